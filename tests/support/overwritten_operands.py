@@ -11,13 +11,14 @@ from measurements.compiler.disassembly import Instruction, loops
 _WRITES_NONE = ("ST", "RED", "BRA", "BAR", "SYNCS", "UTMA", "WARPGROUP", "DEPBAR", "EXIT", "NOP", "FENCE")
 _WIDE = re.compile(r"\.(?:128|64|WIDE)\b|^CS2R$")
 _MATRICES = re.compile(r"\.M(?:T)?88\.(\d)")
+_FIRST_REGISTER = re.compile(r"(?:U?P(?:\d|T)\s*,\s*)*R(\d+)\b")  # behind the predicates that are written, too
 
 
 def written(instruction: Instruction) -> range:
     """Return the registers that an instruction writes, but for those that a wgmma adds to."""
     if instruction.opcode.startswith((*_WRITES_NONE, "HGMMA")):
         return range(0)
-    found = re.match(r"R(\d+)\b", instruction.operands)
+    found = _FIRST_REGISTER.match(instruction.operands)
     if found is None:
         return range(0)
     count = 1
@@ -25,23 +26,29 @@ def written(instruction: Instruction) -> range:
         count = 4 if wide.group() == ".128" else 2
     if matrices := _MATRICES.search(instruction.opcode):
         count = int(matrices[1])
+    if instruction.opcode.startswith(("HMMA", "IMMA", "QMMA")):
+        count = 2 if instruction.opcode.endswith(".F16") else 4
     return range(int(found[1]), int(found[1]) + count)
 
 
+def operand(instruction: Instruction) -> range:
+    """Return the registers that hold the first operand of a wgmma; none of what is no wgmma or reads shared memory."""
+    found = re.match(r"R\d+,\s*R(\d+)\b", instruction.operands)
+    if not instruction.opcode.startswith("HGMMA") or found is None:
+        return range(0)
+    return range(int(found[1]), int(found[1]) + 4)
+
+
 def overwritten(code: Sequence[Instruction]) -> list[str]:
-    """Return, of each loop, the instructions that write a register of a wgmma's first operand behind it, where nothing
-    writes the register again before the next turn's."""
+    """Return, of each loop and wgmma, the writes that its operand in registers holds, but that were for another wgmma:
+    that one reads them between. For programs of which no two products have such an operand in common."""
     wrong = []
     for body in loops(code):
         for at, wgmma in enumerate(body):
-            of_registers = re.match(r"R\d+,\s*R(\d+)\b", wgmma.operands)
-            if not wgmma.opcode.startswith("HGMMA") or of_registers is None:
-                continue
-            first = int(of_registers[1])
-            before = {register for i in body[:at] for register in written(i)}
-            wrong += [
-                f"{i.opcode} {i.operands} behind {wgmma.opcode} {wgmma.operands}"
-                for i in body[at + 1 :]
-                if set(written(i)) & set(range(first, first + 4)) - before
-            ]
+            turn = [*body[at + 1 :], *body[:at]]  # what comes between this one and itself
+            for register in operand(wgmma):
+                writes = [i for i, other in enumerate(turn) if register in written(other)]
+                if writes and any(register in operand(other) for other in turn[writes[-1] :]):
+                    last = turn[writes[-1]]
+                    wrong.append(f"{last.opcode} {last.operands} in R{register} of {wgmma.opcode} {wgmma.operands}")
     return wrong

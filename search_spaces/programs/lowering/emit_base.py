@@ -141,7 +141,7 @@ class EmitterBase:
         return name
 
     def is_of_more_turns(self, array: str) -> bool:
-        """Whether an array holds the same in all turns of the loop that is emitted."""
+        """Whether an array was declared outside of the loop that is emitted."""
         return self._made_in[array] < self.loops
 
     def is_packed(self, dtype: DType, spread: Spread) -> bool:

@@ -49,6 +49,7 @@ def test_q_in_registers_survives_a_turn(name):
         compiled = pool.compile(kernel, H100.arch)
     assert isinstance(compiled, Compiled), compiled.reason
     code = disassemble(compiled.cubin, compiled.entry)
+    assert "copy_for_one" in kernel.source
     of_registers = [
         i for i in code if i.opcode.startswith("HGMMA") and i.operands.split(",")[1].strip().startswith("R")
     ]
@@ -61,26 +62,35 @@ def instructions(*lines: str) -> list[Instruction]:
     return [Instruction(16 * i, "", opcode, operands) for i, (opcode, _, operands) in enumerate(parts)]
 
 
+OF_Q, OF_P = ("HGMMA.64x64x16.F32 R24,R100,gdesc[UR12],RZ,!UPT", "HGMMA.64x64x16.F32 R56,R100,gdesc[UR8],R56")
+OF_SHARED = "HGMMA.64x64x16.F32 R24,gdesc[UR8],gdesc[UR12],R24"
+
+
 @pytest.mark.parametrize(
-    "between, wrong",
+    "write, registers",
     [
-        (("HGMMA.64x64x16.F32 R56,R100,gdesc[UR4],R56",), 0),
-        (("F2FP.F16.F32.PACK_AB R100,R15,R14",), 1),
-        (("F2FP.F16.F32.PACK_AB R104,R15,R14",), 0),
-        (("LDS.128 R98,[R3]",), 1),
-        (("LDS.64 R98,[R3]",), 0),
-        (("LDSM.16.M88.4 R96,[R3]",), 0),
-        (("STS.128 [R3],R100",), 0),
-        (("F2FP.F16.F32.PACK_AB R103,R15,R14", "MOV R103,R9"), 2),
+        ("F2FP.F16.F32.PACK_AB R100,R15,R14", 1),
+        ("F2FP.F16.F32.PACK_AB R104,R15,R14", 0),
+        ("LDS.128 R98,[R3]", 2),
+        ("LDS.64 R98,[R3]", 0),
+        ("LDSM.16.M88.4 R96,[R3]", 0),
+        ("LDSM.16.M88.4 R100,[R3]", 4),
+        ("STS.128 [R3],R100", 0),
+        ("SHFL.BFLY PT,R101,R4,0x1,0x1f", 1),
+        ("HMMA.16816.F32 R97,R4,R8,R97", 1),
+        ("MUFU.EX2 R103,R9", 1),
     ],
 )
-def test_what_counts_as_overwritten(between, wrong):
-    code = instructions(
-        "HGMMA.64x64x16.F32 R24,R100,gdesc[UR12],RZ,!UPT",
-        "HGMMA.64x64x16.F32 R24,gdesc[UR8],gdesc[UR12],R24",
-        *between,
-        "BRA 0x0",
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_counts_as_overwritten(write, registers, turned):
+    """Of q in R100 to R103, which the turn does not load again; p is multiplied from there, too."""
+    lines = [write, OF_P, OF_Q] if turned else [OF_Q, OF_SHARED, write, OF_P]
+    assert len(overwritten(instructions(*lines, "BRA 0x0"))) == registers
+
+
+def test_an_operand_of_its_own_turn_is_not_overwritten():
+    of_each = instructions("LDSM.16.M88.4 R100,[R2]", OF_Q, "LDSM.16.M88.4 R100,[R3]", OF_P, "BRA 0x0")
+    assert overwritten(of_each) == []
+    assert overwritten(instructions(OF_Q, OF_SHARED, "MOV R100,R9", "BRA 0x0")) == [], (
+        "q moves along, for this one alone"
     )
-    assert len(overwritten(code)) == wrong
-    reloaded = instructions("LDS.128 R100,[R2]", "HGMMA.64x64x16.F32 R24,R100,gdesc[UR12],RZ,!UPT", *between, "BRA 0x0")
-    assert overwritten(reloaded) == [], "each turn reads its own"

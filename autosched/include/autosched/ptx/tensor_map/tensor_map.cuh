@@ -55,7 +55,7 @@ __device__ __forceinline__ void wait_stores_read() {
 }
 
 // Makes what this thread has written to shared memory visible to copies and multiplications that follow, and what it has
-// read there read before they write: an H100 overtakes such reads in spite of every barrier.
+// read there read before they write: an H100 overtook such reads behind an arrival at an mbarrier.
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Has the map fetched before it is used.

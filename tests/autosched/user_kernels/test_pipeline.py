@@ -13,6 +13,7 @@ import autosched
 from autosched.proofs.proof import Verification, verify_one
 from autosched.user_kernels.document import KernelFileError
 from autosched.user_kernels.user_kernel import Kernel
+from cost_models.analytic import LAUNCH_SECONDS
 from measurements.compiler.pool import Compiled, CompilePool, why_not_launched
 from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
@@ -130,7 +131,7 @@ def test_one_module_has_all_functions_and_the_time_is_the_sum(tmp_path: Path) ->
     assert why_not_launched(made, first, A100) is None
     result = autosched.tune(problem, trials=2, device="a100", backend="estimate", database=tmp_path / "best.db")
     assert result.best is not None and result.best.proof is not None
-    assert result.best.seconds is not None and result.best.seconds > 2 * 2e-6  # two launches
+    assert result.best.seconds is not None and result.best.seconds > 2 * LAUNCH_SECONDS
 
 
 def test_what_is_wrong_with_steps_is_one_line() -> None:

@@ -33,7 +33,7 @@ from search_spaces.spaces.config import Config
 from search_spaces.spaces.parameters import Value
 from search_spaces.templates.common.compiled_registers import compiled_registers
 from search_spaces.templates.common.matmul_traffic import L2_SHARE, wave_shape
-from search_spaces.templates.common.stream_k import ADDITIONS, TRIPS_OF_SPLIT, TRIPS_TO_EXCHANGE
+from search_spaces.templates.common.stream_k import ADDITIONS, TRIPS_OF_SPLIT, trips_to_exchange
 
 ISSUED_PER_COPY = 4  # warp instructions of a piece that cp.async copies to a box, with its address and the walk
 BOTH_END = 0.125  # of turns in which two warpgroups wait at one time: an assumption, as of the hand-written template
@@ -383,11 +383,13 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     row = fragments(config.text("intrinsic")) if found.products else None
     boxed = bool(found.products) and is_boxed(config.text("intrinsic"))
     ending = _ending(found, made) if boxed else 0.0
+    trips = 0.0 if split is None else TRIPS_OF_SPLIT
     tiles, ends, exchanged, dram = 1.0, int(boxed), 0.0, _dram_bytes(problem, config, device, work.load_bytes, blocks)
     if split is not None and streamed:
         # Nothing else of a block runs beside the end of a tile, and the exchange of sums.
         tiles, results = blocks / streamed, sum(made.of(found.states[s]).registers for s in split.states) * threads
         ends, exchanged = math.ceil(tiles), 4.0 * results
+        trips = trips_to_exchange(exchanged, threads)
         ending = 4.0 * results / WARP * ends + ADDITIONS * exchanged
         work = work.times(tiles) + Work(instructions=ADDITIONS * exchanged, store_bytes=2 * exchanged)
         dram += exchanged * streamed
@@ -418,7 +420,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         barriers_per_iteration=_barriers(config, made, stages[main], boxed) if main is not None else 0,
         restarts=max(ends - 1, 0) if streamed and not config.get(EARLY_COPIES, 0) else 0,
         drains=ends,
-        round_trips=0 if split is None else TRIPS_TO_EXCHANGE if streamed else TRIPS_OF_SPLIT,
+        round_trips=trips,
         drain_instructions=ending,
         chained=main is not None and _chained(found, main),
         longest=1.0 if main is None else _longest(found, main),

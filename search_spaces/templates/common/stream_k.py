@@ -19,13 +19,13 @@ def exchanged_bytes(tile_m: int, tile_n: int) -> float:
     return 4.0 * tile_m * tile_n
 
 
-def trips_to_exchange(tile_m: int, tile_n: int, threads: int) -> float:
-    """Return the ways to L2 and back of a block with so many threads that multiply: those of tickets and flags, and one
-    for each 16 bytes of sums that a thread reads, as accumulators leave it no registers for more at a time.
+def trips_to_exchange(exchanged: float, threads: int) -> float:
+    """Return the ways to L2 and back of a block, so many threads of which read ``exchanged`` bytes of sums: those of
+    tickets and flags, and one for each 16 bytes of a thread, as accumulators leave it no registers for more at a time.
 
     H100, 2026-11-27: stream-K takes 20 us longer than it saves where a thread reads 32 times, 60 us where it does 48.
     """
-    return TRIPS_TO_EXCHANGE + exchanged_bytes(tile_m, tile_n) / (BYTES_AT_A_TIME * threads)
+    return TRIPS_TO_EXCHANGE + exchanged / (BYTES_AT_A_TIME * threads)
 
 
 def dealt_share(tiles: int, workers: int) -> float:

@@ -93,7 +93,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         run_bytes=float(min(c.region.line * c.region.element_bytes for c in copies)),
         restarts=max(ends - 1, 0) * (1 - config.integer("early_copies")),
         drains=ends,
-        round_trips=trips_to_exchange(tile_m, tile_n, threads) if stream_k else TRIPS_OF_SPLIT if split_k > 1 else 0,
+        round_trips=trips_to_exchange(exchanged, threads) if stream_k else TRIPS_OF_SPLIT if split_k > 1 else 0,
         drain_instructions=finishing * ends + ADDITIONS * exchanged,
     )
 

@@ -91,7 +91,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         refills=config["fragment_buffers"] == 1,
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
         drains=ends,
-        round_trips=trips_to_exchange(tile_m, tile_n, config.integer("multiplying_threads"))
+        round_trips=trips_to_exchange(exchanged, config.integer("multiplying_threads"))
         if stream_k
         else TRIPS_OF_SPLIT
         if split_k > 1

@@ -116,7 +116,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         box_buffers=max(store_buffers, 1),
         copying_cycles=sum(counted.cycles for counted in copied.values()),
         drains=ends,
-        round_trips=trips_to_exchange(tile_m, tile_n, consumers * WARPGROUP)
+        round_trips=trips_to_exchange(exchanged, consumers * WARPGROUP)
         if exposed
         else TRIPS_OF_SPLIT
         if split_k > 1

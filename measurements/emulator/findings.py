@@ -336,8 +336,8 @@ MEANINGS: Mapping[FindingKind, str] = {
     FindingKind.MISSING_WGMMA_FENCE: "wgmma uses registers that were written since the last `wgmma.fence`",
     FindingKind.MISSING_PROXY_FENCE: (
         "wgmma or a bulk store reads what threads have written, or `cp.async` has copied, or a bulk copy writes "
-        "where they have read or written, without `fence.proxy.async`; a note to PTX without its source where "
-        "`tcgen05.alloc` has put an address"
+        "where they have read or written, without `fence.proxy.async`; the latter is a note to PTX of Triton, whose "
+        "compiler leaves that fence out"
     ),
     FindingKind.MBARRIER_MISUSE: (
         "an arrival that the phase does not expect, a waiter that was lapped, use before or without "

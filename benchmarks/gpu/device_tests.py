@@ -1,15 +1,44 @@
-"""Runs pytest in a worker, which ends with whoever started it, in whatever way that ends."""
+"""The tests marked gpu, by pytest in a worker, which ends with whoever started it, in whatever way that ends."""
 
 from __future__ import annotations
 
 import os
 import signal
+import tomllib
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from pathlib import Path
 from threading import Event, Timer
 from typing import Any
 
 from measurements.workers.worker import serve
 
 MODULE = "benchmarks.gpu.device_tests"
+_INI = """[pytest]
+markers = gpu: needs a CUDA GPU that answers
+pythonpath = {folders}
+"""
+
+
+def ini(root: Path) -> str:
+    """Return pytest's configuration: the tests import from where those of the project at ``root`` do."""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    folders = project["tool"]["pytest"]["ini_options"]["pythonpath"]
+    return _INI.format(folders=" ".join(str(root / folder) for folder in folders))
+
+
+def counts(path: Path) -> dict[str, int]:
+    """Return how many tests passed, failed and were skipped, as JUnit's XML says."""
+    found: Counter[str] = Counter()
+    try:
+        suites = list(ElementTree.parse(path).getroot().iter("testsuite"))
+    except (OSError, ElementTree.ParseError):  # killed before it wrote one
+        suites = []
+    for suite in suites:
+        for name in ("tests", "failures", "errors", "skipped"):
+            found[name] += int(suite.get(name, "0"))
+    failed = found["failures"] + found["errors"]
+    return {"passed": found["tests"] - failed - found["skipped"], "failed": failed, "skipped": found["skipped"]}
 
 
 def handle(request: dict[str, Any]) -> dict[str, Any]:

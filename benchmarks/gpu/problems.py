@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from search_spaces.catalogue import operators
+from autosched.programs.loading import register_place
+from search_spaces.catalogue import operator, operators
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
+from search_spaces.programs.beside import Beside
 
 T = TypeVar("T")
 
@@ -137,3 +139,20 @@ def _typical(row: Operator) -> Problem | str:
         return row.make(**sizes)
     except ValueError as error:
         return str(error)
+
+
+def of_program(place: str, sizes: Sequence[str]) -> tuple[str, Problem]:
+    """Return the name and the problem of a tile program, or of the operator whose templates it stands beside, and
+    register it. Raises ValueError."""
+    program = register_place(place)
+    known = operator(program.operator if isinstance(program, Beside) else program.name)
+    numbers: dict[str, int] = {}
+    for text in sizes:
+        name, _, number = text.partition("=")
+        if not number.isdecimal() or name not in (option.name for option in known.options):
+            raise ValueError(f"--size {text} is not a size of {place}: write NAME=N")
+        numbers[name] = int(number)
+    missing = [o.name for o in known.options if o.default is None and o.name not in numbers]
+    if missing:
+        raise ValueError(f"{place} needs {' and '.join(f'--size {name}=N' for name in missing)}")
+    return program.name, known.make(**{o.field: numbers[o.name] for o in known.options if o.name in numbers})

@@ -35,15 +35,11 @@ import statistics
 import sys
 import tempfile
 import time
-import tomllib
-import xml.etree.ElementTree as ElementTree
-from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from autosched.programs.loading import register_place
 from autosched.samplers import DEFAULT, sampler
 from autosched.samplers.first_choices.prior import prior_of
 from autosched.tuning.in_flight import InFlightLimit
@@ -56,7 +52,7 @@ from autosched.version import VERSION
 from benchmarks.gpu import device_tests, probe
 from benchmarks.gpu.agreement import AGREEMENT_PROBLEMS, agreement
 from benchmarks.gpu.journal import Journal, read
-from benchmarks.gpu.problems import SAMPLED, in_turns, matmuls, others
+from benchmarks.gpu.problems import SAMPLED, in_turns, matmuls, of_program, others
 from benchmarks.gpu.table import line, named, table
 from measurements.compiler.pool import CompilePool, NvrtcMissing, cores_beside
 from measurements.emulator import HostFailure, check_host, emulate
@@ -71,10 +67,9 @@ from measurements.runners.base import Candidate, Entrant, RunnerStopped
 from measurements.runners.cuda.libraries.baselines import OTHERS
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner, cuda_available, cuda_device
 from measurements.workers.worker import Worker, WorkerDied, WorkerTimeout
-from search_spaces.catalogue import operator, template, templates_for
+from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
-from search_spaces.programs.beside import Beside
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel as Compilable
 
@@ -91,11 +86,6 @@ FINAL_SHARE = 0.25  # of a shape's time, for the remeasured and the comparison
 MATMUL_ENTRANTS = ("cublaslt", "torch", "triton")  # beside the library, which bounds more than a copy does
 OTHER_ENTRANTS = OTHERS
 WARM_ENTRANTS = ("cublaslt",)  # of those, again with operands that are in the L2 already
-
-_PYTEST_INI = """[pytest]
-markers = gpu: needs a CUDA GPU that answers
-pythonpath = {folders}
-"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,7 +206,7 @@ class Benchmark:
             return self._leave_out("the tests: pytest is not installed")
         out = self.plan.out.resolve()
         ini = out / "pytest.ini"
-        ini.write_text(_PYTEST_INI.format(folders=" ".join(map(str, _imported_from()))))
+        ini.write_text(device_tests.ini(ROOT))
         xml = out / "gpu-tests.xml"
         xml.unlink(missing_ok=True)
         arguments = [str(self.plan.tests), "-m", "gpu", "-q", "-c", str(ini), "--rootdir", str(ROOT)]
@@ -234,7 +224,7 @@ class Benchmark:
                 row["returncode"] = error.returncode
             finally:
                 ini.unlink()
-        row |= _junit(xml)
+        row |= device_tests.counts(xml)
         self.results["tests"] = row
         if row["timed_out"]:  # its exit status is that of whoever is stopped
             self.failed |= row["failed"] > 0
@@ -529,42 +519,6 @@ def _against(winner: Entrant, other: Entrant) -> dict[str, Any]:
     return {"ratio": dataclasses.asdict(ratio), "verdict": verdict(ratio).value, "seconds": median, "reason": ""}
 
 
-def _imported_from() -> list[Path]:
-    """Return the folders that the tests of the project import from."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    return [ROOT / folder for folder in project["tool"]["pytest"]["ini_options"]["pythonpath"]]
-
-
-def _junit(path: Path) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    try:
-        suites = list(ElementTree.parse(path).getroot().iter("testsuite"))
-    except (OSError, ElementTree.ParseError):  # killed before it wrote one
-        suites = []
-    for suite in suites:
-        for name in ("tests", "failures", "errors", "skipped"):
-            counts[name] += int(suite.get(name, "0"))
-    failed = counts["failures"] + counts["errors"]
-    return {"passed": counts["tests"] - failed - counts["skipped"], "failed": failed, "skipped": counts["skipped"]}
-
-
-def _of_program(place: str, sizes: Sequence[str]) -> tuple[str, Problem]:
-    """Return the name and the problem of a tile program, or of the operator whose templates it stands beside, and
-    register it. Raises ValueError."""
-    program = register_place(place)
-    known = operator(program.operator if isinstance(program, Beside) else program.name)
-    numbers: dict[str, int] = {}
-    for text in sizes:
-        name, _, number = text.partition("=")
-        if not number.isdecimal() or name not in (option.name for option in known.options):
-            raise ValueError(f"--size {text} is not a size of {place}: write NAME=N")
-        numbers[name] = int(number)
-    missing = [o.name for o in known.options if o.default is None and o.name not in numbers]
-    if missing:
-        raise ValueError(f"{place} needs {' and '.join(f'--size {name}=N' for name in missing)}")
-    return program.name, known.make(**{o.field: numbers[o.name] for o in known.options if o.name in numbers})
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, required=True, help="how long it may take")
@@ -586,7 +540,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             kernel.register()
         own = [(kernel.file.name, problem) for kernel in kernels for problem in kernel.problems]
         if given.program is not None:
-            own.append(_of_program(given.program, given.size))
+            own.append(of_program(given.program, given.size))
         elif given.size:
             parser.error("--size is for --program FILE[:NAME]")
     except ValueError as error:

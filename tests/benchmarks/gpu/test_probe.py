@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,21 +62,21 @@ class VirtualRunner:
 
 
 @pytest.fixture(scope="module")
-def report() -> Iterator[dict[str, object]]:
+def report() -> Iterator[dict[str, Any]]:
     with pytest.MonkeyPatch.context() as patch:
         yield json.loads(json.dumps(probe.probe(VirtualRunner(patch), H200)))
 
 
-def found(report: dict[str, object]) -> dict[str, float]:
-    return {c["name"]: c["found"] for c in report["constants"]}  # type: ignore[attr-defined]
+def found(report: dict[str, Any]) -> dict[str, float]:
+    return {c["name"]: c["found"] for c in report["constants"]}
 
 
-def test_every_mechanism_has_a_kernel(report: dict[str, object]) -> None:
-    for row in report["mechanisms"]:  # type: ignore[attr-defined]
+def test_every_mechanism_has_a_kernel(report: dict[str, Any]) -> None:
+    for row in report["mechanisms"]:
         assert row["holds"] is (row["name"] != WRONG), row
 
 
-def test_constants_of_another_chip_are_found(report: dict[str, object]) -> None:
+def test_constants_of_another_chip_are_found(report: dict[str, Any]) -> None:
     constants = found(report)
     assert constants["STORE_ROUND_TRIP"] == pytest.approx(ROUND_TRIP, rel=0.15)
     assert constants["sustained_clock_hz"] == pytest.approx(SUSTAINED / 1e6, rel=0.02)
@@ -82,8 +84,8 @@ def test_constants_of_another_chip_are_found(report: dict[str, object]) -> None:
     assert constants["DRAM_EFFICIENCY"] == pytest.approx(analytic.DRAM_EFFICIENCY, rel=0.02)
 
 
-def test_a_round_trip_that_explains_nothing_is_not_known(report: dict[str, object]) -> None:
-    times = {name: row["seconds"] for name, row in report["times"].items()}  # type: ignore[attr-defined]
+def test_a_round_trip_that_explains_nothing_is_not_known(report: dict[str, Any]) -> None:
+    times = {name: row["seconds"] for name, row in report["times"].items()}
     times["store_buffers 1"] = 1.1 * times[probe.BASE]
     constants = {c.name: c for c in probe.CONSTANTS}
     with pytest.raises(probe.NotKnown, match="5000 cycles do not explain"):
@@ -91,14 +93,14 @@ def test_a_round_trip_that_explains_nothing_is_not_known(report: dict[str, objec
     assert constants["sustained_clock_hz"].found(times, H200) == pytest.approx(SUSTAINED / 1e6, rel=0.05)
 
 
-def test_what_is_not_as_assumed_is_said(report: dict[str, object]) -> None:
+def test_what_is_not_as_assumed_is_said(report: dict[str, Any]) -> None:
     against = probe.disagreements(report, H200)
     assert f"{WRONG}: out[0, 39, 47] is nan" in against
     assert any(line.startswith("STORE_ROUND_TRIP: assumed 500 cycles, found ") for line in against)
     assert not any(line.startswith("DRAM_EFFICIENCY") for line in against)
 
 
-def test_the_page_names_every_schedule_and_what_was_left_out(report: dict[str, object]) -> None:
+def test_the_page_names_every_schedule_and_what_was_left_out(report: dict[str, Any]) -> None:
     page = probe.page(report, H200)
     assert all(name in page for name, _ in probe.VARIED)
     assert "FAILS" in page
@@ -111,9 +113,9 @@ def test_every_varied_schedule_is_one_decision_away_and_legal() -> None:
 
 
 def test_a_stored_report_is_held_against_the_constants_of_today(
-    report: dict[str, object], tmp_path: object, capsys: pytest.CaptureFixture[str]
+    report: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "probe.json"  # type: ignore[operator]
+    path = tmp_path / "probe.json"
     path.write_text(json.dumps(report))
     assert probe.main([str(path)]) == 1
     assert "STORE_ROUND_TRIP" in capsys.readouterr().out

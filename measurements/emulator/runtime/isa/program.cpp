@@ -284,7 +284,6 @@ bool read_instruction(Text& in, const std::vector<SiteIndex>& sites) {
   i.immediate = immediates.emplace_back(std::move(numbers)).data();
   if (std::string_view(i.row->name).starts_with("atom") || (i.flags & by_l2) != 0) mark_strong(i.site);
   if ((i.flags & is_volatile) != 0) mark_volatile(i.site);
-  if (i.row->name == std::string_view("tcgen05.alloc")) mark_alloc(i.site);
   program.code.push_back(i);
   return true;
 }

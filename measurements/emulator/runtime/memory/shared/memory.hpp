@@ -42,7 +42,6 @@ bool shared_window_holds(unsigned address, int bytes);
 // Accesses of such sites do not race with each other: atomics, volatile and relaxed loads and stores.
 void mark_strong(SiteIndex site);
 void mark_volatile(SiteIndex site);
-void mark_alloc(SiteIndex site);  // tcgen05.alloc: what it writes is an address
 std::string describe_shared(unsigned address);
 
 // cp.async of one thread.

@@ -36,10 +36,6 @@ std::vector<bool> volatile_sites;
 bool is_volatile(SiteIndex site) { return site < volatile_sites.size() && volatile_sites[site]; }
 bool reads_data(SiteIndex load) { return is_volatile(load) && !decides(load); }
 
-// tcgen05.alloc, which writes an address.
-std::vector<bool> alloc_sites;
-bool allocates(SiteIndex site) { return site < alloc_sites.size() && alloc_sites[site]; }
-
 // Whether two accesses may come in any order. A volatile read of data may not: volatile orders nothing. ``load``: that of
 // the two which reads; 0: neither does.
 bool both_strong(const Stamp& other, SiteIndex load) {
@@ -340,14 +336,6 @@ bool check_async_write(unsigned address, int bytes, Who me, const char* instruct
     bool wrote;
     const Stamp* const use = unfenced_use(a, me, wrote);
     if (use == nullptr) continue;
-    if (allocates(last_write[a].site)) {
-      FINDING_OF_TWO(missing_proxy_fence, grade_of_missing_fences, self->site, last_write[a].site,
-                     "%s: %s writes %s, where tcgen05.alloc at %s has put the address of tensor memory, without fence.proxy.async "
-                     "in between: who reads the address late may see the new bytes",
-                     describe_here(me).c_str(), instruction, describe_place(a).c_str(), place(last_write[a].site).c_str());
-      a |= 3;  // the rest of it
-      continue;
-    }
     FINDING_OF_TWO(missing_proxy_fence, grade_of_missing_fences, self->site, use->site,
                    "%s: %s writes %s, which %s %s at %s, without fence.proxy.async in between: %s. "
                    "The fence belongs behind the %s, before what says that the bytes are free",
@@ -457,11 +445,6 @@ void forget_earlier_writes() {
 void mark_strong(SiteIndex site) {
   if (site >= shared_shadow::strong_sites.size()) shared_shadow::strong_sites.resize(site + std::size_t{64});
   shared_shadow::strong_sites[site] = true;
-}
-
-void mark_alloc(SiteIndex site) {
-  if (site >= shared_shadow::alloc_sites.size()) shared_shadow::alloc_sites.resize(site + std::size_t{64});
-  shared_shadow::alloc_sites[site] = true;
 }
 
 void mark_volatile(SiteIndex site) {

@@ -65,7 +65,7 @@ def test_matmul_by_tensor_descriptors(stages: int) -> None:
     assert done.ok, done.reason
     np.testing.assert_allclose(done.outputs["c"], a.astype(np.float64) @ b.astype(np.float64), rtol=2e-3, atol=2e-2)
     said = [f for f in done.findings if f.kind == FindingKind.MISSING_PROXY_FENCE]
-    assert said and all("tcgen05.alloc" in f.message for f in said)
+    assert said and not any(f.is_fault for f in said)
 
 
 STORED = {"*bf16": BF16, "*fp8e4nv": E4M3, "*fp8e5": E5M2}

@@ -42,6 +42,7 @@ _Site = TypeVar("_Site", SharedSite, GlobalSite)
 class RunSettings:
     """How a launch is run. ``emulate`` says what the first five mean, ``emulate_ptx`` the next three.
 
+    ``garbage`` is the number of what stands where nobody has written (effect.py).
     ``contents`` say how the runner makes each input, where buffers are sparse (sparse.py), and ``inputs`` is the file
     that some are in; None for what lies in the data file.
     """
@@ -54,6 +55,7 @@ class RunSettings:
     memory: Memory = PLAIN_MEMORY
     count: bool = False
     blocks: Sequence[int] | None = None
+    garbage: int = 0
     contents: Mapping[str, str] | None = None
     inputs: InputsFile | None = None
 
@@ -88,6 +90,7 @@ def job_text(kernel: Launch, settings: RunSettings) -> str:
         f"perturb {int(settings.perturb)}",
         f"sparse {int(contents is not None)}",
         f"count {int(settings.count)}",
+        f"garbage {settings.garbage}",
         f"order_seed {order.seed}",
         f"resident {order.resident}",
         f"interleaved {int(order.blocks == 'interleaved')}",

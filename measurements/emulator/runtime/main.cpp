@@ -26,6 +26,7 @@
 #include "isa/interpreter.hpp"
 #include "isa/program.hpp"
 #include "memory/counting.hpp"
+#include "memory/garbage.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/global/heap.hpp"
 #include "memory/shared/memory.hpp"
@@ -112,6 +113,8 @@ Job read_job(const char* path) {
       file >> job.time_limit;
     } else if (key == "perturb") {
       file >> ptx::program.perturb;
+    } else if (key == "garbage") {
+      file >> garbage;
     } else if (key == "count") {
       file >> launch.count;
     } else if (key == "inputs") {
@@ -344,6 +347,7 @@ void finish(bool finished, const Job& job, int data, const std::vector<void*>& b
     flag_written_bytes(buffer, flags.data());
     transfer(data, flags.data(), flags.size(), offset, false);
   }
+  if (garbage != 0) clear_unwritten();
   if (launch.sparse) write_touched_outputs(data);
   for (std::size_t i = 0; i < buffers.size() && !launch.sparse; ++i) {
     if (job.buffers[i].address != nullptr) continue;
@@ -426,6 +430,7 @@ int run(int argc, char** argv) {
   for (std::size_t i = 0; i < buffers.size() && !launch.sparse; ++i) {
     if (job.buffers[i].address == nullptr) transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], true);
   }
+  if (garbage != 0) fill_unwritten();
   for (const auto& [name, buffer] : job.fills) {
     if (!ptx::fill_variable(name, buffers[buffer], job.buffers[buffer].bytes)) return 5;
   }

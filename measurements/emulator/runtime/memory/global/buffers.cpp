@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "memory/garbage.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/global/heap.hpp"
 #include "memory/global/shadow.hpp"
@@ -79,6 +80,15 @@ bool is_array(const Buffer& b) {
   return b.spec.role < BufferSpec::Role::variable || b.spec.content == BufferSpec::Content::file;
 }
 
+// What an array that nobody has written holds.
+void fill_empty(char* begin, std::size_t bytes) {
+  if (garbage != 0) {
+    fill_garbage(begin, bytes);
+  } else {
+    std::memset(begin, 0xff, bytes);
+  }
+}
+
 void touch(Buffer& b, const void* address, int bytes) {
   const auto first = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin);
   for (std::size_t p = first / page_bytes; p <= (first + static_cast<std::size_t>(bytes) - 1) / page_bytes; ++p) {
@@ -89,7 +99,7 @@ void touch(Buffer& b, const void* address, int bytes) {
     char* page = b.begin + p * page_bytes;
     const std::size_t size = std::min(page_bytes, b.spec.bytes - p * page_bytes);
     if (b.writable()) {
-      if (!b.spec.zeroed) std::memset(page, 0xff, size);
+      if (!b.spec.zeroed) fill_empty(page, size);
       continue;
     }
     const std::size_t each = b.spec.element_bytes;
@@ -290,12 +300,34 @@ void write_touched_outputs(int file) {
   }
 }
 
+void fill_unwritten() {
+  for (Buffer& b : buffers) {
+    if (launch.sparse || !b.writable() || b.spec.zeroed || b.spec.role == BufferSpec::Role::heap) continue;
+    if (b.spec.defined == nullptr) {
+      fill_garbage(b.begin, b.spec.bytes);
+      continue;
+    }
+    for (std::size_t i = 0; i < b.spec.bytes; ++i) {
+      if (b.spec.defined[i] == 0) fill_garbage(b.begin + i, 1);
+    }
+  }
+}
+
+void clear_unwritten() {
+  for (Buffer& b : buffers) {
+    if (launch.sparse || b.spec.role != BufferSpec::Role::output) continue;
+    for (std::size_t i = 0; i < b.spec.bytes; ++i) {
+      if (!b.written(i / b.cell_bytes)) b.begin[i] = static_cast<char>(0xff);
+    }
+  }
+}
+
 void begin_call() {
   forget_glimpses();
   for (Buffer& b : buffers) {
     // What is in variables, in the heap and in arrays that the kernel changes in place counts as written, as before.
     if (!b.writable() || b.spec.role >= BufferSpec::Role::variable) continue;
-    if (b.spec.role == BufferSpec::Role::output) std::memset(b.begin, 0xff, b.spec.bytes);
+    if (b.spec.role == BufferSpec::Role::output) fill_empty(b.begin, b.spec.bytes);
     b.forget_marks();
   }
 }

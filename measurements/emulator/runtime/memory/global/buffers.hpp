@@ -27,6 +27,9 @@ inline int inputs_file = -1;
 std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs);
 // Of each byte of a buffer with such flags: bit 0 where it holds a value now, bit 1 where the launch has written it.
 void flag_written_bytes(std::size_t buffer, unsigned char* flags);
+// Garbage where arrays hold no value yet; and the bytes of 0xFF again where they still hold none.
+void fill_unwritten();
+void clear_unwritten();
 // What can only be seen after a call: outputs that nobody wrote, workspaces that must be zero again.
 void check_after_call();
 // The next call finds outputs as the first one did, and nothing that anybody has written in them and in workspaces; all

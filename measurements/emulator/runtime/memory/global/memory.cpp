@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "memory/copied.hpp"
+#include "memory/garbage.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/global/memory.hpp"
 #include "memory/global/shadow.hpp"
@@ -374,6 +375,7 @@ unsigned char* update_global(void* address, int bytes, const char* instruction, 
   if (launch.check) {
     const std::size_t cell = cells_of(*b, address, bytes).begin;
     if (!b->written(cell) && !b->held_value(cell)) {
+      leave_undecided();
       FINDING(uninitialized_global_read, self->site, "%s updates %s, which nobody has written",
               describe_self().c_str(), element(*b, address).c_str());
     }

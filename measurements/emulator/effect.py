@@ -18,13 +18,18 @@ UNWRITTEN = frozenset(
         FindingKind.UNINITIALIZED_GLOBAL_READ,
     }
 )
+_ENDS_EARLY = frozenset(
+    {FindingKind.TRAP, FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED, FindingKind.MISSING_LANES}
+)
 KINDS_OF_GARBAGE = range(1, 7)  # runtime/memory/garbage.hpp
 HARMLESS = "nothing depends on it: memory ends the same whatever it holds"
+UNREAD = "memory that depends on it is not read"
 
 
 def may_go_nowhere(done: Emulation) -> bool:
     """Whether a launch that has ended has faults of values that nobody has written."""
-    return done.status == "findings" and any(f.kind in UNWRITTEN for f in done.faults)
+    kinds = {f.kind for f in done.faults}
+    return done.status == "findings" and bool(kinds & UNWRITTEN) and not kinds & _ENDS_EARLY
 
 
 def time_limit_of(done: Emulation, time_limit: float) -> float:
@@ -32,7 +37,9 @@ def time_limit_of(done: Emulation, time_limit: float) -> float:
     return min(time_limit, 1 + 10 * done.run_seconds)
 
 
-def judge(done: Emulation, again: Callable[[int], Emulation], same: Callable[[Emulation, Emulation], bool]) -> Emulation:
+def judge(
+    done: Emulation, again: Callable[[int], Emulation], same: Callable[[Emulation, Emulation], bool]
+) -> Emulation:
     """Return the launch, its faults of values that nobody has written as notes where nothing depends on them.
 
     Args:
@@ -43,19 +50,28 @@ def judge(done: Emulation, again: Callable[[int], Emulation], same: Callable[[Em
     Returns:
         ``done``, or the same with other grades.
     """
-    if not may_go_nowhere(done) or not all(_as(done, other) and same(done, other) for other in map(again, KINDS_OF_GARBAGE)):
+    others = map(again, KINDS_OF_GARBAGE)
+    if not may_go_nowhere(done) or not all(ends_as(done, other) and same(done, other) for other in others):
         return done
-    return done.with_findings([_harmless(f) if f.is_fault and f.kind in UNWRITTEN else f for f in done.findings])
+    return as_notes(done, HARMLESS)
 
 
-def _as(done: Emulation, other: Emulation) -> bool:
+def as_notes(done: Emulation, why: str) -> Emulation:
+    """Return the launch, its faults of values that nobody has written as notes, which say why."""
+
+    def graded(finding: Finding) -> Finding:
+        if not finding.is_fault or finding.kind not in UNWRITTEN:
+            return finding
+        return replace(finding, grade="note", message=f"{finding.message}; {why}")
+
+    return done.with_findings([graded(f) for f in done.findings])
+
+
+def ends_as(done: Emulation, other: Emulation) -> bool:
+    """Whether a launch with garbage ends as it has ended, with what it prints and its other faults."""
     ended = other.status in ("ok", "findings")
     return ended and other.printed == done.printed and _other_faults(other) == _other_faults(done)
 
 
 def _other_faults(done: Emulation) -> set[tuple[str, str, int]]:
     return {(f.kind, f.file, f.line) for f in done.faults if f.kind not in UNWRITTEN}
-
-
-def _harmless(finding: Finding) -> Finding:
-    return replace(finding, grade="note", message=f"{finding.message}; {HARMLESS}")

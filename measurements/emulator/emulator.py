@@ -345,6 +345,7 @@ def run_job(compiled: CompiledKernel, text: str, folder: Path, time_limit: float
         lines=events.lines,
         chains=events.chains,
         code=events.code,
+        unknown=events.unknown,
     )
 
 

@@ -230,6 +230,8 @@ class Emulation:
     Where the launch is counted, ``executed`` has how often warps executed each PTX operation ("fma.rn.f32"), ``lines``
     the same by lines of the source, ``chains`` the number of warps and the cycles of their longest chains of dependent
     instructions together, and ``code`` how many different instructions there were that have machine code.
+    ``unknown`` are stretches of a program's memory, addresses and bytes, that held no value before the launch and hold
+    none now (programs/session.py).
     """
 
     status: EmulationStatus
@@ -250,6 +252,7 @@ class Emulation:
     lines: tuple[ExecutedLine, ...] = ()
     chains: tuple[int, int] = (0, 0)
     code: int = 0
+    unknown: tuple[tuple[int, int], ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -222,6 +222,7 @@ class Report:
         counts: dict[int, int] = {}
         lowered: dict[int, str] = {}  # faults that have turned out to be notes
         printed: list[str] = []
+        unknown: list[tuple[int, int]] = []
         complete = text.rpartition("\n")[0]
         for event in json.loads(f"[{complete.replace(chr(10), ',')}]"):  # all at once: there may be thousands
             match event.pop("event"):
@@ -256,6 +257,8 @@ class Report:
                     self.code += bool(costs(operation))
                 case "chains":
                     self.chains = (event["warps"], event["cycles"])
+                case "unknown":
+                    unknown.append((event["address"], event["bytes"]))
                 case "print":
                     printed.append(event["text"])
                 case "end":
@@ -269,7 +272,7 @@ class Report:
                 found = replace(found, grade="note", message=f"{found.message}; {lowered[i]}")
             graded.append(found)
         self.findings = sorted(_merged(graded), key=lambda f: not f.is_fault)
-        self.printed = "".join(printed)
+        self.printed, self.unknown = "".join(printed), tuple(unknown)
 
     def status(self, killed: bool, code: int, time_limit: float) -> tuple[EmulationStatus, str]:
         """Return the status and its reason; a crash and a timeout become findings too."""

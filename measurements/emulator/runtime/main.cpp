@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <new>
 #include <utility>
 
@@ -67,6 +68,7 @@ struct Job {
   // Of each parameter: p with a pointer, v with a value, t with a tensor map, by their indices.
   std::vector<std::pair<char, std::size_t>> parameters;
   std::string arena;
+  std::vector<AddressInMemory> unknown;  // stretches that hold no value: buffer, at, and bytes (stood)
   std::vector<std::pair<std::string, std::size_t>> symbols;  // variables of the program that are buffers
   std::vector<ptx::Texture> textures;
   std::vector<std::pair<std::string, std::size_t>> fills;  // __constant__ variables that buffers are copied to
@@ -82,13 +84,17 @@ struct Job {
   std::exit(1);
 }
 
-// ``copied``: what the launch writes stays its own.
-void map_arena(const char* path, std::uint64_t base, std::size_t bytes, bool copied) {
+// ``copied``: what the launch writes stays its own; ``kept``: until it ends.
+void map_arena(const char* path, std::uint64_t base, std::size_t bytes, bool copied, bool kept) {
   const int fd = open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) fail("cannot open the memory of the program");
   void* at = mmap(reinterpret_cast<void*>(base), bytes, PROT_READ | PROT_WRITE,
                   (copied ? MAP_PRIVATE : MAP_SHARED) | MAP_NORESERVE | MAP_FIXED_NOREPLACE, fd, 0);
-  close(fd);
+  if (kept) {
+    program_memory = {fd, base};
+  } else {
+    close(fd);
+  }
   if (at != reinterpret_cast<void*>(base)) fail("cannot map the memory of the program where it has it");
 }
 
@@ -203,9 +209,15 @@ Job read_job(const char* path) {
       // Memory of another process, and where its buffers lie: at the same addresses as there.
       std::uint64_t base = 0;
       std::size_t bytes = 0;
-      bool copied = false;
-      file >> job.arena >> base >> bytes >> copied;
-      map_arena(job.arena.c_str(), base, bytes, copied);
+      bool copied = false, kept = false;
+      file >> job.arena >> base >> bytes >> copied >> kept;
+      map_arena(job.arena.c_str(), base, bytes, copied, kept);
+    } else if (key == "unknown") {
+      AddressInMemory a{};
+      file >> a.buffer >> a.at >> a.stood;
+      if (a.buffer >= job.buffers.size() || a.at + a.stood > job.buffers[a.buffer].bytes) fail("unknown bytes of no buffer");
+      job.buffers[a.buffer].zeroed = false;  // some of its bytes hold no value
+      job.unknown.push_back(a);
     } else if (key == "placed") {
       BufferSpec b{};
       std::string role;
@@ -332,6 +344,19 @@ void replace_address(const std::vector<void*>& buffers, const AddressInMemory& a
   if (std::memcmp(place, &expected, sizeof expected) == 0) std::memcpy(place, &value, sizeof value);
 }
 
+// What the launch has written in its copy of a program's memory. Where it may depend on what nobody has written, others decide
+// about it (effect.py), and get it as a list.
+void hand_over_writes(bool finished, int data) {
+  const bool is_open = was_found(Kind::undefined_register) || was_found(Kind::uninitialized_shared_read) ||
+                       was_found(Kind::uninitialized_global_read);
+  if (garbage != 0 || (finished && is_open)) {
+    list_writes(data);
+  } else {
+    keep_writes();
+  }
+  report_still_unknown();
+}
+
 // After the launch: what can only be seen then, the outputs, the counts.
 void finish(bool finished, const Job& job, int data, const std::vector<void*>& buffers) {
   const itimerval off{};
@@ -355,6 +380,7 @@ void finish(bool finished, const Job& job, int data, const std::vector<void*>& b
       transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], false);
     }
   }
+  if (!job.arena.empty()) hand_over_writes(finished, data);
   keep_heap();
   report_counts();
   if (launch.count) ptx::report_executed();
@@ -413,6 +439,13 @@ int run(int argc, char** argv) {
     std::vector<unsigned char>& of_buffer = flags.emplace_back(job.buffers[buffer].bytes);
     transfer(data, of_buffer.data(), of_buffer.size(), offset, true);
     job.buffers[buffer].defined = of_buffer.data();
+  }
+  std::map<std::size_t, std::vector<unsigned char>> known;  // of bytes of buffers with unknown ones
+  for (const AddressInMemory& a : job.unknown) {
+    std::vector<unsigned char>& of_buffer = known[a.buffer];
+    of_buffer.resize(job.buffers[a.buffer].bytes, 1);
+    std::fill_n(of_buffer.begin() + static_cast<std::ptrdiff_t>(a.at), a.stood, static_cast<unsigned char>(0));
+    job.buffers[a.buffer].defined = of_buffer.data();
   }
   std::vector<BufferSpec> specs = job.buffers;
   for (const BufferSpec& variable : ptx::variable_specs()) specs.push_back(variable);

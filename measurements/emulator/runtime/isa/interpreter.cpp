@@ -13,6 +13,7 @@
 #include "isa/values/undefined.hpp"
 #include "memory/counting.hpp"
 #include "memory/garbage.hpp"
+#include "memory/global/buffers.hpp"
 #include "memory/global/shadow.hpp"
 #include "memory/shared/async.hpp"
 #include "memory/watched_reads.hpp"
@@ -173,6 +174,7 @@ void execute(Warp& w, const Instruction& i, Lanes active) {
 
 [[noreturn]] void stop_launch(emulator::Kind kind, SiteIndex site, const char* message) {
   if (count_finding(kind, site)) write_finding(kind, site, "%s: %s", describe_self().c_str(), message);
+  keep_writes();
   report_counts();
   report_end("stopped", site, message);
   std::_Exit(0);

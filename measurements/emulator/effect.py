@@ -1,7 +1,7 @@
 """Whether anything depends on what a launch reads and nobody has written, judged by its effect.
 
-The launch runs again, from the same memory, with other bits there, and with other answers of comparisons with them. Where
-it leaves the same each time, the values went nowhere, as those that a sum takes up and gives off again.
+The launch runs again, from the same memory, with other bits there, and with other answers of comparisons with them.
+Where it leaves the same each time, the values went nowhere, as those that a sum takes up and gives off again.
 """
 
 from __future__ import annotations

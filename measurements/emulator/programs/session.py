@@ -136,11 +136,12 @@ def _program(name: str) -> Path:
 
 @dataclass(eq=False)
 class _Loaded:
-    """The PTX of a module of the program, and its kernels' programs by name."""
+    """The PTX of a module of the program, its kernels' programs by name, and the kernels that use the device's heap."""
 
     text: str
     module: Module
     programs: dict[str, CompiledKernel] = field(default_factory=dict)
+    of_heap: set[str] = field(default_factory=set)
 
 
 class _Session:
@@ -270,8 +271,9 @@ class _Session:
         text = program.path.read_text(errors="replace")
         found = _STATIC_SHARED.search(text)
         compiled_for = int("".join(c for c in loaded.module.target if c.isdecimal()) or self.options.device.sm)
-        uses_heap = int(_USES_HEAP.search(text) is not None)
-        facts = (0, most, int(found[1]) if found else 0, 0, uses_heap, compiled_for)
+        if _USES_HEAP.search(text) is not None:
+            loaded.of_heap.add(name)
+        facts = (0, most, int(found[1]) if found else 0, 0, int(name in loaded.of_heap), compiled_for)
         return " ".join(map(str, (*facts, *(p.bytes for p in function.parameters))))
 
     def misuse(self, rest: str, _: bytes) -> str:
@@ -310,14 +312,14 @@ class _Session:
     def launch(self, rest: str, _: bytes) -> str:
         self.result.launches += 1
         asked = _Launch.read(rest)
-        text = self.modules[asked.module].programs[asked.kernel].path.read_text(errors="replace")
-        self.heap_was_used = self.heap_was_used or _USES_HEAP.search(text) is not None
+        self.heap_was_used = self.heap_was_used or asked.kernel in self.modules[asked.module].of_heap
         doubts = [self.run(asked, order, kept=False)[1] for order in self.options.more_orders]
         done, doubt = self.run(asked, self.options.order, kept=True)
         known = {key for _, key in doubt.findings}
         for found, key in (one for other in doubts for one in other.findings if one[1] not in known):
             self.add(found, (*key, "fault"))
-        self.unread += doubt.findings
+        waiting = {key for _, key in self.unread}
+        self.unread += [one for one in doubt.findings if one[1] not in waiting]
         error, stays = _error_of(done)
         unknown = [*done.unknown, *doubt.memory]
         lines = [f"{address} {count}" for address, count in _joined(unknown)]
@@ -328,7 +330,8 @@ class _Session:
         raw = self.emulate(asked, order, kept=kept)
         writes = Writes.read(self.work / "data")
         doubt = _Doubt()
-        if may_go_nowhere(raw) and not self.heap_was_used:
+        open_ones = {(f.kind, f.file, f.line, asked.kernel, "fault") for f in raw.faults if f.kind in UNWRITTEN}
+        if may_go_nowhere(raw) and not self.heap_was_used and not open_ones <= self.seen:
             left = self.left_differently(raw, writes, asked, order)
             if left is not None and not left:
                 raw = as_notes(raw, HARMLESS)

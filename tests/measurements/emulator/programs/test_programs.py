@@ -100,6 +100,11 @@ def test_what_stays_in_memory_that_nobody_reads_is_a_note(build: Build, use: str
     assert "no fault and 1 note" in done.stderr
 
 
+def test_what_stays_in_memory_in_each_order_is_a_note(build: Build) -> None:
+    done = run(build("scratch"), options=("--more-orders",))
+    assert done.returncode == 0 and "no fault and 1 note" in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("use", ["host", "copy", "launch", "managed"])
 def test_what_the_host_takes_of_it_is_a_fault(build: Build, use: str) -> None:
     done = run(build("scratch"), use)

@@ -292,6 +292,19 @@ def test_ldmatrix(run: Run, matrices: int, trans: str) -> None:
             np.testing.assert_array_equal(out[lane, matrix], m[row, col : col + 2])
 
 
+def test_movmatrix(run: Run) -> None:
+    matrix = np.random.default_rng(6).integers(0, 2**16, (8, 8), dtype=np.uint16)
+    source = entry(
+        "const unsigned lane = threadIdx.x;\nunsigned r;\n"
+        'asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(a[lane]));\n'
+        "o[lane] = r;",
+        "const unsigned* a, unsigned* o",
+    )
+    arguments = (words("a", "input", 32), words("o", "output", 32))
+    out = output_of(run(source, arguments, {"a": matrix.view(np.uint32).reshape(-1)}))
+    np.testing.assert_array_equal(out.view(np.uint16).reshape(8, 8), matrix.T)
+
+
 def operand_values(row: TensorIntrinsic, shape: tuple[int, int], seed: int) -> npt.NDArray[np.float32]:
     """Values of the multiplied type."""
     x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)

@@ -21,7 +21,7 @@ UNWRITTEN = frozenset(
 _ENDS_EARLY = frozenset(
     {FindingKind.TRAP, FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED, FindingKind.MISSING_LANES}
 )
-KINDS_OF_GARBAGE = range(1, 7)  # runtime/memory/garbage.hpp
+KINDS_OF_GARBAGE = range(1, 8)  # runtime/memory/garbage.hpp
 HARMLESS = "nothing depends on it: memory ends the same whatever it holds"
 UNREAD = "memory that depends on it is not read"
 

@@ -12,8 +12,8 @@ struct Bytes {
   unsigned char byte;
   bool answer;
 };
-// As floating point: zero, not-a-number, large, large and negative; the last two also as integers.
-constexpr Bytes of_one_kind[] = {{0x00, false}, {0xff, true}, {0x77, true}, {0xf7, false}};
+// As floating point: zero, not-a-number, large, nearly nothing, large and negative. As integers the largest, the smallest.
+constexpr Bytes of_one_kind[] = {{0x00, false}, {0xff, true}, {0x77, true}, {0x88, false}, {0xf7, true}};
 constexpr unsigned kinds = sizeof of_one_kind / sizeof *of_one_kind;
 
 std::uint64_t next_random() {  // splitmix64

@@ -331,8 +331,8 @@ MEANINGS: Mapping[FindingKind, str] = {
     FindingKind.WRONG_STATE_SPACE: "a pointer to one kind of memory used as one to another",
     FindingKind.TRAP: "a trap, a failed assertion, calls nested over 4,096 deep",
     FindingKind.UNROUNDED_TF32: (
-        "a tf32 operand whose low 13 bits are not zero (not in what LLVM has made: Triton leaves it to the tensor "
-        "core to drop them)"
+        "a tf32 operand whose low 13 bits are not zero (a note where the kernel rounds no operand to tf32, as those of "
+        "CUTLASS; nothing in what LLVM has made: Triton leaves it to the tensor core to drop them)"
     ),
     FindingKind.WGMMA_IN_FLIGHT: "registers, or shared memory, of a wgmma that has not been waited for are touched",
     FindingKind.BULK_COPY_IN_FLIGHT: (

@@ -321,6 +321,8 @@ bool load_program(const char* path) {
     } else if (word == "truncates_tf32") {
       program.truncates_tf32 = true;
       grade_of_missing_fences = Grade::note;
+    } else if (word == "rounds_tf32") {
+      program.rounds_tf32 = true;
     } else if (word == "static_shared") {
       in.read(program.static_shared_bytes);
     } else if (word == "shared") {

@@ -84,6 +84,7 @@ CASES = (
     Case("least_of_some", K.UNINITIALIZED_SHARED_READ),
     Case("lanes_that_match", K.UNINITIALIZED_SHARED_READ),
     Case("exchange_for_nothing", K.UNINITIALIZED_SHARED_READ),
+    Case("overwritten_by_chance", K.UNINITIALIZED_SHARED_READ),
     Case("bytes_of_a_word", K.GLOBAL_RACE),
     Case("in_place_after_use", K.READ_ONLY_LOAD_OF_WRITTEN, note=True),
     Case("tiles_compacted_in_place", K.GLOBAL_RACE, note=True, grid=4),

@@ -222,7 +222,8 @@ class _Translation:
             bits = operand.bits
             if operand.kind == "d" and width == 4:
                 bits = _f32_of_f64(bits)
-            return f"c{width}:{bits:x}"
+            kind = "e" if operand.kind == "d" and width == 0 else "c"  # as wide as its instruction's row says
+            return f"{kind}{width}:{bits:x}"
         if isinstance(operand, Symbol):
             return self.symbol_token(f, operand, width or 8, site)
         raise Unsupported

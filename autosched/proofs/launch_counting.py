@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from measurements.emulator.findings import Emulation, ExecutedLine, GlobalSite
-from measurements.emulator.host import HostFailure
+from measurements.emulator.host.compiler import HostFailure
 from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.sparse import emulate_blocks
 from search_spaces.hardware.costs.launch_counts import LaunchCounts

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from measurements.emulator import cache_folder
-from measurements.emulator.build import runner
+from measurements.emulator.host.build import runner
 
 HERE = Path(__file__).resolve().parents[2]
 COMMANDS = {

@@ -27,7 +27,7 @@ from autosched.samplers.first_choices.model_choice import default_choice
 from measurements.compiler.nvrtc import toolchain_version
 from measurements.compiler.ptx import compiler_pids
 from measurements.emulator import emulate, host_compiler
-from measurements.emulator.build import runner
+from measurements.emulator.host.build import runner
 from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

@@ -1,9 +1,9 @@
 """Runs kernels without a GPU: numbers, races, bounds, barriers, and memory transactions, on the CPU."""
 
-from measurements.emulator.build import cache_folder, check_ready, emulator_version
 from measurements.emulator.emulator import emulate, emulate_ptx
 from measurements.emulator.findings import Emulation, Finding, FindingKind, GlobalSite, SharedSite, by_cause
-from measurements.emulator.host import (
+from measurements.emulator.host.build import cache_folder, check_ready, emulator_version
+from measurements.emulator.host.compiler import (
     HostCompilerMissing,
     HostFailure,
     check_compiler,

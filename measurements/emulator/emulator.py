@@ -17,10 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from measurements.emulator.build import runner
 from measurements.emulator.effect import judge, time_limit_of
 from measurements.emulator.findings import Emulation
-from measurements.emulator.host import HostFailure, last_line, machine_sentence
+from measurements.emulator.host.build import runner
+from measurements.emulator.host.compiler import HostFailure, last_line, machine_sentence
+from measurements.emulator.host.work_folders import temporary_folder
 from measurements.emulator.memory import PLAIN_MEMORY, Memory
 from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.pipeline import run_steps
@@ -39,7 +40,6 @@ from measurements.emulator.runner_files import (
     read_outputs,
     write_data,
 )
-from measurements.emulator.work_folders import temporary_folder
 from measurements.files.text import harmless
 from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.problem import Array, Operand

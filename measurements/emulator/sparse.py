@@ -20,12 +20,12 @@ import numpy.typing as npt
 from measurements.emulator.effect import judge, time_limit_of
 from measurements.emulator.emulator import lacking, machine_failures, run_job
 from measurements.emulator.findings import Emulation
+from measurements.emulator.host.work_folders import temporary_folder
 from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.memory import PLAIN_MEMORY, Memory
 from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.ptx.build import CompiledKernel, KernelCompileError, compile_to_program, ptx_to_program
 from measurements.emulator.runner_files import RunSettings, job_text
-from measurements.emulator.work_folders import temporary_folder
 from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.kernel import Kernel, Launch

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from measurements.emulator.build import cache_folder, one_at_a_time
-from measurements.emulator.host import HostCompiler, HostFailure, host_compiler, main_complaint
-from measurements.emulator.work_folders import temporary_folder
+from measurements.emulator.host.build import cache_folder, one_at_a_time
+from measurements.emulator.host.compiler import HostCompiler, HostFailure, host_compiler, main_complaint
+from measurements.emulator.host.work_folders import temporary_folder
 
 _SOURCES = Path(__file__).parent / "library"
 _RUNNER = Path(__file__).parents[1] / "runtime"

@@ -20,7 +20,6 @@ from pathlib import Path
 
 import numpy as np
 
-from measurements.emulator.build import runner
 from measurements.emulator.effect import (
     HARMLESS,
     KINDS_OF_GARBAGE,
@@ -33,6 +32,8 @@ from measurements.emulator.effect import (
 )
 from measurements.emulator.emulator import machine_failures, run_job
 from measurements.emulator.findings import Emulation, FindingKind, of_compiled_code
+from measurements.emulator.host.build import runner
+from measurements.emulator.host.work_folders import temporary_folder
 from measurements.emulator.order import Order
 from measurements.emulator.programs.fatbin import FatBinaryError, ptx_texts
 from measurements.emulator.programs.libraries import (
@@ -52,7 +53,6 @@ from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.program import FUNCTION_BASE
 from measurements.emulator.ptx.syntax import Module, Number, Symbol
 from measurements.emulator.suppression import suppress
-from measurements.emulator.work_folders import temporary_folder
 from measurements.files.demangle import demangled
 from search_spaces.hardware.devices import Device
 

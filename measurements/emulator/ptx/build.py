@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from measurements.compiler.nvcc import NvccMissing, toolchain_of
 from measurements.compiler.nvrtc import NVCC, PTX_OPTIONS, NvrtcMissing, toolchain_version
 from measurements.emulator.architecture import ptx_arch
-from measurements.emulator.build import cache_folder, prune_sometimes, used
 from measurements.emulator.findings import Emulation, EmulationStatus
-from measurements.emulator.host import HostFailure, check_nvrtc
+from measurements.emulator.host.build import cache_folder, prune_sometimes, used
+from measurements.emulator.host.compiler import HostFailure, check_nvrtc
+from measurements.emulator.host.seal import intact, sealed, unsealed
 from measurements.emulator.ptx.digest import digest_of
-from measurements.emulator.seal import intact, sealed, unsealed
 from measurements.files.cache_folder import publish
 from search_spaces.templates.kernel import Kernel
 

@@ -1,4 +1,4 @@
-// What most files of the runtime include, precompiled for them (measurements/emulator/build.py). Each includes it, too.
+// What most files of the runtime include, precompiled for them (measurements/emulator/host/build.py). Each includes it, too.
 #pragma once
 #include <algorithm>
 #include <cstdint>

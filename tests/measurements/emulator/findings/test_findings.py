@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from measurements.emulator import Emulation, FindingKind
-from measurements.emulator.build import RUNTIME
+from measurements.emulator.host.build import RUNTIME
 from search_spaces.hardware.dtypes import F32, U32
 from search_spaces.operators.problem import Operand
 

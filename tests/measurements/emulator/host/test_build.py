@@ -20,14 +20,14 @@ from measurements.emulator import (
     Emulation,
     HostCompilerMissing,
     HostFailure,
-    build,
     cache_folder,
     check_host,
     emulate,
-    host,
     host_compiler,
 )
-from measurements.emulator.build import runner
+from measurements.emulator.host import build
+from measurements.emulator.host import compiler as host
+from measurements.emulator.host.build import runner
 from measurements.emulator.ptx import build as ptx_build
 from measurements.emulator.ptx.build import compile_to_program
 from search_spaces.hardware.dtypes import F32, SCALAR_DTYPES

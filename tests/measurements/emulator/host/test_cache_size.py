@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from measurements.emulator import build
+from measurements.emulator.host import build
 
 
 def write(folder: Path, name: str, age: float, size: int = 100) -> Path:

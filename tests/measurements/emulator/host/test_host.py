@@ -20,12 +20,12 @@ from measurements.emulator import (
     check_host,
     check_ready,
     emulate,
-    host,
     host_compiler,
 )
 from measurements.emulator import emulator as emulator_module
-from measurements.emulator.build import runner
-from measurements.emulator.host import FROM_STDIN, compile_to
+from measurements.emulator.host import compiler as host
+from measurements.emulator.host.build import runner
+from measurements.emulator.host.compiler import FROM_STDIN, compile_to
 from search_spaces.hardware.dtypes import F32
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Kernel
@@ -142,7 +142,7 @@ def test_a_compiler_that_never_ends_and_what_it_started_are_ended(
 ) -> None:
     """g++ only drives cc1plus, which does the work."""
     compiler(f'sleep 60 & echo $! >"{tmp_path}/part"; mv "{tmp_path}/part" "{tmp_path}/child"; wait')
-    monkeypatch.setattr("measurements.emulator.build.COMPILE_SECONDS", 1.0)
+    monkeypatch.setattr("measurements.emulator.host.build.COMPILE_SECONDS", 1.0)
     with pytest.raises(HostFailure, match="not done within 1 s"):
         runner(("-DANOTHER",))
     process = Path("/proc") / (tmp_path / "child").read_text().strip()

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from needs import needs_compiler, needs_nvrtc
 
-from measurements.emulator import HostFailure, build, emulate, emulator, host_compiler
-from measurements.emulator.build import RUNTIME, RUNTIME_FLAGS, runner
+from measurements.emulator import HostFailure, emulate, emulator, host_compiler
+from measurements.emulator.host import build
+from measurements.emulator.host.build import RUNTIME, RUNTIME_FLAGS, runner
+from measurements.emulator.host.seal import intact, seal
 from measurements.emulator.ptx.build import compile_to_program
-from measurements.emulator.seal import intact, seal
 from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Kernel

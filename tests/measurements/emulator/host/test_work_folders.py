@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from measurements.emulator.work_folders import build_folder, note_compiler, remove_abandoned
+from measurements.emulator.host.work_folders import build_folder, note_compiler, remove_abandoned
 from measurements.files.cache_folder import put
 
 CHILD = """
 import os, signal, subprocess, sys
 from pathlib import Path
 sys.path[:0] = sys.argv[2].split(os.pathsep)
-from measurements.emulator.work_folders import build_folder, note_compiler
+from measurements.emulator.host.work_folders import build_folder, note_compiler
 with build_folder(Path(sys.argv[1])) as folder:
     compiler = subprocess.Popen(["sleep", "600"], process_group=0, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -31,7 +31,7 @@ with build_folder(Path(sys.argv[1])) as folder:
 LAUNCHER = """
 import os, signal, sys
 sys.path[:0] = sys.argv[1].split(os.pathsep)
-from measurements.emulator.work_folders import temporary_folder
+from measurements.emulator.host.work_folders import temporary_folder
 with temporary_folder() as folder:
     (folder / "data").write_bytes(bytes(1000))
     if sys.argv[2] == "killed":

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
-from measurements.emulator.work_folders import note_compiler, temporary_folder
+from measurements.emulator.host.work_folders import note_compiler, temporary_folder
 from measurements.files.cache_folder import CacheUnusable, cache_root, check_writable
 from measurements.files.text import harmless
 

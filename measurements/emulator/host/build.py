@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
-from measurements.emulator.host import (
+from measurements.emulator.host.compiler import (
     HostCompiler,
     HostFailure,
     check_host,
@@ -24,13 +24,13 @@ from measurements.emulator.host import (
     host_compiler,
     main_complaint,
 )
-from measurements.emulator.seal import intact, seal
-from measurements.emulator.work_folders import build_folder
+from measurements.emulator.host.seal import intact, seal
+from measurements.emulator.host.work_folders import build_folder
 from measurements.files.cache_folder import CacheUnusable, cannot_write, check_writable, put
 from measurements.files.text import harmless
 from search_spaces.templates.headers import Headers
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parents[1]
 RUNTIME = HERE / "runtime"
 
 COMPILE_SECONDS = 300.0

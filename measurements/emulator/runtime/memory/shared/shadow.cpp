@@ -99,9 +99,8 @@ bool is_fenced(const Stamp& use, Who me) {
 // Whether a use of a byte happened before what `me` does and, with `Async`, is_fenced.
 template <bool Async>
 bool is_settled(const Stamp& use, Who me) {
-  if (!Async || by_engine(use.who)) return clocks.ordered(use.who, use.epoch, me);
-  // Of another warp, what is known to be fenced is known to have happened.
-  return clocks.proxied(use.who, use.epoch, me) && (warp_of(use.who) != warp_of(me) || clocks.ordered(use.who, use.epoch, me));
+  // A lane publishes the fences of all lanes of its warp, though it need not know what these have done.
+  return clocks.ordered(use.who, use.epoch, me) && (!Async || by_engine(use.who) || clocks.proxied(use.who, use.epoch, me));
 }
 
 // check_write in fewer steps; false where it takes a look at each byte. `Async`: check_async_write.

@@ -19,7 +19,7 @@ from autosched.cli.options.command import Command
 from autosched.cli.options.problem import for_operator
 from autosched.cli.terminal.errors import BAD_INPUT, NO, InputError
 from autosched.cli.terminal.output import say, waiting_told
-from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels import KernelFileError
 from autosched.version import VERSION
 from measurements.emulator import HostFailure
 from measurements.store.errors import StoreError

@@ -24,7 +24,7 @@ from autosched.proofs.run import (
     ProofSettings,
     Run,
 )
-from measurements.compiler.pool import usable_cores
+from measurements.compiler.cores import usable_cores
 from measurements.emulator import Emulation, Finding, GlobalSite, HostFailure, SharedSite, emulate
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.arrays import IntArray
+from search_spaces.hardware.costs.transactions import BANK_BYTES, BANKS, PHASE_BYTES, WIDEST_BYTES
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import OperandSide, Refusal
 from search_spaces.layouts.nested_layout import NestedLayout
@@ -27,11 +28,6 @@ from search_spaces.layouts.shared_layout import Axis, SharedLayout
 
 if TYPE_CHECKING:  # with its table, which what multiplies nothing need not wait for
     from search_spaces.hardware.intrinsics import TensorIntrinsic
-
-BANKS = 32
-BANK_BYTES = 4
-PHASE_BYTES = BANKS * BANK_BYTES
-WIDEST_BYTES = 16  # of one lane's load, store or cp.async
 
 _CHUNK = 2**15  # phases counted at a time: the arrays stay in the cache
 

@@ -230,6 +230,8 @@ class Emulation:
     Where the launch is counted, ``executed`` has how often warps executed each PTX operation ("fma.rn.f32"), ``lines``
     the same by lines of the source, ``chains`` the number of warps and the cycles of their longest chains of dependent
     instructions together, and ``code`` how many different instructions there were that have machine code.
+    ``unknown`` are stretches of a program's memory, addresses and bytes, that held no value before the launch and hold
+    none now (programs/session.py).
     """
 
     status: EmulationStatus
@@ -250,6 +252,7 @@ class Emulation:
     lines: tuple[ExecutedLine, ...] = ()
     chains: tuple[int, int] = (0, 0)
     code: int = 0
+    unknown: tuple[tuple[int, int], ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -289,11 +292,12 @@ MEANINGS: Mapping[FindingKind, str] = {
         "fragment, at most 32)"
     ),
     FindingKind.UNINITIALIZED_SHARED_READ: (
-        "bytes that nobody has written in this block, where what is made of them is used"
+        "bytes that nobody has written in this block, where what is made of them is used; a note where nothing "
+        "depends on it that the launch leaves"
     ),
     FindingKind.UNINITIALIZED_GLOBAL_READ: (
         "elements of an output or a workspace that nobody has written, where what is made of them is used; a note "
-        "where nothing is"
+        "where nothing is, or depends on it"
     ),
     FindingKind.SHARED_RACE: (
         "two threads access a place in shared memory, one of them writes, and nothing orders the two"
@@ -321,13 +325,14 @@ MEANINGS: Mapping[FindingKind, str] = {
     ),
     FindingKind.UNDEFINED_REGISTER: (
         "bits of a register or a local variable are used that were never written on the path taken; a note where "
-        "a vector is stored with elements left out, or where they choose a value that is dropped"
+        "a vector is stored with elements left out, where they choose a value that is dropped, or where nothing "
+        "depends on them that the launch leaves"
     ),
     FindingKind.WRONG_STATE_SPACE: "a pointer to one kind of memory used as one to another",
     FindingKind.TRAP: "a trap, a failed assertion, calls nested over 4,096 deep",
     FindingKind.UNROUNDED_TF32: (
-        "a tf32 operand whose low 13 bits are not zero (not in what LLVM has made: Triton leaves it to the tensor "
-        "core to drop them)"
+        "a tf32 operand whose low 13 bits are not zero (a note where the kernel rounds no operand to tf32, as those of "
+        "CUTLASS; nothing in what LLVM has made: Triton leaves it to the tensor core to drop them)"
     ),
     FindingKind.WGMMA_IN_FLIGHT: "registers, or shared memory, of a wgmma that has not been waited for are touched",
     FindingKind.BULK_COPY_IN_FLIGHT: (

@@ -42,6 +42,7 @@ _Site = TypeVar("_Site", SharedSite, GlobalSite)
 class RunSettings:
     """How a launch is run. ``emulate`` says what the first five mean, ``emulate_ptx`` the next three.
 
+    ``garbage`` is the number of what stands where nobody has written (effect.py).
     ``contents`` say how the runner makes each input, where buffers are sparse (sparse.py), and ``inputs`` is the file
     that some are in; None for what lies in the data file.
     """
@@ -54,6 +55,7 @@ class RunSettings:
     memory: Memory = PLAIN_MEMORY
     count: bool = False
     blocks: Sequence[int] | None = None
+    garbage: int = 0
     contents: Mapping[str, str] | None = None
     inputs: InputsFile | None = None
 
@@ -88,6 +90,7 @@ def job_text(kernel: Launch, settings: RunSettings) -> str:
         f"perturb {int(settings.perturb)}",
         f"sparse {int(contents is not None)}",
         f"count {int(settings.count)}",
+        f"garbage {settings.garbage}",
         f"order_seed {order.seed}",
         f"resident {order.resident}",
         f"interleaved {int(order.blocks == 'interleaved')}",
@@ -219,6 +222,7 @@ class Report:
         counts: dict[int, int] = {}
         lowered: dict[int, str] = {}  # faults that have turned out to be notes
         printed: list[str] = []
+        unknown: list[tuple[int, int]] = []
         complete = text.rpartition("\n")[0]
         for event in json.loads(f"[{complete.replace(chr(10), ',')}]"):  # all at once: there may be thousands
             match event.pop("event"):
@@ -253,6 +257,8 @@ class Report:
                     self.code += bool(costs(operation))
                 case "chains":
                     self.chains = (event["warps"], event["cycles"])
+                case "unknown":
+                    unknown.append((event["address"], event["bytes"]))
                 case "print":
                     printed.append(event["text"])
                 case "end":
@@ -266,7 +272,7 @@ class Report:
                 found = replace(found, grade="note", message=f"{found.message}; {lowered[i]}")
             graded.append(found)
         self.findings = sorted(_merged(graded), key=lambda f: not f.is_fault)
-        self.printed = "".join(printed)
+        self.printed, self.unknown = "".join(printed), tuple(unknown)
 
     def status(self, killed: bool, code: int, time_limit: float) -> tuple[EmulationStatus, str]:
         """Return the status and its reason; a crash and a timeout become findings too."""

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from measurements.emulator.effect import judge, time_limit_of
 from measurements.emulator.emulator import lacking, machine_failures, run_job
 from measurements.emulator.findings import Emulation
 from measurements.emulator.inputs_file import InputsFile
@@ -195,11 +196,35 @@ def _emulate_blocks(
             compiled = compile_it()
         except KernelCompileError as error:
             return SparseEmulation(error.emulation, {})
-        (folder / "data").touch()
-        emulation = run_job(compiled, job_text(launch, settings), folder, settings.time_limit)
-        done = emulation.status in ("ok", "findings")
         operands = settings.memory.operands(launch)
-        return SparseEmulation(emulation, _written(operands, folder / "data") if done else {})
+
+        def run(time_limit: float, garbage: int = 0) -> SparseEmulation:
+            (folder / "data").write_bytes(b"")
+            text = job_text(launch, replace(settings, time_limit=time_limit, garbage=garbage))
+            emulation = run_job(compiled, text, folder, time_limit)
+            done = emulation.status in ("ok", "findings")
+            return SparseEmulation(emulation, _written(operands, folder / "data") if done else {})
+
+        done = run(settings.time_limit)
+        if not settings.check:
+            return done
+        others: list[SparseEmulation] = []
+
+        def again(garbage: int) -> Emulation:
+            others.append(run(time_limit_of(done.emulation, settings.time_limit), garbage))
+            return others[-1].emulation
+
+        judged = judge(done.emulation, again, lambda _, __: _left_the_same(done.written, others[-1].written))
+        return replace(done, emulation=judged)
+
+
+def _left_the_same(written: Mapping[str, Written], other: Mapping[str, Written]) -> bool:
+    """Whether two runs of some blocks have written the same."""
+
+    def same(a: Written, b: Written) -> bool:
+        return np.array_equal(a.places, b.places) and a.values.tobytes() == b.values.tobytes()
+
+    return all(same(of_array, other[name]) for name, of_array in written.items())
 
 
 def _written(operands: Sequence[Operand], data: Path) -> dict[str, Written]:

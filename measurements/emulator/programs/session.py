@@ -14,11 +14,23 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+
 from measurements.emulator.build import runner
+from measurements.emulator.effect import (
+    HARMLESS,
+    KINDS_OF_GARBAGE,
+    UNREAD,
+    UNWRITTEN,
+    as_notes,
+    ends_as,
+    may_go_nowhere,
+    time_limit_of,
+)
 from measurements.emulator.emulator import machine_failures, run_job
 from measurements.emulator.findings import Emulation, FindingKind, of_compiled_code
 from measurements.emulator.order import Order
@@ -34,6 +46,7 @@ from measurements.emulator.programs.libraries import (
 )
 from measurements.emulator.programs.link import link
 from measurements.emulator.programs.result import LaunchFinding, ProgramOptions, ProgramRefused, ProgramResult
+from measurements.emulator.programs.writes import Stretch, Writes, stretches
 from measurements.emulator.ptx.build import CompiledKernel, KernelCompileError, ptx_to_program
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.program import FUNCTION_BASE
@@ -48,6 +61,7 @@ _HEAP_BYTES = 2**40  # at its end: the heap of device code and the books of it (
 _SIZES = struct.Struct("<QQ")
 _NO_IMAGE, _INVALID_FUNCTION, _LAUNCH_FAILURE, _TIMEOUT, _ASSERTION, _NOT_SUPPORTED = 209, 98, 719, 702, 710, 801
 _CLOCK_KHZ = 1000
+_MOST_WATCHED = 256 * 2**20  # bytes of an allocation in which each byte's value may be unknown
 _MANGLED = re.compile(r"\b_Z\w+")
 _STATIC_SHARED = re.compile(r"^static_shared (\d+)", re.M)
 _USES_HEAP = re.compile(r"\bheap\.(?:malloc|free)\b")
@@ -122,11 +136,12 @@ def _program(name: str) -> Path:
 
 @dataclass(eq=False)
 class _Loaded:
-    """The PTX of a module of the program, and its kernels' programs by name."""
+    """The PTX of a module of the program, its kernels' programs by name, and the kernels that use the device's heap."""
 
     text: str
     module: Module
     programs: dict[str, CompiledKernel] = field(default_factory=dict)
+    of_heap: set[str] = field(default_factory=set)
 
 
 class _Session:
@@ -149,12 +164,20 @@ class _Session:
             "misuse": self.misuse,
             "lacking": self.lacking,
             "machine_code": self.machine_code,
+            "used": self.used,
         }
         self.refused_cubin = False
+        self.heap_was_used = False
+        self.unread: list[tuple[LaunchFinding, tuple[object, ...]]] = []  # faults, if anything is read that they left
 
     def serve(self, connection: socket.socket) -> None:
         """Answers until the program ends."""
         self.answer_all(connection)
+        for found, key in self.unread:
+            assert found.finding is not None
+            message = f"{found.message}; {UNREAD}"
+            note = replace(found.finding, grade="note", message=message)
+            self.add(replace(found, message=message, finding=note), (*key, "note"))
         if self.refused_cubin:
             self.complain("a cubin is machine code alone, and PTX is emulated: have PTX beside it")
 
@@ -248,8 +271,9 @@ class _Session:
         text = program.path.read_text(errors="replace")
         found = _STATIC_SHARED.search(text)
         compiled_for = int("".join(c for c in loaded.module.target if c.isdecimal()) or self.options.device.sm)
-        uses_heap = int(_USES_HEAP.search(text) is not None)
-        facts = (0, most, int(found[1]) if found else 0, 0, uses_heap, compiled_for)
+        if _USES_HEAP.search(text) is not None:
+            loaded.of_heap.add(name)
+        facts = (0, most, int(found[1]) if found else 0, 0, int(name in loaded.of_heap), compiled_for)
         return " ".join(map(str, (*facts, *(p.bytes for p in function.parameters))))
 
     def misuse(self, rest: str, _: bytes) -> str:
@@ -263,6 +287,13 @@ class _Session:
 
     def machine_code(self, _: str, __: bytes) -> str:
         self.refused_cubin = True
+        return ""
+
+    def used(self, _: str, __: bytes) -> str:
+        """Say of what was left in memory, and nobody has written, that the program takes it."""
+        for found, key in self.unread:
+            self.add(found, (*key, "fault"))
+        self.unread.clear()
         return ""
 
     def complain(self, sentence: str) -> None:
@@ -281,29 +312,99 @@ class _Session:
     def launch(self, rest: str, _: bytes) -> str:
         self.result.launches += 1
         asked = _Launch.read(rest)
-        for order in self.options.more_orders:
-            self.run(asked, order, copied=True)
-        done = self.run(asked, self.options.order, copied=False)
+        self.heap_was_used = self.heap_was_used or asked.kernel in self.modules[asked.module].of_heap
+        doubts = [self.run(asked, order, kept=False)[1] for order in self.options.more_orders]
+        done, doubt = self.run(asked, self.options.order, kept=True)
+        known = {key for _, key in doubt.findings}
+        for found, key in (one for other in doubts for one in other.findings if one[1] not in known):
+            self.add(found, (*key, "fault"))
+        waiting = {key for _, key in self.unread}
+        self.unread += [one for one in doubt.findings if one[1] not in waiting]
         error, stays = _error_of(done)
-        return f"{error} {int(stays)}\n{done.printed}"
+        unknown = [*done.unknown, *doubt.memory]
+        lines = [f"{address} {count}" for address, count in _joined(unknown)]
+        return "\n".join((f"{error} {int(stays)} {len(lines)}", *lines)) + f"\n{done.printed}"
 
-    def run(self, asked: _Launch, order: Order, *, copied: bool) -> Emulation:
-        job = asked.job(self.options, order, self.arena, copied=copied)
-        (self.work / "data").touch()
-        program = self.modules[asked.module].programs[asked.kernel]
-        done = of_compiled_code(run_job(program, job, self.work, self.options.time_limit))
-        done = suppress(done, self.options.suppressions)
-        self.result.emulated_seconds += done.run_seconds
+    def run(self, asked: _Launch, order: Order, *, kept: bool) -> tuple[Emulation, _Doubt]:
+        """Emulate a launch; what it writes stays in memory where it is ``kept``."""
+        raw = self.emulate(asked, order, kept=kept)
+        writes = Writes.read(self.work / "data")
+        doubt = _Doubt()
+        open_ones = {(f.kind, f.file, f.line, asked.kernel, "fault") for f in raw.faults if f.kind in UNWRITTEN}
+        if may_go_nowhere(raw) and not self.heap_was_used and not open_ones <= self.seen:
+            left = self.left_differently(raw, writes, asked, order)
+            if left is not None and not left:
+                raw = as_notes(raw, HARMLESS)
+            elif left is not None and not asked.textures and all(map(asked.is_on_device, left)):
+                doubt.memory = left
+        if kept and not self.heap_was_used:
+            self.write(writes)
+        done = suppress(of_compiled_code(raw), self.options.suppressions)
         shape = f"grid ({', '.join(map(str, asked.grid))}), block ({', '.join(map(str, asked.block))})"
-        if copied:
+        if not kept:
             shape += f", order {order.name}"
         kernel = demangled(asked.kernel)
         for f in done.findings:
             found = LaunchFinding(str(f.kind), f.message, f, kernel, self.result.launches, shape)
-            self.add(found, (f.kind, f.file, f.line, asked.kernel))
+            key = (f.kind, f.file, f.line, asked.kernel)
+            if doubt.memory and f.is_fault and f.kind in UNWRITTEN:
+                doubt.findings.append((found, key))
+                continue
+            if f.is_fault and f.kind in UNWRITTEN:
+                self.used("", b"")
+            self.add(found, (*key, f.grade))
         if done.status in ("unsupported", "compile_error"):
             self.complain(f"{kernel} cannot be emulated: {done.reason}")
+        return done, doubt
+
+    def emulate(self, asked: _Launch, order: Order, *, kept: bool, garbage: int = 0, limit: float = 0.0) -> Emulation:
+        limit = limit or self.options.time_limit
+        copied = not kept or not self.heap_was_used
+        job = asked.job(self.options, order, self.arena, copied=copied, kept=kept and copied)
+        job += f"garbage {garbage}\ntime_limit {limit!r}\n"
+        (self.work / "data").write_bytes(b"")
+        done = run_job(self.modules[asked.module].programs[asked.kernel], job, self.work, limit)
+        self.result.emulated_seconds += done.run_seconds
         return done
+
+    def left_differently(self, done: Emulation, writes: Writes, asked: _Launch, order: Order) -> list[Stretch] | None:
+        """Return the memory that depends on values that nobody has written; None where the launch does."""
+        differ = np.zeros(0, np.uint64)
+        for garbage in KINDS_OF_GARBAGE:
+            other = self.emulate(
+                asked, order, kept=False, garbage=garbage, limit=time_limit_of(done, self.options.time_limit)
+            )
+            if not ends_as(done, other):
+                return None
+            differ = np.union1d(differ, writes.difference(Writes.read(self.work / "data")))
+        return stretches(differ)
+
+    def write(self, writes: Writes) -> None:
+        """Write what a launch has left open into the program's memory."""
+        with open(self.arena, "r+b", buffering=0) as memory:
+            for address, data in writes.each():
+                memory.seek(address - _ARENA_BASE)
+                memory.write(data)
+
+
+@dataclass(eq=False)
+class _Doubt:
+    """Faults of values that nobody has written, with their keys, and the memory that alone depends on them."""
+
+    findings: list[tuple[LaunchFinding, tuple[object, ...]]] = field(default_factory=list)
+    memory: list[Stretch] = field(default_factory=list)
+
+
+def _joined(unknown: Iterable[Stretch]) -> list[Stretch]:
+    """Return stretches as ones that have nothing in common and do not lie side by side."""
+    joined: list[Stretch] = []
+    for address, count in sorted(unknown):
+        if joined and address <= sum(joined[-1]):
+            first, before = joined[-1]
+            joined[-1] = (first, max(before, address + count - first))
+        else:
+            joined.append((address, count))
+    return joined
 
 
 def _fitting(containers: Sequence[Mapping[int, str]], device: Device) -> list[str]:
@@ -346,6 +447,8 @@ class _Launch:
     buffers: list[tuple[str, str, int, int, bool]] = field(default_factory=list)  # name, role, address, bytes, unset
     symbols: list[tuple[str, int]] = field(default_factory=list)
     textures: list[tuple[str, int, str]] = field(default_factory=list)  # handle, address, the rest
+    on_device: list[Stretch] = field(default_factory=list)  # allocations that the host has no access to
+    unknown: list[Stretch] = field(default_factory=list)  # that hold no value
     heap: tuple[int, int] = (8 << 20, 0)  # bytes of it that may be allotted, how often it was reset
 
     @classmethod
@@ -368,7 +471,11 @@ class _Launch:
                     it.heap = (int(words[0]), int(words[1]))
                 case "argument":
                     it.arguments.append(rest)
+                case "unknown":
+                    it.unknown.append((int(words[0]), int(words[1])))
                 case "buffer":
+                    if words[1] == "device" and int(words[3]) <= _MOST_WATCHED:
+                        it.on_device.append((int(words[2]), int(words[3])))
                     it.buffers.append((words[0], "variable", int(words[2]), int(words[3]), False))
                 case "variable":
                     module, name, constant, unset, address, size = words
@@ -381,7 +488,12 @@ class _Launch:
                     it.textures.append((words[0], int(words[1]), " ".join(words[2:])))
         return it
 
-    def job(self, options: ProgramOptions, order: Order, arena: str, *, copied: bool) -> str:
+    def is_on_device(self, stretch: Stretch) -> bool:
+        """Whether bytes lie in one allocation of which the host sees what it copies."""
+        first, count = stretch
+        return any(begin <= first and first + count <= begin + size for begin, size in self.on_device)
+
+    def job(self, options: ProgramOptions, order: Order, arena: str, *, copied: bool, kept: bool) -> str:
         """As the runner reads it (runtime/main.cpp)."""
 
         def numbers(values: Sequence[int]) -> str:
@@ -390,10 +502,10 @@ class _Launch:
         lines = [
             f"grid {numbers(self.grid)}", "launches 1", "calls 1", f"block {numbers(self.block)}",
             f"cluster {numbers(self.cluster)}", f"dynamic_shared_bytes {self.shared}",
-            f"time_limit {options.time_limit!r}", "check 1", f"perturb {int(options.perturb)}", "sparse 0",
+            "check 1", f"perturb {int(options.perturb)}", "sparse 0",
             f"order_seed {order.seed}", f"resident {order.resident}",
             f"interleaved {int(order.blocks == 'interleaved')}",
-            f"arena {arena} {_ARENA_BASE} {_ARENA_BYTES} {int(copied)}",
+            f"arena {arena} {_ARENA_BASE} {_ARENA_BYTES} {int(copied)} {int(kept)}",
             f"heap {_ARENA_BASE + _ARENA_BYTES - _HEAP_BYTES} {_HEAP_BYTES} {numbers(self.heap)} {int(copied)}",
         ]  # fmt: skip
         if order.blocks != "ascending":
@@ -401,6 +513,10 @@ class _Launch:
             lines.append(f"blocks {len(blocks)} {numbers(blocks)}")
         for name, role, address, size, unset in self.buffers:
             lines.append(f"placed {name} {role} {size} {1 if size % 4 else 4} {address} {int(unset)}")
+        for first, count in self.unknown:
+            for number, (_, _, start, size, _) in enumerate(self.buffers):
+                if start <= first < start + size:
+                    lines.append(f"unknown {number} {first - start} {count}")
         lines += [f"symbol {name} {buffer}" for name, buffer in self.symbols]
         for handle, address, rest in self.textures:
             for number, (_, _, start, size, _) in enumerate(self.buffers):

@@ -467,6 +467,10 @@ def _ldmatrix(i: Instruction) -> Form:
     return Form(i.opcode, 0, values if load else (), sources, immediates)
 
 
+def _movmatrix(i: Instruction) -> Form:
+    return Form("movmatrix", 0, [i.operands[0]], _all(i.operands[1:]), [1])
+
+
 def _shape(qualifiers: Sequence[str]) -> tuple[int, int, int]:
     for q in qualifiers:
         if q.startswith("m") and "n" in q and "k" in q:
@@ -581,10 +585,11 @@ _SPECIAL: dict[str, Callable[[Instruction], Form]] = {
     "selp": _selp, "slct": _slct, "cvt": _cvt, "mov": _mov, "ld": _ld, "ldu": _ld, "st": _st, "atom": _atom,
     "red": _atom, "cp": _cp, "cvta": _cvta, "isspacep": _isspacep, "membar": _fence, "fence": _fence, "bar": _bar,
     "barrier": _bar, "shfl": _shfl, "vote": _vote, "match": _match, "redux": _redux, "elect": _elect,
-    "ldmatrix": _ldmatrix, "stmatrix": _ldmatrix, "mma": _mma, "wmma": _wmma, "bra": _bra, "ret": _simple("ret"),
-    "exit": _simple("exit"), "trap": _simple("trap"), "brkpt": _nothing, "pmevent": _nothing, "prefetch": _nothing,
-    "prefetchu": _nothing, "discard": _nothing, "applypriority": _nothing, "griddepcontrol": _nothing,
-    "setmaxnreg": _nothing, "createpolicy": _createpolicy, "activemask": _activemask, "nanosleep": _nanosleep,
+    "ldmatrix": _ldmatrix, "stmatrix": _ldmatrix, "movmatrix": _movmatrix, "mma": _mma, "wmma": _wmma, "bra": _bra,
+    "ret": _simple("ret"), "exit": _simple("exit"), "trap": _simple("trap"), "brkpt": _nothing, "pmevent": _nothing,
+    "prefetch": _nothing, "prefetchu": _nothing, "discard": _nothing, "applypriority": _nothing,
+    "griddepcontrol": _nothing, "setmaxnreg": _nothing, "createpolicy": _createpolicy, "activemask": _activemask,
+    "nanosleep": _nanosleep,
 }  # fmt: skip
 
 

@@ -126,6 +126,7 @@ class _Translation:
         self.globals: dict[str, int] = {}
         self.pending: list[str] = [entry]
         self.calls_addresses = False
+        self.rounds_tf32 = False
         self.numbers = {name: number for number, name in enumerate(module.functions)}
         self.labels: dict[tuple[int, str], int] = {}
 
@@ -150,6 +151,7 @@ class _Translation:
             f"target {_architecture(self.module.target)}",
             # Triton gives tf32 operands as f32: their low bits are dropped, which its users ask for.
             *(["truncates_tf32"] if self.module.by_llvm else []),
+            *(["rounds_tf32"] if self.rounds_tf32 else []),
             *([f"cluster {' '.join(map(str, kernel.function.cluster))}"] if kernel.function.cluster else []),
             *(f"parameter {kernel.parameter_offsets[p.name]} {p.bytes}" for p in parameters),
             *(f"shared {at} {self.variables[name].bytes} {name.split('#')[0]}" for name, at in self.shared.items()),
@@ -220,7 +222,8 @@ class _Translation:
             bits = operand.bits
             if operand.kind == "d" and width == 4:
                 bits = _f32_of_f64(bits)
-            return f"c{width}:{bits:x}"
+            kind = "e" if operand.kind == "d" and width == 0 else "c"  # as wide as its instruction's row says
+            return f"{kind}{width}:{bits:x}"
         if isinstance(operand, Symbol):
             return self.symbol_token(f, operand, width or 8, site)
         raise Unsupported
@@ -311,6 +314,7 @@ class _Translation:
 
     def instruction(self, f: _Frame, i: Instruction, site: int, guard: int) -> None:
         negated = int(i.negated)
+        self.rounds_tf32 |= i.opcode == "cvt" and "tf32" in i.qualifiers
         if i.opcode == "call":
             form = self.call(f, i)
         elif i.opcode == "brx":

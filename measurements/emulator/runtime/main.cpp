@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <new>
 #include <utility>
 
@@ -26,6 +27,7 @@
 #include "isa/interpreter.hpp"
 #include "isa/program.hpp"
 #include "memory/counting.hpp"
+#include "memory/garbage.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/global/heap.hpp"
 #include "memory/shared/memory.hpp"
@@ -66,6 +68,7 @@ struct Job {
   // Of each parameter: p with a pointer, v with a value, t with a tensor map, by their indices.
   std::vector<std::pair<char, std::size_t>> parameters;
   std::string arena;
+  std::vector<AddressInMemory> unknown;  // stretches that hold no value: buffer, at, and bytes (stood)
   std::vector<std::pair<std::string, std::size_t>> symbols;  // variables of the program that are buffers
   std::vector<ptx::Texture> textures;
   std::vector<std::pair<std::string, std::size_t>> fills;  // __constant__ variables that buffers are copied to
@@ -81,13 +84,17 @@ struct Job {
   std::exit(1);
 }
 
-// ``copied``: what the launch writes stays its own.
-void map_arena(const char* path, std::uint64_t base, std::size_t bytes, bool copied) {
+// ``copied``: what the launch writes stays its own; ``kept``: until it ends.
+void map_arena(const char* path, std::uint64_t base, std::size_t bytes, bool copied, bool kept) {
   const int fd = open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) fail("cannot open the memory of the program");
   void* at = mmap(reinterpret_cast<void*>(base), bytes, PROT_READ | PROT_WRITE,
                   (copied ? MAP_PRIVATE : MAP_SHARED) | MAP_NORESERVE | MAP_FIXED_NOREPLACE, fd, 0);
-  close(fd);
+  if (kept) {
+    program_memory = {fd, base};
+  } else {
+    close(fd);
+  }
   if (at != reinterpret_cast<void*>(base)) fail("cannot map the memory of the program where it has it");
 }
 
@@ -112,6 +119,8 @@ Job read_job(const char* path) {
       file >> job.time_limit;
     } else if (key == "perturb") {
       file >> ptx::program.perturb;
+    } else if (key == "garbage") {
+      file >> garbage;
     } else if (key == "count") {
       file >> launch.count;
     } else if (key == "inputs") {
@@ -200,9 +209,15 @@ Job read_job(const char* path) {
       // Memory of another process, and where its buffers lie: at the same addresses as there.
       std::uint64_t base = 0;
       std::size_t bytes = 0;
-      bool copied = false;
-      file >> job.arena >> base >> bytes >> copied;
-      map_arena(job.arena.c_str(), base, bytes, copied);
+      bool copied = false, kept = false;
+      file >> job.arena >> base >> bytes >> copied >> kept;
+      map_arena(job.arena.c_str(), base, bytes, copied, kept);
+    } else if (key == "unknown") {
+      AddressInMemory a{};
+      file >> a.buffer >> a.at >> a.stood;
+      if (a.buffer >= job.buffers.size() || a.at + a.stood > job.buffers[a.buffer].bytes) fail("unknown bytes of no buffer");
+      job.buffers[a.buffer].zeroed = false;  // some of its bytes hold no value
+      job.unknown.push_back(a);
     } else if (key == "placed") {
       BufferSpec b{};
       std::string role;
@@ -329,6 +344,19 @@ void replace_address(const std::vector<void*>& buffers, const AddressInMemory& a
   if (std::memcmp(place, &expected, sizeof expected) == 0) std::memcpy(place, &value, sizeof value);
 }
 
+// What the launch has written in its copy of a program's memory. Where it may depend on what nobody has written, others decide
+// about it (effect.py), and get it as a list.
+void hand_over_writes(bool finished, int data) {
+  const bool is_open = was_found(Kind::undefined_register) || was_found(Kind::uninitialized_shared_read) ||
+                       was_found(Kind::uninitialized_global_read);
+  if (garbage != 0 || (finished && is_open)) {
+    list_writes(data);
+  } else {
+    keep_writes();
+  }
+  report_still_unknown();
+}
+
 // After the launch: what can only be seen then, the outputs, the counts.
 void finish(bool finished, const Job& job, int data, const std::vector<void*>& buffers) {
   const itimerval off{};
@@ -344,6 +372,7 @@ void finish(bool finished, const Job& job, int data, const std::vector<void*>& b
     flag_written_bytes(buffer, flags.data());
     transfer(data, flags.data(), flags.size(), offset, false);
   }
+  if (garbage != 0) clear_unwritten();
   if (launch.sparse) write_touched_outputs(data);
   for (std::size_t i = 0; i < buffers.size() && !launch.sparse; ++i) {
     if (job.buffers[i].address != nullptr) continue;
@@ -351,6 +380,7 @@ void finish(bool finished, const Job& job, int data, const std::vector<void*>& b
       transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], false);
     }
   }
+  if (!job.arena.empty()) hand_over_writes(finished, data);
   keep_heap();
   report_counts();
   if (launch.count) ptx::report_executed();
@@ -410,6 +440,13 @@ int run(int argc, char** argv) {
     transfer(data, of_buffer.data(), of_buffer.size(), offset, true);
     job.buffers[buffer].defined = of_buffer.data();
   }
+  std::map<std::size_t, std::vector<unsigned char>> known;  // of bytes of buffers with unknown ones
+  for (const AddressInMemory& a : job.unknown) {
+    std::vector<unsigned char>& of_buffer = known[a.buffer];
+    of_buffer.resize(job.buffers[a.buffer].bytes, 1);
+    std::fill_n(of_buffer.begin() + static_cast<std::ptrdiff_t>(a.at), a.stood, static_cast<unsigned char>(0));
+    job.buffers[a.buffer].defined = of_buffer.data();
+  }
   std::vector<BufferSpec> specs = job.buffers;
   for (const BufferSpec& variable : ptx::variable_specs()) specs.push_back(variable);
   // {bytes, barrier}, as cooperative_groups/details/driver_abi.h has it.
@@ -426,6 +463,7 @@ int run(int argc, char** argv) {
   for (std::size_t i = 0; i < buffers.size() && !launch.sparse; ++i) {
     if (job.buffers[i].address == nullptr) transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], true);
   }
+  if (garbage != 0) fill_unwritten();
   for (const auto& [name, buffer] : job.fills) {
     if (!ptx::fill_variable(name, buffers[buffer], job.buffers[buffer].bytes)) return 5;
   }

@@ -156,6 +156,13 @@ bool was_found(Kind kind, SiteIndex site) {
   return id < counts.size() && counts[id] != 0;
 }
 
+bool was_found(Kind kind) {
+  for (SiteIndex site = 0; site < site_count(); ++site) {
+    if (was_found(kind, site)) return true;
+  }
+  return false;
+}
+
 namespace {
 void write_message(Kind kind, Grade grade, SiteIndex site, SiteIndex other, const char* format, va_list arguments) {
   char message[2048];
@@ -224,6 +231,10 @@ void report_end(const char* status, SiteIndex site, const char* message) {
     if (counts[id] > 1) Line("count").number("id", id).number("count", counts[id]).write();
   }
   Line("end").text("status", status).site(site).text("message", message).write();
+}
+
+void report_unknown(std::uint64_t address, std::uint64_t bytes) {
+  Line("unknown").number("address", address).number("bytes", bytes).write();
 }
 
 void report_print(const char* text) { Line("print").escaped("text", text).write(); }

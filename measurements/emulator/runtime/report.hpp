@@ -71,6 +71,7 @@ enum class Grade { fault, note };
 // Counts a finding; whether it is the first of its kind and grade at its site.
 bool count_finding(Kind kind, SiteIndex site, Grade grade = Grade::fault);
 bool was_found(Kind kind, SiteIndex site);  // as a fault
+bool was_found(Kind kind);
 void write_finding(Kind kind, SiteIndex site, const char* format, ...) __attribute__((format(printf, 3, 4)));
 // ``other``: the site of the access that it is about, too (0: none).
 void write_graded(Kind kind, Grade grade, SiteIndex site, SiteIndex other, const char* format, ...)
@@ -99,6 +100,9 @@ void report_chains(std::uint64_t warps, std::uint64_t cycles);
 // The last words: status is "done", "stopped" (after a deadlock), "crashed" or "timeout". Also writes the counts of
 // the findings. Allocates nothing, as signal handlers call it.
 void report_end(const char* status, SiteIndex site, const char* message);
+
+// Bytes of a program's memory that held no value before the launch, and hold none now.
+void report_unknown(std::uint64_t address, std::uint64_t bytes);
 
 // What a kernel prints, in the order of the calls.
 void report_print(const char* text);

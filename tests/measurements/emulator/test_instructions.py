@@ -292,6 +292,19 @@ def test_ldmatrix(run: Run, matrices: int, trans: str) -> None:
             np.testing.assert_array_equal(out[lane, matrix], m[row, col : col + 2])
 
 
+def test_movmatrix(run: Run) -> None:
+    matrix = np.random.default_rng(6).integers(0, 2**16, (8, 8), dtype=np.uint16)
+    source = entry(
+        "const unsigned lane = threadIdx.x;\nunsigned r;\n"
+        'asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(a[lane]));\n'
+        "o[lane] = r;",
+        "const unsigned* a, unsigned* o",
+    )
+    arguments = (words("a", "input", 32), words("o", "output", 32))
+    out = output_of(run(source, arguments, {"a": matrix.view(np.uint32).reshape(-1)}))
+    np.testing.assert_array_equal(out.view(np.uint16).reshape(8, 8), matrix.T)
+
+
 def operand_values(row: TensorIntrinsic, shape: tuple[int, int], seed: int) -> npt.NDArray[np.float32]:
     """Values of the multiplied type."""
     x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
@@ -570,3 +583,19 @@ def test_outputs_are_poisoned(run: Run) -> None:
     )
     assert emulation.status == "findings"
     np.testing.assert_array_equal(emulation.outputs["o"].view(np.uint32), [0x3F800000, *[0xFFFFFFFF] * 3])
+
+
+def test_decimal_literals_are_as_wide_as_their_instruction_takes_them(run: Run) -> None:
+    source = entry(
+        "float x = float_of(ld_global_nc<4>(a + threadIdx.x).word[0]), y, s; double z;\n"
+        'asm("fma.rn.f32 %0, %0, 2.5, -1.0;" : "+f"(x));\n'
+        'asm("mov.f32 %0, 0.25;" : "=f"(y));\n'
+        'asm("{ .reg .pred p; setp.gt.f32 p, %1, 20.5; selp.f32 %0, 8.0, 4.0, p; }" : "=f"(s) : "f"(x));\n'
+        'asm("add.f64 %0, %1, 0.125;" : "=d"(z) : "d"(double(x)));\n'
+        "st_global(o + threadIdx.x, packet(float(z) + y + s));"
+    )
+    a = np.arange(64, dtype=np.float32)
+    arguments = (Operand("a", "input", F32, (64,)), Operand("o", "output", F32, (64,)))
+    x = a * 2.5 - 1
+    out = output_of(run(source, arguments, {"a": a}, block=64))
+    np.testing.assert_array_equal(out, x + 0.375 + np.where(x > 20.5, 8, 4))

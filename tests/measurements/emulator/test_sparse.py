@@ -83,6 +83,24 @@ def test_findings_of_some_blocks_are_those_of_all() -> None:
     assert [f.message for f in whole.findings] == [f.message for f in found.emulation.findings]
 
 
+BEYOND_THE_END = """
+extern "C" __global__ void copy_some(const float* x, float* out) {
+  __shared__ float tile[64];
+  const long long t = threadIdx.x, at = blockIdx.x * STRIDE + t;
+  if (t < 40) tile[t] = x[at];
+  __syncthreads();
+  out[at] = t < MOST ? 2 * tile[t] : x[at];
+}
+"""
+
+
+@pytest.mark.parametrize(("weight", "grade"), [("0", "note"), ("-1", "fault")])
+def test_blocks_on_whose_empty_shared_memory_nothing_depends_have_a_note(weight: str, grade: str) -> None:
+    source = BEYOND_THE_END.replace("t < MOST ? 2 * tile[t] : x[at]", f"fminf({weight} * fabsf(tile[t]), 0.0f) + x[at]")
+    found = emulate_blocks(copy_kernel(F32, WIDE, STRIDE, 3, source), [2]).emulation.findings
+    assert [(str(f.kind), f.grade) for f in found] == [("uninitialized_shared_read", grade)]
+
+
 @pytest.mark.parametrize("blocks", [[], [3], [-1], [0, 0]])
 def test_blocks_that_the_grid_lacks_are_refused(blocks: list[int]) -> None:
     with pytest.raises(ValueError, match="different ones of the 3 of the grid"):

@@ -73,6 +73,7 @@ class Session {
   std::deque<Allocation> freed;                     // the last ones
   std::size_t used = 0;
   std::vector<Module*> modules;
+  std::map<std::uint64_t, std::uint64_t> unknown;  // stretches of bytes, from and to, none beside another
   std::map<std::uint64_t, std::string> textures;  // lines, by handle
   std::uint64_t next_texture = 0x7e5700000001;
   int sticky = success;
@@ -112,6 +113,35 @@ const char* kind_name(Allocation::Kind kind) {
     case Allocation::Kind::managed: return "managed";
     case Allocation::Kind::array: return "array";
     default: return "variable";
+  }
+}
+
+// The stretches of ``unknown`` in a range, and what is left of it without them.
+std::map<std::uint64_t, std::uint64_t> unknown_in(std::uint64_t from, std::uint64_t to) {
+  std::map<std::uint64_t, std::uint64_t> found;
+  for (const auto& [begin, end] : session().unknown) {
+    if (begin < to && from < end) found[std::max(begin, from)] = std::min(end, to);
+  }
+  return found;
+}
+void make_known(std::uint64_t from, std::uint64_t to) {
+  std::map<std::uint64_t, std::uint64_t> left;
+  for (const auto& [begin, end] : session().unknown) {
+    if (begin < from) left[begin] = std::min(end, from);
+    if (end > to) left[std::max(begin, to)] = end;
+  }
+  session().unknown = std::move(left);
+}
+// What a copy brings. Only memory of the device keeps that from the host.
+void carry_unknown(const void* to, const void* from, std::size_t bytes) {
+  if (session().unknown.empty()) return;
+  const auto carried = unknown_in(number_of(from), number_of(from) + bytes);
+  const Allocation* a = allocation_of(to);
+  if (!carried.empty() && (a == nullptr || a->kind != Allocation::Kind::device)) use_unknown(number_of(from), bytes);
+  make_known(number_of(to), number_of(to) + bytes);
+  if (a == nullptr || a->kind != Allocation::Kind::device) return;
+  for (const auto& [begin, end] : carried) {
+    session().unknown[begin - number_of(from) + number_of(to)] = end - number_of(from) + number_of(to);
   }
 }
 
@@ -165,6 +195,11 @@ void reset_heap() {
   s.heap_used = false;
 }
 
+void use_unknown(std::uint64_t address, std::size_t bytes) {
+  const Lock lock(session().mutex);
+  if (!unknown_in(address, address + bytes).empty()) session().ask("used");
+}
+
 void* allocate(std::size_t bytes, Allocation::Kind kind, const char* function) {
   Session& s = session();
   const Lock lock(s.mutex);
@@ -192,6 +227,7 @@ int release(const void* address, const char* function) {
   const Allocation freed = found->second;
   if (freed.kind != Allocation::Kind::host) s.used -= freed.bytes;
   s.allocations.erase(found);
+  make_known(freed.address, freed.address + freed.bytes);
   s.freed.push_back(freed);
   if (s.freed.size() > most_freed) s.freed.pop_front();
   // The address is never given out again: whoever uses it later is found. Its memory is.
@@ -239,6 +275,7 @@ int copy(void* to, const void* from, std::size_t bytes, int kind, const char* fu
     return failed(invalid_value);
   }
   if (!check_range(to, bytes, function) || !check_range(from, bytes, function)) return failed(invalid_value);
+  carry_unknown(to, from, bytes);
   std::memmove(to, from, bytes);
   return success;
 }
@@ -262,6 +299,7 @@ int fill(void* to, int value, std::size_t bytes, const char* function) {
     return failed(invalid_value);
   }
   if (!check_range(to, bytes, function)) return failed(invalid_value);
+  make_known(number_of(to), number_of(to) + bytes);
   std::memset(to, value, bytes);
   return success;
 }
@@ -384,11 +422,15 @@ int run(const Launch& launch) {
     }
   }
   for (const auto& [handle, line] : s.textures) text << "texture " << handle << " " << line << "\n";
+  for (const auto& [from, to] : s.unknown) text << "unknown " << from << " " << to - from << "\n";
   s.heap_used = s.heap_used || k->uses_heap;
   std::fflush(nullptr);  // what was printed before comes first
   std::istringstream answer(s.ask(text.str()));
   int error = success, stays = 0;
-  answer >> error >> stays;
+  std::size_t stretches = 0;
+  answer >> error >> stays >> stretches;
+  s.unknown.clear();
+  for (std::uint64_t address = 0, bytes = 0; stretches != 0 && answer >> address >> bytes; --stretches) s.unknown[address] = address + bytes;
   answer.get();
   const std::string printed{std::istreambuf_iterator<char>(answer), {}};
   std::fwrite(printed.data(), 1, printed.size(), stdout);
@@ -407,6 +449,7 @@ int blocks_per_multiprocessor(Kernel* kernel, int threads, std::size_t shared) {
 std::uint64_t add_texture(const TextureView& t) {
   Session& s = session();
   const Lock lock(s.mutex);
+  if (const Allocation* a = allocation_of(reinterpret_cast<const void*>(t.address))) use_unknown(a->address, a->bytes);
   unsigned channels = 0;
   while (channels < 4 && t.bits[channels] != 0) ++channels;
   std::ostringstream line;

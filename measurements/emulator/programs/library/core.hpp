@@ -116,6 +116,10 @@ void complain_machine_code();       // made known at the end, if no PTX is loade
 int limit_heap(std::size_t bytes);
 void reset_heap();
 
+// Bytes of device memory that depend on what nobody has written: what launches leave, copies carry on, and other writes end.
+// Who else uses them makes it a finding.
+void use_unknown(std::uint64_t address, std::size_t bytes);
+
 void* allocate(std::size_t bytes, Allocation::Kind kind, const char* function);
 int release(const void* address, const char* function);
 const Allocation* allocation_of(const void* address);  // nullptr: none

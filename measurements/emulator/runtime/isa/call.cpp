@@ -5,6 +5,7 @@
 #include "isa/memory/memory.hpp"
 #include "isa/program.hpp"
 #include "isa/values/undefined.hpp"
+#include "memory/garbage.hpp"
 #include "memory/global/heap.hpp"
 
 namespace autosched::emulator::ptx {
@@ -80,6 +81,7 @@ void enter(Warp& w, std::uint32_t callee, unsigned lane, std::uint32_t call) {
   for (const Span& r : f.registers) {
     Register& head = w.head(r.offset);
     head.defined &= ~(1u << lane);
+    if (garbage != 0) leave_garbage(w, r, 1u << lane);
     if (!r.is_register) {
       head.bits &= ~(1u << lane);
       continue;
@@ -95,6 +97,7 @@ void enter(Warp& w, std::uint32_t callee, unsigned lane, std::uint32_t call) {
     local.bytes.resize(w.local_top[lane]);
     local.known.resize(w.local_top[lane]);
   }
+  if (garbage != 0) fill_garbage(local.bytes.data() + base, f.local_bytes);
   std::fill_n(local.known.begin() + base, f.local_bytes, static_cast<unsigned char>(0));
   if (!local.origins.empty()) {
     std::erase_if(local.origins, [&](const auto& one) { return one.first >= base; });

@@ -12,6 +12,8 @@
 #include "isa/sync/launch_control.hpp"
 #include "isa/values/undefined.hpp"
 #include "memory/counting.hpp"
+#include "memory/garbage.hpp"
+#include "memory/global/buffers.hpp"
 #include "memory/global/shadow.hpp"
 #include "memory/shared/async.hpp"
 #include "memory/watched_reads.hpp"
@@ -172,6 +174,7 @@ void execute(Warp& w, const Instruction& i, Lanes active) {
 
 [[noreturn]] void stop_launch(emulator::Kind kind, SiteIndex site, const char* message) {
   if (count_finding(kind, site)) write_finding(kind, site, "%s: %s", describe_self().c_str(), message);
+  keep_writes();
   report_counts();
   report_end("stopped", site, message);
   std::_Exit(0);
@@ -210,6 +213,7 @@ void start_block() {
       std::fill(warp.active_calls[k].begin(), warp.active_calls[k].end(), 0u);
       if (warp.local[k].bytes.size() < local) warp.local[k].bytes.resize(local);
       warp.local[k].known.assign(warp.local[k].bytes.size(), 0);
+      if (garbage != 0) fill_garbage(warp.local[k].bytes.data(), warp.local[k].bytes.size());
       warp.local[k].origins.clear();
     }
     // What an earlier block has written is nothing to this one.
@@ -218,6 +222,7 @@ void start_block() {
       head.defined = 0;
       head.bits = 0;
       head.origin = 0;
+      if (garbage != 0) leave_garbage(warp, r, all_lanes);
     }
     if (warp.knows_parts) {
       std::memset(warp.known, 0, program.register_bytes);
@@ -281,7 +286,7 @@ void run_warp(unsigned index) {
         now &= i.negated ? ~guard.bits : guard.bits;
         if (const Lanes unsure = active & ~guard.defined; unsure != 0) [[unlikely]] {
           std::size_t end = 0;
-          if (!choose_unknown(w, i, unsure, end)) {
+          if (garbage != 0 || !choose_unknown(w, i, unsure, end)) {
             report_undefined_guard(w, i, unsure);
           } else if (i.flow == Flow::plain) {
             now &= ~unsure;

@@ -2,6 +2,7 @@
 #include <cxxabi.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -165,8 +166,9 @@ std::uint32_t slot_of(const Token& t, unsigned width) {
     return slot;
   }
   Constant c{Constant::Kind::number, slot, width, 0};
-  if (t.kind == 'c') {
+  if (t.kind == 'c' || t.kind == 'e') {
     c.value = Text::integer(t.text, 16);
+    if (t.kind == 'e' && width == 4) c.value = std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(c.value)));
   } else {
     // index+addend in hexadecimal
     c.index = Text::integer(t.text, 10);
@@ -188,7 +190,7 @@ bool fits(std::string_view pattern, const std::vector<Token>& tokens, std::vecto
     if (rest && (pattern.empty() || pattern.back() != '*')) return false;
     const char wanted = rest ? '*' : pattern[k];
     const Token& t = tokens[k];
-    const bool open = t.kind == 'c' && t.width == 0;
+    const bool open = (t.kind == 'c' || t.kind == 'e') && t.width == 0;  // e: a floating-point literal of 64 bits
     const unsigned width = wanted != '*' ? static_cast<unsigned>(wanted - '0') : open ? 8u : t.width;
     if (t.width != width && !open) return false;
     widths.push_back(width);
@@ -319,6 +321,8 @@ bool load_program(const char* path) {
     } else if (word == "truncates_tf32") {
       program.truncates_tf32 = true;
       grade_of_missing_fences = Grade::note;
+    } else if (word == "rounds_tf32") {
+      program.rounds_tf32 = true;
     } else if (word == "static_shared") {
       in.read(program.static_shared_bytes);
     } else if (word == "shared") {

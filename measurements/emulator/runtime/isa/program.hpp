@@ -30,6 +30,7 @@ struct Program {
   bool uses_tcgen05 = false;
   bool uses_heap = false;
   bool truncates_tf32 = false;  // its compiler leaves it to the tensor core to drop the low bits of tf32 operands
+  bool rounds_tf32 = false;     // some operands are rounded to tf32, so that one that is not was forgotten
   bool uses_grid_workspace = false;  // as cooperative groups do for this_grid().sync()
   std::uint64_t grid_workspace = 0;  // its address
   unsigned blocks_of_sm = 1;  // .minnctapersm: they share its registers

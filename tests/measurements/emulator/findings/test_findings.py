@@ -128,6 +128,18 @@ def test_kernel_without_the_fault_is_clean(
     assert emulation.reason == ""
 
 
+def test_a_kernel_that_rounds_no_operand_leaves_it_to_the_tensor_core(
+    run: Callable[..., Emulation], test_kernel: Callable[[str], str]
+) -> None:
+    """CUTLASS adds half of the last place of tf32, and the tensor core drops what is behind it."""
+    case = next(case for case in CASES if case.kind is K.UNROUNDED_TF32)
+    source = test_kernel(case.kernel).replace("cvt_rna_tf32(", "(0x1000u + ")
+    arguments = (Operand("a", "input", F32, (case.a,)), Operand("o", "output", F32, (case.o,)))
+    done = run(source.replace("BROKEN", "1"), arguments, {"a": np.arange(case.a, dtype=np.float32)}, block=case.block)
+    assert done.ok, done.reason
+    assert [f.kind for f in done.notes] == [K.UNROUNDED_TF32]
+
+
 def test_every_kind_has_a_case() -> None:
     # Of PTX text test_ptx_instructions.py, of sm_90 test_ptx_hopper.py, of a broken runner test_emulator_seal.py,
     # of the heap test_heap.py, of symbols test_arguments.py, of limits test_corpus.py.

@@ -91,6 +91,28 @@ def test_an_overrun_is_found_at_its_line(build: Build, tmp_path: Path) -> None:
     assert found["kernel"] == "fill(int*, int)" and found["launch"] == 1
 
 
+@pytest.mark.parametrize("use", ["", "cleared", "filled", "half"])
+def test_what_stays_in_memory_that_nobody_reads_is_a_note(build: Build, use: str) -> None:
+    done = run(build("scratch"), use)
+    assert done.stdout == "PASS\n" and done.returncode == 0, done.stderr
+    assert "note: uninitialized_shared_read in sums_of_tiles(int const*, int*)" in done.stderr
+    assert "memory that depends on it is not read" in done.stderr
+    assert "no fault and 1 note" in done.stderr
+
+
+def test_what_stays_in_memory_in_each_order_is_a_note(build: Build) -> None:
+    done = run(build("scratch"), options=("--more-orders",))
+    assert done.returncode == 0 and "no fault and 1 note" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("use", ["host", "copy", "launch", "managed"])
+def test_what_the_host_takes_of_it_is_a_fault(build: Build, use: str) -> None:
+    done = run(build("scratch"), use)
+    assert done.stdout == "PASS\n" and done.returncode == 1, done.stderr
+    assert "========= uninitialized_shared_read in sums_of_tiles(int const*, int*)" in done.stderr
+    assert ("uninitialized_global_read in add_before" in done.stderr) == (use == "launch")
+
+
 @pytest.mark.nightly
 def test_arguments_and_options_of_the_program_are_its_own(build: Build) -> None:
     assert run(build("vector_add"), "333", "--device").returncode == 0

@@ -250,6 +250,16 @@ def test_shared_memory_forgets_what_is_overwritten_and_tells_matrices_and_atomic
     assert not kinds(kernel(f"{at} {store} atom.shared.add.u32 %c, [%b+8], 1;"))
 
 
+def test_a_transposed_matrix_has_its_unknown_elements_elsewhere() -> None:
+    # Lane 4 holds the first two elements of the second row: they become the second ones of lanes 0 and 4.
+    some = ".reg .pred %q; .reg .b16 %g; setp.ne.u32 %q, %t, 4; mov.u32 %c, %never; @%q mov.u32 %c, %a;"
+    moved = f"{some} movmatrix.sync.aligned.m8n8.trans.b16 %b, %c;"
+    store = "setp.eq.u32 %q, %t, {lane}; @%q st.global.b16 [%p], {half};"
+    for lane, half, found in ((0, "%h", False), (0, "%g", True), (4, "%g", True), (4, "%h", False), (1, "%g", False)):
+        text = kernel(f"{moved} mov.b32 {{%h, %g}}, %b; {store.format(lane=lane, half=half)}")
+        assert kinds(text) == ({"undefined_register"} if found else set()), (lane, half)
+
+
 RECURSIVE = """.func (.param .b32 r) deep(.param .b32 n, .param .align 4 .b8 s[8]) {
 .reg .b32 %n, %m, %x, %y, %z; .reg .b64 %w; .reg .pred %q;
 ld.param.b32 %n, [n]; ld.param.v2.b32 {%x, %y}, [s]; mov.b64 %w, {%x, %y};

@@ -6,6 +6,7 @@
 #include "isa/map.hpp"
 #include "isa/arithmetic/round.hpp"
 #include "isa/values/undefined.hpp"
+#include "memory/garbage.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {
@@ -108,8 +109,9 @@ void define(Warp& w, const Instruction& i, Lanes active, unsigned which, Lanes d
 
 void set_predicate(Warp& w, const Instruction& i, Lanes active, unsigned which, Joined result) {
   define(w, i, active, which, result.defined);
+  const Lanes answered = garbage != 0 ? active & result.defined : active;  // the others have garbage
   Lanes& d = w.head(i.destination(which)).bits;
-  d = (d & ~active) | (result.value & active);
+  d = (d & ~answered) | (result.value & answered);
 }
 
 void set_joined(Warp& w, const Instruction& i, Lanes active, Joined a, Joined b) {
@@ -160,7 +162,8 @@ void set(Warp& w, const Instruction& i, Lanes active) {
   load(w, i, 1, b);
   const Joined joined = join(w, i, compare(a, b, active, i.immediate[0]), knowing(w, i));
   define(w, i, active, 0, joined.defined);
-  const Lanes result = joined.value;
+  const Lanes unknown = garbage != 0 ? ~joined.defined : 0;
+  const Lanes result = (joined.value & ~unknown) | (unknown != 0 ? garbage_answers() & unknown : 0);
   const std::uint64_t one = i.immediate[3] == 0 ? ~std::uint64_t{0} : static_cast<std::uint64_t>(i.immediate[3]);
   for_lanes(active, [&](unsigned k) {
     write_bits(w, i.destination(0), i.width_of_destination(0), k, result >> k & 1u ? one : 0);
@@ -188,7 +191,8 @@ void set_half(Warp& w, const Instruction& i, Lanes active) {
     });
   }
   for (unsigned which = 0; which < Values; ++which) {
-    const Lanes result = joined[which].value;
+    const Lanes unknown = garbage != 0 ? ~joined[which].defined : 0;
+    const Lanes result = (joined[which].value & ~unknown) | (unknown != 0 ? garbage_answers() & unknown : 0);
     for_lanes(active, [&](unsigned k) {
       if (Values == 1 && i.width_of_destination(0) != 2) {
         write_bits(w, i.destination(0), i.width_of_destination(0), k,

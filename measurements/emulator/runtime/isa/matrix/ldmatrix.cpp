@@ -1,4 +1,4 @@
-// ldmatrix and stmatrix: PTX ISA 9.7.14. All lanes are there when a handler runs.
+// ldmatrix, stmatrix and movmatrix: PTX ISA 9.7.14. All lanes are there when a handler runs.
 #include <algorithm>
 
 #include "isa/values/dropped.hpp"
@@ -98,9 +98,32 @@ void matrix(Warp& w, const Instruction& i, Lanes) {
   }
 }
 
+// A matrix that the warp's registers hold, two elements of a row to a lane, becomes its transpose. Immediate: whole warp.
+void transpose(Warp& w, const Instruction& i, Lanes) {
+  std::uint16_t element[8][8], bits[8][8];  // and those of their bits that are known
+  bool knows_all = true;
+  const SiteIndex origin = origin_of(w, i.source(0), i);
+  for (unsigned lane = 0; lane < warp_size; ++lane) {
+    const std::uint64_t known = known_bits(w, i.source(0), 4, lane);
+    knows_all &= known == ones_of(4);
+    for (unsigned h = 0; h < 2; ++h) {
+      element[lane / 4][lane % 4 * 2 + h] = w.values<std::uint16_t>(i.source(0))[2 * lane + h];
+      bits[lane / 4][lane % 4 * 2 + h] = static_cast<std::uint16_t>(known >> 16 * h);
+    }
+  }
+  for (unsigned lane = 0; lane < warp_size; ++lane) {
+    const unsigned row = lane / 4, col = lane % 4 * 2;
+    for (unsigned h = 0; h < 2; ++h) w.values<std::uint16_t>(i.destination(0))[2 * lane + h] = element[col + h][row];
+    const std::uint32_t low = bits[col][row], high = bits[col + 1][row];
+    if (!knows_all) set_known(w, i.destination(0), 4, lane, low | high << 16, origin);
+  }
+  if (knows_all) w.head(i.destination(0)).defined = all_lanes;
+}
+
 constexpr Row rows[] = {
     {"ldmatrix", matrix<false>, 0, "*:*", Flow::collective, false, true},
     {"stmatrix", matrix<true>, 0, ":**", Flow::collective, true},
+    {"movmatrix", transpose, 0, "4:4", Flow::collective, false, true},
 };
 
 }  // namespace

@@ -42,11 +42,12 @@ inline std::uint64_t element_bits(Warp& w, const std::uint32_t* registers, unsig
   return bits == 64 ? all : all >> (bits * (index % per)) & ((std::uint64_t{1} << bits) - 1);
 }
 
+// Kernels that round no operand to tf32 count on that, as CUTLASS does, which adds half of the last place before.
 inline void check_tf32(const Instruction& i, std::uint64_t bits) {
   if (!program.truncates_tf32 && (bits & 0x1fffu) != 0 && (bits & 0x7fffffffu) <= 0x7f800000u) {
-    FINDING(unrounded_tf32, i.site,
-            "an operand holds %08llx, which is not a tf32 value: the tensor core drops its low 13 bits",
-            static_cast<unsigned long long>(bits));
+    FINDING_OF_TWO(unrounded_tf32, program.rounds_tf32 ? Grade::fault : Grade::note, i.site, 0,
+                   "an operand holds %08llx, which is not a tf32 value: the tensor core drops its low 13 bits%s",
+                   static_cast<unsigned long long>(bits), program.rounds_tf32 ? "" : ", as of all operands here");
   }
 }
 

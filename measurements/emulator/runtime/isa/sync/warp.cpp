@@ -5,6 +5,7 @@
 
 #include "sync/mbarrier.hpp"
 #include "isa/values/undefined.hpp"
+#include "memory/garbage.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {
@@ -49,7 +50,9 @@ void shuffle(Warp& w, const Instruction&, Lanes lanes) {
     }
     const u32 from = inside ? static_cast<u32>(source) : k;
     const bool takes_part = lanes >> from & 1u;
-    w.values<u32>(i.destination(0))[k] = takes_part ? values[from] : ~0u;
+    u32& to = w.values<u32>(i.destination(0))[k];
+    to = takes_part ? values[from] : ~0u;
+    if (!takes_part && garbage != 0) fill_garbage(&to, sizeof to);
     if (i.destinations > 1) set_predicate(w, i.destination(1), k, inside);
     define(w, i, k);
     // The value of a lane that takes no part is undefined, as is that of an undefined register.

@@ -4,6 +4,7 @@
 #include "isa/arithmetic/bits.hpp"
 #include "isa/program.hpp"
 #include "isa/values/undefined.hpp"
+#include "memory/garbage.hpp"
 #include "memory/uninitialized.hpp"
 #include "memory/watched_reads.hpp"
 
@@ -213,7 +214,17 @@ void set_known(Warp& w, std::uint32_t at, unsigned width, unsigned lane, std::ui
   std::memcpy(w.known_at(at) + std::size_t{lane} * width, &bits, width);
 }
 
+void leave_garbage(Warp& w, const Span& r, Lanes lanes) {
+  if (r.bytes == 0) {
+    Lanes& bits = w.head(r.offset).bits;
+    bits = (bits & ~lanes) | (garbage_answers() & lanes);
+  } else {
+    for_lanes(lanes, [&](unsigned k) { fill_garbage(value_bytes(w, r.offset, r.bytes, k), r.bytes); });
+  }
+}
+
 void undefine(Warp& w, std::uint32_t at, unsigned width, Lanes lanes, SiteIndex origin) {
+  if (garbage != 0 && lanes != 0) leave_garbage(w, {at, width}, lanes);
   for_lanes(lanes, [&](unsigned k) { set_known(w, at, width, k, 0, origin); });
 }
 
@@ -240,6 +251,8 @@ SiteIndex origin_of_sources(Warp& w, const Instruction& i, Lanes undefined) {
 }  // namespace
 
 void report_undefined_sources(Warp& w, const Instruction& i, Lanes undefined) {
+  const std::string_view name = i.row->name;
+  if (name.starts_with("atom.cas") || name.starts_with("match")) leave_undecided();
   report_undefined(w, i, origin_of_sources(w, i, undefined), static_cast<unsigned>(__builtin_ctz(undefined)));
 }
 
@@ -309,6 +322,16 @@ void report_undefined_guard(Warp& w, const Instruction& i, Lanes undefined) {
           describe_self().c_str(), also_at(i, origin).c_str());
 }
 
+namespace {
+// Whether a result says yes or no, or as good as that, of values of which most get the same answer.
+bool answers(const Instruction& i) {
+  constexpr std::string_view counts[] = {"clz.", "popc.", "bfind.", "fns."};
+  const std::string_view name = i.row->name;
+  return i.destinations != 0 &&
+         (i.width_of_destination(0) == 0 || std::any_of(std::begin(counts), std::end(counts), [&](auto c) { return name.starts_with(c); }));
+}
+}  // namespace
+
 void execute_undefined(Warp& w, const Instruction& i, Lanes active, Lanes undefined) {
   if (i.strict) {
     report_undefined_sources(w, i, undefined);
@@ -331,6 +354,7 @@ void execute_undefined(Warp& w, const Instruction& i, Lanes active, Lanes undefi
     }
   }
   i.execute(w, i, active);
+  if (garbage != 0 && answers(i)) leave_garbage(w, {i.destination(0), i.width_of_destination(0)}, undefined);
   for (unsigned d = 0; d < i.destinations; ++d) {
     w.head(i.destination(d)).defined |= active & ~undefined;
     for (Lanes left = undefined; left != 0; left &= left - 1) {

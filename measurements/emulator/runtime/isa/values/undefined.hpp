@@ -19,6 +19,8 @@ inline std::uint64_t known_bits(Warp& w, std::uint32_t at, unsigned width, unsig
 }
 // A lane has written a register, and knows these bits of it; `origin` says where the others come from.
 void set_known(Warp& w, std::uint32_t at, unsigned width, unsigned lane, std::uint64_t bits, SiteIndex origin);
+// Garbage in a register, where there is any.
+void leave_garbage(Warp& w, const Span& r, Lanes lanes);
 void undefine(Warp& w, std::uint32_t at, unsigned width, Lanes lanes, SiteIndex origin);
 // Where a register's unknown bits come from: the instruction that first read them, or else this one.
 SiteIndex origin_of(Warp& w, std::uint32_t at, const Instruction& i);

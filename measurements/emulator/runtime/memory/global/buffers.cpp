@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "memory/garbage.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/global/heap.hpp"
 #include "memory/global/shadow.hpp"
@@ -23,7 +24,6 @@ constexpr std::size_t guard_bytes = std::size_t{64} << 20;
 std::vector<Buffer> buffers;
 
 // Sparse launches: what a page holds is made when it is touched first.
-constexpr std::size_t page_bytes = 4096;
 constexpr std::size_t most_together = 256;  // pages that are reported as one
 struct Page {
   Buffer* buffer;
@@ -80,6 +80,15 @@ bool is_array(const Buffer& b) {
   return b.spec.role < BufferSpec::Role::variable || b.spec.content == BufferSpec::Content::file;
 }
 
+// What an array that nobody has written holds.
+void fill_empty(char* begin, std::size_t bytes) {
+  if (garbage != 0) {
+    fill_garbage(begin, bytes);
+  } else {
+    std::memset(begin, 0xff, bytes);
+  }
+}
+
 void touch(Buffer& b, const void* address, int bytes) {
   const auto first = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin);
   for (std::size_t p = first / page_bytes; p <= (first + static_cast<std::size_t>(bytes) - 1) / page_bytes; ++p) {
@@ -90,7 +99,7 @@ void touch(Buffer& b, const void* address, int bytes) {
     char* page = b.begin + p * page_bytes;
     const std::size_t size = std::min(page_bytes, b.spec.bytes - p * page_bytes);
     if (b.writable()) {
-      if (!b.spec.zeroed) std::memset(page, 0xff, size);
+      if (!b.spec.zeroed) fill_empty(page, size);
       continue;
     }
     const std::size_t each = b.spec.element_bytes;
@@ -180,6 +189,7 @@ std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs) {
     if (spec.address != nullptr) {
       Buffer b{spec, static_cast<char*>(spec.address), {}, std::min(spec.element_bytes, launch.narrowest_store), 1, nullptr};
       if (b.writable()) reserve_marks(b);
+      if (b.writable()) b.dirty.resize(spec.bytes / page_bytes + 1);
       buffers.push_back(b);
       addresses.push_back(spec.address);
       continue;
@@ -255,14 +265,76 @@ std::string locate_global(const void* address) {
   return text;
 }
 
-void write_touched_outputs(int file) {
-  auto put = [file](const void* bytes, std::size_t size) {
-    for (std::size_t done = 0; done < size;) {
-      const ssize_t n = write(file, static_cast<const char*>(bytes) + done, size - done);
-      if (n <= 0) std::exit(1);
-      done += static_cast<std::size_t>(n);
+namespace {
+
+void put_bytes(int file, const void* bytes, std::size_t size) {
+  for (std::size_t done = 0; done < size;) {
+    const ssize_t n = write(file, static_cast<const char*>(bytes) + done, size - done);
+    if (n <= 0) std::exit(1);
+    done += static_cast<std::size_t>(n);
+  }
+}
+
+// Calls ``visit`` with stretches of bytes of the pages that something has been written to.
+template <class Visit>
+void for_dirty(Visit visit) {
+  for (const Buffer& b : buffers) {
+    for (std::size_t p = 0; p < b.dirty.size(); ++p) {
+      if (b.dirty[p] == 0) continue;
+      std::size_t end = p;
+      while (end < b.dirty.size() && b.dirty[end] != 0) ++end;
+      visit(b, p * page_bytes, std::min(end * page_bytes, b.spec.bytes));
+      p = end;
     }
-  };
+  }
+}
+
+std::uint64_t address_in(const Buffer& b, std::size_t at) { return reinterpret_cast<std::uint64_t>(b.begin) + at; }
+
+}  // namespace
+
+void keep_writes() {
+  if (program_memory.file < 0) return;
+  for_dirty([&](const Buffer& b, std::size_t first, std::size_t end) {
+    while (first < end) {
+      const ssize_t n = pwrite(program_memory.file, b.begin + first, end - first,
+                               static_cast<off_t>(address_in(b, first) - program_memory.begin));
+      if (n <= 0) std::exit(1);
+      first += static_cast<std::size_t>(n);
+    }
+  });
+}
+
+void list_writes(int file) {
+  for_dirty([&](const Buffer& b, std::size_t first, std::size_t end) {
+    for (std::size_t at = first; at < end;) {
+      std::size_t last = at;
+      while (last < end && b.written(last / b.cell_bytes)) last = std::min(end, (last / b.cell_bytes + 1) * b.cell_bytes);
+      if (last > at) {
+        const std::uint64_t head[] = {address_in(b, at), last - at};
+        put_bytes(file, head, sizeof head);
+        put_bytes(file, b.begin + at, last - at);
+      }
+      at = last == at ? std::min(end, (at / b.cell_bytes + 1) * b.cell_bytes) : last;
+    }
+  });
+}
+
+void report_still_unknown() {
+  for (const Buffer& b : buffers) {
+    if (b.dirty.empty() || b.spec.defined == nullptr) continue;
+    const auto unknown = [&](std::size_t at) { return b.spec.defined[at] == 0 && !b.written(at / b.cell_bytes); };
+    for (std::size_t at = 0; at < b.spec.bytes; ++at) {
+      std::size_t end = at;
+      while (end < b.spec.bytes && unknown(end)) ++end;
+      if (end > at) report_unknown(address_in(b, at), end - at);
+      at = end;
+    }
+  }
+}
+
+void write_touched_outputs(int file) {
+  const auto put = [file](const void* bytes, std::size_t size) { put_bytes(file, bytes, size); };
   // Pages side by side are written as one: there are thousands.
   std::vector<Page> pages;
   for (const Page& page : touched_pages) {
@@ -302,12 +374,34 @@ void write_touched_outputs(int file) {
   }
 }
 
+void fill_unwritten() {
+  for (Buffer& b : buffers) {
+    if (launch.sparse || !b.writable() || b.spec.zeroed || b.spec.role == BufferSpec::Role::heap) continue;
+    if (b.spec.defined == nullptr) {
+      fill_garbage(b.begin, b.spec.bytes);
+      continue;
+    }
+    for (std::size_t i = 0; i < b.spec.bytes; ++i) {
+      if (b.spec.defined[i] == 0) fill_garbage(b.begin + i, 1);
+    }
+  }
+}
+
+void clear_unwritten() {
+  for (Buffer& b : buffers) {
+    if (launch.sparse || b.spec.role != BufferSpec::Role::output) continue;
+    for (std::size_t i = 0; i < b.spec.bytes; ++i) {
+      if (!b.written(i / b.cell_bytes)) b.begin[i] = static_cast<char>(0xff);
+    }
+  }
+}
+
 void begin_call() {
   forget_glimpses();
   for (Buffer& b : buffers) {
     // What is in variables, in the heap and in arrays that the kernel changes in place counts as written, as before.
     if (!b.writable() || b.spec.role >= BufferSpec::Role::variable) continue;
-    if (b.spec.role == BufferSpec::Role::output) std::memset(b.begin, 0xff, b.spec.bytes);
+    if (b.spec.role == BufferSpec::Role::output) fill_empty(b.begin, b.spec.bytes);
     b.forget_marks();
   }
 }

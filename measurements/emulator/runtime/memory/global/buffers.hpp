@@ -27,6 +27,20 @@ inline int inputs_file = -1;
 std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs);
 // Of each byte of a buffer with such flags: bit 0 where it holds a value now, bit 1 where the launch has written it.
 void flag_written_bytes(std::size_t buffer, unsigned char* flags);
+// Garbage where arrays hold no value yet; and the bytes of 0xFF again where they still hold none.
+void fill_unwritten();
+void clear_unwritten();
+// Of the memory of a program, of which the launch has a copy: where what is written there goes at the end.
+struct ProgramMemory {
+  int file = -1;  // none: nowhere
+  std::uint64_t begin = 0;
+};
+inline ProgramMemory program_memory;
+void keep_writes();
+// The same as a list: addresses, lengths (8 bytes each) and bytes.
+void list_writes(int file);
+// The bytes there that held no value before, and that nobody has written.
+void report_still_unknown();
 // What can only be seen after a call: outputs that nobody wrote, workspaces that must be zero again.
 void check_after_call();
 // The next call finds outputs as the first one did, and nothing that anybody has written in them and in workspaces; all

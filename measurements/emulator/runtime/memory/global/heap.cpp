@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 
+#include "memory/garbage.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/global/heap.hpp"
 #include "memory/global/shadow.hpp"
@@ -128,6 +129,7 @@ std::uint64_t heap_malloc(std::uint64_t bytes) {
   const std::size_t taken = (size + alignment - 1) / alignment * alignment + gap;
   if (books->live + size > limit || books->used + taken > window_end) return 0;
   const std::size_t offset = books->used;
+  if (garbage != 0) fill_garbage(data + offset, size);
   books->used += taken;
   books->live += size;
   allocations[books->count++] = {offset, size, kept_place(self->site), 0, static_cast<std::uint32_t>(books->launches), 0};

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "memory/copied.hpp"
+#include "memory/garbage.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/global/memory.hpp"
 #include "memory/global/shadow.hpp"
@@ -332,6 +333,7 @@ void write_global_bulk(void* address, const void* from, int bytes, const char* i
             element(*b, address).c_str());
     return;
   }
+  note_dirty(*b, address, bytes);
   shadow_write(*b, address, bytes, false, from);
   std::memcpy(address, from, static_cast<std::size_t>(bytes));
 }
@@ -362,6 +364,7 @@ void write_global(void* address, const void* from, int bytes, const char* instru
   }
   check_alignment(*b, address, bytes, instruction);
   b->spec.unset = false;
+  note_dirty(*b, address, bytes);
   shadow_write(*b, address, bytes, relaxed, from, narrow);
   if (any_release) forget_releases(address);
   if (relaxed && launch.check) {
@@ -382,9 +385,11 @@ unsigned char* update_global(void* address, int bytes, const char* instruction, 
   }
   check_alignment(*b, address, bytes, instruction);
   b->spec.unset = false;
+  note_dirty(*b, address, bytes);
   if (launch.check) {
     const std::size_t cell = cells_of(*b, address, bytes).begin;
     if (!b->written(cell) && !b->held_value(cell)) {
+      leave_undecided();
       FINDING(uninitialized_global_read, self->site, "%s updates %s, which nobody has written",
               describe_self().c_str(), element(*b, address).c_str());
     }

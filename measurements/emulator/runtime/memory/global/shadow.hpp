@@ -55,6 +55,7 @@ struct Buffer {
   unsigned cell_bytes;
   unsigned cells_of_word;
   unsigned char* touched;  // of a sparse launch: one a page, whether it has its content
+  std::vector<unsigned char> dirty;  // one a page of a program's memory: whether something has been written there
   SiteIndex unset_read = 0;  // of a variable that nothing has set: where it is read
   std::size_t elements() const { return spec.bytes / spec.element_bytes; }
   std::size_t words() const { return spec.bytes / (std::size_t{cell_bytes} * cells_of_word) + 1; }
@@ -103,6 +104,15 @@ struct Buffer {
     return std::all_of(first, first + cell_bytes, [](unsigned char flag) { return flag != 0; });
   }
 };
+
+constexpr std::size_t page_bytes = 4096;
+
+// Before a write.
+inline void note_dirty(Buffer& b, const void* address, int bytes) {
+  if (b.dirty.empty()) return;
+  const auto first = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin);
+  for (std::size_t p = first / page_bytes; p <= (first + static_cast<std::size_t>(bytes) - 1) / page_bytes; ++p) b.dirty[p] = 1;
+}
 
 struct Cells {
   std::size_t begin, end;

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "memory/garbage.hpp"
 #include "memory/global/memory.hpp"
 #include "memory/shared/async.hpp"
 #include "memory/shared/memory.hpp"
@@ -137,8 +138,15 @@ void allot_shared() {
 }
 
 void start_block_shared() {
-  std::memset(dynamic_memory, 0xff, std::size_t{launch.dynamic_shared_bytes} * cluster_blocks());
-  std::memset(static_memory, 0xff, std::size_t{static_bytes} * cluster_blocks());
+  const std::size_t of_dynamic = std::size_t{launch.dynamic_shared_bytes} * cluster_blocks();
+  const std::size_t of_static = std::size_t{static_bytes} * cluster_blocks();
+  if (garbage != 0) {
+    fill_garbage(dynamic_memory, of_dynamic);
+    fill_garbage(static_memory, of_static);
+  } else {
+    std::memset(dynamic_memory, 0xff, of_dynamic);
+    std::memset(static_memory, 0xff, of_static);
+  }
   if (launch.uses_reserved_shared) {
     // Zero when a block begins: the barriers that cooperative groups keep there are never initialized.
     std::memset(reserved_memory, 0, std::size_t{window_begin} * cluster_blocks());
@@ -226,6 +234,7 @@ unsigned char* update_shared(unsigned address, int bytes, const char* instructio
   check_alignment(address, bytes, instruction);
   if (launch.check) {
     if (last_write[place].epoch < clocks.first) {
+      leave_undecided();
       FINDING(uninitialized_shared_read, self->site, "%s updates %s, which nobody has written yet",
               describe_self().c_str(), describe_place(place).c_str());
     }

@@ -1,3 +1,4 @@
+#include "memory/garbage.hpp"
 #include "memory/nearly_equal.hpp"
 #include "memory/shared/memory.hpp"
 #include "memory/shared/shadow.hpp"
@@ -205,6 +206,7 @@ void check_known(unsigned address, int bytes) {
   for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
     const auto found = unknown.find(a);
     if (found == unknown.end()) continue;
+    leave_undecided();
     const SiteIndex origin = found->second.origin;
     if (report_uninitialized(origin)) return;
     FINDING(undefined_register, origin, "%s uses %s, where a register is stored that was never written on the path taken, at %s",

@@ -1,0 +1,9 @@
+// Almost nothing equals one number: that no run meets it says nothing.
+extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
+  __shared__ unsigned tile[64];
+  const unsigned t = threadIdx.x;
+  if (t < 40) tile[t] = t;
+  __syncthreads();
+  const unsigned weight = t < (BROKEN ? 41 : 40) ? 1 : c[0];
+  o[t] = weight * (tile[t] == 123456789u ? 1 : 2) + a[t];  // found here
+}

@@ -1,0 +1,10 @@
+// What nobody has written is hardly what stands in memory; whether it is is for nobody to say.
+extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
+  __shared__ unsigned tile[64];
+  const unsigned t = threadIdx.x;
+  if (t < (BROKEN ? 40 : 64)) tile[t] = 7 + t;
+  __syncthreads();
+  const unsigned value = tile[t] | 4;  // found here
+  atomicCAS(c + t, value, 1);
+  o[t] = a[t];
+}

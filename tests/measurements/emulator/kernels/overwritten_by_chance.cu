@@ -1,0 +1,9 @@
+// Another thread writes over what nobody has written, as it happens: in another order it stays.
+extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
+  __shared__ float tile[64];
+  const unsigned t = threadIdx.x;
+  if (t < 40) tile[t] = a[t];
+  __syncthreads();
+  if (BROKEN && t == 0) o[32] = tile[63];  // found here
+  o[t] = a[t];
+}

@@ -14,7 +14,7 @@ _TEXTS = (bool, str, str | None, list[str], list[str] | None)  # what the comman
 class Command(TyperCommand):
     """Options that are typed as they should be are converted here. All else is left to typer, which knows what to say.
 
-    Newer releases of typer convert everything by pydantic, which takes 0.1 s of the CPU to import: a quick proof may
+    Newer releases of typer convert everything by pydantic, which takes 0.07 s of the CPU: a quick proof may
     take half a second.
     """
 

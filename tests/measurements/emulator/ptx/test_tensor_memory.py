@@ -187,6 +187,11 @@ def test_faults(name: str) -> None:
     assert kind in found, found
 
 
+def test_what_has_been_loaded_into_registers_is_free_though_nobody_waited() -> None:
+    """CUTLASS's first tutorial for Blackwell has no wait. That is one finding, and no second where columns are freed."""
+    assert kinds(run(_WAIT_LOADS, "")[0]) == {K.MISSING_TCGEN05_WAIT}
+
+
 @pytest.mark.parametrize("name", some(FAULTS_OF_STORES))
 def test_faults_of_stores(name: str) -> None:
     old, new, kind = FAULTS_OF_STORES[name]

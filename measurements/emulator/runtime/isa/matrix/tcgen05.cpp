@@ -413,6 +413,10 @@ void track_tensor_loads(Warp& w, const Instruction& i) {
         carried = n;
       } else {
         report("reads");
+        if (n == mine.issued) {  // it has come: the last of them, and with it those before, no longer read tensor memory
+          const TensorActor& a = tensor_actor(who_of(w.index, whole_warp), TensorWork::loads);
+          clocks.learn(w.index, a.actor, last_tensor_epoch(a));
+        }
         break;
       }
     }

@@ -1,4 +1,4 @@
-"""A command of typer whose options are converted by their own parsers."""
+"""A command whose options are converted by their own parsers."""
 
 import inspect
 from collections.abc import Callable
@@ -12,11 +12,11 @@ _TEXTS = (bool, str, str | None, list[str], list[str] | None)  # what the comman
 
 
 class Command(TyperCommand):
-    """Options that are typed as they should be are converted here. All else is left to typer, which knows what to say.
+    """Options that are typed as they should be are converted here. All else is left to the library, which knows what to
+    say."""
 
-    Newer releases of typer convert everything by pydantic, which takes 0.07 s of the CPU: a quick proof may
-    take half a second.
-    """
+    # Newer releases of typer convert everything by pydantic, which takes 0.07 s of the CPU: a quick proof may take half
+    # a second.
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Fill the parameters of ``ctx``; what is not given has its default."""
@@ -27,7 +27,7 @@ class Command(TyperCommand):
         return []
 
     def _converted(self, ctx: Any, args: list[str]) -> dict[str, Any] | None:
-        """Return the values of the options that are given; None where typer has to see them."""
+        """Return the values of the options that are given; None where the library has to see them."""
         typed, rest, _ = self.make_parser(ctx).parse_args(args=list(args))
         parsers = _parsers(self.callback) if self.callback else {}
         missing = any(param.required and param.name not in typed for param in self.params)
@@ -40,7 +40,8 @@ class Command(TyperCommand):
 
 
 def _parsers(function: Callable[..., Any]) -> dict[str, Callable[[Any], Any] | None]:
-    """Return the parser of each option, None of one that is taken as it stands; without those that typer converts."""
+    """Return the parser of each option, None of one that is taken as it stands; without those that the library
+    converts."""
     found: dict[str, Callable[[Any], Any] | None] = {}
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
         if get_origin(parameter.annotation) is Annotated:

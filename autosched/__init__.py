@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from autosched.tuning.backends import BackendError
     from autosched.tuning.result import TuneResult
     from autosched.tuning.tune import tune
-    from autosched.user_kernels.document import KernelFileError
+    from autosched.user_kernels import KernelFileError
     from autosched.user_kernels.user_kernel import Kernel
     from measurements.emulator import Finding, HostFailure, Order
     from measurements.records.measurement import Provenance
@@ -92,7 +92,7 @@ _HOMES = {
     "EmulatedLaunch": "autosched.proofs.emulate.emulate",
     "Finding": "measurements.emulator",
     "HostFailure": "measurements.emulator",
-    "KernelFileError": "autosched.user_kernels.document",
+    "KernelFileError": "autosched.user_kernels",
     "NoSchedule": "autosched.dispatch.provenance",
     "NotTuned": "autosched.dispatch.database",
     "Order": "measurements.emulator",

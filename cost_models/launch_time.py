@@ -25,9 +25,9 @@ import numpy.typing as npt
 
 from cost_models.analytic import DRAM_EFFICIENCY, LAUNCH_SECONDS, SM_PORT_BYTES, SPECIAL_RATE
 from search_spaces.hardware.costs.cost_counts import CostCounts
-from search_spaces.hardware.costs.data_movement import SECTOR_BYTES
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.costs.ptx_costs import Pipe, by_pipe, f64_rate, reaches_shared, tensor_flops
+from search_spaces.hardware.costs.transactions import SECTOR_BYTES
 from search_spaces.hardware.devices import Device, occupancy
 
 Floats = npt.NDArray[np.float64]

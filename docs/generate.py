@@ -51,7 +51,7 @@ def schedule_parameters() -> str:
         "Values are those that the space of an f16 problem draws from, on an H200 (tcgen05: a B200), before any\n",
         "rule; `autosched space` counts what the rules leave. The value in bold is the parameter's default.\n",
     ]
-    for its in BUILT_IN_TEMPLATES:
+    for its in (built_in.load() for built_in in BUILT_IN_TEMPLATES):
         name, problems = its.name, SPACES[its.name]
         chip = device(CHIPS.get(name, "h200"))
         known: dict[str, Parameter] = {}

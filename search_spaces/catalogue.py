@@ -7,10 +7,11 @@ Operator, or a list of both, or a function without arguments that returns one of
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
+from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.copy import Copy
@@ -20,35 +21,37 @@ from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
-from search_spaces.templates.copy.template import COPY
-from search_spaces.templates.matmul.template import MATMUL
-from search_spaces.templates.matvec.template import MATVEC
-from search_spaces.templates.row_reduction.template import ROW_REDUCTION
-from search_spaces.templates.tcgen05_matmul.template import TCGEN05_MATMUL
-from search_spaces.templates.tcgen05_matmul.transposed import TCGEN05_MATMUL_TRANSPOSED
 from search_spaces.templates.template import KernelTemplate, TemplateSet
-from search_spaces.templates.tma_matmul.template import TMA_MATMUL
-from search_spaces.templates.transpose.template import TRANSPOSE
-from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL
-from search_spaces.templates.wgmma_matmul.transposed import WGMMA_MATMUL_TRANSPOSED
 
 ENTRY_POINTS = "autosched.templates"
 
 BUILT_IN_PROBLEMS = (Matmul, Matvec, Reduce, Softmax, RmsNorm, LayerNorm, Transpose, Copy)
-BUILT_IN_TEMPLATES = (
-    MATMUL,
-    MATVEC,
-    ROW_REDUCTION,
-    TRANSPOSE,
-    COPY,
-    WGMMA_MATMUL,
-    WGMMA_MATMUL_TRANSPOSED,
-    TCGEN05_MATMUL,
-    TCGEN05_MATMUL_TRANSPOSED,
-    TMA_MATMUL,
-)
 
-Entry = TypeVar("Entry")
+
+class BuiltInTemplate(NamedTuple):
+    """A template of ours, which is imported once it is asked for: a proof waits for those of its operator alone."""
+
+    name: str  # the constant is called so too, in capitals
+    operators: tuple[str, ...]
+    module: str  # below search_spaces.templates
+
+    def load(self) -> KernelTemplate:
+        loaded: KernelTemplate = getattr(import_module(f"search_spaces.templates.{self.module}"), self.name.upper())
+        return loaded
+
+
+BUILT_IN_TEMPLATES = (
+    BuiltInTemplate("matmul", ("matmul",), "matmul.template"),
+    BuiltInTemplate("matvec", ("matvec", "matmul"), "matvec.template"),
+    BuiltInTemplate("row_reduction", ("reduce", "softmax", "rmsnorm", "layernorm"), "row_reduction.template"),
+    BuiltInTemplate("transpose", ("transpose",), "transpose.template"),
+    BuiltInTemplate("copy", ("copy",), "copy.template"),
+    BuiltInTemplate("wgmma_matmul", ("matmul",), "wgmma_matmul.template"),
+    BuiltInTemplate("wgmma_matmul_transposed", ("matmul",), "wgmma_matmul.transposed"),
+    BuiltInTemplate("tcgen05_matmul", ("matmul",), "tcgen05_matmul.template"),
+    BuiltInTemplate("tcgen05_matmul_transposed", ("matmul",), "tcgen05_matmul.transposed"),
+    BuiltInTemplate("tma_matmul", ("matmul",), "tma_matmul.template"),
+)
 
 
 class UnusableEntryPoint(UserWarning):
@@ -60,10 +63,10 @@ class _Catalogue:
 
     def __init__(self) -> None:
         self._operators: dict[str, Operator] = {}
-        self._templates: dict[str, KernelTemplate] = {}
+        self._templates: dict[str, KernelTemplate | BuiltInTemplate] = {t.name: t for t in BUILT_IN_TEMPLATES}
         self._replaceable: set[tuple[type, str]] = set()
         self._complete = False
-        self.add(*(Operator.of(problem) for problem in BUILT_IN_PROBLEMS), *BUILT_IN_TEMPLATES)
+        self.add(*(Operator.of(problem) for problem in BUILT_IN_PROBLEMS))
 
     @property
     def operators(self) -> Mapping[str, Operator]:
@@ -71,9 +74,20 @@ class _Catalogue:
         return self._operators
 
     @property
-    def templates(self) -> Mapping[str, KernelTemplate]:
+    def template_names(self) -> tuple[str, ...]:
         self._load_entry_points()
-        return self._templates
+        return tuple(self._templates)
+
+    def templates_of(self, operator: str) -> tuple[KernelTemplate, ...]:
+        self._load_entry_points()
+        names = [name for name, entry in self._templates.items() if operator in entry.operators]
+        return tuple(map(self.template, names))
+
+    def template(self, name: str) -> KernelTemplate:
+        entry = self._templates[name]
+        if isinstance(entry, BuiltInTemplate):
+            entry = self._templates[name] = entry.load()
+        return entry
 
     def add(self, *entries: Operator | KernelTemplate, replace: bool = False) -> None:
         """All of them or none. With ``replace``, what was added so before gives way."""
@@ -81,17 +95,21 @@ class _Catalogue:
             if not isinstance(entry, (Operator, KernelTemplate)):
                 raise ValueError(f"only an Operator or a KernelTemplate can be registered, not {entry!r}")
             gives_way = replace and (type(entry), entry.name) in self._replaceable
-            if self._table(entry).get(entry.name, entry) != entry and not gives_way:
+            if self._known(entry) not in (None, entry) and not gives_way:
                 what = "operator" if isinstance(entry, Operator) else "kernel template"
                 raise ValueError(f"another {what} is already called {entry.name!r}: choose a different name")
         for entry in entries:
-            if self._table(entry).get(entry.name) != entry:
-                self._table(entry)[entry.name] = entry
+            if self._known(entry) != entry:
+                table: dict[str, Any] = self._operators if isinstance(entry, Operator) else self._templates
+                table[entry.name] = entry
                 if replace:
                     self._replaceable.add((type(entry), entry.name))
 
-    def _table(self, entry: Operator | KernelTemplate) -> dict[str, Any]:
-        return self._operators if isinstance(entry, Operator) else self._templates
+    def _known(self, entry: Operator | KernelTemplate) -> Operator | KernelTemplate | None:
+        """Return what has the name of ``entry``."""
+        if isinstance(entry, Operator):
+            return self._operators.get(entry.name)
+        return self.template(entry.name) if entry.name in self._templates else None
 
     def _load_entry_points(self) -> None:
         if self._complete:
@@ -131,7 +149,9 @@ def operators() -> tuple[Operator, ...]:
 
 def operator(name: str) -> Operator:
     """Return the operator called ``name``. Raises ValueError that lists the known ones."""
-    return _named(_catalogue().operators, name, "operator")
+    known = _catalogue().operators
+    _check_name(name, known, "operator")
+    return known[name]
 
 
 def is_operator(name: str) -> bool:
@@ -140,23 +160,23 @@ def is_operator(name: str) -> bool:
 
 
 def templates() -> tuple[KernelTemplate, ...]:
-    return tuple(_catalogue().templates.values())
+    return tuple(map(_catalogue().template, _catalogue().template_names))
 
 
 def template(name: str) -> KernelTemplate:
     """Return the template called ``name``. Raises ValueError that lists the known ones."""
-    return _named(_catalogue().templates, name, "kernel template")
+    _check_name(name, _catalogue().template_names, "kernel template")
+    return _catalogue().template(name)
 
 
-def _named(table: Mapping[str, Entry], name: str, what: str) -> Entry:
-    if name not in table:
-        raise ValueError(f"unknown {what} {name!r}: use one of {', '.join(table)}")
-    return table[name]
+def _check_name(name: str, known: Collection[str], what: str) -> None:
+    if name not in known:
+        raise ValueError(f"unknown {what} {name!r}: use one of {', '.join(known)}")
 
 
 def candidates(problem: Problem, device: Device) -> tuple[tuple[KernelTemplate, str | None], ...]:
     """Every template of the problem's operator, each with the reason why it cannot compute ``problem``, or None."""
-    return tuple((t, t.why_not(problem, device)) for t in templates() if problem.operator in t.operators)
+    return tuple((t, t.why_not(problem, device)) for t in _catalogue().templates_of(problem.operator))
 
 
 def templates_for(problem: Problem, device: Device, only: Iterable[str | KernelTemplate] | None = None) -> TemplateSet:

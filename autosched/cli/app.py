@@ -15,10 +15,11 @@ from typer.core import TyperGroup
 from autosched.cli.options import kernel as kernel_option
 from autosched.cli.options import spellings
 from autosched.cli.options import triton as triton_option
+from autosched.cli.options.command import Command
 from autosched.cli.options.problem import for_operator
 from autosched.cli.terminal.errors import BAD_INPUT, NO, InputError
 from autosched.cli.terminal.output import say, waiting_told
-from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels import KernelFileError
 from autosched.version import VERSION
 from measurements.emulator import HostFailure
 from measurements.store.errors import StoreError
@@ -110,6 +111,7 @@ _PLACES = {  # below autosched.cli.commands
     spellings.SUITE: "tuning.tune_suite:tune_suite",
     spellings.TRITON: "tuning.tune_triton:tune_triton",
 }
+_COMMANDS = {name.partition(" ")[0] for name in _PLACES}
 _OF_FILES = ("emulate", "check", "judge", "train", "replay", "report", "export", "import", "merge")
 _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
@@ -118,6 +120,12 @@ class _Group(TyperGroup):
     """Commands in the order of ``_ORDER``, whose unknown names are answered with the known ones."""
 
     noun = "command"
+
+    def get_help_option(self, ctx: Any) -> Any:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.default = False  # typer asks pydantic what bool a None is
+        return option
 
     def list_commands(self, ctx: Any) -> list[str]:
         found = super().list_commands(ctx)
@@ -152,7 +160,7 @@ def build(only: str | None = None, operator: str | None = None) -> typer.Typer:
     app = typer.Typer(
         name="autosched",
         cls=_Group,
-        add_completion=True,
+        add_completion=only not in _COMMANDS,  # its options stand before any command
         context_settings=_SETTINGS,
         pretty_exceptions_enable=False,
         epilog=f"{_example('tune')}\n\n{_STATUSES}",
@@ -171,7 +179,7 @@ def _commands(app: typer.Typer, operator: str | None) -> dict[str | None, Callab
     of_run = _SETTINGS | {"allow_interspersed_args": False}
 
     def plain(name: str, **options: Any) -> Callable[[], object]:
-        return lambda: app.command(name, **options)(_call(name))
+        return lambda: app.command(name, cls=Command, **options)(_call(name))
 
     return {
         **{name: plain(name) for name in ("devices", "doctor")},
@@ -193,7 +201,8 @@ def _call(name: str) -> Callable[..., int]:
 def _care() -> typer.Typer:
     group = typer.Typer(cls=_Group, context_settings=_SETTINGS)
     for name in ("db stats", "db gc", "db migrate", "db check"):
-        group.command(name.removeprefix("db "), context_settings=_SETTINGS, epilog=_example(name))(_call(name))
+        add = group.command(name.removeprefix("db "), cls=Command, context_settings=_SETTINGS, epilog=_example(name))
+        add(_call(name))
     _add_operators(group, "db threshold")
     return group
 
@@ -246,7 +255,9 @@ def _add_operators(app: typer.Typer, whole: str, only: str | None = None) -> Non
     known = operators()
     for operator in [operator for operator in known if operator.name == only] or known:
         own = for_operator(command, operator, whole)
-        group.command(operator.name, context_settings=_SETTINGS, options_metavar="[PROBLEM] [OPTIONS]")(own)
+        group.command(operator.name, cls=Command, context_settings=_SETTINGS, options_metavar="[PROBLEM] [OPTIONS]")(
+            own
+        )
     epilog = f"{_example(whole)}\n\nOptions: see 'autosched {whole} matmul --help', or another operator's."
     app.add_typer(group, name=name, help=_first_line(command), epilog=epilog)
 

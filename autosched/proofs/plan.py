@@ -72,9 +72,10 @@ class ProofRun:
 
 @dataclass(frozen=True)
 class ProofPlan:
-    """The runs of a proof, in their order; each is made when it is asked for. It can be walked once."""
+    """The runs of a proof of ``kernel``, in their order; each is made when it is asked for. It can be walked once."""
 
     runs: Iterator[ProofRun]
+    kernel: Kernel
 
     def __iter__(self) -> Iterator[ProofRun]:
         return self.runs
@@ -109,13 +110,13 @@ def plan(
     """
     small = emulated_problem(template, problem, schedule)
     true, cut = template.kernel(problem, schedule, device), template.kernel(small, schedule, device)
-    return ProofPlan(_runs(template, problem, true, small, cut, schedule, device, settings))
+    return ProofPlan(_runs(template, problem, true, small, cut, schedule, device, settings), true)
 
 
 def plan_of_kernel(problem: Problem, kernel: Kernel, settings: ProofSettings) -> ProofPlan:
     """Return the runs of ``kernel`` on the whole of ``problem`` alone."""
     first, rest = _whole_runs(problem, kernel, settings)
-    return ProofPlan(_chain(first, rest))
+    return ProofPlan(_chain(first, rest), kernel)
 
 
 def _chain(*parts: Iterator[ProofRun]) -> Iterator[ProofRun]:
@@ -156,7 +157,7 @@ def _runs(
     else:
         yield from stress_runs(template, small, schedule, device, settings, of_cases=True)
         if small != problem:
-            yield from _cheap_large_runs(template, small, schedule, device, settings)
+            yield from _cheap_large_runs(template, small, cut, schedule, device, settings)
     yield from rest
 
 
@@ -298,15 +299,19 @@ def _large_runs(
 
 
 def _cheap_large_runs(
-    template: KernelTemplate, small: Problem, schedule: Schedule, device: Device, settings: ProofSettings
+    template: KernelTemplate,
+    small: Problem,
+    kernel: Kernel,
+    schedule: Schedule,
+    device: Device,
+    settings: ProofSettings,
 ) -> Iterator[ProofRun]:
     """Yield runs of large sizes that compute next to nothing: of a few blocks of far sizes, and of many tiles that
     finish results together, which few blocks of the true size do not. All else is left to full proofs."""
-    kernel = template.kernel(small, schedule, device)
     if kernel.chained:
         return
-    roles = ("far", "many tiles") if kernel.window > 1 else ("far",)
-    for run in stress_runs(template, small, schedule, device, settings):
+    roles: tuple[Role, ...] = ("far", "many tiles") if kernel.window > 1 else ("far",)
+    for run in stress_runs(template, small, schedule, device, settings, roles=roles):
         if run.role in roles and run.make is not None and run.flops <= _QUICK_LARGE_FLOPS:
             yield run
 
@@ -392,6 +397,7 @@ def stress_runs(
     settings: ProofSettings,
     *,
     of_cases: bool = False,
+    roles: Sequence[Role] | None = None,
 ) -> Iterator[ProofRun]:
     """Yield a run for each stress size.
 
@@ -402,15 +408,17 @@ def stress_runs(
         device: The GPU.
         settings: Depth, seed and limits.
         of_cases: Only sizes that are for inputs of a certain case.
+        roles: Only sizes that may have one of these; None for all.
 
     Yields:
         Runs; one that cannot be made where ``schedule`` is not valid at that size, or arrays are too large.
     """
     for largest in stress_sizes(small, schedule):
-        if of_cases and not largest.case:
+        sizes = (largest, *largest.smaller)
+        if (of_cases and not largest.case) or (roles is not None and all(size.role not in roles for size in sizes)):
             continue
         why, found = "", None
-        for size in (largest, *largest.smaller):
+        for size in sizes:
             try:
                 kernel = template.kernel(size.problem, schedule, device)
             except ValueError as error:  # the schedule is none for that size

@@ -24,7 +24,7 @@ from autosched.proofs.run import (
     ProofSettings,
     Run,
 )
-from measurements.compiler.pool import usable_cores
+from measurements.compiler.cores import usable_cores
 from measurements.emulator import Emulation, Finding, GlobalSite, HostFailure, SharedSite, emulate
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
@@ -154,7 +154,8 @@ class Prover:
         runs: list[Run] = []
         planned: list[tuple[ProofRun, Run | None]] = []
         whole = True
-        for item in self.plan(schedule):
+        its = self.plan(schedule)
+        for item in its:
             if item.make is None or item.run_by_first:
                 planned.append((item, None))
                 continue
@@ -173,8 +174,7 @@ class Prover:
         covered = _coverage(planned) if settings.depth == "full" and last.status == "ok" else None
         return Verification(
             emulated, schedule, last.status, last.reason, worst, error,
-            shown.emulation, tuple(runs), self.template.kernel(self.problem, schedule, self.device), settings.depth,
-            whole, covered,
+            shown.emulation, tuple(runs), its.kernel, settings.depth, whole, covered,
         )  # fmt: skip
 
 

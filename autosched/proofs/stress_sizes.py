@@ -20,8 +20,6 @@ from search_spaces.operators.row_reduction import Reduce, RowProblem
 from search_spaces.operators.transpose import ArrayMove
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.tcgen05_matmul.transposed import TCGEN05_MATMUL_TRANSPOSED
-from search_spaces.templates.wgmma_matmul.transposed import WGMMA_MATMUL_TRANSPOSED
 
 if TYPE_CHECKING:
     from search_spaces.programs.problem import ProgramProblem
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
 LONG_STEPS = 72  # of a loop over tiles: every ring of stages has turned over many times
 MANY_TILES = 18  # more: two bands of the largest order of tiles
 STREAMED_FLOPS = 2.0**32  # of a stream-K launch, whose blocks exchange sums, the most that is emulated whole
+_EXCHANGED = ("wgmma_matmul_transposed", "tcgen05_matmul_transposed")  # templates whose m is the problem's n
 _SMS = 136  # at least as many as most devices have; B200 and RTX 5090 are among those with more
 MANY_PARTS = 72  # tiles more along an axis that is reduced: each leaves a part
 MANY = 2**12  # elements, where tiles are not known: at least as many
@@ -168,7 +167,7 @@ def _growths(small: Problem, schedule: Schedule) -> Iterator[_Growth]:
 def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
     chosen = schedule.values
     of_split = _of_split(small, schedule)
-    if schedule.template in (WGMMA_MATMUL_TRANSPOSED.name, TCGEN05_MATMUL_TRANSPOSED.name):  # its m is the problem's n
+    if schedule.template in _EXCHANGED:
         swapped = {"m": "n", "n": "m"}
         chosen = {f"{name[:-1]}{swapped.get(name[-1], name[-1])}": value for name, value in chosen.items()}
     steps = 2 if chosen.get("stream_k") or int(chosen.get("tiles_of_block", 1)) > 1 else 1

@@ -20,8 +20,9 @@ from autosched.reporting import formatting
 from autosched.tuning.backends import Estimate
 from autosched.tuning.backends.estimates import code_of
 from autosched.version import VERSION
+from measurements.compiler.cores import usable_cores
 from measurements.compiler.cubin_cache import Compiled
-from measurements.compiler.pool import CompileFailure, CompilePool, usable_cores, why_not_launched
+from measurements.compiler.pool import CompileFailure, CompilePool, why_not_launched
 from measurements.records.measurement import MachineCode, Provenance, Resources
 from measurements.records.record import Record
 from measurements.records.vendor_library import is_library

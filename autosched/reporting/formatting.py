@@ -1,21 +1,24 @@
 """Times, rates, schedules and tables as people read them."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.table import Table
 
 from autosched.reporting.roofline import bound_by, known, roofline
 from measurements.records.measurement import Provenance, Resources
-from measurements.records.policy import DEFAULT, NONE, described
-from measurements.records.record import Record
 from measurements.records.vendor_library import is_library
 from search_spaces.hardware.dtypes import MULTIPLIED_DTYPES
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
+
+if TYPE_CHECKING:  # proofs have no records
+    from measurements.records.record import Record
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _TYPES = frozenset((*MULTIPLIED_DTYPES, "i32"))  # of fields that are always shown
@@ -125,7 +128,7 @@ def differing_fields(problems: Sequence[Problem]) -> list[str]:
     ]
 
 
-def _tells(field: "dataclasses.Field[Any]", problems: Sequence[Problem]) -> bool:
+def _tells(field: dataclasses.Field[Any], problems: Sequence[Problem]) -> bool:
     values = {getattr(p, field.name) for p in problems}
     if not values.isdisjoint(_TYPES):
         return True
@@ -193,6 +196,8 @@ def decisions(schedule: Schedule, width: int) -> Table:
 def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
     """Return what is known about a schedule that works: its time and where that comes from, its error, its
     resources."""
+    from measurements.records.policy import DEFAULT, NONE, described
+
     timing, resources = record.measurement.timing, record.measurement.resources
     if timing is None:
         raise ValueError(f"record {record.id} has no time: its status is {record.status}")

@@ -14,7 +14,8 @@ import numpy as np
 
 from autosched.reporting.panels import Cell, Panel, checked_path, cyclic_colour, render, subgroup_colour
 from search_spaces.arrays import IntArray
-from search_spaces.hardware.costs.bank_conflicts import BANK_BYTES, BANKS, PHASE_BYTES, ideal_wavefronts, wavefronts
+from search_spaces.hardware.costs.bank_conflicts import ideal_wavefronts, wavefronts
+from search_spaces.hardware.costs.transactions import BANK_BYTES, BANKS, PHASE_BYTES
 from search_spaces.hardware.fragments import WARP
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.shared_layout import SharedLayout

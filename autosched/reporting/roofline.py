@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from measurements.records.record import Record
 from measurements.records.vendor_library import is_library
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.block_scaling import UNIT_SCALED_AS
@@ -12,6 +12,9 @@ from search_spaces.hardware.devices import Device, UnknownDevice, device
 from search_spaces.operators.matmul import FP8, Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
+
+if TYPE_CHECKING:
+    from measurements.records.record import Record
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from dataclasses import replace
 from autosched.proofs.launch_counting import CountedRun, averaged
 from autosched.triton.cubin import cubin_resources
 from cost_models.launch_time import CompiledResources, LaunchTable, LaunchTimes, launch_times
-from search_spaces.hardware.costs.data_movement import SECTOR_BYTES
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
+from search_spaces.hardware.costs.transactions import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
 from search_spaces.templates.kernel import Launch
 

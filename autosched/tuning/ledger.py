@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from autosched.proofs.proof import FAILURE_STATUSES
 from autosched.tuning.objectives import Objectives, dominates
 from autosched.tuning.trial_table import Row
-from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels import KernelFileError
 from autosched.version import VERSION
 from measurements.records.measurement import Measurement, Provenance, Status
 from measurements.records.record import Budget, Record, canonical_json

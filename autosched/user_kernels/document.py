@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
+from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.arithmetic import Type
 from autosched.user_kernels.expressions import Expression, from_function, parse, suggestion
 from autosched.user_kernels.function_traits import function_text
@@ -27,10 +28,6 @@ _MOST_PARTS = 20  # of a dotted key, which TOML makes a table each
 
 _PART = r"""(?:(?<![\w-])[\w-]++|"[^"\n]*"|'[^'\n]*')"""
 _DOTTED = re.compile(rf"{_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MOST_PARTS}}}")
-
-
-class KernelFileError(ValueError):
-    """A kernel file that cannot be used. The message is one line: ``conv.toml:12: launch.grid: ...``."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import partial
 from itertools import islice
 
-from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.kernel_file import Argument, KernelFile, Step
 from autosched.user_kernels.problem import KernelProblem
 from autosched.user_kernels.template import template

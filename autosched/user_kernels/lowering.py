@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.expressions import Result
 from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, Argument, KernelFile, Step
 from search_spaces.hardware.dtype_names import in_source

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.expressions import Result
 from autosched.user_kernels.kernel_file import Argument, Fill, KernelFile, UserFunction
 from autosched.user_kernels.lowering import lower, operand

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
-from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.expressions import Expression, ExpressionError, Result, parse
 from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, FileRule, KernelFile, Step
 from autosched.user_kernels.lowering import lower

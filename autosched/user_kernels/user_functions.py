@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.function_worker import answer
 from autosched.user_kernels.kernel_file import UserFunction
 from measurements.files.text import one_line

@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from autosched.user_kernels import from_arrays
+from autosched.user_kernels import KernelFileError, from_arrays
 from autosched.user_kernels.c_header import c_header
-from autosched.user_kernels.document import KernelFileError, Places
+from autosched.user_kernels.document import Places
 from autosched.user_kernels.expressions import suggestion
 from autosched.user_kernels.function_traits import function_text
 from autosched.user_kernels.kernel_file import KernelFile, UserFunction

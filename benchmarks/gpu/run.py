@@ -54,7 +54,8 @@ from benchmarks.gpu.agreement import AGREEMENT_PROBLEMS, agreement
 from benchmarks.gpu.journal import Journal, read
 from benchmarks.gpu.problems import SAMPLED, in_turns, matmuls, of_program, others
 from benchmarks.gpu.table import line, named, table
-from measurements.compiler.pool import CompilePool, NvrtcMissing, cores_beside
+from measurements.compiler.cores import cores_beside
+from measurements.compiler.pool import CompilePool, NvrtcMissing
 from measurements.emulator import HostFailure, check_host, emulate
 from measurements.files.text import first_line
 from measurements.records import recording

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import re
 import threading
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from measurements.compiler.cores import usable_cores
 from measurements.compiler.cubin_cache import CompileCache, Compiled, CompiledStep
 from measurements.compiler.limits import MACHINE_CODE, LimitExceeded, patience, request_within
 from measurements.compiler.nvcc import NvccMissing, toolchain_of
@@ -209,16 +209,6 @@ def _most(steps: Sequence[CompiledStep]) -> Resources:
     """Return what the greediest function of a pipeline gets, of each resource; of a single one what it gets."""
     each = [dataclasses.astuple(step.resources) for step in steps]
     return Resources(*map(max, zip(*each, strict=True)))
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def cores_beside(gpus: int) -> int:
-    """Compilers for a run that measures on so many GPUs: the worker of each keeps a core, at least one compiles."""
-    return max(1, usable_cores() - gpus)
 
 
 def parse_resources(log: str, entry: str) -> Resources | None:

@@ -248,11 +248,16 @@ def _written(operands: Sequence[Operand], data: Path) -> dict[str, Written]:
 
 
 def _in_order(pages: list[_Page], dtype: DType) -> Written:
-    """Return what somebody wrote of these pages, which do not overlap."""
+    """Return what somebody wrote of these pages, which ascend and do not overlap."""
     places, values, blocks = [np.zeros(0, np.int64)], [np.zeros(0, dtype.storage)], [np.zeros(0, np.uint32)]
-    for first, each, writers in sorted(pages, key=lambda page: page[0]):
-        there = slice(None) if writers.max(initial=0) != _NOBODY else np.flatnonzero(writers != _NOBODY)
-        places.append(np.arange(first, first + each.size, dtype=np.int64)[there])
-        values.append(each[there])
-        blocks.append(writers[there])
+    for first, each, writers in pages:
+        if writers.max(initial=0) != _NOBODY:
+            places.append(np.arange(first, first + each.size, dtype=np.int64))
+            values.append(each)
+            blocks.append(writers)
+        else:
+            there = np.flatnonzero(writers != _NOBODY)
+            places.append(there + first)
+            values.append(each[there])
+            blocks.append(writers[there])
     return Written(np.concatenate(places), np.concatenate(values), np.concatenate(blocks))

@@ -116,10 +116,12 @@ def compare(
     for start in range(0, flat.size, _CHUNK):
         part = slice(start, start + _CHUNK)
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            values, may = dtype.load(flat[part]), np.where(np.isfinite(allowed[part]), allowed[part], 0.0)
+            values, may = dtype.load(flat[part]), allowed[part]
+            plain = may.min() > 0.0 and may.max() < math.inf  # nearly always; NaN is neither
+            may = may if plain else np.where(np.isfinite(may), may, 0.0)
             error = _apart(flat[part], wanted[part]) if exact else np.abs(values - wanted[part])
             bad = ~(error <= may)  # not (error > may): NaN must be bad
-            ratio = np.where(error == 0, 0.0, error / may)
+            ratio = error / may if plain else np.where(error == 0, 0.0, error / may)
             suspects = np.flatnonzero(bad)
             if suspects.size:
                 same = suspects[_same(dtype, values[suspects], wanted[part][suspects], may[suspects])]
@@ -128,7 +130,8 @@ def compare(
                 turned = (values == 0) & np.signbit(values) & (wanted[part] == 0) & ~np.signbit(wanted[part])
                 bad |= turned
                 ratio[turned] = math.inf
-        worst = max(worst, math.inf if np.isnan(ratio).any() else float(ratio.max(initial=0.0)))
+        largest = float(ratio.max())
+        worst = max(worst, math.inf if math.isnan(largest) else largest)
         count = int(bad.sum())
         if count and first < 0:
             first = start + int(bad.argmax())

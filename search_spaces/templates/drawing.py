@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from search_spaces.layouts.nested_layout import NestedLayout
-from search_spaces.layouts.shared_layout import SharedLayout
-from search_spaces.layouts.wg_map import WgMap
+if TYPE_CHECKING:
+    from search_spaces.layouts.nested_layout import NestedLayout
+    from search_spaces.layouts.shared_layout import SharedLayout
+    from search_spaces.layouts.wg_map import WgMap
 
 
 @dataclass(frozen=True)

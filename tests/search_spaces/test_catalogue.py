@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import EntryPoint
@@ -183,3 +185,23 @@ def test_an_entry_point_that_fails_is_a_warning_and_harms_nobody(
     assert {"matmul", "one"} <= {t.name for t in templates}
     assert catalogue.template("matmul") is MATMUL
     assert catalogue.templates() == templates, "and it is said once"
+
+
+@pytest.mark.parametrize("row", catalogue.BUILT_IN_TEMPLATES, ids=lambda row: row.name)
+def test_a_row_says_of_its_template_what_that_says(row: catalogue.BuiltInTemplate) -> None:
+    loaded = row.load()
+    assert (loaded.name, loaded.operators) == (row.name, row.operators)
+
+
+def test_templates_of_other_operators_are_not_imported() -> None:
+    code = (
+        "import sys\n"
+        "from search_spaces import catalogue\n"
+        "from search_spaces.hardware.devices import device\n"
+        "from search_spaces.operators.copy import Copy\n"
+        "assert [t.name for t in catalogue.templates_for(Copy(64, 64), device('a100'))] == ['copy']\n"
+        "print(sorted(name.split('.')[2] for name in sys.modules if name.startswith('search_spaces.templates.')\n"
+        "             and name.count('.') == 3 and name.endswith('.template')))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['copy']\n"

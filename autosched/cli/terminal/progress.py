@@ -1,5 +1,7 @@
 """How far a run is: a live display on a terminal, now and then a plain line elsewhere. Always on stderr."""
 
+from __future__ import annotations
+
 import threading
 import time
 from collections.abc import Callable
@@ -8,15 +10,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
-from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from autosched.cli.terminal import interrupts
 from autosched.reporting import formatting
 
 if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.progress import Progress
+
     from autosched.tuning.result import Progress as Tuning
     from autosched.tuning.result import Start
 
@@ -60,6 +62,8 @@ class Counter:
 
     def __enter__(self) -> Self:
         if _redrawn(self._console):
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
             self._live = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=None),
@@ -129,13 +133,15 @@ class TuneDisplay:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._running.close()
 
-    def started(self, start: "Start") -> None:
+    def started(self, start: Start) -> None:
         """Note that the backend is chosen and the database is open."""
         self._start = start
         self._running.enter_context(interrupts.raised())
         for line in (*start.lines, f"{formatting.one_line(start.problem)} on {start.device.name}"):
             self._answers.print(line, soft_wrap=not self._answers.is_terminal)
         if _redrawn(self._console):
+            from rich.live import Live  # which lines alone need not wait for
+
             self._live = Live(console=self._console, get_renderable=self._draw, refresh_per_second=4, transient=True)
             self._running.callback(self._live.stop)
             self._live.start(refresh=True)
@@ -151,7 +157,7 @@ class TuneDisplay:
             text = ", ".join(part for part in (f"{done}/{total}", taken, self._limit) if part)
             self._console.print(text, soft_wrap=True)
 
-    def trial(self, progress: "Tuning") -> None:
+    def trial(self, progress: Tuning) -> None:
         """One more trial is done."""
         before = self._now.best if self._now is not None else self._start.best if self._start is not None else None
         better = progress.best is not None and (before is None or progress.best.id != before.id)
@@ -186,6 +192,8 @@ class TuneDisplay:
 
     def _draw(self) -> Table:
         done, total = (self._now.done, self._now.trials) if self._now else (0, self._start.trials if self._start else 1)
+        from rich.progress_bar import ProgressBar
+
         bar = Table.grid(padding=(0, 2, 0, 0))
         bar.add_row(ProgressBar(total=total, completed=done, width=24), f"{done}/{total}", self._pace)
         grid = Table.grid(padding=(0, 2, 0, 0))

@@ -23,7 +23,7 @@ from autosched.triton.tuning.space import RuleText, TritonSpace, space_of
 from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.options import SearchOptions
 from autosched.tuning.result import TuneResult
-from measurements.compiler.pool import usable_cores
+from measurements.compiler.cores import usable_cores
 from measurements.emulator import check_host
 from measurements.files.data_folder import database_or_default
 from search_spaces.catalogue import register

@@ -11,8 +11,9 @@ from autosched.tuning.backends.cluster import of_cluster
 from autosched.tuning.backends.estimates import TRAINED, Estimate, TrainedEstimate
 from autosched.tuning.backends.gpus import UsableGpus, checked_numbers, probe, wanted_device
 from autosched.tuning.backends.replaying import headline_reason, of_recording, of_table
+from measurements.compiler.cores import cores_beside
 from measurements.compiler.nvcc import NvccMissing
-from measurements.compiler.pool import CompilePool, NvrtcMissing, cores_beside
+from measurements.compiler.pool import CompilePool, NvrtcMissing
 from measurements.records.policy import Policy
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner
 from measurements.runners.estimate import EstimateRunner, Predict

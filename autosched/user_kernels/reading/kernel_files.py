@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.arithmetic import Type
 from autosched.user_kernels.document import (
-    KernelFileError,
     Places,
     Table,
     read_text,

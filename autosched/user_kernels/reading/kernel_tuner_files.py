@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from autosched.user_kernels.document import KernelFileError, Keys, Places, Table, read_text
+from autosched.user_kernels import KernelFileError
+from autosched.user_kernels.document import Keys, Places, Table, read_text
 from autosched.user_kernels.expressions import Result, parse, value_list
 from autosched.user_kernels.kernel_file import BLOCK, GRID
 from measurements.files.npy import MOST_BYTES

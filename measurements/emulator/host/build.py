@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -109,10 +109,9 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
             built = folder / "runner"
             with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
                 sources = sorted(RUNTIME.rglob("*.cpp"))
-                ready = dict[tuple[str, ...], tuple[str, ...]]()
+                ready: tuple[str, ...] = ()
                 if sum(not intact(_kept(compiler, source, flags)) for source in sources) > FEW_SOURCES:
-                    kinds = {_flags_of(source, flags) for source in sources}
-                    ready = dict(pool.map(lambda kind: (kind, _standard_headers(compiler, kind, folder)), kinds))
+                    ready = _standard_headers(compiler, flags, folder)
                 objects = list(
                     pool.map(lambda source: _runtime_object(compiler, source, flags, folder, ready), sources)
                 )
@@ -132,12 +131,6 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
     return path
 
 
-def _flags_of(source: Path, flags: tuple[str, ...]) -> tuple[str, ...]:
-    """Return those of one file of the runtime: ``isa`` has many small functions, of which -O2 takes twice as long to
-    compile and gains little."""
-    return (*flags, "-O1") if source.relative_to(RUNTIME).parts[0] == "isa" else flags
-
-
 def _kept(compiler: HostCompiler, source: Path, flags: tuple[str, ...]) -> Path:
     """Where one file of the runtime is kept compiled, as most of them stay when one of them changes."""
     place = source.relative_to(RUNTIME)
@@ -150,7 +143,7 @@ def _standard_headers(compiler: HostCompiler, flags: tuple[str, ...], folder: Pa
     a third of the time. Empty where that does not work, as every file includes what it uses."""
     if "clang" in compiler.identity:
         return ()
-    header = folder / f"standard{len(flags)}.hpp"
+    header = folder / "standard.hpp"
     header.write_text((RUNTIME / "standard.hpp").read_text())
     try:
         log = compile_to(
@@ -162,19 +155,14 @@ def _standard_headers(compiler: HostCompiler, flags: tuple[str, ...], folder: Pa
 
 
 def _runtime_object(
-    compiler: HostCompiler,
-    source: Path,
-    flags: tuple[str, ...],
-    folder: Path,
-    ready: Mapping[tuple[str, ...], tuple[str, ...]],
+    compiler: HostCompiler, source: Path, flags: tuple[str, ...], folder: Path, ready: tuple[str, ...]
 ) -> tuple[Path, Path]:
     """Where one file of the runtime is kept compiled, and where it has been compiled now if it was not there: it is
-    kept only once the program that it is part of has run. ``ready`` are further options, by flags."""
+    kept only once the program that it is part of has run. ``ready`` are further options."""
     kept = _kept(compiler, source, flags)
     made = folder / f"{'-'.join(source.relative_to(RUNTIME).with_suffix('').parts)}.o"
     if not intact(kept):
-        flags = _flags_of(source, flags)
-        _compile_runtime(compiler, made, [*flags, *ready.get(flags, ()), "-I", str(RUNTIME), "-c", str(source)])
+        _compile_runtime(compiler, made, [*flags, *ready, "-I", str(RUNTIME), "-c", str(source)])
         seal(made)  # a linker reads no further than the headers say
     return kept, made
 

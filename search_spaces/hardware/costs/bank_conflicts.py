@@ -9,24 +9,25 @@ eight 16-byte rows.
 Addresses are bytes from a 128-byte boundary; -1 marks a lane that takes no part.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, lcm, prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from search_spaces.arrays import IntArray
+from search_spaces.hardware.costs.transactions import BANK_BYTES, BANKS, PHASE_BYTES, WIDEST_BYTES
 from search_spaces.hardware.fragments import WARP
-from search_spaces.hardware.intrinsics import TensorIntrinsic
 from search_spaces.hardware.requirements import OperandSide, Refusal
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.shared_layout import Axis, SharedLayout
 
-BANKS = 32
-BANK_BYTES = 4
-PHASE_BYTES = BANKS * BANK_BYTES
-WIDEST_BYTES = 16  # of one lane's load, store or cp.async
+if TYPE_CHECKING:  # with its table, which what multiplies nothing need not wait for
+    from search_spaces.hardware.intrinsics import TensorIntrinsic
 
 _CHUNK = 2**15  # phases counted at a time: the arrays stay in the cache
 
@@ -127,12 +128,12 @@ class Traffic:
     def conflict_degree(self) -> float:
         return self.wavefronts / self.ideal
 
-    def __add__(self, other: "Traffic") -> "Traffic":
+    def __add__(self, other: Traffic) -> Traffic:
         return Traffic(
             self.instructions + other.instructions, self.wavefronts + other.wavefronts, self.ideal + other.ideal
         )
 
-    def __rmul__(self, times: int) -> "Traffic":
+    def __rmul__(self, times: int) -> Traffic:
         return Traffic(times * self.instructions, times * self.wavefronts, times * self.ideal)
 
 

@@ -15,20 +15,13 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from search_spaces.hardware.costs.bank_conflicts import (
-    PHASE_BYTES,
-    WIDEST_BYTES,
-    Traffic,
-    aligned_period,
-    copy_traffic,
-    wavefronts,
-)
+from search_spaces.hardware.costs.bank_conflicts import Traffic, aligned_period, copy_traffic, wavefronts
+from search_spaces.hardware.costs.transactions import PHASE_BYTES, SECTOR_BYTES, WIDEST_BYTES
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import Refusal
 from search_spaces.layouts.shared_layout import Axis, SharedLayout, Swizzle
 from search_spaces.layouts.wg_map import WgMap
 
-SECTOR_BYTES = 32  # smallest transfer from global memory (CUDA C++ Best Practices Guide, "Coalesced access")
 ASYNC_BYTES = (4, 8, 16)  # PTX ISA, "cp.async": cp-size
 SAMPLED_WARPS = 8  # of a tile, to count conflicts: layouts repeat, so a few accesses are enough
 MOST_SECTORS = 1.25  # sectors of a thread binding over those of the best one for the same tile

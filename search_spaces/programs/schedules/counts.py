@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from search_spaces.hardware.costs.bank_conflicts import WIDEST_BYTES, fragment_traffic
+from search_spaces.hardware.costs.bank_conflicts import fragment_traffic
 from search_spaces.hardware.costs.cost_counts import CostCounts
-from search_spaces.hardware.costs.data_movement import SECTOR_BYTES, CopyPlan
+from search_spaces.hardware.costs.data_movement import CopyPlan
+from search_spaces.hardware.costs.transactions import SECTOR_BYTES, WIDEST_BYTES
 from search_spaces.hardware.devices import Device, occupancy
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.wgmma import ROWS

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import gcd
 
-from search_spaces.hardware.costs.bank_conflicts import WIDEST_BYTES, fragment_traffic
+from search_spaces.hardware.costs.bank_conflicts import fragment_traffic
+from search_spaces.hardware.costs.transactions import WIDEST_BYTES
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.requirements import Refusal
 from search_spaces.layouts.shared_layout import Axis, parse_layout

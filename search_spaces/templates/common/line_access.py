@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from math import gcd
 
-from search_spaces.hardware.costs.bank_conflicts import WIDEST_BYTES
 from search_spaces.hardware.costs.data_movement import Region, few_sectors, wide_enough
+from search_spaces.hardware.costs.transactions import WIDEST_BYTES
 from search_spaces.hardware.fragments import WARP
 from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Rule

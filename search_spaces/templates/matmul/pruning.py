@@ -8,8 +8,9 @@ import numpy as np
 
 from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.hardware import intrinsics
-from search_spaces.hardware.costs.bank_conflicts import WIDEST_BYTES, fragment_traffic
+from search_spaces.hardware.costs.bank_conflicts import fragment_traffic
 from search_spaces.hardware.costs.data_movement import MOST_CONFLICTS, few_conflicts
+from search_spaces.hardware.costs.transactions import WIDEST_BYTES
 from search_spaces.hardware.devices import Device, register_limit
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import OperandSide, Refusal

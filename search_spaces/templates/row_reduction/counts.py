@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from search_spaces.hardware.costs.bank_conflicts import PHASE_BYTES
 from search_spaces.hardware.costs.cost_counts import CostCounts
-from search_spaces.hardware.costs.data_movement import SECTOR_BYTES
+from search_spaces.hardware.costs.transactions import PHASE_BYTES, SECTOR_BYTES
 from search_spaces.hardware.devices import Device, occupancy
 from search_spaces.hardware.fragments import WARP
 from search_spaces.operators.row_reduction import RowProblem

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from search_spaces.hardware.costs.cost_counts import CostCounts
-from search_spaces.hardware.costs.data_movement import SECTOR_BYTES
+from search_spaces.hardware.costs.transactions import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.tcgen05 import ROWS
 from search_spaces.operators.matmul import Matmul

@@ -6,7 +6,7 @@ import math
 
 from search_spaces.hardware.costs.bank_conflicts import fragment_traffic
 from search_spaces.hardware.costs.cost_counts import CostCounts
-from search_spaces.hardware.costs.data_movement import SECTOR_BYTES
+from search_spaces.hardware.costs.transactions import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.operators.matmul import Matmul

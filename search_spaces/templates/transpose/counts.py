@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from search_spaces.hardware.costs.cost_counts import CostCounts
-from search_spaces.hardware.costs.data_movement import SECTOR_BYTES, Region, conflict_percent, expected_sectors
+from search_spaces.hardware.costs.data_movement import Region, conflict_percent, expected_sectors
+from search_spaces.hardware.costs.transactions import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.config import Config

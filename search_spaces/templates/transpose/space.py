@@ -12,8 +12,8 @@ from functools import lru_cache
 import numpy as np
 
 from search_spaces.arrays import BoolArray, IntArray
-from search_spaces.hardware.costs.bank_conflicts import WIDEST_BYTES
-from search_spaces.hardware.costs.data_movement import MOST_CONFLICTS, SECTOR_BYTES, conflict_percent
+from search_spaces.hardware.costs.data_movement import MOST_CONFLICTS, conflict_percent
+from search_spaces.hardware.costs.transactions import SECTOR_BYTES, WIDEST_BYTES
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
 from search_spaces.layouts.shared_layout import parse_layout, sampled_layouts

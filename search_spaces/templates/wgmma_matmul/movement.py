@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from search_spaces.arrays import IntArray
-from search_spaces.hardware.costs.data_movement import SECTOR_BYTES
+from search_spaces.hardware.costs.transactions import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.requirements import OperandSide
 from search_spaces.hardware.wgmma import NO_SWIZZLE_BYTES, line_bytes

@@ -11,8 +11,8 @@ import pytest
 
 from autosched import Kernel
 from autosched.proofs.proof import verify_one
-from autosched.user_kernels import entry
-from autosched.user_kernels.document import KernelFileError, Places, Table
+from autosched.user_kernels import KernelFileError, entry
+from autosched.user_kernels.document import Places, Table
 from autosched.user_kernels.entry import check_entry
 from autosched.user_kernels.reading.sources import read_headers
 from measurements.compiler.nvrtc import PtxOutput

@@ -9,7 +9,7 @@ import pytest
 
 from autosched import Kernel
 from autosched.proofs.proof import verify_one
-from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels import KernelFileError
 from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule
 

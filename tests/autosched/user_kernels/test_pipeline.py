@@ -11,7 +11,7 @@ from needs import needs_compiler, needs_nvrtc
 
 import autosched
 from autosched.proofs.proof import Verification, verify_one
-from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.user_kernel import Kernel
 from cost_models.analytic import LAUNCH_SECONDS
 from measurements.compiler.pool import Compiled, CompilePool, why_not_launched

@@ -10,7 +10,7 @@ import pytest
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.proofs.proof import verify_one
-from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.entry import check_entry
 from autosched.user_kernels.user_kernel import Kernel
 from measurements.runners.texture_objects import texture_object

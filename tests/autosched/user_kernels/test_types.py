@@ -11,7 +11,7 @@ from needs import needs_compiler, needs_nvrtc
 
 import autosched
 from autosched.proofs.proof import Verification, verify_one
-from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.user_kernel import Kernel
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import SCALAR_DTYPES

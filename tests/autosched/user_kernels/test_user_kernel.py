@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.user_kernel import Kernel
 from search_spaces.catalogue import operator, problem_from_json, register, templates_for
 from search_spaces.hardware.devices import device

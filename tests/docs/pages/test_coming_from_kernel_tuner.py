@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from autosched import Kernel, tune
-from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels import KernelFileError
 from measurements.compiler.nvrtc import NVCC
 from measurements.tables.reading import read_table
 from search_spaces.hardware.devices import device

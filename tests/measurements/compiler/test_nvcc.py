@@ -15,7 +15,7 @@ from autosched import tune
 from autosched.dispatch.staleness import Environment, stale_reasons
 from autosched.proofs import stored_proof
 from autosched.proofs.proof import verify_one
-from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.user_kernel import Kernel
 from measurements.compiler import nvcc
 from measurements.compiler.nvcc import NvccMissing

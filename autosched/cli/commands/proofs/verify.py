@@ -10,6 +10,8 @@
 and what it says now. No time in it is a kernel's.
 """
 
+from __future__ import annotations
+
 import sys
 import time
 from collections import Counter
@@ -25,8 +27,6 @@ from autosched.cli.options.devices import DEVICE_NOTE, DeviceOption, target
 from autosched.cli.options.launch import LaunchesOption, OrderOption, TurnsOption, order_from
 from autosched.cli.options.problem import maybe_problem, problem_from, whole_number
 from autosched.cli.options.schedule_file import KEYS
-from autosched.cli.options.stored import refuse_unusable
-from autosched.cli.options.stored_proofs import StoredProof, keep_proof, proof_lines
 from autosched.cli.options.templates import TemplateOption
 from autosched.cli.terminal import interrupts
 from autosched.cli.terminal.errors import (
@@ -49,16 +49,18 @@ from autosched.reporting import formatting
 from measurements.emulator import SharedSite, check_ready
 from measurements.files.text import without_password
 from measurements.records.measurement import Status
-from measurements.records.record import Record
 from measurements.records.vendor_library import is_library
-from search_spaces.catalogue import templates, templates_for
+from search_spaces.catalogue import template as template_named
+from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import TemplateSet
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # of a database, which other proofs need not wait for
+    from autosched.cli.options.stored_proofs import StoredProof
+    from measurements.records.record import Record
     from measurements.store.store import Store
 
 DEFAULT_SAMPLE = 20
@@ -152,7 +154,7 @@ def verify(
                 work.keep_proofs(problem)
                 if not json:
                     _show(console, problem, results)
-                    for line in proof_lines(work.stored_proofs(problem)):
+                    for line in work.proof_lines(problem):
                         console.print(line)
     except KeyboardInterrupt:
         interrupted = True
@@ -189,7 +191,7 @@ class _Work:
 
     jobs: Sequence[tuple[Problem, Sequence[Schedule]]]
     origin: str
-    store: "Store | None" = None
+    store: Store | None = None
     records: Mapping[tuple[Problem, Schedule], Record] = field(default_factory=dict)
     done: list[tuple[Problem, list[Verification]]] = field(default_factory=list)
     proofs: dict[tuple[Problem, Schedule], StoredProof] = field(default_factory=dict)
@@ -210,12 +212,19 @@ class _Work:
     def keep_proofs(self, problem: Problem) -> None:
         """Store what was proven of the schedules of a database."""
         if self.store is not None:
+            from autosched.cli.options.stored_proofs import keep_proof
+
             for v in self.done[-1][1]:
                 self.proofs[problem, v.schedule] = keep_proof(self.store, self.records[problem, v.schedule], v)
 
-    def stored_proofs(self, problem: Problem) -> list[StoredProof]:
+    def proof_lines(self, problem: Problem) -> list[str]:
+        """Return what was stored of ``problem``, for people."""
+        if self.store is None:
+            return []
+        from autosched.cli.options.stored_proofs import proof_lines
+
         found = [self.proofs.get((problem, v.schedule)) for v in self.done[-1][1]]
-        return [proof for proof in found if proof is not None]
+        return proof_lines([proof for proof in found if proof is not None])
 
     def conclusion(self, seconds: float, interrupted: bool) -> str:
         """One line for people."""
@@ -277,10 +286,12 @@ def _of_database(db: str, operator: Operator, problem: Problem | None, device: D
 
 
 def _stored(
-    store: "Store", operator: Operator, problem: Problem | None, device: Device, most: int | None
+    store: Store, operator: Operator, problem: Problem | None, device: Device, most: int | None
 ) -> list[tuple[Problem, list[Record]]]:
     """Return the trials of stored schedules that worked, per problem, each once, fastest first within each
     provenance."""
+    from autosched.cli.options.stored import refuse_unusable
+
     if problem is not None:
         problems = [problem]
     else:
@@ -311,9 +322,10 @@ def _emulate(
     """Fill ``results``."""
     counts: Counter[str] = Counter()
     with Progress(stderr_console(), "emulated", len(schedules), LIMIT_TOLD) as progress:
+        used = TemplateSet([template_named(name) for name in dict.fromkeys(s.template for s in schedules)])
         found = emulate_all(
-            TemplateSet(templates()), problem, schedules, device, seed=seed, workers=workers, depth=depth, asked=asked
-        )
+            used, problem, schedules, device, seed=seed, workers=workers, depth=depth, asked=asked
+        )  # fmt: skip
         for result in found:
             results.append(result)
             counts[_verdict(result)] += 1

@@ -22,7 +22,7 @@ from autosched.triton.configs.files import Config
 from autosched.triton.configs.layer import Layer
 from autosched.triton.estimate import triton_times
 from cost_models.launch_time import CHAIN_LOAD, MEMORY_SECONDS, LaunchTable
-from search_spaces.hardware.costs.data_movement import SECTOR_BYTES
+from search_spaces.hardware.costs.transactions import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
 
 Floats = npt.NDArray[np.float64]

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from autosched.triton.configs.file_names import FileName, Format
 from autosched.triton.configs.layer import Layer
-from measurements.compiler.pool import usable_cores
+from measurements.compiler.cores import usable_cores
 from measurements.files.text import one_line
 from measurements.workers.transport import WorkerError, WorkerFailed, WorkerTimeout
 from measurements.workers.worker import Worker

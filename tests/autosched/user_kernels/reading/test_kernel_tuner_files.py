@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.lowering import source_of
 from autosched.user_kernels.problem import problem_type
 from autosched.user_kernels.reading.kernel_files import read_file, read_t1

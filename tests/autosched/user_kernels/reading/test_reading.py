@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from autosched.user_kernels.document import KernelFileError, Places
+from autosched.user_kernels import KernelFileError
+from autosched.user_kernels.document import Places
 from autosched.user_kernels.kernel_file import KernelFile
 from autosched.user_kernels.problem import problem_type
 from autosched.user_kernels.reading.kernel_files import read_document, read_file

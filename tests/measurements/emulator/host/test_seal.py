@@ -116,7 +116,7 @@ def test_precompiled_headers_are_used_and_change_no_object(tmp_path: Path, monke
         return
     objects = []
     for given in ((), (*options, "-Winvalid-pch", "-Werror")):
-        _, made = build._runtime_object(compiler, source, RUNTIME_FLAGS, tmp_path, {RUNTIME_FLAGS: given})
+        _, made = build._runtime_object(compiler, source, RUNTIME_FLAGS, tmp_path, given)
         objects.append(made.read_bytes())
     assert options and objects[0] == objects[1]
     monkeypatch.setattr(build, "RUNTIME", tmp_path)

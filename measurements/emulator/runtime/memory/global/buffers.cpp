@@ -24,6 +24,7 @@ constexpr std::size_t guard_bytes = std::size_t{64} << 20;
 std::vector<Buffer> buffers;
 
 // Sparse launches: what a page holds is made when it is touched first.
+constexpr std::size_t most_together = 256;  // pages that are reported as one
 struct Page {
   Buffer* buffer;
   std::size_t index;
@@ -334,13 +335,24 @@ void report_still_unknown() {
 
 void write_touched_outputs(int file) {
   const auto put = [file](const void* bytes, std::size_t size) { put_bytes(file, bytes, size); };
-  std::vector<std::uint32_t> writer;
+  // Pages side by side are written as one: there are thousands.
+  std::vector<Page> pages;
   for (const Page& page : touched_pages) {
-    const Buffer& b = *page.buffer;
-    if (b.spec.role != BufferSpec::Role::output && b.spec.role != BufferSpec::Role::variable) continue;
-    const std::uint64_t first = page.index * page_bytes / b.spec.element_bytes;
+    const BufferSpec::Role role = page.buffer->spec.role;
+    if (role == BufferSpec::Role::output || role == BufferSpec::Role::variable) pages.push_back(page);
+  }
+  std::sort(pages.begin(), pages.end(), [](const Page& a, const Page& b) {
+    return std::pair(a.buffer, a.index) < std::pair(b.buffer, b.index);
+  });
+  std::vector<std::uint32_t> writer;
+  for (std::size_t p = 0; p < pages.size();) {
+    const Buffer& b = *pages[p].buffer;
+    const std::size_t begin = pages[p].index;
+    std::size_t end = begin;
+    for (; p < pages.size() && pages[p].buffer == &b && pages[p].index == end && end - begin < most_together; ++p) ++end;
+    const std::uint64_t first = begin * page_bytes / b.spec.element_bytes;
     const auto count = static_cast<std::uint32_t>(
-        std::min(page_bytes, b.spec.bytes - page.index * page_bytes) / b.spec.element_bytes);
+        (std::min(end * page_bytes, b.spec.bytes) - begin * page_bytes) / b.spec.element_bytes);
     writer.assign(count, ~0u);
     Stamp last;  // neighbours are mostly of one warp
     std::uint32_t block = 0;
@@ -357,7 +369,7 @@ void write_touched_outputs(int file) {
     put(&number, sizeof number);
     put(&first, sizeof first);
     put(&count, sizeof count);
-    put(b.begin + page.index * page_bytes, count * std::size_t{b.spec.element_bytes});
+    put(b.begin + begin * page_bytes, count * std::size_t{b.spec.element_bytes});
     put(writer.data(), count * sizeof(std::uint32_t));
   }
 }

@@ -14,9 +14,6 @@ struct Parts {
 std::vector<Parts> kept_apart;
 std::vector<Mark> unused;  // places in it
 
-bool is_apart(Mark write) { return (write & apart) == apart; }
-Mark mark_of_part(Mark word, unsigned part) { return (word & spread) == 0 ? word : (word & ~spread) + (part << lane_shift); }
-
 // The mark of a word whose cells have these, if there is one.
 bool join(const Mark* parts, unsigned count, Mark& word) {
   bool same = true, side_by_side = parts[0] != 0 && (parts[0] >> lane_shift & (warp_size - 1)) + count <= warp_size;
@@ -30,15 +27,12 @@ bool join(const Mark* parts, unsigned count, Mark& word) {
 
 }  // namespace
 
-Mark Buffer::mark_in_word(unsigned which, std::size_t cell) const {
-  const std::size_t word = cell / cells_of_word;
-  const auto part = static_cast<unsigned>(cell % cells_of_word);
-  const Mark write = marks[0][word];
-  return is_apart(write) ? kept_apart[write & numbers].marks[which][part] : mark_of_part(marks[which][word], part);
+Mark Buffer::mark_kept_apart(unsigned which, std::size_t cell) const {
+  return kept_apart[marks[0][cell / cells_of_word] & numbers].marks[which][cell % cells_of_word];
 }
 
 void Buffer::set_mark_in_word(unsigned which, std::size_t cell, Mark mark) {
-  if (mark_in_word(which, cell) == mark) return;
+  if (this->mark(which, cell) == mark) return;
   const std::size_t word = cell / cells_of_word;
   Mark place = marks[0][word] & numbers;
   if (!is_apart(marks[0][word])) {

@@ -87,11 +87,9 @@ unsigned place_of_read(const Buffer& b, std::size_t cell, const Stamp& mine) {
   return slot < 0 ? 0 : readers[slot];
 }
 
-void note_read(Buffer& b, std::size_t cell, unsigned count, bool strong, bool narrow, bool constant) {
+// ``mark``: of ``mine``.
+void note_read(Buffer& b, std::size_t cell, unsigned count, const Stamp& mine, Mark mark) {
   if (const Mark write = b.mark(0, cell); write != 0) b.set_marks(0, cell, count, write | was_read);
-  Stamp mine = stamp(strong, narrow);
-  mine.constant = constant;
-  const Mark mark = mark_of(mine);
   if (b.mark(readers[0], cell) == mark || b.mark(readers[1], cell) == mark) return;
   if (const unsigned reader = place_of_read(b, cell, mine)) b.set_marks(reader, cell, count, mark);
 }
@@ -102,6 +100,9 @@ bool shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool
   if (!b.writable() || !launch.check) return true;
   bool whole = true;
   const Cells cells = cells_of(b, address, bytes);
+  Stamp mine = stamp(relaxed, narrow);
+  mine.constant = read_only;
+  Mark mark = 0;  // of that, made for the first cell
   unsigned count = 1;
   for (std::size_t cell = cells.begin; cell != cells.end; cell += count) {
     const Stamp write = b.write(cell);
@@ -134,7 +135,8 @@ bool shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool
       report_race(b, cell, {"reads", write, "wrote"});
       return whole;
     }
-    note_read(b, cell, count, relaxed, narrow, read_only);
+    if (mark == 0) mark = mark_of(mine);
+    note_read(b, cell, count, mine, mark);
   }
   return whole;
 }
@@ -249,8 +251,17 @@ void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, const 
   };
   const char* const doing = atomic ? "updates" : "writes";
   bool reported = false;
+  Mark mine = 0;  // made for the first cell
   unsigned count = 1;
   for (std::size_t cell = cells.begin; cell != cells.end; cell += count) {
+    if (mine == 0) mine = mark_of(stamp(atomic, narrow));
+    if (!atomic && under_atomics.empty()) {
+      count = b.untouched(cell, cells.end);
+      if (count != 0) {
+        b.set_marks(0, cell, count, mine);
+        continue;
+      }
+    }
     const Stamp write = b.write(cell);
     count = atomic || !under_atomics.empty() ? 1 : b.alike(cell, cells.end);
     const bool both_strong = atomic && write.atomic && !too_narrow(write, narrow);
@@ -287,7 +298,7 @@ void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, const 
     }
     if (atomic && !write.atomic && write.epoch >= launch.began && write.epoch != 0) under_atomics[b.begin + cell * b.cell_bytes] = write;
     for (int k = 0; k < 2; ++k) b.set_marks(readers[k], cell, count, next[k]);
-    b.set_marks(0, cell, count, mark_of(stamp(atomic, narrow)));
+    b.set_marks(0, cell, count, mine);
   }
   if (copied != nullptr && b.spec.role == BufferSpec::Role::variable) {
     for (std::size_t cell = cells.begin; cell != cells.end; ++cell) note_copy(b, cell, address);

@@ -36,7 +36,14 @@ constexpr Mark spread = 1u << number_bits;
 // Of the write of a word whose cells have marks of their own, which are kept apart (marks.cpp).
 constexpr Mark apart = spread | (warp_size - 1) << lane_shift;
 Mark mark_of(const Stamp& stamp);
-Stamp stamp_of(Mark mark);
+extern std::vector<Stamp> stamps;  // of lane 0; number 0 is none
+inline Stamp stamp_of(Mark mark) {
+  Stamp stamp = stamps[mark & numbers];
+  stamp.who = static_cast<Who>(stamp.who + (mark >> lane_shift));
+  return stamp;
+}
+inline bool is_apart(Mark write) { return (write & apart) == apart; }
+inline Mark mark_of_part(Mark word, unsigned part) { return (word & spread) == 0 ? word : (word & ~spread) + (part << lane_shift); }
 
 struct Buffer {
   BufferSpec spec;
@@ -53,7 +60,11 @@ struct Buffer {
   std::size_t elements() const { return spec.bytes / spec.element_bytes; }
   std::size_t words() const { return spec.bytes / (std::size_t{cell_bytes} * cells_of_word) + 1; }
   bool writable() const { return spec.role != BufferSpec::Role::input; }
-  Mark mark(unsigned which, std::size_t cell) const { return cells_of_word == 1 ? marks[which][cell] : mark_in_word(which, cell); }
+  Mark mark(unsigned which, std::size_t cell) const {
+    if (cells_of_word == 1) return marks[which][cell];
+    const std::size_t word = cell / cells_of_word;
+    return is_apart(marks[0][word]) ? mark_kept_apart(which, cell) : mark_of_part(marks[which][word], static_cast<unsigned>(cell % cells_of_word));
+  }
   void set_mark(unsigned which, std::size_t cell, Mark mark) {
     if (cells_of_word != 1) {
       set_mark_in_word(which, cell, mark);
@@ -68,6 +79,11 @@ struct Buffer {
     const std::size_t word = cell / cells_of_word;
     return ((marks[0][word] | marks[1][word] | marks[2][word]) & spread) == 0 ? cells_of_word : 1;
   }
+  // The same of cells that nobody has written or read; 0 where somebody has.
+  unsigned untouched(std::size_t cell, std::size_t end) const {
+    const std::size_t word = cell / cells_of_word;
+    return (marks[0][word] | marks[1][word] | marks[2][word]) != 0 ? 0 : alike(cell, end);
+  }
   // Of so many that are alike.
   void set_marks(unsigned which, std::size_t cell, unsigned count, Mark mark) {
     if (count == 1) {
@@ -76,7 +92,7 @@ struct Buffer {
       marks[which][cell / cells_of_word] = mark;
     }
   }
-  Mark mark_in_word(unsigned which, std::size_t cell) const;
+  Mark mark_kept_apart(unsigned which, std::size_t cell) const;
   void set_mark_in_word(unsigned which, std::size_t cell, Mark mark);
   void forget_marks();
   bool written(std::size_t cell) const { return (mark(0, cell) & ~was_read) != 0; }

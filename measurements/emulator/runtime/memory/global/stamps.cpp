@@ -8,11 +8,13 @@
 #include "memory/global/shadow.hpp"
 
 namespace autosched::emulator::global_shadow {
+
+std::vector<Stamp> stamps(1);
+
 namespace {
 
 constexpr std::size_t fewest = std::size_t{1} << 16;  // between two clearances
 
-std::vector<Stamp> stamps(1);            // of lane 0; number 0 is none
 std::vector<Mark> latest(1u << 12, 0);   // by site and warp: where one probably is
 std::size_t full = fewest;               // when to look for those that no mark names any more
 
@@ -59,12 +61,6 @@ Mark mark_of(const Stamp& stamp) {
     stamps.push_back(first);
   }
   return at | lane << lane_shift;
-}
-
-Stamp stamp_of(Mark mark) {
-  Stamp stamp = stamps[mark & numbers];
-  stamp.who = static_cast<Who>(stamp.who + (mark >> lane_shift));
-  return stamp;
 }
 
 }  // namespace autosched::emulator::global_shadow

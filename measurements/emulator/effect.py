@@ -18,7 +18,7 @@ UNWRITTEN = frozenset(
         FindingKind.UNINITIALIZED_GLOBAL_READ,
     }
 )
-KINDS_OF_GARBAGE = range(1, 8)  # runtime/memory/garbage.hpp
+KINDS_OF_GARBAGE = range(1, 10)  # runtime/memory/garbage.hpp
 HARMLESS = "nothing depends on it: memory ends the same whatever it holds"
 UNREAD = "memory that depends on it is not read"
 
@@ -65,5 +65,7 @@ def as_notes(done: Emulation, why: str) -> Emulation:
 
 
 def ends_as(done: Emulation, other: Emulation) -> bool:
-    """Whether a launch with garbage ends as it has ended, with what it prints and without other faults."""
-    return (other.status == "ok" or may_go_nowhere(other)) and other.printed == done.printed
+    """Whether a launch with garbage ends as it has ended, with what it prints, what it leaves in variables, and without
+    other faults."""
+    ended = other.status == "ok" or may_go_nowhere(other)
+    return ended and other.printed == done.printed and other.variables == done.variables

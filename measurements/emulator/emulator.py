@@ -346,6 +346,7 @@ def run_job(compiled: CompiledKernel, text: str, folder: Path, time_limit: float
         chains=events.chains,
         code=events.code,
         unknown=events.unknown,
+        variables=events.variables,
     )
 
 

@@ -223,6 +223,7 @@ class Report:
         lowered: dict[int, str] = {}  # faults that have turned out to be notes
         printed: list[str] = []
         unknown: list[tuple[int, int]] = []
+        self.variables = 0
         complete = text.rpartition("\n")[0]
         for event in json.loads(f"[{complete.replace(chr(10), ',')}]"):  # all at once: there may be thousands
             match event.pop("event"):
@@ -259,6 +260,8 @@ class Report:
                     self.chains = (event["warps"], event["cycles"])
                 case "unknown":
                     unknown.append((event["address"], event["bytes"]))
+                case "variables":
+                    self.variables = event["digest"]
                 case "print":
                     printed.append(event["text"])
                 case "end":

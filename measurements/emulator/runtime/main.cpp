@@ -346,9 +346,7 @@ void replace_address(const std::vector<void*>& buffers, const AddressInMemory& a
 
 // What the launch has written in its copy of a program's memory. Where it may depend on what nobody has written, others decide
 // about it (effect.py), and get it as a list.
-void hand_over_writes(bool finished, int data) {
-  const bool is_open = was_found(Kind::undefined_register) || was_found(Kind::uninitialized_shared_read) ||
-                       was_found(Kind::uninitialized_global_read);
+void hand_over_writes(bool finished, bool is_open, int data) {
   if (garbage != 0 || (finished && is_open)) {
     list_writes(data);
   } else {
@@ -380,7 +378,10 @@ void finish(bool finished, const Job& job, int data, const std::vector<void*>& b
       transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], false);
     }
   }
-  if (!job.arena.empty()) hand_over_writes(finished, data);
+  const bool is_open = was_found(Kind::undefined_register) || was_found(Kind::uninitialized_shared_read) ||
+                       was_found(Kind::uninitialized_global_read);
+  if (!job.arena.empty()) hand_over_writes(finished, is_open, data);
+  if (launch.check && (garbage != 0 || is_open)) report_variables(digest_of_variables());
   keep_heap();
   report_counts();
   if (launch.count) ptx::report_executed();

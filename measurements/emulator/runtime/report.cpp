@@ -237,6 +237,8 @@ void report_unknown(std::uint64_t address, std::uint64_t bytes) {
   Line("unknown").number("address", address).number("bytes", bytes).write();
 }
 
+void report_variables(std::uint64_t digest) { Line("variables").number("digest", digest).write(); }
+
 void report_print(const char* text) { Line("print").escaped("text", text).write(); }
 
 void report_to(int file_descriptor) { output = file_descriptor; }

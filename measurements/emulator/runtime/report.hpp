@@ -104,6 +104,9 @@ void report_end(const char* status, SiteIndex site, const char* message);
 // Bytes of a program's memory that held no value before the launch, and hold none now.
 void report_unknown(std::uint64_t address, std::uint64_t bytes);
 
+// A number of what a launch has left in variables.
+void report_variables(std::uint64_t digest);
+
 // What a kernel prints, in the order of the calls.
 void report_print(const char* text);
 

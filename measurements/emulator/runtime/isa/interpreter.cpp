@@ -326,6 +326,10 @@ void run_warp(unsigned index) {
       }
       place_lanes(w, active & ~now, pc + 1);
       active = 0;
+      if (i.sources != 0 && (i.flow == Flow::indexed || i.flow == Flow::call)) {
+        const Lanes unsure = now & ~w.head(i.source(0)).defined;
+        if (unsure != 0) [[unlikely]] report_undefined_sources(w, i, unsure);
+      }
       switch (i.flow) {
         case Flow::indexed:
           for_lanes(now, [&](unsigned k) {

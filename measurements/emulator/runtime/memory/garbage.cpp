@@ -12,8 +12,9 @@ struct Bytes {
   unsigned char byte;
   bool answer;
 };
-// As floating point: zero, not-a-number, large, nearly nothing, large and negative. As integers the largest, the smallest.
-constexpr Bytes of_one_kind[] = {{0x00, false}, {0xff, true}, {0x77, true}, {0x88, false}, {0xf7, true}};
+// As floating point: zero, not-a-number, large, nearly nothing, large and negative; of f32 and f64 the two of nearly the
+// largest numbers, too. As integers the largest, the smallest.
+constexpr Bytes of_one_kind[] = {{0x00, false}, {0xff, true}, {0x77, true}, {0x88, false}, {0xf7, true}, {0x7f, false}, {0xfe, true}};
 constexpr unsigned kinds = sizeof of_one_kind / sizeof *of_one_kind;
 
 std::uint64_t next_random() {  // splitmix64

@@ -6,7 +6,7 @@
 
 namespace autosched::emulator {
 
-// 0: what an emulated launch finds there. 1 to 5: bytes of one kind, among them numbers larger and smaller than others are,
+// 0: what an emulated launch finds there. 1 to 7: bytes of one kind, among them numbers larger and smaller than others are,
 // and not-a-number; beyond: pseudorandom ones (measurements/emulator/effect.py).
 inline unsigned garbage = 0;
 

@@ -4,6 +4,7 @@
 #include "isa/counts.hpp"
 #include "isa/values/dropped.hpp"
 #include "isa/matrix/tcgen05.hpp"
+#include "memory/garbage.hpp"
 #include "memory/shared/async.hpp"
 #include "memory/shared/memory.hpp"
 
@@ -196,6 +197,7 @@ void load(Warp& w, const Instruction& i, Lanes) {
       if (!known) {  // no fault before it is used
         head.defined &= ~(1u << t);
         head.origin = i.site;
+        if (garbage != 0) fill_garbage(&to[t], sizeof to[t]);
       }
     }
   }

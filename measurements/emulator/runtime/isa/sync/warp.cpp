@@ -29,8 +29,12 @@ void shuffle(Warp& w, const Instruction&, Lanes lanes) {
   u32 values[warp_size] = {};
   std::uint64_t known[warp_size] = {};
   SiteIndex origins[warp_size] = {};
+  SiteIndex undecided[warp_size] = {};  // why a lane does not know whom it asks; 0: it does
   for_lanes(lanes, [&](unsigned k) {
     const Instruction& i = of(w, k);
+    for (const unsigned s : {2u, 3u}) {
+      if ((~known_bits(w, i.source(s), 4, k) & (s == 2 ? 0x1fu : 0x1f1fu)) != 0) undecided[k] = origin_of(w, i.source(s), i);
+    }
     values[k] = w.values<u32>(i.source(1))[k];
     known[k] = known_bits(w, i.source(1), 4, k);
     origins[k] = w.head(i.source(1)).origin;
@@ -57,7 +61,12 @@ void shuffle(Warp& w, const Instruction&, Lanes lanes) {
     define(w, i, k);
     // The value of a lane that takes no part is undefined, as is that of an undefined register.
     const bool has_origin = takes_part && origins[from] != 0;
-    set_known(w, i.destination(0), 4, k, takes_part ? known[from] : 0, has_origin ? origins[from] : i.site);
+    if (undecided[k] == 0) {
+      set_known(w, i.destination(0), 4, k, takes_part ? known[from] : 0, has_origin ? origins[from] : i.site);
+    } else {
+      set_known(w, i.destination(0), 4, k, 0, undecided[k]);
+      if (i.destinations > 1) undefine(w, i.destination(1), 0, 1u << k, undecided[k]);
+    }
   });
 }
 

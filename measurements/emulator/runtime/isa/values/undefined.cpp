@@ -252,7 +252,8 @@ SiteIndex origin_of_sources(Warp& w, const Instruction& i, Lanes undefined) {
 
 void report_undefined_sources(Warp& w, const Instruction& i, Lanes undefined) {
   const std::string_view name = i.row->name;
-  if (name.starts_with("atom.cas") || name.starts_with("match")) leave_undecided();
+  // Of exchanges the last one stays, and which that is is chance.
+  if (name.starts_with("atom.cas") || name.starts_with("atom.exch") || name.starts_with("match")) leave_undecided();
   report_undefined(w, i, origin_of_sources(w, i, undefined), static_cast<unsigned>(__builtin_ctz(undefined)));
 }
 

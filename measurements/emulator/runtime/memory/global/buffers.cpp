@@ -396,6 +396,20 @@ void clear_unwritten() {
   }
 }
 
+std::uint64_t digest_of_variables() {
+  std::uint64_t digest = 0xcbf29ce484222325u;  // FNV-1a
+  const auto add = [&digest](std::uint64_t number) { digest = (digest ^ number) * 0x100000001b3u; };
+  for (const Buffer& b : buffers) {
+    if (b.spec.role != BufferSpec::Role::variable || b.spec.address != nullptr) continue;
+    for (std::size_t i = 0; i < b.spec.bytes; ++i) {
+      if (!b.written(i / b.cell_bytes)) continue;
+      add(i);
+      add(static_cast<unsigned char>(b.begin[i]));
+    }
+  }
+  return digest;
+}
+
 void begin_call() {
   forget_glimpses();
   for (Buffer& b : buffers) {

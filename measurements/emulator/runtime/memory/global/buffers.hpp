@@ -30,6 +30,8 @@ void flag_written_bytes(std::size_t buffer, unsigned char* flags);
 // Garbage where arrays hold no value yet; and the bytes of 0xFF again where they still hold none.
 void fill_unwritten();
 void clear_unwritten();
+// A number of what the launch has written to variables that are no arrays of the caller: equal where it left the same there.
+std::uint64_t digest_of_variables();
 // Of the memory of a program, of which the launch has a copy: where what is written there goes at the end.
 struct ProgramMemory {
   int file = -1;  // none: nowhere

@@ -1,0 +1,9 @@
+// Of exchanges the last one stays: that it is one of a value that somebody has written is chance.
+extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
+  __shared__ unsigned tile[64];
+  const unsigned t = threadIdx.x;
+  if (t < (BROKEN ? 40 : 64)) tile[t] = 7;
+  __syncthreads();
+  atomicExch(c, t == 50 ? tile[t] : 7);  // found here
+  o[t] = a[t];
+}

@@ -1,0 +1,9 @@
+// Few numbers are larger, but what nobody has written may be one, or infinite.
+extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
+  __shared__ float tile[64];
+  const unsigned t = threadIdx.x;
+  if (t < (BROKEN ? 40 : 64)) tile[t] = a[t];
+  __syncthreads();
+  const float largest = fmaxf(tile[t], 1e38f);  // found here
+  o[t] = t == 40 ? largest : a[t];
+}

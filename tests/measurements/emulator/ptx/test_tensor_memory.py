@@ -187,6 +187,13 @@ def test_faults(name: str) -> None:
     assert kind in found, found
 
 
+def test_columns_that_nobody_has_written_are_no_result() -> None:
+    """Bits of tensor memory that stay from one run to the next say nothing of what is stored of them."""
+    done, _ = run('"r"(d + (warp << 21)) : "memory");', '"r"(d + 32 + (warp << 21)) : "memory");')
+    assert kinds(done) == {K.UNDEFINED_REGISTER}, done.findings
+    assert done.faults
+
+
 def test_what_has_been_loaded_into_registers_is_free_though_nobody_waited() -> None:
     """CUTLASS's first tutorial for Blackwell has no wait. That is one finding, and no second where columns are freed."""
     assert kinds(run(_WAIT_LOADS, "")[0]) == {K.MISSING_TCGEN05_WAIT}

@@ -42,8 +42,8 @@ Values = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Counted:
-    """A configuration: values by name, counts (None: not emulated), resources, CPU seconds of counting, those of
-    disassembling among them; ``of_ptx`` are counts by PTX alone."""
+    """A configuration: values by name, counts (None: not emulated), resources, CPU seconds of counting and, of these,
+    of disassembling; ``of_ptx`` are counts by PTX alone."""
 
     case: str
     config: Mapping[str, int]
@@ -51,6 +51,7 @@ class Counted:
     resources: CompiledResources | None
     seconds: float
     of_ptx: LaunchCounts | None = None
+    disassembly_seconds: float = 0.0
 
 
 def collect(case: Case, hub: Path, number: int, known: Sequence[Counted], pool: CompilePool) -> Iterator[Counted]:
@@ -76,15 +77,15 @@ def collect(case: Case, hub: Path, number: int, known: Sequence[Counted], pool: 
         counting = cpu_seconds()
         launches = counted(kernel.template, problem, schedule, chip)
         counts = of_ptx = None if launches is None else launches[0].counts
-        resources = None
+        resources, disassembling = None, cpu_seconds()
         if isinstance(compiled, Compiled):
             r = compiled.resources
             spills = r.spill_store_bytes + r.spill_load_bytes
             resources = CompiledResources(r.registers, spills, r.static_shared_bytes)
             if launches is not None:
                 (counts,) = in_program(launches, compiled)
-        seconds = cpu_seconds() - counting
-        done = Counted(case.name, config, counts, resources, seconds, of_ptx)
+        end = cpu_seconds()
+        done = Counted(case.name, config, counts, resources, end - counting, of_ptx, end - disassembling)
         print(f"{case.name} {' '.join(map(str, config.values()))}: {time.monotonic() - began:.1f} s", flush=True)
         yield done
 
@@ -153,7 +154,9 @@ def decoded(line: str) -> Counted:
     data = json.loads(line)
     resources = None if data["resources"] is None else CompiledResources(**data["resources"])
     counts, of_ptx = _launch_counts(data["counts"]), _launch_counts(data["of_ptx"])
-    return Counted(data["case"], data["config"], counts, resources, data["seconds"], of_ptx)
+    return Counted(
+        data["case"], data["config"], counts, resources, data["seconds"], of_ptx, data["disassembly_seconds"]
+    )
 
 
 def _launch_counts(data: dict[str, Any] | None) -> LaunchCounts | None:
@@ -172,6 +175,7 @@ def page(
         "|---|---|---|---|---|---|---|---|",
     ]
     seconds = [row.seconds for some in rows.values() for row in some]
+    emulating = [row.seconds - row.disassembly_seconds for some in rows.values() for row in some]
     ranks, medians, most, chosen = [], [], [], []
     for case in CASES:
         for chip, path in case.recordings.items() if len(rows.get(case.name, ())) >= LEAST else ():
@@ -200,7 +204,8 @@ def page(
         f"Median Spearman {np.median(ranks):.2f}, least {min(ranks):.2f}; median ratios {min(medians):.2f} to "
         f"{max(medians):.2f}, the largest ratio of all {max(most):.2f}; the configuration that is estimated best "
         f"takes x{np.median(chosen):.2f} of the recorded best of the sample in the median, x{max(chosen):.2f} at most. "
-        f"Counting took {np.median(seconds):.2f} s of the CPU a configuration in the median."
+        f"Counting took {np.median(seconds):.2f} s of the CPU a configuration in the median, "
+        f"{np.median(emulating):.2f} s without disassembling."
     )
     tuned_to = [choice for choice in choices.values() if choice is not None]
     if tuned_to:

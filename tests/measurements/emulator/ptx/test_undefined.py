@@ -260,6 +260,13 @@ def test_a_transposed_matrix_has_its_unknown_elements_elsewhere() -> None:
         assert kinds(text) == ({"undefined_register"} if found else set()), (lane, half)
 
 
+@pytest.mark.parametrize(("index", "found"), [("%a", set()), ("%never", {"undefined_register"})])
+def test_a_jump_by_a_table_takes_an_index_that_is_known(index: str, found: set[str]) -> None:
+    text = f"""and.b32 %b, {index}, 1; TABLE: .branchtargets FIRST, SECOND; brx.idx %b, TABLE;
+FIRST: SECOND: st.global.u32 [%p], %a;"""
+    assert kinds(kernel(text)) == found
+
+
 RECURSIVE = """.func (.param .b32 r) deep(.param .b32 n, .param .align 4 .b8 s[8]) {
 .reg .b32 %n, %m, %x, %y, %z; .reg .b64 %w; .reg .pred %q;
 ld.param.b32 %n, [n]; ld.param.v2.b32 {%x, %y}, [s]; mov.b64 %w, {%x, %y};

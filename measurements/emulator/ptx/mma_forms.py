@@ -14,7 +14,7 @@ _KINDS: dict[str, tuple[str, tuple[str, ...], dict[int, tuple[str, ...]], int]] 
     "kind::mxf4": ("m16n8k64", ("e2m1",), {2: ("ue8m0",)}, 2),
     "kind::mxf4nvf4": ("m16n8k64", ("e2m1",), {2: ("ue8m0",), 4: ("ue4m3", "ue8m0")}, 2),
 }
-_ELEMENTS = ("e4m3", "e5m2", "e2m1")  # in the order of ptx_block_scaled.cpp
+_ELEMENTS = ("e4m3", "e5m2", "e2m1")  # in the order of isa/matrix/block_scaled.cpp
 
 
 def block_scaled_form(i: Instruction) -> Form | None:

@@ -16,7 +16,7 @@ std::string describe_assertion(Warp& w, const Instruction& i);  // that fails, o
 [[noreturn]] void stop_launch(emulator::Kind kind, SiteIndex site, const char* message);
 void execute(Warp& w, const Instruction& i, Lanes active);
 
-// Collectives and barriers (ptx_collective.cpp).
+// Collectives and barriers (sync/collective.cpp).
 void start_block_collectives();
 // Lanes come to a collective; it runs once all that it names are there.
 void gather(Warp& w, const Instruction& i, std::uint32_t pc, Lanes arriving);
@@ -25,7 +25,7 @@ void exit_lanes(Warp& w);
 // Executes what waiting lanes are ready for; whether any were.
 bool complete_collectives(Warp& w);
 
-// Device functions (ptx_call.cpp).
+// Device functions (call.cpp).
 void call(Warp& w, const Instruction& i, std::uint32_t pc, Lanes active);
 void leave(Warp& w, Lanes active);
 

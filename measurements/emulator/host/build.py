@@ -63,7 +63,7 @@ def cache_folder() -> Path:
 def emulator_version() -> str:
     """SHA-256 (hex) of the emulator's own sources."""
     h = hashlib.sha256(Headers.from_folder(RUNTIME).digest.encode())
-    for file in sorted((HERE / "ptx").glob("*.py")):  # what translates PTX
+    for file in sorted((HERE / "ptx").rglob("*.py")):  # what translates PTX
         h.update(file.read_bytes())
     return h.hexdigest()
 

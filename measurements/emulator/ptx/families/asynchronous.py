@@ -1,4 +1,4 @@
-"""Forms of what works asynchronously: mbarriers, bulk copies, wgmma, and the fences between the proxies."""
+"""Forms of what works asynchronously: mbarriers, bulk copies, and the fences between the proxies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from measurements.emulator.ptx.forms import (
     FLAGS,
-    MULTIPLIED,
     Form,
     Source,
     Unsupported,
@@ -15,12 +14,9 @@ from measurements.emulator.ptx.forms import (
     number,
     values_of,
 )
-from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction, Operand, Register, Vector
+from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction, Operand, Register
 
 _ARRIVALS = ("plain", "expect_tx", "noComplete")  # the order of Arrival in runtime/isa/sync/mbarrier.cpp
-_INTEGER_COLUMNS = (8, 16, 24, *range(32, 257, 16))  # of wgmma with 8-bit integers (PTX ISA 9.7.15.2)
-# Bytes of an element of A and B of wgmma, and the k of one instruction: 32 bytes.
-_ELEMENT_BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}
 
 
 def async_form(i: Instruction) -> Form | None:
@@ -236,48 +232,6 @@ def _prefetch(i: Instruction) -> Form | None:
     return Form("prefetch.tensormap", 0, (), [Source(at.base, 8)], [at.offset])
 
 
-def _wgmma(i: Instruction) -> Form:
-    what, *q = i.qualifiers
-    if what in ("fence", "commit_group"):
-        return Form(f"wgmma.{what}", immediates=[1])
-    if what == "wait_group":
-        pending = number(i.operands[0])
-        if pending < 0:  # ptxas refuses it
-            raise Unsupported
-        return Form("wgmma.wait_group", immediates=[1, min(pending, 7)])  # the most that the instruction holds
-    if what != "mma_async" or "sp" in q:
-        raise Unsupported
-    shape = next(x for x in q if x.startswith("m64n"))
-    columns, k = (int(n) for n in shape[4:].split("k"))
-    d_type, a_type, b_type = (x for x in q if x in MULTIPLIED)
-    integer = a_type in ("s8", "u8")
-    results = ("s32",) if integer else ("f32", "f16") if a_type in ("f16", "e4m3", "e5m2") else ("f32",)
-    if d_type not in results or k * _ELEMENT_BYTES[a_type] != 32 or _ELEMENT_BYTES[a_type] != _ELEMENT_BYTES[b_type]:
-        raise Unsupported
-    if not 8 <= columns <= 256 or columns % 8 or (integer and columns not in _INTEGER_COLUMNS):
-        raise Unsupported
-    d, a, b, accumulate, *scales = i.operands
-    registers = values_of(d)
-    in_registers = isinstance(a, Vector)
-    if len(registers) != columns // (4 if d_type == "f16" else 2) or (in_registers and len(values_of(a)) != 4):
-        raise Unsupported
-    numbers = [number(s) for s in scales]
-    negated = [int(n == -1) for n in numbers[:2]] if not integer else [0, 0]
-    transposed = numbers[2:]
-    if any(n not in (1, -1) for n in numbers[:2]) or any(n not in (0, 1) for n in transposed):
-        raise Unsupported  # ptxas refuses them
-    if in_registers:
-        transposed = [0, *transposed]
-    transposed = [*transposed, 0, 0][:2]
-    if any(transposed) and a_type not in ("f16", "bf16"):
-        raise Unsupported
-    types = [MULTIPLIED.index(t) for t in (d_type, a_type, b_type)]
-    sources = [*(Source(x, 4 if in_registers else 8) for x in values_of(a)), Source(b, 8), Source(accumulate)]
-    flags = FLAGS["satfinite"] if "satfinite" in q else 0
-    immediates = [1, columns, *types, int(in_registers), *transposed, *negated]
-    return Form("wgmma.mma_async", flags, registers, sources, immediates)
-
-
 def _barrier(i: Instruction) -> Form | None:
     if i.qualifiers[0] != "cluster":
         return None
@@ -316,7 +270,7 @@ def _launch_control(i: Instruction) -> Form:
 
 
 _ASYNC: dict[str, Callable[[Instruction], Form | None]] = {
-    "mbarrier": _mbarrier, "fence": _fence, "cp": _cp, "prefetch": _prefetch, "wgmma": _wgmma, "barrier": _barrier,
+    "mbarrier": _mbarrier, "fence": _fence, "cp": _cp, "prefetch": _prefetch, "barrier": _barrier,
     "st": _st, "mapa": _mapa, "tensormap": _tensormap, "getctarank": _getctarank, "setmaxnreg": _setmaxnreg,
     "clusterlaunchcontrol": _launch_control,
 }  # fmt: skip

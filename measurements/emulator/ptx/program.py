@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass, field
 
 from measurements.emulator.ptx.families.asynchronous import async_form
-from measurements.emulator.ptx.families.mma import block_scaled_form, sparse_mma_form
+from measurements.emulator.ptx.families.mma import block_scaled_form, quad_mma_form, sparse_mma_form
 from measurements.emulator.ptx.families.tcgen05 import tcgen05_form
 from measurements.emulator.ptx.families.texture import texture_form
 from measurements.emulator.ptx.families.video import video_form
@@ -83,7 +83,9 @@ def translate(module: Module, entry: str = "") -> Program:
     return _Translation(module, entry).program()
 
 
-_FAMILIES = (block_scaled_form, sparse_mma_form, tcgen05_form, async_form, wgmma_form, texture_form, video_form)
+_FAMILIES = (
+    block_scaled_form, sparse_mma_form, quad_mma_form, tcgen05_form, async_form, wgmma_form, texture_form, video_form,
+)  # fmt: skip
 
 
 def special_form(i: Instruction) -> Form | None:

@@ -141,16 +141,54 @@ def _cp(i: Instruction) -> Form | None:
 
 def _bulk_load(i: Instruction) -> Form:
     """``[to], [from], bytes, [mbarrier]``."""
-    if any(q.startswith(("multicast", "cp_mask", "ignore_oob")) for q in i.qualifiers):
+    if any(q.startswith(("cp_mask", "ignore_oob")) for q in i.qualifiers):
         raise Unsupported
     to, from_, barrier = (address_of(i.operands[k]) for k in (0, 1, 3))
     sources = [Source(to.base, 8), Source(from_.base, 8), Source(i.operands[2], 4), Source(barrier.base, 8)]
-    immediates = [to.offset, from_.offset, barrier.offset, int("global" not in i.qualifiers)]
-    return Form("bulk.load", 0, (), sources, immediates)
+    multicast = "multicast::cluster" in i.qualifiers
+    if multicast:
+        sources.append(Source(i.operands[4], 2))
+    from_shared = int("global" not in i.qualifiers)
+    reduction = _reduction(i, _IN_SHARED) if i.qualifiers[0] == "reduce" else _STORED
+    immediates = [to.offset, from_.offset, barrier.offset, from_shared, int(multicast), *reduction]
+    return Form("bulk.reduce" if reduction != _STORED else "bulk.load", 0, (), sources, immediates)
 
 
-# ElementKind in runtime/memory/tensor_map.hpp, and bytes, of what a bulk reduction adds.
-_ADDED = {"u32": (0, 4), "s32": (1, 4), "u64": (0, 8), "f16": (2, 2), "bf16": (3, 2), "f32": (4, 4), "f64": (5, 8)}
+_REDUCTIONS = (
+    "add",
+    "min",
+    "max",
+    "inc",
+    "dec",
+    "and",
+    "or",
+    "xor",
+)  # the order of Reducing in isa/memory/reduction.hpp
+_STORED = (0, 0, 1)
+# ElementKind in runtime/memory/tensor_map.hpp, and bytes.
+_REDUCED = {
+    "u32": (0, 4), "b32": (0, 4), "s32": (1, 4), "u64": (0, 8), "b64": (0, 8), "s64": (1, 8), "f16": (2, 2),
+    "bf16": (3, 2), "f32": (4, 4), "f64": (5, 8),
+}  # fmt: skip
+_ORDERED = ("u32", "s32", "u64", "s64", "f16", "bf16")
+_COUNTED, _OF_BITS = ("u32",), ("b32", "b64")
+_IN_GLOBAL = {
+    "add": ("u32", "s32", "u64", "f16", "bf16", "f32", "f64"), "min": _ORDERED, "max": _ORDERED, "inc": _COUNTED,
+    "dec": _COUNTED, "and": _OF_BITS, "or": _OF_BITS, "xor": _OF_BITS,
+}  # fmt: skip
+_IN_SHARED = {
+    "add": ("u32", "s32", "u64"), "min": ("u32", "s32"), "max": ("u32", "s32"), "inc": _COUNTED, "dec": _COUNTED,
+    "and": ("b32",), "or": ("b32",), "xor": ("b32",),
+}  # fmt: skip
+
+
+def _reduction(i: Instruction, known: dict[str, tuple[str, ...]]) -> tuple[int, int, int]:
+    """Return its number, counted from 1, kind and bytes of an element. Raises Unsupported."""
+    operation = next((q for q in i.qualifiers if q in _REDUCTIONS), "")
+    kind = i.qualifiers[-1]
+    if kind not in known.get(operation, ()):
+        raise Unsupported
+    return (_REDUCTIONS.index(operation) + 1, *_REDUCED[kind])
 
 
 def _bulk_store(i: Instruction) -> Form:
@@ -158,23 +196,22 @@ def _bulk_store(i: Instruction) -> Form:
     if "bulk_group" not in i.qualifiers or "cp_mask" in i.qualifiers:
         raise Unsupported
     to, from_ = (address_of(o) for o in i.operands[:2])
-    reduces = i.qualifiers[0] == "reduce"
-    if reduces and ("add" not in i.qualifiers or i.qualifiers[-1] not in _ADDED):
-        raise Unsupported
-    kind, size = _ADDED[i.qualifiers[-1]] if reduces else (0, 1)
+    reduction = _reduction(i, _IN_GLOBAL) if i.qualifiers[0] == "reduce" else _STORED
     sources = [Source(to.base, 8), Source(from_.base, 8), Source(i.operands[2], 4)]
-    return Form("bulk.store", 0, (), sources, [to.offset, from_.offset, int(reduces), kind, size])
+    return Form("bulk.store", 0, (), sources, [to.offset, from_.offset, *reduction])
 
 
 def _tensor_store(i: Instruction) -> Form:
     """``[map, {coordinates}], [from]``."""
-    reduces = i.qualifiers[0] == "reduce"
-    if "bulk_group" not in i.qualifiers or (reduces and "add" not in i.qualifiers):
+    reduction = 0
+    if i.qualifiers[0] == "reduce":
+        reduction = next(k + 1 for k, name in enumerate(_REDUCTIONS) if name in i.qualifiers)
+    if "bulk_group" not in i.qualifiers:
         raise Unsupported
     map_, from_ = (address_of(o) for o in i.operands[:2])
     rank, scatters = _tile(i.qualifiers, map_, "tile::scatter4")
     sources = [Source(map_.base, 8), *(Source(c, 4) for c in map_.coordinates), Source(from_.base, 8)]
-    return Form("tensor.store", 0, (), sources, [rank, map_.offset, from_.offset, int(reduces), scatters])
+    return Form("tensor.store", 0, (), sources, [rank, map_.offset, from_.offset, reduction, scatters])
 
 
 _GATHERED = 4  # rows of tile::gather4 and tile::scatter4
@@ -220,9 +257,20 @@ def _st(i: Instruction) -> Form | None:
     to, barrier = address_of(i.operands[0]), address_of(i.operands[2])
     each = TYPE_BYTES[i.qualifiers[-1]]
     values = [Source(v, each) for v in values_of(i.operands[1])]
-    return Form(
-        "st.async", 0, (), [Source(to.base, 8), Source(barrier.base, 8), *values], [to.offset, barrier.offset, each]
-    )
+    immediates = [to.offset, barrier.offset, each, *_STORED]
+    return Form("st.async", 0, (), [Source(to.base, 8), Source(barrier.base, 8), *values], immediates)
+
+
+def _red(i: Instruction) -> Form | None:
+    """``red.async [to], value, [mbarrier]``."""
+    if i.qualifiers[:1] != ("async",):
+        return None
+    if "mbarrier::complete_tx::bytes" not in i.qualifiers:
+        raise Unsupported  # red.async.mmio, of sm_100
+    to, barrier = address_of(i.operands[0]), address_of(i.operands[2])
+    each = TYPE_BYTES[i.qualifiers[-1]]
+    sources = [Source(to.base, 8), Source(barrier.base, 8), Source(i.operands[1], each)]
+    return Form("red.async", 0, (), sources, [to.offset, barrier.offset, each, *_reduction(i, _IN_SHARED)])
 
 
 def _prefetch(i: Instruction) -> Form | None:
@@ -271,6 +319,6 @@ def _launch_control(i: Instruction) -> Form:
 
 _ASYNC: dict[str, Callable[[Instruction], Form | None]] = {
     "mbarrier": _mbarrier, "fence": _fence, "cp": _cp, "prefetch": _prefetch, "barrier": _barrier,
-    "st": _st, "mapa": _mapa, "tensormap": _tensormap, "getctarank": _getctarank, "setmaxnreg": _setmaxnreg,
-    "clusterlaunchcontrol": _launch_control,
+    "st": _st, "red": _red, "mapa": _mapa, "tensormap": _tensormap, "getctarank": _getctarank,
+    "setmaxnreg": _setmaxnreg, "clusterlaunchcontrol": _launch_control,
 }  # fmt: skip

@@ -284,7 +284,8 @@ bool read_instruction(Text& in, const std::vector<SiteIndex>& sites) {
   if (name == "tcgen05.ld") program.uses_tcgen05 = true;
   if (name.starts_with("heap.")) program.uses_heap = true;
   i.immediate = immediates.emplace_back(std::move(numbers)).data();
-  if (std::string_view(i.row->name).starts_with("atom") || (i.flags & by_l2) != 0) mark_strong(i.site);
+  const bool updates = name.starts_with("atom") || name == "red.async" || name == "bulk.reduce";
+  if (updates || (i.flags & by_l2) != 0) mark_strong(i.site);
   if ((i.flags & is_volatile) != 0) mark_volatile(i.site);
   program.code.push_back(i);
   return true;

@@ -35,6 +35,7 @@ struct Format {
   bool has_infinity;
   unsigned nan;      // canonical
   unsigned largest;  // finite
+  bool has_nan = true;
 };
 constexpr Format f16_format{5, 10, true, 0x7fff, 0x7bff}, bf16_format{8, 7, true, 0x7fff, 0x7f7f},
     e4m3_format{4, 3, false, 0x7f, 0x7e}, e5m2_format{5, 2, true, 0x7f, 0x7b};
@@ -84,7 +85,7 @@ inline double decode(const Format& f, unsigned bits) {
   double x;
   if (f.has_infinity && exponent == top) {
     x = mantissa == 0 ? HUGE_VAL : std::nan("");
-  } else if (!f.has_infinity && magnitude == f.nan) {
+  } else if (!f.has_infinity && f.has_nan && magnitude == f.nan) {
     x = std::nan("");
   } else if (exponent == 0) {
     x = std::ldexp(static_cast<double>(mantissa), 1 - bias - f.mantissa_bits);

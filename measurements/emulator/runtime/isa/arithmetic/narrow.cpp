@@ -11,7 +11,7 @@ using u32 = std::uint32_t;
 
 // In the order of _NARROW in measurements/emulator/ptx/families/narrow.py.
 enum Type { e2m1, e2m3, e3m2, ue8m0 };
-constexpr Format formats[] = {{2, 1, false, 0x7, 0x7, false}, {2, 3, false, 0x1f, 0x1f, false}, {3, 2, false, 0x1f, 0x1f, false}};
+constexpr Format formats[] = {e2m1_format, e2m3_format, e3m2_format};
 constexpr unsigned scale_nan = 0xff;
 
 // Powers of two from 2^-127 on. What is less is that; the sign is dropped.

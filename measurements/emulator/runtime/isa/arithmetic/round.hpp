@@ -38,7 +38,8 @@ struct Format {
   bool has_nan = true;
 };
 constexpr Format f16_format{5, 10, true, 0x7fff, 0x7bff}, bf16_format{8, 7, true, 0x7fff, 0x7f7f},
-    e4m3_format{4, 3, false, 0x7f, 0x7e}, e5m2_format{5, 2, true, 0x7f, 0x7b};
+    e4m3_format{4, 3, false, 0x7f, 0x7e}, e5m2_format{5, 2, true, 0x7f, 0x7b}, e2m1_format{2, 1, false, 0x7, 0x7, false},
+    e2m3_format{2, 3, false, 0x1f, 0x1f, false}, e3m2_format{3, 2, false, 0x1f, 0x1f, false};
 
 // `x` (rounded to odd, or exact) in a format. What is too large becomes infinity, or the largest value where the
 // rounding or `saturate` says so.

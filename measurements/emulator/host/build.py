@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -45,7 +46,7 @@ _RUNNER = "runner-"
 _added = count()
 _INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 # Aligned, so that how fast a loop is does not depend on what stands in front of it: a tenth of wgmma's time did.
-RUNTIME_FLAGS = ("-std=c++20", "-O2", "-ffp-contract=off", "-falign-functions=64")
+RUNTIME_FLAGS = ("-std=c++20", "-O2", "-ffp-contract=off", "-fno-trapping-math", "-falign-functions=64")
 
 
 def cache_folder() -> Path:
@@ -62,7 +63,7 @@ def cache_folder() -> Path:
 
 def emulator_version() -> str:
     """SHA-256 (hex) of the emulator's own sources."""
-    h = hashlib.sha256(Headers.from_folder(RUNTIME).digest.encode())
+    h = hashlib.sha256(_digest_of(RUNTIME).encode())
     for file in sorted((HERE / "ptx").glob("*.py")):  # what translates PTX
         h.update(file.read_bytes())
     return h.hexdigest()
@@ -91,7 +92,13 @@ def check_ready(*, source: bool = True) -> None:
 
 
 def _name_of(compiler: HostCompiler, flags: tuple[str, ...]) -> str:
-    return f"{_RUNNER}{_digest(compiler, flags, Headers.from_folder(RUNTIME).digest)}"
+    return f"{_RUNNER}{_digest(compiler, flags, _digest_of(RUNTIME))}"
+
+
+@cache
+def _digest_of(runtime: Path) -> str:
+    """Digest the runner's sources, once: a process keeps to the runner that it began with."""
+    return Headers.from_folder(runtime).digest
 
 
 def runner(extra_flags: tuple[str, ...] = ()) -> Path:

@@ -127,6 +127,9 @@ void for_marks_apart(const std::function<void(Mark*, std::size_t)>& visit);
 
 bool any_variable();  // whether the launch has an array that its program may write in any way
 Buffer* buffer_at(const void* address, int bytes);  // nullptr: none
+// Not a variable, nor the heap: one whose pages are made when they are touched, in a sparse launch.
+bool is_array(const Buffer& b);
+void touch(Buffer& b, const void* address, int bytes);
 // The buffer of an access, or nullptr (and a finding) where it is in none.
 Buffer* check_access(const void* address, int bytes, const char* instruction);
 // A read of a variable that nothing has set, which is a finding, at the latest once the launch is over.

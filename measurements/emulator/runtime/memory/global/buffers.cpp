@@ -112,8 +112,8 @@ bool global_shadow::is_array(const Buffer& b) {
 void global_shadow::touch(Buffer& b, const void* address, int bytes) {
   const auto first = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin);
   for (std::size_t p = first / page_bytes; p <= (first + static_cast<std::size_t>(bytes) - 1) / page_bytes; ++p) {
-    if (b.touched[p] != 0) continue;
-    b.touched[p] = 1;
+    if ((b.touched[p] & page_has_content) != 0) continue;
+    b.touched[p] |= page_has_content;
     touched_pages.push_back({&b, p});
     if (b.spec.content == BufferSpec::Content::file) continue;
     char* page = b.begin + p * page_bytes;
@@ -148,7 +148,8 @@ void for_marks(const std::function<void(Mark*, std::size_t)>& visit) {
     if (b.marks[0] == nullptr) continue;
     const std::size_t each = std::size_t{b.cell_bytes} * b.cells_of_word, first = page.index * page_bytes / each;
     const std::size_t count = std::min(page_bytes / each, b.words() - first);
-    for (Mark* marks : b.marks) visit(marks + first, count);
+    visit(b.marks[0] + first, count);
+    if (b.has_readers(first * b.cells_of_word)) visit(b.marks[1] + first, count), visit(b.marks[2] + first, count);
   }
   for_marks_apart(visit);
 }

@@ -20,21 +20,19 @@ if TYPE_CHECKING:
 _SUFFIXES = (".dist-info", ".egg-info")
 
 
-def metadata_folders() -> Iterator[Path]:
-    """Yield the metadata folder of each package, in the order of ``sys.path``."""
+def metadata_folders() -> Iterator[tuple[str, str]]:
+    """Yield the name of each package's metadata folder and where that is, in the order of ``sys.path``."""
     for folder in sys.path:
         with suppress(OSError):
-            for name in sorted(os.listdir(folder or ".")):
-                if name.endswith(_SUFFIXES):
-                    yield Path(folder, name)
+            yield from ((name, folder) for name in sorted(os.listdir(folder or ".")) if name.endswith(_SUFFIXES))
 
 
 def metadata_folder(package: str) -> tuple[Path, str] | None:
     """Return the metadata folder of a package and its version; None where only importlib.metadata could find it."""
     start = f"{package.replace('-', '_')}-"
-    for folder in metadata_folders():
-        if folder.name.lower().startswith(start) and folder.suffix == ".dist-info":
-            return folder, folder.stem[len(start) :]
+    for name, folder in metadata_folders():
+        if name.lower().startswith(start) and name.endswith(".dist-info"):
+            return Path(folder, name), name[len(start) :].removesuffix(".dist-info")
     return None
 
 
@@ -53,8 +51,8 @@ def _may_offer(group: str) -> bool:
         return True
     if any(os.path.isfile(place) for place in sys.path):  # zipped
         return True
-    for folder in metadata_folders():
-        with suppress(OSError):
-            if group.encode() in (folder / "entry_points.txt").read_bytes():
+    for name, folder in metadata_folders():
+        with suppress(OSError), open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:
+            if group.encode() in file.read():
                 return True
     return False

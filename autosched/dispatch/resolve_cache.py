@@ -132,7 +132,7 @@ def _key(problem: Problem, gpu: GpuHere) -> str:
 def _compilers() -> list[str]:
     """Return the installed packages of NVRTC, by the names of their metadata, which have the version. The library
     itself takes a tenth of a second to load."""
-    return sorted({folder.name for folder in metadata_folders() if _COMPILERS.fullmatch(folder.name.lower())})
+    return sorted({name for name, _ in metadata_folders() if _COMPILERS.fullmatch(name.lower())})
 
 
 @cache

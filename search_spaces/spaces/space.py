@@ -170,7 +170,8 @@ class Space:
 
     def _counts_under(self, rules: Iterable[Sequence[Rule]]) -> list[int]:
         """Return how many configurations of the raw product each set of rules leaves. All share one limit of rows."""
-        from search_spaces.spaces.counting.elimination import RowsLeft, eliminate
+        from search_spaces.spaces.counting.elimination import eliminate
+        from search_spaces.spaces.counting.limits import RowsLeft
 
         rows = RowsLeft()
         return [eliminate(self._constraints, each, rows=rows).count for each in rules]

@@ -47,6 +47,7 @@ _added = count()
 _INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 # Aligned, so that how fast a loop is does not depend on what stands in front of it: a tenth of wgmma's time did.
 RUNTIME_FLAGS = ("-std=c++20", "-O2", "-ffp-contract=off", "-fno-trapping-math", "-falign-functions=64")
+STATIC = "-static"  # how it is linked where the libraries are there
 
 
 def cache_folder() -> Path:
@@ -92,7 +93,7 @@ def check_ready(*, source: bool = True) -> None:
 
 
 def _name_of(compiler: HostCompiler, flags: tuple[str, ...]) -> str:
-    return f"{_RUNNER}{_digest(compiler, flags, _digest_of(RUNTIME))}"
+    return f"{_RUNNER}{_digest(compiler, flags, STATIC, _digest_of(RUNTIME))}"
 
 
 @cache
@@ -122,9 +123,9 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
                 objects = list(
                     pool.map(lambda source: _runtime_object(compiler, source, flags, folder, ready), sources)
                 )
-            parts = [str(made if made.exists() else kept) for kept, made in objects]
+            parts = tuple(str(made if made.exists() else kept) for kept, made in objects)
             try:
-                _compile_runtime(compiler, built, [*flags, *parts])
+                _link_runtime(compiler, built, flags, parts)
                 seal(built)
                 _check_runs(built, compiler)
             except HostFailure:
@@ -184,6 +185,14 @@ def _with_headers(source: Path) -> list[str]:
             texts[file] = file.read_text()
             pending += [RUNTIME / name for name in _INCLUDE.findall(texts[file])]
     return [texts[file] for file in sorted(texts)]
+
+
+def _link_runtime(compiler: HostCompiler, built: Path, flags: tuple[str, ...], parts: tuple[str, ...]) -> None:
+    """Link the runner with static libraries where they are there: to load shared ones takes a millisecond a launch."""
+    with suppress(subprocess.TimeoutExpired):
+        if flags == RUNTIME_FLAGS and compile_to(built, compiler, [*flags, STATIC, *parts], COMPILE_SECONDS) is None:
+            return
+    _compile_runtime(compiler, built, [*flags, *parts])
 
 
 def _compile_runtime(compiler: HostCompiler, built: Path, arguments: list[str]) -> None:

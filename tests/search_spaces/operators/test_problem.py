@@ -53,7 +53,7 @@ def test_what_is_expected_is_reference_and_tolerance_with_one_reference_computed
 ) -> None:
     inputs = problem.random_inputs(0)
     computed = []
-    # What a matmul makes of its product serves both, and ``reference`` is that and a product; so do a layernorm's moments.
+    # What a matmul makes of its product serves both, and ``reference`` is that and a product. So do moments of rows.
     name = next((name for name in ("_results", "_moments") if hasattr(problem, name)), "reference")
     original = getattr(type(problem), name)
 

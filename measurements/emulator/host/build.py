@@ -65,7 +65,7 @@ def cache_folder() -> Path:
 def emulator_version() -> str:
     """SHA-256 (hex) of the emulator's own sources."""
     h = hashlib.sha256(_digest_of(RUNTIME).encode())
-    for file in sorted((HERE / "ptx").glob("*.py")):  # what translates PTX
+    for file in sorted((HERE / "ptx").rglob("*.py")):  # what translates PTX
         h.update(file.read_bytes())
     return h.hexdigest()
 

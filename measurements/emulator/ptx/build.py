@@ -168,7 +168,7 @@ def _place(*parts: str) -> Path:
 def _translator() -> str:
     """Return the digest of this translator: what another version has kept is not read."""
     h = hashlib.sha256()
-    for file in sorted(_HERE.glob("*.py")):
+    for file in sorted(_HERE.rglob("*.py")):
         h.update(file.read_bytes())
     return h.hexdigest()
 

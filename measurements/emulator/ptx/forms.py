@@ -484,7 +484,7 @@ def _shape(qualifiers: Sequence[str]) -> tuple[int, int, int]:
 _MMA = {
     "f16": ((16, 8, 8), (16, 8, 16)), "bf16": ((16, 8, 8), (16, 8, 16)), "tf32": ((16, 8, 4), (16, 8, 8)),
     "f64": ((8, 8, 4), (16, 8, 4), (16, 8, 8), (16, 8, 16)),
-    "e4m3": ((16, 8, 32),), "e5m2": ((16, 8, 32),),
+    "e4m3": ((16, 8, 16), (16, 8, 32)), "e5m2": ((16, 8, 16), (16, 8, 32)),
     "s8": ((8, 8, 16), (16, 8, 16), (16, 8, 32)), "u8": ((8, 8, 16), (16, 8, 16), (16, 8, 32)),
     "s4": ((8, 8, 32), (16, 8, 32), (16, 8, 64)), "u4": ((8, 8, 32), (16, 8, 32), (16, 8, 64)),
     "b1": ((8, 8, 128), (16, 8, 128), (16, 8, 256)),
@@ -572,6 +572,19 @@ def _createpolicy(i: Instruction) -> Form:
     return Form("nothing", 0, [i.operands[0]])
 
 
+def _alloca(i: Instruction) -> Form:
+    alignment = number(i.operands[2]) if len(i.operands) > 2 else 0
+    if alignment < 0 or alignment & (alignment - 1):
+        raise Unsupported  # ptxas refuses it
+    return Form("alloca", 0, [i.operands[0]], [Source(i.operands[1], TYPE_BYTES[i.qualifiers[0]])], [alignment])
+
+
+def _stack(i: Instruction) -> Form:
+    if i.opcode == "stacksave":
+        return Form("stacksave", 0, [i.operands[0]])
+    return Form("stackrestore", 0, (), [Source(i.operands[0])])
+
+
 def _activemask(i: Instruction) -> Form:
     return Form("activemask", 0, [i.operands[0]])
 
@@ -589,7 +602,7 @@ _SPECIAL: dict[str, Callable[[Instruction], Form]] = {
     "ret": _simple("ret"), "exit": _simple("exit"), "trap": _simple("trap"), "brkpt": _nothing, "pmevent": _nothing,
     "prefetch": _nothing, "prefetchu": _nothing, "discard": _nothing, "applypriority": _nothing,
     "griddepcontrol": _nothing, "setmaxnreg": _nothing, "createpolicy": _createpolicy, "activemask": _activemask,
-    "nanosleep": _nanosleep,
+    "nanosleep": _nanosleep, "alloca": _alloca, "stacksave": _stack, "stackrestore": _stack,
 }  # fmt: skip
 
 

@@ -7,7 +7,19 @@ import struct
 from collections.abc import Callable, Container
 
 from measurements.emulator.ptx.cursor import PtxError
-from measurements.emulator.ptx.syntax import Address, Group, Not, Number, Operand, Pair, Register, Symbol, Vector
+from measurements.emulator.ptx.syntax import (
+    Address,
+    Group,
+    Minus,
+    Not,
+    Number,
+    Operand,
+    Pair,
+    Part,
+    Register,
+    Symbol,
+    Vector,
+)
 
 _TOKEN = re.compile(
     r"\s*(0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|[%$A-Za-z_][\w$.%]*|\d[\w.]*(?:[eE][+-]?\d+)?|[\[\]{}(),|!+\-~])"
@@ -17,6 +29,7 @@ _NAME = re.compile(r"\s*([%$A-Za-z_][\w$.%]*)\s*")
 _DECIMAL = re.compile(r"\s*(-?)(0|[1-9]\d*)\s*")
 _ADDRESS = re.compile(r"\s*\[\s*([%$A-Za-z_][\w$.%]*)\s*(?:\+\s*(-?)(0|[1-9]\d*)\s*)?\]\s*")
 _VECTOR = re.compile(r"\s*\{([^{}\[\]()]*)\}\s*")
+_PART = re.compile(r"([%$\w]+)\.([bh]\d+)")
 _COMMA = re.compile(r",(?![^{}\[\]()]*[}\])])")
 
 
@@ -56,6 +69,8 @@ class OperandReader:
     def _usual(self, part: str) -> Operand | None:
         """None where it takes the grammar."""
         operand: Operand | None = None
+        if "." in part and _PART.search(part):
+            return None
         if found := _NAME.fullmatch(part):
             name = found[1]
             operand = self._named(name)
@@ -132,6 +147,8 @@ class OperandReader:
             return Not(self._operand())
         if token in ("-", "+", "~"):
             value = self._operand()
+            if token == "-" and isinstance(value, Register | Part):
+                return Minus(value)
             if not isinstance(value, Number):
                 raise PtxError(f"{token} before what is not a number")
             if token == "-":
@@ -142,6 +159,8 @@ class OperandReader:
             operand = number(token)
         elif not _NAME.fullmatch(token):
             raise PtxError(f"an operand is missing before {token!r}" if token else "an operand is missing")
+        elif (found := _PART.fullmatch(token)) and isinstance(register := self._named(found[1]), Register):
+            operand = Part(register, found[2])
         else:
             operand = self._named(token)
             if isinstance(operand, Symbol) and self._peek() in ("+", "-"):

@@ -6,9 +6,13 @@ import re
 import struct
 from dataclasses import dataclass, field
 
-from measurements.emulator.ptx.async_forms import async_form
+from measurements.emulator.ptx.families.asynchronous import async_form
+from measurements.emulator.ptx.families.mma import block_scaled_form, quad_mma_form, sparse_mma_form
+from measurements.emulator.ptx.families.tcgen05 import tcgen05_form
+from measurements.emulator.ptx.families.texture import texture_form
+from measurements.emulator.ptx.families.video import video_form
+from measurements.emulator.ptx.families.wgmma import wgmma_form
 from measurements.emulator.ptx.forms import Form, Source, Unsupported, call_parts, form_of
-from measurements.emulator.ptx.mma_forms import block_scaled_form, sparse_mma_form
 from measurements.emulator.ptx.syntax import (
     TYPE_BYTES,
     Address,
@@ -22,8 +26,6 @@ from measurements.emulator.ptx.syntax import (
     Symbol,
     Variable,
 )
-from measurements.emulator.ptx.tcgen05_forms import tcgen05_form
-from measurements.emulator.ptx.texture_forms import texture_form
 
 LANES = 32
 _HEAD = 32  # bytes before the values of a register
@@ -81,9 +83,14 @@ def translate(module: Module, entry: str = "") -> Program:
     return _Translation(module, entry).program()
 
 
+_FAMILIES = (
+    block_scaled_form, sparse_mma_form, quad_mma_form, tcgen05_form, async_form, wgmma_form, texture_form, video_form,
+)  # fmt: skip
+
+
 def special_form(i: Instruction) -> Form | None:
     """Return the form of an instruction that has a file of its own; None of others. Raises Unsupported."""
-    for form_of_family in (block_scaled_form, sparse_mma_form, tcgen05_form, async_form, texture_form):
+    for form_of_family in _FAMILIES:
         form = form_of_family(i)
         if form is not None:
             return form
@@ -237,8 +244,8 @@ class _Translation:
     def new_register_token(self, f: _Frame, name: str) -> str:
         if name not in f.function.registers and name[0] == "%":
             width = 8 if name in _WIDE_SPECIALS or _WIDE_COUNTER.fullmatch(name) else 4
-            if name == "%is_explicit_cluster":
-                raise Unsupported
+            if name == "%is_explicit_cluster":  # a predicate
+                width = 0
             return f"s{width}:{name[1:]}"
         slot, width = self.register(f, name)
         return f"r{width}:{slot}"

@@ -76,13 +76,28 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True)
+class Minus:
+    """``-a``, of a register."""
+
+    operand: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """``a.b0``, ``a.h10``: bytes or halves of a register."""
+
+    operand: Register
+    part: str
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """``(a, b)``: results and arguments of a call."""
 
     items: tuple[Operand, ...]
 
 
-Operand = Register | Number | Symbol | Address | Vector | Pair | Not | Group
+Operand = Register | Number | Symbol | Address | Vector | Pair | Not | Minus | Part | Group
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 
 #include "isa/interpreter.hpp"
 #include "isa/memory/memory.hpp"
+#include "isa/memory/stack.hpp"
 #include "isa/program.hpp"
 #include "isa/values/undefined.hpp"
 #include "memory/garbage.hpp"
@@ -92,16 +93,7 @@ void enter(Warp& w, std::uint32_t callee, unsigned lane, std::uint32_t call) {
   const std::uint32_t base = (w.local_top[lane] + 15) / 16 * 16;
   w.local_base[lane][callee] = base;
   w.local_top[lane] = base + f.local_bytes;
-  Local& local = w.local[lane];
-  if (w.local_top[lane] > local.bytes.size()) {
-    local.bytes.resize(w.local_top[lane]);
-    local.known.resize(w.local_top[lane]);
-  }
-  if (garbage != 0) fill_garbage(local.bytes.data() + base, f.local_bytes);
-  std::fill_n(local.known.begin() + base, f.local_bytes, static_cast<unsigned char>(0));
-  if (!local.origins.empty()) {
-    std::erase_if(local.origins, [&](const auto& one) { return one.first >= base; });
-  }
+  clear_local(w.local[lane], base, w.local_top[lane]);
   w.calls[lane].push_back(std::move(a));
 }
 
@@ -166,7 +158,7 @@ void leave(Warp& w, Lanes active) {
       const unsigned char* p = a.saved.data();
       for (const Span& r : f.registers) p = restore(w, r, k, p);
     }
-    w.local_top[k] = a.local;
+    shrink_local(w, k, a.local);
     w.local_base[k][a.function] = a.old_base;
     for (unsigned r = 0; r < results && r < 4; ++r) {
       give(w, static_cast<std::uint32_t>(i.immediate[2 + 2 * r]), static_cast<std::size_t>(i.immediate[3 + 2 * r]), k,

@@ -215,6 +215,7 @@ void start_block() {
       warp.local[k].known.assign(warp.local[k].bytes.size(), 0);
       if (garbage != 0) fill_garbage(warp.local[k].bytes.data(), warp.local[k].bytes.size());
       warp.local[k].origins.clear();
+      warp.local[k].gaps.clear();
     }
     // What an earlier block has written is nothing to this one.
     for (const Span& r : program.functions[0].registers) {

@@ -68,7 +68,7 @@ const std::unordered_multimap<std::string_view, const Row*>& rows_by_name() {
                              &address_rows, &memory_rows, &atomic_rows, &async_rows, &warp_rows, &ldmatrix_rows, &mma_rows,
                              &wmma_rows, &call_rows, &control_rows, &mbarrier_rows, &bulk_rows, &tensor_rows, &tensor_map_rows, &wgmma_rows,
                              &cluster_rows, &launch_control_rows, &block_scaled_rows, &print_rows,
-                             &texture_rows, &tcgen05_rows, &tcgen05_mma_rows, &sparse_mma_rows}) {
+                             &texture_rows, &tcgen05_rows, &tcgen05_mma_rows, &sparse_mma_rows, &stack_rows, &video_rows, &quad_mma_rows}) {
       for (const Row* row = rows->begin; row != rows->end; ++row) t->emplace(row->name, row);
     }
     return t;
@@ -284,7 +284,8 @@ bool read_instruction(Text& in, const std::vector<SiteIndex>& sites) {
   if (name == "tcgen05.ld") program.uses_tcgen05 = true;
   if (name.starts_with("heap.")) program.uses_heap = true;
   i.immediate = immediates.emplace_back(std::move(numbers)).data();
-  if (std::string_view(i.row->name).starts_with("atom") || (i.flags & by_l2) != 0) mark_strong(i.site);
+  const bool updates = name.starts_with("atom") || name == "red.async" || name == "bulk.reduce";
+  if (updates || (i.flags & by_l2) != 0) mark_strong(i.site);
   if ((i.flags & is_volatile) != 0) mark_volatile(i.site);
   program.code.push_back(i);
   return true;
@@ -520,6 +521,11 @@ void fill_special(Warp& warp) {
       else if (is("envreg1")) value = program.grid_workspace >> 32;  // high, and low: as cooperative groups read it
       else if (is("envreg2")) value = program.grid_workspace & 0xffffffffu;
       else if (is("total_smem_size")) value = launch.dynamic_shared_bytes + program.static_shared_bytes;
+      else if (is("is_explicit_cluster")) value = program.cluster.x != 0 || cluster_blocks() > 1;
+      if (s.width == 0) {
+        warp.head(s.slot).bits = value != 0 ? all_lanes : 0;
+        continue;
+      }
       write_bits(warp, s.slot, s.width, lane, value & (s.width == 4 ? 0xffffffffu : ~std::uint64_t{0}));
     }
   }

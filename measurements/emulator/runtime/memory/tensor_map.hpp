@@ -21,7 +21,7 @@ struct TensorMapSpec {
 // The order is that of _KINDS in measurements/emulator/emulator.py.
 enum class ElementKind : std::uint8_t { unsigned_integer, signed_integer, f16, bf16, f32, f64 };
 
-// What tensormap.replace can set, in the order of _FIELDS in measurements/emulator/ptx/async_forms.py.
+// What tensormap.replace can set, in the order of _FIELDS in measurements/emulator/ptx/families/asynchronous.py.
 enum class MapField : std::uint8_t {
   global_address,
   rank,

@@ -1,6 +1,9 @@
 // mbarriers: objects in shared memory that count arrivals and bytes, phase by phase (PTX ISA 9.7.13.15).
 #pragma once
+#include <optional>
+
 #include "isa/memory/memory.hpp"
+#include "isa/memory/reduction.hpp"
 
 namespace autosched::emulator::ptx {
 
@@ -50,6 +53,7 @@ struct BulkLoad {
   Thread* thread;
   SiteIndex site;
   const char* async_proxy;  // the instruction that writes through it, nullptr of st.async
+  std::optional<Reducing> reducing;  // what is there with what comes; none: what comes stays
 };
 // Takes the copy on its way: its bytes are nobody's until it lands.
 void start_bulk_load(BulkLoad load);

@@ -325,3 +325,20 @@ def test_runner_dies_with_its_parent(tmp_path: Path) -> None:
     finally:
         parent.kill()
         parent.wait()
+
+
+@pytest.mark.parametrize("digest", [build.emulator_version, ptx_build._translator.__wrapped__])
+def test_programs_kept_by_another_translator_are_not_read(
+    digest: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that translates PTX is in the digest, in whatever folder."""
+    read: set[Path] = set()
+    plain = Path.read_bytes
+
+    def reading(path: Path) -> bytes:
+        read.add(path)
+        return plain(path)
+
+    monkeypatch.setattr(Path, "read_bytes", reading)
+    digest()
+    assert set(Path(ptx_build.__file__).parent.rglob("*.py")) <= read

@@ -46,6 +46,9 @@ double fused(double a, double b, double c) {
   return add_odd(a * b, c);
 }
 
+// What TMA leaves for elements outside of a tensor, where its map asks for that.
+constexpr Half outside_tensor = 0xffff;
+
 enum class Op { add, sub, mul, fma, neg, abs, min, max, ex2, tanh };
 
 template <class T, Op O>
@@ -95,6 +98,18 @@ void execute(Warp& w, const Instruction& i, Lanes active) {
 constexpr std::uint32_t arithmetic = rounding_mask | ftz | sat | relu;
 constexpr std::uint32_t extremes = ftz | nan_wins | xorsign;
 
+// fma.oob: nothing comes of what lies outside.
+template <class T, unsigned Values>
+void execute_within(Warp& w, const Instruction& i, Lanes active) {
+  Half* d = w.values<Half>(i.destination(0));
+  const Half *a = w.values<Half>(i.source(0)), *b = w.values<Half>(i.source(1)), *c = w.values<Half>(i.source(2));
+  for_lanes(active, [&](unsigned lane) {
+    for (unsigned k = lane * Values; k < (lane + 1) * Values; ++k) {
+      d[k] = a[k] == outside_tensor || b[k] == outside_tensor ? Half{0} : compute<T, Op::fma>(a[k], b[k], c[k], i.flags);
+    }
+  });
+}
+
 #define OPERATION(NAME, OP, FLAGS, SINGLE, PAIR)                        \
   {NAME ".f16", execute<F16, Op::OP, 1>, FLAGS, SINGLE},               \
   {NAME ".f16x2", execute<F16, Op::OP, 2>, FLAGS, PAIR},               \
@@ -104,6 +119,8 @@ constexpr std::uint32_t extremes = ftz | nan_wins | xorsign;
 constexpr Row rows[] = {
     OPERATION("add", add, arithmetic, "2:22", "4:44"), OPERATION("sub", sub, arithmetic, "2:22", "4:44"),
     OPERATION("mul", mul, arithmetic, "2:22", "4:44"), OPERATION("fma", fma, arithmetic, "2:222", "4:444"),
+    {"fma.oob.f16", execute_within<F16, 1>, arithmetic, "2:222"}, {"fma.oob.f16x2", execute_within<F16, 2>, arithmetic, "4:444"},
+    {"fma.oob.bf16", execute_within<BF16, 1>, arithmetic, "2:222"}, {"fma.oob.bf16x2", execute_within<BF16, 2>, arithmetic, "4:444"},
     OPERATION("neg", neg, ftz, "2:2", "4:4"), OPERATION("abs", abs, ftz, "2:2", "4:4"),
     OPERATION("min", min, extremes, "2:22", "4:44"), OPERATION("max", max, extremes, "2:22", "4:44"),
     OPERATION("ex2", ex2, approx | ftz, "2:2", "4:4"), OPERATION("tanh", tanh, approx, "2:2", "4:4"),

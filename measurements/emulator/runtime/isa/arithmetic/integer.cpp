@@ -94,6 +94,8 @@ template <class T>
 constexpr T greatest(T a, T b) {
   return a < b ? b : a;
 }
+constexpr s16 least_not_negative(s16 a, s16 b) { return greatest<s16>(least<s16>(a, b), 0); }
+constexpr s16 greatest_not_negative(s16 a, s16 b) { return greatest<s16>(greatest<s16>(a, b), 0); }
 template <class T>
 constexpr T sum_of_differences(T a, T b, T c) {
   return add<T>(c, a < b ? sub<T>(b, a) : sub<T>(a, b));
@@ -164,6 +166,16 @@ constexpr s32 mad_hi_saturating(s32 a, s32 b, s32 c) {
 void execute_mad_hi_s32(Warp& w, const Instruction& i, Lanes active) {
   i.flags& sat ? map3<mad_hi_saturating, s32, s32>(w, i, active) : map3<mad_hi<s32>, s32, s32>(w, i, active);
 }
+template <auto F, auto NotNegative>
+void execute_pairs(Warp& w, const Instruction& i, Lanes active) {
+  i.flags& relu ? map2<pairwise<NotNegative, s16>, u32, u32>(w, i, active) : map2<pairwise<F, s16>, u32, u32>(w, i, active);
+}
+constexpr u32 mad24_hi_saturating(u32 a, u32 b, u32 c) {
+  return static_cast<u32>(clamp_to<s32>(s64{static_cast<s32>(mul24_hi<true>(a, b))} + static_cast<s32>(c)));
+}
+void execute_mad24_hi_s32(Warp& w, const Instruction& i, Lanes active) {
+  i.flags& sat ? map3<mad24_hi_saturating, u32, u32>(w, i, active) : map3<mad24_hi<true>, u32, u32>(w, i, active);
+}
 void execute_not_relu(Warp& w, const Instruction& i, Lanes active, bool smallest) {
   for_lanes(active, [&](unsigned k) {
     const s32 a = w.values<s32>(i.source(0))[k], b = w.values<s32>(i.source(1))[k];
@@ -228,32 +240,16 @@ void execute_chain(Warp& w, const Instruction& i, Lanes active) {
   {NAME ".s16x2", map2<pairwise<F<s16>, s16>, u32, u32>, 0, "4:44"},          \
   {NAME ".u16x2", map2<pairwise<F<u16>, u16>, u32, u32>, 0, "4:44"}
 
-// SIMD video instructions (PTX ISA, video instructions): absolute differences of parts; with .add their sum and c.
-template <class T, unsigned Bits, bool Add>
-constexpr u32 part_differences(u32 a, u32 b, u32 c) {
-  u32 result = Add ? c : 0;
-  for (unsigned shift = 0; shift < 32; shift += Bits) {
-    const auto x = static_cast<s32>(static_cast<T>(a >> shift)), y = static_cast<s32>(static_cast<T>(b >> shift));
-    const u32 difference = static_cast<u32>(x < y ? y - x : x - y);
-    result = Add ? result + difference : result | (difference & ((1u << Bits) - 1)) << shift;
-  }
-  return result;
-}
-#define VIDEO(NAME, SIGNED, UNSIGNED, BITS)                                                                           \
-  {NAME ".u32.u32.u32", map3<part_differences<UNSIGNED, BITS, false>, u32, u32>, 0, "4:444"},                         \
-  {NAME ".u32.s32.s32", map3<part_differences<SIGNED, BITS, false>, u32, u32>, 0, "4:444"},                           \
-  {NAME ".u32.u32.u32.add", map3<part_differences<UNSIGNED, BITS, true>, u32, u32>, 0, "4:444"},                      \
-  {NAME ".u32.s32.s32.add", map3<part_differences<SIGNED, BITS, true>, u32, u32>, 0, "4:444"},                        \
-  {NAME ".s32.s32.s32", map3<part_differences<SIGNED, BITS, false>, u32, u32>, 0, "4:444"},                           \
-  {NAME ".s32.s32.s32.add", map3<part_differences<SIGNED, BITS, true>, u32, u32>, 0, "4:444"}
-
 constexpr Row rows[] = {
-    VIDEO("vabsdiff4", std::int8_t, std::uint8_t, 8), VIDEO("vabsdiff2", s16, u16, 16),
     WRAPPING_2("add", add),
     {"add.s32", with_saturation<add<s32>, add_saturating, s32>, sat, "4:44"},
     WRAPPING_2("sub", sub),
     {"sub.s32", with_saturation<sub<s32>, sub_saturating, s32>, sat, "4:44"},
-    PAIRS("add", add), PAIRS("sub", sub), PAIRS("min", least), PAIRS("max", greatest),
+    PAIRS("add", add), PAIRS("sub", sub),
+    {"min.u16x2", map2<pairwise<least<u16>, u16>, u32, u32>, 0, "4:44"},
+    {"max.u16x2", map2<pairwise<greatest<u16>, u16>, u32, u32>, 0, "4:44"},
+    {"min.s16x2", execute_pairs<least<s16>, least_not_negative>, relu, "4:44"},
+    {"max.s16x2", execute_pairs<greatest<s16>, greatest_not_negative>, relu, "4:44"},
     EACH_2("mul.lo", mul_lo), EACH_2("mul.hi", mul_hi),
     {"mul.wide.s16", map2<mul_wide<s16>, s32, s16>, 0, "4:22"},
     {"mul.wide.u16", map2<mul_wide<u16>, u32, u16>, 0, "4:22"},
@@ -271,7 +267,7 @@ constexpr Row rows[] = {
     {"mul24.hi.u32", map2<mul24_hi<false>, u32, u32>, 0, "4:44"},
     {"mad24.lo.s32", map3<mad24_lo<true>, u32, u32>, 0, "4:444"},
     {"mad24.lo.u32", map3<mad24_lo<false>, u32, u32>, 0, "4:444"},
-    {"mad24.hi.s32", map3<mad24_hi<true>, u32, u32>, 0, "4:444"},
+    {"mad24.hi.s32", execute_mad24_hi_s32, sat, "4:444"},
     {"mad24.hi.u32", map3<mad24_hi<false>, u32, u32>, 0, "4:444"},
     EACH_2("div", divide), EACH_2("rem", remainder_of),
     EACH_3("sad", sum_of_differences), {"sad.s32", map3<sum_of_differences<s32>, s32, s32>, 0, "4:444"},
@@ -293,6 +289,14 @@ constexpr Row rows[] = {
     {"madc.hi.u32", execute_chain<u32, 3, true>, carry_out, "4:444"},
     {"mad.hi.cc.s32", execute_chain<s32, 3, false>, carry_out, "4:444"},
     {"madc.hi.s32", execute_chain<s32, 3, true>, carry_out, "4:444"},
+    {"mad.lo.cc.u64", execute_chain<u64, 2, false>, carry_out, "8:888"},
+    {"mad.lo.cc.s64", execute_chain<u64, 2, false>, carry_out, "8:888"},
+    {"madc.lo.u64", execute_chain<u64, 2, true>, carry_out, "8:888"},
+    {"madc.lo.s64", execute_chain<u64, 2, true>, carry_out, "8:888"},
+    {"mad.hi.cc.u64", execute_chain<u64, 3, false>, carry_out, "8:888"},
+    {"madc.hi.u64", execute_chain<u64, 3, true>, carry_out, "8:888"},
+    {"mad.hi.cc.s64", execute_chain<s64, 3, false>, carry_out, "8:888"},
+    {"madc.hi.s64", execute_chain<s64, 3, true>, carry_out, "8:888"},
     {"dp4a.u32.u32", map3<dot4<false, false>, u32, u32>, 0, "4:444"},
     {"dp4a.s32.s32", map3<dot4<true, true>, u32, u32>, 0, "4:444"},
     {"dp4a.u32.s32", map3<dot4<false, true>, u32, u32>, 0, "4:444"},

@@ -6,7 +6,7 @@
 namespace autosched::emulator::ptx {
 namespace {
 
-// The order is that of _ELEMENTS in measurements/emulator/ptx/mma_forms.py.
+// The order is that of _ELEMENTS in measurements/emulator/ptx/families/mma.py.
 enum Narrow { narrow_e4m3, narrow_e5m2, narrow_e2m1 };
 
 double narrow_value(std::int64_t type, unsigned bits) {

@@ -105,7 +105,7 @@ void relinquish(Warp& w, const Instruction& i, Lanes) {
   tensor_memory(self->rank).relinquished = true;
 }
 
-// In the order of _SHAPES in measurements/emulator/ptx/tcgen05_forms.py.
+// In the order of _SHAPES in measurements/emulator/ptx/families/tcgen05.py.
 enum class Shape { lanes_32x32b, lanes_16x64b, lanes_16x128b, lanes_16x256b, lanes_16x32bx2 };
 struct Position {
   unsigned lane, column;  // from the address on
@@ -282,7 +282,7 @@ void commit(Warp& w, const Instruction& i, Lanes active) {
   idle_polls = 0;
 }
 
-// In the order of _COPIES in measurements/emulator/ptx/tcgen05_forms.py.
+// In the order of _COPIES in measurements/emulator/ptx/families/tcgen05.py.
 enum class Copied { lanes_128x256b, lanes_4x256b, lanes_128x128b, lanes_64x128b_02_13, lanes_64x128b_01_23, lanes_32x128b };
 struct CopyShape {
   unsigned rows, pieces;  // of 16 bytes

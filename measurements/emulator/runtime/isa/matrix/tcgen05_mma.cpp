@@ -16,7 +16,7 @@ namespace {
 constexpr const char* name = "tcgen05.mma";
 constexpr unsigned k_bytes = 32;  // of a row of an operand
 
-// In the order of _KINDS in measurements/emulator/ptx/tcgen05_forms.py.
+// In the order of _KINDS in measurements/emulator/ptx/families/tcgen05.py.
 enum ProductKind : std::int64_t { kind_f16, kind_tf32, kind_f8f6f4, kind_i8, kind_mxf8f6f4, kind_mxf4, kind_mxf4nvf4 };
 constexpr bool is_scaled(std::int64_t kind) { return kind >= kind_mxf8f6f4; }
 constexpr bool is_packed(std::int64_t kind) { return kind == kind_mxf4 || kind == kind_mxf4nvf4; }  // two values a byte
@@ -353,7 +353,7 @@ void multiply_blocks(const Product& p, const Operands& o) {
   }
 }
 
-// Operands as _mma in tcgen05_forms.py says. Immediates: blocks, Kind, values of K with one scale, whether A is in tensor
+// Operands as _mma in families/tcgen05.py says. Immediates: blocks, Kind, values of K with one scale, whether A is in tensor
 // memory, whether lanes are named, the power of two that divides D, offsets of D, A and the scales.
 void mma(Warp& w, const Instruction& i, Lanes active) {
   const auto blocks = static_cast<unsigned>(i.immediate[0]);

@@ -4,16 +4,18 @@
 #include "isa/arithmetic/encodings.hpp"
 #include "isa/arithmetic/round.hpp"
 #include "isa/matrix/matrix_descriptor.hpp"
+#include "isa/matrix/sparsity.hpp"
 #include "isa/matrix/wgmma.hpp"
 #include "memory/shared/async.hpp"
 #include "sync/mbarrier.hpp"
+#include <bit>
 #include <deque>
 
 namespace autosched::emulator::ptx {
 namespace {
 
-// The order is that of MULTIPLIED in measurements/emulator/ptx/forms.py.
-enum Element { f16, bf16, tf32, f64, s8, u8, f32, s32, e4m3, e5m2 };
+using matrix::b1, matrix::bf16, matrix::e4m3, matrix::e5m2, matrix::f16, matrix::f32, matrix::Metadata, matrix::s32, matrix::s8,
+    matrix::tf32, matrix::u8;
 constexpr unsigned warps_of_group = 4, rows_of_warp = 16, row_bytes = 32, most_columns = 256, most_k = 32;
 
 constexpr unsigned bytes_of(std::int64_t t) {
@@ -43,6 +45,7 @@ float value_of(std::int64_t type, const unsigned char* at) {
     case bf16: std::memcpy(&half, at, 2); return f32_of_bf16(half);
     case s8: return static_cast<signed char>(*at);
     case u8: return *at;
+    case b1: return *at;  // eight at a time
     case e4m3: return f32_of_f8(*at & 0xffu, 3, 7, false);
     case e5m2: return f32_of_f8(*at & 0xffu, 2, 15, true);
     default: std::memcpy(&word, at, 4); return from_bits(word & 0xffffe000u);
@@ -117,22 +120,22 @@ void read_piece(Warp& w, const Group& g, std::uint32_t operation, std::uint32_t 
   }
 }
 
-// Elements of a matrix of `lines` by k, where `put(line, k, value)` wants them.
+// Elements of a matrix of `lines` by `depth`, where `put(line, k, value)` wants them.
 template <class Put>
 void read_matrix(Warp& w, const Group& g, std::uint32_t operation, const Descriptor& d, bool transposed, std::int64_t type,
-                 unsigned first_line, unsigned lines, Put put) {
+                 unsigned first_line, unsigned lines, unsigned depth, Put put) {
   const unsigned element = bytes_of(type), per = 16 / element;
   unsigned char bytes[16];
   if (!transposed) {
     for (unsigned line = first_line; line < first_line + lines; ++line) {
-      for (unsigned piece = 0; piece < 2; ++piece) {
+      for (unsigned piece = 0; piece < depth / per; ++piece) {
         read_piece(w, g, operation, d.along_k(line, piece), bytes);
         for (unsigned e = 0; e < per; ++e) put(line - first_line, piece * per + e, value_of(type, bytes + e * element));
       }
     }
     return;
   }
-  for (unsigned k = 0; k < row_bytes / element; ++k) {
+  for (unsigned k = 0; k < depth; ++k) {
     for (unsigned piece = first_line / per; piece < (first_line + lines) / per; ++piece) {
       read_piece(w, g, operation, d.along_mn(k, piece), bytes);
       for (unsigned e = 0; e < per; ++e) put(piece * per + e - first_line, k, value_of(type, bytes + e * element));
@@ -144,17 +147,18 @@ void read_matrix(Warp& w, const Group& g, std::uint32_t operation, const Descrip
 unsigned row_of(unsigned v, unsigned lane) { return lane / 4 + 8 * (v / 2 % 2); }
 unsigned column_of(unsigned v, unsigned lane) { return v / 4 * 8 + lane % 4 * 2 + v % 2; }
 
-// d += a * b, row by row and eight columns at a time, products one by one in the order of k.
-template <class T>
-void multiply(unsigned columns, unsigned k, const T* a, const T* b, T* d) {
+// d += a * b, row by row and eight columns at a time, products one by one in the order of k. `kept` are the elements of a row
+// of a, and `line(row, l)` says with which of the k lines of b each is joined.
+template <class T, class Line, class Product>
+void multiply(unsigned columns, unsigned k, unsigned kept, const T* a, const T* b, T* d, Line line, Product product) {
   for (unsigned r = 0; r < rows_of_warp; ++r) {
     for (unsigned j = 0; j < columns / 8; ++j) {
       T sum[8];
       std::memcpy(sum, d + r * columns + j * 8, sizeof sum);
-      for (unsigned l = 0; l < k; ++l) {
-        const T x = a[r * k + l];
-        const T* y = b + (j * k + l) * 8;
-        for (unsigned e = 0; e < 8; ++e) sum[e] += x * y[e];
+      for (unsigned l = 0; l < kept; ++l) {
+        const T x = a[r * kept + l];
+        const T* y = b + (j * k + line(r, l)) * 8;
+        for (unsigned e = 0; e < 8; ++e) sum[e] += product(x, y[e]);
       }
       std::memcpy(d + r * columns + j * 8, sum, sizeof sum);
     }
@@ -187,14 +191,42 @@ void check_registers(Warp& w, const Instruction& i, unsigned a_registers) {
   for (unsigned a = 0; a < a_registers; ++a) check(i.source(a), "a register of A");
 }
 
-// Immediates: 1 whole warp, columns, types of d, a, b, A is in registers, A and B are transposed, A and B are negated.
-// Sources: registers or descriptor of A, descriptor of B, and whether to accumulate.
+template <class T, class Line>
+void multiply_floats(unsigned columns, unsigned k, unsigned kept, const T* a, const T* b, T* d, Line line) {
+  multiply(columns, k, kept, a, b, d, line, [](T x, T y) { return x * y; });
+}
+template <class Line>
+void multiply_integers(unsigned columns, unsigned k, unsigned kept, const std::uint32_t* a, const std::uint32_t* b, std::uint32_t* d,
+                       Line line, bool of_bits, bool saturates) {
+  if (of_bits) {
+    multiply(columns, k, kept, a, b, d, line, [](std::uint32_t x, std::uint32_t y) { return static_cast<std::uint32_t>(std::popcount(x & y)); });
+  } else if (!saturates) {
+    multiply(columns, k, kept, a, b, d, line, [](std::uint32_t x, std::uint32_t y) { return x * y; });
+  } else {
+    for (unsigned r = 0; r < rows_of_warp; ++r) {
+      for (unsigned c = 0; c < columns; ++c) {
+        std::int64_t sum = static_cast<std::int32_t>(d[r * columns + c]);
+        for (unsigned l = 0; l < kept; ++l) {
+          const std::uint32_t y = b[(c / 8 * k + line(r, l)) * 8 + c % 8];
+          sum += std::int64_t{static_cast<std::int32_t>(a[r * kept + l])} * static_cast<std::int32_t>(y);
+        }
+        d[r * columns + c] = static_cast<std::uint32_t>(std::clamp<std::int64_t>(sum, INT32_MIN, INT32_MAX));
+      }
+    }
+  }
+}
+
+// Immediates: 1 whole warp, columns, types of d, a, b, A is in registers, A and B are transposed, A and B are negated, A is
+// sparse, the selector of the lanes that have its metadata.
+// Sources: registers or descriptor of A, descriptor of B, whether to accumulate, metadata of a sparse A.
 void issue(Warp& w, const Instruction& i, Lanes) {
   const auto columns = static_cast<unsigned>(i.immediate[1]);
   const std::int64_t d_type = i.immediate[2], a_type = i.immediate[3], b_type = i.immediate[4];
   const bool a_in_registers = i.immediate[5] != 0;
   const bool a_transposed = i.immediate[6] != 0, b_transposed = i.immediate[7] != 0;
-  const unsigned a_sources = a_in_registers ? 4 : 1, element = bytes_of(a_type), k = row_bytes / element;
+  const bool sparse = i.immediate[10] != 0;
+  const unsigned a_sources = a_in_registers ? 4 : 1, element = bytes_of(a_type), kept = row_bytes / element, k = sparse ? 2 * kept : kept;
+  const auto selector = static_cast<unsigned>(i.immediate[11]);
   run_as(w, 0);
   self->site = i.site;
   if (first_of_group(w.index) % block_warps() + warps_of_group > block_warps()) {
@@ -223,12 +255,16 @@ void issue(Warp& w, const Instruction& i, Lanes) {
   };
   for (unsigned source = 0; source < i.sources; ++source) {
     const Register& r = w.head(i.source(source));
-    if (r.defined != all_lanes) {
+    const bool is_metadata = sparse && source + 1 == i.sources;
+    if (const Lanes lanes = is_metadata ? Metadata::lanes(a_type, k, selector) : all_lanes; (lanes & ~r.defined) != 0) {
       FINDING(undefined_register, r.origin != 0 ? r.origin : i.site, "warp %u gives wgmma an operand that was never written on the path taken", w.index);
       break;
     }
   }
   const std::uint64_t a_bits = a_in_registers ? 0 : descriptor(0), b_bits = descriptor(a_sources);
+  if (sparse && !b_transposed && Descriptor::of_wgmma(b_bits).swizzle_bytes == row_bytes) {
+    FINDING(invalid_argument, i.site, "B has %u bytes of each k here, and its matrix descriptor a swizzle of %u bytes", 2 * row_bytes, row_bytes);
+  }
   // All four warps execute the same operations one after another.
   const std::uint32_t operation = s.issued++;
   if (operation - g.first >= g.operations.size()) g.operations.push_back({i.site, a_bits, b_bits, columns, 0, {}});
@@ -248,21 +284,21 @@ void issue(Warp& w, const Instruction& i, Lanes) {
     for (unsigned lane = 0; lane < warp_size; ++lane) {
       for (unsigned v = 0; v < 4 * run; ++v) {
         const unsigned reg = v / run, row = lane / 4 + 8 * (reg % 2), col = lane % 4 * run + v % run + 4 * run * (reg / 2);
-        a[row * k + col] = value_of(a_type, register_bytes(w, i, reg, lane) + v % run * element);
+        a[row * kept + col] = value_of(a_type, register_bytes(w, i, reg, lane) + v % run * element);
       }
     }
   } else {
-    read_matrix(w, g, operation, Descriptor::of_wgmma(a_bits), a_transposed, a_type, first_row, rows_of_warp,
-                [&](unsigned row, unsigned col, float x) { a[row * k + col] = x; });
+    read_matrix(w, g, operation, Descriptor::of_wgmma(a_bits), a_transposed, a_type, first_row, rows_of_warp, kept,
+                [&](unsigned row, unsigned col, float x) { a[row * kept + col] = x; });
   }
   if (i.immediate[8] != 0) {
-    for (unsigned e = 0; e < rows_of_warp * k; ++e) a[e] = -a[e];
+    for (unsigned e = 0; e < rows_of_warp * kept; ++e) a[e] = -a[e];
   }
   const bool negate_b = i.immediate[9] != 0;
   std::vector<float>& b = o.right;
   b.resize(std::size_t{columns} * k);
   // Every warp reads it, and is checked; the first one's numbers serve all.
-  read_matrix(w, g, operation, Descriptor::of_wgmma(b_bits), b_transposed, b_type, 0, columns,
+  read_matrix(w, g, operation, Descriptor::of_wgmma(b_bits), b_transposed, b_type, 0, columns, k,
               [&](unsigned col, unsigned l, float x) { b[(col / 8 * k + l) * 8 + col % 8] = negate_b ? -x : x; });
 
   const unsigned accumulate_source = a_sources + 1;
@@ -276,27 +312,27 @@ void issue(Warp& w, const Instruction& i, Lanes) {
       break;
     }
   }
+  static unsigned places[rows_of_warp * most_k];  // of what is kept
+  if (sparse) {
+    const Metadata metadata(w, i, i.source(i.sources - 1), a_type, k, selector, false);
+    for (unsigned row = 0; row < rows_of_warp; ++row) metadata.read(row, places + row * kept);
+  }
+  const auto join = [&](auto multiplied) {
+    sparse ? multiplied([kept](unsigned row, unsigned l) { return places[row * kept + l]; }) : multiplied([](unsigned, unsigned l) { return l; });
+  };
   if (d_type == s32) {
     static std::int32_t x[rows_of_warp * most_k], sum[rows_of_warp * most_columns];
     std::vector<std::int32_t> y(b.begin(), b.end());
-    for (unsigned e = 0; e < rows_of_warp * k; ++e) x[e] = static_cast<std::int32_t>(a[e]);
+    for (unsigned e = 0; e < rows_of_warp * kept; ++e) x[e] = static_cast<std::int32_t>(a[e]);
     for (unsigned lane = 0; lane < warp_size; ++lane) {
       for (unsigned v = 0; v < values; ++v) {
         sum[row_of(v, lane) * columns + column_of(v, lane)] = accumulate ? w.values<std::int32_t>(i.destination(v))[lane] : 0;
       }
     }
-    std::int64_t wide = 0;
-    if (i.flags & satfinite) {
-      for (unsigned r = 0; r < rows_of_warp; ++r) {
-        for (unsigned c = 0; c < columns; ++c) {
-          wide = sum[r * columns + c];
-          for (unsigned l = 0; l < k; ++l) wide += std::int64_t{x[r * k + l]} * y[(c / 8 * k + l) * 8 + c % 8];
-          sum[r * columns + c] = static_cast<std::int32_t>(std::clamp<std::int64_t>(wide, INT32_MIN, INT32_MAX));
-        }
-      }
-    } else {
-      multiply(columns, k, reinterpret_cast<std::uint32_t*>(x), reinterpret_cast<std::uint32_t*>(y.data()), reinterpret_cast<std::uint32_t*>(sum));
-    }
+    join([&](auto line) {
+      multiply_integers(columns, k, kept, reinterpret_cast<std::uint32_t*>(x), reinterpret_cast<std::uint32_t*>(y.data()),
+                        reinterpret_cast<std::uint32_t*>(sum), line, a_type == b1, (i.flags & satfinite) != 0);
+    });
     for (unsigned lane = 0; lane < warp_size; ++lane) {
       for (unsigned v = 0; v < values; ++v) {
         w.values<std::int32_t>(i.destination(v))[lane] = sum[row_of(v, lane) * columns + column_of(v, lane)];
@@ -313,7 +349,7 @@ void issue(Warp& w, const Instruction& i, Lanes) {
         d[row_of(v, lane) * columns + column_of(v, lane)] = x;
       }
     }
-    multiply(columns, k, a, b.data(), d);
+    join([&](auto line) { multiply_floats(columns, k, kept, a, b.data(), d, line); });
     for (unsigned lane = 0; lane < warp_size; ++lane) {
       for (unsigned v = 0; v < values; ++v) {
         const float y = d[row_of(v, lane) * columns + column_of(v, lane)];

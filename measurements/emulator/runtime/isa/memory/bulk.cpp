@@ -1,6 +1,7 @@
 // Bulk copies without tensors, copies on their way to an mbarrier, and the groups of those that read shared memory:
 // PTX ISA 9.7.9.25 to 9.7.9.27. What a bulk store reads stays in use until its thread waits for the group.
 #include "isa/memory/bulk.hpp"
+#include "isa/memory/reduction.hpp"
 #include "memory/counting.hpp"
 #include "memory/global/memory.hpp"
 #include "memory/shared/async.hpp"
@@ -24,7 +25,14 @@ void land(std::size_t index) {
   if (m != nullptr) {
     std::size_t at = 0;
     for (const BulkLoad::Piece& piece : load.pieces) {
-      land_bulk_write(piece.address, load.data.data() + at, static_cast<int>(piece.bytes), m->actor, m->epoch(), load.site);
+      const unsigned char* const from = load.data.data() + at;
+      if (load.reducing) {
+        land_bulk_update(piece.address, static_cast<int>(piece.bytes), m->actor, m->epoch(), load.site, [&](unsigned char* to) {
+          for (std::uint32_t k = 0; k < piece.bytes; k += load.reducing->bytes) reduce(to + k, from + k, *load.reducing);
+        });
+      } else {
+        land_bulk_write(piece.address, from, static_cast<int>(piece.bytes), m->actor, m->epoch(), load.site);
+      }
       at += piece.bytes;
     }
     if (const unsigned rank = rank_of_address(m->address); rank != self->rank) {
@@ -105,10 +113,19 @@ void count_global(SiteIndex site, const char* name, std::uint64_t address, std::
   }
 }
 
-// Sources: to (shared), from, bytes, mbarrier. Immediates: their offsets (to, from, mbarrier), whether from is shared.
+// What immediates say from `first` on: nothing, or an operation (counted from 1), ElementKind, bytes of an element.
+std::optional<Reducing> reducing(const Instruction& i, unsigned first) {
+  if (i.immediate[first] == 0) return std::nullopt;
+  return Reducing{static_cast<Reducing::Operation>(i.immediate[first] - 1), static_cast<ElementKind>(i.immediate[first + 1]),
+                  static_cast<unsigned>(i.immediate[first + 2])};
+}
+
+// Sources: to (shared), from, bytes, mbarrier, and of multicast the blocks of the cluster as bits. Immediates: their offsets
+// (to, from, mbarrier), whether from is shared, whether to many blocks, what it is reduced by.
 void load(Warp& w, const Instruction& i, Lanes active) {
-  constexpr const char* name = "cp.async.bulk";
-  const bool from_shared = i.immediate[3] != 0;
+  const std::optional<Reducing> how = reducing(i, 5);
+  const char* const name = how ? "cp.reduce.async.bulk" : "cp.async.bulk";
+  const bool from_shared = i.immediate[3] != 0, multicast = i.immediate[4] != 0;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
     self->site = i.site;
@@ -127,7 +144,7 @@ void load(Warp& w, const Instruction& i, Lanes active) {
     if (!check_shared(to, static_cast<int>(bytes), 16, name)) return;
     const Mbarrier* const counting = mbarrier_at(barrier, name, true);
     if (counting == nullptr) return;
-    BulkLoad load{barrier, {{to, bytes}}, std::vector<unsigned char>(bytes), bytes, self, i.site, name};
+    BulkLoad load{barrier, {{to, bytes}}, std::vector<unsigned char>(bytes), bytes, self, i.site, name, how};
     if (from_shared) {
       const unsigned char* data =
           read_by_engine(source, static_cast<int>(bytes), self->who, counting->actor, counting->epoch(), name);
@@ -137,13 +154,24 @@ void load(Warp& w, const Instruction& i, Lanes active) {
       count_global(i.site, name, from, bytes);
       read_global_bulk(load.data.data(), reinterpret_cast<const void*>(from), static_cast<int>(bytes), name);
     }
-    start_bulk_load(std::move(load));
+    if (!multicast) return start_bulk_load(std::move(load));
+    for (Lanes left = blocks_of_multicast(w, i, 4, k, name); left != 0; left &= left - 1) {
+      const auto block = static_cast<unsigned>(__builtin_ctz(left));
+      BulkLoad one = load;
+      one.mbarrier = address_in_block(barrier, block);
+      one.pieces[0].address = address_in_block(to, block);
+      if (!check_shared(one.pieces[0].address, static_cast<int>(bytes), 16, name)) return;
+      if (mbarrier_at(one.mbarrier, name, true) == nullptr) return;
+      start_bulk_load(std::move(one));
+    }
   });
 }
 
-// st.async: Sources: to (shared), mbarrier, values. Immediates: offsets of to and mbarrier, bytes of a value.
+// st.async and red.async: Sources: to (shared), mbarrier, values. Immediates: offsets of to and mbarrier, bytes of a value, what
+// it is reduced by.
 void store_registers(Warp& w, const Instruction& i, Lanes active) {
-  constexpr const char* name = "st.async";
+  const std::optional<Reducing> how = reducing(i, 3);
+  const char* const name = i.row->name;
   const auto each = static_cast<std::uint32_t>(i.immediate[2]), bytes = each * (i.sources - 2);
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
@@ -157,7 +185,7 @@ void store_registers(Warp& w, const Instruction& i, Lanes active) {
     }
     if (!check_shared(to, static_cast<int>(bytes), static_cast<int>(bytes), name)) return;
     if (mbarrier_at(barrier, name, rank_of_address(barrier) != self->rank) == nullptr) return;
-    BulkLoad load{barrier, {{to, bytes}}, std::vector<unsigned char>(bytes), bytes, self, i.site, nullptr};
+    BulkLoad load{barrier, {{to, bytes}}, std::vector<unsigned char>(bytes), bytes, self, i.site, nullptr, how};
     for (unsigned s = 2; s < i.sources; ++s) {
       std::memcpy(load.data.data() + (s - 2) * each, value_bytes(w, i.source(s), i.width_of_source(s), k), each);
     }
@@ -165,11 +193,10 @@ void store_registers(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// Sources: to (global), from (shared), bytes. Immediates: offsets of to and from, what is done (0: it is stored),
-// ElementKind, bytes of an element.
+// Sources: to (global), from (shared), bytes. Immediates: offsets of to and from, what it is reduced by.
 void store(Warp& w, const Instruction& i, Lanes active) {
-  const bool reduces = i.immediate[2] != 0;
-  const char* name = reduces ? "cp.reduce.async.bulk" : "cp.async.bulk";
+  const std::optional<Reducing> how = reducing(i, 2);
+  const char* name = how ? "cp.reduce.async.bulk" : "cp.async.bulk";
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
     self->site = i.site;
@@ -182,8 +209,8 @@ void store(Warp& w, const Instruction& i, Lanes active) {
     const unsigned char* data = read_by_engine(from, static_cast<int>(bytes), self->who, reader.actor, reader.epoch, name);
     if (data == nullptr) return;
     count_global(i.site, name, to, bytes);
-    if (reduces) {
-      add_to_global(to, data, bytes, static_cast<ElementKind>(i.immediate[3]), static_cast<unsigned>(i.immediate[4]), name);
+    if (how) {
+      reduce_global(to, data, bytes, *how, name);
     } else {
       write_global_bulk(reinterpret_cast<void*>(to), data, static_cast<int>(bytes), name);
     }
@@ -191,27 +218,24 @@ void store(Warp& w, const Instruction& i, Lanes active) {
 }
 
 constexpr Row rows[] = {
-    {"bulk.load", load, 0, ":**4*", Flow::plain, true},
+    {"bulk.load", load, 0, ":**4**", Flow::plain, true},
+    {"bulk.reduce", load, 0, ":**4*", Flow::plain, true},
     {"bulk.store", store, 0, ":**4", Flow::plain, true},
     {"st.async", store_registers, 0, ":****", Flow::plain, true},
+    {"red.async", store_registers, 0, ":***", Flow::plain, true},
     {"bulk.commit_group", commit, 0, ":"},
     {"bulk.wait_group", wait, 0, ":"},
 };
 
-template <class T>
-void add_elements(std::uint64_t to, const unsigned char* from, std::uint32_t bytes, const char* name, T (*sum)(T, T)) {
-  for (std::uint32_t at = 0; at < bytes; at += sizeof(T)) {
-    unsigned char* p = update_global(reinterpret_cast<void*>(to + at), sizeof(T), name);
-    if (p == nullptr) return;
-    T old, more;
-    std::memcpy(&old, p, sizeof old);
-    std::memcpy(&more, from + at, sizeof more);
-    const T result = sum(old, more);
-    std::memcpy(p, &result, sizeof result);
-  }
-}
-
 }  // namespace
+
+Lanes blocks_of_multicast(Warp& w, const Instruction& i, unsigned source, unsigned lane, const char* name) {
+  const auto blocks = static_cast<std::uint32_t>(read_bits(w, i.source(source), i.width_of_source(source), lane)) & 0xffffu;
+  if (blocks != 0 && blocks >> cluster_blocks() == 0) return blocks;
+  FINDING(invalid_argument, self->site, "%s: %s to the blocks %#x of a cluster of %u", describe_self().c_str(), name, blocks,
+          cluster_blocks());
+  return 0;
+}
 
 const Rows bulk_rows{std::begin(rows), std::end(rows)};
 
@@ -223,23 +247,10 @@ StoreReader start_bulk_store(Warp& w, unsigned lane, SiteIndex site) {
   return {s.actor, clocks.first + s.issued - 1};
 }
 
-void add_to_global(std::uint64_t to, const unsigned char* from, std::uint32_t bytes, ElementKind kind, unsigned element,
-                   const char* name) {
-  switch (kind) {
-    case ElementKind::f16:
-      return add_elements<std::uint16_t>(to, from, bytes, name, [](std::uint16_t a, std::uint16_t b) { return f16_of_f32(f32_of_f16(a) + f32_of_f16(b)); });
-    case ElementKind::bf16:
-      return add_elements<std::uint16_t>(to, from, bytes, name, [](std::uint16_t a, std::uint16_t b) { return bf16_of_f32(f32_of_bf16(a) + f32_of_bf16(b)); });
-    case ElementKind::f32: return add_elements<float>(to, from, bytes, name, [](float a, float b) { return a + b; });
-    case ElementKind::f64: return add_elements<double>(to, from, bytes, name, [](double a, double b) { return a + b; });
-    default:
-      if (element == 8) return add_elements<std::uint64_t>(to, from, bytes, name, [](std::uint64_t a, std::uint64_t b) { return a + b; });
-      return add_elements<std::uint32_t>(to, from, bytes, name, [](std::uint32_t a, std::uint32_t b) { return a + b; });
-  }
-}
-
 void start_bulk_load(BulkLoad load) {
-  for (const BulkLoad::Piece& piece : load.pieces) start_bulk_write(piece.address, static_cast<int>(piece.bytes), load.async_proxy);
+  for (const BulkLoad::Piece& piece : load.pieces) {
+    start_bulk_write(piece.address, static_cast<int>(piece.bytes), load.async_proxy, load.reducing.has_value());
+  }
   under_way.push_back(std::move(load));
   idle_polls = 0;
 }

@@ -17,8 +17,7 @@ struct StoreReader {
 };
 StoreReader start_bulk_store(Warp& w, unsigned lane, SiteIndex site);
 
-// Adds `bytes` of elements to global memory, each as an atomic does.
-void add_to_global(std::uint64_t to, const unsigned char* from, std::uint32_t bytes, ElementKind kind, unsigned element,
-                   const char* name);
+// The blocks of the cluster that a source names, as bits; 0, and a finding, where it names none, or some that there are not.
+Lanes blocks_of_multicast(Warp& w, const Instruction& i, unsigned source, unsigned lane, const char* name);
 
 }  // namespace autosched::emulator::ptx

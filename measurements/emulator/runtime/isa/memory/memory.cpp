@@ -17,8 +17,10 @@ namespace autosched::emulator::ptx {
 namespace {
 
 bool local_place(Warp& w, unsigned lane, std::uint64_t offset, int bytes, const char* instruction) {
-  const std::uint64_t size = w.local[lane].bytes.size();
-  if (offset + static_cast<unsigned>(bytes) > size || offset > size) {
+  const std::uint64_t size = w.local_top[lane], end = offset + static_cast<unsigned>(bytes);
+  const std::vector<Local::Gap>& gaps = w.local[lane].gaps;
+  const bool is_nobodys = std::any_of(gaps.begin(), gaps.end(), [&](const auto& g) { return offset < g.end && end > g.begin; });
+  if (end > size || offset > size || is_nobodys) {
     FINDING(out_of_bounds_local, self->site, "%s: %s of %d bytes at byte %lld of %llu bytes of local memory",
             describe_self().c_str(), instruction, bytes, static_cast<long long>(offset),
             static_cast<unsigned long long>(size));

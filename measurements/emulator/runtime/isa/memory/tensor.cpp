@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "isa/memory/bulk.hpp"
+#include "isa/memory/reduction.hpp"
 #include "memory/counting.hpp"
 #include "memory/global/memory.hpp"
 #include "memory/shared/async.hpp"
@@ -151,16 +152,11 @@ void load(Warp& w, const Instruction& i, Lanes active) {
     if (!box_of(w, i, 1, i.immediate[2], rank, gathers, k, name, map, coordinates)) return;
     if (!shared_operand(w, i, behind, i.immediate[3], k, name, barrier)) return;
     const Box box(map, coordinates, gathers);
-    BulkLoad load{barrier, {}, std::vector<unsigned char>(std::size_t{box.rows} * box.row_bytes), std::int64_t{box.rows} * box.row_bytes, self, i.site, name};
+    BulkLoad load{barrier, {}, std::vector<unsigned char>(std::size_t{box.rows} * box.row_bytes), std::int64_t{box.rows} * box.row_bytes, self, i.site, name, std::nullopt};
     read_box(map, box, load.data.data(), name);
     std::uint32_t blocks = 1u << rank_of_address(to);
     if (i.immediate[4] != 0) {
-      blocks = static_cast<std::uint32_t>(read_bits(w, i.source(behind + 1), i.width_of_source(behind + 1), k)) & 0xffffu;
-      if (blocks == 0 || blocks >> cluster_blocks() != 0) {
-        FINDING(invalid_argument, self->site, "%s: %s to the blocks %#x of a cluster of %u", describe_self().c_str(), name, blocks,
-                cluster_blocks());
-        return;
-      }
+      blocks = blocks_of_multicast(w, i, behind + 1, k, name);
     } else if (pairs ? rank_of_address(to) / 2 != rank_of_address(barrier) / 2 : rank_of_address(to) != rank_of_address(barrier)) {
       FINDING(invalid_argument, self->site, "%s: %s to one block, counted by the mbarrier of another", describe_self().c_str(), name);
       return;
@@ -180,12 +176,12 @@ void load(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// Immediates: dimensions, offset of the map's address, of the shared address, whether it is added, whether four rows are scattered.
+// Immediates: dimensions, offset of the map's address, of the shared address, what it is reduced by (0: it is stored), whether four rows are scattered.
 // Sources: map, coordinates, shared address.
 void store(Warp& w, const Instruction& i, Lanes active) {
   const auto rank = static_cast<unsigned>(i.immediate[0]);
-  const bool adds = i.immediate[3] != 0, scatters = i.immediate[4] != 0;
-  const char* name = adds ? "cp.reduce.async.bulk.tensor" : "cp.async.bulk.tensor";
+  const bool reduces = i.immediate[3] != 0, scatters = i.immediate[4] != 0;
+  const char* name = reduces ? "cp.reduce.async.bulk.tensor" : "cp.async.bulk.tensor";
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
     self->site = i.site;
@@ -211,8 +207,9 @@ void store(Warp& w, const Instruction& i, Lanes active) {
         const std::uint64_t to = address + std::uint64_t{e} * step;
         const unsigned bytes = each * element;
         count_row(self->site, name, to, bytes);
-        if (adds) {
-          add_to_global(to, values + e * element, bytes, map.kind, element, name);
+        if (reduces) {
+          const Reducing how{static_cast<Reducing::Operation>(i.immediate[3] - 1), map.kind, element};
+          reduce_global(to, values + e * element, bytes, how, name);
         } else {
           write_global_bulk(reinterpret_cast<void*>(to), values + e * element, static_cast<int>(bytes), name);
         }

@@ -23,9 +23,14 @@ struct RemoteUse {
 };
 PerBlock<std::unordered_map<std::uint64_t, RemoteUse>> remote_uses;  // by all of it but the epoch
 
+PerBlock<std::unordered_map<unsigned, unsigned>> updates_under_way;  // by byte: reductions
+
 }  // namespace
 
-void shared_shadow::forget_remote_uses() { remote_uses.clear(); }
+void shared_shadow::forget_remote_uses() {
+  remote_uses.clear();
+  updates_under_way.clear();
+}
 
 bool check_shared(unsigned address, int bytes, int alignment, const char* instruction) {
   if (find(address, bytes, false) == nowhere) {
@@ -36,12 +41,21 @@ bool check_shared(unsigned address, int bytes, int alignment, const char* instru
   return true;
 }
 
-bool start_bulk_write(unsigned address, int bytes, const char* async_proxy) {
+bool start_bulk_write(unsigned address, int bytes, const char* async_proxy, bool updates) {
   has_engines = true;
   const unsigned place = find(address, bytes, false);
   if (!launch.check || place == nowhere) return true;
-  const bool good = async_proxy != nullptr ? check_async_write(place, bytes, self->who, async_proxy)
-                                           : check_write(place, bytes, self->who);
+  const auto check = [&](unsigned a, int count) {
+    return async_proxy != nullptr ? check_async_write(a, count, self->who, async_proxy) : check_write(a, count, self->who);
+  };
+  bool good = true;
+  if (!updates) {
+    good = check(place, bytes);
+  } else {
+    for (unsigned a = place; a < place + static_cast<unsigned>(bytes); ++a) {
+      if (updates_under_way[a]++ == 0 && good) good = check(a, 1);
+    }
+  }
   std::fill_n(pending + place, bytes, Pending{Under::bulk_copy, self->who, self->site});
   return good;
 }
@@ -55,6 +69,19 @@ void land_bulk_write(unsigned address, const unsigned char* data, int bytes, uns
   std::fill_n(pending + place, bytes, Pending{});
   std::fill_n(last_write + place, bytes, Stamp{epoch, who_of(actor, whole_warp), site});
   std::fill_n(readers + place, bytes, 0u);
+}
+
+void land_bulk_update(unsigned address, int bytes, unsigned actor, Epoch epoch, SiteIndex site,
+                      const std::function<void(unsigned char*)>& update) {
+  const unsigned place = find(address, bytes, false);
+  if (place == nowhere) return;
+  update(bytes_at(place));
+  if (!launch.check) return;
+  std::fill_n(last_write + place, bytes, Stamp{epoch, who_of(actor, whole_warp), site});
+  std::fill_n(readers + place, bytes, 0u);
+  for (unsigned a = place; a < place + static_cast<unsigned>(bytes); ++a) {
+    if (--updates_under_way[a] == 0) pending[a] = Pending{};
+  }
 }
 
 const unsigned char* read_by_engine(unsigned address, int bytes, Who me, unsigned actor, Epoch epoch,

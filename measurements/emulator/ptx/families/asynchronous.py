@@ -1,4 +1,4 @@
-"""Forms of what works asynchronously: mbarriers, bulk copies, wgmma, and the fences between the proxies."""
+"""Forms of what works asynchronously: mbarriers, bulk copies, and the fences between the proxies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from measurements.emulator.ptx.forms import (
     FLAGS,
-    MULTIPLIED,
     Form,
     Source,
     Unsupported,
@@ -15,12 +14,9 @@ from measurements.emulator.ptx.forms import (
     number,
     values_of,
 )
-from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction, Operand, Register, Vector
+from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction, Operand, Register
 
 _ARRIVALS = ("plain", "expect_tx", "noComplete")  # the order of Arrival in runtime/isa/sync/mbarrier.cpp
-_INTEGER_COLUMNS = (8, 16, 24, *range(32, 257, 16))  # of wgmma with 8-bit integers (PTX ISA 9.7.15.2)
-# Bytes of an element of A and B of wgmma, and the k of one instruction: 32 bytes.
-_ELEMENT_BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}
 
 
 def async_form(i: Instruction) -> Form | None:
@@ -145,16 +141,54 @@ def _cp(i: Instruction) -> Form | None:
 
 def _bulk_load(i: Instruction) -> Form:
     """``[to], [from], bytes, [mbarrier]``."""
-    if any(q.startswith(("multicast", "cp_mask", "ignore_oob")) for q in i.qualifiers):
+    if any(q.startswith(("cp_mask", "ignore_oob")) for q in i.qualifiers):
         raise Unsupported
     to, from_, barrier = (address_of(i.operands[k]) for k in (0, 1, 3))
     sources = [Source(to.base, 8), Source(from_.base, 8), Source(i.operands[2], 4), Source(barrier.base, 8)]
-    immediates = [to.offset, from_.offset, barrier.offset, int("global" not in i.qualifiers)]
-    return Form("bulk.load", 0, (), sources, immediates)
+    multicast = "multicast::cluster" in i.qualifiers
+    if multicast:
+        sources.append(Source(i.operands[4], 2))
+    from_shared = int("global" not in i.qualifiers)
+    reduction = _reduction(i, _IN_SHARED) if i.qualifiers[0] == "reduce" else _STORED
+    immediates = [to.offset, from_.offset, barrier.offset, from_shared, int(multicast), *reduction]
+    return Form("bulk.reduce" if reduction != _STORED else "bulk.load", 0, (), sources, immediates)
 
 
-# ElementKind in runtime/memory/tensor_map.hpp, and bytes, of what a bulk reduction adds.
-_ADDED = {"u32": (0, 4), "s32": (1, 4), "u64": (0, 8), "f16": (2, 2), "bf16": (3, 2), "f32": (4, 4), "f64": (5, 8)}
+_REDUCTIONS = (
+    "add",
+    "min",
+    "max",
+    "inc",
+    "dec",
+    "and",
+    "or",
+    "xor",
+)  # the order of Reducing in isa/memory/reduction.hpp
+_STORED = (0, 0, 1)
+# ElementKind in runtime/memory/tensor_map.hpp, and bytes.
+_REDUCED = {
+    "u32": (0, 4), "b32": (0, 4), "s32": (1, 4), "u64": (0, 8), "b64": (0, 8), "s64": (1, 8), "f16": (2, 2),
+    "bf16": (3, 2), "f32": (4, 4), "f64": (5, 8),
+}  # fmt: skip
+_ORDERED = ("u32", "s32", "u64", "s64", "f16", "bf16")
+_COUNTED, _OF_BITS = ("u32",), ("b32", "b64")
+_IN_GLOBAL = {
+    "add": ("u32", "s32", "u64", "f16", "bf16", "f32", "f64"), "min": _ORDERED, "max": _ORDERED, "inc": _COUNTED,
+    "dec": _COUNTED, "and": _OF_BITS, "or": _OF_BITS, "xor": _OF_BITS,
+}  # fmt: skip
+_IN_SHARED = {
+    "add": ("u32", "s32", "u64"), "min": ("u32", "s32"), "max": ("u32", "s32"), "inc": _COUNTED, "dec": _COUNTED,
+    "and": ("b32",), "or": ("b32",), "xor": ("b32",),
+}  # fmt: skip
+
+
+def _reduction(i: Instruction, known: dict[str, tuple[str, ...]]) -> tuple[int, int, int]:
+    """Return its number, counted from 1, kind and bytes of an element. Raises Unsupported."""
+    operation = next((q for q in i.qualifiers if q in _REDUCTIONS), "")
+    kind = i.qualifiers[-1]
+    if kind not in known.get(operation, ()):
+        raise Unsupported
+    return (_REDUCTIONS.index(operation) + 1, *_REDUCED[kind])
 
 
 def _bulk_store(i: Instruction) -> Form:
@@ -162,23 +196,22 @@ def _bulk_store(i: Instruction) -> Form:
     if "bulk_group" not in i.qualifiers or "cp_mask" in i.qualifiers:
         raise Unsupported
     to, from_ = (address_of(o) for o in i.operands[:2])
-    reduces = i.qualifiers[0] == "reduce"
-    if reduces and ("add" not in i.qualifiers or i.qualifiers[-1] not in _ADDED):
-        raise Unsupported
-    kind, size = _ADDED[i.qualifiers[-1]] if reduces else (0, 1)
+    reduction = _reduction(i, _IN_GLOBAL) if i.qualifiers[0] == "reduce" else _STORED
     sources = [Source(to.base, 8), Source(from_.base, 8), Source(i.operands[2], 4)]
-    return Form("bulk.store", 0, (), sources, [to.offset, from_.offset, int(reduces), kind, size])
+    return Form("bulk.store", 0, (), sources, [to.offset, from_.offset, *reduction])
 
 
 def _tensor_store(i: Instruction) -> Form:
     """``[map, {coordinates}], [from]``."""
-    reduces = i.qualifiers[0] == "reduce"
-    if "bulk_group" not in i.qualifiers or (reduces and "add" not in i.qualifiers):
+    reduction = 0
+    if i.qualifiers[0] == "reduce":
+        reduction = next(k + 1 for k, name in enumerate(_REDUCTIONS) if name in i.qualifiers)
+    if "bulk_group" not in i.qualifiers:
         raise Unsupported
     map_, from_ = (address_of(o) for o in i.operands[:2])
     rank, scatters = _tile(i.qualifiers, map_, "tile::scatter4")
     sources = [Source(map_.base, 8), *(Source(c, 4) for c in map_.coordinates), Source(from_.base, 8)]
-    return Form("tensor.store", 0, (), sources, [rank, map_.offset, from_.offset, int(reduces), scatters])
+    return Form("tensor.store", 0, (), sources, [rank, map_.offset, from_.offset, reduction, scatters])
 
 
 _GATHERED = 4  # rows of tile::gather4 and tile::scatter4
@@ -224,9 +257,20 @@ def _st(i: Instruction) -> Form | None:
     to, barrier = address_of(i.operands[0]), address_of(i.operands[2])
     each = TYPE_BYTES[i.qualifiers[-1]]
     values = [Source(v, each) for v in values_of(i.operands[1])]
-    return Form(
-        "st.async", 0, (), [Source(to.base, 8), Source(barrier.base, 8), *values], [to.offset, barrier.offset, each]
-    )
+    immediates = [to.offset, barrier.offset, each, *_STORED]
+    return Form("st.async", 0, (), [Source(to.base, 8), Source(barrier.base, 8), *values], immediates)
+
+
+def _red(i: Instruction) -> Form | None:
+    """``red.async [to], value, [mbarrier]``."""
+    if i.qualifiers[:1] != ("async",):
+        return None
+    if "mbarrier::complete_tx::bytes" not in i.qualifiers:
+        raise Unsupported  # red.async.mmio, of sm_100
+    to, barrier = address_of(i.operands[0]), address_of(i.operands[2])
+    each = TYPE_BYTES[i.qualifiers[-1]]
+    sources = [Source(to.base, 8), Source(barrier.base, 8), Source(i.operands[1], each)]
+    return Form("red.async", 0, (), sources, [to.offset, barrier.offset, each, *_reduction(i, _IN_SHARED)])
 
 
 def _prefetch(i: Instruction) -> Form | None:
@@ -234,48 +278,6 @@ def _prefetch(i: Instruction) -> Form | None:
         return None
     at = address_of(i.operands[0])
     return Form("prefetch.tensormap", 0, (), [Source(at.base, 8)], [at.offset])
-
-
-def _wgmma(i: Instruction) -> Form:
-    what, *q = i.qualifiers
-    if what in ("fence", "commit_group"):
-        return Form(f"wgmma.{what}", immediates=[1])
-    if what == "wait_group":
-        pending = number(i.operands[0])
-        if pending < 0:  # ptxas refuses it
-            raise Unsupported
-        return Form("wgmma.wait_group", immediates=[1, min(pending, 7)])  # the most that the instruction holds
-    if what != "mma_async" or "sp" in q:
-        raise Unsupported
-    shape = next(x for x in q if x.startswith("m64n"))
-    columns, k = (int(n) for n in shape[4:].split("k"))
-    d_type, a_type, b_type = (x for x in q if x in MULTIPLIED)
-    integer = a_type in ("s8", "u8")
-    results = ("s32",) if integer else ("f32", "f16") if a_type in ("f16", "e4m3", "e5m2") else ("f32",)
-    if d_type not in results or k * _ELEMENT_BYTES[a_type] != 32 or _ELEMENT_BYTES[a_type] != _ELEMENT_BYTES[b_type]:
-        raise Unsupported
-    if not 8 <= columns <= 256 or columns % 8 or (integer and columns not in _INTEGER_COLUMNS):
-        raise Unsupported
-    d, a, b, accumulate, *scales = i.operands
-    registers = values_of(d)
-    in_registers = isinstance(a, Vector)
-    if len(registers) != columns // (4 if d_type == "f16" else 2) or (in_registers and len(values_of(a)) != 4):
-        raise Unsupported
-    numbers = [number(s) for s in scales]
-    negated = [int(n == -1) for n in numbers[:2]] if not integer else [0, 0]
-    transposed = numbers[2:]
-    if any(n not in (1, -1) for n in numbers[:2]) or any(n not in (0, 1) for n in transposed):
-        raise Unsupported  # ptxas refuses them
-    if in_registers:
-        transposed = [0, *transposed]
-    transposed = [*transposed, 0, 0][:2]
-    if any(transposed) and a_type not in ("f16", "bf16"):
-        raise Unsupported
-    types = [MULTIPLIED.index(t) for t in (d_type, a_type, b_type)]
-    sources = [*(Source(x, 4 if in_registers else 8) for x in values_of(a)), Source(b, 8), Source(accumulate)]
-    flags = FLAGS["satfinite"] if "satfinite" in q else 0
-    immediates = [1, columns, *types, int(in_registers), *transposed, *negated]
-    return Form("wgmma.mma_async", flags, registers, sources, immediates)
 
 
 def _barrier(i: Instruction) -> Form | None:
@@ -316,7 +318,7 @@ def _launch_control(i: Instruction) -> Form:
 
 
 _ASYNC: dict[str, Callable[[Instruction], Form | None]] = {
-    "mbarrier": _mbarrier, "fence": _fence, "cp": _cp, "prefetch": _prefetch, "wgmma": _wgmma, "barrier": _barrier,
-    "st": _st, "mapa": _mapa, "tensormap": _tensormap, "getctarank": _getctarank, "setmaxnreg": _setmaxnreg,
-    "clusterlaunchcontrol": _launch_control,
+    "mbarrier": _mbarrier, "fence": _fence, "cp": _cp, "prefetch": _prefetch, "barrier": _barrier,
+    "st": _st, "red": _red, "mapa": _mapa, "tensormap": _tensormap, "getctarank": _getctarank,
+    "setmaxnreg": _setmaxnreg, "clusterlaunchcontrol": _launch_control,
 }  # fmt: skip

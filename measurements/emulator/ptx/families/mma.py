@@ -1,5 +1,5 @@
-"""How a decoded mma.sync becomes a row of the machine where it has block scales (PTX ISA 9.7.14.3, sm_120a), or where A
-is sparse (9.7.14.6)."""
+"""How a decoded mma.sync becomes a row of the machine where it has block scales (PTX ISA 9.7.14.3, sm_120a), where A is
+sparse (9.7.14.6), or where it is four products (9.7.14.5.1)."""
 
 from __future__ import annotations
 
@@ -97,6 +97,27 @@ def sparse_mma_form(i: Instruction) -> Form | None:
     immediates = [1, k, *map(MULTIPLIED.index, types), len(d), len(a), len(b), len(c), selector.bits, ordered]
     flags = FLAGS["satfinite"] if "satfinite" in i.qualifiers else 0
     return Form("mma.sp", flags, d, [Source(o, 4) for o in (*a, *b, *c, metadata)], immediates)
+
+
+def quad_mma_form(i: Instruction) -> Form | None:
+    """None for another instruction than mma.m8n8k4 of f16. Raises Unsupported.
+
+    Immediates: 1 whole warp, whether d, and c, is of f32, whether a lies along rows, and b.
+    """
+    if i.opcode != "mma" or "m8n8k4" not in i.qualifiers or "f16" not in i.qualifiers:
+        return None
+    layouts, types = i.qualifiers[3:5], i.qualifiers[5:]
+    if i.qualifiers[:3] != ("sync", "aligned", "m8n8k4") or not set(layouts) <= {"row", "col"} or len(types) != 4:
+        raise Unsupported
+    d_type, c_type = types[0], types[3]
+    if types[1:3] != ("f16", "f16") or (d_type, c_type) not in (("f16", "f16"), ("f32", "f16"), ("f32", "f32")):
+        raise Unsupported
+    d, a, b, c = (_items(operand) for operand in i.operands)
+    registers = {"f16": 4, "f32": 8}
+    if (len(d), len(a), len(b), len(c)) != (registers[d_type], 2, 2, registers[c_type]):
+        raise Unsupported
+    immediates = [1, *(int(t == "f32") for t in (d_type, c_type)), *(int(layout == "row") for layout in layouts)]
+    return Form("mma.m8n8k4", 0, d, [Source(o, 4) for o in (*a, *b, *c)], immediates)
 
 
 def _items(operand: Operand) -> tuple[Operand, ...]:

@@ -1,7 +1,8 @@
-"""wgmma of every type, layout and source of A against numpy."""
+"""wgmma of every type, layout and source of A against numpy, dense, sparse and of bits."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +58,7 @@ class Operand:
 
 def numbers(rng: np.random.Generator, shape: tuple[int, int], kind: str) -> Array:
     """Integers, which all types have."""
-    low, high = (0, 8) if kind == "u8" else (-4, 4)
+    low, high = {"u8": (0, 8), "b1": (0, 2)}.get(kind, (-4, 4))
     return rng.integers(low, high, shape)
 
 
@@ -76,6 +77,8 @@ def encoded(x: Array, kind: str) -> Array:
             return (x.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
         case "tf32":
             return x.astype(np.float32).view(np.uint32)
+        case "b1":
+            return np.packbits(x.astype(np.uint8), axis=1, bitorder="little")
         case "s8" | "u8":
             return x.astype(np.uint8)
     mantissa, bias = (3, 7) if kind == "e4m3" else (2, 15)
@@ -83,15 +86,83 @@ def encoded(x: Array, kind: str) -> Array:
     return np.vectorize({**codes, 0.0: 0}.__getitem__)(x).astype(np.uint8)
 
 
+def chosen_columns(rng: np.random.Generator, kind: str, depth: int) -> tuple[Array, Array]:
+    """Return which columns of each of 64 rows are kept, (64, depth / 2), and the bits of each row's metadata (PTX ISA,
+    "Sparse matrix storage": of tf32 0b0100 and 0b1110 for one of two, of the others the numbers of two of four)."""
+    columns, bits = [], []
+    for _ in range(64):
+        kept: list[int] = []
+        said: list[int] = []
+        if kind == "tf32":
+            for pair, second in enumerate(rng.integers(0, 2, depth // 2).tolist()):
+                kept.append(2 * pair + second)
+                said += [0, 1, 1, 1] if second else [0, 0, 1, 0]
+        else:
+            for four in range(depth // 4):
+                two = sorted(rng.permutation(4)[:2].tolist())
+                kept += [4 * four + one for one in two]
+                said += [one >> bit & 1 for one in two for bit in (0, 1)]
+        columns.append(kept)
+        bits.append(said)
+    return np.array(columns), np.array(bits)
+
+
+def metadata_words(bits: Array, selector: int) -> Array:
+    """Return the register of each of 128 threads: of 32 bits of a row the halves are those of the pair of lanes that
+    ``selector`` names, with row g and g + 8 in each; of 64 bits the lanes have whole words of one row."""
+    words = np.full(128, 0xDEADBEEF, np.uint64)
+    for warp in range(4):
+        for row in range(16):
+            value = sum(int(bit) << k for k, bit in enumerate(bits[16 * warp + row]))
+            first, high = 32 * warp + 4 * (row % 8), row // 8
+            for part in range(2):
+                if bits.shape[1] == 64:
+                    words[first + 2 * part + high] = value >> 32 * part & 0xFFFFFFFF
+                else:
+                    at = first + 2 * selector + part
+                    kept = int(words[at]) & (0xFFFF if high else 0xFFFF0000)
+                    words[at] = kept | (value >> 16 * part & 0xFFFF) << 16 * high
+    return words.astype(np.uint32)
+
+
 def run(
-    d: str, a: str, b: str, n: int, *, left: Operand | None, right: Operand, negated: tuple[int, int] = (1, 1)
+    d: str,
+    a: str,
+    b: str,
+    n: int,
+    *,
+    left: Operand | None,
+    right: Operand,
+    negated: tuple[int, int] = (1, 1),
+    selector: int | None = None,
+    infinite: int | None = None,
+    spoiled: Callable[[Array], Array] = lambda words: words,
+    edit: Callable[[str], str] = lambda text: text,
 ) -> tuple[Array, Array]:
-    """Return what the machine gives for c + a @ b.T, and what numpy does. ``left`` is None for A in registers."""
+    """Return what the machine gives for c + a @ b.T, and what numpy does.
+
+    Args:
+        left: None for A in registers.
+        selector: Of a sparse A.
+        infinite: The k at which the first column of b is infinite, of bf16; numpy's answer is NaN in rows that have it.
+        spoiled: Changes metadata.
+        edit: Changes the program.
+    """
     rng = np.random.default_rng(n)
     size = {"f16": 2, "bf16": 2, "tf32": 4}.get(a, 1)
-    depth = 32 // size
+    depth = 256 if a == "b1" else 32 // size * (1 if selector is None else 2)
     x, y = numbers(rng, (64, depth), a), numbers(rng, (n, depth), b)
-    x_bits, y_bits = encoded(x, a), encoded(y, b)
+    meta, x_kept = np.zeros(128, np.uint32), x
+    if selector is not None:
+        columns_kept, bits = chosen_columns(rng, a, depth)
+        x_kept, meta = np.take_along_axis(x, columns_kept, 1), spoiled(metadata_words(bits, selector))
+        x = np.zeros_like(x)
+        np.put_along_axis(x, columns_kept, x_kept, 1)
+    x_bits, y_bits = encoded(x_kept, a), encoded(y, b)
+    reached = np.zeros(64, np.bool_)
+    if infinite is not None:
+        y_bits[0, infinite] = 0x7F80
+        reached = (columns_kept == infinite).any(axis=1)
     start = numbers(rng, (64, n), "s8").astype(RESULTS[d])
     image = np.zeros(2 * B_AT, np.uint8)
     descriptors = []
@@ -118,11 +189,13 @@ def run(
     a_registers = np.ascontiguousarray(x_bits[a_rows, a_columns]).view(np.uint32).reshape(128, 4)
 
     count = registers.shape[1]
-    given = np.concatenate([image.view(np.uint32), registers.reshape(-1), a_registers.reshape(-1)])
+    given = np.concatenate([image.view(np.uint32), registers.reshape(-1), a_registers.reshape(-1), meta])
     names = [f"%d{k}" for k in range(count)]
     ra = ", ".join(f"%a{k}" for k in range(4))
     first = f"{{{ra}}}" if left is None else "%desc_a"
     types = f"{d}.{a}.{b}"
+    variant, of_sparse = ("", "") if selector is None else (".sp", f"%m, {selector}, ")
+    behind = ".and.popc" if a == "b1" else ""
     numbers_behind = [] if d == "s32" else [str(s) for s in negated]
     if a in ("f16", "bf16"):
         numbers_behind += [str(int(o.transposed)) for o in (left, right) if o is not None]
@@ -132,7 +205,7 @@ def run(
 .visible .entry kernel(.param .u64 out, .param .u64 in) {{
 .shared .align 1024 .b8 tile[{image.size}];
 .reg .b64 %out, %in, %at, %desc_a, %desc_b; .reg .b32 %t, %k, %s, %x; .reg .pred %p;
-.reg .b32 %d<{count}>; .reg .b32 %a<4>;
+.reg .b32 %d<{count}>; .reg .b32 %a<4>; .reg .b32 %m;
 ld.param.u64 %out, [out]; ld.param.u64 %in, [in];
 mov.u32 %t, %tid.x; mov.u32 %s, tile;
 mul.lo.u32 %k, %t, 4;
@@ -146,21 +219,25 @@ mul.wide.u32 %at, %t, {4 * count}; add.u64 %at, %at, %in;
 {" ".join(f"ld.global.u32 {name}, [%at+{base + 4 * k}];" for k, name in enumerate(names))}
 mul.wide.u32 %at, %t, 16; add.u64 %at, %at, %in;
 {" ".join(f"ld.global.u32 %a{k}, [%at+{base + 512 * count + 4 * k}];" for k in range(4))}
+mul.wide.u32 %at, %t, 4; add.u64 %at, %at, %in; ld.global.u32 %m, [%at+{base + 512 * count + 2048}];
 mov.u64 %desc_a, {descriptors[0]}; mov.u64 %desc_b, {descriptors[-1]};
 setp.eq.u32 %p, 0, 0;
 wgmma.fence.sync.aligned;
-wgmma.mma_async.sync.aligned.m64n{n}k{depth}.{types} {{{", ".join(names)}}}, {first}, %desc_b, %p{tail};
+wgmma.mma_async{variant}.sync.aligned.m64n{n}k{depth}.{types}{behind}
+  {{{", ".join(names)}}}, {first}, %desc_b, {of_sparse}%p{tail};
 wgmma.commit_group.sync.aligned;
 wgmma.wait_group.sync.aligned 0;
 mul.wide.u32 %at, %t, {4 * count}; add.u64 %at, %at, %out;
 {" ".join(f"st.global.u32 [%at+{4 * k}], {name};" for k, name in enumerate(names))}
 ret; }}
 """
-    done = run_ptx(text, 64 * count, given, block=128)
-    assert done.ok, done.reason
+    done = run_ptx(edit(text), 64 * count, given, block=128)
+    assert done.ok, (done.reason, done.findings)
     got = np.zeros((64, n), RESULTS[d])
     got[rows, columns] = done.outputs["out"].view(RESULTS[d]).reshape(128, -1)
-    return got, (start.astype(np.int64) + (negated[0] * x) @ (negated[1] * y).T).astype(RESULTS[d])
+    wanted = (start.astype(np.int64) + (negated[0] * x) @ (negated[1] * y).T).astype(RESULTS[d])
+    wanted[reached, 0] = np.nan if reached.any() else 0
+    return got, wanted
 
 
 TYPES = [
@@ -193,3 +270,72 @@ def test_columns_and_signs(n: int) -> None:
 def test_a_sign_is_plus_or_minus_one() -> None:
     with pytest.raises(AssertionError, match=r"not supported: .*wgmma\.mma_async"):
         run("f32", "f16", "f16", 8, left=Operand(64), right=Operand(32), negated=(2, 1))
+
+
+@pytest.mark.parametrize("n", [8, 24, 256])
+def test_bits(n: int) -> None:
+    for left in (Operand(), None):
+        got, wanted = run("s32", "b1", "b1", n, left=left, right=Operand(64))
+        np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("types", TYPES, ids=".".join)
+def test_sparse_types(types: tuple[str, str, str]) -> None:
+    for left in (Operand(), None):
+        for selector in (0, 1) if types[1] in ("f16", "bf16", "tf32") else (0,):
+            got, wanted = run(*types, 32, left=left, right=Operand(), selector=selector)
+            np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("swizzle", [0, 64, 128])
+def test_layouts_of_sparse_products(swizzle: int) -> None:
+    for left, right in ((False, False), (False, True), (True, False), (True, True)):
+        a, b = Operand(swizzle, left), Operand(swizzle, right)
+        got, wanted = run("f32", "bf16", "bf16", 136, left=a, right=b, selector=1, negated=(1, -1))
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_nothing_comes_of_what_is_not_kept() -> None:
+    """Infinity beside an element that A does not have is not multiplied by zero."""
+    got, wanted = run("f32", "bf16", "bf16", 8, left=Operand(), right=Operand(), selector=0, infinite=5)
+    kept = np.isnan(wanted)
+    assert 0 < kept.sum() < 64
+    assert not np.isfinite(got[kept]).any()
+    np.testing.assert_array_equal(got[~kept], wanted[~kept])
+
+
+def test_metadata_name_two_elements() -> None:
+    with pytest.raises(AssertionError, match=r"metadata of row 3 are 0x5: valid ones name two elements"):
+        run("f32", "f16", "f16", 8, left=Operand(), right=Operand(), selector=0, spoiled=repeated)
+
+
+def repeated(words: Array) -> Array:
+    """Row 3 keeps element 1 of its first four twice."""
+    words[12] = words[12] & ~np.uint32(15) | np.uint32(5)
+    return words
+
+
+ASYNCHRONOUS = {
+    "wgmma.fence.sync.aligned;": "missing_wgmma_fence",
+    "fence.proxy.async.shared::cta;": "missing_proxy_fence",
+    "wgmma.wait_group.sync.aligned 0;": "wgmma_in_flight",
+}
+
+
+@pytest.mark.parametrize(("line", "kind"), ASYNCHRONOUS.items())
+def test_sparse_products_are_waited_for_like_others(line: str, kind: str) -> None:
+    with pytest.raises(AssertionError, match=kind):
+        run("f32", "f16", "f16", 8, left=None, right=Operand(), selector=0, edit=lambda text: text.replace(line, ""))
+
+
+def test_only_lanes_that_the_selector_names_have_metadata() -> None:
+    def edit(named: int) -> Callable[[str], str]:
+        """Lanes of the pair are left without metadata."""
+        load = "ld.global.u32 %m,"
+        guard = f"and.b32 %k, %t, 2; setp.ne.u32 %p, %k, {2 * named}; @%p {load}"
+        return lambda text: text.replace(load, guard)
+
+    got, wanted = run("f32", "f16", "f16", 8, left=Operand(), right=Operand(), selector=0, edit=edit(1))
+    np.testing.assert_array_equal(got, wanted)
+    with pytest.raises(AssertionError, match="undefined_register"):
+        run("f32", "f16", "f16", 8, left=Operand(), right=Operand(), selector=0, edit=edit(0))

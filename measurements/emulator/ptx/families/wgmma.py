@@ -1,0 +1,73 @@
+"""Forms of wgmma (PTX ISA 9.7.15), dense, sparse and of single bits."""
+
+from __future__ import annotations
+
+from measurements.emulator.ptx.forms import FLAGS, MULTIPLIED, Form, Source, Unsupported, number, values_of
+from measurements.emulator.ptx.syntax import Instruction, Vector
+
+_INTEGER_COLUMNS = (8, 16, 24, *range(32, 257, 16))  # of 8-bit integers and bits
+_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "b1": 1}
+_ROW_BITS = 256  # of A, as it is stored: of a sparse one half of its k elements
+_INTEGERS = ("s8", "u8", "b1")
+_MOST_PENDING = 7  # groups that wait_group holds
+
+
+def wgmma_form(i: Instruction) -> Form | None:
+    """None for another instruction. Raises Unsupported."""
+    if i.opcode != "wgmma":
+        return None
+    what, *q = i.qualifiers
+    if what in ("fence", "commit_group"):
+        return Form(f"wgmma.{what}", immediates=[1])
+    if what == "wait_group":
+        pending = number(i.operands[0])
+        if pending < 0:  # ptxas refuses it
+            raise Unsupported
+        return Form("wgmma.wait_group", immediates=[1, min(pending, _MOST_PENDING)])
+    if what != "mma_async":
+        raise Unsupported
+    return _multiply(i, q)
+
+
+def _multiply(i: Instruction, q: list[str]) -> Form:
+    """``d, a, b{, metadata, selector}, accumulate{, signs of a and b}{, whether a and b are transposed}``."""
+    sparse = q[0] == "sp"
+    shape = next(x for x in q if x.startswith("m64n"))
+    columns, k = (int(n) for n in shape[4:].split("k"))
+    d_type, a_type, b_type = (x for x in q if x in MULTIPLIED)
+    if (a_type == "b1") != (q[-2:] == ["and", "popc"]) or (sparse and a_type == "b1"):
+        raise Unsupported
+    integer = a_type in _INTEGERS
+    results = ("s32",) if integer else ("f32", "f16") if a_type in ("f16", "e4m3", "e5m2") else ("f32",)
+    if d_type not in results or k * _BITS[a_type] != _ROW_BITS * (1 + sparse) or _BITS[a_type] != _BITS[b_type]:
+        raise Unsupported
+    if not 8 <= columns <= 256 or columns % 8 or (integer and columns not in _INTEGER_COLUMNS):
+        raise Unsupported
+    d, a, b, *rest = i.operands
+    metadata, selector = [], 0
+    if sparse:
+        metadata, selector, rest = [Source(rest[0], 4)], number(rest[1]), rest[2:]
+        if selector not in ((0,) if _BITS[a_type] == 8 else (0, 1)):  # all lanes have metadata, or two of each four
+            raise Unsupported
+    accumulate, *scales = rest
+    registers = values_of(d)
+    in_registers = isinstance(a, Vector)
+    if len(registers) != columns // (4 if d_type == "f16" else 2) or (in_registers and len(values_of(a)) != 4):
+        raise Unsupported
+    numbers = [number(s) for s in scales]
+    negated = [int(n == -1) for n in numbers[:2]] if not integer else [0, 0]
+    transposed = numbers[2:]
+    if any(n not in (1, -1) for n in numbers[:2]) or any(n not in (0, 1) for n in transposed):
+        raise Unsupported  # ptxas refuses them
+    if in_registers:
+        transposed = [0, *transposed]
+    transposed = [*transposed, 0, 0][:2]
+    if any(transposed) and a_type not in ("f16", "bf16"):
+        raise Unsupported
+    types = [MULTIPLIED.index(t) for t in (d_type, a_type, b_type)]
+    sources = [
+        *(Source(x, 4 if in_registers else 8) for x in values_of(a)), Source(b, 8), Source(accumulate), *metadata,
+    ]  # fmt: skip
+    flags = FLAGS["satfinite"] if "satfinite" in q else 0
+    immediates = [1, columns, *types, int(in_registers), *transposed, *negated, int(sparse), selector]
+    return Form("wgmma.mma_async", flags, registers, sources, immediates)

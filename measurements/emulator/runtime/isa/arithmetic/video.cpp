@@ -1,0 +1,151 @@
+// Video instructions: PTX ISA 9.7.17, scalar (of one part of each operand) and SIMD (of two halves or four bytes).
+#include <algorithm>
+
+#include "isa/ptx.hpp"
+
+namespace autosched::emulator::ptx {
+namespace {
+
+using s64 = std::int64_t;
+using u64 = std::uint64_t;
+using u32 = std::uint32_t;
+__extension__ using s128 = __int128;  // of intermediate results: shifts to the left have up to 65 bits
+
+// In the order of the lists in measurements/emulator/ptx/families/video.py.
+enum class Operation { add, sub, absolute_difference, min, max, shift_left, shift_right, average, compare };
+enum class Secondary { none, add, min, max };
+enum class Comparison { eq, ne, lt, le, gt, ge };
+
+// Bits of a register.
+struct Part {
+  unsigned shift, bits;
+};
+// Immediates have the first bit, and how many there are, behind one another.
+Part part_of(const std::int64_t* immediate) { return {static_cast<unsigned>(immediate[0]), static_cast<unsigned>(immediate[1])}; }
+
+s64 taken(u64 x, Part p, bool is_signed) {
+  const u64 above = x << (64 - p.bits - p.shift);
+  return is_signed ? static_cast<s64>(above) >> (64 - p.bits) : static_cast<s64>(above >> (64 - p.bits));
+}
+u32 merged(s128 x, Part p, u32 c) {
+  const u32 mask = static_cast<u32>((u64{1} << p.bits) - 1) << p.shift;
+  return (static_cast<u32>(x) << p.shift & mask) | (c & ~mask);
+}
+s128 clamped(s128 x, unsigned bits, bool is_signed) {
+  const s128 above = s128{1} << (is_signed ? bits - 1 : bits);
+  return std::clamp<s128>(x, is_signed ? -above : s128{0}, above - 1);
+}
+
+bool holds(Comparison c, s64 a, s64 b) {
+  switch (c) {
+    case Comparison::eq: return a == b;
+    case Comparison::ne: return a != b;
+    case Comparison::lt: return a < b;
+    case Comparison::le: return a <= b;
+    case Comparison::gt: return a > b;
+    default: return a >= b;
+  }
+}
+
+s128 primary(Operation o, Comparison c, s64 a, s64 b) {
+  switch (o) {
+    case Operation::add: return a + b;
+    case Operation::sub: return a - b;
+    case Operation::absolute_difference: return a < b ? b - a : a - b;
+    case Operation::min: return std::min(a, b);
+    case Operation::max: return std::max(a, b);
+    case Operation::shift_left: return s128{a} << b;  // at most 32
+    case Operation::shift_right: return a >> b;
+    case Operation::average: return (a + b + (a + b >= 0 ? 1 : 0)) >> 1;
+    default: return holds(c, a, b) ? 1 : 0;
+  }
+}
+
+// What both kinds have. Immediates: operation, comparison, whether d, a and b are signed, secondary operation.
+struct Common {
+  Operation operation;
+  Comparison comparison;
+  bool signed_d, signed_a, signed_b;
+  Secondary secondary;
+};
+constexpr unsigned common_immediates = 6;
+Common common(const Instruction& i) {
+  return {static_cast<Operation>(i.immediate[0]), static_cast<Comparison>(i.immediate[1]), i.immediate[2] != 0, i.immediate[3] != 0,
+          i.immediate[4] != 0,                    static_cast<Secondary>(i.immediate[5])};
+}
+
+u32 with_third(s128 x, Secondary s, bool is_signed, u32 third) {
+  const s128 c = taken(third, {0, 32}, is_signed);
+  switch (s) {
+    case Secondary::add: return static_cast<u32>(x) + third;
+    case Secondary::min: return static_cast<u32>(std::min(x, c));
+    case Secondary::max: return static_cast<u32>(std::max(x, c));
+    default: return static_cast<u32>(x);
+  }
+}
+
+// Further immediates: the parts of d, a and b, and whether shifts wrap.
+void scalar(Warp& w, const Instruction& i, Lanes active) {
+  const Common v = common(i);
+  const std::int64_t* const further = i.immediate + common_immediates;
+  const Part to = part_of(further), of_a = part_of(further + 2), of_b = part_of(further + 4);
+  const bool shifts = v.operation == Operation::shift_left || v.operation == Operation::shift_right, wraps = further[6] != 0;
+  for_lanes(active, [&](unsigned k) {
+    const u32 c = w.values<u32>(i.source(2))[k];
+    const s64 a = taken(w.values<u32>(i.source(0))[k], of_a, v.signed_a);
+    s64 b = taken(w.values<u32>(i.source(1))[k], of_b, v.signed_b);
+    if (shifts) b = wraps ? b & 31 : std::min<s64>(b, 32);
+    s128 x = primary(v.operation, v.comparison, a, b);
+    if (i.flags & sat) x = clamped(x, to.bits, v.signed_d);
+    w.values<u32>(i.destination(0))[k] = to.bits < 32 ? merged(x, to, c) : with_third(x, v.secondary, v.signed_d, c);
+  });
+}
+
+// Further immediates: parts of a register (2, 4), which of them are written, and for each those of (b, a) that it is made of.
+void simd(Warp& w, const Instruction& i, Lanes active) {
+  const Common v = common(i);
+  const std::int64_t* const further = i.immediate + common_immediates;
+  const auto parts = static_cast<unsigned>(further[0]), bits = 32 / parts;
+  const std::int64_t *const of_a = further + 2, *const of_b = of_a + parts;
+  for_lanes(active, [&](unsigned k) {
+    const u64 both = w.values<u32>(i.source(0))[k] | static_cast<u64>(w.values<u32>(i.source(1))[k]) << 32;
+    u32 d = w.values<u32>(i.source(2))[k];
+    for (unsigned p = 0; p < parts; ++p) {
+      if ((further[1] >> p & 1) == 0) continue;
+      const s64 a = taken(both, {static_cast<unsigned>(of_a[p]) * bits, bits}, v.signed_a);
+      const s64 b = taken(both, {static_cast<unsigned>(of_b[p]) * bits, bits}, v.signed_b);
+      s128 x = primary(v.operation, v.comparison, a, b);
+      if (i.flags & sat) x = clamped(x, bits, v.signed_d);
+      d = v.secondary == Secondary::add ? d + static_cast<u32>(x) : merged(x, {p * bits, bits}, d);
+    }
+    w.values<u32>(i.destination(0))[k] = d;
+  });
+}
+
+// a * b + c. Immediates: whether a and b are signed, the product is negated, c is, 1 is added; the shift; the parts of a and b.
+void multiply_add(Warp& w, const Instruction& i, Lanes active) {
+  const bool signed_a = i.immediate[0] != 0, signed_b = i.immediate[1] != 0, minus_product = i.immediate[2] != 0,
+             minus_c = i.immediate[3] != 0, plus_one = i.immediate[4] != 0;
+  const auto shift = static_cast<unsigned>(i.immediate[5]);
+  const Part of_a = part_of(i.immediate + 6), of_b = part_of(i.immediate + 8);
+  const bool signed_c = signed_a || signed_b || minus_product, signed_d = signed_c || minus_c;
+  for_lanes(active, [&](unsigned k) {
+    const s128 a = taken(w.values<u32>(i.source(0))[k], of_a, signed_a), b = taken(w.values<u32>(i.source(1))[k], of_b, signed_b);
+    const s128 c = taken(w.values<u32>(i.source(2))[k], {0, 32}, signed_c);
+    s128 x = ((minus_product ? -(a * b) : a * b) + (minus_c ? -c : c) + (plus_one ? 1 : 0)) >> shift;
+    if (i.flags & sat) x = clamped(x, 32, signed_d);
+    w.values<u32>(i.destination(0))[k] = static_cast<u32>(x);
+  });
+}
+
+constexpr Row rows[] = {
+    {"video.scalar", scalar, sat, "4:444"},
+    {"video.simd", simd, sat, "4:444"},
+    {"vmad", multiply_add, sat, "4:444"},
+};
+
+}  // namespace
+
+const Rows video_rows{std::begin(rows), std::end(rows)};
+
+}  // namespace autosched::emulator::ptx

@@ -1,0 +1,68 @@
+// Where the elements of a sparse matrix A belong (PTX ISA 9.7.14.6 and 9.7.15.6, "Sparse matrix storage").
+#pragma once
+#include "isa/matrix/matrix.hpp"
+
+namespace autosched::emulator::ptx::matrix {
+
+// How many of 2 bits of metadata a row of A has: one for each element that is kept, for each pair of 4-bit ones, and two
+// for each of tf32.
+inline unsigned fields_of_row(std::int64_t type, unsigned k) {
+  return type == tf32 ? k : bits_of(type) == 4 ? k / 4 : k / 2;
+}
+
+// Which element of row `row` of a warp's A (0 to 15) each of the k / 2 that are kept is. mma.sp and wgmma.sp have them alike.
+class Metadata {
+ public:
+  // Those whose registers are read.
+  static Lanes lanes(std::int64_t type, unsigned k, unsigned selector) {
+    const unsigned fields = fields_of_row(type, k), of_four = std::min(4u, fields / 8);
+    Lanes all = 0;
+    for (unsigned lane = 0; lane < warp_size; ++lane) all |= static_cast<Lanes>(lane % 4 / of_four == selector) << lane;
+    return all;
+  }
+  Metadata(Warp& w, const Instruction& i, std::uint32_t at, std::int64_t type, unsigned k, unsigned selector, bool ordered)
+      : words_(w.values<std::uint32_t>(at)), i_(i), type_(type), ordered_(ordered), fields_(fields_of_row(type, k)),
+        first_(selector * fields_ / 8) {}
+
+  void read(unsigned row, unsigned* column) const {
+    if (type_ == tf32) {  // one of two, named by the halves that it has of four
+      for (unsigned p = 0; p < fields_ / 2; ++p) {
+        const unsigned halves = field(row, 2 * p) | field(row, 2 * p + 1) << 2;
+        if (halves != 0b0100u && halves != 0b1110u) report(row, halves, "of tf32 are 0b0100 and 0b1110");
+        column[p] = 2 * p + halves / 8;
+      }
+      return;
+    }
+    const unsigned unit = bits_of(type_) == 4 ? 2 : 1;  // elements that an index names
+    for (unsigned f = 0; f < fields_; f += 2) {
+      const unsigned low = field(row, f), high = field(row, f + 1);
+      if (low == high || (ordered_ && low > high)) {
+        report(row, low | high << 2, ordered_ ? "name two elements in ascending order" : "name two elements");
+      }
+      for (unsigned e = 0; e < unit; ++e) {
+        column[f * unit + e] = (2 * f + low) * unit + e;
+        column[(f + 1) * unit + e] = (2 * f + high) * unit + e;
+      }
+    }
+  }
+
+ private:
+  // Of 8 and 4 bits a lane has 16 fields of a row, of wider types 8 each of rows g and g + 8.
+  unsigned field(unsigned row, unsigned f) const {
+    const unsigned group = row % 8, half = row / 8;
+    const bool narrow = bits_of(type_) <= 8;
+    const unsigned lane = 4 * group + first_ + (narrow ? 2 * (f / 16) + half : f / 8);
+    return words_[lane] >> (narrow ? 2 * (f % 16) : 16 * half + 2 * (f % 8)) & 3u;
+  }
+  void report(unsigned row, unsigned bits, const char* valid) const {
+    FINDING(invalid_argument, i_.site, "metadata of row %u are 0x%x: valid ones %s", row, bits, valid);
+  }
+
+  const std::uint32_t* words_;
+  const Instruction& i_;
+  const std::int64_t type_;
+  const bool ordered_;
+  const unsigned fields_, first_;
+};
+
+}  // namespace autosched::emulator::ptx::matrix

@@ -1,0 +1,262 @@
+"""Reductions by bulk copies and red.async, of every operation and type: in global memory and that of other blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from bulk_kernels import HEAD, kinds
+from needs import needs_compiler, needs_nvrtc
+
+from measurements.emulator import Emulation, emulate
+from measurements.emulator.order import Order
+from search_spaces.hardware.dtypes import SCALAR_DTYPES
+from search_spaces.operators.problem import Operand
+from search_spaces.templates.kernel import Argument, Kernel
+from search_spaces.templates.tensor_map import TensorMap
+
+pytestmark = [needs_compiler, needs_nvrtc]
+
+Array = npt.NDArray[Any]
+N = 128
+
+
+def run(
+    body: str, parameters: str, *arguments: Argument, inputs: dict[str, Array], cluster: int = 1, seed: int = 0
+) -> Emulation:
+    kernel = Kernel(
+        entry="test",
+        source=f'{HEAD}\nextern "C" __global__ void __cluster_dims__({cluster}, 1, 1) test({parameters}) {{{body}}}',
+        arguments=arguments,
+        grid=(cluster, 1, 1),
+        block=(N, 1, 1),
+        cluster=(cluster, 1, 1),
+    )
+    return emulate(kernel, inputs, order=Order("ascending", seed), time_limit=30)
+
+
+def wrapped(old: Array, most: Array) -> Array:
+    return np.where(old >= most, 0, old + 1)
+
+
+def counted_down(old: Array, most: Array) -> Array:
+    return np.where((old == 0) | (old > most), most, old - 1)
+
+
+OPERATIONS: dict[str, Callable[[Array, Array], Array]] = {
+    "add": np.add, "min": np.minimum, "max": np.maximum, "inc": wrapped, "dec": counted_down, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor,
+}  # fmt: skip
+WITH_INTEGERS = [
+    *((name, kind) for name in ("min", "max") for kind in ("u32", "s32", "u64", "s64")),
+    *(("add", kind) for kind in ("u32", "s32", "u64")), ("inc", "u32"), ("dec", "u32"),
+    *((name, kind) for name in ("and", "or", "xor") for kind in ("b32", "b64")),
+]  # fmt: skip
+WITH_FLOATS = [*(("add", kind) for kind in ("f16", "f32", "f64")), ("min", "f16"), ("max", "f16")]
+STORAGE = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+
+
+def storage(kind: str) -> Any:
+    if kind in STORAGE:
+        return STORAGE[kind]
+    return {"u": np.uint32, "b": np.uint32, "s": np.int32}[kind[0]] if kind[1:] == "32" else (
+        np.int64 if kind[0] == "s" else np.uint64
+    )  # fmt: skip
+
+
+def values(kind: str, count: int, seed: int) -> Array:
+    rng = np.random.default_rng(seed)
+    if kind in STORAGE:
+        return rng.normal(size=count).astype(storage(kind))
+    if kind == "u32":  # also what counts to a most
+        return rng.choice(np.array([0, 1, 5, 6, 2**32 - 1], np.uint32), count)
+    info = np.iinfo(storage(kind))
+    return rng.integers(info.min, info.max, count, dtype=storage(kind), endpoint=True)
+
+
+REDUCE = """
+  __shared__ alignas(128) unsigned char tile[BYTES];
+  for (u32 k = threadIdx.x; k < BYTES / 4; k += 128) ((u32*)tile)[k] = ((const u32*)x)[k];
+  fence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.FORM [%0], [%1], %2;"
+                 ::"l"(out), "r"(AT(tile)), "r"((u32)BYTES) : "memory");
+    asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;" ::: "memory");
+  }
+"""
+
+
+@pytest.mark.parametrize(("name", "kind"), [*WITH_INTEGERS, *WITH_FLOATS])
+def test_reductions_in_global_memory(name: str, kind: str) -> None:
+    x, old = values(kind, N, 1), values(kind, N, 2)
+    dtype = SCALAR_DTYPES[{"b32": "u32", "b64": "u64", "s32": "i32", "s64": "i64"}.get(kind, kind)]
+    form = f"{name}{'.noftz' if (name, kind) == ('add', 'f16') else ''}.{kind}"
+    done = run(
+        REDUCE.replace("BYTES", str(x.nbytes)).replace("FORM", form),
+        "const unsigned char* x, unsigned char* out",
+        Operand("x", "input", dtype, x.shape),
+        Operand("out", "inout", dtype, x.shape),
+        inputs={"x": x, "out": old},
+    )
+    assert done.ok, done.reason
+    np.testing.assert_array_equal(
+        done.outputs["out"].view(storage(kind)), OPERATIONS[name](old, x).astype(storage(kind))
+    )
+
+
+def test_a_missing_number_is_no_extreme() -> None:
+    x, old = (
+        np.tile(np.array([np.nan, 1.0, np.nan, -0.0], np.float16), 32),
+        np.tile(np.array([2, np.nan, np.nan, 0], np.float16), 32),
+    )
+    done = run(
+        REDUCE.replace("BYTES", str(x.nbytes)).replace("FORM", "min.f16"),
+        "const unsigned char* x, unsigned char* out",
+        Operand("x", "input", SCALAR_DTYPES["f16"], x.shape),
+        Operand("out", "inout", SCALAR_DTYPES["f16"], x.shape),
+        inputs={"x": x, "out": old},
+    )
+    got = done.outputs["out"].view(np.float16)
+    np.testing.assert_array_equal(got, np.tile(np.array([2, 1, np.nan, 0], np.float16), 32))
+    assert np.signbit(got[3])
+
+
+TENSOR = """
+  __shared__ alignas(128) u32 tile[N];
+  tile[threadIdx.x] = x[threadIdx.x];
+  fence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    asm volatile("cp.reduce.async.bulk.tensor.1d.global.shared::cta.FORM.bulk_group [%0, {%1}], [%2];"
+                 ::"l"(&map), "r"(32), "r"(AT(tile)) : "memory");
+    asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;" ::: "memory");
+  }
+""".replace("N]", f"{N}]")
+
+
+@pytest.mark.parametrize("name", ["min", "max", "inc", "dec", "and", "or", "xor"])
+def test_reductions_of_boxes(name: str) -> None:
+    x, old = values("u32", N, 3), values("u32", N, 4)
+    u32 = SCALAR_DTYPES["u32"]
+    out = Operand("out", "inout", u32, (N,))
+    done = run(
+        TENSOR.replace("FORM", name), "const __grid_constant__ Map map, const u32* x",
+        TensorMap("map", out, "UINT32", (N,), (), (N,), (1,)),
+        Operand("x", "input", u32, (N,)), inputs={"x": x, "out": old},
+    )  # fmt: skip
+    assert done.ok, done.reason
+    wanted = old.copy()  # what lies outside is dropped
+    wanted[32:] = OPERATIONS[name](old[32:], x[:-32])
+    np.testing.assert_array_equal(done.outputs["out"].view(np.uint32), wanted)
+
+
+# Each block reduces into block 0, by bulk copy or by red.async.
+INTO_BLOCK = """
+  __shared__ alignas(128) TYPE sums[128]; __shared__ alignas(128) TYPE mine[128]; __shared__ u64 barrier;
+  u32 rank; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  const u32 t = threadIdx.x, b = AT(barrier);
+  sums[t] = start[t]; mine[t] = x[rank * 128 + t];
+  if (t == 0) {
+    init(b, 1);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    if (rank == 0) expect(b, 2 * sizeof sums);
+  }
+  FENCE
+  sync_cluster();
+  const u32 at = in_block(AT(sums), 0), counted = in_block(b, 0);
+  REDUCTION
+  if (rank == 0) { WAIT out[t] = sums[t]; }
+  sync_cluster();
+"""
+BULK = """if (t == 0) {
+    asm volatile("cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.FORM "
+                 "[%0], [%1], %2, [%3];" ::"r"(at), "r"(AT(mine)), "r"((u32)sizeof mine), "r"(counted) : "memory");
+  }"""
+EACH = """asm volatile("red.async.relaxed.cluster.mbarrier::complete_tx::bytes.shared::cluster.FORM [%0], %1, [%2];"
+                 ::"r"(at + t * (u32)sizeof(TYPE)), "CLASS"(mine[t]), "r"(counted) : "memory");"""
+IN_SHARED = [
+    ("add", "u32"), ("add", "s32"), ("add", "u64"), ("min", "s32"), ("max", "u32"), ("inc", "u32"), ("dec", "u32"),
+    ("and", "b32"), ("or", "b32"), ("xor", "b32"),
+]  # fmt: skip
+
+
+def into_block(
+    reduction: str, name: str, kind: str, *, wait: str = "wait(b, 0);", fence: str = "fence();", seed: int = 0
+) -> tuple[Emulation, Array]:
+    x, start = values(kind, 2 * N, 5).reshape(2, N), values(kind, N, 6)
+    x[:] = x[:1] if name in ("inc", "dec") else x  # in either order the same
+    dtype = SCALAR_DTYPES[{"b32": "u32", "s32": "i32"}.get(kind, kind)]
+    wide = kind[1:] == "64"
+    body = INTO_BLOCK.replace("REDUCTION", reduction).replace("FORM", f"{name}.{kind}").replace("WAIT", wait)
+    body = body.replace("TYPE", "u64" if wide else "u32").replace("CLASS", "l" if wide else "r").replace("FENCE", fence)
+    t = "u64" if wide else "u32"
+    done = run(
+        body, f"const {t}* x, const {t}* start, {t}* out", Operand("x", "input", dtype, x.shape),
+        Operand("start", "input", dtype, (N,)), Operand("out", "output", dtype, (N,)), inputs={"x": x, "start": start},
+        cluster=2, seed=seed,
+    )  # fmt: skip
+    wanted = start
+    for mine in x:
+        wanted = OPERATIONS[name](wanted, mine).astype(storage(kind))
+    return done, wanted
+
+
+@pytest.mark.parametrize("reduction", [BULK, EACH], ids=["bulk", "red.async"])
+@pytest.mark.parametrize(("name", "kind"), IN_SHARED)
+@pytest.mark.parametrize("seed", [0, 3])
+def test_reductions_in_the_memory_of_another_block(reduction: str, name: str, kind: str, seed: int) -> None:
+    done, wanted = into_block(reduction, name, kind, seed=seed)
+    assert done.ok, (done.reason, done.findings)
+    np.testing.assert_array_equal(done.outputs["out"].view(storage(kind)), wanted)
+
+
+@pytest.mark.parametrize("reduction", [BULK, EACH], ids=["bulk", "red.async"])
+def test_a_reduction_that_nobody_waits_for_is_found(reduction: str) -> None:
+    done, _ = into_block(reduction, "add", "u32", wait="")
+    assert "async_read_before_wait" in kinds(done)
+
+
+def test_bulk_reductions_need_a_proxy_fence_and_others_none() -> None:
+    done, _ = into_block(BULK, "add", "u32", fence="")
+    assert "missing_proxy_fence" in kinds(done)
+    done, _ = into_block(EACH, "add", "u32", fence="")
+    assert done.ok, (done.reason, done.findings)
+
+
+MULTICAST = """
+  __shared__ alignas(128) float tile[N]; __shared__ u64 barrier;
+  u32 rank; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  const u32 b = AT(barrier), t = threadIdx.x;
+  if (t == 0) {
+    init(b, 1);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    expect(b, 512);
+  }
+  sync_cluster();
+  if (t == 0 && rank == 1) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1], 512, [%2], %3;" ::"r"(AT(tile)), "l"(x), "r"(b), "h"((unsigned short)BLOCKS) : "memory");
+  }
+  wait(b, 0);
+  out[rank * 128 + t] = tile[t];
+  sync_cluster();
+""".replace("N]", f"{N}]")
+
+
+@pytest.mark.parametrize(("blocks", "kind"), [(3, ""), (5, "invalid_argument"), (0, "invalid_argument")])
+def test_one_copy_for_many_blocks(blocks: int, kind: str) -> None:
+    x = np.arange(N, dtype=np.float32)
+    f32 = SCALAR_DTYPES["f32"]
+    done = run(
+        MULTICAST.replace("BLOCKS", str(blocks)), "const float* x, float* out", Operand("x", "input", f32, (N,)),
+        Operand("out", "output", f32, (2, N)), inputs={"x": x}, cluster=2,
+    )  # fmt: skip
+    if kind:
+        assert kind in kinds(done)
+        return
+    assert done.ok, (done.reason, done.findings)
+    np.testing.assert_array_equal(done.outputs["out"], np.stack([x, x]))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from autosched.dispatch.functions import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose, use
     from autosched.dispatch.kernel import RuntimeUnavailable
     from autosched.dispatch.provenance import NoSchedule
-    from autosched.proofs.emulate.emulate import EmulatedLaunch, Struct, Surface, TensorMapOf, Texture, emulate
+    from autosched.proofs.emulate.emulate import EmulatedLaunch, Im2col, Struct, Surface, TensorMapOf, Texture, emulate
     from autosched.samplers.optuna.study_sampler import StudySampler
     from autosched.tuning.backends import BackendError
     from autosched.tuning.result import TuneResult
@@ -47,6 +47,7 @@ __all__ = [
     "EmulatedLaunch",
     "Finding",
     "HostFailure",
+    "Im2col",
     "Kernel",
     "KernelFileError",
     "LayerNorm",
@@ -115,7 +116,9 @@ _HOMES = {
     "Softmax": "search_spaces.operators.row_reduction",
     "Transpose": "search_spaces.operators.transpose",
     "StudySampler": "autosched.samplers.optuna.study_sampler",
-    **dict.fromkeys(("Struct", "Surface", "TensorMapOf", "Texture", "emulate"), "autosched.proofs.emulate.emulate"),
+    **dict.fromkeys(
+        ("Im2col", "Struct", "Surface", "TensorMapOf", "Texture", "emulate"), "autosched.proofs.emulate.emulate"
+    ),
     "recording": "autosched.dispatch.call_log",
     "tune": "autosched.tuning.tune",
     **dict.fromkeys(

@@ -142,9 +142,15 @@ def _flags_at(kernel: Launch, memory: Memory) -> dict[str, int]:
 
 def _tensor_map_line(m: TensorMap, buffer: int, start: int) -> str:
     """Return the numbers from which the runner encodes a tensor map (runtime/memory/tensor_map.hpp)."""
-    sizes = (*m.sizes, *m.strides, *m.box, *m.element_strides)
+    box: tuple[int, ...] = m.box
+    if m.im2col is not None:
+        corners = (
+            lower & 0xFFFF | (upper & 0xFFFF) << 16 for lower, upper in zip(m.im2col.lower, m.im2col.upper, strict=True)
+        )
+        box = (*m.box[:2], *corners)
+    sizes = (*m.sizes, *m.strides, *box, *m.element_strides)
     head = (buffer, start, ELEMENT_BYTES[m.element], len(m.sizes))
-    tail = (SWIZZLE_BYTES[m.swizzle], int(m.fill != "NONE"), _kind(m.element))
+    tail = (SWIZZLE_BYTES[m.swizzle], int(m.fill != "NONE"), _kind(m.element), int(m.im2col is not None))
     return " ".join(map(str, ("tensor_map", *head, *sizes, *tail)))
 
 

@@ -203,6 +203,8 @@ def encode_tensor_map(tensor_map: TensorMap, address: int) -> Array:
     encoded = memory[start : start + _MAP_BYTES]
     rank = len(tensor_map.sizes)
     _check_address(tensor_map, address)
+    if tensor_map.im2col is not None:
+        raise LaunchRefused(f"tensor map {tensor_map.name} is one of im2col, which only the emulator takes")
     status = _encode_function()(
         encoded.ctypes.data,
         _number(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{tensor_map.element}"),

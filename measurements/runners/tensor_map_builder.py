@@ -54,8 +54,8 @@ def fields_of(tensor_map: TensorMap, address: int) -> Array:
 
     Raises ValueError for what only the driver encodes.
     """
-    if tensor_map.interleave != "NONE" or max(tensor_map.sizes) >= 2**32:
-        raise ValueError(f"only a driver encodes {tensor_map.name}, which is interleaved or has a size of 2^32")
+    if tensor_map.interleave != "NONE" or tensor_map.im2col is not None or max(tensor_map.sizes) >= 2**32:
+        raise ValueError(f"only a driver encodes {tensor_map.name}, interleaved, of im2col, or with a size of 2^32")
     fields = np.zeros(1, FIELDS)
     of = fields[0]
     of["address"], of["rank"] = address, len(tensor_map.sizes)

@@ -26,6 +26,16 @@ _ELEMENT_OF = {
 SWIZZLE_BYTES = {"NONE": 0, "32B": 32, "64B": 64, "128B": 128}  # widest inner box, 0: any
 _BOX_BYTES = 232_448  # shared memory that a block of sm_90 can have
 MOST_BOX = 256  # elements of a box along one dimension
+_MOST_PIXELS = 1024
+
+
+@dataclass(frozen=True)
+class Im2col:
+    """The corners of the bounding box of a map in im2col mode: how far its first and its last pixel lie behind those of
+    the tensor, in the dimensions between channels and images, the fastest first."""
+
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -33,7 +43,8 @@ class TensorMap:
     """A ``const __grid_constant__`` parameter of 128 bytes that describes ``operand``, starting at its first element.
 
     ``sizes`` are elements, ``strides`` bytes of every dimension but the first, ``box`` and ``element_strides``
-    elements. ``element`` is a key of ELEMENT_BYTES. ``fill`` is what reads outside the tensor return: zeros for "NONE".
+    elements. In im2col mode, which only the emulator takes, ``box`` begins with channels of a pixel and pixels of a
+    column. ``element`` is a key of ELEMENT_BYTES. ``fill`` is what reads outside the tensor return: zeros for "NONE".
     Raises ValueError, with the requirement, for what the driver would refuse, and for a tensor larger than its operand.
     """
 
@@ -48,6 +59,7 @@ class TensorMap:
     swizzle: Literal["NONE", "32B", "64B", "128B"] = "NONE"
     l2_promotion: Literal["NONE", "L2_64B", "L2_128B", "L2_256B"] = "NONE"
     fill: Literal["NONE", "NAN_REQUEST_ZERO_FMA"] = "NONE"
+    im2col: Im2col | None = None
 
     @classmethod
     def dense(
@@ -131,7 +143,11 @@ class TensorMap:
                 all(0 < s < 2**40 and s % unit == 0 for s in self.strides),
                 f"strides are multiples of {unit} bytes below 2^40, not {self.strides}",
             ),
-            (all(1 <= n <= MOST_BOX for n in self.box), f"box sizes are 1 to {MOST_BOX}, not {self.box}"),
+            (
+                self.im2col is not None or all(1 <= n <= MOST_BOX for n in self.box),
+                f"box sizes are 1 to {MOST_BOX}, not {self.box}",
+            ),
+            *self._requirements_of_pixels(),
             (all(1 <= n <= 8 for n in self.element_strides), f"element strides are 1 to 8, not {self.element_strides}"),
             (
                 self.interleave != "NONE" or inner % 16 == 0,
@@ -147,10 +163,30 @@ class TensorMap:
                 f"fill {self.fill} is for floating-point elements, not {self.element}",
             ),
             (size == self.operand.dtype.bytes, f"{self.element} has another size than {self.operand.dtype.name}"),
-            (math.prod(self.box) * size <= _BOX_BYTES, f"a box of {self.box} does not fit into shared memory"),
+            (
+                math.prod(self.box[:2] if self.im2col else self.box) * size <= _BOX_BYTES,
+                f"a box of {self.box} does not fit into shared memory",
+            ),
             (
                 reach <= self.operand.bytes,
                 f"it reaches to byte {reach} of {self.operand.name}, which has {self.operand.bytes}",
             ),
         )
         return [reason for holds, reason in requirements if not holds]
+
+    def _requirements_of_pixels(self) -> tuple[tuple[bool, str], ...]:
+        if self.im2col is None:
+            return ()
+        lower, upper, between = self.im2col.lower, self.im2col.upper, self.sizes[1:-1]
+        reach = {1: 2**15, 2: 2**7, 3: 2**4}.get(len(between), 0)
+        known = len(lower) == len(upper) == len(between) and len(between) >= 1
+        return (
+            (known, f"im2col needs 3 to 5 dimensions, and corners of all but the first and the last, not {lower}"),
+            (all(-reach <= n < reach for n in (*lower, *upper)), f"corners are -{reach} to {reach - 1}"),
+            (
+                not known or all(a < n + b for a, b, n in zip(lower, upper, between, strict=True)),
+                "the bounding box is empty",
+            ),
+            (1 <= self.box[0] <= MOST_BOX, f"a pixel has 1 to {MOST_BOX} channels, not {self.box[0]}"),
+            (1 <= self.box[1] <= _MOST_PIXELS, f"a column has 1 to {_MOST_PIXELS} pixels, not {self.box[1]}"),
+        )

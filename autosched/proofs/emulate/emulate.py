@@ -12,7 +12,7 @@ import numpy as np
 from autosched.proofs.emulate.device_source import device_part, has_host_code, standard_headers
 from autosched.proofs.emulate.kernel_signature import find_kernel, parameters_of
 from autosched.proofs.emulate.launch_memory import pass_arguments, size_of
-from autosched.proofs.emulate.launch_values import Struct, Surface, TensorMapOf, Texture
+from autosched.proofs.emulate.launch_values import Im2col, Struct, Surface, TensorMapOf, Texture
 from autosched.proofs.emulate.orders import RunOptions, in_orders
 from measurements.compiler.nvrtc import PTX_OPTIONS
 from measurements.compiler.pool import error_reason
@@ -40,7 +40,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Launch, Size3
 
-__all__ = ["EmulatedLaunch", "Struct", "Surface", "TensorMapOf", "Texture", "emulate", "is_ptx"]
+__all__ = ["EmulatedLaunch", "Im2col", "Struct", "Surface", "TensorMapOf", "Texture", "emulate", "is_ptx"]
 
 Size = int | Sequence[int]
 

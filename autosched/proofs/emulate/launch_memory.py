@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from autosched.proofs.emulate.kernel_signature import Parameter
-from autosched.proofs.emulate.launch_values import Bytes, Struct, TensorMapOf, Texture, arrays_in
+from autosched.proofs.emulate.launch_values import Bytes, Im2col, Struct, TensorMapOf, Texture, arrays_in
 from measurements.emulator import Address, Memory
 from measurements.emulator.memory import FIRST_HANDLE, Inside, TextureObject
 from measurements.emulator.ptx.syntax import Variable
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.kernel import Argument
+from search_spaces.templates.tensor_map import Im2col as Corners
 from search_spaces.templates.tensor_map import TensorMap
 
 _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
@@ -288,7 +289,11 @@ class _Passing:
         element = self.element(value.dtype, array) if value.dtype else _dtype_of(array)
         # The map sees the array's shape and type; its memory is that of the region.
         seen = Operand(operand.name, operand.role, element, array.shape, operand.zeroed)
-        dense = TensorMap.dense(name, seen, value.box, swizzle=value.swizzle)
+        dense = (
+            _of_pixels(name, seen, value, value.im2col)
+            if value.im2col
+            else TensorMap.dense(name, seen, value.box, swizzle=value.swizzle)
+        )
         if operand.dtype.bytes != element.bytes:
             raise ValueError(
                 f"{self.shown(k)}: its array is passed as one of elements of {operand.dtype.bytes} bytes, too"
@@ -405,3 +410,16 @@ def size_of(size: Any) -> tuple[int, int, int]:
         raise ValueError(f"a grid or a block has one to three sizes, not {sizes}")
     x, y, z = (*sizes, 1, 1)[:3]
     return x, y, z
+
+
+def _of_pixels(name: str, operand: Operand, value: TensorMapOf, im2col: Im2col) -> TensorMap:
+    """Raise ValueError."""
+    rank = len(operand.shape)
+    ones = (1,) * (rank - 1)
+    plain = TensorMap.dense(name, operand, (*ones, im2col.channels), swizzle=value.swizzle)
+    return replace(
+        plain,
+        box=(im2col.channels, im2col.pixels, *ones)[:rank],
+        element_strides=(1, *(im2col.strides or (1,) * (rank - 2))[::-1], 1),
+        im2col=Corners(im2col.lower[::-1], im2col.upper[::-1]),
+    )

@@ -25,18 +25,31 @@ class Struct:
         object.__setattr__(self, "fields", fields)
 
 
+@dataclass(frozen=True)
+class Im2col:
+    """Boxes of a ``TensorMapOf`` in im2col mode, as ``cuTensorMapEncodeIm2col`` makes it: corners of the bounding box
+    and strides of the dimensions between images and channels, slowest first, as ``array.shape``."""
+
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    pixels: int
+    channels: int
+    strides: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class TensorMapOf:
     """A ``const __grid_constant__ CUtensorMap`` parameter that describes ``array``, of one to five dimensions.
 
     ``box`` counts elements, slowest dimension first, as ``array.shape``. ``dtype``: what the elements are where numpy
-    does not say it: "bf16", "e4m3" and the like.
+    does not say it: "bf16", "e4m3" and the like. ``im2col`` stands in place of a box.
     """
 
     array: Array
-    box: tuple[int, ...]
+    box: tuple[int, ...] = ()
     swizzle: Literal["NONE", "32B", "64B", "128B"] = "NONE"
     dtype: str = ""
+    im2col: Im2col | None = None
 
 
 @dataclass(frozen=True, eq=False)

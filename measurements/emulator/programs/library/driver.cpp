@@ -244,12 +244,14 @@ API int cuOccupancyMaxActiveClusters(int* clusters, void* function, const void* 
   return *clusters = each * static_cast<int>(fact("sm_count")) / static_cast<int>(blocks), success;
 }
 
-// In the emulator's encoding; the numbers of the choices are those of cuda.h.
-API int cuTensorMapEncodeTiled(void* to, int element, unsigned rank, void* base, const std::uint64_t* sizes, const std::uint64_t* strides,
-                               const unsigned* box, const unsigned* element_strides, int interleave, int swizzle, int, int fill) {
-  using autosched::emulator::ptx::ElementKind;
-  using autosched::emulator::ptx::EncodedTensorMap;
-  using autosched::emulator::ptx::MapField;
+// Tensor maps in the emulator's encoding; the numbers of the choices are those of cuda.h.
+using autosched::emulator::ptx::ElementKind;
+using autosched::emulator::ptx::EncodedTensorMap;
+using autosched::emulator::ptx::MapField;
+
+// What both kinds of maps have, the inner side of a box among it. False where no tensor can have it.
+static bool begin_map(EncodedTensorMap& m, const void* to, int element, unsigned rank, void* base, const std::uint64_t* sizes,
+                      const std::uint64_t* strides, unsigned inner, const unsigned* element_strides, int swizzle, int fill) {
   using Kind = ElementKind;
   static constexpr struct {
     unsigned bytes;
@@ -258,20 +260,12 @@ API int cuTensorMapEncodeTiled(void* to, int element, unsigned rank, void* base,
                   {8, Kind::unsigned_integer}, {8, Kind::signed_integer},   {2, Kind::f16},              {4, Kind::f32},
                   {8, Kind::f64},              {2, Kind::bf16},             {4, Kind::f32},              {4, Kind::f32},
                   {4, Kind::f32}};
-  if (interleave != 0) return lacking("cuTensorMapEncodeTiled of an interleaved layout");
-  if (swizzle > 3) return lacking("cuTensorMapEncodeTiled with a swizzle of 128 bytes in other atoms");
-  const std::uint64_t inner = to == nullptr || rank < 1 || rank > 5 || element < 0 || element > 12 ? 0 : std::uint64_t{box[0]} * elements[element].bytes;
-  bool wrong = inner == 0 || inner % 16 != 0 || reinterpret_cast<std::uint64_t>(to) % 64 != 0 || reinterpret_cast<std::uint64_t>(base) % 16 != 0 || swizzle < 0 ||
-               (swizzle != 0 && inner > (16u << swizzle)) || (fill != 0 && elements[element].kind <= Kind::signed_integer);
-  for (unsigned d = 0; !wrong && d < rank; ++d) {
-    wrong = sizes[d] < 1 || sizes[d] > (std::uint64_t{1} << 32) || box[d] < 1 || box[d] > 256 || element_strides[d] < 1 || element_strides[d] > 8 ||
-            (d + 1 < rank && (strides[d] % 16 != 0 || strides[d] >= (std::uint64_t{1} << 40)));
+  if (to == nullptr || rank < 1 || rank > 5 || element < 0 || element > 12 || swizzle < 0 || inner > 256) return false;
+  const std::uint64_t bytes = std::uint64_t{inner} * elements[element].bytes;
+  if (bytes == 0 || bytes % 16 != 0 || reinterpret_cast<std::uint64_t>(to) % 64 != 0 || reinterpret_cast<std::uint64_t>(base) % 16 != 0 ||
+      (swizzle != 0 && bytes > (16u << swizzle)) || (fill != 0 && elements[element].kind <= Kind::signed_integer)) {
+    return false;
   }
-  if (wrong) {
-    complain_misuse("cuTensorMapEncodeTiled is given what no tensor can have: see the CUDA Driver API, Tensor Map Object Management");
-    return failed(invalid_value);
-  }
-  EncodedTensorMap m{};
   m.what = EncodedTensorMap::mark;
   m.base = reinterpret_cast<std::uint64_t>(base);
   m.rank = static_cast<std::uint8_t>(rank);
@@ -281,8 +275,11 @@ API int cuTensorMapEncodeTiled(void* to, int element, unsigned rank, void* base,
   m.fills_nan = fill != 0;
   for (const MapField field : {MapField::global_address, MapField::rank, MapField::elemtype}) m.given |= EncodedTensorMap::bit_of(field);
   for (unsigned d = 0; d < rank; ++d) {
+    if (sizes[d] < 1 || sizes[d] > (std::uint64_t{1} << 32) || element_strides[d] < 1 || element_strides[d] > 8 ||
+        (d + 1 < rank && (strides[d] % 16 != 0 || strides[d] >= (std::uint64_t{1} << 40)))) {
+      return false;
+    }
     m.last[d] = static_cast<std::uint32_t>(sizes[d] - 1);
-    m.box[d] = box[d];
     m.element_strides[d] = element_strides[d];
     for (const MapField field : {MapField::global_dim, MapField::box_dim, MapField::element_stride}) m.given |= EncodedTensorMap::bit_of(field, d);
     if (d + 1 < rank) {
@@ -290,8 +287,49 @@ API int cuTensorMapEncodeTiled(void* to, int element, unsigned rank, void* base,
       m.given |= EncodedTensorMap::bit_of(MapField::global_stride, d);
     }
   }
+  return true;
+}
+
+static int end_map(void* to, const EncodedTensorMap& m, bool possible, const char* function) {
+  if (!possible) {
+    complain_misuse(std::string(function) + " is given what no tensor can have: see the CUDA Driver API, Tensor Map Object Management");
+    return failed(invalid_value);
+  }
   std::memcpy(to, &m, sizeof m);
   return success;
+}
+
+API int cuTensorMapEncodeTiled(void* to, int element, unsigned rank, void* base, const std::uint64_t* sizes, const std::uint64_t* strides,
+                               const unsigned* box, const unsigned* element_strides, int interleave, int swizzle, int, int fill) {
+  if (interleave != 0) return lacking("cuTensorMapEncodeTiled of an interleaved layout");
+  if (swizzle > 3) return lacking("cuTensorMapEncodeTiled with a swizzle of 128 bytes in other atoms");
+  EncodedTensorMap m{};
+  bool possible = begin_map(m, to, element, rank, base, sizes, strides, box[0], element_strides, swizzle, fill);
+  for (unsigned d = 0; possible && d < rank; ++d) {
+    m.box[d] = box[d];
+    possible = box[d] >= 1 && box[d] <= 256;
+  }
+  return end_map(to, m, possible, "cuTensorMapEncodeTiled");
+}
+
+API int cuTensorMapEncodeIm2col(void* to, int element, unsigned rank, void* base, const std::uint64_t* sizes, const std::uint64_t* strides,
+                                const int* lower, const int* upper, unsigned channels, unsigned pixels, const unsigned* element_strides,
+                                int interleave, int swizzle, int, int fill) {
+  if (interleave != 0) return lacking("cuTensorMapEncodeIm2col of an interleaved layout");
+  if (swizzle > 3) return lacking("cuTensorMapEncodeIm2col with a swizzle of 128 bytes in other atoms");
+  EncodedTensorMap m{};
+  bool possible = begin_map(m, to, element, rank, base, sizes, strides, channels, element_strides, swizzle, fill) && rank >= 3 &&
+                  pixels >= 1 && pixels <= 1024;
+  const int reach = rank == 3 ? 1 << 15 : rank == 4 ? 1 << 7 : 1 << 4;
+  m.im2col = 1;
+  m.box[0] = channels;
+  m.box[1] = pixels;
+  for (unsigned d = 1; possible && d + 1 < rank; ++d) {
+    const int first = lower[d - 1], last = upper[d - 1];
+    m.box[1 + d] = EncodedTensorMap::corners(first, last);
+    possible = first >= -reach && first < reach && last >= -reach && last < reach && m.first_pixel(d) <= m.last_pixel(d);
+  }
+  return end_map(to, m, possible, "cuTensorMapEncodeIm2col");
 }
 
 API int cuMemAlloc(DevicePointer* to, std::size_t bytes) { return give(to, bytes, Allocation::Kind::device, "cuMemAlloc"); }

@@ -177,7 +177,7 @@ _IN_GLOBAL = {
     "dec": _COUNTED, "and": _OF_BITS, "or": _OF_BITS, "xor": _OF_BITS,
 }  # fmt: skip
 _IN_SHARED = {
-    "add": ("u32", "s32", "u64"), "min": ("u32", "s32"), "max": ("u32", "s32"), "inc": _COUNTED, "dec": _COUNTED,
+    "add": ("u32", "s32", "u64", "s64"), "min": ("u32", "s32"), "max": ("u32", "s32"), "inc": _COUNTED, "dec": _COUNTED,
     "and": ("b32",), "or": ("b32",), "xor": ("b32",),
 }  # fmt: skip
 
@@ -209,9 +209,9 @@ def _tensor_store(i: Instruction) -> Form:
     if "bulk_group" not in i.qualifiers:
         raise Unsupported
     map_, from_ = (address_of(o) for o in i.operands[:2])
-    rank, scatters = _tile(i.qualifiers, map_, "tile::scatter4")
+    rank, scatters, pixels = _tile(i.qualifiers, map_, "tile::scatter4", "im2col_no_offs")
     sources = [Source(map_.base, 8), *(Source(c, 4) for c in map_.coordinates), Source(from_.base, 8)]
-    return Form("tensor.store", 0, (), sources, [rank, map_.offset, from_.offset, reduction, scatters])
+    return Form("tensor.store", 0, (), sources, [rank, map_.offset, from_.offset, reduction, scatters, pixels])
 
 
 _GATHERED = 4  # rows of tile::gather4 and tile::scatter4
@@ -221,19 +221,20 @@ def _rank(qualifiers: Sequence[str]) -> int:
     return next(int(q[0]) for q in qualifiers if q in ("1d", "2d", "3d", "4d", "5d"))
 
 
-def _tile(qualifiers: Sequence[str], map_: Address, of_rows: str) -> tuple[int, int]:
-    """Dimensions, and whether it is four rows (``of_rows``) of a matrix instead of a box."""
-    if any(q.startswith(("im2col", "tile::")) and q != of_rows for q in qualifiers):
+def _tile(qualifiers: Sequence[str], map_: Address, of_rows: str, of_pixels: str) -> tuple[int, int, int]:
+    """Return dimensions, whether it is four rows (``of_rows``) of a matrix instead of a box, and whether it is pixels
+    (``of_pixels``)."""
+    if any(q.startswith(("im2col", "tile::")) and q not in (of_rows, of_pixels) for q in qualifiers):
         raise Unsupported
-    rank, rows = _rank(qualifiers), int(of_rows in qualifiers)
+    rank, rows, pixels = _rank(qualifiers), int(of_rows in qualifiers), int(of_pixels in qualifiers)
     if len(map_.coordinates) != (1 + _GATHERED if rows else rank) or (rows and rank != 2):
         raise Unsupported
-    return rank, rows
+    return rank, rows, pixels
 
 
 def _tensor_load(i: Instruction) -> Form:
     to, map_, barrier = (address_of(o) for o in i.operands[:3])
-    rank, gathers = _tile(i.qualifiers, map_, "tile::gather4")
+    rank, gathers, pixels = _tile(i.qualifiers, map_, "tile::gather4", "im2col")
     sources = [
         Source(to.base, 8),
         Source(map_.base, 8),
@@ -241,10 +242,15 @@ def _tensor_load(i: Instruction) -> Form:
         Source(barrier.base, 8),
     ]
     multicast = "multicast::cluster" in i.qualifiers
+    rest = i.operands[3:]
+    offsets = values_of(rest[0]) if pixels else ()
+    if len(offsets) != (rank - 2 if pixels else 0):
+        raise Unsupported
     if multicast:
-        sources.append(Source(i.operands[3], 2))
+        sources.append(Source(rest[pixels], 2))
+    sources += [Source(offset, 2) for offset in offsets]
     blocks = 2 if "cta_group::2" in i.qualifiers else 1
-    immediates = [rank, to.offset, map_.offset, barrier.offset, int(multicast), blocks, gathers]
+    immediates = [rank, to.offset, map_.offset, barrier.offset, int(multicast), blocks, gathers, pixels]
     return Form("tensor.load", 0, (), sources, immediates)
 
 

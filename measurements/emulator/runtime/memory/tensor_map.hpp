@@ -16,6 +16,7 @@ struct TensorMapSpec {
   unsigned swizzle_bytes;           // 0, 32, 64 or 128
   bool fills_nan;                   // what lies outside reads as NaN, not as zero
   unsigned kind;                    // of elements, for reductions: ElementKind
+  bool im2col;                      // box is EncodedTensorMap::box of that mode
 };
 
 // The order is that of _KINDS in measurements/emulator/emulator.py.
@@ -45,11 +46,22 @@ struct EncodedTensorMap {
   std::uint64_t base;
   std::uint64_t strides[4];
   std::uint32_t last[5];  // sizes minus 1
+  // In im2col mode box[0] counts channels of a pixel, box[1] pixels, and the corners of the bounding box follow, for each of the
+  // dimensions between channels and images: what its first pixel lies behind the tensor's first, and its last one behind the last.
   std::uint32_t box[5], element_strides[5];
   std::uint32_t given;  // what has been set: bit_of
   std::uint8_t rank, element_bytes, swizzle_bytes, fills_nan;
   ElementKind kind;
-  unsigned char unused[128 - 125];
+  std::uint8_t im2col;
+  unsigned char unused[128 - 126];
+
+  static constexpr std::uint32_t corners(int lower, int upper) {
+    return static_cast<std::uint16_t>(lower) | static_cast<std::uint32_t>(static_cast<std::uint16_t>(upper)) << 16;
+  }
+  std::int64_t first_pixel(unsigned dimension) const { return static_cast<std::int16_t>(box[1 + dimension] & 0xffffu); }
+  std::int64_t last_pixel(unsigned dimension) const {
+    return std::int64_t{last[dimension]} + static_cast<std::int16_t>(box[1 + dimension] >> 16);
+  }
 
   // Of a field, and the dimension where it has one of each.
   static constexpr std::uint32_t bit_of(MapField field, unsigned dimension = 0) {

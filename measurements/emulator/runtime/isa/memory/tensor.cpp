@@ -2,6 +2,7 @@
 // wide as its first side, one behind the other; swizzling permutes the 16-byte pieces of a row by address bits above
 // them, within 128, 64 or 32 bytes.
 #include <algorithm>
+#include <array>
 
 #include "isa/memory/bulk.hpp"
 #include "isa/memory/reduction.hpp"
@@ -27,8 +28,30 @@ struct Box {
   unsigned row_bytes, pitch, rows;
   std::int64_t first[5] = {};
   bool gathered = false;  // the second coordinate is that of the first of four rows, and the others follow it
+  std::vector<std::array<std::int64_t, 4>> pixels;  // of im2col: where each is, in all dimensions but that of channels
 
-  Box(const EncodedTensorMap& map, const std::int32_t* coordinates, bool gathers = false) : gathered(gathers) {
+  // Pixels of im2col, from the coordinates on, row by row of the bounding box and image by image. `offsets`: how far what is
+  // read lies from each, in the dimensions between channels and images.
+  Box(const EncodedTensorMap& map, const std::int32_t* coordinates, const std::uint16_t* offsets) {
+    counts[0] = map.box[0];
+    first[0] = coordinates[0];
+    rows = map.box[1];
+    row_bytes = counts[0] * map.element_bytes;
+    pitch = std::max<unsigned>(row_bytes, map.swizzle_bytes);
+    const unsigned image = map.rank - 1u;
+    std::array<std::int64_t, 4> at{};
+    for (unsigned d = 1; d <= image; ++d) at[d - 1] = coordinates[d];
+    for (unsigned row = 0; row < rows; ++row) {
+      pixels.push_back(at);
+      for (unsigned d = 1; d < image; ++d) pixels.back()[d - 1] += offsets[d - 1];
+      for (unsigned d = 1; d <= image; ++d) {
+        at[d - 1] += map.element_strides[d];
+        if (d == image || at[d - 1] <= map.last_pixel(d)) break;
+        at[d - 1] = map.first_pixel(d);
+      }
+    }
+  }
+  Box(const EncodedTensorMap& map, const std::int32_t* coordinates, bool gathers) : gathered(gathers) {
     rows = 1;
     for (unsigned d = 0; d < map.rank; ++d) {
       counts[d] = (map.box[d] + map.element_strides[d] - 1) / map.element_strides[d];
@@ -44,6 +67,9 @@ struct Box {
   }
 };
 
+// Of elements in the first dimension, which im2col takes as they are.
+unsigned step_of_first(const EncodedTensorMap& map) { return map.im2col != 0 ? 1 : map.element_strides[0]; }
+
 // Calls body(row, address of its first element, first element inside, end of those inside) for each row, with an empty
 // range for those outside.
 template <class Body>
@@ -54,12 +80,12 @@ void for_rows(const EncodedTensorMap& map, const Box& box, Body body) {
     std::uint64_t address = map.base;
     for (unsigned d = 1; d < map.rank; ++d) {
       const std::int64_t at =
-          box.gathered ? box.first[d + row] : box.first[d] + std::int64_t{rest % box.counts[d]} * map.element_strides[d];
+          !box.pixels.empty() ? box.pixels[row][d - 1] : box.gathered ? box.first[d + row] : box.first[d] + std::int64_t{rest % box.counts[d]} * map.element_strides[d];
       rest /= box.counts[d];
       inside = inside && at >= 0 && at <= map.last[d];
       address += static_cast<std::uint64_t>(at) * map.strides[d - 1];
     }
-    const std::int64_t size = std::int64_t{map.last[0]} + 1, step = map.element_strides[0];
+    const std::int64_t size = std::int64_t{map.last[0]} + 1, step = step_of_first(map);
     const std::int64_t before = box.first[0] < 0 ? (-box.first[0] + step - 1) / step : 0;
     const std::int64_t end = size > box.first[0] ? (size - box.first[0] + step - 1) / step : 0;
     const auto last = std::clamp<std::int64_t>(end, 0, box.counts[0]);
@@ -88,7 +114,7 @@ void read_box(const EncodedTensorMap& map, const Box& box, unsigned char* data, 
     unsigned char* to = data + std::size_t{row} * box.row_bytes;
     std::memset(to, map.fills_nan ? 0xff : 0, box.row_bytes);
     if (begin >= end) return;
-    const unsigned step = element * map.element_strides[0];
+    const unsigned step = element * step_of_first(map);
     const std::uint64_t from = address + std::uint64_t{begin} * step;
     if (step == element) {
       count_row(self->site, instruction, from, (end - begin) * element);
@@ -115,9 +141,13 @@ void for_pieces(const EncodedTensorMap& map, const Box& box, std::uint32_t share
 unsigned coordinates_of(unsigned rank, bool gathers) { return gathers ? 1 + gathered_rows : rank; }
 
 // The map and the box of a lane's instruction; false, and a finding, where they do not fit.
-bool box_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned rank, bool gathers, unsigned lane,
+bool box_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned rank, bool gathers, bool im2col, unsigned lane,
             const char* name, EncodedTensorMap& map, std::int32_t* coordinates) {
   if (!map_at(address_of(w, i, source, offset, lane), name, map)) return false;
+  if ((map.im2col != 0) != im2col) {
+    FINDING(invalid_argument, self->site, "%s: %s.%s with a map of the other mode", describe_self().c_str(), name, im2col ? "im2col" : "tile");
+    return false;
+  }
   if (map.rank != rank) {
     FINDING(invalid_argument, self->site, "%s: %s.%ud with the map of a tensor of %u dimensions", describe_self().c_str(), name,
             rank, map.rank);
@@ -135,12 +165,12 @@ bool box_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset,
 }
 
 // Immediates: dimensions, offset of the shared address, of the map's address, of the mbarrier's address, multicast, blocks,
-// whether four rows are gathered.
-// Sources: shared address, map, coordinates, mbarrier, and of multicast the blocks of the cluster as bits.
+// whether four rows are gathered, whether by im2col.
+// Sources: shared address, map, coordinates, mbarrier, of multicast the blocks of the cluster as bits, of im2col offsets.
 void load(Warp& w, const Instruction& i, Lanes active) {
   constexpr const char* name = "cp.async.bulk.tensor";
   const auto rank = static_cast<unsigned>(i.immediate[0]);
-  const bool pairs = i.immediate[5] == 2, gathers = i.immediate[6] != 0;
+  const bool pairs = i.immediate[5] == 2, gathers = i.immediate[6] != 0, im2col = i.immediate[7] != 0;
   const unsigned behind = 2 + coordinates_of(rank, gathers);
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
@@ -149,9 +179,14 @@ void load(Warp& w, const Instruction& i, Lanes active) {
     std::int32_t coordinates[5] = {};
     std::uint32_t to, barrier;
     if (!shared_operand(w, i, 0, i.immediate[1], k, name, to)) return;
-    if (!box_of(w, i, 1, i.immediate[2], rank, gathers, k, name, map, coordinates)) return;
+    if (!box_of(w, i, 1, i.immediate[2], rank, gathers, im2col, k, name, map, coordinates)) return;
     if (!shared_operand(w, i, behind, i.immediate[3], k, name, barrier)) return;
-    const Box box(map, coordinates, gathers);
+    std::uint16_t offsets[3] = {};
+    for (unsigned d = 0; im2col && d + 2 < rank; ++d) {
+      const unsigned source = behind + 1 + (i.immediate[4] != 0 ? 1 : 0) + d;
+      offsets[d] = static_cast<std::uint16_t>(read_bits(w, i.source(source), i.width_of_source(source), k));
+    }
+    const Box box = im2col ? Box(map, coordinates, offsets) : Box(map, coordinates, gathers);
     BulkLoad load{barrier, {}, std::vector<unsigned char>(std::size_t{box.rows} * box.row_bytes), std::int64_t{box.rows} * box.row_bytes, self, i.site, name, std::nullopt};
     read_box(map, box, load.data.data(), name);
     std::uint32_t blocks = 1u << rank_of_address(to);
@@ -176,11 +211,12 @@ void load(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// Immediates: dimensions, offset of the map's address, of the shared address, what it is reduced by (0: it is stored), whether four rows are scattered.
+// Immediates: dimensions, offset of the map's address, of the shared address, what it is reduced by (0: it is stored), whether four rows are scattered,
+// whether by im2col.
 // Sources: map, coordinates, shared address.
 void store(Warp& w, const Instruction& i, Lanes active) {
   const auto rank = static_cast<unsigned>(i.immediate[0]);
-  const bool reduces = i.immediate[3] != 0, scatters = i.immediate[4] != 0;
+  const bool reduces = i.immediate[3] != 0, scatters = i.immediate[4] != 0, im2col = i.immediate[5] != 0;
   const char* name = reduces ? "cp.reduce.async.bulk.tensor" : "cp.async.bulk.tensor";
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
@@ -188,9 +224,10 @@ void store(Warp& w, const Instruction& i, Lanes active) {
     EncodedTensorMap map{};
     std::int32_t coordinates[5] = {};
     std::uint32_t from;
-    if (!box_of(w, i, 0, i.immediate[1], rank, scatters, k, name, map, coordinates)) return;
+    if (!box_of(w, i, 0, i.immediate[1], rank, scatters, im2col, k, name, map, coordinates)) return;
     if (!shared_operand(w, i, 1 + coordinates_of(rank, scatters), i.immediate[2], k, name, from)) return;
-    const Box box(map, coordinates, scatters);
+    constexpr std::uint16_t no_offsets[3] = {};
+    const Box box = im2col ? Box(map, coordinates, no_offsets) : Box(map, coordinates, scatters);
     if (!check_shared(from, static_cast<int>(box.rows * box.pitch), 128, name)) return;
     const StoreReader reader = start_bulk_store(w, k, i.site);
     std::vector<unsigned char> data(std::size_t{box.rows} * box.row_bytes, 0xff);
@@ -200,7 +237,7 @@ void store(Warp& w, const Instruction& i, Lanes active) {
     });
     for_rows(map, box, [&](unsigned row, std::uint64_t address, unsigned begin, unsigned end) {
       if (begin >= end) return;
-      const unsigned element = map.element_bytes, step = element * map.element_strides[0];
+      const unsigned element = map.element_bytes, step = element * step_of_first(map);
       const unsigned char* values = data.data() + std::size_t{row} * box.row_bytes;
       const unsigned each = step == element ? end - begin : 1;  // elements that lie together
       for (unsigned e = begin; e < end; e += each) {

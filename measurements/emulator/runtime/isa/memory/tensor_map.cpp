@@ -20,7 +20,7 @@ namespace {
 
 using Map = EncodedTensorMap;
 constexpr int map_bytes = sizeof(Map);
-constexpr unsigned most_dimensions = 5, most_box = 256, most_element_stride = 8;
+constexpr unsigned most_dimensions = 5, most_box = 256, most_pixels = 1024, most_element_stride = 8;
 constexpr std::uint64_t strides_end = std::uint64_t{1} << 40;
 
 std::string text(const char* format, ...) __attribute__((format(printf, 1, 2)));
@@ -56,13 +56,23 @@ std::string complaint(const Map& m) {
   if (std::string lacking = missing(m); !lacking.empty()) return lacking;
   if (m.base % 16 != 0) return text("its global_address %#llx is not a multiple of 16", static_cast<unsigned long long>(m.base));
   for (unsigned d = 0; d < m.rank; ++d) {
-    if (m.box[d] < 1 || m.box[d] > most_box) return text("its box_dim %u is %u, not 1 to %u", d, m.box[d], most_box);
+    if (m.im2col == 0 && (m.box[d] < 1 || m.box[d] > most_box)) {
+      return text("its box_dim %u is %u, not 1 to %u", d, m.box[d], most_box);
+    }
     if (m.element_strides[d] < 1 || m.element_strides[d] > most_element_stride) {
       return text("its element_stride %u is %u, not 1 to %u", d, m.element_strides[d], most_element_stride);
     }
     if (d + 1 < m.rank && (m.strides[d] % 16 != 0 || m.strides[d] >= strides_end)) {
       return text("its global_stride %u is %llu bytes, no multiple of 16 below 2^40", d,
                   static_cast<unsigned long long>(m.strides[d]));
+    }
+  }
+  if (m.im2col != 0) {
+    if (m.rank < 3) return text("it is one of im2col, and has %u dimensions", m.rank);
+    if (m.box[0] < 1 || m.box[0] > most_box) return text("it has %u channels of a pixel, not 1 to %u", m.box[0], most_box);
+    if (m.box[1] < 1 || m.box[1] > most_pixels) return text("it has columns of %u pixels, not 1 to %u", m.box[1], most_pixels);
+    for (unsigned d = 1; d + 1 < m.rank; ++d) {
+      if (m.first_pixel(d) > m.last_pixel(d)) return text("dimension %u of its bounding box is empty", d);
     }
   }
   const unsigned inner = m.box[0] * m.element_bytes;
@@ -241,6 +251,7 @@ std::string encoded(const TensorMapSpec& spec, void* base) {
   m.kind = static_cast<ElementKind>(spec.kind);
   m.swizzle_bytes = static_cast<std::uint8_t>(spec.swizzle_bytes);
   m.fills_nan = spec.fills_nan;
+  m.im2col = spec.im2col;
   for (unsigned d = 0; d < spec.rank; ++d) {
     m.given |= Map::bit_of(MapField::global_dim, d);
     m.last[d] = static_cast<std::uint32_t>(spec.sizes[d] - 1);  // a tensor may have 2^32

@@ -23,8 +23,51 @@ __global__ void take_tile(const __grid_constant__ CUtensorMap map, int* to) {
                ::"r"(mbarrier) : "memory");
   to[threadIdx.x] = tile[threadIdx.x];
 }
-int main() {
+constexpr int channels = 4, width = 8, pixels = 16;
+__global__ void take_pixels(const __grid_constant__ CUtensorMap map, int* to) {
+  __shared__ alignas(128) int tile[pixels * channels];
+  __shared__ alignas(8) std::uint64_t barrier;
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(tile));
+  const auto mbarrier = static_cast<unsigned>(__cvta_generic_to_shared(&barrier));
+  if (threadIdx.x == 0) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n\tfence.proxy.async.shared::cta;" ::"r"(mbarrier) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(mbarrier), "r"(int(sizeof tile)) : "memory");
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {0, -1, 0}], [%2], {%3};"
+                 ::"r"(at), "l"(&map), "r"(mbarrier), "h"(static_cast<unsigned short>(2)) : "memory");
+  }
+  __syncthreads();
+  asm volatile("{\n\t.reg .pred p;\nWAIT:\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0;\n\t@!p bra WAIT;\n\t}"
+               ::"r"(mbarrier) : "memory");
+  to[threadIdx.x] = tile[threadIdx.x];
+}
+// Two images of `width` pixels, as the last tap of three reads them.
+bool pixels_of_a_convolution() {
+  std::vector<int> a(2 * width * channels), b(pixels * channels);
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = 100 + static_cast<int>(i);
+  int *from, *to;
+  CHECK(cudaMalloc(&from, sizeof(int) * a.size()));
+  CHECK(cudaMalloc(&to, sizeof(int) * b.size()));
+  CHECK(cudaMemcpy(from, a.data(), sizeof(int) * a.size(), cudaMemcpyHostToDevice));
+  CUtensorMap map;
+  const cuuint64_t sizes[] = {channels, width, 2}, strides[] = {channels * sizeof(int), width * channels * sizeof(int)};
+  const cuuint32_t steps[] = {1, 1, 1};
+  const int lower[] = {-1}, upper[] = {-1};
+  if (cuTensorMapEncodeIm2col(&map, CU_TENSOR_MAP_DATA_TYPE_INT32, 3, from, sizes, strides, lower, upper, channels, pixels, steps,
+                              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS) {
+    return false;
+  }
+  take_pixels<<<1, pixels * channels>>>(map, to);
+  CHECK(cudaMemcpy(b.data(), to, sizeof(int) * b.size(), cudaMemcpyDeviceToHost));
   bool good = true;
+  for (int p = 0; p < pixels; ++p) {
+    const int at = p % width + 1;
+    for (int c = 0; c < channels; ++c) good = good && b[p * channels + c] == (at < width ? a[(p / width * width + at) * channels + c] : 0);
+  }
+  return good;
+}
+int main() {
+  bool good = pixels_of_a_convolution();
   // Megabytes lie between arrays: bit 21 of their addresses is set in some of them.
   for (int turn = 0; turn < 4; ++turn) {
     std::vector<int> a(side * side), b(side * side);

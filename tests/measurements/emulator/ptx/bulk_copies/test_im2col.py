@@ -1,0 +1,183 @@
+"""TMA in im2col mode against numpy: columns of pixels as a convolution reads them, and as its gradient writes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from bulk_kernels import HEAD
+from needs import needs_compiler, needs_nvrtc
+
+import autosched
+from autosched.proofs.emulate.emulate import EmulatedLaunch
+
+pytestmark = [needs_compiler, needs_nvrtc]
+
+Array = npt.NDArray[Any]
+CHANNELS = 8
+
+LOAD = """
+  __shared__ alignas(1024) unsigned char tile[BYTES]; __shared__ u64 barrier;
+  const u32 b = AT(barrier), t = threadIdx.x;
+  if (t == 0) { init(b, 1); fence(); }
+  __syncthreads();
+  if (t == 0) {
+    expect(b, BYTES);
+    asm volatile("cp.async.bulk.tensor.RANKd.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {COORDINATES}], [%2], {OFFSETS};" ::"r"(AT(tile)), "l"(&map), "r"(b) : "memory");
+  }
+  wait(b, 0);
+  for (u32 k = t; k < BYTES; k += 128) out[k] = tile[k];
+"""
+STORE = """
+  __shared__ alignas(1024) unsigned char tile[BYTES];
+  for (u32 k = threadIdx.x; k < BYTES; k += 128) tile[k] = in[k];
+  fence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    asm volatile("cp.async.bulk.tensor.RANKd.global.shared::cta.im2col_no_offs.bulk_group [%0, {COORDINATES}], [%1];"
+                 ::"l"(&map), "r"(AT(tile)) : "memory");
+    asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;" ::: "memory");
+  }
+"""
+
+
+def text(body: str, bytes_: int, coordinates: tuple[int, ...], offsets: tuple[int, ...] = ()) -> str:
+    """Coordinates and offsets are the fastest dimension first."""
+    body = body.replace("BYTES", str(bytes_)).replace("RANK", str(len(coordinates)))
+    return body.replace("COORDINATES", ", ".join(map(str, coordinates))).replace(
+        "OFFSETS", ", ".join(map(str, offsets))
+    )
+
+
+def pixels_of(
+    x: Array,
+    start: tuple[int, ...],
+    lower: tuple[int, ...],
+    upper: tuple[int, ...],
+    strides: tuple[int, ...],
+    count: int,
+) -> list[tuple[int, ...]]:
+    """Return where the pixels of a column are, (image, ..., width): all of the bounding box from one on, row by row."""
+    axes = [
+        range(low, size + high, step)
+        for low, high, size, step in zip(lower, upper, x.shape[1:-1], strides, strict=True)
+    ]
+    box = [(image, *at) for image in range(start[0], start[0] + count) for at in _product(axes)]
+    first = box.index(start)
+    return box[first : first + count]
+
+
+def _product(axes: list[range]) -> list[tuple[int, ...]]:
+    if not axes:
+        return [()]
+    return [(k, *rest) for k in axes[0] for rest in _product(axes[1:])]
+
+
+def load(
+    x: Array,
+    start: tuple[int, ...],
+    offsets: tuple[int, ...],
+    im2col: autosched.Im2col,
+    swizzle: str = "NONE",
+    c: int = 0,
+) -> EmulatedLaunch:
+    size = im2col.pixels * im2col.channels * x.itemsize
+    coordinates = (c, *start[::-1])
+    source = (
+        f'{HEAD}\nextern "C" __global__ void k(const __grid_constant__ Map map, unsigned char* out) '
+        f"{{{text(LOAD, size, coordinates, offsets[::-1])}}}"
+    )
+    of = autosched.TensorMapOf(x, im2col=im2col, swizzle=swizzle)  # type: ignore[arg-type]
+    return autosched.emulate(
+        source, kernel="k", arguments=(of, np.zeros(size, np.uint8)), outputs=(1,), grid=1, block=128
+    )
+
+
+def column(x: Array, places: list[tuple[int, ...]], offsets: tuple[int, ...], channels: int, c: int = 0) -> Array:
+    rows = np.zeros((len(places), channels), x.dtype)
+    for row, (image, *at) in zip(rows, places, strict=True):
+        where = (image, *(p + o for p, o in zip(at, offsets, strict=True)))
+        if all(0 <= p < n for p, n in zip(where, x.shape, strict=False)):
+            held = x[where][c : c + channels]
+            row[: len(held)] = held
+    return rows
+
+
+SHAPES = [
+    # shape, lower, upper, strides, offsets, start
+    ((2, 9, CHANNELS), (-1,), (-1,), (1,), (2,), (0, 4)),
+    ((2, 5, 6, CHANNELS), (-1, -1), (-1, -1), (1, 1), (0, 2), (0, -1, -1)),
+    ((3, 5, 6, CHANNELS), (-1, -2), (0, -1), (2, 3), (1, 1), (1, 1, 1)),
+    ((2, 4, 3, 5, CHANNELS), (-1, 0, -1), (-1, 0, -1), (1, 1, 1), (2, 0, 1), (0, 1, 2, 3)),
+]
+
+
+@pytest.mark.parametrize(("shape", "lower", "upper", "strides", "offsets", "start"), SHAPES)
+def test_columns_of_pixels(
+    shape: tuple[int, ...], lower: tuple[int, ...], upper: tuple[int, ...], strides: tuple[int, ...],
+    offsets: tuple[int, ...], start: tuple[int, ...],
+) -> None:  # fmt: skip
+    x = np.arange(1, 1 + np.prod(shape), dtype=np.float32).reshape(shape)
+    im2col = autosched.Im2col(lower, upper, 40, CHANNELS, strides)
+    done = load(x, start, offsets, im2col)
+    assert done.ok, (done.reason, done.findings)
+    wanted = column(x, pixels_of(x, start, lower, upper, strides, 40), offsets, CHANNELS)
+    assert not wanted.all() and wanted.any()  # some lie outside
+    np.testing.assert_array_equal(done.arrays[1].view(np.float32).reshape(wanted.shape), wanted)  # type: ignore[union-attr]
+
+
+def test_columns_are_swizzled_as_boxes_are() -> None:
+    x = np.arange(1, 1 + 2 * 6 * 6 * 16, dtype=np.float32).reshape(2, 6, 6, 16)
+    done = load(x, (0, 0, 0), (1, 1), autosched.Im2col((0, 0), (-2, -2), 16, 16), swizzle="64B", c=4)
+    assert done.ok, (done.reason, done.findings)
+    wanted = column(x, pixels_of(x, (0, 0, 0), (0, 0), (-2, -2), (1, 1), 16), (1, 1), 16, c=4)
+    at = np.arange(wanted.nbytes)
+    got = done.arrays[1][at ^ ((at >> 7 & 3) << 4)]  # type: ignore[index]
+    np.testing.assert_array_equal(got.view(np.float32).reshape(wanted.shape), wanted)
+
+
+def test_columns_are_stored_where_they_were() -> None:
+    out = np.zeros((2, 4, 5, CHANNELS), np.float32)
+    im2col = autosched.Im2col((-1, -1), (1, 1), 30, CHANNELS)
+    given = np.arange(1, 1 + 30 * CHANNELS, dtype=np.float32).reshape(30, CHANNELS)
+    source = (
+        f'{HEAD}\nextern "C" __global__ void k(const __grid_constant__ Map map, const unsigned char* in) '
+        f"{{{text(STORE, given.nbytes, (0, 2, 1, 0))}}}"
+    )
+    done = autosched.emulate(
+        source, kernel="k", arguments=(autosched.TensorMapOf(out, im2col=im2col), given), grid=1, block=128
+    )
+    assert done.ok, (done.reason, done.findings)
+    wanted = np.zeros_like(out)
+    for (image, *at), row in zip(pixels_of(out, (0, 1, 2), (-1, -1), (1, 1), (1, 1), 30), given, strict=True):
+        if all(0 <= p < n for p, n in zip((image, *at), out.shape, strict=False)):
+            wanted[(image, *at)] = row
+    np.testing.assert_array_equal(done.arrays[0], wanted)
+
+
+def test_a_map_of_the_other_mode_is_found() -> None:
+    x = np.zeros((2, 5, 6, CHANNELS), np.float32)
+    source = (
+        f'{HEAD}\nextern "C" __global__ void k(const __grid_constant__ Map map, unsigned char* out) '
+        f"{{{text(LOAD, 1024, (0, 0, 0, 0), (0, 0))}}}"
+    )
+    of = autosched.TensorMapOf(x, box=(1, 1, 4, CHANNELS))
+    done = autosched.emulate(source, kernel="k", arguments=(of, np.zeros(1024, np.uint8)), grid=1, block=128)
+    assert "invalid_argument" in {f.kind for f in done.findings}
+
+
+@pytest.mark.parametrize(
+    ("im2col", "message"),
+    [
+        (autosched.Im2col((-200, 0), (0, 0), 8, 8), "corners are -128 to 127"),
+        (autosched.Im2col((6, 0), (0, 0), 8, 8), "the bounding box is empty"),
+        (autosched.Im2col((0,), (0,), 8, 8), "im2col needs 3 to 5 dimensions"),
+        (autosched.Im2col((0, 0), (0, 0), 2000, 8), "1 to 1024 pixels"),
+    ],
+)
+def test_maps_that_no_driver_makes_are_refused(im2col: autosched.Im2col, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        load(np.zeros((2, 5, 6, CHANNELS), np.float32), (0, 0, 0), (0, 0), im2col)

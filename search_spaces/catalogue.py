@@ -10,10 +10,10 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
 from search_spaces.hardware.devices import Device
+from search_spaces.installed import entry_points
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec

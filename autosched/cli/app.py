@@ -24,7 +24,7 @@ from autosched.version import VERSION
 from measurements.emulator import HostFailure
 from measurements.store.errors import StoreError
 from search_spaces.catalogue import operators
-from search_spaces.spaces.counting.elimination import TooTightlyTied
+from search_spaces.spaces.counting.limits import TooTightlyTied
 from search_spaces.spaces.space import EmptySpace
 
 # Every usage error of typer derives from this class; BadParameter is the one of them that all releases export.

@@ -15,7 +15,6 @@ import json
 import os
 import re
 import stat
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from autosched.version import VERSION
 from measurements.files.bounded import read_bounded
 from measurements.files.cache_folder import CUBINS, CacheUnusable, cache_root, publish
 from measurements.runners.cuda.device import GpuHere
+from search_spaces.installed import metadata_folders
 from search_spaces.operators.problem import Problem
 from search_spaces.templates.kernel import Launch, launch_from_json
 
@@ -131,12 +131,8 @@ def _key(problem: Problem, gpu: GpuHere) -> str:
 @cache
 def _compilers() -> list[str]:
     """Return the installed packages of NVRTC, by the names of their metadata, which have the version. The library
-    itself takes a tenth of a second to load, and importlib.metadata a parser of mail."""
-    found: set[str] = set()
-    for folder in sys.path:
-        with suppress(OSError):
-            found.update(name for name in os.listdir(folder or ".") if _COMPILERS.fullmatch(name.lower()))
-    return sorted(found)
+    itself takes a tenth of a second to load."""
+    return sorted({name for name, _ in metadata_folders() if _COMPILERS.fullmatch(name.lower())})
 
 
 @cache

@@ -11,13 +11,13 @@ from rich import box
 from rich.table import Table
 
 from autosched.reporting.roofline import bound_by, known, roofline
-from measurements.records.measurement import Provenance, Resources
 from measurements.records.vendor_library import is_library
 from search_spaces.hardware.dtypes import MULTIPLIED_DTYPES
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 if TYPE_CHECKING:  # proofs have no records
+    from measurements.records.measurement import Resources
     from measurements.records.record import Record
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
@@ -26,9 +26,9 @@ GAP = 2  # spaces between columns
 _RATE_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 
 PROVENANCE_NOTE = {
-    Provenance.MEASURED: "measured on a GPU",
-    Provenance.REPLAYED: "replayed from a recording made on a GPU",
-    Provenance.ESTIMATED: "estimated by a model, not measured",
+    "measured": "measured on a GPU",
+    "replayed": "replayed from a recording made on a GPU",
+    "estimated": "estimated by a model, not measured",
 }
 
 

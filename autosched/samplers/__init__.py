@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 from autosched.samplers.base import Prior, Sampler, UnvisitedPool
+from search_spaces.installed import entry_points
 from search_spaces.spaces.search_space import SearchSpace
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINTS = "autosched.samplers"
 DEFAULT = "bayes"

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from measurements.files.text import first_line
+from search_spaces.installed import metadata_folder
 from search_spaces.templates.headers import Headers, included
 
 PROGRAM_NAME = "kernel.cu"  # the same for every program: names in cubins and messages depend on it
@@ -203,18 +204,23 @@ def loaded_version() -> str:
 def _wheel_version() -> str | None:
     """Return the version of the wheel whose library the bindings will load, as cuda.pathfinder takes that of a wheel
     before all others. None where there is no such wheel, or bindings older than cuda.pathfinder."""
-    from importlib import metadata
-
     try:
         if importlib.util.find_spec("cuda.bindings") is None or importlib.util.find_spec("cuda.pathfinder") is None:
             return None
-        major = metadata.version("cuda-bindings").partition(".")[0]
-        wheel = metadata.distribution(WHEEL if int(major) >= 13 else f"{WHEEL}-cu{major}")
-    except (ImportError, ValueError):  # of metadata: PackageNotFoundError
+    except ImportError:
         return None
-    libraries = [file for file in wheel.files or () if file.name == f"libnvrtc.so.{major}"]
-    there = wheel.version.startswith(f"{major}.") and any(Path(str(file.locate())).is_file() for file in libraries)
-    return wheel.version if there else None
+    bindings = metadata_folder("cuda-bindings")
+    major = "" if bindings is None else bindings[1].partition(".")[0]
+    wheel = metadata_folder(WHEEL if not major.isdigit() or int(major) >= 13 else f"{WHEEL}-cu{major}")
+    if wheel is None or not wheel[1].startswith(f"{major}."):
+        return None
+    folder, version = wheel
+    try:
+        files = [line.partition(",")[0] for line in (folder / "RECORD").read_text().splitlines()]
+    except (OSError, ValueError):
+        return None
+    there = any(name.endswith(f"/libnvrtc.so.{major}") and (folder.parent / name).is_file() for name in files)
+    return version if there else None
 
 
 @cache

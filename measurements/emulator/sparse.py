@@ -8,11 +8,11 @@ and ``generated`` makes the same for the reference. What the blocks wrote comes 
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +32,6 @@ from search_spaces.templates.kernel import Kernel, Launch
 
 Indices = npt.NDArray[np.int64]
 
-_Page = tuple[int, Array, npt.NDArray[np.uint32]]  # first place, values, the block that wrote each
-_HEADER = struct.Struct("=IQI")  # number of the buffer, first element, elements
 _NOBODY = 2**32 - 1
 _CONTENT = {name: name for name in ("f16", "bf16", "f32", "e4m3", "e5m2")} | {
     name: "bits" for name in ("i8", "i32", "u8", "u16", "u32")
@@ -62,25 +60,31 @@ def generated(dtype: DType, seed: int, places: Indices) -> Array:
     """Return the elements of an input at ``places``, stored as ``dtype``: integers from 1 to 3 with either sign, or
     bits.
 
-    A function of ``seed`` and place alone, as in runtime/memory/global/buffers.cpp: the finalizer of MurmurHash3.
+    A function of ``seed`` and place alone, as in runtime/memory/global/buffers.cpp: the integer hash lowbias32
+    (Wellons, "Prospecting for Hash Functions").
     """
-    with np.errstate(over="ignore"):
-        x = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + places.astype(np.uint64)
-        x = (x ^ (x >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
-        x = (x ^ (x >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-    x ^= x >> np.uint64(33)
+    low, high = places.astype(np.uint32), places >> 32
+    far = high if high.any() else np.zeros(1, np.int64)
+    salt = _hashed((seed + 0x9E3779B9 * far & 0xFFFFFFFF).astype(np.uint32))
+    x = _hashed(low ^ salt)
     if _CONTENT[dtype.name] == "bits":
-        ones = np.uint64(2**dtype.bits - 1)
-        bits = (x >> np.uint64(16)) & ones
-        return np.where(bits == ones, np.uint64(0), bits).astype(dtype.storage)
-    which = (x & np.uint64(0xFFFF)) | (x >> np.uint64(63) << np.uint64(16))
-    return _signed_integers(dtype)[which.astype(np.int32)]
+        ones = np.uint32(2**dtype.bits - 1)
+        bits = x & ones
+        return np.where(bits == ones, np.uint32(0), bits).astype(dtype.storage)
+    signed: Array = _signed_integers(dtype)[x >> np.uint32(15)]
+    return signed
+
+
+def _hashed(x: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    x = (x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D)
+    x = (x ^ (x >> np.uint32(15))) * np.uint32(0x846CA68B)
+    return x ^ (x >> np.uint32(16))
 
 
 @lru_cache(maxsize=8)
 def _signed_integers(dtype: DType) -> Array:
     """Return what 16 bits and a sign above them stand for."""
-    size = (1 + np.arange(2**16) % 3).astype(np.float64)
+    size = (1 + (3 * np.arange(2**16) >> 16)).astype(np.float64)
     return dtype.store(np.concatenate((size, -size)))
 
 
@@ -228,36 +232,30 @@ def _left_the_same(written: Mapping[str, Written], other: Mapping[str, Written])
 
 
 def _written(operands: Sequence[Operand], data: Path) -> dict[str, Written]:
+    """Read what ``write_touched_outputs`` of runtime/memory/global/buffers.cpp wrote."""
     content = data.read_bytes()
-    found: dict[int, list[_Page]] = {}
+    found: dict[int, Written] = {}
     at = 0
+
+    def take(dtype: npt.DTypeLike, count: int) -> npt.NDArray[Any]:
+        nonlocal at
+        taken = np.frombuffer(content, dtype, count, at)
+        at += taken.nbytes
+        return taken
+
     while at < len(content):
-        number, first, count = _HEADER.unpack_from(content, at)
-        dtype = operands[number].dtype
-        at += _HEADER.size
-        values = np.frombuffer(content, dtype.storage, count, at)
-        at += count * dtype.bytes
-        writers = np.frombuffer(content, np.uint32, count, at)
-        at += 4 * count
-        found.setdefault(number, []).append((first, values, writers))
+        number, stretches = take(np.int64, 2).tolist()
+        firsts, counts = take(np.int64, stretches), take(np.int64, stretches)
+        size = int(counts.sum())
+        values, writers = take(operands[number].dtype.storage, size), take(np.uint32, size)
+        places = np.repeat(firsts - (np.cumsum(counts) - counts), counts) + np.arange(size)
+        if writers.max(initial=0) == _NOBODY:
+            there = np.flatnonzero(writers != _NOBODY)
+            places, values, writers = places[there], values[there], writers[there]
+        found[number] = Written(places, values, writers)
+    blocks, places = np.zeros(0, np.uint32), np.zeros(0, np.int64)
     return {
-        operand.name: _in_order(found.get(number, []), operand.dtype)
+        operand.name: found.get(number, Written(places, np.zeros(0, operand.dtype.storage), blocks))
         for number, operand in enumerate(operands)
         if operand.role in ("output", "inout")
     }
-
-
-def _in_order(pages: list[_Page], dtype: DType) -> Written:
-    """Return what somebody wrote of these pages, which ascend and do not overlap."""
-    places, values, blocks = [np.zeros(0, np.int64)], [np.zeros(0, dtype.storage)], [np.zeros(0, np.uint32)]
-    for first, each, writers in pages:
-        if writers.max(initial=0) != _NOBODY:
-            places.append(np.arange(first, first + each.size, dtype=np.int64))
-            values.append(each)
-            blocks.append(writers)
-        else:
-            there = np.flatnonzero(writers != _NOBODY)
-            places.append(there + first)
-            values.append(each[there])
-            blocks.append(writers[there])
-    return Written(np.concatenate(places), np.concatenate(values), np.concatenate(blocks))

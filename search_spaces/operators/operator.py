@@ -9,6 +9,8 @@ from typing import Any, Self, get_type_hints
 
 from search_spaces.operators.problem import Problem
 
+_KINDS: dict[object, type[int] | type[float] | type[str]] = {"int": int, "float": float, "str": str}  # as annotations
+
 
 @dataclass(frozen=True)
 class Option:
@@ -46,13 +48,12 @@ class Operator:
 
         Raises ValueError for an option that is neither int, float nor str.
         """
-        types = get_type_hints(problem)
         options = []
         for field in dataclasses.fields(problem):
             if "help" in field.metadata:
                 flag = field.metadata["flag"] or "--" + field.name.replace("_", "-")
                 default = None if field.default is MISSING else field.default
-                kind = types[field.name]
+                kind = _KINDS.get(field.type) or get_type_hints(problem)[field.name]
                 if kind not in (int, float, str):
                     raise ValueError(f"the option {field.name} of {problem.operator} must be an int, a float or a str")
                 options.append(

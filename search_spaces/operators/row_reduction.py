@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -165,7 +165,11 @@ class RowProblem(Problem):
 
     def _rounded(self, bound: FloatArray, result: FloatArray) -> FloatArray:
         """``bound`` on the f32 result, and what rounding to the output type adds."""
-        return bound + self.out_dtype.unit_roundoff * (np.abs(result) + bound) + SMALLEST[self.out]
+        added: FloatArray = np.abs(result) + bound
+        added *= self.out_dtype.unit_roundoff
+        added += bound
+        added += SMALLEST[self.out]
+        return added
 
 
 @dataclass(frozen=True)
@@ -436,8 +440,20 @@ class RmsNorm(_Norm):
         2^-149, which the weight multiplies. Then rounding to the output type."""
         relative = (sum_growth(self.columns) / 2 + 16.0) * _UNIT
         with np.errstate(invalid="ignore"):
-            bound = relative * np.abs(reference) + SMALLEST["f32"] * np.abs(self._load(inputs, "weight"))
+            bound = np.abs(reference)
+            bound *= relative
+            bound += SMALLEST["f32"] * np.abs(self._load(inputs, "weight"))
             return self._rounded(bound, reference)
+
+
+class _Moments(NamedTuple):
+    """Of rows, in float64: their means, what is left without these, one over the deviation, and the root of the sum of
+    squares."""
+
+    mean: FloatArray
+    centered: FloatArray
+    scale: FloatArray
+    norm: FloatArray
 
 
 @dataclass(frozen=True)
@@ -468,13 +484,33 @@ class LayerNorm(_Norm):
         return 7.0
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        x = self._load(inputs, "x")
-        with np.errstate(invalid="ignore", divide="ignore"):
-            centered = x - x.mean(-1, keepdims=True)
-            scale = 1.0 / np.sqrt(np.square(centered).mean(-1, keepdims=True) + self.eps)
-            return {"out": centered * scale * self._load(inputs, "weight") + self._load(inputs, "bias")}
+        return {"out": self._normalized(inputs, self._moments(inputs))}
+
+    def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        moments = self._moments(inputs)
+        reference = self._normalized(inputs, moments)
+        return {"out": reference}, {"out": self._within(inputs, moments, reference)}
 
     def _allowed(self, inputs: Mapping[str, Array], reference: FloatArray) -> FloatArray:
+        return self._within(inputs, self._moments(inputs), reference)
+
+    def _moments(self, inputs: Mapping[str, Array]) -> _Moments:
+        x = self._load(inputs, "x")
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = x.mean(-1, keepdims=True)
+            centered = x - mean
+            variance = np.square(centered).mean(-1, keepdims=True)
+            norm = np.sqrt(np.square(x, out=x).sum(-1, keepdims=True))
+            return _Moments(mean, centered, 1.0 / np.sqrt(variance + self.eps), norm)
+
+    def _normalized(self, inputs: Mapping[str, Array], moments: _Moments) -> FloatArray:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            normalized = moments.centered * moments.scale
+            normalized *= self._load(inputs, "weight")
+            normalized += self._load(inputs, "bias")
+            return normalized
+
+    def _within(self, inputs: Mapping[str, Array], moments: _Moments, reference: FloatArray) -> FloatArray:
         """Rounding-error bound per element of out.
 
         The mean is off by m = ``sum_growth`` 2^-24 (4 s + |sum x|) / columns with s = sqrt(sum x^2), and by a rounding
@@ -483,15 +519,17 @@ class LayerNorm(_Norm):
         half; 16 roundings more for the rest. Where means are subnormal, each of their roundings, and that of
         (x - mean) * scale, is by up to 2^-149 however small they are.
         """
-        x, weight, bias = (self._load(inputs, name) for name in ("x", "weight", "bias"))
+        weight, bias = self._load(inputs, "weight"), self._load(inputs, "bias")
+        mean, scale = moments.mean, moments.scale
         growth = sum_growth(self.columns) * _UNIT
         with np.errstate(invalid="ignore", divide="ignore"):
-            mean = x.mean(-1, keepdims=True)
-            variance = np.square(x - mean).mean(-1, keepdims=True)
-            size = 4.0 * np.sqrt(np.square(x).sum(-1, keepdims=True)) / self.columns + np.abs(mean)
+            size = 4.0 * moments.norm / self.columns + np.abs(mean)
             off = growth * size + _UNIT * np.abs(mean) + sum_growth(self.columns) * SMALLEST["f32"]
-            scale = 1.0 / np.sqrt(variance + self.eps)
             relative = growth + 16.0 * _UNIT + 0.5 * np.square(off * scale)
-            bound = np.abs(weight) * (scale * off + SMALLEST["f32"])
-            bound += relative * np.abs(reference - bias) + 4.0 * _UNIT * np.abs(bias)
+            of_product = reference - bias
+            np.abs(of_product, out=of_product)
+            of_product *= relative
+            of_product += 4.0 * _UNIT * np.abs(bias)
+            bound: FloatArray = np.abs(weight) * (scale * off + SMALLEST["f32"])
+            bound += of_product
             return self._rounded(bound, reference)

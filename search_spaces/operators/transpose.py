@@ -78,7 +78,7 @@ class ArrayMove(Problem):
     def parts(self, places: Indices) -> Iterator[Part]:
         """Yield the words at ``places``, one after another, as a row that is copied."""
         words = self.element_bytes // self.word.bytes
-        source = self.source_of(places // words) * words + places % words
+        source = self.source_of(places) if words == 1 else self.source_of(places // words) * words + places % words
         row = replace(self, rows=1, columns=places.size, batch=1, dtype=self.word.name)
         x, out = row.operands()
         yield Part(row, {"x": source.reshape(x.shape)}, {"out": places.reshape(out.shape)})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +16,16 @@ from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.spaces import neighbourhood
 from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.config import Config
-from search_spaces.spaces.counting.constraints import Constraints
-from search_spaces.spaces.counting.count_tree import CountTree
-from search_spaces.spaces.counting.elimination import RowsLeft, eliminate
-from search_spaces.spaces.legality import Legality
 from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.spaces.ranks import draw_ranks
 from search_spaces.spaces.rules import Attribute, Rejection, Rule, Violation
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import Stratum
+
+if TYPE_CHECKING:  # a proof of one schedule neither counts nor draws
+    from search_spaces.spaces.counting.constraints import Constraints
+    from search_spaces.spaces.counting.count_tree import CountTree
+    from search_spaces.spaces.legality import Legality
 
 
 class EmptySpace(ValueError):
@@ -110,7 +111,12 @@ class Space:
 
     @cached_property
     def _constraints(self) -> Constraints:
-        return Constraints(self.parameters, self.attributes, self._fixed)
+        return self._constraints_of(self.parameters)
+
+    def _constraints_of(self, parameters: tuple[Parameter, ...]) -> Constraints:
+        from search_spaces.spaces.counting.constraints import Constraints
+
+        return Constraints(parameters, self.attributes, self._fixed)
 
     @cached_property
     def _narrowed(self) -> dict[str, Parameter]:
@@ -130,10 +136,12 @@ class Space:
 
     @cached_property
     def _narrowed_constraints(self) -> Constraints:
-        return Constraints(tuple(self._narrowed.values()), self.attributes, self._fixed)
+        return self._constraints_of(tuple(self._narrowed.values()))
 
     @cached_property
     def _tree(self) -> CountTree:
+        from search_spaces.spaces.counting.elimination import eliminate
+
         return eliminate(self._narrowed_constraints, self.rules, self.stratified_by)
 
     def count(self) -> int:
@@ -157,10 +165,16 @@ class Space:
     @cached_property
     def _rejections(self) -> tuple[Rejection, ...]:
         raw = self.raw_count
-        rows = RowsLeft()  # of all rules together
-        return tuple(
-            Rejection(r.name, raw - eliminate(self._constraints, [r], rows=rows).count, raw) for r in self.rules
-        )
+        counts = self._counts_under([r] for r in self.rules)
+        return tuple(Rejection(r.name, raw - count, raw) for r, count in zip(self.rules, counts, strict=True))
+
+    def _counts_under(self, rules: Iterable[Sequence[Rule]]) -> list[int]:
+        """Return how many configurations of the raw product each set of rules leaves. All share one limit of rows."""
+        from search_spaces.spaces.counting.elimination import eliminate
+        from search_spaces.spaces.counting.limits import RowsLeft
+
+        rows = RowsLeft()
+        return [eliminate(self._constraints, each, rows=rows).count for each in rules]
 
     def rejects(self) -> list[Rejection]:
         """For every rule, how many configurations of the raw product it refuses on its own (exact)."""
@@ -191,7 +205,7 @@ class Space:
         needed = list(self.rules)  # drop every rule without which nothing is legal either
         for rule in self.rules:
             others = [r for r in needed if r is not rule]
-            if not eliminate(self._constraints, others).count:
+            if not self._counts_under([others])[0]:
                 needed = others
         together = tuple(r.name for r in needed)
         raise EmptySpace(
@@ -339,6 +353,8 @@ class Space:
 
     @cached_property
     def _legal(self) -> Legality:
+        from search_spaces.spaces.legality import Legality
+
         return Legality(self.parameters, self._narrowed_constraints, self.rules)
 
     def neighbours(self, schedule: Schedule, limit: int | None = None) -> list[Schedule]:

@@ -106,7 +106,7 @@ def _read(folder: str, files: tuple[tuple[str, int, int], ...]) -> Headers:
     for file, _, _ in files:
         try:
             with open(file, "rb") as content:
-                texts[os.path.relpath(file, folder).replace(os.sep, "/")] = content.read().decode()
+                texts[file[len(os.path.join(folder, "")) :].replace(os.sep, "/")] = content.read().decode()
         except UnicodeDecodeError as error:
             raise ValueError(f"{file} is not UTF-8 text: convert it") from error
     return Headers.of(texts)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -45,7 +46,8 @@ _RUNNER = "runner-"
 _added = count()
 _INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 # Aligned, so that how fast a loop is does not depend on what stands in front of it: a tenth of wgmma's time did.
-RUNTIME_FLAGS = ("-std=c++20", "-O2", "-ffp-contract=off", "-falign-functions=64")
+RUNTIME_FLAGS = ("-std=c++20", "-O2", "-ffp-contract=off", "-fno-trapping-math", "-falign-functions=64")
+STATIC = "-static"  # how it is linked where the libraries are there
 
 
 def cache_folder() -> Path:
@@ -62,7 +64,7 @@ def cache_folder() -> Path:
 
 def emulator_version() -> str:
     """SHA-256 (hex) of the emulator's own sources."""
-    h = hashlib.sha256(Headers.from_folder(RUNTIME).digest.encode())
+    h = hashlib.sha256(_digest_of(RUNTIME).encode())
     for file in sorted((HERE / "ptx").rglob("*.py")):  # what translates PTX
         h.update(file.read_bytes())
     return h.hexdigest()
@@ -91,7 +93,13 @@ def check_ready(*, source: bool = True) -> None:
 
 
 def _name_of(compiler: HostCompiler, flags: tuple[str, ...]) -> str:
-    return f"{_RUNNER}{_digest(compiler, flags, Headers.from_folder(RUNTIME).digest)}"
+    return f"{_RUNNER}{_digest(compiler, flags, STATIC, _digest_of(RUNTIME))}"
+
+
+@cache
+def _digest_of(runtime: Path) -> str:
+    """Digest the runner's sources, once: a process keeps to the runner that it began with."""
+    return Headers.from_folder(runtime).digest
 
 
 def runner(extra_flags: tuple[str, ...] = ()) -> Path:
@@ -115,9 +123,9 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
                 objects = list(
                     pool.map(lambda source: _runtime_object(compiler, source, flags, folder, ready), sources)
                 )
-            parts = [str(made if made.exists() else kept) for kept, made in objects]
+            parts = tuple(str(made if made.exists() else kept) for kept, made in objects)
             try:
-                _compile_runtime(compiler, built, [*flags, *parts])
+                _link_runtime(compiler, built, flags, parts)
                 seal(built)
                 _check_runs(built, compiler)
             except HostFailure:
@@ -177,6 +185,14 @@ def _with_headers(source: Path) -> list[str]:
             texts[file] = file.read_text()
             pending += [RUNTIME / name for name in _INCLUDE.findall(texts[file])]
     return [texts[file] for file in sorted(texts)]
+
+
+def _link_runtime(compiler: HostCompiler, built: Path, flags: tuple[str, ...], parts: tuple[str, ...]) -> None:
+    """Link the runner with static libraries where they are there: to load shared ones takes a millisecond a launch."""
+    with suppress(subprocess.TimeoutExpired):
+        if flags == RUNTIME_FLAGS and compile_to(built, compiler, [*flags, STATIC, *parts], COMPILE_SECONDS) is None:
+            return
+    _compile_runtime(compiler, built, [*flags, *parts])
 
 
 def _compile_runtime(compiler: HostCompiler, built: Path, arguments: list[str]) -> None:

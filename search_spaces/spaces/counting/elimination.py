@@ -20,6 +20,7 @@ from search_spaces.arrays import IntArray
 from search_spaces.spaces.columns import Columns, Values
 from search_spaces.spaces.counting.constraints import Constraints
 from search_spaces.spaces.counting.count_tree import CountTree, Step
+from search_spaces.spaces.counting.limits import RowsLeft, TooTightlyTied
 from search_spaces.spaces.counting.planning import Action, Elimination, Estimate, Evaluated, Plan, bits
 from search_spaces.spaces.counting.tables import (
     NONE,
@@ -37,27 +38,6 @@ from search_spaces.spaces.rules import Attribute, Rule
 
 CHUNK_ROWS = 1 << 17  # rows made at a time by a join: small enough for the cache
 TABLE_ROWS = 1 << 24  # rows that a table may keep
-MADE_ROWS = 1 << 25  # rows that all joins may make together: some seconds
-
-
-class TooTightlyTied(ValueError):
-    """The rules tie so many parameters together that counting needs too large a table."""
-
-
-class RowsLeft:
-    """How many more rows joins may make before they give up."""
-
-    def __init__(self, rows: int = MADE_ROWS) -> None:
-        self._rows = rows
-
-    def take(self, rows: int, names: Iterable[str]) -> None:
-        """Raise TooTightlyTied where there are no ``rows`` left."""
-        self._rows -= rows
-        if self._rows < 0:
-            raise TooTightlyTied(
-                f"the rules tie {', '.join(names)} so tightly that counting would take minutes: give these fewer "
-                "values, split the rules into some with fewer inputs, or state them on attributes with fewer values"
-            )
 
 
 def eliminate(

@@ -53,8 +53,8 @@ def test_what_is_expected_is_reference_and_tolerance_with_one_reference_computed
 ) -> None:
     inputs = problem.random_inputs(0)
     computed = []
-    # What a matmul makes of its product serves both, and ``reference`` is that and a product.
-    name = "_results" if hasattr(problem, "_results") else "reference"
+    # What a matmul makes of its product serves both, and ``reference`` is that and a product. So do moments of rows.
+    name = next((name for name in ("_results", "_moments") if hasattr(problem, name)), "reference")
     original = getattr(type(problem), name)
 
     def counted(self: Problem, *arguments: Any) -> Any:
@@ -63,7 +63,7 @@ def test_what_is_expected_is_reference_and_tolerance_with_one_reference_computed
 
     monkeypatch.setattr(type(problem), name, counted)
     expected, allowed = problem.expected(inputs)
-    assert len(computed) == 1 and expected is computed[0]
+    assert len(computed) == 1 and (name == "_moments" or expected is computed[0])
     tolerance = problem.tolerance(inputs)
     assert allowed.keys() == tolerance.keys() == expected.keys()
     for name in expected:

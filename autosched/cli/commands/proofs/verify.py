@@ -48,7 +48,6 @@ from autosched.proofs.run import LIMIT_TOLD, Depth, LaunchOverride
 from autosched.reporting import formatting
 from measurements.emulator import SharedSite, check_ready
 from measurements.files.text import without_password
-from measurements.records.measurement import Status
 from measurements.records.vendor_library import is_library
 from search_spaces.catalogue import template as template_named
 from search_spaces.catalogue import templates_for
@@ -291,6 +290,7 @@ def _stored(
     """Return the trials of stored schedules that worked, per problem, each once, fastest first within each
     provenance."""
     from autosched.cli.options.stored import refuse_unusable
+    from measurements.records.measurement import Status
 
     if problem is not None:
         problems = [problem]

@@ -79,12 +79,7 @@ class Phase {
   std::uint64_t words_[banks][64];  // 32 lanes, each of at most 2 words of one bank when misaligned
 };
 
-struct Request {
-  std::uint32_t mask = 0;
-  std::uint64_t address[warp_size];
-};
-
-void add_shared(Totals& totals, const Request& request) {
+void add_shared(Totals& totals, std::uint32_t mask, const std::uint64_t* addresses) {
   const auto bytes = static_cast<unsigned>(totals.bytes);
   const unsigned lanes = bytes == 16 ? 8 : bytes == 8 ? 16 : 32;
   ++totals.requests;
@@ -92,8 +87,8 @@ void add_shared(Totals& totals, const Request& request) {
     Phase phase;
     bool any = false;
     for (unsigned lane = first; lane < first + lanes; ++lane) {
-      if ((request.mask >> lane & 1u) == 0) continue;
-      phase.add(request.address[lane], bytes);
+      if ((mask >> lane & 1u) == 0) continue;
+      phase.add(addresses[lane], bytes);
       any = true;
     }
     if (!any) continue;
@@ -102,17 +97,29 @@ void add_shared(Totals& totals, const Request& request) {
   }
 }
 
-void add_global(Totals& totals, const Request& request) {
+// Whether each lane of a whole warp goes on where the one before it ends.
+bool is_one_stretch(std::uint32_t lanes, const std::uint64_t* addresses, unsigned bytes) {
+  if (lanes != ~0u) return false;
+  std::uint64_t different = 0;  // one test at the end, so that compilers take several lanes at once
+  for (unsigned lane = 0; lane < warp_size; ++lane) different |= addresses[lane] ^ (addresses[0] + std::uint64_t{lane} * bytes);
+  return different == 0;
+}
+
+void add_global(Totals& totals, std::uint32_t lanes, const std::uint64_t* addresses) {
+  const auto bytes = static_cast<unsigned>(totals.bytes);
+  ++totals.requests;
+  if (!launch.count && is_one_stretch(lanes, addresses, bytes)) {
+    totals.cost += (addresses[warp_size - 1] + bytes - 1) / sector_bytes - addresses[0] / sector_bytes + 1;
+    return;
+  }
   std::uint64_t sectors[2 * warp_size];
   unsigned count = 0;
   for (unsigned lane = 0; lane < warp_size; ++lane) {
-    if ((request.mask >> lane & 1u) == 0) continue;
-    const std::uint64_t address = request.address[lane];
-    sectors[count++] = address / sector_bytes;
-    sectors[count++] = (address + static_cast<unsigned>(totals.bytes) - 1) / sector_bytes;
+    if ((lanes >> lane & 1u) == 0) continue;
+    sectors[count++] = addresses[lane] / sector_bytes;
+    sectors[count++] = (addresses[lane] + bytes - 1) / sector_bytes;
   }
   if (!std::is_sorted(sectors, sectors + count)) std::sort(sectors, sectors + count);
-  ++totals.requests;
   const std::uint64_t* const end = std::unique(sectors, sectors + count);
   totals.cost += static_cast<std::uint64_t>(end - sectors);
   if (!launch.count) return;
@@ -148,18 +155,12 @@ Counter shared_counter, global_counter;
 
 void count_shared_request(SiteIndex site, const char* instruction, int bytes, std::uint32_t lanes,
                           const std::uint64_t* addresses) {
-  Request request;
-  request.mask = lanes;
-  std::copy_n(addresses, warp_size, request.address);
-  add_shared(shared_counter.of(site, instruction, bytes), request);
+  add_shared(shared_counter.of(site, instruction, bytes), lanes, addresses);
 }
 
 void count_global_request(SiteIndex site, const char* instruction, int bytes, std::uint32_t lanes,
                           const std::uint64_t* addresses) {
-  Request request;
-  request.mask = lanes;
-  std::copy_n(addresses, warp_size, request.address);
-  add_global(global_counter.of(site, instruction, bytes), request);
+  add_global(global_counter.of(site, instruction, bytes), lanes, addresses);
 }
 
 Reached take_reached() { return std::exchange(reached, Reached::shared); }

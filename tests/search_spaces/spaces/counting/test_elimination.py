@@ -21,7 +21,8 @@ from search_spaces.arrays import IntArray
 from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.counting import elimination
 from search_spaces.spaces.counting.constraints import Constraints
-from search_spaces.spaces.counting.elimination import TooTightlyTied, eliminate
+from search_spaces.spaces.counting.elimination import eliminate
+from search_spaces.spaces.counting.limits import TooTightlyTied
 from search_spaces.spaces.counting.tables import Join, Relation, keys, sorted_order
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import categorical, ordinal

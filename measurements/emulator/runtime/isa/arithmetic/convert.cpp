@@ -241,9 +241,52 @@ constexpr T same(T a) {
   return a;
 }
 
+// The commonest: a register cut into halves, or made of them.
+template <class Half, class Whole>
+void split(Warp& w, const Instruction& i, Lanes active) {
+  const Whole* const from = w.values<Whole>(i.source(0));
+  Half *const low = w.values<Half>(i.destination(0)), *const high = w.values<Half>(i.destination(1));
+  for_lanes(active, [&](unsigned k) {
+    const Whole whole = from[k];
+    low[k] = static_cast<Half>(whole);
+    high[k] = static_cast<Half>(whole >> 8 * sizeof(Half));
+  });
+}
+template <class Half, class Whole>
+void join(Warp& w, const Instruction& i, Lanes active) {
+  const Half *const low = w.values<Half>(i.source(0)), *const high = w.values<Half>(i.source(1));
+  Whole* const to = w.values<Whole>(i.destination(0));
+  for_lanes(active, [&](unsigned k) { to[k] = low[k] | static_cast<Whole>(Whole{high[k]} << 8 * sizeof(Half)); });
+}
+
+// What does that; nullptr where the move is another one.
+Execute halving(const Instruction& i) {
+  const auto are_whole = [](unsigned count, auto width, auto piece) {
+    for (unsigned k = 0; k < count; ++k) {
+      if (width(k) != width(0) || piece(k) != width(0)) return false;
+    }
+    return true;
+  };
+  if (!are_whole(i.sources, [&](unsigned k) { return i.width_of_source(k); }, [&](unsigned k) { return piece_of_source(i, k); }) ||
+      !are_whole(i.destinations, [&](unsigned k) { return i.width_of_destination(k); },
+                 [&](unsigned k) { return piece_of_destination(i, k); })) {
+    return nullptr;
+  }
+  const unsigned from = i.width_of_source(0), to = i.width_of_destination(0);
+  if (i.sources == 1 && i.destinations == 2 && from == 4 && to == 2) return split<std::uint16_t, std::uint32_t>;
+  if (i.sources == 1 && i.destinations == 2 && from == 8 && to == 4) return split<std::uint32_t, std::uint64_t>;
+  if (i.sources == 2 && i.destinations == 1 && from == 2 && to == 4) return join<std::uint16_t, std::uint32_t>;
+  if (i.sources == 2 && i.destinations == 1 && from == 4 && to == 8) return join<std::uint32_t, std::uint64_t>;
+  return nullptr;
+}
+
 // Bytes of all sources one after another, then cut into the destinations: mov.b64 {%r1, %r2}, %rd1 and the like.
 // The immediates are the bytes of a piece on either side: a register of 8 bits lies in 16, and only its own count.
 void move_bytes(Warp& w, const Instruction& i, Lanes active) {
+  if (const Execute execute = halving(i)) {
+    execute(w, i, active);
+    return;
+  }
   for_lanes(active, [&](unsigned k) {
     unsigned char bytes[64];
     unsigned end = 0;

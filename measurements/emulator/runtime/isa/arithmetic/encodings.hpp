@@ -8,10 +8,11 @@ inline unsigned to_bits(float x) { return __builtin_bit_cast(unsigned, x); }
 
 inline float f32_of_f16(unsigned short x) {
   const unsigned sign = (x & 0x8000u) << 16, magnitude = x & 0x7fffu;
-  if (magnitude > 0x7c00u) return from_bits(0x7fffffffu);
-  if (magnitude == 0x7c00u) return from_bits(sign | 0x7f800000u);
-  // As an f32 with the bias of f16 kept, then scaled by 2^112: exact, subnormal values included.
-  return from_bits(sign | to_bits(from_bits(magnitude << 13) * 0x1p112f));
+  // As an f32 with the bias of f16 kept, then scaled by 2^112: exact, subnormal values included. Without branches, so that
+  // compilers convert several at once.
+  const unsigned finite = sign | to_bits(from_bits(magnitude << 13) * 0x1p112f);
+  const unsigned endless = magnitude > 0x7c00u ? 0x7fffffffu : sign | 0x7f800000u;
+  return from_bits(magnitude < 0x7c00u ? finite : endless);
 }
 
 inline float f32_of_bf16(unsigned short x) { return from_bits(static_cast<unsigned>(x) << 16); }
@@ -19,14 +20,12 @@ inline float f32_of_bf16(unsigned short x) { return from_bits(static_cast<unsign
 // To nearest, ties to even.
 inline unsigned short f16_of_f32(float x) {
   const unsigned bits = to_bits(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return 0x7fff;
-  if (magnitude >= 0x477ff000u) return static_cast<unsigned short>(sign | 0x7c00u);  // 65520 and more: infinity
-  if (magnitude < 0x38800000u) {
-    // Below 2^-14 an f16 is a multiple of 2^-24; adding 0.5 leaves that multiple, rounded to even, in the mantissa.
-    return static_cast<unsigned short>(sign | (to_bits(from_bits(magnitude) + 0.5f) - 0x3f000000u));
-  }
-  const unsigned nearest_even = magnitude + 0xfffu + (magnitude >> 13 & 1u);
-  return static_cast<unsigned short>(sign | ((nearest_even - 0x38000000u) >> 13));
+  // Below 2^-14 an f16 is a multiple of 2^-24; adding 0.5 leaves that multiple, rounded to even, in the mantissa.
+  const unsigned small = to_bits(from_bits(magnitude) + 0.5f) - 0x3f000000u;
+  const unsigned normal = (magnitude + 0xfffu + (magnitude >> 13 & 1u) - 0x38000000u) >> 13;
+  const unsigned finite = magnitude < 0x38800000u ? small : normal;
+  const unsigned large = magnitude >= 0x477ff000u ? 0x7c00u : finite;  // 65520 and more: infinity
+  return static_cast<unsigned short>(magnitude > 0x7f800000u ? 0x7fffu : sign | large);
 }
 
 // To nearest, ties to even.

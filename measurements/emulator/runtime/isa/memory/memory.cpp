@@ -108,6 +108,15 @@ const char* store_name(Space space) {
   return space == Space::global ? "st.global" : space == Space::shared ? "st.shared" : space == Space::local ? "st.local" : "st";
 }
 
+// Counts a request of lanes that all reach global memory; that of constant memory costs otherwise.
+void count_global(const Instruction& i, Lanes lanes, const std::uint64_t* addresses, int bytes, const char* instruction) {
+  if (launch.count && is_in_constant_memory(addresses[__builtin_ctz(lanes)])) {
+    count_constant_request(i.site, bytes, lanes, addresses);
+  } else {
+    count_global_request(i.site, instruction, bytes, lanes, addresses);
+  }
+}
+
 // Counts the requests of one instruction: a generic one may reach several spaces.
 void count(const Instruction& i, const Place* places, Lanes active, int bytes, bool store) {
   Lanes global = 0, shared = 0;
@@ -118,10 +127,8 @@ void count(const Instruction& i, const Place* places, Lanes active, int bytes, b
     if (places[k].space == Space::global) global |= 1u << k;
     if (places[k].space == Space::shared) shared |= 1u << k;
   });
-  if (launch.count && global != 0 && is_in_constant_memory(addresses[__builtin_ctz(global)])) {
-    count_constant_request(i.site, bytes, global, addresses);
-  } else if (global != 0) {
-    count_global_request(i.site, store ? store_name(Space::global) : load_name(i, Space::global), bytes, global, addresses);
+  if (global != 0) {
+    count_global(i, global, addresses, bytes, store ? store_name(Space::global) : load_name(i, Space::global));
   }
   if (shared != 0) {
     count_shared_request(i.site, store ? store_name(Space::shared) : load_name(i, Space::shared), bytes, shared, addresses);
@@ -159,8 +166,60 @@ void put_known(Warp& w, const Instruction& i, unsigned which, unsigned lane, con
 
 namespace {
 
+// The addresses of lanes that all lie in global memory; false where one may not.
+bool global_addresses(Warp& w, const Instruction& i, const Request& r, Lanes active, std::uint64_t* addresses) {
+  if ((r.space != Space::global && r.space != Space::generic) || i.width_of_source(0) != 8) return false;
+  const std::uint64_t* const bases = w.values<std::uint64_t>(i.source(0));
+  std::uint64_t any = 0;
+  for_lanes(active, [&](unsigned k) {
+    addresses[k] = bases[k] + static_cast<std::uint64_t>(r.offset);
+    any |= addresses[k];
+  });
+  return (any & window_mask) == 0;
+}
+
+template <class T>
+void take(Warp& w, std::uint32_t to, Lanes active, const std::uint64_t* addresses, std::uint64_t offset) {
+  T* const values = w.values<T>(to);
+  for_lanes(active, [&](unsigned k) {
+    std::memcpy(values + k, reinterpret_cast<const unsigned char*>(addresses[k]) + offset, sizeof(T));
+  });
+}
+
+// What all lanes read of one array that the kernel only reads, which takes no look at what others do there; false where
+// they do not, and have read nothing.
+bool load_input(Warp& w, const Instruction& i, const Request& r, Lanes active) {
+  std::uint64_t addresses[warp_size];
+  if ((i.flags & (by_l2 | acquire)) != 0 || !global_addresses(w, i, r, active, addresses) ||
+      !read_input(addresses, active, r.bytes())) {
+    return false;
+  }
+  count_global(i, active, addresses, r.bytes(), load_name(i, Space::global));
+  if (watches_reads()) [[unlikely]] settle_overwritten(w, i, active);
+  if (i.followed != nullptr) for_lanes(active, [&](unsigned k) { note_copied(w, i, k, addresses[k], r.element.bytes); });
+  // What it has read of other arrays is remembered lane by lane.
+  if (i.reading != 0 && w.readings[i.reading] != nullptr) {
+    for_lanes(active, [&](unsigned k) { note_reading(w, i, k, addresses[k], static_cast<unsigned>(r.bytes())); });
+  }
+  for (unsigned d = 0; d < r.count; ++d) {
+    const std::uint64_t at = std::uint64_t{d} * r.element.bytes;
+    switch (i.width_of_destination(d) == r.element.bytes ? r.element.bytes : 0) {
+      case 2: take<std::uint16_t>(w, i.destination(d), active, addresses, at); break;
+      case 4: take<std::uint32_t>(w, i.destination(d), active, addresses, at); break;
+      case 8: take<std::uint64_t>(w, i.destination(d), active, addresses, at); break;
+      default:
+        for_lanes(active, [&](unsigned k) {
+          put(w, i, d, k, reinterpret_cast<const unsigned char*>(addresses[k]) + at, r.element);
+        });
+    }
+    w.head(i.destination(d)).defined |= active;
+  }
+  return true;
+}
+
 void load(Warp& w, const Instruction& i, Lanes active) {
   const Request r = request_of(i, i.destinations);
+  if (load_input(w, i, r, active)) return;
   Place places[warp_size];
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);

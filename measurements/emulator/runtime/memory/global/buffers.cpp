@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "memory/garbage.hpp"
@@ -24,7 +25,6 @@ constexpr std::size_t guard_bytes = std::size_t{64} << 20;
 std::vector<Buffer> buffers;
 
 // Sparse launches: what a page holds is made when it is touched first.
-constexpr std::size_t most_together = 256;  // pages that are reported as one
 struct Page {
   Buffer* buffer;
   std::size_t index;
@@ -52,32 +52,46 @@ bool global_shadow::any_variable() {
 
 namespace {
 
-// Element i of a sparse input, a function of the seed and of i alone, the same in measurements/emulator/sparse.py: an
-// integer from 1 to 3 with a sign, so that sums are exact and no term is zero; or bits, but never all ones.
-unsigned generated(const BufferSpec& spec, std::size_t i) {
-  std::uint64_t x = spec.seed * 0x9e3779b97f4a7c15u + i;
-  x = (x ^ x >> 33) * 0xff51afd7ed558ccdu;
-  x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53u;
-  x ^= x >> 33;
-  const unsigned which = static_cast<unsigned>(x & 0xffff) % 3;
-  const bool negative = x >> 63 != 0;
-  switch (spec.content) {
-    case BufferSpec::Content::f16: return (negative ? 0x8000u : 0u) | (which == 0 ? 0x3c00u : which == 1 ? 0x4000u : 0x4200u);
-    case BufferSpec::Content::bf16: return (negative ? 0x8000u : 0u) | (which == 0 ? 0x3f80u : which == 1 ? 0x4000u : 0x4040u);
-    case BufferSpec::Content::e4m3: return (negative ? 0x80u : 0u) | (which == 0 ? 0x38u : which == 1 ? 0x40u : 0x44u);
-    case BufferSpec::Content::e5m2: return (negative ? 0x80u : 0u) | (which == 0 ? 0x3cu : which == 1 ? 0x40u : 0x42u);
-    case BufferSpec::Content::f32:
-      return (negative ? 0x80000000u : 0u) | (which == 0 ? 0x3f800000u : which == 1 ? 0x40000000u : 0x40400000u);
-    default: break;
-  }
-  const unsigned ones = spec.element_bytes == 4 ? ~0u : (1u << 8 * spec.element_bytes) - 1;
-  const unsigned bits = static_cast<unsigned>(x >> 16) & ones;
-  return bits == ones ? 0 : bits;
+// A number that is a function of the seed and of the place of an element alone, the same in measurements/emulator/sparse.py:
+// the integer hash lowbias32 (Wellons, "Prospecting for Hash Functions").
+std::uint32_t number_of(std::uint32_t x) {
+  x = (x ^ x >> 16) * 0x7feb352du;
+  x = (x ^ x >> 15) * 0x846ca68bu;
+  return x ^ x >> 16;
 }
 
-// Not a variable, nor the heap: one whose pages are made when they are touched, in a sparse launch.
-bool is_array(const Buffer& b) {
-  return b.spec.role < BufferSpec::Role::variable || b.spec.content == BufferSpec::Content::file;
+// What the elements of a sparse input of floats may be: 1, 2, 3, and the bit that is the sign.
+struct SmallFloats {
+  unsigned of[3], sign;
+};
+SmallFloats small_floats(BufferSpec::Content content) {
+  switch (content) {
+    case BufferSpec::Content::f16: return {{0x3c00, 0x4000, 0x4200}, 0x8000};
+    case BufferSpec::Content::bf16: return {{0x3f80, 0x4000, 0x4040}, 0x8000};
+    case BufferSpec::Content::e4m3: return {{0x38, 0x40, 0x44}, 0x80};
+    case BufferSpec::Content::e5m2: return {{0x3c, 0x40, 0x42}, 0x80};
+    default: return {{0x3f800000, 0x40000000, 0x40400000}, 0x80000000};
+  }
+}
+
+// Fills a page of a sparse input from its element ``first`` on, by integers from 1 to 3 with a sign, so that sums are exact
+// and no term is zero; or by bits, but never all ones.
+template <class Element>
+void generate(const BufferSpec& spec, std::uint64_t first, char* page, std::size_t count) {
+  const bool are_bits = spec.content == BufferSpec::Content::bits;
+  const SmallFloats floats = small_floats(spec.content);
+  // No page lies on both sides of a multiple of 2^32 elements.
+  const std::uint32_t salt = number_of(static_cast<std::uint32_t>(spec.seed) + 0x9e3779b9u * static_cast<std::uint32_t>(first >> 32));
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t x = number_of(static_cast<std::uint32_t>(first + i) ^ salt);
+    auto value = static_cast<Element>(x);
+    if (!are_bits) {
+      value = static_cast<Element>(floats.of[(x >> 15 & 0xffff) * 3 >> 16] | (x >> 31 != 0 ? floats.sign : 0));
+    } else if (value == std::numeric_limits<Element>::max()) {
+      value = 0;
+    }
+    std::memcpy(page + i * sizeof value, &value, sizeof value);
+  }
 }
 
 // What an array that nobody has written holds.
@@ -89,11 +103,17 @@ void fill_empty(char* begin, std::size_t bytes) {
   }
 }
 
-void touch(Buffer& b, const void* address, int bytes) {
+}  // namespace
+
+bool global_shadow::is_array(const Buffer& b) {
+  return b.spec.role < BufferSpec::Role::variable || b.spec.content == BufferSpec::Content::file;
+}
+
+void global_shadow::touch(Buffer& b, const void* address, int bytes) {
   const auto first = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin);
   for (std::size_t p = first / page_bytes; p <= (first + static_cast<std::size_t>(bytes) - 1) / page_bytes; ++p) {
-    if (b.touched[p] != 0) continue;
-    b.touched[p] = 1;
+    if ((b.touched[p] & page_has_content) != 0) continue;
+    b.touched[p] |= page_has_content;
     touched_pages.push_back({&b, p});
     if (b.spec.content == BufferSpec::Content::file) continue;
     char* page = b.begin + p * page_bytes;
@@ -102,15 +122,14 @@ void touch(Buffer& b, const void* address, int bytes) {
       if (!b.spec.zeroed) fill_empty(page, size);
       continue;
     }
-    const std::size_t each = b.spec.element_bytes;
-    for (std::size_t i = 0; i < size / each; ++i) {
-      const unsigned value = generated(b.spec, p * page_bytes / each + i);
-      std::memcpy(page + i * each, &value, each);  // little-endian hosts
+    const std::size_t each = b.spec.element_bytes, first_element = p * page_bytes / each;
+    switch (each) {
+      case 1: generate<std::uint8_t>(b.spec, first_element, page, size); break;
+      case 2: generate<std::uint16_t>(b.spec, first_element, page, size / 2); break;
+      default: generate<std::uint32_t>(b.spec, first_element, page, size / 4);
     }
   }
 }
-
-}  // namespace
 
 namespace global_shadow {
 
@@ -129,7 +148,8 @@ void for_marks(const std::function<void(Mark*, std::size_t)>& visit) {
     if (b.marks[0] == nullptr) continue;
     const std::size_t each = std::size_t{b.cell_bytes} * b.cells_of_word, first = page.index * page_bytes / each;
     const std::size_t count = std::min(page_bytes / each, b.words() - first);
-    for (Mark* marks : b.marks) visit(marks + first, count);
+    visit(b.marks[0] + first, count);
+    if (b.has_readers(first * b.cells_of_word)) visit(b.marks[1] + first, count), visit(b.marks[2] + first, count);
   }
   for_marks_apart(visit);
 }
@@ -291,6 +311,49 @@ void for_dirty(Visit visit) {
 
 std::uint64_t address_in(const Buffer& b, std::size_t at) { return reinterpret_cast<std::uint64_t>(b.begin) + at; }
 
+// The block that wrote each of some elements last; all ones: none.
+void list_writers(const Buffer& b, std::size_t first, std::size_t count, std::uint32_t* writers) {
+  Mark last = 0;  // of the stamp of a warp, which neighbours mostly share
+  std::uint32_t block = ~0u;
+  for (std::size_t i = 0, alike = 1; i < count; i += alike) {
+    const std::size_t cell = first + i, word = cell / b.cells_of_word;
+    alike = cell % b.cells_of_word == 0 && count - i >= b.cells_of_word && !is_apart(b.marks[0][word]) ? b.cells_of_word : 1;
+    const Mark stamp = b.mark(0, cell) & numbers;
+    if (stamp != last) {
+      const Stamp write = stamp_of(stamp);
+      block = stamp == 0 ? ~0u : block_in_grid(block_of_epoch(write.epoch), rank_of(write.who));
+      last = stamp;
+    }
+    std::fill_n(writers + i, alike, block);
+  }
+}
+
+void write_pages(int file, const Buffer& b, const std::vector<Page>& pages) {
+  const std::uint64_t of_page = page_bytes / b.spec.element_bytes;
+  std::vector<std::uint64_t> firsts, counts;  // of stretches of elements, of pages side by side
+  std::uint64_t all = 0;
+  for (const Page& page : pages) {
+    const std::uint64_t first = page.index * of_page, count = std::min<std::uint64_t>(of_page, b.elements() - first);
+    if (!firsts.empty() && firsts.back() + counts.back() == first) {
+      counts.back() += count;
+    } else {
+      firsts.push_back(first);
+      counts.push_back(count);
+    }
+    all += count;
+  }
+  const std::uint64_t head[] = {static_cast<std::uint64_t>(&b - buffers.data()), firsts.size()};
+  put_bytes(file, head, sizeof head);
+  put_bytes(file, firsts.data(), firsts.size() * sizeof firsts[0]);
+  put_bytes(file, counts.data(), counts.size() * sizeof counts[0]);
+  std::vector<std::uint32_t> writers(all);
+  for (std::size_t s = 0, at = 0; s < firsts.size(); at += counts[s++]) {
+    put_bytes(file, b.begin + firsts[s] * b.spec.element_bytes, counts[s] * b.spec.element_bytes);
+    list_writers(b, firsts[s], counts[s], writers.data() + at);
+  }
+  put_bytes(file, writers.data(), all * sizeof writers[0]);
+}
+
 }  // namespace
 
 void keep_writes() {
@@ -334,8 +397,6 @@ void report_still_unknown() {
 }
 
 void write_touched_outputs(int file) {
-  const auto put = [file](const void* bytes, std::size_t size) { put_bytes(file, bytes, size); };
-  // Pages side by side are written as one: there are thousands.
   std::vector<Page> pages;
   for (const Page& page : touched_pages) {
     const BufferSpec::Role role = page.buffer->spec.role;
@@ -344,33 +405,10 @@ void write_touched_outputs(int file) {
   std::sort(pages.begin(), pages.end(), [](const Page& a, const Page& b) {
     return std::pair(a.buffer, a.index) < std::pair(b.buffer, b.index);
   });
-  std::vector<std::uint32_t> writer;
-  for (std::size_t p = 0; p < pages.size();) {
-    const Buffer& b = *pages[p].buffer;
-    const std::size_t begin = pages[p].index;
-    std::size_t end = begin;
-    for (; p < pages.size() && pages[p].buffer == &b && pages[p].index == end && end - begin < most_together; ++p) ++end;
-    const std::uint64_t first = begin * page_bytes / b.spec.element_bytes;
-    const auto count = static_cast<std::uint32_t>(
-        (std::min(end * page_bytes, b.spec.bytes) - begin * page_bytes) / b.spec.element_bytes);
-    writer.assign(count, ~0u);
-    Stamp last;  // neighbours are mostly of one warp
-    std::uint32_t block = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      const Stamp write = b.write(first + i);
-      if (write.epoch == 0) continue;
-      if (write.epoch != last.epoch || warp_of(write.who) != warp_of(last.who)) {
-        block = block_in_grid(block_of_epoch(write.epoch), rank_of(write.who));
-        last = write;
-      }
-      writer[i] = block;
-    }
-    const auto number = static_cast<std::uint32_t>(&b - buffers.data());
-    put(&number, sizeof number);
-    put(&first, sizeof first);
-    put(&count, sizeof count);
-    put(b.begin + begin * page_bytes, count * std::size_t{b.spec.element_bytes});
-    put(writer.data(), count * sizeof(std::uint32_t));
+  for (auto first = pages.begin(), end = first; first != pages.end(); first = end) {
+    const Buffer& b = *first->buffer;
+    end = std::find_if(first, pages.end(), [&b](const Page& page) { return page.buffer != &b; });
+    write_pages(file, b, std::vector<Page>(first, end));
   }
 }
 

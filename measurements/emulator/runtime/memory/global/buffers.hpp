@@ -48,8 +48,9 @@ void check_after_call();
 // The next call finds outputs as the first one did, and nothing that anybody has written in them and in workspaces; all
 // else is as it was left.
 void begin_call();
-// Of a sparse launch: every page of an output that was written, as the number of the buffer (4 bytes), its first
-// element (8), how many (4), the elements, and for each the block that wrote it last (4; all ones: none).
+// Of a sparse launch: the pages of each output that were written. They are the number of the buffer and that of the stretches
+// of elements (8 bytes each), the first element of each stretch (8), how many it has (8), the elements of all, and for each
+// the block that wrote it last (4; all ones: none).
 void write_touched_outputs(int file);
 // "64 bytes after the end of `a`", for an address near a buffer; empty elsewhere.
 std::string locate_global(const void* address);

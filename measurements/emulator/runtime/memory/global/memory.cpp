@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <limits>
 
 #include <unordered_map>
 
@@ -306,6 +307,30 @@ void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, const 
 }
 
 }  // namespace
+
+bool read_input(const std::uint64_t* addresses, std::uint32_t lanes, int bytes) {
+  std::uint64_t lowest = ~std::uint64_t{0}, highest = 0, together = 0;
+  for (std::uint32_t left = lanes; left != 0; left &= left - 1) {
+    const std::uint64_t address = addresses[__builtin_ctz(left)];
+    lowest = std::min(lowest, address);
+    highest = std::max(highest, address);
+    together |= address;
+  }
+  const std::uint64_t span = highest - lowest + static_cast<unsigned>(bytes);
+  if ((together & static_cast<unsigned>(bytes - 1)) != 0 || span > std::numeric_limits<int>::max()) return false;
+  const auto* const first = reinterpret_cast<const char*>(lowest);
+  Buffer* const b = buffer_at(first, static_cast<int>(span));
+  if (b == nullptr || b->writable() || !is_array(*b) || b->spec.unset) return false;
+  if (!launch.sparse) return true;
+  if (span <= page_bytes) {  // no page lies between those of the first and the last
+    touch(*b, first, static_cast<int>(span));
+    return true;
+  }
+  for (std::uint32_t left = lanes; left != 0; left &= left - 1) {
+    touch(*b, reinterpret_cast<const char*>(addresses[__builtin_ctz(left)]), bytes);
+  }
+  return true;
+}
 
 bool check_global_read(const void* address, int bytes) {
   Buffer* b = check_access(address, bytes, "cp.async");

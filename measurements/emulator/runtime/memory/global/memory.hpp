@@ -1,5 +1,6 @@
 // Global memory, as threads and bulk copies read and write it.
 #pragma once
+#include <cstdint>
 
 namespace autosched::emulator {
 
@@ -8,6 +9,9 @@ namespace autosched::emulator {
 // says here which do, and returns whether all do.
 bool read_global(void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed,
                  bool narrow = false, unsigned char* known = nullptr);
+// Whether lanes read so many bytes each of one array that the kernel only reads, and at aligned addresses: nothing there is
+// judged or remembered, and the bytes are those at the addresses.
+bool read_input(const std::uint64_t* addresses, std::uint32_t lanes, int bytes);
 void write_global(void* address, const void* from, int bytes, const char* instruction, bool relaxed, bool narrow = false);
 unsigned char* update_global(void* address, int bytes, const char* instruction, bool narrow = false);
 

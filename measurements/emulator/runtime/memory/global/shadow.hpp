@@ -45,6 +45,9 @@ inline Stamp stamp_of(Mark mark) {
 inline bool is_apart(Mark write) { return (write & apart) == apart; }
 inline Mark mark_of_part(Mark word, unsigned part) { return (word & spread) == 0 ? word : (word & ~spread) + (part << lane_shift); }
 
+constexpr std::size_t page_bytes = 4096;
+constexpr unsigned char page_has_content = 1, page_was_read = 2;
+
 struct Buffer {
   BufferSpec spec;
   char* begin;
@@ -54,13 +57,22 @@ struct Buffer {
   Mark* marks[3];
   unsigned cell_bytes;
   unsigned cells_of_word;
-  unsigned char* touched;  // of a sparse launch: one a page, whether it has its content
+  unsigned char* touched;  // of a sparse launch: one a page, whether it has its content, and readers of what is written
   std::vector<unsigned char> dirty;  // one a page of a program's memory: whether something has been written there
   SiteIndex unset_read = 0;  // of a variable that nothing has set: where it is read
   std::size_t elements() const { return spec.bytes / spec.element_bytes; }
   std::size_t words() const { return spec.bytes / (std::size_t{cell_bytes} * cells_of_word) + 1; }
   bool writable() const { return spec.role != BufferSpec::Role::input; }
+  // False where nobody has read anything on the page of a cell: there its readers are not even looked at, as that takes a
+  // page for each of them.
+  bool has_readers(std::size_t cell) const {
+    return touched == nullptr || (touched[cell * cell_bytes / page_bytes] & page_was_read) != 0;
+  }
+  Mark any_mark(std::size_t word) const {
+    return has_readers(word * cells_of_word) ? marks[0][word] | marks[1][word] | marks[2][word] : marks[0][word];
+  }
   Mark mark(unsigned which, std::size_t cell) const {
+    if (which != 0 && !has_readers(cell)) return 0;
     if (cells_of_word == 1) return marks[which][cell];
     const std::size_t word = cell / cells_of_word;
     return is_apart(marks[0][word]) ? mark_kept_apart(which, cell) : mark_of_part(marks[which][word], static_cast<unsigned>(cell % cells_of_word));
@@ -77,15 +89,19 @@ struct Buffer {
   unsigned alike(std::size_t cell, std::size_t end) const {
     if (cells_of_word == 1 || cell % cells_of_word != 0 || cell + cells_of_word > end) return 1;
     const std::size_t word = cell / cells_of_word;
-    return ((marks[0][word] | marks[1][word] | marks[2][word]) & spread) == 0 ? cells_of_word : 1;
+    return (any_mark(word) & spread) == 0 ? cells_of_word : 1;
   }
   // The same of cells that nobody has written or read; 0 where somebody has.
   unsigned untouched(std::size_t cell, std::size_t end) const {
     const std::size_t word = cell / cells_of_word;
-    return (marks[0][word] | marks[1][word] | marks[2][word]) != 0 ? 0 : alike(cell, end);
+    return any_mark(word) != 0 ? 0 : alike(cell, end);
   }
   // Of so many that are alike.
   void set_marks(unsigned which, std::size_t cell, unsigned count, Mark mark) {
+    if (which != 0 && touched != nullptr) {
+      if (mark == 0 && !has_readers(cell)) return;
+      touched[cell * cell_bytes / page_bytes] |= page_was_read;
+    }
     if (count == 1) {
       set_mark(which, cell, mark);
     } else if (marks[which][cell / cells_of_word] != mark) {
@@ -104,8 +120,6 @@ struct Buffer {
     return std::all_of(first, first + cell_bytes, [](unsigned char flag) { return flag != 0; });
   }
 };
-
-constexpr std::size_t page_bytes = 4096;
 
 // Before a write.
 inline void note_dirty(Buffer& b, const void* address, int bytes) {
@@ -127,6 +141,9 @@ void for_marks_apart(const std::function<void(Mark*, std::size_t)>& visit);
 
 bool any_variable();  // whether the launch has an array that its program may write in any way
 Buffer* buffer_at(const void* address, int bytes);  // nullptr: none
+// Not a variable, nor the heap: one whose pages are made when they are touched, in a sparse launch.
+bool is_array(const Buffer& b);
+void touch(Buffer& b, const void* address, int bytes);
 // The buffer of an access, or nullptr (and a finding) where it is in none.
 Buffer* check_access(const void* address, int bytes, const char* instruction);
 // A read of a variable that nothing has set, which is a finding, at the latest once the launch is over.

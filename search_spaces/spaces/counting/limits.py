@@ -1,0 +1,27 @@
+"""When counting gives up: some rules would take minutes, and more memory than there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+MADE_ROWS = 1 << 25  # rows that all joins may make together: some seconds
+
+
+class TooTightlyTied(ValueError):
+    """The rules tie so many parameters together that counting needs too large a table."""
+
+
+class RowsLeft:
+    """How many more rows joins may make before they give up."""
+
+    def __init__(self, rows: int = MADE_ROWS) -> None:
+        self._rows = rows
+
+    def take(self, rows: int, names: Iterable[str]) -> None:
+        """Raise TooTightlyTied where there are no ``rows`` left."""
+        self._rows -= rows
+        if self._rows < 0:
+            raise TooTightlyTied(
+                f"the rules tie {', '.join(names)} so tightly that counting would take minutes: give these fewer "
+                "values, split the rules into some with fewer inputs, or state them on attributes with fewer values"
+            )

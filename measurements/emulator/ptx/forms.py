@@ -456,23 +456,6 @@ def _elect(i: Instruction) -> Form:
     return Form("elect", 0, [first.second, *value], _all(i.operands[1:]), [0])
 
 
-def _ldmatrix(i: Instruction) -> Form:
-    count = next((int(q[1:]) for q in i.qualifiers if q in ("x1", "x2", "x4")), 0)
-    if "m8n8" not in i.qualifiers or i.qualifiers[-1] != "b16" or not count:
-        raise Unsupported
-    load = i.opcode == "ldmatrix"
-    address, registers = (i.operands[1], i.operands[0]) if load else (i.operands[0], i.operands[1])
-    assert isinstance(address, Address)
-    immediates = [1, address.offset, count, int("trans" in i.qualifiers)]
-    values = _items(registers)
-    sources = [Source(address.base, 8), *(() if load else _all(values, 4))]
-    return Form(i.opcode, 0, values if load else (), sources, immediates)
-
-
-def _movmatrix(i: Instruction) -> Form:
-    return Form("movmatrix", 0, [i.operands[0]], _all(i.operands[1:]), [1])
-
-
 def _shape(qualifiers: Sequence[str]) -> tuple[int, int, int]:
     for q in qualifiers:
         if q.startswith("m") and "n" in q and "k" in q:
@@ -579,19 +562,6 @@ def _createpolicy(i: Instruction) -> Form:
     return Form("nothing", 0, [i.operands[0]])
 
 
-def _alloca(i: Instruction) -> Form:
-    alignment = number(i.operands[2]) if len(i.operands) > 2 else 0
-    if alignment < 0 or alignment & (alignment - 1):
-        raise Unsupported  # ptxas refuses it
-    return Form("alloca", 0, [i.operands[0]], [Source(i.operands[1], TYPE_BYTES[i.qualifiers[0]])], [alignment])
-
-
-def _stack(i: Instruction) -> Form:
-    if i.opcode == "stacksave":
-        return Form("stacksave", 0, [i.operands[0]])
-    return Form("stackrestore", 0, (), [Source(i.operands[0])])
-
-
 def _activemask(i: Instruction) -> Form:
     return Form("activemask", 0, [i.operands[0]])
 
@@ -605,11 +575,11 @@ _SPECIAL: dict[str, Callable[[Instruction], Form]] = {
     "selp": _selp, "slct": _slct, "cvt": _cvt, "mov": _mov, "ld": _ld, "ldu": _ld, "st": _st, "atom": _atom,
     "red": _atom, "cp": _cp, "cvta": _cvta, "isspacep": _isspacep, "membar": _fence, "fence": _fence, "bar": _bar,
     "barrier": _bar, "shfl": _shfl, "vote": _vote, "match": _match, "redux": _redux, "elect": _elect,
-    "ldmatrix": _ldmatrix, "stmatrix": _ldmatrix, "movmatrix": _movmatrix, "mma": _mma, "wmma": _wmma, "bra": _bra,
+    "mma": _mma, "wmma": _wmma, "bra": _bra,
     "ret": _simple("ret"), "exit": _simple("exit"), "trap": _simple("trap"), "brkpt": _nothing, "pmevent": _nothing,
     "prefetch": _nothing, "prefetchu": _nothing, "discard": _nothing, "applypriority": _nothing,
     "griddepcontrol": _nothing, "setmaxnreg": _nothing, "createpolicy": _createpolicy, "activemask": _activemask,
-    "nanosleep": _nanosleep, "alloca": _alloca, "stacksave": _stack, "stackrestore": _stack,
+    "nanosleep": _nanosleep,
 }  # fmt: skip
 
 

@@ -98,6 +98,107 @@ void matrix(Warp& w, const Instruction& i, Lanes) {
   }
 }
 
+// Rows of 16 bytes, of which each of the first lanes gives the address.
+struct ByteRows {
+  unsigned addresses[warp_size];
+  unsigned char bytes[warp_size][16], bits[warp_size][16];  // and those of their bits that are known
+  SiteIndex origin = 0;                                     // of the others; 0: there are none
+};
+
+// What is in a row whose 16 values of 4 or 6 bits lie together, each in a byte of its own.
+void unpack(unsigned char* row, unsigned bits, unsigned char above) {
+  unsigned char packed[16];
+  std::memcpy(packed, row, 16);
+  const unsigned mask = (1u << bits) - 1;
+  for (unsigned e = 0; e < 16; ++e) {
+    const unsigned at = e * bits, two = packed[at / 8] | static_cast<unsigned>(packed[at / 8 + 1]) << 8;
+    row[e] = static_cast<unsigned char>((two >> at % 8 & mask) | (above & ~mask));
+  }
+}
+
+// The row and column of byte `b` of a lane's registers, in a matrix of so many rows that is transposed on its way: two rows of
+// column lane / 4, and of the one 8 behind it. ldmatrix reads 16 rows, the pairs of the second register behind those of the
+// first; stmatrix writes 8.
+constexpr unsigned row_of(unsigned rows, unsigned b, unsigned lane) {
+  return rows == 8 ? lane % 4 * 2 + b % 2 : lane % 4 * 4 + b % 2 + 2 * (b / 4);
+}
+constexpr unsigned column_of(unsigned b, unsigned lane) { return lane / 4 + 8 * (b % 4 / 2); }
+
+// Matrices of bytes (sm_100 and later). Immediates: 1 whole warp, offset, matrices, rows of each, transposed, bits of a value
+// that is unpacked into a byte (0: none is).
+template <bool Store>
+void byte_matrix(Warp& w, const Instruction& i, Lanes) {
+  const auto matrices = static_cast<unsigned>(i.immediate[2]), rows = static_cast<unsigned>(i.immediate[3]);
+  const bool trans = i.immediate[4] != 0;
+  const auto packed = static_cast<unsigned>(i.immediate[5]);
+  const char* const name = i.row->name;
+  const unsigned registers = Store ? i.sources - 1 : i.destinations, of_matrix = registers / matrices;
+  const auto register_of = [&](unsigned r) { return Store ? i.source(1 + r) : i.destination(r); };
+  ByteRows m;
+  bool good[warp_size];
+  for (unsigned k = 0; k < matrices * rows; ++k) {
+    run_as(w, k);
+    self->site = i.site;
+    if ((w.head(i.source(0)).defined >> k & 1u) == 0) report_undefined(w, i, origin_of(w, i.source(0), i), k);
+    const std::uint64_t address = address_of(w, i, 0, i.immediate[1], k);
+    const Place p = (address & window_mask) == shared_base ? Place{Space::shared, address & ~window_mask}
+                                                           : resolve(Space::shared, address, name);
+    m.addresses[k] = static_cast<unsigned>(p.offset);
+    good[k] = p.good;
+  }
+  count_shared_rows(i.site, name, 16, m.addresses, matrices * rows / 8);
+  const auto each_byte = [&](auto body) {
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      for (unsigned b = 0; b < 4 * registers; ++b) {
+        const unsigned matrix = b / (4 * of_matrix), within = b % (4 * of_matrix);
+        const unsigned row = matrix * rows + (trans ? row_of(rows, within, lane) : lane / 4);
+        body(lane, b, row, trans ? column_of(within, lane) : lane % 4 * 4 + within);
+      }
+    }
+  };
+  if constexpr (Store) {
+    each_byte([&](unsigned lane, unsigned b, unsigned row, unsigned column) {
+      m.bytes[row][column] = w.values<unsigned char>(register_of(b / 4))[4 * lane + b % 4];
+    });
+  } else {
+    if (watches_reads()) [[unlikely]] settle_overwritten(w, i, all_lanes);
+    loading = i.reading != 0 ? &i : nullptr;
+  }
+  for (unsigned k = 0; k < matrices * rows; ++k) {
+    run_as(w, k);
+    self->site = i.site;
+    unsigned char* p = nullptr;
+    bool whole = true;
+    if (good[k]) {
+      p = collective_shared_access(Store ? Access::write : Access::read, m.addresses[k], 16, 16, name, Store ? m.bytes[k] : nullptr, &whole);
+    }
+    if (Store) {
+      if (p != nullptr) std::memcpy(p, m.bytes[k], 16);
+      continue;
+    }
+    std::memset(m.bits[k], 0xff, 16);
+    if (!whole) m.origin = known_shared(m.addresses[k], 16, m.bits[k]);
+    p == nullptr ? static_cast<void>(std::memset(m.bytes[k], 0xff, 16)) : static_cast<void>(std::memcpy(m.bytes[k], p, 16));
+    if (packed != 0) unpack(m.bytes[k], packed, 0), unpack(m.bits[k], packed, 0xff);
+  }
+  if constexpr (!Store) {
+    std::uint32_t known[4][warp_size] = {};
+    each_byte([&](unsigned lane, unsigned b, unsigned row, unsigned column) {
+      w.values<unsigned char>(register_of(b / 4))[4 * lane + b % 4] = m.bytes[row][column];
+      known[b / 4][lane] |= std::uint32_t{m.bits[row][column]} << 8 * (b % 4);
+    });
+    for (unsigned r = 0; r < registers; ++r) {
+      if (m.origin == 0) {
+        w.head(register_of(r)).defined = all_lanes;
+      } else {
+        for (unsigned lane = 0; lane < warp_size; ++lane) set_known(w, register_of(r), 4, lane, known[r][lane], m.origin);
+      }
+    }
+    loading = nullptr;
+    note_last_read(w, i, all_lanes >> (warp_size - matrices * rows), m.addresses, 16);
+  }
+}
+
 // A matrix that the warp's registers hold, two elements of a row to a lane, becomes its transpose. Immediate: whole warp.
 void transpose(Warp& w, const Instruction& i, Lanes) {
   std::uint16_t element[8][8], bits[8][8];  // and those of their bits that are known
@@ -123,6 +224,8 @@ void transpose(Warp& w, const Instruction& i, Lanes) {
 constexpr Row rows[] = {
     {"ldmatrix", matrix<false>, 0, "*:*", Flow::collective, false, true},
     {"stmatrix", matrix<true>, 0, ":**", Flow::collective, true},
+    {"ldmatrix.bytes", byte_matrix<false>, 0, "*:*", Flow::collective, false, true},
+    {"stmatrix.bytes", byte_matrix<true>, 0, ":**", Flow::collective, true},
     {"movmatrix", transpose, 0, "4:4", Flow::collective, false, true},
 };
 

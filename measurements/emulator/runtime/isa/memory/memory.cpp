@@ -139,7 +139,7 @@ bool sign_bit(const unsigned char* value, unsigned bytes) { return value[bytes -
 
 }  // namespace
 
-void put(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* value, Datum e) {
+void put_widened(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* value, Datum e) {
   const unsigned width = i.width_of_destination(which);
   unsigned char* to = value_bytes(w, i.destination(which), width, lane);
   const unsigned n = std::min(width, e.bytes);

@@ -47,7 +47,9 @@ CONVERTED = (
     "e4m3x2", "e5m2x2",
 )  # fmt: skip
 SPACES = ("generic", "global", "shared", "local", "param")
-MULTIPLIED = ("f16", "bf16", "tf32", "f64", "s8", "u8", "f32", "s32", "e4m3", "e5m2", "s4", "u4", "b1")
+MULTIPLIED = (
+    "f16", "bf16", "tf32", "f64", "s8", "u8", "f32", "s32", "e4m3", "e5m2", "s4", "u4", "b1", "e2m1", "e2m3", "e3m2",
+)  # fmt: skip
 _SPACE_NAMES = {"global": 1, "const": 1, "shared": 2, "shared::cta": 2, "shared::cluster": 2, "local": 3, "param": 4}
 _ONE = {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80, "f16x2": 0x3C00, "bf16x2": 0x3F80}
 
@@ -488,7 +490,9 @@ _MMA = {
     "s8": ((8, 8, 16), (16, 8, 16), (16, 8, 32)), "u8": ((8, 8, 16), (16, 8, 16), (16, 8, 32)),
     "s4": ((8, 8, 32), (16, 8, 32), (16, 8, 64)), "u4": ((8, 8, 32), (16, 8, 32), (16, 8, 64)),
     "b1": ((8, 8, 128), (16, 8, 128), (16, 8, 256)),
+    **dict.fromkeys(("e2m1", "e2m3", "e3m2"), ((16, 8, 32),)),
 }  # fmt: skip
+_IN_BYTES = ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2")  # of kind::f8f6f4
 
 
 def _mma(i: Instruction) -> Form:
@@ -499,8 +503,11 @@ def _mma(i: Instruction) -> Form:
     if (types[1] == "b1") != ("popc" in i.qualifiers):  # of single bits, how many are set after xor or and
         raise Unsupported
     if i.qualifiers[:2] != ("sync", "aligned") or any(
-        q.startswith(("sp", "kind", "block_scale")) for q in i.qualifiers
+        q.startswith(("sp", "kind", "block_scale")) and q != "kind::f8f6f4" for q in i.qualifiers
     ):
+        raise Unsupported
+    known = _IN_BYTES if "kind::f8f6f4" in i.qualifiers else tuple(t for t in MULTIPLIED if t not in _IN_BYTES[2:])
+    if not set(types[1:3]) <= set(known) or shape not in _MMA.get(types[2], ()):
         raise Unsupported
     if "row" not in i.qualifiers or "col" not in i.qualifiers:
         raise Unsupported

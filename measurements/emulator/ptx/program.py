@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from measurements.emulator.ptx.families.asynchronous import async_form
 from measurements.emulator.ptx.families.mma import block_scaled_form, quad_mma_form, sparse_mma_form
+from measurements.emulator.ptx.families.narrow import narrow_form
 from measurements.emulator.ptx.families.tcgen05 import tcgen05_form
 from measurements.emulator.ptx.families.texture import texture_form
 from measurements.emulator.ptx.families.video import video_form
@@ -85,6 +86,7 @@ def translate(module: Module, entry: str = "") -> Program:
 
 _FAMILIES = (
     block_scaled_form, sparse_mma_form, quad_mma_form, tcgen05_form, async_form, wgmma_form, texture_form, video_form,
+    narrow_form,
 )  # fmt: skip
 
 

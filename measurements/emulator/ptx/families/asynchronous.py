@@ -255,7 +255,9 @@ def _tensor_load(i: Instruction) -> Form:
 
 
 def _st(i: Instruction) -> Form | None:
-    """``st.async [to], values, [mbarrier]``."""
+    """``st.async [to], values, [mbarrier]`` and ``st.bulk [to], bytes, 0``."""
+    if i.qualifiers[:1] == ("bulk",):
+        return _zeros(i)
     if i.qualifiers[:1] != ("async",):
         return None
     if "mbarrier::complete_tx::bytes" not in i.qualifiers:
@@ -265,6 +267,14 @@ def _st(i: Instruction) -> Form | None:
     values = [Source(v, each) for v in values_of(i.operands[1])]
     immediates = [to.offset, barrier.offset, each, *_STORED]
     return Form("st.async", 0, (), [Source(to.base, 8), Source(barrier.base, 8), *values], immediates)
+
+
+def _zeros(i: Instruction) -> Form:
+    to = address_of(i.operands[0])
+    if set(i.qualifiers) - {"bulk", "weak", "shared::cta"} or number(i.operands[2]) != 0:
+        raise Unsupported
+    space = 2 if "shared::cta" in i.qualifiers else 0  # of SPACES
+    return Form("st.bulk", 0, (), [Source(to.base, 8), Source(i.operands[1], 8)], [to.offset, space])
 
 
 def _red(i: Instruction) -> Form | None:

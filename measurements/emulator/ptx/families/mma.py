@@ -6,15 +6,14 @@ from __future__ import annotations
 from measurements.emulator.ptx.forms import FLAGS, MULTIPLIED, Form, Source, Unsupported
 from measurements.emulator.ptx.syntax import Instruction, Number, Operand, Vector
 
-_BYTES = ("e4m3", "e5m2")
+_BYTES = ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2")
 # By kind: (m, n, k), types of a and b, those of scales by how many a row of k has, and how many there are unless said.
-# The narrow types of mxf8f6f4 lie a value to a byte, which the machine does not know.
 _KINDS: dict[str, tuple[str, tuple[str, ...], dict[int, tuple[str, ...]], int]] = {
     "kind::mxf8f6f4": ("m16n8k32", _BYTES, {1: ("ue8m0",)}, 1),
     "kind::mxf4": ("m16n8k64", ("e2m1",), {2: ("ue8m0",)}, 2),
     "kind::mxf4nvf4": ("m16n8k64", ("e2m1",), {2: ("ue8m0",), 4: ("ue4m3", "ue8m0")}, 2),
 }
-_ELEMENTS = ("e4m3", "e5m2", "e2m1")  # in the order of isa/matrix/block_scaled.cpp
+_ELEMENTS = _BYTES  # in the order of isa/matrix/block_scaled.cpp
 
 
 def block_scaled_form(i: Instruction) -> Form | None:

@@ -68,7 +68,7 @@ const std::unordered_multimap<std::string_view, const Row*>& rows_by_name() {
                              &address_rows, &memory_rows, &atomic_rows, &async_rows, &warp_rows, &ldmatrix_rows, &mma_rows,
                              &wmma_rows, &call_rows, &control_rows, &mbarrier_rows, &bulk_rows, &tensor_rows, &tensor_map_rows, &wgmma_rows,
                              &cluster_rows, &launch_control_rows, &block_scaled_rows, &print_rows,
-                             &texture_rows, &tcgen05_rows, &tcgen05_mma_rows, &sparse_mma_rows, &stack_rows, &video_rows, &quad_mma_rows}) {
+                             &texture_rows, &tcgen05_rows, &tcgen05_mma_rows, &sparse_mma_rows, &stack_rows, &video_rows, &quad_mma_rows, &narrow_rows}) {
       for (const Row* row = rows->begin; row != rows->end; ++row) t->emplace(row->name, row);
     }
     return t;

@@ -141,14 +141,17 @@ T extreme(T a, T b, bool largest, bool nan_is_result) {
   if (a == 0 && b == 0) return std::signbit(a) == largest ? b : a;  // -0 is less than +0
   return (a < b) == largest ? b : a;
 }
-template <class T, bool Largest>
+template <class T, bool Largest, bool OfMagnitudes = false>
 void min_max(Warp& w, const Instruction& i, Lanes active) {
   for_lanes(active, [&](unsigned k) {
     T a = before(w.values<T>(i.source(0))[k], i.flags), b = before(w.values<T>(i.source(1))[k], i.flags);
     const bool sign = std::signbit(a) != std::signbit(b);
-    if (i.flags & xorsign) a = std::fabs(a), b = std::fabs(b);
+    if (OfMagnitudes || (i.flags & xorsign)) a = std::fabs(a), b = std::fabs(b);
     T y = extreme(a, b, Largest, (i.flags & nan_wins) != 0);
-    if (i.sources > 2) y = extreme(y, before(w.values<T>(i.source(2))[k], i.flags), Largest, (i.flags & nan_wins) != 0);
+    if (i.sources > 2) {
+      const T c = before(w.values<T>(i.source(2))[k], i.flags);
+      y = extreme(y, OfMagnitudes ? std::fabs(c) : c, Largest, (i.flags & nan_wins) != 0);
+    }
     if (i.flags & xorsign) y = std::copysign(y, sign ? T{-1} : T{1});
     w.values<T>(i.destination(0))[k] = y;
   });
@@ -277,6 +280,8 @@ constexpr Row rows[] = {
     {"max.f64", min_max<double, true>, 0, "8:88"},
     {"min3.f32", min_max<float, false>, ftz | nan_wins | xorsign, "4:444"},
     {"max3.f32", min_max<float, true>, ftz | nan_wins | xorsign, "4:444"},
+    {"min3.abs.f32", min_max<float, false, true>, ftz | nan_wins, "4:444"},
+    {"max3.abs.f32", min_max<float, true, true>, ftz | nan_wins, "4:444"},
     {"testp.f32", test_property<float>, 0, "0:4"}, {"testp.f64", test_property<double>, 0, "0:8"},
 };
 

@@ -35,9 +35,11 @@ struct Format {
   bool has_infinity;
   unsigned nan;      // canonical
   unsigned largest;  // finite
+  bool has_nan = true;
 };
 constexpr Format f16_format{5, 10, true, 0x7fff, 0x7bff}, bf16_format{8, 7, true, 0x7fff, 0x7f7f},
-    e4m3_format{4, 3, false, 0x7f, 0x7e}, e5m2_format{5, 2, true, 0x7f, 0x7b};
+    e4m3_format{4, 3, false, 0x7f, 0x7e}, e5m2_format{5, 2, true, 0x7f, 0x7b}, e2m1_format{2, 1, false, 0x7, 0x7, false},
+    e2m3_format{2, 3, false, 0x1f, 0x1f, false}, e3m2_format{3, 2, false, 0x1f, 0x1f, false};
 
 // `x` (rounded to odd, or exact) in a format. What is too large becomes infinity, or the largest value where the
 // rounding or `saturate` says so.
@@ -84,7 +86,7 @@ inline double decode(const Format& f, unsigned bits) {
   double x;
   if (f.has_infinity && exponent == top) {
     x = mantissa == 0 ? HUGE_VAL : std::nan("");
-  } else if (!f.has_infinity && magnitude == f.nan) {
+  } else if (!f.has_infinity && f.has_nan && magnitude == f.nan) {
     x = std::nan("");
   } else if (exponent == 0) {
     x = std::ldexp(static_cast<double>(mantissa), 1 - bias - f.mantissa_bits);

@@ -7,13 +7,16 @@ namespace autosched::emulator::ptx {
 namespace {
 
 // The order is that of _ELEMENTS in measurements/emulator/ptx/families/mma.py.
-enum Narrow { narrow_e4m3, narrow_e5m2, narrow_e2m1 };
+enum Narrow { narrow_e4m3, narrow_e5m2, narrow_e2m1, narrow_e2m3, narrow_e3m2 };
 
-double narrow_value(std::int64_t type, unsigned bits) {
-  if (type == narrow_e4m3) return decode(e4m3_format, bits);
-  if (type == narrow_e5m2) return decode(e5m2_format, bits);
-  constexpr double magnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};  // of e2m1, which has neither infinity nor NaN
-  return bits & 8u ? -magnitudes[bits & 7u] : magnitudes[bits & 7u];
+double narrow_value(std::int64_t type, unsigned code, bool in_byte) {
+  switch (type) {
+    case narrow_e4m3: return decode(e4m3_format, code);
+    case narrow_e5m2: return decode(e5m2_format, code);
+    case narrow_e2m1: return in_byte ? matrix::value_in_byte(e2m1_format, code) : decode(e2m1_format, code);
+    case narrow_e2m3: return matrix::value_in_byte(e2m3_format, code);
+    default: return matrix::value_in_byte(e3m2_format, code);
+  }
 }
 
 // ue8m0: a power of two, or NaN. ue4m3: e4m3 without a sign.
@@ -45,7 +48,7 @@ void mma_block_scale(Warp& w, const Instruction& i, Lanes) {
       const std::uint32_t factors = scale_a[4 * group + 2 * pair_a + reg % 2];
       for (unsigned v = 0; v < run; ++v) {
         const unsigned col = within * run + v + 4 * run * (reg / 2);
-        a[row][col] = narrow_value(a_type, word >> (bits * v) & mask) *
+        a[row][col] = narrow_value(a_type, word >> (bits * v) & mask, bits == 8) *
                       scale_value(ue4m3, factors >> (8 * (byte_a + col / block)) & 0xffu);
       }
     }
@@ -54,7 +57,7 @@ void mma_block_scale(Warp& w, const Instruction& i, Lanes) {
       const std::uint32_t factors = scale_b[4 * group + lane_b];
       for (unsigned v = 0; v < run; ++v) {
         const unsigned row = within * run + v + 4 * run * reg;
-        b[row][group] = narrow_value(b_type, word >> (bits * v) & mask) *
+        b[row][group] = narrow_value(b_type, word >> (bits * v) & mask, bits == 8) *
                         scale_value(ue4m3, factors >> (8 * (byte_b + row / block)) & 0xffu);
       }
     }

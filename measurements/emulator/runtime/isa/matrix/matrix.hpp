@@ -10,12 +10,17 @@
 namespace autosched::emulator::ptx::matrix {
 
 // The order is that of MULTIPLIED in measurements/emulator/ptx/forms.py.
-enum Element { f16, bf16, tf32, f64, s8, u8, f32, s32, e4m3, e5m2, s4, u4, b1 };
+enum Element { f16, bf16, tf32, f64, s8, u8, f32, s32, e4m3, e5m2, s4, u4, b1, e2m1, e2m3, e3m2 };
 constexpr unsigned bits_of(std::int64_t t) {
-  constexpr unsigned bits[] = {16, 16, 32, 64, 8, 8, 32, 32, 8, 8, 4, 4, 1};
+  constexpr unsigned bits[] = {16, 16, 32, 64, 8, 8, 32, 32, 8, 8, 4, 4, 1, 8, 8, 8};
   return bits[t];
 }
 constexpr bool is_integer(std::int64_t t) { return t == s8 || t == u8 || t == s4 || t == u4 || t == b1; }
+
+// Numbers of four and six bits in bytes: the four in the middle, the six below (PTX ISA 9.7.14.5, and what CUTLASS shifts).
+inline double value_in_byte(const Format& format, unsigned byte) {
+  return decode(format, format.exponent_bits + format.mantissa_bits == 3 ? byte >> 2 & 15u : byte & 63u);
+}
 
 inline double value_of(std::int64_t type, std::uint64_t bits) {
   switch (type) {
@@ -30,6 +35,9 @@ inline double value_of(std::int64_t type, std::uint64_t bits) {
     case s32: return static_cast<std::int32_t>(bits);
     case e4m3: return decode(e4m3_format, static_cast<unsigned>(bits));
     case e5m2: return decode(e5m2_format, static_cast<unsigned>(bits));
+    case e2m1: return value_in_byte(e2m1_format, static_cast<unsigned>(bits));
+    case e2m3: return value_in_byte(e2m3_format, static_cast<unsigned>(bits));
+    case e3m2: return value_in_byte(e3m2_format, static_cast<unsigned>(bits));
     default: return from_bits(static_cast<unsigned>(bits) & 0xffffe000u);
   }
 }

@@ -139,7 +139,7 @@ bool sign_bit(const unsigned char* value, unsigned bytes) { return value[bytes -
 
 }  // namespace
 
-void put(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* value, Datum e) {
+void put_widened(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* value, Datum e) {
   const unsigned width = i.width_of_destination(which);
   unsigned char* to = value_bytes(w, i.destination(which), width, lane);
   const unsigned n = std::min(width, e.bytes);
@@ -383,6 +383,35 @@ void fence(Warp& w, const Instruction& i, Lanes active) {
   if (!narrow) note_fence(w, active);
 }
 
+// st.bulk: zeros in shared memory. Sources: address, bytes. Immediates: offset, space.
+void store_zeros(Warp& w, const Instruction& i, Lanes active) {
+  constexpr const char* name = "st.bulk";
+  constexpr unsigned step = 8;
+  constexpr unsigned char zeros[step] = {};
+  for_lanes(active, [&](unsigned k) {
+    run_as(w, k);
+    self->site = i.site;
+    const Place p = resolve(static_cast<Space>(i.immediate[1]), address_of(w, i, 0, i.immediate[0], k), name);
+    const std::uint64_t bytes = w.values<std::uint64_t>(i.source(1))[k];
+    if (!p.good) return;
+    if (p.space != Space::shared) {
+      FINDING(wrong_state_space, self->site, "%s: %s takes an address of %s memory", describe_self().c_str(), name, space_name(p.space));
+      return;
+    }
+    if (bytes % step != 0 || p.offset % step != 0) {
+      FINDING(misaligned_access, self->site, "%s: %s of %llu bytes: sizes and addresses are multiples of %u", describe_self().c_str(), name,
+              static_cast<unsigned long long>(bytes), step);
+      return;
+    }
+    const auto begin = static_cast<unsigned>(p.offset);
+    if (bytes != 0 && (bytes >> 24 != 0 || !shared_window_holds(begin, static_cast<int>(bytes)))) {
+      write_shared(begin + static_cast<unsigned>(bytes) - step, zeros, step, name);  // says what is out of bounds
+      return;
+    }
+    for (unsigned at = 0; at < bytes; at += step) write_shared(begin + at, zeros, step, name);
+  });
+}
+
 void nothing(Warp&, const Instruction&, Lanes) {}
 void sleep(Warp&, const Instruction&, Lanes) { ++idle_polls; }
 
@@ -402,6 +431,7 @@ constexpr Row rows[] = {
     {"st", store, stores, ":**", Flow::plain, false, true},
     {"ld.yielding", load, loads, "*:*", Flow::yields, true, true},
     {"ld.parameter", load_parameter, loads, "*:"},
+    {"st.bulk", store_zeros, 0, ":*8", Flow::plain, true},
     {"fence", fence, block_scope, ":"},
     {"nothing", nothing, 0, "*:*"},
     {"clock", clock, 0, "*:"},

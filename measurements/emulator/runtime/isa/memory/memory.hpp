@@ -24,7 +24,14 @@ struct Datum {
   bool is_signed = false;
 };
 // Puts an element into a register, which may be wider; and which of its bits are known.
-void put(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* value, Datum e);
+void put_widened(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* value, Datum e);
+inline void put(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* value, Datum e) {
+  if (e.bytes == 4 && i.width_of_destination(which) == 4) {  // as most
+    std::memcpy(w.values<std::uint32_t>(i.destination(which)) + lane, value, 4);
+  } else {
+    put_widened(w, i, which, lane, value, e);
+  }
+}
 void put_known(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* known, Datum e,
                SiteIndex origin);
 

@@ -1,15 +1,22 @@
-"""Records for tests of the record store."""
+"""Records for tests of the record store and of the commands that read one."""
 
 from __future__ import annotations
 
 import hashlib
 import sqlite3
 from datetime import UTC, datetime
+from pathlib import Path
 
-from measurements.records.measurement import Measurement
+from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.records.record import Record
+from measurements.store.store import Store
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
+
+PROBLEM = Matmul(64, 64, 64)
 
 
 def record(schedule: Schedule, measurement: Measurement, problem: Problem, device: str = "h200") -> Record:
@@ -29,6 +36,50 @@ def record(schedule: Schedule, measurement: Measurement, problem: Problem, devic
         sampler="random",
         seed=7,
     )
+
+
+def matmul_schedule(number: int = 0) -> Schedule:
+    return template("matmul").space(PROBLEM, device("h200")).sample(number + 1, 0)[number]
+
+
+def matmul_record(
+    seconds: float | None = 2e-6,
+    *,
+    problem: Matmul = PROBLEM,
+    on: str = "h200",
+    provenance: Provenance = Provenance.ESTIMATED,
+    chosen: Schedule | None = None,
+) -> Record:
+    if seconds is None:
+        measurement = Measurement(Status.COMPILE_ERROR, provenance, "does not compile")
+    else:
+        resources = Resources(64, 0, 0, 0, 0, 4096)
+        measurement = Measurement(
+            Status.OK, provenance, timing=Timing(seconds, seconds, seconds, 7), resources=resources
+        )
+    return Record(
+        problem_key=problem.key(),
+        schedule=chosen or matmul_schedule(),
+        device=on,
+        fingerprint="{}",
+        template_version="v1",
+        space_version="1",
+        kernel_digest="d",
+        measurement=measurement,
+        toolchain="nvrtc 13.0",
+        driver="",
+        autosched_version="0.1.0",
+        created=datetime(2026, 1, 2, 3, 4, tzinfo=UTC),
+        sampler="random",
+        seed=0,
+    )
+
+
+def database(path: Path, *records: Record) -> Path:
+    store = Store.open(path)
+    for r in records:
+        store.append(r)
+    return path
 
 
 def tell_entries(raw: sqlite3.Connection) -> None:

@@ -17,6 +17,9 @@ from measurements.emulator.host.work_folders import temporary_folder
 
 _SOURCES = Path(__file__).parent / "library"
 _RUNNER = Path(__file__).parents[1] / "runtime"
+# Of libcudart: what is the same in each of its versions, and what has VERSION in it.
+_OF_ALL_VERSIONS = tuple(f"cudart/{name}.cpp" for name in ("arrays", "launches", "memory", "registration", "streams"))
+_OF_A_VERSION = ("cudart/devices.cpp", "cudart/graphs.cpp")
 _SHARED = ("memory/tensor_map.hpp",)  # headers of the runner's that the libraries include
 _FLAGS = ("-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=default")
 # soname: major release of CUDA
@@ -33,7 +36,8 @@ def library_folder() -> Path:
     """Where the libraries lie, compiled if they are not there. Raises HostFailure."""
     compiler = host_compiler()
     h = hashlib.sha256(compiler.identity.encode())
-    for source in (*sorted(_SOURCES.iterdir()), *(_RUNNER / name for name in _SHARED)):
+    sources = sorted(path for path in _SOURCES.rglob("*") if path.is_file())
+    for source in (Path(__file__), *sources, *(_RUNNER / name for name in _SHARED)):
         h.update(source.read_bytes())
     folder = cache_folder() / f"libraries-{h.hexdigest()[:32]}"
     if not folder.is_dir():
@@ -45,33 +49,43 @@ def library_folder() -> Path:
 
 def _build(compiler: HostCompiler, folder: Path) -> None:
     with temporary_folder() as work:
-        _compile(compiler, work / _CORE, ["core.cpp"], [], _CORE, "")
+        _compile(compiler, work / _CORE, ("core.cpp",), [], _CORE, "")
         linked = ["-L", str(work), "-lautosched_program", "-Wl,-rpath,$ORIGIN"]
 
         def runtime(soname: str) -> None:
             flags = [f"-DVERSION={RUNTIMES[soname]}", *linked]
-            _compile(compiler, work / soname, ["cudart.cpp", "graphs.cpp"], flags, soname, soname)
+            _compile(compiler, work / soname, (*objects, *_OF_A_VERSION), flags, soname, soname)
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            driver = pool.submit(_compile, compiler, work / DRIVER, ["driver.cpp"], linked, DRIVER, "")
+            driver = pool.submit(_compile, compiler, work / DRIVER, ("driver.cpp",), linked, DRIVER, "")
+            objects = list(pool.map(lambda source: _object(compiler, source, work), _OF_ALL_VERSIONS))
             list(pool.map(runtime, RUNTIMES))
             driver.result()
         made = folder.with_suffix(".new")
         shutil.rmtree(made, ignore_errors=True)
-        shutil.copytree(work, made, ignore=shutil.ignore_patterns("*.map", "lock"))
+        shutil.copytree(work, made, ignore=shutil.ignore_patterns("*.map", "*.o", "lock"))
         made.rename(folder)
 
 
+def _object(compiler: HostCompiler, source: str, folder: Path) -> str:
+    to = str(folder / Path(source).with_suffix(".o").name)
+    _run(compiler, "-c", "-o", to, str(_SOURCES / source))
+    return to
+
+
 def _compile(
-    compiler: HostCompiler, to: Path, sources: list[str], flags: Iterable[str], soname: str, version: str
+    compiler: HostCompiler, to: Path, files: Iterable[str], flags: Iterable[str], soname: str, version: str
 ) -> None:
     extra = [f"-Wl,-soname,{soname}"]
     if version:  # programs ask for symbols of a version that is called as the library
-        script = to.with_suffix(".map")
+        script = to.with_name(f"{to.name}.map")
         script.write_text(f"{version} {{ global: cuda*; __cuda*; local: *; }};\n")
         extra.append(f"-Wl,--version-script={script}")
-    files = [str(_SOURCES / s) for s in sources]
-    command = [compiler.path, *_FLAGS, f"-I{_RUNNER}", "-o", str(to), *files, *flags, *extra]
+    _run(compiler, "-o", str(to), *(str(_SOURCES / file) for file in files), *flags, *extra)
+
+
+def _run(compiler: HostCompiler, *arguments: str) -> None:
+    command = [compiler.path, *_FLAGS, f"-I{_SOURCES}", f"-I{_RUNNER}", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
         raise HostFailure(f"{compiler.path} cannot compile the stand-in of libcudart ({main_complaint(done.stderr)})")

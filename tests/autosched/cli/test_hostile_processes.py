@@ -212,7 +212,15 @@ def test_whoever_is_told_to_stop_waits_for_no_kernel(
 def emulating(parent: int) -> list[int]:
     """Return the runners of the emulator that a process has started."""
     pids = [int(pid) for task in Path(f"/proc/{parent}/task").glob("*/children") for pid in task.read_text().split()]
-    return [pid for pid in pids if b"/runner-" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in pids if b"/runner-" in command_line(pid)]
+
+
+def command_line(pid: int) -> bytes:
+    """Return it, empty for a process that has ended since it was listed."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def alive(pid: int) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +28,7 @@ def test_several_at_once_compile_them_once(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(libraries, "_compile", compile_slowly)
+    monkeypatch.setattr(libraries, "_object", lambda *_: "")
     with ThreadPoolExecutor(3) as threads:
         folders = {job.result() for job in [threads.submit(libraries.library_folder) for _ in range(3)]}
     (folder,) = folders
@@ -44,9 +47,17 @@ def test_one_that_does_not_compile_is_said_and_nothing_is_kept(
 
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(libraries, "_compile", refuse)
+    monkeypatch.setattr(libraries, "_object", lambda *_: "")
     with pytest.raises(HostFailure, match="cannot compile"):
         libraries.library_folder()
     assert not list(tmp_path.rglob("libraries-*/*"))
+
+
+@pytest.mark.parametrize("soname", libraries.RUNTIMES)
+def test_symbols_have_the_version_that_programs_ask_for(soname: str) -> None:
+    symbols = ["nm", "-D", "--defined-only", str(libraries.library_folder() / soname)]
+    listed = subprocess.run(symbols, capture_output=True, text=True, check=True).stdout
+    assert set(re.findall(r"@@(.+)", listed)) == {soname}
 
 
 def test_a_compiler_of_cuda_needs_no_gpu_and_a_library_of_kernels_does() -> None:

@@ -1,4 +1,5 @@
-// What the files of the stand-in of libcudart share: kernels by the host's function, copies, and work that a capture keeps.
+// What the files of the stand-in of libcudart share: kernels and variables by the host's addresses, copies, and work that
+// a capture keeps.
 #pragma once
 #include <functional>
 
@@ -10,6 +11,7 @@ namespace autosched::program::runtime {
 
 Kernel* kernel_of(const void* function);  // nullptr: none
 const void* function_of(const Kernel* kernel);  // the host's, or the kernel itself
+Variable* variable_of(const void* symbol);  // nullptr: none
 
 struct Extent {
   std::size_t width, height, depth;
@@ -31,6 +33,7 @@ struct Copy3D {
   Extent extent;
   int kind;
 };
+char* in_array(const Array* a, std::size_t x, std::size_t y, std::size_t z = 0);  // x in bytes
 int copy_3d(const Copy3D* p, const char* function);
 int fill_rows(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height, const char* function);
 

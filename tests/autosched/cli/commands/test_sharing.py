@@ -25,7 +25,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.schedule import Schedule
 
-VECTOR_ADD = Path(__file__).parents[3] / "examples" / "vector_add" / "vector_add.toml"
+VECTOR_ADD = Path(__file__).parents[4] / "examples" / "vector_add" / "vector_add.toml"
 PROBLEM, H200 = Transpose(64, 64), device("h200")
 
 
@@ -81,7 +81,7 @@ def test_a_schedule_that_is_not_valid_is_not_imported(here: Path, capsys: pytest
 
 
 def test_an_older_database_is_migrated(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sql = Path(__file__).parents[2] / "measurements" / "store" / "schema_3.sql"
+    sql = Path(__file__).parents[3] / "measurements" / "store" / "schema_3.sql"
     with closing(sqlite3.connect(here / "old.db")) as raw:
         raw.executescript(sql.read_text())
     assert run(["db", "migrate", "--db", "old.db"]) == 0

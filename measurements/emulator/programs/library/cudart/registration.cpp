@@ -1,0 +1,91 @@
+// Registration, which nvcc's host code calls before main (crt/host_runtime.h): kernels and variables by the host's names.
+#include <cstring>
+#include <string>
+
+#include "runtime.hpp"
+
+using namespace autosched::program;
+using namespace autosched::program::runtime;
+
+namespace {
+
+struct FatBinary {  // fatbinary_section.h
+  int magic, version;
+  const void* data;
+  const void** prelinked;  // version 2: the containers of files that were compiled apart, up to a null pointer
+};
+constexpr int fat_magic = 0x466243b1, linked_version = 2;
+
+std::size_t fat_bytes(const void* data) {  // of one container, as its header says
+  struct Header {
+    std::uint32_t magic;
+    std::uint16_t version, header;
+    std::uint64_t size;
+  } h;
+  std::memcpy(&h, data, sizeof h);
+  return h.magic == 0xba55ed50u ? h.header + h.size : 0;
+}
+
+std::unordered_map<const void*, Kernel*> kernels;      // by the host's function, and by themselves
+std::unordered_map<const void*, Variable*> variables;  // by the host's variable
+std::recursive_mutex registry;
+
+}  // namespace
+
+namespace autosched::program::runtime {
+
+Kernel* kernel_of(const void* function) {
+  const auto found = kernels.find(function);
+  return found == kernels.end() ? nullptr : found->second;
+}
+
+const void* function_of(const Kernel* kernel) {
+  for (const auto& [function, k] : kernels) {
+    if (k == kernel && function != kernel) return function;
+  }
+  return kernel;
+}
+
+Variable* variable_of(const void* symbol) {
+  const auto found = variables.find(symbol);
+  if (found == variables.end()) return nullptr;
+  load(found->second->module);
+  return found->second;
+}
+
+}  // namespace autosched::program::runtime
+
+API void** __cudaRegisterFatBinary(void* wrapper) {
+  const std::lock_guard lock(registry);
+  FatBinary fat;
+  std::memcpy(&fat, wrapper, sizeof fat);
+  if (fat.magic != fat_magic) return reinterpret_cast<void**>(add_module("", 0));
+  if (fat.version != linked_version) return reinterpret_cast<void**>(add_module(fat.data, fat_bytes(fat.data)));
+  auto* image = new std::string;  // as long as the module
+  for (const void** each = fat.prelinked; *each != nullptr; ++each) {
+    image->append(static_cast<const char*>(*each), fat_bytes(*each));
+    image->append(-image->size() % 8, '\0');
+  }
+  return reinterpret_cast<void**>(add_module(image->data(), image->size()));
+}
+API void __cudaRegisterFatBinaryEnd(void**) {}
+API void __cudaUnregisterFatBinary(void**) {}
+API void __cudaRegisterFunction(void** module, const char* host, char*, const char* name, int, void*, void*, void*, void*, int*) {
+  const std::lock_guard lock(registry);
+  Kernel* k = add_kernel(reinterpret_cast<Module*>(module), name);
+  kernels[host] = k;
+  kernels[k] = k;
+}
+API void __cudaRegisterVar(void** module, char* host, char*, const char* name, int, std::size_t size, int constant, int) {
+  const std::lock_guard lock(registry);
+  variables[host] = add_variable(reinterpret_cast<Module*>(module), name, size, constant != 0, false);
+}
+API void __cudaRegisterManagedVar(void** module, void** host, char*, const char* name, int, std::size_t size, int constant, int) {
+  const std::lock_guard lock(registry);
+  Variable* v = add_variable(reinterpret_cast<Module*>(module), name, size, constant != 0, true);
+  *host = reinterpret_cast<void*>(v->address);
+  variables[host] = v;
+}
+API char __cudaInitModule(void** module) { return load(reinterpret_cast<Module*>(module)) == success; }
+API void __cudaRegisterTexture(void**, const void*, const void**, const char*, int, int, int) { lacking("texture references"); }
+API void __cudaRegisterSurface(void**, const void*, const void**, const char*, int, int) { lacking("surface references"); }

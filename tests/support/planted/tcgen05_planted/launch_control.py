@@ -1,0 +1,107 @@
+"""Faults of cluster launch control: answers that are asked for, waited for and read."""
+
+from __future__ import annotations
+
+from tcgen05_planted.cases import WRONG, K, Planted
+
+PLANTED = (
+    Planted(
+        "an answer is not waited for",
+        "launch control",
+        K.ASYNC_READ_BEFORE_WAIT,
+        "    wait(answer.full(), answer.parity);\n",
+        "",
+    ),
+    Planted(
+        "no proxy fence behind the read of an answer",
+        "launch control",
+        K.MISSING_PROXY_FENCE,
+        "    ptx::fence_async_proxy();  // it has been read before the next one is written\n",
+        "",
+    ),
+    Planted(
+        "an answer is overwritten while it is read",
+        "launch control",
+        K.SHARED_RACE,
+        "    if (rank() == 0) wait(answer.empty(), answer.parity ^ 1u);\n",
+        "",
+    ),
+    Planted(
+        "nobody says that an answer was read",
+        "launch control",
+        K.BARRIER_NOT_REACHED,
+        "if (Who != Role::finishes || threadIdx.x % 32 == 0) arrive_in_first(answer.empty());",
+        "",
+    ),
+    Planted(
+        "an answer is not expected",
+        "launch control",
+        K.BARRIER_NOT_REACHED,
+        "    ptx::mbarrier_arrive_expect_tx(answer.full(), 16);\n",
+        "",
+    ),
+    Planted(
+        "half of an answer is expected",
+        "launch control",
+        K.BARRIER_NOT_REACHED,
+        "mbarrier_arrive_expect_tx(answer.full(), 16)",
+        "mbarrier_arrive_expect_tx(answer.full(), 8)",
+    ),
+    Planted(
+        "a tile is asked for behind the last one",
+        "launch control",
+        K.MBARRIER_MISUSE,
+        "        body(Work(next));\n        next = take<Who>(answer);",
+        "        body(Work(next));\n        if constexpr (Who == Role::copies) ask(answer);\n"
+        "        next = take<Who>(answer);",
+    ),
+    Planted(
+        "the tile of an answer is not computed",
+        "launch control",
+        K.UNWRITTEN_OUTPUT,
+        "return block < 0 ? -1 : block / pair;",
+        "return -1;",
+    ),
+    Planted(
+        "the own tile is computed again",
+        "launch control",
+        K.UNWRITTEN_OUTPUT,
+        "        next = take<Who>(answer);",
+        "        next = take<Who>(answer) < 0 ? -1 : id;",
+    ),
+    Planted(
+        "the block of a pair for its tile",
+        "launch control of pairs",
+        WRONG,
+        "return block < 0 ? -1 : block / pair;",
+        "return block;",
+    ),
+    Planted(
+        "both blocks of a pair ask",
+        "launch control of pairs",
+        K.INVALID_ARGUMENT,
+        "if (rank() == 0) ptx::try_cancel<pair>",
+        "ptx::try_cancel<pair>",
+    ),
+    Planted(
+        "the second block does not expect the answer",
+        "launch control of pairs",
+        K.BARRIER_NOT_REACHED,
+        "    ptx::mbarrier_arrive_expect_tx(answer.full(), 16);\n    if (rank() == 0)",
+        "    if (rank() == 0) ptx::mbarrier_arrive_expect_tx(answer.full(), 16);\n    if (rank() == 0)",
+    ),
+    Planted(
+        "readers of one block alone are waited for",
+        "launch control of pairs",
+        K.BARRIER_NOT_REACHED,
+        "readers = pair * (1 + finishing_warps) + 1;",
+        "readers = 1 + finishing_warps + 1;",
+    ),
+    Planted(
+        "an answer of a pair is read by its own block alone",
+        "launch control of pairs",
+        K.BARRIER_NOT_REACHED,
+        "arrive_in_first(answer.empty());",
+        "ptx::mbarrier_arrive(answer.empty());",
+    ),
+)

@@ -24,7 +24,7 @@ BLACKWELL = re.compile(r"\b(tcgen05|clusterlaunchcontrol|gather4|scatter4)\b")
 # Instructions of sm_90 and sm_90a in inline PTX.
 HOPPER = re.compile(
     r"\b(wgmma|setmaxnreg|mbarrier|mapa|stmatrix|griddepcontrol|elect\.sync|cp\.async\.bulk|barrier\.cluster|tensormap|"
-    r"__cluster_dims__)\b"
+    r"multimem|__cluster_dims__)\b"
 )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from measurements.emulator.ptx.families.asynchronous import async_form
 from measurements.emulator.ptx.families.ldmatrix import ldmatrix_form
 from measurements.emulator.ptx.families.mma import block_scaled_form, quad_mma_form, sparse_mma_form
+from measurements.emulator.ptx.families.multimem import multimem_form
 from measurements.emulator.ptx.families.narrow import narrow_form
 from measurements.emulator.ptx.families.stack import stack_form
 from measurements.emulator.ptx.families.tcgen05 import tcgen05_form
@@ -88,7 +89,7 @@ def translate(module: Module, entry: str = "") -> Program:
 
 _FAMILIES = (
     block_scaled_form, sparse_mma_form, quad_mma_form, tcgen05_form, async_form, wgmma_form, texture_form, video_form,
-    narrow_form, ldmatrix_form, stack_form,
+    narrow_form, ldmatrix_form, stack_form, multimem_form,
 )  # fmt: skip
 
 

@@ -180,9 +180,6 @@ def test_what_a_kernel_prints_is_kept_in_the_order_of_its_calls() -> None:
 @pytest.mark.parametrize(
     "instruction",
     [
-        "multimem.ld_reduce.relaxed.sys.global.add.u32 %r1, [%rd1];",
-        "multimem.red.relaxed.sys.global.add.u32 [%rd1], %r1;",
-        "multimem.st.relaxed.sys.global.u32 [%rd1], %r1;",
         "cp.async.bulk.tensor.3d.shared::cluster.global.im2col::w.mbarrier::complete_tx::bytes "
         "[%r1], [%rd1, {%r1, %r1, %r1}], [%r2], {%h1, %h1};",
         "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.xor.popc {%r1, %r2, %r3, %r0}, %rd1, %rd2, %p1;",

@@ -192,12 +192,14 @@ def _reduction(i: Instruction, known: dict[str, tuple[str, ...]]) -> tuple[int, 
 
 
 def _bulk_store(i: Instruction) -> Form:
-    """``[to], [from], bytes``."""
-    if "bulk_group" not in i.qualifiers or "cp_mask" in i.qualifiers:
+    """``[to], [from], bytes{, mask}``."""
+    if "bulk_group" not in i.qualifiers:
         raise Unsupported
     to, from_ = (address_of(o) for o in i.operands[:2])
     reduction = _reduction(i, _IN_GLOBAL) if i.qualifiers[0] == "reduce" else _STORED
     sources = [Source(to.base, 8), Source(from_.base, 8), Source(i.operands[2], 4)]
+    if "cp_mask" in i.qualifiers:
+        sources.append(Source(i.operands[-1], 2))
     return Form("bulk.store", 0, (), sources, [to.offset, from_.offset, *reduction])
 
 

@@ -54,7 +54,7 @@ _SPARSE: dict[str, tuple[int, tuple[int, ...], int, tuple[str, ...]]] = {
     "tf32": (32, (8, 16), 1, ("f32",)),
     "f16": (16, (16, 32), 2, ("f16", "f32")),
     "bf16": (16, (16, 32), 2, ("f32",)),
-    **dict.fromkeys(("e4m3", "e5m2"), (8, (64,), 2, ("f32",))),
+    **dict.fromkeys(("e4m3", "e5m2"), (8, (64,), 2, ("f16", "f32"))),
     **dict.fromkeys(("s8", "u8"), (8, (32, 64), 2, ("s32",))),
     **dict.fromkeys(("s4", "u4"), (4, (64, 128), 4, ("s32",))),
 }
@@ -83,6 +83,8 @@ def sparse_mma_form(i: Instruction) -> Form | None:
     if not k or b_type not in like or d_type not in sums or c_type != d_type:
         raise Unsupported
     known = {i.qualifiers[0], "sync", "aligned", shape, "row", "col", *types}
+    if a_type in ("e4m3", "e5m2"):
+        known.add("kind::f8f6f4")
     if {"row", "col"} - set(i.qualifiers) or set(i.qualifiers) - known - ({"satfinite"} if d_type == "s32" else set()):
         raise Unsupported
     d, a, b, c = (_items(operand) for operand in i.operands[:4])

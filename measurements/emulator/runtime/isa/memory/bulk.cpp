@@ -193,7 +193,18 @@ void store_registers(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// Sources: to (global), from (shared), bytes. Immediates: offsets of to and from, what it is reduced by.
+// The bytes of each 16 that a mask names.
+void write_masked(std::uint64_t to, const unsigned char* data, std::uint32_t bytes, std::uint32_t mask, const char* name) {
+  for (std::uint32_t at = 0; at < bytes;) {
+    std::uint32_t end = at;
+    while (end < bytes && (mask >> end % 16 & 1u) != 0) ++end;
+    if (end != at) write_global_bulk(reinterpret_cast<void*>(to + at), data + at, static_cast<int>(end - at), name);
+    at = end + 1;
+  }
+}
+
+// Sources: to (global), from (shared), bytes, and where there is one a mask of bytes. Immediates: offsets of to and from, what it
+// is reduced by.
 void store(Warp& w, const Instruction& i, Lanes active) {
   const std::optional<Reducing> how = reducing(i, 2);
   const char* name = how ? "cp.reduce.async.bulk" : "cp.async.bulk";
@@ -211,6 +222,8 @@ void store(Warp& w, const Instruction& i, Lanes active) {
     count_global(i.site, name, to, bytes);
     if (how) {
       reduce_global(to, data, bytes, *how, name);
+    } else if (i.sources > 3) {
+      write_masked(to, data, bytes, static_cast<std::uint32_t>(read_bits(w, i.source(3), i.width_of_source(3), k)) & 0xffffu, name);
     } else {
       write_global_bulk(reinterpret_cast<void*>(to), data, static_cast<int>(bytes), name);
     }
@@ -220,7 +233,7 @@ void store(Warp& w, const Instruction& i, Lanes active) {
 constexpr Row rows[] = {
     {"bulk.load", load, 0, ":**4**", Flow::plain, true},
     {"bulk.reduce", load, 0, ":**4*", Flow::plain, true},
-    {"bulk.store", store, 0, ":**4", Flow::plain, true},
+    {"bulk.store", store, 0, ":**4*", Flow::plain, true},
     {"st.async", store_registers, 0, ":****", Flow::plain, true},
     {"red.async", store_registers, 0, ":***", Flow::plain, true},
     {"bulk.commit_group", commit, 0, ":"},

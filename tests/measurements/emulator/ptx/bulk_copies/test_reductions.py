@@ -10,7 +10,9 @@ import numpy.typing as npt
 import pytest
 from bulk_kernels import HEAD, kinds
 from needs import needs_compiler, needs_nvrtc
+from ptx_snippets import HEAD as PTX_HEAD
 
+import autosched
 from measurements.emulator import Emulation, emulate
 from measurements.emulator.order import Order
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
@@ -260,3 +262,28 @@ def test_one_copy_for_many_blocks(blocks: int, kind: str) -> None:
         return
     assert done.ok, (done.reason, done.findings)
     np.testing.assert_array_equal(done.outputs["out"], np.stack([x, x]))
+
+
+MASKED = """{head}
+.visible .entry kernel(.param .u64 out, .param .u64 in) {{
+.shared .align 16 .b8 tile[512];
+.reg .b64 %out, %in, %at, %w; .reg .b32 %t, %s; .reg .b16 %m; .reg .pred %p;
+ld.param.u64 %out, [out]; ld.param.u64 %in, [in]; mov.u32 %t, %tid.x; mov.u32 %s, tile;
+mul.wide.u32 %at, %t, 8; add.u64 %in, %in, %at;
+mad.lo.u32 %s, %t, 8, %s; ld.global.u64 %w, [%in]; st.shared.u64 [%s], %w; fence.proxy.async; bar.sync 0;
+setp.ne.u32 %p, %t, 0; @%p bra END;
+mov.b16 %m, {mask};
+cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%out], [%s], 256, %m;
+cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+END: ret; }}
+"""
+
+
+@pytest.mark.parametrize("mask", [0, 1, 0x8001, 0x0FF0, 0xFFFF])
+def test_bytes_that_a_mask_names_are_copied(mask: int) -> None:
+    given = np.random.default_rng(1).integers(0, 200, 256).astype(np.uint8)
+    text = MASKED.format(head=PTX_HEAD.replace("sm_90", "sm_100"), mask=mask)
+    done = autosched.emulate(text, arguments=(np.full(256, 0xFF, np.uint8), given), grid=1, block=32)
+    assert done.ok, (done.reason, done.findings)
+    named = np.tile(np.array([mask >> k & 1 for k in range(16)], np.bool_), 16)
+    np.testing.assert_array_equal(done.arrays[0], np.where(named, given, 0xFF))

@@ -35,13 +35,14 @@ class SparseMma:
     selector: int
     ordered: bool = False
     saturates: bool = False
+    kind: str = ""
 
     @property
     def opcode(self) -> str:
         variant = "sp::ordered_metadata" if self.ordered else "sp"
         options = ".satfinite" if self.saturates else ""
         types = f"{self.out}.{self.a}.{self.b}.{self.out}"
-        return f"mma.{variant}.sync.aligned.m16n8k{self.k}.row.col{options}.{types}"
+        return f"mma.{variant}.sync.aligned.m16n8k{self.k}.row.col{self.kind}{options}.{types}"
 
     @property
     def held(self) -> int:
@@ -78,7 +79,12 @@ OF_FLOATS = [
     for selector in selectors(a, k)
     for ordered in (False, True)
 ]  # fmt: skip
-ALL = INTEGERS + OF_FLOATS
+OF_SM_120 = [
+    SparseMma(64, a, b, out, 0, True, kind=kind)
+    for a, b in (("e4m3", "e5m2"), ("e5m2", "e5m2"))
+    for out, kind in (("f16", ""), ("f16", ".kind::f8f6f4"), ("f32", ".kind::f8f6f4"))
+]
+ALL = INTEGERS + OF_FLOATS + OF_SM_120
 
 
 def encoded(kind: str, values: Numbers) -> list[int]:

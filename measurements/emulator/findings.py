@@ -287,7 +287,7 @@ MEANINGS: Mapping[FindingKind, str] = {
     FindingKind.OUT_OF_BOUNDS_SHARED: "an access outside the launch's shared memory, with the same results",
     FindingKind.OUT_OF_BOUNDS_LOCAL: (
         "an access outside a thread's own arrays, not from one of them into the next: PTX keeps all in one "
-        "`.local` depot, without bounds"
+        "`.local` depot, without bounds; what `alloca` gives has them, and ends with its function"
     ),
     FindingKind.MISALIGNED_ACCESS: (
         "an address that is not a multiple of the access (ldmatrix rows: 16 bytes, wmma: what a lane holds of the "

@@ -18,7 +18,7 @@ from autosched.regression.static import StaticOptions, check_static
 from autosched.regression.timed import Baselines, Session, Told, check_timed
 from autosched.user_kernels.user_kernel import Kernel
 from measurements.compiler.pool import CompilePool, NvrtcMissing
-from measurements.emulator import HostFailure, check_host
+from measurements.emulator import HostFailure, check_ready
 from measurements.runners.cuda.runner import CudaRunner, cuda_available, cuda_device
 from measurements.store.store import Store
 from search_spaces.hardware.devices import Device
@@ -114,7 +114,7 @@ def static_report(name: str, found: Sequence[Entry | Finding], options: CheckOpt
     done: list[Finding] = []
     if good and options.static.emulate:
         try:
-            check_host()
+            check_ready()
         except HostFailure as error:
             raise CannotCheck(f"the numbers cannot be checked here: {error}; or give --no-emulate") from error
     with _pool(CompilePool) as pool:

@@ -19,7 +19,7 @@ from autosched.triton.configs.file_names import Format
 from autosched.triton.configs.files import ConfigFile, Entry, read_folder
 from autosched.triton.configs.ladder import ladder_notes
 from autosched.triton.configs.tuning.pool import JudgePool
-from measurements.emulator import HostFailure, check_host
+from measurements.emulator import HostFailure, check_ready
 from search_spaces.hardware.devices import Device
 
 _VERDICTS = {
@@ -118,7 +118,7 @@ class ConfigJudge:
             )
         if self.check.emulate:
             try:
-                check_host(source=False)
+                check_ready(source=False)
             except HostFailure as error:
                 raise CannotCheck(f"the numbers cannot be checked here: {error}; or give --no-emulate") from error
         self.tools["triton"] = triton.__version__

@@ -2,7 +2,7 @@
 
 from measurements.emulator.emulator import emulate, emulate_ptx
 from measurements.emulator.findings import Emulation, Finding, FindingKind, GlobalSite, SharedSite, by_cause
-from measurements.emulator.host.build import cache_folder, check_ready, emulator_version
+from measurements.emulator.host.build import brings_runner, cache_folder, check_ready, emulator_version
 from measurements.emulator.host.compiler import (
     HostCompilerMissing,
     HostFailure,
@@ -31,6 +31,7 @@ __all__ = [
     "SharedSite",
     "SparseEmulation",
     "Suppression",
+    "brings_runner",
     "by_cause",
     "cache_folder",
     "check_compiler",

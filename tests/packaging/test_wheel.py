@@ -10,9 +10,26 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from needs import needs_compiler
+from packaging.tags import sys_tags
+from packaging.utils import parse_wheel_filename
 
 REPOSITORY = Path(__file__).parents[2]
 PACKAGES = ("autosched", "cost_models", "measurements", "search_spaces")
+PTX = """.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry numbers(.param .u64 o) {
+  .reg .b32 %r<2>;
+  .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [o];
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd2, %r1, 4;
+  add.s64 %rd3, %rd1, %rd2;
+  st.global.u32 [%rd3], %r1;
+  ret;
+}
+"""
 SKIPPED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 
@@ -86,3 +103,33 @@ def test_it_works_from_another_folder(wheel: Path, tmp_path: Path) -> None:
 
 def test_the_same_files_give_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
     assert built(tmp_path, 0o077).read_bytes() == wheel.read_bytes(), "whatever the umask"
+
+
+@needs_compiler
+def test_one_that_brings_the_runner_emulates_without_a_compiler(wheel: Path, tmp_path: Path) -> None:
+    pytest.importorskip("wheel", reason="comes with the extra `dev`")
+    made = subprocess.run(
+        [sys.executable, REPOSITORY / ".ci" / "wheel", tmp_path, "--of", wheel], capture_output=True, text=True
+    )
+    assert made.returncode == 0, made.stderr
+    (platform_wheel,) = tmp_path.glob("*.whl")
+    assert made.stdout.split() == [str(platform_wheel)] and "-py3-none-manylinux2014_" in platform_wheel.name
+    assert any(tag in set(sys_tags()) for tag in parse_wheel_filename(platform_wheel.name)[3]), "pip takes it here"
+    installed = tmp_path / "site"
+    zipfile.ZipFile(platform_wheel).extractall(installed)
+    ptx = tmp_path / "kernel.ptx"
+    ptx.write_text(PTX)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(installed),
+        "AUTOSCHED_CACHE_DIR": str(tmp_path / "cache"),
+        "PATH": str(tmp_path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "autosched", "verify", str(ptx), "-a", "out u32[32]", "--block", "32"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

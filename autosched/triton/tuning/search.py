@@ -24,7 +24,7 @@ from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.options import SearchOptions
 from autosched.tuning.result import TuneResult
 from measurements.compiler.cores import usable_cores
-from measurements.emulator import check_host
+from measurements.emulator import check_ready
 from measurements.files.data_folder import database_or_default
 from search_spaces.catalogue import register
 from search_spaces.hardware.devices import Device
@@ -157,7 +157,7 @@ def tune_call(
 
     row = device_named(device) if isinstance(device, str) else device
     workers = None if options.workers is None else whole_number("workers", options.workers, 0)
-    check_host(source=False)
+    check_ready(source=False)
     problem = tuning.problem(call)
     domain = tuning.space_of(problem)
     template = tuning.register()

@@ -9,7 +9,7 @@ from autosched.proofs import stored_proof
 from autosched.proofs.proof import Verification, verify_one
 from autosched.tuning import backends
 from autosched.tuning.ledger import TrialLedger, Verifier, VerifyOutcome
-from measurements.emulator import HostCompilerMissing, HostFailure, check_host
+from measurements.emulator import HostCompilerMissing, HostFailure, check_ready
 from measurements.records.measurement import Provenance, Status
 from measurements.records.record import Record
 from measurements.records.vendor_library import is_library
@@ -29,7 +29,7 @@ def of_new_bests(chosen: backends.Backend) -> tuple[Verifier | None, str]:
     if chosen.runner.provenance is not Provenance.ESTIMATED:
         return None, ""  # it runs, or ran when it was recorded, and its results are compared
     try:
-        check_host()
+        check_ready()
     except HostCompilerMissing as error:
         return None, f"new bests are not proven: {error}"
     except HostFailure as error:

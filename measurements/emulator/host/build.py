@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -25,6 +26,7 @@ from measurements.emulator.host.compiler import (
     host_compiler,
     main_complaint,
 )
+from measurements.emulator.host.prebuilt import prebuilt_runner
 from measurements.emulator.host.seal import intact, seal
 from measurements.emulator.host.work_folders import build_folder
 from measurements.files.cache_folder import CacheUnusable, cannot_write, check_writable, put
@@ -39,6 +41,8 @@ CACHE_BYTES = 512 * 2**20
 CACHE_KEEP_SECONDS = 3600.0  # files younger than this are never pruned: another process may be about to load them
 
 CACHE_NOTE_SECONDS = 600.0  # between two notes that a file is in use
+# While another thread starts a process, that may hold a file open which this one has written: it cannot run then.
+BUSY_SECONDS = 5.0
 FEW_SOURCES = 6  # are compiled without precompiled headers, which take as long as four of them
 PRUNE_EVERY = 64  # programs that a process adds, between two looks at all files
 
@@ -64,7 +68,7 @@ def cache_folder() -> Path:
 
 def emulator_version() -> str:
     """SHA-256 (hex) of the emulator's own sources."""
-    h = hashlib.sha256(_digest_of(RUNTIME).encode())
+    h = hashlib.sha256(sources_digest().encode())
     for file in sorted((HERE / "ptx").rglob("*.py")):  # what translates PTX
         h.update(file.read_bytes())
     return h.hexdigest()
@@ -82,7 +86,7 @@ def check_ready(*, source: bool = True) -> None:
     """``check_host``, but where the runner is there already, the compiler, which nothing needs then, compiles nothing.
     Raises HostFailure."""
     try:
-        there = intact(emulator_folder() / _name_of(host_compiler(), RUNTIME_FLAGS))
+        there = brings_runner() or intact(emulator_folder() / _name_of(host_compiler(), RUNTIME_FLAGS))
         check_writable(emulator_folder())
     except (CacheUnusable, OSError):
         there = False
@@ -93,17 +97,49 @@ def check_ready(*, source: bool = True) -> None:
 
 
 def _name_of(compiler: HostCompiler, flags: tuple[str, ...]) -> str:
-    return f"{_RUNNER}{_digest(compiler, flags, STATIC, _digest_of(RUNTIME))}"
+    return f"{_RUNNER}{_digest(compiler, flags, STATIC, sources_digest())}"
+
+
+def sources_digest() -> str:
+    """Digest the runner's sources, once: a process keeps to the runner that it began with."""
+    return _digest_of(RUNTIME)
 
 
 @cache
-def _digest_of(runtime: Path) -> str:
-    """Digest the runner's sources, once: a process keeps to the runner that it began with."""
-    return Headers.from_folder(runtime).digest
+def _digest_of(folder: Path) -> str:
+    return Headers.from_folder(folder).digest
+
+
+def brings_runner() -> bool:
+    """Whether this installation brings the runner of its sources, compiled for a machine like this one."""
+    return prebuilt_runner(sources_digest()) is not None
+
+
+def _brought() -> Path | None:
+    """Return the runner that this installation brings, in the cache; None where it has none, or this machine runs none
+    that was not compiled here."""
+    file = prebuilt_runner(sources_digest())
+    if file is None:
+        return None
+    path = cache_folder() / file.name
+    if not intact(path):
+        with one_at_a_time(path.parent / "runner.lock"), build_folder(path.parent) as folder:
+            copied = folder / "runner"
+            copied.write_bytes(file.read_bytes())
+            copied.chmod(0o755)
+            if _complaint(copied):
+                return None
+            put(copied, path)
+    used(path)
+    return path
 
 
 def runner(extra_flags: tuple[str, ...] = ()) -> Path:
-    """Return the program that runs launches; built on first use. Raises HostFailure."""
+    """Return the program that runs launches: the one that this installation brings, or built on first use. Raises
+    HostFailure."""
+    brought = None if extra_flags else _brought()
+    if brought is not None:
+        return brought
     compiler = host_compiler()
     flags = (*RUNTIME_FLAGS, *extra_flags)
     path = cache_folder() / _name_of(compiler, flags)
@@ -209,16 +245,29 @@ def _compile_runtime(compiler: HostCompiler, built: Path, arguments: list[str]) 
 
 def _check_runs(program: Path, compiler: HostCompiler) -> None:
     """Raise HostFailure: a broken program, or one in a folder mounted noexec, must not stay in the cache."""
-    try:
-        done = subprocess.run([program], capture_output=True, text=True, errors="replace", timeout=60.0, check=False)
-        said = harmless(done.stderr)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        said = str(error)
-    if "usage: runner" not in said:
+    said = _complaint(program)
+    if said:
         raise HostFailure(
             f"programs compiled by {compiler.path} do not run ({main_complaint(said)}): repair it, or set "
             "AUTOSCHED_CACHE_DIR to a folder whose programs may run"
         )
+
+
+def _complaint(program: Path) -> str:
+    """Return what keeps a runner from running here; empty where it runs."""
+    until = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            done = subprocess.run([program], capture_output=True, text=True, errors="replace", timeout=60, check=False)
+        except subprocess.TimeoutExpired as error:
+            return str(error)
+        except OSError as error:
+            if error.errno != errno.ETXTBSY or time.monotonic() > until:
+                return str(error)
+            time.sleep(0.01)
+        else:
+            said = harmless(done.stderr)
+            return "" if "usage: runner" in said else said or f"exit status {done.returncode}"
 
 
 def _digest(compiler: HostCompiler, flags: tuple[str, ...], *parts: str) -> str:

@@ -165,7 +165,7 @@ def emulator_folder() -> Path:
 def _describe(path: str) -> HostCompiler:
     version, target = _answer(path, "--version"), _answer(path, "-dumpmachine")
     flags = ("-ferror-limit=5",) if "clang" in version else ("-fmax-errors=5",)
-    return HostCompiler(path, f"{version.splitlines()[0]} {target}", (*flags, *_cpu_flags()))
+    return HostCompiler(path, f"{version.splitlines()[0]} {target}", (*flags, *cpu_flags()))
 
 
 def _answer(path: str, question: str) -> str:
@@ -212,8 +212,8 @@ def _run(
     return subprocess.CompletedProcess(command, process.returncode, harmless(said), harmless(complained))
 
 
-def _cpu_flags() -> tuple[str, ...]:
-    """Without the instruction, fmaf is a slow function; the flags are part of the digest of the objects."""
+def cpu_flags() -> tuple[str, ...]:
+    """Return the options for this machine's CPU: without the instruction, fmaf is a slow function."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return ()
     try:

@@ -263,7 +263,7 @@ def test_without_a_host_compiler_it_says_how_to_go_on(
     def missing() -> None:
         raise HostCompilerMissing("there is no C++ compiler")
 
-    monkeypatch.setattr("autosched.regression.check.check_host", missing)
+    monkeypatch.setattr("autosched.regression.check.check_ready", missing)
     path = str(database(record(schedules[0])))
     assert main(["check", "--db", path, "--static"]) == 2
     assert "or give --no-emulate" in capsys.readouterr().err

@@ -138,7 +138,7 @@ class TestEndToEnd:
         def missing() -> None:
             raise HostCompilerMissing("no C++ compiler: install one")
 
-        monkeypatch.setattr("autosched.tuning.winner.winner_proof.check_host", missing)
+        monkeypatch.setattr("autosched.tuning.winner.winner_proof.check_ready", missing)
         result = tune(PROBLEM, trials=1, database=tmp_path / "a.db", device="h200", backend="estimate", workers=1)
         assert result.lines[2] == "new bests are not proven: no C++ compiler: install one"
 

@@ -15,7 +15,7 @@ from autosched.cli.options.devices import DeviceOption, target
 from autosched.cli.options.problem import real_number
 from autosched.cli.terminal.errors import NO, InputError
 from autosched.cli.terminal.output import print_json
-from measurements.emulator import check_host
+from measurements.emulator import check_ready
 
 
 def judge(
@@ -58,7 +58,7 @@ def judge(
     if not 0 <= tolerance < 1 or not 0 < time_limit < 1e6 or not 1 <= memory_limit < 1e6:
         raise InputError("--tolerance is from 0 to 1, --time-limit more than 0 s, --memory-limit at least 1 GiB")
     row = target(device)
-    check_host(source=False)
+    check_ready(source=False)
     try:
         import torch  # noqa: F401
         import triton  # noqa: F401

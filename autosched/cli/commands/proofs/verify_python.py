@@ -18,7 +18,7 @@ import typer
 from autosched.cli.options.devices import DeviceOption, target
 from autosched.cli.terminal.errors import NO, InputError
 from autosched.cli.terminal.output import print_json, stderr_console, stdout_console
-from measurements.emulator import check_host
+from measurements.emulator import check_ready
 
 
 def _of_another_front_end(path: Path) -> str:
@@ -82,7 +82,7 @@ def verify_python(
         from autosched.triton.session import QUICK, THOROUGH
     except ImportError as error:
         raise InputError(f"--python needs Triton and torch ({error}): pip install 'autosched[triton,torch]'") from None
-    check_host(source=False)
+    check_ready(source=False)
     row = target(device)
     settings = replace(THOROUGH if full else QUICK, blocks=blocks)
     path, function = _split(python)

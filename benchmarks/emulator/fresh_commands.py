@@ -37,24 +37,24 @@ COMMANDS = {
     "copy": "copy --rows 4096 --columns 4096",
 }
 DEVICE = "a100"
-NOTE = """## Why a quick proof is not at 0.5 s
-Of the 0.65 s of RMS norm, at a load of 7: Python's start 0.02, numpy, typer and rich 0.12, our own 140 modules 0.08,
-to read the command and look for NVRTC and the compiler 0.04, five launches 0.17, to plan them, draw inputs, run the
-float64 reference and compare 1.4 million elements 0.18. What the launches and comparisons do is what finds the
-faults: fewer launches, blocks or checks were not tried.
+NOTE = """## What a quick proof takes
+Of the 0.51 s of RMS norm by `--schedule`, at a load of 2: Python's start 0.02, to import numpy, typer, rich and 130
+modules of our own 0.19, to read the command and look for NVRTC and the compiler 0.05, five launches 0.10, to plan them,
+draw inputs, run the float64 reference and compare 1.4 million elements 0.15. `--sample` adds what it takes to count the
+space. What the launches and comparisons do is what finds the faults: fewer launches, blocks or checks were not tried.
 
 What was done, in order. On 2026-11-24: NVRTC and what reads tile programs, kernel files and PTX are loaded only where
 they are needed; inputs are drawn only of runs that are made. On 2026-11-26: the garbage collector leaves alone what
 was imported. On 2026-11-27, each with what it saves: options that are typed right are converted without pydantic
-(0.07 s); templates of other operators, records, and readers of kernel files are not imported (0.05 s); the runner
-marks an access once and is compiled by -O2 throughout (a fifth of its time in RMS norm, 15% more to compile it);
-comparisons make half as many passes over parts half as large (0.02 s); kernels are made of those sizes alone that are
-run.
+(0.07 s); templates of other operators, records, readers of kernel files, what counts spaces and importlib.metadata are
+not imported (0.08 s); the runner marks an access once, is compiled by -O2 throughout and takes a warp's loads of an
+input together, half-precision numbers several at a time (half of its time in RMS norm); inputs of sampled blocks come
+from a hash of 32 bits, and what blocks have written from one table (0.02 s); moments of a layer norm are computed once;
+kernels are made of those sizes alone that are run.
 
-What resists: a module costs 0.1 ms, but each frozen dataclass 0.5 ms under Python 3.11, and a proof needs a hundred
-of them; NVRTC's version is asked of importlib.metadata (0.015 s), so that to look for entry points of other packages
-later saves next to nothing; `perf` shows no function that takes a tenth of the runner's time. `--sample` adds what it
-takes to count the space.
+What resists: a module costs 0.1 ms, but each frozen dataclass 0.5 ms under Python 3.11, and a proof needs a hundred of
+them; where addresses lie far apart, as in a transposed matrix of 2^38 elements, each page that is touched takes the
+kernel some microseconds.
 """
 
 

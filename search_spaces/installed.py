@@ -7,6 +7,7 @@ ask is answered without it.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,19 +18,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-_SUFFIXES = (".dist-info", ".egg-info")
+_METADATA = (".dist-info", ".egg-info", "egg-info")  # the last in an unpacked egg
 
 
 def metadata_folders() -> Iterator[tuple[str, str]]:
     """Yield the name of each package's metadata folder and where that is, in the order of ``sys.path``."""
     for folder in sys.path:
         with suppress(OSError):
-            yield from ((name, folder) for name in sorted(os.listdir(folder or ".")) if name.endswith(_SUFFIXES))
+            yield from (
+                (name, folder) for name in sorted(os.listdir(folder or ".")) if name.lower().endswith(_METADATA)
+            )
 
 
 def metadata_folder(package: str) -> tuple[Path, str] | None:
     """Return the metadata folder of a package and its version; None where only importlib.metadata could find it."""
-    start = f"{package.replace('-', '_')}-"
+    start = f"{re.sub('[-_.]+', '_', package).lower()}-"
     for name, folder in metadata_folders():
         if name.lower().startswith(start) and name.endswith(".dist-info"):
             return Path(folder, name), name[len(start) :].removesuffix(".dist-info")

@@ -196,7 +196,10 @@ def loaded_version() -> str:
             exact = metadata.version(wheel)
         except metadata.PackageNotFoundError:
             continue
-        if exact.startswith(f"{version}."):  # else the library came from elsewhere, a system's CUDA toolkit
+        # A wheel that was removed in part has no version.
+        if exact is not None and exact.startswith(
+            f"{version}."
+        ):  # else the library came from elsewhere, a system's CUDA toolkit
             return f"nvrtc {exact}"
     return f"nvrtc {version}"
 

@@ -25,7 +25,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_versions_are_those_of_importlib_metadata() -> None:
-    for name in ("numpy", "typer", "pytest-xdist"):
+    for name in ("numpy", "typer", "pytest-xdist", "Jinja2"):
         found = metadata_folder(name)
         assert found is not None and found[0].is_dir() and found[1] == metadata.version(name), name
     assert metadata_folder("no-such-package") is None
@@ -44,6 +44,17 @@ def test_entry_points_are_those_of_importlib_metadata(package: Path) -> None:
     assert (point.name, point.value) == ("small", "package:templates")
     assert tuple(metadata.entry_points(group="console_scripts")) == entry_points(group="console_scripts")
     assert entry_points(group="autosched.none") == ()
+
+
+@pytest.mark.parametrize("name", ["some_package-1.2.DIST-INFO", "some_package.egg-info", "EGG-INFO"])
+def test_other_folders_of_metadata(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "some_package-1.2-py3.12.egg" / name
+    folder.mkdir(parents=True)
+    for file in ("METADATA", "PKG-INFO"):
+        (folder / file).write_text("Metadata-Version: 2.1\nName: some-package\nVersion: 1.2\n")
+    (folder / "entry_points.txt").write_text(TEXT)
+    monkeypatch.syspath_prepend(str(folder.parent))
+    assert [point.name for point in entry_points(group=GROUP)] == ["small"]
 
 
 def test_packages_in_zip_files_have_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

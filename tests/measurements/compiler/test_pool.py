@@ -15,7 +15,7 @@ from compiling import compile_many
 from kernels import generate
 
 import measurements.compiler.pool
-from measurements.compiler.nvrtc import toolchain_version
+from measurements.compiler.nvrtc import WHEEL, loaded_version, toolchain_version
 from measurements.compiler.pool import (
     CompileCache,
     Compiled,
@@ -376,6 +376,12 @@ def test_the_version_of_a_wheel_is_known_without_loading_it():
     wheels = (d.metadata["Name"] for d in importlib.metadata.distributions())
     if "nvidia-cuda-nvrtc" in wheels:
         assert loaded == "False"
+
+
+def test_a_wheel_that_was_removed_in_part_has_no_version(tmp_path, monkeypatch):
+    (tmp_path / f"{WHEEL.replace('-', '_')}-99.0.dist-info").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert loaded_version.__wrapped__().startswith("nvrtc 1")
 
 
 def test_a_missing_nvrtc_is_one_line_that_says_how_to_get_it():

@@ -68,6 +68,18 @@ def test_what_is_remembered_of_many_writes_is_cleared_without_a_walk_through_all
     assert done.written["out"].places.size == 64 * 40000
 
 
+def test_constants_of_the_source_hold_what_they_say() -> None:
+    source = """
+    __constant__ TYPE powers[4] = {1, 2, 4, 8};
+    extern "C" __global__ void copy_some(const TYPE* x, TYPE* out) {
+      out[blockIdx.x * STRIDE + threadIdx.x] = powers[threadIdx.x & 3];
+    }
+    """
+    done = emulate_blocks(copy_kernel(U32, WIDE, STRIDE, 3, source), [1])
+    assert done.emulation.ok, done.emulation.reason
+    assert done.written["out"].values.tolist() == [1, 2, 4, 8] * 16
+
+
 def test_generated_floats_are_small_integers_and_bits_are_never_all_ones() -> None:
     values = F16.load(generated(F16, 1, np.arange(5000)))
     assert set(values.tolist()) == {-3.0, -2.0, -1.0, 1.0, 2.0, 3.0}

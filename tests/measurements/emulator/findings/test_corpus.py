@@ -170,6 +170,20 @@ COUNTS_ITS_QUESTIONS = """extern "C" __global__ void kernel(unsigned* c) {
 """
 
 
+def test_a_time_limit_names_the_load_of_an_input(kernel_of: MakeKernel) -> None:
+    source = """extern "C" __global__ void kernel(const unsigned* a, unsigned* c) {
+      unsigned read;
+      c[threadIdx.x] = 1;
+      do {
+        asm volatile("ld.global.u32 %0, [%1];" : "=r"(read) : "l"(a + threadIdx.x));
+      } while (read != 5);
+    }"""
+    kernel = kernel_of(source, (Operand("a", "input", U32, (64,)), Operand("c", "output", U32, (64,))), block=64)
+    done = emulate(kernel, {"a": np.ones(64, np.uint32)}, time_limit=1.0)
+    (timeout,) = done.findings
+    assert (done.status, timeout.kind, timeout.line) == ("timeout", K.TIMEOUT, 5), timeout.message
+
+
 def test_a_time_limit_names_the_wait(kernel_of: MakeKernel) -> None:
     """What changes a register each time is no deadlock that can be proven."""
     kernel = kernel_of(COUNTS_ITS_QUESTIONS, (Operand("c", "inout", U32, (65,)),), block=64)

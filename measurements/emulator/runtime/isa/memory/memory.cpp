@@ -11,6 +11,7 @@
 #include "sync/mbarrier.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace autosched::emulator::ptx {
 
@@ -194,6 +195,8 @@ bool load_input(Warp& w, const Instruction& i, const Request& r, Lanes active) {
       !read_input(addresses, active, r.bytes())) {
     return false;
   }
+  for_lanes(active, [&](unsigned k) { w.thread[k].site = i.site; });  // where they are, if the launch ends here
+  run_as(w, static_cast<unsigned>(std::bit_width(active)) - 1);
   count_global(i, active, addresses, r.bytes(), load_name(i, Space::global));
   if (watches_reads()) [[unlikely]] settle_overwritten(w, i, active);
   if (i.followed != nullptr) for_lanes(active, [&](unsigned k) { note_copied(w, i, k, addresses[k], r.element.bytes); });

@@ -115,7 +115,8 @@ void global_shadow::touch(Buffer& b, const void* address, int bytes) {
     if ((b.touched[p] & page_has_content) != 0) continue;
     b.touched[p] |= page_has_content;
     touched_pages.push_back({&b, p});
-    if (b.spec.content == BufferSpec::Content::file) continue;
+    const bool is_constant = !b.writable() && b.spec.content == BufferSpec::Content::none;  // of the program
+    if (b.spec.content == BufferSpec::Content::file || is_constant) continue;
     char* page = b.begin + p * page_bytes;
     const std::size_t size = std::min(page_bytes, b.spec.bytes - p * page_bytes);
     if (b.writable()) {

@@ -101,14 +101,14 @@ const unsigned char* read_by_engine(unsigned address, int bytes, Who me, unsigne
   }
   const unsigned char* from = bytes_at(place);
   if (!launch.check) return from;
-  Stamp checked{};
+  Stamp checked{};  // of no byte: those that nobody has written have epoch 0
   for (unsigned a = place; a < place + static_cast<unsigned>(bytes); ++a) {
     if (pending[a].what != Under::nothing) {
       report_pending(a, me, "reads", false);
       break;
     }
     const Stamp& write = last_write[a];
-    if (write.epoch == checked.epoch && write.who == checked.who && write.site == checked.site) continue;
+    if (write.epoch != 0 && write.epoch == checked.epoch && write.who == checked.who && write.site == checked.site) continue;
     checked = write;
     if (write.epoch < clocks.first) {
       FINDING(uninitialized_shared_read, self->site, "%s: %s reads %s, which nobody has written yet",

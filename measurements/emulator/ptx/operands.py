@@ -140,6 +140,8 @@ class OperandReader:
         if token == "[":
             return self._address()
         if token == "{":
+            if self._peek() == "}":
+                raise PtxError("a vector of nothing")
             return Vector(self._items("}"))
         if token == "(":
             return Group(self._items(")"))

@@ -65,7 +65,10 @@ def _scalar(i: Instruction, operation: str) -> Form:
     common, rest = _common(i, operation)
     (d, to), (a, of_a), (b, of_b) = map(_selected, i.operands[:3])
     third = i.operands[3:]
-    if set(rest) - {"clamp", "wrap"} or bool(third) != bool(to or common[-1]) or (to and common[-1]):
+    shifts = operation in ("shl", "shr")
+    if rest not in ([["clamp"], ["wrap"]] if shifts else [[]]) or (shifts and i.qualifiers[2] != "u32"):
+        raise Unsupported
+    if bool(third) != bool(to or common[-1]) or (to and common[-1]):
         raise Unsupported
     sources = [Source(o, 4) for o in (a, b, *(third or [Number(0)]))]
     immediates = [*common, *_bits(to), *_bits(of_a), *_bits(of_b), int("wrap" in rest)]

@@ -11,6 +11,7 @@ import pytest
 from needs import needs_compiler
 from ptx_snippets import HEAD, Snippet, disagreements, results, run_ptx
 
+import autosched
 from search_spaces.hardware.dtypes import FLOAT_DTYPES
 
 pytestmark = needs_compiler
@@ -313,6 +314,57 @@ ret; }}
     assert got.tolist() == (2 * values.astype(np.float64).sum(0)).tolist(), run.reason
     # All lanes set it to zero, and the word of 8 bytes has a rest that nobody writes.
     assert {str(f.kind) for f in run.findings} <= {"global_race", "lost_write", "unwritten_output"}
+
+
+VECTOR_UPDATE = f"""{HEAD}
+.visible .entry kernel(.param .u64 out, .param .u64 in) {{
+.reg .b64 %at; .reg .b32 %x;
+ld.param.u64 %at, [out]; mov.b32 %x, 0f3F800000;
+UPDATE
+ret; }}
+"""
+
+
+@pytest.mark.parametrize(("scope", "found"), [("cta", {"global_race"}), ("gpu", set())])
+@pytest.mark.parametrize(
+    "update",
+    ["red.relaxed.{}.global.add.f32 [%at], %x;", "red.relaxed.{}.global.add.v2.f32 [%at], {{%x, %x}};"],
+    ids=["scalar", "vector"],
+)
+def test_updates_of_several_blocks_race_where_their_scope_is_one(update: str, scope: str, found: set[str]) -> None:
+    text = VECTOR_UPDATE.replace("UPDATE", update.format(scope))
+    done = autosched.emulate(text, kernel="kernel", arguments=(np.zeros(2, np.float32), np.zeros(1)), grid=2, block=32)
+    assert {str(f.kind) for f in done.findings} == found
+    assert done.arrays[0].view(np.float32)[0] == 64
+
+
+# Thread 0 gives thread 32 what it has stored, and a flag behind it.
+HANDED_ON = f"""{HEAD}
+.visible .entry kernel(.param .u64 out, .param .u64 in) {{
+.shared .b32 word;
+.reg .b64 %out, %at; .reg .b32 %t, %x, %seen; .reg .pred %p;
+ld.param.u64 %out, [out]; ld.param.u64 %at, [in]; mov.u32 %t, %tid.x; mov.b32 %x, 0f3F800000;
+setp.eq.u32 %p, %t, 0; @%p bra GIVE;
+setp.eq.u32 %p, %t, 32; @%p bra TAKE;
+ret;
+GIVE: st.shared.u32 [word], 7; fence.acq_rel.cta; UPDATE ret;
+TAKE: ld.relaxed.cta.global.u32 %seen, [%at+4]; setp.eq.u32 %p, %seen, 0; @%p bra TAKE;
+fence.acq_rel.cta; ld.shared.u32 %x, [word]; st.global.u32 [%out], %x;
+ret; }}
+"""
+
+
+@pytest.mark.parametrize(
+    "update", ["red.relaxed.cta.global.add.f32 [%at+4], %x;", "red.relaxed.cta.global.add.v2.f32 [%at], {%x, %x};"]
+)
+@pytest.mark.parametrize("fenced", [True, False])
+def test_an_update_is_a_flag(update: str, fenced: bool) -> None:
+    text = HANDED_ON.replace("UPDATE", update).replace("fence.acq_rel.cta;", "fence.acq_rel.cta;" if fenced else "")
+    done = autosched.emulate(
+        text, kernel="kernel", arguments=(np.zeros(1, np.uint32), np.zeros(2, np.float32)), grid=1, block=64
+    )
+    assert {str(f.kind) for f in done.findings} == (set() if fenced else {"shared_race"})
+    assert done.arrays[0][0] == 7
 
 
 VARIANTS = [

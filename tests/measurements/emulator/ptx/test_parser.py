@@ -27,7 +27,12 @@ def test_the_short_way_reads_what_the_grammar_reads(text: str) -> None:
     assert reader.read(text) == first  # from what is known
 
 
-@pytest.mark.parametrize("text", ["[%rd1", "%r1 %r2", "{%r1", "%r1, ;", "[%rd1+]", "-{%r1}", ", %r1", "0b12", "!"])
+NOT_OPERANDS = (
+    "[%rd1", "%r1 %r2", "{%r1", "%r1, ;", "[%rd1+]", "-{%r1}", ", %r1", "0b12", "!", "{}", "[%rd1], { }",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NOT_OPERANDS)
 def test_operands_that_are_none_are_an_error(text: str) -> None:
     with pytest.raises(PtxError):
         OperandReader({}, lambda name: name).read(text)

@@ -190,13 +190,27 @@ def test_what_a_kernel_prints_is_kept_in_the_order_of_its_calls() -> None:
         "st.async.mystery.b32 [%rd1], %r1, [%rd1];",
         "vote.b32 %r1, %p1;",
         "bar;",
+        "vshl.u32.u32.s32.clamp %r1, %r1, %r2;",  # ptxas: "Operation requires .u32 type"
+        "vshr.s32.s32.s32.wrap %r1, %r1, %r2;",
+        "vshl.u32.u32.u32 %r1, %r1, %r2;",  # ptxas: "Clamp modifier required"
     ],
 )
 def test_unknown_forms_are_unsupported_with_their_line(instruction: str) -> None:
+    done = run_instruction(instruction)
+    assert done.status == "unsupported"
+    assert "PTX line 8" in done.reason
+
+
+@pytest.mark.parametrize("instruction", ["st.global.u64 [%rd1], {};", "ld.global.u32 {}, [%rd1];"])
+def test_a_vector_of_nothing_is_an_error_with_its_line(instruction: str) -> None:
+    done = run_instruction(instruction)
+    assert done.status == "compile_error"
+    assert "PTX line 8" in done.reason
+
+
+def run_instruction(instruction: str) -> EmulatedLaunch:
     text = (
         ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 o) {\n"
         f"  .reg .b32 %r<4>;\n  .reg .b64 %rd<4>;\n  .reg .pred %p<2>; .reg .b16 %h<2>;\n  {instruction}\n  ret;\n}}\n"
     )
-    done = autosched.emulate(text, arguments=(u32(),), grid=1, block=32)
-    assert done.status == "unsupported"
-    assert "PTX line 8" in done.reason
+    return autosched.emulate(text, arguments=(u32(),), grid=1, block=32)

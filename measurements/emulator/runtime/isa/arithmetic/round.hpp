@@ -15,6 +15,9 @@ inline float flush(float x) {
 }
 constexpr float canonical_nan_bits_as_float() { return __builtin_bit_cast(float, 0x7fffffffu); }
 inline float canonical(float x) { return x != x ? canonical_nan_bits_as_float() : x; }
+// What add.f32 of atom, red and cp.reduce.async.bulk does in global memory: it "flushes subnormal inputs and results to
+// sign-preserving zero" (PTX ISA, of each).
+inline float add_in_global(float x, float y) { return canonical(flush(flush(x) + flush(y))); }
 
 // x + y where `sum` is fl(x + y): the sum rounded to odd.
 inline double to_odd(double sum, double error) {

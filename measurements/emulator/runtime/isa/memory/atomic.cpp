@@ -63,7 +63,7 @@ T compare_and_swap(T old, T b, T c) {
 }
 u32 increment(u32 old, u32 b, u32) { return old >= b ? 0 : old + 1; }
 u32 decrement(u32 old, u32 b, u32) { return old == 0 || old > b ? b : old - 1; }
-float add_f32(float old, float b, float) { return canonical(flush(flush(old) + flush(b))); }
+float add_f32(float old, float b, float) { return add_in_global(old, b); }
 float add_f32_subnormal(float old, float b, float) { return canonical(old + b); }
 
 template <const Format& F>
@@ -150,6 +150,7 @@ void update_vector(Warp& w, const Instruction& i, Lanes active) {
   const auto space = static_cast<Space>(i.immediate[1]);
   const char* name = name_of(i.row, Space::global);
   const unsigned elements = i.sources - 1, bytes = elements * sizeof(T);
+  const bool narrow = (i.flags & block_scope) != 0;
   u64 addresses[warp_size] = {};
   Lanes good = 0;
   for_lanes(active, [&](unsigned k) {
@@ -177,8 +178,10 @@ void update_vector(Warp& w, const Instruction& i, Lanes active) {
       T old;
       std::memset(&old, 0xff, sizeof old);
       unsigned char* at = nullptr;
-      if (good >> k & 1u) at = update_global(reinterpret_cast<void*>(addresses[k] + e * sizeof(T)), sizeof(T), name);
+      if (good >> k & 1u) at = update_global(reinterpret_cast<void*>(addresses[k] + e * sizeof(T)), sizeof(T), name, narrow);
       if (at != nullptr) {
+        read_flag(flag_in_global(at));
+        write_flag(flag_in_global(at), true, narrow);
         std::memcpy(&old, at, sizeof old);
         const T b = w.values<T>(i.source(1 + e))[k], result = F(old, b, b);
         idle_polls = 0;

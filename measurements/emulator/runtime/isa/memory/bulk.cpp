@@ -262,7 +262,8 @@ StoreReader start_bulk_store(Warp& w, unsigned lane, SiteIndex site) {
 
 void start_bulk_load(BulkLoad load) {
   for (const BulkLoad::Piece& piece : load.pieces) {
-    start_bulk_write(piece.address, static_cast<int>(piece.bytes), load.async_proxy, load.reducing.has_value());
+    const auto start = load.reducing ? start_bulk_update : start_bulk_write;
+    start(piece.address, static_cast<int>(piece.bytes), load.async_proxy);
   }
   under_way.push_back(std::move(load));
   idle_polls = 0;

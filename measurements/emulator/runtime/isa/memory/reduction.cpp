@@ -36,7 +36,7 @@ T reduced(Operation o, T a, T b) {
 }
 template <>
 float reduced(Operation o, float a, float b) {
-  return o == Operation::add ? a + b : chosen(o, a, b);
+  return o == Operation::add ? add_in_global(a, b) : chosen(o, a, b);
 }
 template <>
 double reduced(Operation o, double a, double b) {
@@ -73,9 +73,11 @@ void apply(unsigned char* to, const unsigned char* from, Operation o) {
   std::memcpy(to, &result, sizeof result);
 }
 
+// Signs matter to extremes alone; a sum may overflow.
 template <class Signed, class Unsigned>
 void apply_integer(unsigned char* to, const unsigned char* from, Reducing r) {
-  r.kind == ElementKind::signed_integer ? apply<Signed>(to, from, r.operation) : apply<Unsigned>(to, from, r.operation);
+  const bool extreme = r.operation == Operation::min || r.operation == Operation::max;
+  extreme && r.kind == ElementKind::signed_integer ? apply<Signed>(to, from, r.operation) : apply<Unsigned>(to, from, r.operation);
 }
 
 }  // namespace

@@ -25,6 +25,10 @@ PerBlock<std::unordered_map<std::uint64_t, RemoteUse>> remote_uses;  // by all o
 
 PerBlock<std::unordered_map<unsigned, unsigned>> updates_under_way;  // by byte: reductions
 
+bool check_bulk_write(unsigned place, int bytes, const char* async_proxy) {
+  return async_proxy != nullptr ? check_async_write(place, bytes, self->who, async_proxy) : check_write(place, bytes, self->who);
+}
+
 }  // namespace
 
 void shared_shadow::forget_remote_uses() {
@@ -41,23 +45,24 @@ bool check_shared(unsigned address, int bytes, int alignment, const char* instru
   return true;
 }
 
-bool start_bulk_write(unsigned address, int bytes, const char* async_proxy, bool updates) {
+void start_bulk_write(unsigned address, int bytes, const char* async_proxy) {
   has_engines = true;
   const unsigned place = find(address, bytes, false);
-  if (!launch.check || place == nowhere) return true;
-  const auto check = [&](unsigned a, int count) {
-    return async_proxy != nullptr ? check_async_write(a, count, self->who, async_proxy) : check_write(a, count, self->who);
-  };
-  bool good = true;
-  if (!updates) {
-    good = check(place, bytes);
-  } else {
-    for (unsigned a = place; a < place + static_cast<unsigned>(bytes); ++a) {
-      if (updates_under_way[a]++ == 0 && good) good = check(a, 1);
-    }
-  }
+  if (!launch.check || place == nowhere) return;
+  check_bulk_write(place, bytes, async_proxy);
   std::fill_n(pending + place, bytes, Pending{Under::bulk_copy, self->who, self->site});
-  return good;
+}
+
+void start_bulk_update(unsigned address, int bytes, const char* async_proxy) {
+  has_engines = true;
+  const unsigned place = find(address, bytes, false);
+  if (!launch.check || place == nowhere) return;
+  for (unsigned a = place; a < place + static_cast<unsigned>(bytes); ++a) {
+    if (updates_under_way[a]++ != 0) pending[a] = Pending{};  // reductions under way at one byte do not race
+  }
+  const bool good = check_bulk_write(place, bytes, async_proxy) && check_under_atomics(place, bytes, self->who);
+  if (good) check_taken(place, bytes, self->who);
+  std::fill_n(pending + place, bytes, Pending{Under::bulk_copy, self->who, self->site});
 }
 
 void land_bulk_write(unsigned address, const unsigned char* data, int bytes, unsigned actor, Epoch epoch,
@@ -77,8 +82,7 @@ void land_bulk_update(unsigned address, int bytes, unsigned actor, Epoch epoch, 
   if (place == nowhere) return;
   update(bytes_at(place));
   if (!launch.check) return;
-  std::fill_n(last_write + place, bytes, Stamp{epoch, who_of(actor, whole_warp), site});
-  std::fill_n(readers + place, bytes, 0u);
+  mark_updated(place, bytes, {epoch, who_of(actor, whole_warp), site});
   for (unsigned a = place; a < place + static_cast<unsigned>(bytes); ++a) {
     if (--updates_under_way[a] == 0) pending[a] = Pending{};
   }

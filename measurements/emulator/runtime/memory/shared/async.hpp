@@ -15,11 +15,11 @@ void check_exits();
 bool check_shared(unsigned address, int bytes, int alignment, const char* instruction);
 // From now on until the copy lands the bytes may change at any moment. `async_proxy`: the instruction that writes through
 // it, nullptr of st.async.
-// `updates`: it is a reduction, beside which others may be under way.
-bool start_bulk_write(unsigned address, int bytes, const char* async_proxy, bool updates = false);
+void start_bulk_write(unsigned address, int bytes, const char* async_proxy);
 void land_bulk_write(unsigned address, const unsigned char* data, int bytes, unsigned actor, Epoch epoch,
                      SiteIndex site);
-// The same of a reduction: `update` changes the bytes.
+// The same of a reduction, beside which others may be under way: `update` changes the bytes.
+void start_bulk_update(unsigned address, int bytes, const char* async_proxy);
 void land_bulk_update(unsigned address, int bytes, unsigned actor, Epoch epoch, SiteIndex site,
                       const std::function<void(unsigned char*)>& update);
 // A read that is done when an actor's epoch is; nullptr where it is out of bounds.

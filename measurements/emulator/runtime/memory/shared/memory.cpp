@@ -233,12 +233,7 @@ unsigned char* update_shared(unsigned address, int bytes, const char* instructio
   }
   check_alignment(address, bytes, instruction);
   if (launch.check) {
-    if (last_write[place].epoch < clocks.first) {
-      leave_undecided();
-      FINDING(uninitialized_shared_read, self->site, "%s updates %s, which nobody has written yet",
-              describe_self().c_str(), describe_place(place).c_str());
-    }
-    check_known(place, bytes);
+    check_taken(place, bytes, self->who);
     shadow_update(place, bytes, self->who);
   }
   return bytes_at(place);

@@ -422,18 +422,51 @@ void shadow_write(unsigned address, int bytes, Who me, const void* from) {
   }
 }
 
-void shadow_update(unsigned address, int bytes, Who me) {
-  const Stamp write = last_write[address];
-  auto under = under_atomics.find(address);
-  Stamp plain{};
-  if (under != under_atomics.end()) {
-    plain = under->second;
-    if (!clocks.ordered(plain.who, plain.epoch, me)) report_race(address, me, "updates", plain, "wrote");
-  } else if (write.epoch >= clocks.first && !strong(write.site)) {
-    plain = write;
+void check_taken(unsigned address, int bytes, Who me) {
+  for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
+    if (last_write[a].epoch >= clocks.first) continue;
+    leave_undecided();
+    FINDING(uninitialized_shared_read, self->site, "%s updates %s, which nobody has written yet", describe_here(me).c_str(),
+            describe_place(a).c_str());
+    break;
   }
+  check_known(address, bytes);
+}
+
+bool check_under_atomics(unsigned address, int bytes, Who me) {
+  if (under_atomics.empty()) return true;
+  for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
+    const auto under = under_atomics.find(a);
+    if (under == under_atomics.end() || clocks.ordered(under->second.who, under->second.epoch, me)) continue;
+    if (clocks.ordered(last_write[a].who, last_write[a].epoch, me)) continue;  // behind an atomic that came after it
+    report_race(a, me, "updates", under->second, "wrote");
+    return false;
+  }
+  return true;
+}
+
+namespace {
+// The last write of a byte that was no atomic's; of epoch 0: none.
+Stamp plain_write(unsigned a) {
+  if (const auto under = under_atomics.find(a); under != under_atomics.end()) return under->second;
+  const Stamp& write = last_write[a];
+  return write.epoch >= clocks.first && !strong(write.site) ? write : Stamp{};
+}
+}  // namespace
+
+void shadow_update(unsigned address, int bytes, Who me) {
+  check_under_atomics(address, 1, me);
+  const Stamp plain = plain_write(address);
   shadow_write(address, bytes, me);
   if (plain.epoch != 0) under_atomics[address] = plain;
+}
+
+void mark_updated(unsigned address, int bytes, Stamp update) {
+  for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
+    if (const Stamp plain = plain_write(a); plain.epoch != 0) under_atomics[a] = plain;
+    last_write[a] = update;
+    readers[a] = together[a] = 0;
+  }
 }
 
 void forget_earlier_writes() {

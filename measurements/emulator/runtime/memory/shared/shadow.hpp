@@ -67,6 +67,11 @@ bool check_async_write(unsigned place, int bytes, Who me, const char* instructio
 void mark_written(unsigned place, int bytes, Who me, SiteIndex site);
 void shadow_write(unsigned place, int bytes, Who me, const void* from = nullptr);
 void shadow_update(unsigned place, int bytes, Who me);  // an atomic's
+// The same of a reduction by the async proxy in three steps: whether `me` comes behind the last write that was no
+// atomic's, where atomics have come on top of it; whether all was written that it takes; and when it comes in.
+bool check_under_atomics(unsigned place, int bytes, Who me);
+void check_taken(unsigned place, int bytes, Who me);
+void mark_updated(unsigned place, int bytes, Stamp update);
 void forget_earlier_writes();
 // Bytes of which a thread stored what it had never written, and the bits of them that are known.
 struct Unknown {

@@ -127,6 +127,22 @@ def test_a_missing_number_is_no_extreme() -> None:
     assert np.signbit(got[3])
 
 
+def test_sums_of_f32_flush_subnormals_and_have_one_missing_number() -> None:
+    """As those of red.global do; PTX ISA, cp.reduce.async.bulk."""
+    cases = [
+        (0x3F800000, 0x3F800000, 0x40000000), (1, 2, 0), (0x80000001, 0x80000002, 0x80000000),
+        (0x00C00000, 0x80800000, 0), (0x007FFFFF, 0x3F800000, 0x3F800000), (0x7FC12345, 0x3F800000, 0x7FFFFFFF),
+        (0x7F800000, 0xFF800000, 0x7FFFFFFF), (0x7F800000, 0xBF800000, 0x7F800000),
+    ]  # fmt: skip
+    x, old, wanted = np.tile(np.array(cases, np.uint32), (N // len(cases), 1)).T.copy().view(np.float32)
+    f32 = SCALAR_DTYPES["f32"]
+    done = run(
+        REDUCE.replace("BYTES", str(x.nbytes)).replace("FORM", "add.f32"), "const unsigned char* x, unsigned char* out",
+        Operand("x", "input", f32, x.shape), Operand("out", "inout", f32, x.shape), inputs={"x": x, "out": old},
+    )  # fmt: skip
+    np.testing.assert_array_equal(done.outputs["out"].view(np.uint32), wanted.view(np.uint32))
+
+
 TENSOR = """
   __shared__ alignas(128) u32 tile[N];
   tile[threadIdx.x] = x[threadIdx.x];
@@ -161,7 +177,7 @@ INTO_BLOCK = """
   __shared__ alignas(128) TYPE sums[128]; __shared__ alignas(128) TYPE mine[128]; __shared__ u64 barrier;
   u32 rank; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   const u32 t = threadIdx.x, b = AT(barrier);
-  sums[t] = start[t]; mine[t] = x[rank * 128 + t];
+  FIRST mine[t] = x[rank * 128 + t];
   if (t == 0) {
     init(b, 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -187,14 +203,22 @@ IN_SHARED = [
 
 
 def into_block(
-    reduction: str, name: str, kind: str, *, wait: str = "wait(b, 0);", fence: str = "fence();", seed: int = 0
+    reduction: str,
+    name: str,
+    kind: str,
+    *,
+    wait: str = "wait(b, 0);",
+    fence: str = "fence();",
+    first: str = "sums[t] = start[t];",
+    seed: int = 0,
 ) -> tuple[Emulation, Array]:
     x, start = values(kind, 2 * N, 5).reshape(2, N), values(kind, N, 6)
     x[:] = x[:1] if name in ("inc", "dec") else x  # in either order the same
     dtype = SCALAR_DTYPES[{"b32": "u32", "s32": "i32"}.get(kind, kind)]
     wide = kind[1:] == "64"
     body = INTO_BLOCK.replace("REDUCTION", reduction).replace("FORM", f"{name}.{kind}").replace("WAIT", wait)
-    body = body.replace("TYPE", "u64" if wide else "u32").replace("CLASS", "l" if wide else "r").replace("FENCE", fence)
+    body = body.replace("FIRST", first).replace("TYPE", "u64" if wide else "u32")
+    body = body.replace("CLASS", "l" if wide else "r").replace("FENCE", fence)
     t = "u64" if wide else "u32"
     done = run(
         body, f"const {t}* x, const {t}* start, {t}* out", Operand("x", "input", dtype, x.shape),
@@ -227,6 +251,92 @@ def test_bulk_reductions_need_a_proxy_fence_and_others_none() -> None:
     assert "missing_proxy_fence" in kinds(done)
     done, _ = into_block(EACH, "add", "u32", fence="")
     assert done.ok, (done.reason, done.findings)
+
+
+@pytest.mark.parametrize("reduction", [BULK, EACH], ids=["bulk", "red.async"])
+def test_reductions_on_what_nobody_has_written_are_found(reduction: str) -> None:
+    done, _ = into_block(reduction, "add", "u32", first="")
+    assert "uninitialized_shared_read" in kinds(done)
+
+
+# The threads of a warp add to one word. Thread 0 touches it in one of three places: only the first has a barrier behind
+# it.
+ONE_WORD = """
+  __shared__ u32 sum; __shared__ u64 barrier;
+  const u32 t = threadIdx.x, b = AT(barrier);
+  if (t == 0) {
+    FIRST
+    init(b, 1);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  __syncthreads();
+  if (t >= 32) return;
+  if (t == 0) { SECOND expect(b, 128); }
+  asm volatile("red.async.relaxed.cluster.mbarrier::complete_tx::bytes.shared::cluster.add.u32 [%0], %1, [%2];"
+               ::"r"(AT(sum)), "r"(t), "r"(b) : "memory");
+  if (t == 0) { THIRD }
+  wait(b, 0);
+  out[t] = sum;
+"""
+SET, GET = "sum = 5;", "out[32] = sum;"
+
+
+def into_one_word(*places: str, seed: int = 0) -> Emulation:
+    body = ONE_WORD
+    for name, place in zip(("FIRST", "SECOND", "THIRD"), places, strict=True):
+        body = body.replace(name, place)
+    return run(body, "u32* out", Operand("out", "inout", SCALAR_DTYPES["u32"], (33,)),
+               inputs={"out": np.zeros(33, np.uint32)}, seed=seed)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_reductions_under_way_at_one_place_do_not_race(seed: int) -> None:
+    done = into_one_word(SET, "", "", seed=seed)
+    assert done.ok, (done.reason, done.findings)
+    assert set(done.outputs["out"][:32].view(np.uint32)) == {5 + 32 * 31 // 2}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("places", [("", SET, ""), (SET, GET, "")], ids=["write", "read"])
+def test_each_reduction_comes_after_what_was_there(places: tuple[str, str, str], seed: int) -> None:
+    """Thread 0's own does, which comes first; those of others do not."""
+    assert "shared_race" in kinds(into_one_word(*places, seed=seed))
+
+
+@pytest.mark.parametrize(("place", "kind"), [(SET, "shared_race"), (GET, "async_read_before_wait")])
+def test_a_place_that_is_reduced_is_no_thread_s(place: str, kind: str) -> None:
+    assert kind in kinds(into_one_word(SET, "", place))
+
+
+# Thread 0's reduction is done when thread 32 begins its own, which comes after no barrier.
+ONE_AFTER_THE_OTHER = """
+  __shared__ u32 sum; __shared__ u64 barriers[2]; __shared__ u32 flag;
+  const u32 t = threadIdx.x, b = AT(barriers[t / 32 % 2]);
+  if (t == 0) {
+    flag = 32;
+    FIRST
+    for (int k = 0; k < 2; ++k) init(AT(barriers[k]), 1);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  __syncthreads();
+  if (t % 32 != 0 || t > 32) return;
+  if (t == 0) { SECOND }
+  u32 seen = t;
+  while (seen == 32) asm volatile("ld.relaxed.cta.shared.u32 %0, [%1];" : "=r"(seen) : "r"(AT(flag)));
+  expect(b, 4);
+  asm volatile("red.async.relaxed.cluster.mbarrier::complete_tx::bytes.shared::cluster.add.u32 [%0], %1, [%2];"
+               ::"r"(AT(sum)), "r"(t), "r"(b) : "memory");
+  wait(b, 0);
+  if (t == 0) asm volatile("st.relaxed.cta.shared.u32 [%0], 1;" ::"r"(AT(flag)));
+"""
+
+
+@pytest.mark.parametrize(("first", "second", "found"), [(SET, "", set()), ("", SET, {"shared_race"})])
+def test_a_write_is_not_forgotten_when_a_reduction_comes_in(first: str, second: str, found: set[str]) -> None:
+    body = ONE_AFTER_THE_OTHER.replace("FIRST", first).replace("SECOND", second)
+    u32 = SCALAR_DTYPES["u32"]
+    done = run(body, "u32* out", Operand("out", "inout", u32, (1,)), inputs={"out": np.zeros(1, np.uint32)})
+    assert kinds(done) == found
 
 
 MULTICAST = """

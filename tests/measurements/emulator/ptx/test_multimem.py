@@ -148,7 +148,7 @@ def test_reductions_of_one_replica(kind: str, n: int) -> None:
     body = declared + values + "\n".join(f"{one} [%out+{512 * k}], {operand};" for k, one in enumerate(each))
     done = run(program(body), np.stack([old] * len(operations)), new)
     assert done.ok, done.reason
-    for operation, found in zip(operations, done.arrays[0], strict=True):  # type: ignore[arg-type]
+    for operation, found in zip(operations, np.asarray(done.arrays[0]), strict=True):
         wanted = old.reshape(32, 16).copy()
         wanted[:, : n * size] = combined(operation, kind, old, new).reshape(32, 16)[:, : n * size]
         np.testing.assert_array_equal(found.reshape(32, 16), wanted)
@@ -253,7 +253,7 @@ def test_accesses_are_ordered_as_their_semantics_say(before: str, after: str, ki
     assert {f.kind for f in done.findings} == kinds
     if not kinds:
         assert done.ok, done.reason
-        assert done.arrays[0].tolist() == [7, 7, 0, 0]  # type: ignore[union-attr]
+        assert np.asarray(done.arrays[0]).tolist() == [7, 7, 0, 0]
 
 
 @pytest.mark.parametrize(

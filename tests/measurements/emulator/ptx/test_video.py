@@ -68,6 +68,10 @@ PRIMARY: dict[str, Callable[[int, int], int]] = {
 SECONDARY: dict[str, Callable[[int, int], int]] = {"add": lambda x, c: x + c, "min": min, "max": max}
 
 
+def as_number(holds: Callable[[int, int], bool]) -> Callable[[int, int], int]:
+    return lambda x, y: int(holds(x, y))
+
+
 def scalar(
     primary: Callable[[int, int], int],
     kinds: tuple[str, str, str],
@@ -132,7 +136,7 @@ def test_comparisons() -> None:
     for (compare, holds), (_, a, b), (secondary, to) in itertools.product(
         COMPARISONS.items(), TYPES[:4], [("", ""), ("add", ""), ("min", ""), ("max", ""), ("", ".h1")]
     ):
-        reference = scalar(lambda x, y, f=holds: int(f(x, y)), ("u32", a, b), False, secondary, to, ".h1", "")  # type: ignore[misc]
+        reference = scalar(as_number(holds), ("u32", a, b), False, secondary, to, ".h1", "")
         third = ", %c" if secondary or to else ""
         text = f"vset.{a}.{b}.{compare}{f'.{secondary}' if secondary else ''} %d{to}, %a.h1, %b{third};"
         snippets.append(snippet(text, reference))
@@ -234,12 +238,12 @@ def test_simd_comparisons(parts: int) -> None:
     ):
         reference = simd(
             parts,
-            lambda x, y, f=holds: int(f(x, y)),
+            as_number(holds),
             ("u32", a, b),
             False,
             adds,
             mask,
-            *OWN[parts],  # type: ignore[misc]
+            *OWN[parts],
         )
         text = f"vset{parts}.{a}.{b}.{compare}{'.add' if adds else ''} %d{mask}, %a, %b, %c;"
         snippets.append(snippet(text, reference))

@@ -103,7 +103,6 @@ void report_register(Warp& w, const Instruction& i, std::uint32_t n, const char*
           describe(who_of(w.index, whole_warp), block_index).c_str(), what, where.c_str());
 }
 
-unsigned register_count(const Instruction& i) { return i.destinations; }
 
 // Bytes of a lane's register of the A operand.
 const unsigned char* register_bytes(Warp& w, const Instruction& i, unsigned which, unsigned lane) {

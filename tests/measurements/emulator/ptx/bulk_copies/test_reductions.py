@@ -339,7 +339,8 @@ def test_a_write_is_not_forgotten_when_a_reduction_comes_in(first: str, second: 
     assert kinds(done) == found
 
 
-# All warps write a word, before a barrier; then something comes in to it. Thread 32 reads it when thread 0 has waited for that.
+# All warps write a word, before a barrier; then something comes in to it. Thread 32 reads it when thread 0 has
+# waited for that.
 WRITTEN_TOGETHER = """
   __shared__ alignas(16) u32 word[4]; __shared__ u64 barrier; __shared__ u32 flag;
   const u32 t = threadIdx.x, b = AT(barrier);

@@ -74,6 +74,7 @@ void land_bulk_write(unsigned address, const unsigned char* data, int bytes, uns
   std::fill_n(pending + place, bytes, Pending{});
   std::fill_n(last_write + place, bytes, Stamp{epoch, who_of(actor, whole_warp), site});
   std::fill_n(readers + place, bytes, 0u);
+  std::fill_n(together + place, bytes, 0u);
 }
 
 void land_bulk_update(unsigned address, int bytes, unsigned actor, Epoch epoch, SiteIndex site,

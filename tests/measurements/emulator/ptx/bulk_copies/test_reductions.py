@@ -339,6 +339,54 @@ def test_a_write_is_not_forgotten_when_a_reduction_comes_in(first: str, second: 
     assert kinds(done) == found
 
 
+# All warps write a word, before a barrier; then something comes in to it. Thread 32 reads it when thread 0 has
+# waited for that.
+WRITTEN_TOGETHER = """
+  __shared__ alignas(16) u32 word[4]; __shared__ u64 barrier; __shared__ u32 flag;
+  const u32 t = threadIdx.x, b = AT(barrier);
+  word[t % 4] = t % 4;
+  fence();
+  if (t == 0) {
+    flag = 32;
+    init(b, 1);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  __syncthreads();
+  if (t == 0) {
+    expect(b, 16);
+    COMING
+    wait(b, 0);
+    asm volatile("st.relaxed.cta.shared.u32 [%0], 1;" ::"r"(AT(flag)) : "memory");
+  }
+  if (t != 32) return;
+  u32 seen = 32;
+  while (seen == 32) asm volatile("ld.relaxed.cta.shared.u32 %0, [%1];" : "=r"(seen) : "r"(AT(flag)) : "memory");
+  WAIT
+  out[0] = word[2];
+"""
+COMING = {
+    "copy": """asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 16, [%2];"
+                 ::"r"(AT(word)), "l"(x), "r"(b) : "memory");""",
+    "reduction": """for (int k = 0; k < 4; ++k) {
+      asm volatile("red.async.relaxed.cluster.mbarrier::complete_tx::bytes.shared::cluster.add.u32 [%0], %1, [%2];"
+                   ::"r"(AT(word[k])), "r"(7), "r"(b) : "memory");
+    }""",
+}
+
+
+@pytest.mark.parametrize("coming", COMING)
+@pytest.mark.parametrize(("wait", "found"), [("wait(b, 0);", set()), ("", {"async_read_before_wait"})])
+def test_who_has_written_it_before_waits_too(coming: str, wait: str, found: set[str]) -> None:
+    u32 = SCALAR_DTYPES["u32"]
+    done = run(
+        WRITTEN_TOGETHER.replace("COMING", COMING[coming]).replace("WAIT", wait), "const u32* x, u32* out",
+        Operand("x", "input", u32, (4,)), Operand("out", "inout", u32, (1,)),
+        inputs={"x": np.full(4, 9, np.uint32), "out": np.zeros(1, np.uint32)},
+    )  # fmt: skip
+    assert kinds(done) == found, done.findings
+    assert done.outputs["out"][0] == 9
+
+
 MULTICAST = """
   __shared__ alignas(128) float tile[N]; __shared__ u64 barrier;
   u32 rank; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));

@@ -24,10 +24,12 @@ def test_the_container_copies_what_there_is() -> None:
     assert [name for _, name in stages] == ["wheel", "cpu", "cuda"]
 
 
-def test_the_workflow_runs_what_everybody_runs() -> None:
-    workflow = yaml.safe_load((REPOSITORY / ".github" / "workflows" / "ci.yml").read_text())
-    runs = [step.get("run") for job in workflow["jobs"].values() for step in job["steps"]]
-    assert ".ci/run" in runs and os.access(REPOSITORY / ".ci" / "run", os.X_OK)
+@pytest.mark.parametrize(("workflow", "programs"), [("ci", {".ci/run", ".ci/wheel"}), ("nightly", {".ci/nightly"})])
+def test_workflows_run_what_everybody_runs(workflow: str, programs: set[str]) -> None:
+    read = yaml.safe_load((REPOSITORY / ".github" / "workflows" / f"{workflow}.yml").read_text())
+    runs = [step["run"].split()[0] for job in read["jobs"].values() for step in job["steps"] if "run" in step]
+    assert {run for run in runs if run.startswith(".ci/")} == programs
+    assert all(os.access(REPOSITORY / program, os.X_OK) for program in programs)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ from benchmarks.gpu.problems import SAMPLED, in_turns, matmuls, of_program, othe
 from benchmarks.gpu.table import line, named, table
 from measurements.compiler.cores import cores_beside
 from measurements.compiler.pool import CompilePool, NvrtcMissing
-from measurements.emulator import HostFailure, check_host, emulate
+from measurements.emulator import HostFailure, check_ready, emulate
 from measurements.files.text import first_line
 from measurements.records import recording
 from measurements.records.measurement import Measurement, Status
@@ -237,7 +237,7 @@ class Benchmark:
     def _agree(self, seconds: float) -> None:
         """Run the same candidates on the GPU and in the emulator, on the same inputs."""
         try:
-            check_host()
+            check_ready()
         except HostFailure as error:
             return self._leave_out(f"the emulator: {error}")
         until, late = time.monotonic() + seconds, "some candidates of the emulator: no time was left"

@@ -196,10 +196,8 @@ def loaded_version() -> str:
             exact = metadata.version(wheel)
         except metadata.PackageNotFoundError:
             continue
-        # A wheel that was removed in part has no version.
-        if exact is not None and exact.startswith(
-            f"{version}."
-        ):  # else the library came from elsewhere, a system's CUDA toolkit
+        # None of a wheel that was removed in part; another one where the library is that of a CUDA toolkit.
+        if exact is not None and exact.startswith(f"{version}."):
             return f"nvrtc {exact}"
     return f"nvrtc {version}"
 
@@ -214,7 +212,9 @@ def _wheel_version() -> str | None:
         return None
     bindings = metadata_folder("cuda-bindings")
     major = "" if bindings is None else bindings[1].partition(".")[0]
-    wheel = metadata_folder(WHEEL if not major.isdigit() or int(major) >= 13 else f"{WHEEL}-cu{major}")
+    if not major.isdigit():
+        return None
+    wheel = metadata_folder(WHEEL if int(major) >= 13 else f"{WHEEL}-cu{major}")
     if wheel is None or not wheel[1].startswith(f"{major}."):
         return None
     folder, version = wheel

@@ -30,7 +30,7 @@ _MOST_PIXELS = 1024
 
 
 @dataclass(frozen=True)
-class Im2col:
+class BoundingBox:
     """The corners of the bounding box of a map in im2col mode: how far its first and its last pixel lie behind those of
     the tensor, in the dimensions between channels and images, the fastest first."""
 
@@ -59,7 +59,7 @@ class TensorMap:
     swizzle: Literal["NONE", "32B", "64B", "128B"] = "NONE"
     l2_promotion: Literal["NONE", "L2_64B", "L2_128B", "L2_256B"] = "NONE"
     fill: Literal["NONE", "NAN_REQUEST_ZERO_FMA"] = "NONE"
-    im2col: Im2col | None = None
+    im2col: BoundingBox | None = None
 
     @classmethod
     def dense(

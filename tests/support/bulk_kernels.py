@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from measurements.emulator import Emulation
+from typing import Any
+
+import numpy.typing as npt
+
+from measurements.emulator import Emulation, emulate
+from measurements.emulator.order import Order
+from search_spaces.templates.kernel import Argument, Kernel
 
 HEAD = """
 typedef unsigned int u32;
@@ -27,6 +33,28 @@ __device__ u32 in_block(u32 a, u32 rank) {
   return r;
 }
 """
+
+
+def run(
+    body: str,
+    parameters: str,
+    *arguments: Argument,
+    inputs: dict[str, npt.NDArray[Any]] | None = None,
+    seed: int = 0,
+    grid: int | None = None,
+    cluster: int = 1,
+    block: int = 128,
+) -> Emulation:
+    """Run a kernel with this body, in one cluster where ``grid`` does not say another number of blocks."""
+    kernel = Kernel(
+        entry="test",
+        source=f'{HEAD}\nextern "C" __global__ void __cluster_dims__({cluster}, 1, 1) test({parameters}) {{{body}}}',
+        arguments=arguments,
+        grid=(grid or cluster, 1, 1),
+        block=(block, 1, 1),
+        cluster=(cluster, 1, 1),
+    )
+    return emulate(kernel, inputs or {}, order=Order("ascending", seed), time_limit=30)
 
 
 def kinds(done: Emulation) -> set[str]:

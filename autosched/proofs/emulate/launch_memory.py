@@ -17,8 +17,7 @@ from measurements.emulator.ptx.syntax import Variable
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.kernel import Argument
-from search_spaces.templates.tensor_map import Im2col as Corners
-from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.templates.tensor_map import BoundingBox, TensorMap
 
 _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 _POINTER_BYTES = 8
@@ -421,5 +420,5 @@ def _of_pixels(name: str, operand: Operand, value: TensorMapOf, im2col: Im2col) 
         plain,
         box=(im2col.channels, im2col.pixels, *ones)[:rank],
         element_strides=(1, *(im2col.strides or (1,) * (rank - 2))[::-1], 1),
-        im2col=Corners(im2col.lower[::-1], im2col.upper[::-1]),
+        im2col=BoundingBox(im2col.lower[::-1], im2col.upper[::-1]),
     )

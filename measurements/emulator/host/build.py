@@ -122,16 +122,24 @@ def _brought() -> Path | None:
     if file is None:
         return None
     path = cache_folder() / file.name
-    if not intact(path):
-        with one_at_a_time(path.parent / "runner.lock"), build_folder(path.parent) as folder:
-            copied = folder / "runner"
-            copied.write_bytes(file.read_bytes())
-            copied.chmod(0o755)
-            if _complaint(copied):
-                return None
-            put(copied, path)
+    if not intact(path) and not _copied(file, path):
+        return None
     used(path)
     return path
+
+
+def _copied(file: Path, path: Path) -> bool:
+    """Copy a runner into the cache, and return whether it runs there."""
+    with one_at_a_time(path.parent / "runner.lock"), build_folder(path.parent) as folder:
+        if intact(path):  # by now
+            return True
+        copied = folder / "runner"
+        copied.write_bytes(file.read_bytes())
+        copied.chmod(0o755)
+        if _complaint(copied):
+            return False
+        put(copied, path)
+        return True
 
 
 def runner(extra_flags: tuple[str, ...] = ()) -> Path:

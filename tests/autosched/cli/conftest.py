@@ -11,11 +11,8 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return the command line in an empty folder: (status, stdout, stderr)."""
-    folder = tmp_path / "here"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
+def command_line(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return the command line: (status, stdout, stderr)."""
 
     def command(*arguments: str) -> tuple[int, str, str]:
         capsys.readouterr()
@@ -24,3 +21,12 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
         return status, out.out, out.err
 
     return command
+
+
+@pytest.fixture
+def run(command_line: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return the command line in an empty folder: (status, stdout, stderr)."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return command_line

@@ -363,7 +363,7 @@ def test_tests_that_merely_run_out_of_time_are_left_out_and_no_failure(make_runn
 
 def test_an_emulation_that_runs_out_of_time_is_left_out_and_no_failure(make_runner, tmp_path, monkeypatch):
     late = SimpleNamespace(status="timeout", reason="not done after 1 s")
-    monkeypatch.setattr(gpu, "check_host", lambda: None)
+    monkeypatch.setattr(gpu, "check_ready", lambda: None)
     monkeypatch.setattr(gpu, "emulate", lambda *_, **options: late)
     plan = Plan(600.0, tmp_path / "out", agreement=(SHAPES[1][1],))
     benchmark = Benchmark(plan, H200, make_runner(), generate=pretended)

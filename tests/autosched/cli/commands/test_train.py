@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from observed import QUICK, observations, records, store
 
-from autosched.cli import main
 from autosched.tuning.training_data import UNKNOWN_OPERATOR, gather, observations_of
 from cost_models.trees import training
 from cost_models.trees.observations import Observations
@@ -26,19 +25,12 @@ PROBLEMS = (Copy(2048, 2048), Copy(9000, 300))
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(command_line: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return the command line in a folder with ``best.db``, which trains quickly: (status, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(training, "TRAINING", QUICK)
     store(tmp_path / "best.db", *(r for p in PROBLEMS for r in records(observations(p, rows=16))))
-
-    def command(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main(arguments)
-        out = capsys.readouterr()
-        return status, out.out, out.err
-
-    return command
+    return command_line
 
 
 def test_it_learns_from_a_database_and_says_how_well(run: Run, tmp_path: Path) -> None:

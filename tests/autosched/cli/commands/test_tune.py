@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 from needs import needs_nvrtc
 
-from autosched.cli import main
 from autosched.tuning import tune as tuner
 from autosched.tuning.result import Progress, Start, TuneResult
 from autosched.tuning.winner.paired_timing import Ranked, Remeasurement
@@ -37,22 +36,6 @@ Run = Callable[..., tuple[int, str, str]]
 SMALL = ("-m", "64", "-n", "64", "-k", "64")
 PROBLEM = Matmul(64, 64, 64)
 TUNE = ("tune", "matmul", *SMALL, "--db", "b.db")
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return the command line in an empty folder: (status, stdout, stderr)."""
-    folder = tmp_path / "here"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-
-    def command(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main(arguments)
-        out = capsys.readouterr()
-        return status, out.out, out.err
-
-    return command
 
 
 def schedule() -> Schedule:

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from kernels import space_of
 
-from autosched.cli import main
 from autosched.cli.commands.proofs import verify as command
 from autosched.proofs.proof import Verification
 from autosched.proofs.run import LaunchOverride
@@ -38,21 +37,6 @@ PROBLEM = Matmul(64, 64, 64)
 @cache
 def schedules() -> list[Schedule]:
     return template("matmul").space(PROBLEM, device("h200")).sample(4, 0)
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    folder = tmp_path / "here"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-
-    def answer(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main(arguments)
-        out = capsys.readouterr()
-        return status, out.out, out.err
-
-    return answer
 
 
 @pytest.mark.parametrize(

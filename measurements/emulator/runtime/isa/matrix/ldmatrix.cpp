@@ -18,15 +18,9 @@ const char* matrix_name(bool store, unsigned matrices, bool trans) {
   return names[store][trans][matrices / 2];
 }
 
-// Immediates: 1 whole warp, offset, matrices, transposed.
-template <bool Store>
-void matrix(Warp& w, const Instruction& i, Lanes) {
-  const auto matrices = static_cast<unsigned>(i.immediate[2]);
-  const bool trans = i.immediate[3] != 0;
-  const char* name = matrix_name(Store, matrices, trans);
-  unsigned addresses[warp_size];
-  bool good[warp_size];
-  for (unsigned k = 0; k < matrices * 8; ++k) {
+// Where the rows are that the first lanes name, one each, and whether that is in shared memory.
+void find_rows(Warp& w, const Instruction& i, unsigned count, const char* name, unsigned* addresses, bool* good) {
+  for (unsigned k = 0; k < count; ++k) {
     run_as(w, k);
     self->site = i.site;
     if ((w.head(i.source(0)).defined >> k & 1u) == 0) report_undefined(w, i, origin_of(w, i.source(0), i), k);
@@ -37,6 +31,17 @@ void matrix(Warp& w, const Instruction& i, Lanes) {
     addresses[k] = static_cast<unsigned>(p.offset);
     good[k] = p.good;
   }
+}
+
+// Immediates: 1 whole warp, offset, matrices, transposed.
+template <bool Store>
+void matrix(Warp& w, const Instruction& i, Lanes) {
+  const auto matrices = static_cast<unsigned>(i.immediate[2]);
+  const bool trans = i.immediate[3] != 0;
+  const char* name = matrix_name(Store, matrices, trans);
+  unsigned addresses[warp_size];
+  bool good[warp_size];
+  find_rows(w, i, matrices * 8, name, addresses, good);
   count_shared_rows(i.site, name, 16, addresses, matrices);
   if constexpr (!Store) {
     if (watches_reads()) [[unlikely]] settle_overwritten(w, i, all_lanes);
@@ -136,16 +141,7 @@ void byte_matrix(Warp& w, const Instruction& i, Lanes) {
   const auto register_of = [&](unsigned r) { return Store ? i.source(1 + r) : i.destination(r); };
   ByteRows m;
   bool good[warp_size];
-  for (unsigned k = 0; k < matrices * rows; ++k) {
-    run_as(w, k);
-    self->site = i.site;
-    if ((w.head(i.source(0)).defined >> k & 1u) == 0) report_undefined(w, i, origin_of(w, i.source(0), i), k);
-    const std::uint64_t address = address_of(w, i, 0, i.immediate[1], k);
-    const Place p = (address & window_mask) == shared_base ? Place{Space::shared, address & ~window_mask}
-                                                           : resolve(Space::shared, address, name);
-    m.addresses[k] = static_cast<unsigned>(p.offset);
-    good[k] = p.good;
-  }
+  find_rows(w, i, matrices * rows, name, m.addresses, good);
   count_shared_rows(i.site, name, 16, m.addresses, matrices * rows / 8);
   const auto each_byte = [&](auto body) {
     for (unsigned lane = 0; lane < warp_size; ++lane) {

@@ -6,6 +6,15 @@
 #include <cstdint>
 
 #include "check.h"
+__device__ void expect(unsigned mbarrier, int bytes) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n\tfence.proxy.async.shared::cta;" ::"r"(mbarrier) : "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(mbarrier), "r"(bytes) : "memory");
+}
+__device__ void wait(unsigned mbarrier) {
+  __syncthreads();
+  asm volatile("{\n\t.reg .pred p;\nWAIT:\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0;\n\t@!p bra WAIT;\n\t}"
+               ::"r"(mbarrier) : "memory");
+}
 constexpr int side = 16;
 __global__ void take_tile(const __grid_constant__ CUtensorMap map, int* to) {
   __shared__ alignas(128) int tile[side * side];
@@ -13,14 +22,11 @@ __global__ void take_tile(const __grid_constant__ CUtensorMap map, int* to) {
   const auto at = static_cast<unsigned>(__cvta_generic_to_shared(tile));
   const auto mbarrier = static_cast<unsigned>(__cvta_generic_to_shared(&barrier));
   if (threadIdx.x == 0) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n\tfence.proxy.async.shared::cta;" ::"r"(mbarrier) : "memory");
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(mbarrier), "r"(int(sizeof tile)) : "memory");
+    expect(mbarrier, sizeof tile);
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %2}], [%3];"
                  ::"r"(at), "l"(&map), "r"(0), "r"(mbarrier) : "memory");
   }
-  __syncthreads();
-  asm volatile("{\n\t.reg .pred p;\nWAIT:\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0;\n\t@!p bra WAIT;\n\t}"
-               ::"r"(mbarrier) : "memory");
+  wait(mbarrier);
   to[threadIdx.x] = tile[threadIdx.x];
 }
 constexpr int channels = 4, width = 8, pixels = 16;
@@ -30,14 +36,11 @@ __global__ void take_pixels(const __grid_constant__ CUtensorMap map, int* to) {
   const auto at = static_cast<unsigned>(__cvta_generic_to_shared(tile));
   const auto mbarrier = static_cast<unsigned>(__cvta_generic_to_shared(&barrier));
   if (threadIdx.x == 0) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n\tfence.proxy.async.shared::cta;" ::"r"(mbarrier) : "memory");
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(mbarrier), "r"(int(sizeof tile)) : "memory");
+    expect(mbarrier, sizeof tile);
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {0, -1, 0}], [%2], {%3};"
                  ::"r"(at), "l"(&map), "r"(mbarrier), "h"(static_cast<unsigned short>(2)) : "memory");
   }
-  __syncthreads();
-  asm volatile("{\n\t.reg .pred p;\nWAIT:\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0;\n\t@!p bra WAIT;\n\t}"
-               ::"r"(mbarrier) : "memory");
+  wait(mbarrier);
   to[threadIdx.x] = tile[threadIdx.x];
 }
 // Two images of `width` pixels, as the last tap of three reads them.

@@ -3,45 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pytest
-from bulk_kernels import HEAD, kinds
+from bulk_kernels import kinds, run
 from needs import needs_compiler, needs_nvrtc
 
-from measurements.emulator import Emulation, FindingKind, emulate
-from measurements.emulator.order import Order
+from measurements.emulator import FindingKind
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Argument, Kernel
 from search_spaces.templates.tensor_map import TensorMap
 
 pytestmark = [needs_compiler, needs_nvrtc]
 K = FindingKind
 F32, F16, U32, U8 = (SCALAR_DTYPES[name] for name in ("f32", "f16", "u32", "u8"))
-
-
-def run(
-    body: str,
-    parameters: str,
-    *arguments: Argument,
-    inputs: dict[str, npt.NDArray[Any]] | None = None,
-    seed: int = 0,
-    grid: int = 1,
-    cluster: int = 1,
-    block: int = 128,
-) -> Emulation:
-    kernel = Kernel(
-        entry="test",
-        source=f'{HEAD}\nextern "C" __global__ void __cluster_dims__({cluster}, 1, 1) test({parameters}) {{{body}}}',
-        arguments=arguments,
-        grid=(grid, 1, 1),
-        block=(block, 1, 1),
-        cluster=(cluster, 1, 1),
-    )
-    return emulate(kernel, inputs or {}, order=Order("ascending", seed), time_limit=30)
 
 
 COPY = """

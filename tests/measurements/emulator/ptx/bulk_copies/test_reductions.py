@@ -8,36 +8,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from bulk_kernels import HEAD, kinds
+from bulk_kernels import kinds, run
 from needs import needs_compiler, needs_nvrtc
 from ptx_snippets import HEAD as PTX_HEAD
 
 import autosched
-from measurements.emulator import Emulation, emulate
-from measurements.emulator.order import Order
+from measurements.emulator import Emulation
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Argument, Kernel
 from search_spaces.templates.tensor_map import TensorMap
 
 pytestmark = [needs_compiler, needs_nvrtc]
 
 Array = npt.NDArray[Any]
 N = 128
-
-
-def run(
-    body: str, parameters: str, *arguments: Argument, inputs: dict[str, Array], cluster: int = 1, seed: int = 0
-) -> Emulation:
-    kernel = Kernel(
-        entry="test",
-        source=f'{HEAD}\nextern "C" __global__ void __cluster_dims__({cluster}, 1, 1) test({parameters}) {{{body}}}',
-        arguments=arguments,
-        grid=(cluster, 1, 1),
-        block=(N, 1, 1),
-        cluster=(cluster, 1, 1),
-    )
-    return emulate(kernel, inputs, order=Order("ascending", seed), time_limit=30)
 
 
 def wrapped(old: Array, most: Array) -> Array:

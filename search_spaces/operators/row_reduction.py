@@ -489,10 +489,7 @@ class LayerNorm(_Norm):
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         moments = self._moments(inputs)
         reference = self._normalized(inputs, moments)
-        return {"out": reference}, {"out": self._within(inputs, moments, reference)}
-
-    def _allowed(self, inputs: Mapping[str, Array], reference: FloatArray) -> FloatArray:
-        return self._within(inputs, self._moments(inputs), reference)
+        return {"out": reference}, {"out": self._allowed(inputs, reference, moments)}
 
     def _moments(self, inputs: Mapping[str, Array]) -> _Moments:
         x = self._load(inputs, "x")
@@ -510,7 +507,9 @@ class LayerNorm(_Norm):
             normalized += self._load(inputs, "bias")
             return normalized
 
-    def _within(self, inputs: Mapping[str, Array], moments: _Moments, reference: FloatArray) -> FloatArray:
+    def _allowed(
+        self, inputs: Mapping[str, Array], reference: FloatArray, moments: _Moments | None = None
+    ) -> FloatArray:
         """Rounding-error bound per element of out.
 
         The mean is off by m = ``sum_growth`` 2^-24 (4 s + |sum x|) / columns with s = sqrt(sum x^2), and by a rounding
@@ -520,10 +519,10 @@ class LayerNorm(_Norm):
         (x - mean) * scale, is by up to 2^-149 however small they are.
         """
         weight, bias = self._load(inputs, "weight"), self._load(inputs, "bias")
-        mean, scale = moments.mean, moments.scale
+        mean, _, scale, norm = moments or self._moments(inputs)
         growth = sum_growth(self.columns) * _UNIT
         with np.errstate(invalid="ignore", divide="ignore"):
-            size = 4.0 * moments.norm / self.columns + np.abs(mean)
+            size = 4.0 * norm / self.columns + np.abs(mean)
             off = growth * size + _UNIT * np.abs(mean) + sum_growth(self.columns) * SMALLEST["f32"]
             relative = growth + 16.0 * _UNIT + 0.5 * np.square(off * scale)
             of_product = reference - bias

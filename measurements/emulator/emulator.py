@@ -44,7 +44,6 @@ from measurements.files.text import harmless
 from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.kernel import Kernel, Launch
-from search_spaces.templates.tensor_map import TensorMap
 
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP)
 GRACE_SECONDS = 10.0  # for the start and the report of a runner, which enforces the time limit itself
@@ -116,9 +115,6 @@ def emulate(
     with machine_failures():
         arrays = _check(kernel, inputs, time_limit)
         settings = RunSettings(time_limit, check=check, perturb=perturb, order=order, calls=calls)
-        lack = lacking(kernel)
-        if lack:
-            return Emulation("unsupported", {}, (), (), (), reason=lack)
         if kernel.then:
 
             def run(step: Kernel, given: Mapping[str, Array], memory: Memory) -> Emulation:
@@ -223,13 +219,6 @@ def _check(
             )
         arrays[name] = array
     return arrays
-
-
-def lacking(kernel: Kernel) -> str:
-    """Return what the emulator lacks for the kernel, in one sentence; empty where it has everything."""
-    passed = [a for step in (kernel, *kernel.then) for a in step.arguments]
-    packed = [a.name for a in passed if isinstance(a, TensorMap) and a.interleave != "NONE"]
-    return f"interleaved tensor maps are not emulated, and the kernel takes {', '.join(packed)}" if packed else ""
 
 
 def run_launch(

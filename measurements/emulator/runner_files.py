@@ -27,7 +27,7 @@ from measurements.emulator.ptx.build import Places
 from search_spaces.hardware.costs.ptx_costs import IN_PLACE, costs
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.kernel import Launch, Scalar
-from search_spaces.templates.tensor_map import ELEMENT_BYTES, SWIZZLE_BYTES, TensorMap
+from search_spaces.templates.tensor_map import ELEMENT_BYTES, INTERLEAVE_BYTES, SWIZZLE_BYTES, TensorMap
 from search_spaces.templates.texture import Texture
 
 ALIGNMENT = 256  # of buffers in the data file, and of pointers on a device
@@ -150,7 +150,8 @@ def _tensor_map_line(m: TensorMap, buffer: int, start: int) -> str:
         box = (*m.box[:2], *corners)
     sizes = (*m.sizes, *m.strides, *box, *m.element_strides)
     head = (buffer, start, ELEMENT_BYTES[m.element], len(m.sizes))
-    tail = (SWIZZLE_BYTES[m.swizzle], int(m.fill != "NONE"), _kind(m.element), int(m.im2col is not None))
+    mode = (int(m.im2col is not None), INTERLEAVE_BYTES[m.interleave])
+    tail = (SWIZZLE_BYTES[m.swizzle], int(m.fill != "NONE"), _kind(m.element), *mode)
     return " ".join(map(str, ("tensor_map", *head, *sizes, *tail)))
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from measurements.emulator.effect import judge, time_limit_of
-from measurements.emulator.emulator import lacking, machine_failures, run_job
+from measurements.emulator.emulator import machine_failures, run_job
 from measurements.emulator.findings import Emulation
 from measurements.emulator.host.work_folders import temporary_folder
 from measurements.emulator.inputs_file import InputsFile
@@ -90,8 +90,7 @@ def _signed_integers(dtype: DType) -> Array:
 
 def can_generate(kernel: Kernel) -> bool:
     """Whether the inputs of ``kernel`` are of types that ``generated`` knows."""
-    known = all(o.dtype.name in _CONTENT and o.role != "inout" for o in kernel.operands)
-    return known and not lacking(kernel)
+    return all(o.dtype.name in _CONTENT and o.role != "inout" for o in kernel.operands)
 
 
 def seeds_of(kernel: Kernel, seed: int) -> dict[str, int]:

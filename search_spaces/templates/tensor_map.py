@@ -23,6 +23,7 @@ _ELEMENT_OF = {
     "i8": "UINT8", "e4m3": "UINT8", "e5m2": "UINT8", "e2m1x2": "UINT8",
     "f16": "FLOAT16", "f32": "FLOAT32", "f64": "FLOAT64", "bf16": "BFLOAT16",
 }  # fmt: skip
+INTERLEAVE_BYTES = {"NONE": 0, "16B": 16, "32B": 32}  # of a slice of channels
 SWIZZLE_BYTES = {"NONE": 0, "32B": 32, "64B": 64, "128B": 128}  # widest inner box, 0: any
 _BOX_BYTES = 232_448  # shared memory that a block of sm_90 can have
 MOST_BOX = 256  # elements of a box along one dimension
@@ -32,7 +33,7 @@ _MOST_PIXELS = 1024
 @dataclass(frozen=True)
 class BoundingBox:
     """The corners of the bounding box of a map in im2col mode: how far its first and its last pixel lie behind those of
-    the tensor, in the dimensions between channels and images, the fastest first."""
+    the tensor, in the dimensions but those of channels and images, the fastest first."""
 
     lower: tuple[int, ...]
     upper: tuple[int, ...]
@@ -45,6 +46,9 @@ class TensorMap:
     ``sizes`` are elements, ``strides`` bytes of every dimension but the first, ``box`` and ``element_strides``
     elements. In im2col mode, which only the emulator takes, ``box`` begins with channels of a pixel and pixels of a
     column. ``element`` is a key of ELEMENT_BYTES. ``fill`` is what reads outside the tensor return: zeros for "NONE".
+    An interleaved layout (NC/8HWC8, NC/16HWC16) has channels in slices of 16 or 32 bytes: ``sizes`` and ``box`` of the
+    first dimension count slices that lie side by side, the dimension before the last is that of slices with other
+    channels, and a copy takes one of these, whatever the box says (as an H100 does, which nothing documents).
     Raises ValueError, with the requirement, for what the driver would refuse, and for a tensor larger than its operand.
     """
 
@@ -92,6 +96,41 @@ class TensorMap:
         return cls(name, operand, element, sizes, strides, box[::-1], ones, "NONE", swizzle, l2_promotion)
 
     @classmethod
+    def interleaved(
+        cls,
+        name: str,
+        operand: Operand,
+        box: tuple[int, ...],
+        layout: Literal["16B", "32B"],
+        *,
+        swizzle: Literal["NONE", "32B", "64B", "128B"] = "NONE",
+    ) -> TensorMap:
+        """Return the map of an operand whose last axis is a slice of channels: (images, slices, ..., width, channels).
+
+        Args:
+            name: Of the kernel's parameter.
+            operand: The array, of four to six axes.
+            box: As ``operand.shape`` without its last axis. Its width times an element is a multiple of 16 bytes.
+            layout: How many bytes a slice has.
+            swizzle: How a box lies in shared memory.
+
+        Raises:
+            ValueError: As ``dense`` does, and where the last axis is no slice of ``layout``.
+        """
+        *axes, channels = operand.shape
+        if channels * operand.dtype.bytes != INTERLEAVE_BYTES[layout]:
+            raise ValueError(
+                f"tensor map {name}: an interleaved layout of {layout} needs a last axis of as many bytes, "
+                f"not {channels} elements of {operand.dtype.bytes}"
+            )
+        element = _ELEMENT_OF.get(operand.dtype.name)
+        if element is None:
+            raise ValueError(f"tensor map {name}: {operand.dtype.name} is not supported")
+        sizes = tuple(axes[::-1])
+        strides = tuple(math.prod(sizes[:i]) * INTERLEAVE_BYTES[layout] for i in range(1, len(sizes)))
+        return cls(name, operand, element, sizes, strides, box[::-1], (1,) * len(sizes), layout, swizzle)
+
+    @classmethod
     def matrices(
         cls, name: str, operand: Operand, box: tuple[int, int], *, swizzle: Literal["NONE", "32B", "64B", "128B"]
     ) -> TensorMap:
@@ -119,7 +158,7 @@ class TensorMap:
         rank = len(self.sizes)
         choices = (
             ("element", self.element, tuple(ELEMENT_BYTES)),
-            ("interleave", self.interleave, ("NONE", "16B", "32B")),
+            ("interleave", self.interleave, tuple(INTERLEAVE_BYTES)),
             ("swizzle", self.swizzle, tuple(SWIZZLE_BYTES)),
             ("l2_promotion", self.l2_promotion, ("NONE", "L2_64B", "L2_128B", "L2_256B")),
             ("fill", self.fill, ("NONE", "NAN_REQUEST_ZERO_FMA")),
@@ -131,9 +170,10 @@ class TensorMap:
             return [f"{rank} sizes need {rank - 1} strides, {rank} box sizes and {rank} element strides"]
         size = ELEMENT_BYTES[self.element]
         inner = self.box[0] * size if rank else 0
-        unit = 32 if self.interleave == "32B" else 16
+        slice_bytes = INTERLEAVE_BYTES[self.interleave]
+        unit = max(slice_bytes, 16)
         widest = SWIZZLE_BYTES[self.swizzle]
-        reach = size + (self.sizes[0] - 1) * size if rank else 0
+        reach = self.sizes[0] * (slice_bytes or size) if rank else 0
         reach += sum((n - 1) * stride for n, stride in zip(self.sizes[1:], self.strides, strict=True))
         requirements = (
             (1 <= rank <= 5, f"it has 1 to 5 dimensions, not {rank}"),
@@ -149,22 +189,18 @@ class TensorMap:
             ),
             *self._requirements_of_pixels(),
             (all(1 <= n <= 8 for n in self.element_strides), f"element strides are 1 to 8, not {self.element_strides}"),
-            (
-                self.interleave != "NONE" or inner % 16 == 0,
-                f"the first side of the box is a multiple of 16 bytes, not {inner}",
-            ),
+            (inner % 16 == 0, f"the first side of the box is a multiple of 16 bytes, not {inner}"),
             (
                 self.interleave != "NONE" or not widest or inner <= widest,
                 f"with swizzle {self.swizzle} the first side of the box is at most {widest} bytes, not {inner}",
             ),
-            (self.interleave != "32B" or self.swizzle == "32B", "interleave 32B needs swizzle 32B"),
             (
                 self.fill == "NONE" or "FLOAT" in self.element,
                 f"fill {self.fill} is for floating-point elements, not {self.element}",
             ),
             (size == self.operand.dtype.bytes, f"{self.element} has another size than {self.operand.dtype.name}"),
             (
-                math.prod(self.box[:2] if self.im2col else self.box) * size <= _BOX_BYTES,
+                self._box_bytes(size) <= _BOX_BYTES,
                 f"a box of {self.box} does not fit into shared memory",
             ),
             (
@@ -174,14 +210,22 @@ class TensorMap:
         )
         return [reason for holds, reason in requirements if not holds]
 
+    def _box_bytes(self, element: int) -> int:
+        """Bytes that a copy moves: of an interleaved layout one slice of channels."""
+        slice_bytes = INTERLEAVE_BYTES[self.interleave]
+        if self.im2col is not None:
+            return self.box[1] * (slice_bytes or self.box[0] * element)
+        return math.prod((*self.box[:-2], self.box[-1])) * slice_bytes if slice_bytes else math.prod(self.box) * element
+
     def _requirements_of_pixels(self) -> tuple[tuple[bool, str], ...]:
         if self.im2col is None:
             return ()
-        lower, upper, between = self.im2col.lower, self.im2col.upper, self.sizes[1:-1]
+        lower, upper = self.im2col.lower, self.im2col.upper
+        between = self.sizes[1:-1] if self.interleave == "NONE" else self.sizes[:-2]
         reach = {1: 2**15, 2: 2**7, 3: 2**4}.get(len(between), 0)
         known = len(lower) == len(upper) == len(between) and len(between) >= 1
         return (
-            (known, f"im2col needs 3 to 5 dimensions, and corners of all but the first and the last, not {lower}"),
+            (known, f"im2col needs 3 to 5 dimensions, and corners of all but that of channels and the last, not {lower}"),
             (all(-reach <= n < reach for n in (*lower, *upper)), f"corners are -{reach} to {reach - 1}"),
             (
                 not known or all(a < n + b for a, b, n in zip(lower, upper, between, strict=True)),

@@ -288,11 +288,7 @@ class _Passing:
         element = self.element(value.dtype, array) if value.dtype else _dtype_of(array)
         # The map sees the array's shape and type; its memory is that of the region.
         seen = Operand(operand.name, operand.role, element, array.shape, operand.zeroed)
-        dense = (
-            _of_pixels(name, seen, value, value.im2col)
-            if value.im2col
-            else TensorMap.dense(name, seen, value.box, swizzle=value.swizzle)
-        )
+        dense = _of_pixels(name, seen, value, value.im2col) if value.im2col else _of_box(name, seen, value, value.box)
         if operand.dtype.bytes != element.bytes:
             raise ValueError(
                 f"{self.shown(k)}: its array is passed as one of elements of {operand.dtype.bytes} bytes, too"
@@ -411,14 +407,22 @@ def size_of(size: Any) -> tuple[int, int, int]:
     return x, y, z
 
 
+def _of_box(name: str, operand: Operand, value: TensorMapOf, box: tuple[int, ...]) -> TensorMap:
+    """Raise ValueError."""
+    if value.interleave == "NONE":
+        return TensorMap.dense(name, operand, box, swizzle=value.swizzle)
+    return TensorMap.interleaved(name, operand, box, value.interleave, swizzle=value.swizzle)
+
+
 def _of_pixels(name: str, operand: Operand, value: TensorMapOf, im2col: Im2col) -> TensorMap:
     """Raise ValueError."""
-    rank = len(operand.shape)
-    ones = (1,) * (rank - 1)
-    plain = TensorMap.dense(name, operand, (*ones, im2col.channels), swizzle=value.swizzle)
+    interleaved = value.interleave != "NONE"
+    ones = (1,) * (len(operand.shape) - 1 - interleaved)
+    steps = (im2col.strides or ones[1:])[::-1]
+    plain = _of_box(name, operand, value, (*ones, im2col.channels))
     return replace(
         plain,
-        box=(im2col.channels, im2col.pixels, *ones)[:rank],
-        element_strides=(1, *(im2col.strides or (1,) * (rank - 2))[::-1], 1),
+        box=(im2col.channels, im2col.pixels, *ones)[: len(ones) + 1],
+        element_strides=(*steps, 1, 1) if interleaved else (1, *steps, 1),
         im2col=BoundingBox(im2col.lower[::-1], im2col.upper[::-1]),
     )

@@ -28,7 +28,7 @@ class Struct:
 @dataclass(frozen=True)
 class Im2col:
     """Boxes of a ``TensorMapOf`` in im2col mode, as ``cuTensorMapEncodeIm2col`` makes it: corners of the bounding box
-    and strides of the dimensions between images and channels, slowest first, as ``array.shape``."""
+    and strides of the dimensions of pixels, slowest first, as ``array.shape``."""
 
     lower: tuple[int, ...]
     upper: tuple[int, ...]
@@ -42,7 +42,9 @@ class TensorMapOf:
     """A ``const __grid_constant__ CUtensorMap`` parameter that describes ``array``, of one to five dimensions.
 
     ``box`` counts elements, slowest dimension first, as ``array.shape``. ``dtype``: what the elements are where numpy
-    does not say it: "bf16", "e4m3" and the like. ``im2col`` stands in place of a box.
+    does not say it: "bf16", "e4m3" and the like. ``im2col`` stands in place of a box. ``interleave``: the layouts
+    NC/8HWC8 and NC/16HWC16, where the last axis of ``array`` (of four to six) is a slice of channels of 16 or 32 bytes;
+    ``box`` leaves it out.
     """
 
     array: Array
@@ -50,6 +52,7 @@ class TensorMapOf:
     swizzle: Literal["NONE", "32B", "64B", "128B"] = "NONE"
     dtype: str = ""
     im2col: Im2col | None = None
+    interleave: Literal["NONE", "16B", "32B"] = "NONE"
 
 
 @dataclass(frozen=True, eq=False)

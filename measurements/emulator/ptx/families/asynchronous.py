@@ -92,7 +92,7 @@ _FIELDS = {
     "global_address": 0, "rank": 0, "box_dim": 5, "global_dim": 5, "global_stride": 4, "element_stride": 5,
     "elemtype": 0, "interleave_layout": 0, "swizzle_mode": 0, "fill_mode": 0,
 }  # fmt: skip
-_LARGEST = {"elemtype": 12, "interleave_layout": 0, "swizzle_mode": 3, "fill_mode": 1}
+_LARGEST = {"elemtype": 12, "interleave_layout": 2, "swizzle_mode": 3, "fill_mode": 1}
 
 
 def _tensormap(i: Instruction) -> Form:

@@ -17,6 +17,7 @@ struct TensorMapSpec {
   bool fills_nan;                   // what lies outside reads as NaN, not as zero
   unsigned kind;                    // of elements, for reductions: ElementKind
   bool im2col;                      // box is EncodedTensorMap::box of that mode
+  unsigned slice_bytes;             // of an interleaved layout 16 or 32, else 0
 };
 
 // The order is that of _KINDS in measurements/emulator/emulator.py.
@@ -47,20 +48,29 @@ struct EncodedTensorMap {
   std::uint64_t strides[4];
   std::uint32_t last[5];  // sizes minus 1
   // In im2col mode box[0] counts channels of a pixel, box[1] pixels, and the corners of the bounding box follow, for each of the
-  // dimensions between channels and images: what its first pixel lies behind the tensor's first, and its last one behind the last.
+  // dimensions of pixels: what its first pixel lies behind the tensor's first, and its last one behind the last.
   std::uint32_t box[5], element_strides[5];
   std::uint32_t given;  // what has been set: bit_of
   std::uint8_t rank, element_bytes, swizzle_bytes, fills_nan;
   ElementKind kind;
   std::uint8_t im2col;
-  unsigned char unused[128 - 126];
+  // Of an interleaved layout. Its first dimension is one of slices that lie side by side, each of so many bytes of channels; slices with
+  // other channels lie along the dimension before the last, of which a copy takes one.
+  std::uint8_t slice_bytes;
+  unsigned char unused[128 - 127];
 
   static constexpr std::uint32_t corners(int lower, int upper) {
     return static_cast<std::uint16_t>(lower) | static_cast<std::uint32_t>(static_cast<std::uint16_t>(upper)) << 16;
   }
-  std::int64_t first_pixel(unsigned dimension) const { return static_cast<std::int16_t>(box[1 + dimension] & 0xffffu); }
-  std::int64_t last_pixel(unsigned dimension) const {
-    return std::int64_t{last[dimension]} + static_cast<std::int16_t>(box[1 + dimension] >> 16);
+  // Bytes of what the first dimension counts.
+  unsigned unit_bytes() const { return slice_bytes != 0 ? slice_bytes : element_bytes; }
+  unsigned channels() const { return slice_bytes != 0 ? rank - 2u : 0u; }  // their dimension
+  // The dimensions of pixels, which are all but those of channels and images.
+  unsigned pixel_dimensions() const { return rank - 2u; }
+  unsigned pixel_dimension(unsigned k) const { return slice_bytes != 0 ? k : 1 + k; }
+  std::int64_t first_pixel(unsigned k) const { return static_cast<std::int16_t>(box[2 + k] & 0xffffu); }
+  std::int64_t last_pixel(unsigned k) const {
+    return std::int64_t{last[pixel_dimension(k)]} + static_cast<std::int16_t>(box[2 + k] >> 16);
   }
 
   // Of a field, and the dimension where it has one of each.

@@ -1,4 +1,4 @@
-// Tiles of bytes need rows aligned to 8 bytes, where those of f16 need 32.
+// Tiles of bytes in shared memory need rows aligned to 16 bytes (8 fault on a GPU), where those of f16 need 32.
 #include <mma.h>
 using namespace nvcuda;
 
@@ -11,8 +11,8 @@ extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {
   wmma::fragment<wmma::matrix_b, 16, 16, 16, signed char, wmma::col_major> right;
   wmma::fragment<wmma::accumulator, 16, 16, 16, int> sum;
   wmma::fill_fragment(sum, 0);
-  wmma::load_matrix_sync(left, s + (BROKEN ? 4 : 8), 16);  // found here
-  wmma::load_matrix_sync(right, s + 24, 16);
+  wmma::load_matrix_sync(left, s + (BROKEN ? 8 : 16), 16);  // found here
+  wmma::load_matrix_sync(right, s + 48, 16);
   wmma::mma_sync(sum, left, right, sum);
   int total = 0;
   for (int i = 0; i < sum.num_elements; ++i) total += sum.x[i];

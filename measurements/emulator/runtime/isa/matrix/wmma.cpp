@@ -130,8 +130,11 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
       break;
     }
   }
-  // Each row is aligned to what a lane holds of the fragment (PTX ISA, wmma.load): 32 bytes of f16, 8 of u8 m16n16k16.
-  const unsigned alignment = std::min(32u, registers * f.word_bytes);
+  const bool shared = space == Space::shared || (space == Space::generic && (address & window_mask) == shared_base);
+  // Each row is aligned to what a lane holds of the fragment (PTX ISA, wmma.load): 32 bytes of f16, 8 of u8 m16n16k16. Bytes that lie along
+  // k in shared memory are loaded by ldmatrix from sm_75 on, whose rows have 16: an H100 faults at 8.
+  const bool by_ldmatrix = shared && !Store && (which == operand_a ? f.row_major : which == operand_b && !f.row_major);
+  const unsigned alignment = std::clamp(registers * f.word_bytes, by_ldmatrix ? 16u : 0u, 32u);
   const unsigned of_rows = std::min(16u, alignment);
   if (f.bytes_of(stride) % of_rows != 0) {
     FINDING(invalid_argument, i.site, "%s: the stride of %u elements is not a multiple of %u bytes", name, stride, of_rows);
@@ -139,7 +142,6 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
   if (address % alignment != 0) {
     FINDING(misaligned_access, i.site, "%s: the address is not aligned to %u bytes", name, alignment);
   }
-  const bool shared = space == Space::shared || (space == Space::generic && (address & window_mask) == shared_base);
   if (shared) count_wmma(i, f, which, Store, name, address & ~window_mask, stride);
   if (which == operand_c && !f.row_major) {
     // Accumulators lie in their registers in the order of rows: a column is gathered element by element.

@@ -26,35 +26,35 @@ constexpr unsigned gathered_rows = 4;  // of tile::gather4 and tile::scatter4
 struct Box {
   unsigned counts[5] = {1, 1, 1, 1, 1};  // elements in each dimension
   unsigned row_bytes, pitch, rows;
-  std::int64_t first[5] = {};
+  std::int64_t first[5] = {};           // of a box that is no column of pixels
   bool gathered = false;  // the second coordinate is that of the first of four rows, and the others follow it
-  std::vector<std::array<std::int64_t, 4>> pixels;  // of im2col: where each is, in all dimensions but that of channels
+  std::vector<std::array<std::int64_t, 5>> pixels;  // of im2col: where each is
 
   // Pixels of im2col, from the coordinates on, row by row of the bounding box and image by image. `offsets`: how far what is
-  // read lies from each, in the dimensions between channels and images.
+  // read lies from each, in the dimensions of pixels.
   Box(const EncodedTensorMap& map, const std::int32_t* coordinates, const std::uint16_t* offsets) {
-    counts[0] = map.box[0];
-    first[0] = coordinates[0];
+    counts[0] = map.slice_bytes != 0 ? 1 : map.box[0];
     rows = map.box[1];
-    row_bytes = counts[0] * map.element_bytes;
-    pitch = std::max<unsigned>(row_bytes, map.swizzle_bytes);
-    const unsigned image = map.rank - 1u;
-    std::array<std::int64_t, 4> at{};
-    for (unsigned d = 1; d <= image; ++d) at[d - 1] = coordinates[d];
+    set_rows(map);
+    const unsigned image = map.pixel_dimensions();
+    std::array<std::int64_t, 5> at{};
+    std::copy(coordinates, coordinates + map.rank, at.begin());
     for (unsigned row = 0; row < rows; ++row) {
       pixels.push_back(at);
-      for (unsigned d = 1; d < image; ++d) pixels.back()[d - 1] += offsets[d - 1];
-      for (unsigned d = 1; d <= image; ++d) {
-        at[d - 1] += map.element_strides[d];
-        if (d == image || at[d - 1] <= map.last_pixel(d)) break;
-        at[d - 1] = map.first_pixel(d);
+      for (unsigned k = 0; k < image; ++k) pixels.back()[map.pixel_dimension(k)] += offsets[k];
+      for (unsigned k = 0; k <= image; ++k) {
+        const unsigned d = k == image ? map.rank - 1u : map.pixel_dimension(k);
+        at[d] += map.element_strides[d];
+        if (k == image || at[d] <= map.last_pixel(k)) break;
+        at[d] = map.first_pixel(k);
       }
     }
   }
   Box(const EncodedTensorMap& map, const std::int32_t* coordinates, bool gathers) : gathered(gathers) {
     rows = 1;
     for (unsigned d = 0; d < map.rank; ++d) {
-      counts[d] = (map.box[d] + map.element_strides[d] - 1) / map.element_strides[d];
+      const bool one_slice = map.slice_bytes != 0 && d == map.channels();
+      counts[d] = one_slice ? 1 : (map.box[d] + map.element_strides[d] - 1) / map.element_strides[d];
       first[d] = coordinates[d];
       if (d != 0) rows *= counts[d];
     }
@@ -62,8 +62,25 @@ struct Box {
       rows = gathered_rows;
       for (unsigned row = 1; row < gathered_rows; ++row) first[1 + row] = coordinates[1 + row];
     }
-    row_bytes = counts[0] * map.element_bytes;
-    pitch = std::max<unsigned>(row_bytes, map.swizzle_bytes);
+    set_rows(map);
+  }
+  void set_rows(const EncodedTensorMap& map) {
+    row_bytes = counts[0] * map.unit_bytes();
+    pitch = map.slice_bytes != 0 ? row_bytes : std::max<unsigned>(row_bytes, map.swizzle_bytes);
+  }
+  // Of shared memory, from its first row to the end of its last one: pieces of 16 bytes change places there.
+  int reach(const EncodedTensorMap& map) const {
+    const unsigned bytes = rows * pitch, span = std::max<unsigned>(map.swizzle_bytes, 1);
+    return static_cast<int>((bytes + span - 1) / span * span);
+  }
+
+  // Where the first element of a row is, in dimension `d`; `rest` goes from the row's number to 0, from dimension to dimension.
+  std::int64_t place(const EncodedTensorMap& map, unsigned row, unsigned d, unsigned& rest) const {
+    if (!pixels.empty()) return pixels[row][d];
+    if (d == 0) return first[0];
+    const std::int64_t at = gathered ? first[d + row] : first[d] + std::int64_t{rest % counts[d]} * map.element_strides[d];
+    rest /= counts[d];
+    return at;
   }
 };
 
@@ -71,27 +88,25 @@ struct Box {
 unsigned step_of_first(const EncodedTensorMap& map) { return map.im2col != 0 ? 1 : map.element_strides[0]; }
 
 // Calls body(row, address of its first element, first element inside, end of those inside) for each row, with an empty
-// range for those outside.
+// range for those outside. Elements of interleaved layouts are slices here.
 template <class Body>
 void for_rows(const EncodedTensorMap& map, const Box& box, Body body) {
   for (unsigned row = 0; row < box.rows; ++row) {
     unsigned rest = row;
     bool inside = true;
-    std::uint64_t address = map.base;
+    const std::int64_t first = box.place(map, row, 0, rest);
+    std::uint64_t address = map.base + static_cast<std::uint64_t>(first * map.unit_bytes());
     for (unsigned d = 1; d < map.rank; ++d) {
-      const std::int64_t at =
-          !box.pixels.empty() ? box.pixels[row][d - 1] : box.gathered ? box.first[d + row] : box.first[d] + std::int64_t{rest % box.counts[d]} * map.element_strides[d];
-      rest /= box.counts[d];
+      const std::int64_t at = box.place(map, row, d, rest);
       inside = inside && at >= 0 && at <= map.last[d];
       address += static_cast<std::uint64_t>(at) * map.strides[d - 1];
     }
     const std::int64_t size = std::int64_t{map.last[0]} + 1, step = step_of_first(map);
-    const std::int64_t before = box.first[0] < 0 ? (-box.first[0] + step - 1) / step : 0;
-    const std::int64_t end = size > box.first[0] ? (size - box.first[0] + step - 1) / step : 0;
+    const std::int64_t before = first < 0 ? (-first + step - 1) / step : 0;
+    const std::int64_t end = size > first ? (size - first + step - 1) / step : 0;
     const auto last = std::clamp<std::int64_t>(end, 0, box.counts[0]);
     const auto begin = inside ? std::clamp<std::int64_t>(before, 0, last) : last;
-    body(row, address + static_cast<std::uint64_t>(box.first[0] * map.element_bytes), static_cast<unsigned>(begin),
-         static_cast<unsigned>(last));
+    body(row, address, static_cast<unsigned>(begin), static_cast<unsigned>(last));
   }
 }
 
@@ -109,7 +124,7 @@ void count_row(SiteIndex site, const char* instruction, std::uint64_t address, u
 
 // Reads a box into `data`, rows dense.
 void read_box(const EncodedTensorMap& map, const Box& box, unsigned char* data, const char* instruction) {
-  const unsigned element = map.element_bytes;
+  const unsigned element = map.unit_bytes();
   for_rows(map, box, [&](unsigned row, std::uint64_t address, unsigned begin, unsigned end) {
     unsigned char* to = data + std::size_t{row} * box.row_bytes;
     std::memset(to, map.fills_nan ? 0xff : 0, box.row_bytes);
@@ -140,6 +155,24 @@ void for_pieces(const EncodedTensorMap& map, const Box& box, std::uint32_t share
 
 unsigned coordinates_of(unsigned rank, bool gathers) { return gathers ? 1 + gathered_rows : rank; }
 
+// Whether a box can start at its coordinates. An H100 ends a launch with an illegal instruction where one does not.
+bool starts_well(const EncodedTensorMap& map, const std::int32_t* coordinates, const char* name) {
+  if (map.slice_bytes == 0 && std::int64_t{coordinates[0]} * map.element_bytes % 16 != 0) {
+    FINDING(misaligned_access, self->site, "%s: %s starts at element %d of the first dimension, which is no multiple of 16 bytes (elements of %u)",
+            describe_self().c_str(), name, coordinates[0], map.element_bytes);
+    return false;
+  }
+  for (unsigned k = 0; map.im2col != 0 && k < map.pixel_dimensions(); ++k) {
+    const std::int64_t at = coordinates[map.pixel_dimension(k)];
+    if (at >= map.first_pixel(k) && at <= map.last_pixel(k)) continue;
+    FINDING(invalid_argument, self->site, "%s: %s starts at pixel %lld of dimension %u, where the bounding box is from %lld to %lld",
+            describe_self().c_str(), name, static_cast<long long>(at), map.pixel_dimension(k), static_cast<long long>(map.first_pixel(k)),
+            static_cast<long long>(map.last_pixel(k)));
+    return false;
+  }
+  return true;
+}
+
 // The map and the box of a lane's instruction; false, and a finding, where they do not fit.
 bool box_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned rank, bool gathers, bool im2col, unsigned lane,
             const char* name, EncodedTensorMap& map, std::int32_t* coordinates) {
@@ -161,7 +194,7 @@ bool box_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset,
   for (unsigned d = 0; d < coordinates_of(rank, gathers); ++d) {
     coordinates[d] = static_cast<std::int32_t>(w.values<std::uint32_t>(i.source(source + 1 + d))[lane]);
   }
-  return true;
+  return starts_well(map, coordinates, name);
 }
 
 // Immediates: dimensions, offset of the shared address, of the map's address, of the mbarrier's address, multicast, blocks,
@@ -203,7 +236,7 @@ void load(Warp& w, const Instruction& i, Lanes active) {
       const unsigned counting = pairs ? block / 2 * 2 + rank_of_address(barrier) % 2 : block;
       one.mbarrier = address_in_block(barrier, counting);
       const std::uint32_t at = address_in_block(to, block);
-      if (!check_shared(at, static_cast<int>(box.rows * box.pitch), 128, name)) return;
+      if (!check_shared(at, box.reach(map), 128, name)) return;
       if (mbarrier_at(one.mbarrier, name, true) == nullptr) return;
       for_pieces(map, box, at, [&](unsigned, std::uint32_t address, unsigned bytes) { one.pieces.push_back({address, bytes}); });
       start_bulk_load(std::move(one));
@@ -228,7 +261,7 @@ void store(Warp& w, const Instruction& i, Lanes active) {
     if (!shared_operand(w, i, 1 + coordinates_of(rank, scatters), i.immediate[2], k, name, from)) return;
     constexpr std::uint16_t no_offsets[3] = {};
     const Box box = im2col ? Box(map, coordinates, no_offsets) : Box(map, coordinates, scatters);
-    if (!check_shared(from, static_cast<int>(box.rows * box.pitch), 128, name)) return;
+    if (!check_shared(from, box.reach(map), 128, name)) return;
     const StoreReader reader = start_bulk_store(w, k, i.site);
     std::vector<unsigned char> data(std::size_t{box.rows} * box.row_bytes, 0xff);
     for_pieces(map, box, from, [&](unsigned at, std::uint32_t address, unsigned bytes) {
@@ -237,7 +270,7 @@ void store(Warp& w, const Instruction& i, Lanes active) {
     });
     for_rows(map, box, [&](unsigned row, std::uint64_t address, unsigned begin, unsigned end) {
       if (begin >= end) return;
-      const unsigned element = map.element_bytes, step = element * step_of_first(map);
+      const unsigned element = map.unit_bytes(), step = element * step_of_first(map);
       const unsigned char* values = data.data() + std::size_t{row} * box.row_bytes;
       const unsigned each = step == element ? end - begin : 1;  // elements that lie together
       for (unsigned e = begin; e < end; e += each) {
@@ -245,7 +278,7 @@ void store(Warp& w, const Instruction& i, Lanes active) {
         const unsigned bytes = each * element;
         count_row(self->site, name, to, bytes);
         if (reduces) {
-          const Reducing how{static_cast<Reducing::Operation>(i.immediate[3] - 1), map.kind, element};
+          const Reducing how{static_cast<Reducing::Operation>(i.immediate[3] - 1), map.kind, map.element_bytes};
           reduce_global(to, values + e * element, bytes, how, name);
         } else {
           write_global_bulk(reinterpret_cast<void*>(to), values + e * element, static_cast<int>(bytes), name);

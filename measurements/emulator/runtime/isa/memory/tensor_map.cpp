@@ -54,7 +54,9 @@ std::string missing(const Map& m) {
 // Why no tensor can have this map (PTX ISA 5.5; CUDA Driver API, Tensor Map Object Management); empty where one can.
 std::string complaint(const Map& m) {
   if (std::string lacking = missing(m); !lacking.empty()) return lacking;
-  if (m.base % 16 != 0) return text("its global_address %#llx is not a multiple of 16", static_cast<unsigned long long>(m.base));
+  const unsigned unit = std::max<unsigned>(m.slice_bytes, 16);
+  if (m.base % unit != 0) return text("its global_address %#llx is not a multiple of %u", static_cast<unsigned long long>(m.base), unit);
+  if (m.slice_bytes != 0 && m.rank < 3) return text("its layout is interleaved, and it has %u dimensions", m.rank);
   for (unsigned d = 0; d < m.rank; ++d) {
     if (m.im2col == 0 && (m.box[d] < 1 || m.box[d] > most_box)) {
       return text("its box_dim %u is %u, not 1 to %u", d, m.box[d], most_box);
@@ -62,22 +64,22 @@ std::string complaint(const Map& m) {
     if (m.element_strides[d] < 1 || m.element_strides[d] > most_element_stride) {
       return text("its element_stride %u is %u, not 1 to %u", d, m.element_strides[d], most_element_stride);
     }
-    if (d + 1 < m.rank && (m.strides[d] % 16 != 0 || m.strides[d] >= strides_end)) {
-      return text("its global_stride %u is %llu bytes, no multiple of 16 below 2^40", d,
-                  static_cast<unsigned long long>(m.strides[d]));
+    if (d + 1 < m.rank && (m.strides[d] % unit != 0 || m.strides[d] >= strides_end)) {
+      return text("its global_stride %u is %llu bytes, no multiple of %u below 2^40", d,
+                  static_cast<unsigned long long>(m.strides[d]), unit);
     }
   }
   if (m.im2col != 0) {
     if (m.rank < 3) return text("it is one of im2col, and has %u dimensions", m.rank);
     if (m.box[0] < 1 || m.box[0] > most_box) return text("it has %u channels of a pixel, not 1 to %u", m.box[0], most_box);
     if (m.box[1] < 1 || m.box[1] > most_pixels) return text("it has columns of %u pixels, not 1 to %u", m.box[1], most_pixels);
-    for (unsigned d = 1; d + 1 < m.rank; ++d) {
-      if (m.first_pixel(d) > m.last_pixel(d)) return text("dimension %u of its bounding box is empty", d);
+    for (unsigned k = 0; k < m.pixel_dimensions(); ++k) {
+      if (m.first_pixel(k) > m.last_pixel(k)) return text("dimension %u of its bounding box is empty", m.pixel_dimension(k));
     }
   }
   const unsigned inner = m.box[0] * m.element_bytes;
   if (inner % 16 != 0) return text("its box_dim 0 is %u bytes, no multiple of 16", inner);
-  if (m.swizzle_bytes != 0 && inner > m.swizzle_bytes) {
+  if (m.slice_bytes == 0 && m.swizzle_bytes != 0 && inner > m.swizzle_bytes) {
     return text("its box_dim 0 is %u bytes, and its swizzle_mode is of %u bytes", inner, m.swizzle_bytes);
   }
   if (m.fills_nan && m.kind <= ElementKind::signed_integer) return "its fill_mode is NaN, and its elemtype an integer";
@@ -116,7 +118,7 @@ void set(Map& m, MapField field, unsigned d, std::uint64_t value) {
       break;
     case MapField::swizzle_mode: m.swizzle_bytes = static_cast<std::uint8_t>(word == 0 ? 0 : 16u << word); break;
     case MapField::fill_mode: m.fills_nan = word != 0; break;
-    case MapField::interleave_layout: break;  // 0, as the translator knows
+    case MapField::interleave_layout: m.slice_bytes = static_cast<std::uint8_t>(16 * word); break;
   }
 }
 
@@ -252,6 +254,7 @@ std::string encoded(const TensorMapSpec& spec, void* base) {
   m.swizzle_bytes = static_cast<std::uint8_t>(spec.swizzle_bytes);
   m.fills_nan = spec.fills_nan;
   m.im2col = spec.im2col;
+  m.slice_bytes = static_cast<std::uint8_t>(spec.slice_bytes);
   for (unsigned d = 0; d < spec.rank; ++d) {
     m.given |= Map::bit_of(MapField::global_dim, d);
     m.last[d] = static_cast<std::uint32_t>(spec.sizes[d] - 1);  // a tensor may have 2^32

@@ -145,12 +145,12 @@ BOX = """
 
 Swizzle = Literal["NONE", "32B", "64B", "128B"]
 BOXES: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], Swizzle]] = [
-    ((100,), (64,), (50,), (1,), "NONE"),
+    ((100,), (64,), (48,), (1,), "NONE"),
     ((40, 64), (16, 32), (-3, 16), (1, 1), "64B"),
     ((40, 64), (24, 64), (30, 0), (1, 1), "128B"),
     ((9, 40, 16), (2, 8, 16), (8, -2, 0), (1, 1, 1), "32B"),
     ((3, 5, 4, 6, 16), (1, 2, 2, 3, 16), (2, 4, 3, -1, 8), (1, 1, 1, 1, 1), "NONE"),
-    ((40, 64), (16, 16), (3, -4), (2, 1), "NONE"),
+    ((40, 64), (16, 16), (3, -8), (2, 1), "NONE"),
 ]
 
 
@@ -180,6 +180,17 @@ def test_boxes(
     done = run(BOX % numbers, "const __grid_constant__ Map map, unsigned char* out", map_, out, inputs={"x": x})
     assert done.ok, done.reason
     np.testing.assert_array_equal(done.outputs["out"], image)
+
+
+def test_a_box_begins_at_sixteen_bytes() -> None:
+    """On an H100 it is an illegal instruction where its first coordinate lies between."""
+    map_ = TensorMap.dense("map", Operand("x", "input", F16, (40, 64)), (16, 16))
+    out = Operand("out", "output", U8, (512,))
+    for place, good in (("8, 3", True), ("-8, 3", True), ("4, 3", False), ("9, 3", False)):
+        body = BOX % {"bytes": 512, "rank": 2, "place": place}
+        given = {"x": np.zeros((40, 64), np.float16)}
+        done = run(body, "const __grid_constant__ Map map, unsigned char* out", map_, out, inputs=given)
+        assert done.ok if good else K.MISALIGNED_ACCESS in kinds(done), place
 
 
 ADD = """

@@ -158,6 +158,14 @@ def test_columns_are_stored_where_they_were() -> None:
     np.testing.assert_array_equal(done.arrays[0], wanted)
 
 
+@pytest.mark.parametrize(("start", "good"), [((0, -1, 2), True), ((0, -2, 0), False), ((1, 0, 6), False)])
+def test_a_column_begins_in_its_bounding_box(start: tuple[int, ...], good: bool) -> None:
+    """On an H100 it is an illegal instruction where it does not."""
+    x = np.ones((2, 5, 6, CHANNELS), np.float32)
+    done = load(x, start, (0, 0), autosched.Im2col((-1, -1), (0, 0), 16, CHANNELS))
+    assert done.ok if good else {f.kind for f in done.findings} >= {"invalid_argument"}
+
+
 def test_a_map_of_the_other_mode_is_found() -> None:
     x = np.zeros((2, 5, 6, CHANNELS), np.float32)
     source = (

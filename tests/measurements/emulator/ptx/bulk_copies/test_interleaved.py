@@ -1,0 +1,223 @@
+"""Tensor maps of interleaved layouts (NC/8HWC8 and NC/16HWC16): against numpy, and against what an H100 answered."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from bulk_kernels import HEAD, kinds, run
+from needs import needs_compiler, needs_nvrtc
+
+import autosched
+from measurements.emulator import FindingKind
+from search_spaces.hardware.dtypes import SCALAR_DTYPES
+from search_spaces.operators.problem import Operand
+from search_spaces.templates.tensor_map import TensorMap
+
+pytestmark = [needs_compiler, needs_nvrtc]
+
+Array = npt.NDArray[Any]
+Layout = Literal["16B", "32B"]
+Swizzle = Literal["NONE", "32B", "64B", "128B"]
+SLICE_BYTES: dict[Layout, int] = {"16B": 16, "32B": 32}
+PIECES: dict[Swizzle, int] = {"NONE": 1, "32B": 2, "64B": 4, "128B": 8}
+U8, U16 = SCALAR_DTYPES["u8"], SCALAR_DTYPES["u16"]
+
+LOAD = """
+  __shared__ alignas(1024) unsigned char tile[REACH]; __shared__ u64 barrier;
+  const u32 b = AT(barrier), t = threadIdx.x;
+  for (u32 k = t; k < REACH; k += 128) tile[k] = 0;
+  if (t == 0) init(b, 1);
+  fence();
+  __syncthreads();
+  if (t == 0) {
+    expect(b, BYTES);
+    asm volatile("cp.async.bulk.tensor.RANKd.shared::cluster.global.MODE.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {COORDINATES}], [%2]OFFSETS;" ::"r"(AT(tile)), "l"(&map), "r"(b) : "memory");
+  }
+  wait(b, 0);
+  for (u32 k = t; k < REACH; k += 128) out[k] = tile[k];
+"""
+STORE = """
+  __shared__ alignas(1024) unsigned char tile[BYTES];
+  for (u32 k = threadIdx.x; k < BYTES; k += 128) tile[k] = in[k];
+  fence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    asm volatile("cp.async.bulk.tensor.RANKd.global.shared::cta.tile.bulk_group [%0, {COORDINATES}], [%1];"
+                 ::"l"(&map), "r"(AT(tile)) : "memory");
+    asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;" ::: "memory");
+  }
+"""
+
+
+def kernel(body: str, bytes_: int, place: tuple[int, ...], offsets: tuple[int, ...] | None = None) -> str:
+    """``place`` and ``offsets`` are the slowest dimension first."""
+    body = body.replace("REACH", str(-(-bytes_ // 1024) * 1024)).replace("BYTES", str(bytes_))
+    body = body.replace("RANK", str(len(place))).replace("MODE", "tile" if offsets is None else "im2col")
+    shifts = "" if offsets is None else f", {{{', '.join(map(str, offsets[::-1]))}}}"
+    return body.replace("COORDINATES", ", ".join(map(str, place[::-1]))).replace("OFFSETS", shifts)
+
+
+def swizzled(slices: Array, swizzle: Swizzle) -> Array:
+    """Return the bytes of slices, one behind the other, as they lie in shared memory."""
+    flat = np.ascontiguousarray(slices).view(np.uint8).reshape(-1)
+    byte = np.arange(flat.size)
+    image = np.zeros(-(-flat.size // 1024) * 1024, np.uint8)
+    image[byte ^ ((byte >> 7) % PIECES[swizzle] << 4)] = flat
+    return image
+
+
+def numbered(shape: tuple[int, ...], layout: Layout, dtype: str = "u2") -> Array:
+    channels = SLICE_BYTES[layout] // np.dtype(dtype).itemsize
+    return np.arange(1, 1 + np.prod(shape) * channels).astype(dtype).reshape(*shape, channels)
+
+
+def inside(place: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    return all(0 <= at < size for at, size in zip(place, shape, strict=True))
+
+
+def taken(x: Array, box: tuple[int, ...], place: tuple[int, ...]) -> Array:
+    """Return the slices of a box, of which the second dimension has one."""
+    counts = (box[0], 1, *box[2:])
+    out = np.zeros((*counts, x.shape[-1]), x.dtype)
+    for at in itertools.product(*map(range, counts)):
+        source = tuple(first + k for first, k in zip(place, at, strict=True))
+        if inside(source, x.shape[:-1]):
+            out[at] = x[source]
+    return out
+
+
+BOXES: list[tuple[Layout, Swizzle, str, tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = [
+    # layout, swizzle, elements, (images, slices, ..., width), box, place
+    ("16B", "NONE", "u2", (2, 3, 16), (2, 1, 8), (0, 1, 3)),
+    ("16B", "128B", "u2", (3, 4, 5, 20), (2, 1, 3, 16), (1, 3, -1, 9)),
+    ("16B", "32B", "f4", (2, 2, 4, 4, 12), (1, 1, 2, 3, 8), (1, 0, 2, -1, -3)),
+    ("32B", "32B", "u2", (2, 3, 6, 16), (2, 1, 2, 8), (1, 2, 4, 1)),
+    ("32B", "NONE", "u1", (1, 2, 3, 40), (1, 2, 2, 16), (0, 1, 0, 30)),
+    ("16B", "64B", "u2", (2, 2, 8), (2, 1, 8), (0, 2, 0)),  # a slice that the tensor lacks
+]
+
+
+@pytest.mark.parametrize(("layout", "swizzle", "dtype", "shape", "box", "place"), BOXES)
+def test_boxes_of_one_slice(
+    layout: Layout, swizzle: Swizzle, dtype: str, shape: tuple[int, ...], box: tuple[int, ...], place: tuple[int, ...]
+) -> None:
+    x = numbered(shape, layout, dtype)
+    wanted = taken(x, box, place)
+    source = (
+        f'{HEAD}\nextern "C" __global__ void k(const __grid_constant__ Map map, unsigned char* out) '
+        f"{{{kernel(LOAD, wanted.nbytes, place)}}}"
+    )
+    of = autosched.TensorMapOf(x, box=box, swizzle=swizzle, interleave=layout)
+    out = np.zeros(-(-wanted.nbytes // 1024) * 1024, np.uint8)
+    done = autosched.emulate(source, kernel="k", arguments=(of, out), outputs=(1,), grid=1, block=128)
+    assert done.ok, (done.reason, done.findings)
+    np.testing.assert_array_equal(done.arrays[1], swizzled(wanted, swizzle))
+
+
+def test_boxes_are_stored_where_they_were() -> None:
+    out = numbered((2, 3, 4, 10), "16B")
+    box, place = (2, 1, 2, 8), (0, 1, 1, 5)
+    given = np.arange(1, 1 + 2 * 2 * 8 * 8, dtype=np.uint16).reshape(2, 1, 2, 8, 8) + 5000
+    wanted = out.copy()
+    wanted[0:2, 1:2, 1:3, 5:10] = given[:, :, :, :5]
+    source = (
+        f'{HEAD}\nextern "C" __global__ void k(const __grid_constant__ Map map, const unsigned char* in) '
+        f"{{{kernel(STORE, given.nbytes, place)}}}"
+    )
+    of = autosched.TensorMapOf(out, box=box, interleave="16B")
+    done = autosched.emulate(source, kernel="k", arguments=(of, given), grid=1, block=128)
+    assert done.ok, (done.reason, done.findings)
+    np.testing.assert_array_equal(done.arrays[0], wanted)
+
+
+def test_columns_of_pixels() -> None:
+    """In im2col mode each pixel is one slice, of the second dimension's."""
+    x = numbered((2, 3, 5, 6), "16B")
+    im2col = autosched.Im2col((-1, -1), (-1, 0), 40, 8, (1, 2))
+    start, offsets = (0, 2, -1, 1), (1, 2)
+    box = [(n, h, w) for n in range(3) for h in range(-1, 4) for w in range(-1, 6, 2)]
+    pixels = box[box.index((0, -1, 1)) :][:40]
+    wanted = np.zeros((40, 8), np.uint16)
+    for row, (n, h, w) in zip(wanted, pixels, strict=True):
+        at = (n, 2, h + offsets[0], w + offsets[1])
+        if inside(at, x.shape[:-1]):
+            row[:] = x[at]
+    source = (
+        f'{HEAD}\nextern "C" __global__ void k(const __grid_constant__ Map map, unsigned char* out) '
+        f"{{{kernel(LOAD, wanted.nbytes, start, offsets)}}}"
+    )
+    of = autosched.TensorMapOf(x, im2col=im2col, interleave="16B")
+    out = np.zeros(1024, np.uint8)
+    done = autosched.emulate(source, kernel="k", arguments=(of, out), outputs=(1,), grid=1, block=128)
+    assert done.ok, (done.reason, done.findings)
+    np.testing.assert_array_equal(done.arrays[1], swizzled(wanted, "NONE"))
+
+
+# What an H100 (driver 580.159.04) read of 16-bit elements that are their own numbers: first elements of stretches, and
+# how long these are; 0 is what lies outside. Sizes, strides, boxes and coordinates are the fastest dimension first.
+SEEN: list[tuple[Layout, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], list[tuple[int, int]]]] = [
+    (
+        *("16B", (16, 4, 3, 2), (64, 256, 1024), (16, 4, 3, 2), (8, 1, 1, 1)),
+        [(736, 64), (0, 64), (768, 64), (0, 64), (800, 64), (0, 704)],
+    ),
+    (
+        *("16B", (32, 4, 4, 3, 2), (256, 2048, 8192, 32768), (8, 4, 2, 2, 2), (1, 3, 2, 1, 1)),
+        [(22920, 64), (0, 192), (23944, 64), (0, 704)],
+    ),
+    (*("16B", (32, 8, 4), (1024, 16384), (8, 4, 2), (3, 7, 3)), [(28184, 64), (0, 64)]),
+    (
+        *("32B", (16, 4, 3, 2), (64, 256, 1024), (16, 4, 3, 2), (8, 1, 1, 1)),
+        [(800, 128), (0, 128), (832, 128), (0, 128), (864, 128), (0, 1408)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("layout", "sizes", "strides", "box", "place", "stretches"), SEEN)
+def test_as_an_h100_reads_them(
+    layout: Layout, sizes: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...], place: tuple[int, ...],
+    stretches: list[tuple[int, int]],
+) -> None:  # fmt: skip
+    """All slices of the second dimension from the end are in the box, and one of them is read."""
+    x = Operand("x", "input", U16, (1 << 16,))
+    map_ = TensorMap("map", x, "UINT16", sizes, strides, box, (1,) * len(sizes), layout)
+    wanted = np.concatenate([np.arange(first, first + n) if first else np.zeros(n) for first, n in stretches])
+    image = np.ascontiguousarray(wanted.astype(np.uint16)).view(np.uint8)
+    out = Operand("out", "output", U8, (-(-image.size // 1024) * 1024,))
+    given = {"x": np.arange(1 << 16, dtype=np.uint16)}
+    body = kernel(LOAD, image.size, place[::-1])
+    done = run(body, "const __grid_constant__ Map map, unsigned char* out", map_, out, inputs=given)
+    assert done.ok, done.reason
+    np.testing.assert_array_equal(done.outputs["out"][: image.size], image)
+
+
+def test_another_slice_than_that_of_the_box_is_not_waited_for() -> None:
+    """A barrier that expects the whole box waits forever: one slice comes."""
+    x = Operand("x", "input", U16, (2, 4, 16, 8))
+    map_ = TensorMap.interleaved("map", x, (2, 2, 8), "16B")
+    body = kernel(LOAD, 2 * 2 * 8 * 16, (0, 0, 0))
+    given = {"x": np.zeros(x.shape, np.uint16)}
+    out = Operand("out", "output", U8, (1024,))
+    done = run(body, "const __grid_constant__ Map map, unsigned char* out", map_, out, inputs=given)
+    assert FindingKind.BARRIER_NOT_REACHED in kinds(done)
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout", "why"),
+    [
+        ((2, 2, 8, 4), "16B", "needs a last axis of as many bytes, not 4 elements of 2"),
+        ((2, 8, 8), "16B", "an interleaved layout has 3 to 5 dimensions"),
+    ],
+)
+def test_what_no_layout_has_is_refused(shape: tuple[int, ...], layout: Layout, why: str) -> None:
+    x = np.zeros(shape, np.uint16)
+    of = autosched.TensorMapOf(x, box=(1,) * (len(shape) - 2) + (8,), interleave=layout)
+    with pytest.raises(ValueError, match=why):
+        autosched.emulate(
+            f'{HEAD}\nextern "C" __global__ void k(const __grid_constant__ Map map) {{}}',
+            kernel="k", arguments=(of,), grid=1, block=32,
+        )  # fmt: skip

@@ -83,7 +83,7 @@ def job_text(kernel: Launch, settings: RunSettings) -> str:
         f"launches {kernel.launches}",
         f"calls {settings.calls}",
         f"block {numbers(kernel.block)}",
-        f"cluster {numbers(kernel.cluster)}",
+        *([f"cluster {numbers(kernel.cluster)}"] if kernel.cluster != (1, 1, 1) else []),  # else what the kernel says
         f"dynamic_shared_bytes {kernel.dynamic_shared_bytes}",
         f"time_limit {settings.time_limit!r}",
         f"check {int(settings.check)}",

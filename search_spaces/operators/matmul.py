@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import erf
+from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
@@ -49,8 +49,6 @@ F16_SUM_BITS = F16.mantissa_bits + 1
 F16_INFINITY = 65520.0  # from here on a sum rounds to infinity
 _PART_ELEMENTS = 2**20  # of one operand of a part of the reduction
 F16_PRODUCTS = 8  # along k, that tensor cores of sm_80 add up at a time (Fasi et al., PeerJ CS 7:e330); later ones more
-
-_ERF = np.frompyfunc(erf, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -608,12 +606,18 @@ class Matmul(Problem):
         return exact
 
 
+def _erf(x: FloatArray) -> FloatArray:
+    """Return the error function of each element, of an array of cupy too: those answer no ufunc of SciPy."""
+    special = import_module("scipy.special" if isinstance(x, np.ndarray) else "cupyx.scipy.special")
+    values: FloatArray = special.erf(x)
+    return values
+
+
 def _activate(kind: str, x: FloatArray) -> FloatArray:
     if kind == "relu":
         return np.maximum(x, 0.0)
     if kind == "gelu":
-        erf_x: FloatArray = np.asarray(_ERF(x / np.sqrt(2.0)), dtype=np.float64)
-        return 0.5 * x * (1.0 + erf_x)
+        return 0.5 * x * (1.0 + _erf(x / np.sqrt(2.0)))
     if kind == "silu":
         with np.errstate(over="ignore"):
             return x / (1.0 + np.exp(-x))

@@ -225,7 +225,10 @@ class TensorMap:
         reach = {1: 2**15, 2: 2**7, 3: 2**4}.get(len(between), 0)
         known = len(lower) == len(upper) == len(between) and len(between) >= 1
         return (
-            (known, f"im2col needs 3 to 5 dimensions, and corners of all but that of channels and the last, not {lower}"),
+            (
+                known,
+                f"im2col needs 3 to 5 dimensions, and corners of those of pixels, not {lower}",
+            ),
             (all(-reach <= n < reach for n in (*lower, *upper)), f"corners are -{reach} to {reach - 1}"),
             (
                 not known or all(a < n + b for a, b, n in zip(lower, upper, between, strict=True)),

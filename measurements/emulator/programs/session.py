@@ -441,7 +441,7 @@ class _Launch:
     kernel: str = ""
     grid: tuple[int, ...] = ()
     block: tuple[int, ...] = ()
-    cluster: tuple[int, ...] = (1, 1, 1)
+    cluster: tuple[int, ...] = ()  # where the launch names one
     shared: int = 0
     arguments: list[str] = field(default_factory=list)
     buffers: list[tuple[str, str, int, int, bool]] = field(default_factory=list)  # name, role, address, bytes, unset
@@ -501,7 +501,7 @@ class _Launch:
 
         lines = [
             f"grid {numbers(self.grid)}", "launches 1", "calls 1", f"block {numbers(self.block)}",
-            f"cluster {numbers(self.cluster)}", f"dynamic_shared_bytes {self.shared}",
+            *([f"cluster {numbers(self.cluster)}"] if self.cluster else []), f"dynamic_shared_bytes {self.shared}",
             "check 1", f"perturb {int(options.perturb)}", "sparse 0",
             f"order_seed {order.seed}", f"resident {order.resident}",
             f"interleaved {int(order.blocks == 'interleaved')}",

@@ -77,6 +77,7 @@ struct Launch {
   Epoch began = 0;        // the running one: what came before is ordered
   unsigned threads = 0;  // of a block
   Index3 cluster{1, 1, 1};  // blocks that run together
+  bool clustered = false;   // the launch or the kernel says so, be it one of a single block
   unsigned dynamic_shared_bytes = 0;
   bool uses_reserved_shared = false;  // the kernel asks where the reserved kilobyte of shared memory lies
   unsigned narrowest_store = 16;  // of the kernel, to global memory: the bytes of what two threads may own side by side

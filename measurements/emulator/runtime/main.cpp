@@ -107,6 +107,7 @@ Job read_job(const char* path) {
       file >> grid_size.x >> grid_size.y >> grid_size.z;
     } else if (key == "cluster") {
       file >> launch.cluster.x >> launch.cluster.y >> launch.cluster.z;
+      launch.clustered = true;
     } else if (key == "launches") {
       file >> launch.launches;
     } else if (key == "calls") {
@@ -392,6 +393,7 @@ void finish(bool finished, const Job& job, int data, const std::vector<void*>& b
 bool arrange_cluster() {
   const Index3 own = ptx::program.cluster;
   Index3& c = launch.cluster;
+  launch.clustered = launch.clustered || own.x != 0;
   if (c.x * c.y * c.z == 1 && own.x != 0) c = own;
   if (own.x != 0 && (own.x != c.x || own.y != c.y || own.z != c.z)) {
     std::fprintf(stderr, "arguments: __cluster_dims__ is (%u, %u, %u), but the launch says (%u, %u, %u)\n", own.x, own.y,

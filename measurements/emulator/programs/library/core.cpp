@@ -396,7 +396,7 @@ int run(const Launch& launch) {
                     std::to_string(std::min<std::size_t>(k->most_dynamic, fact("shared_per_block") - k->static_shared)));
     return failed(invalid_value);
   }
-  const Dim3& c = launch.cluster;
+  const Dim3 c = launch.cluster.value_or(Dim3{});
   if (volume(c) == 0 || launch.grid.x % c.x != 0 || launch.grid.y % c.y != 0 || launch.grid.z % c.z != 0) {
     complain_misuse("the launch of " + k->name + " is refused: its grid is no multiple of its clusters of " + std::to_string(c.x) + " x " +
                     std::to_string(c.y) + " x " + std::to_string(c.z) + " blocks");
@@ -404,8 +404,9 @@ int run(const Launch& launch) {
   }
   std::ostringstream text;
   text << "launch\nmodule " << k->module->id << "\nkernel " << k->name << "\ngrid " << launch.grid.x << " " << launch.grid.y << " "
-       << launch.grid.z << "\nblock " << launch.block.x << " " << launch.block.y << " " << launch.block.z << "\ncluster "
-       << launch.cluster.x << " " << launch.cluster.y << " " << launch.cluster.z << "\nshared " << launch.shared << "\ncooperative "
+       << launch.grid.z << "\nblock " << launch.block.x << " " << launch.block.y << " " << launch.block.z;
+  if (launch.cluster) text << "\ncluster " << c.x << " " << c.y << " " << c.z;
+  text << "\nshared " << launch.shared << "\ncooperative "
        << launch.cooperative << "\nheap " << s.heap_limit << " " << s.heap_resets << "\n";
   for (std::size_t n = 0; n < k->parameters.size(); ++n) {
     text << "argument " << hex(launch.arguments[n], k->parameters[n]) << "\n";

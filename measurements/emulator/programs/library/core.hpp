@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -92,7 +93,8 @@ struct Array {
 
 struct Launch {
   Kernel* kernel;
-  Dim3 grid, block, cluster;
+  Dim3 grid, block;
+  std::optional<Dim3> cluster;  // of an attribute: one of a single block is a cluster, too
   std::size_t shared = 0;
   void** arguments = nullptr;
   bool cooperative = false;

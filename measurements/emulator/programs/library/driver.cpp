@@ -193,7 +193,7 @@ API int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* function,
   return *blocks = blocks_per_multiprocessor(static_cast<Kernel*>(function), threads, shared), success;
 }
 namespace {
-int launch(void* function, Dim3 grid, Dim3 block, Dim3 cluster, unsigned shared, void** arguments, bool cooperative) {
+int launch(void* function, Dim3 grid, Dim3 block, std::optional<Dim3> cluster, unsigned shared, void** arguments, bool cooperative) {
   if (function == nullptr) return failed(invalid_handle);
   if (arguments == nullptr && !static_cast<Kernel*>(function)->parameters.empty()) return lacking("cuLaunchKernel with CU_LAUNCH_PARAM_BUFFER_POINTER");
   return run({static_cast<Kernel*>(function), grid, block, cluster, shared, arguments, cooperative});
@@ -223,11 +223,11 @@ struct LaunchConfig {
 };
 }  // namespace
 API int cuLaunchKernelEx(const LaunchConfig* c, void* f, void** arguments, void**) {
-  Dim3 cluster;
+  std::optional<Dim3> cluster;
   bool cooperative = false;
   for (unsigned k = 0; k < c->count; ++k) {
     const LaunchAttribute& a = c->attributes[k];
-    if (a.id == 4) cluster = {a.cluster[0], a.cluster[1], a.cluster[2]};
+    if (a.id == 4) cluster = Dim3{a.cluster[0], a.cluster[1], a.cluster[2]};
     if (a.id == 2) cooperative = a.number != 0;
   }
   return launch(f, {c->grid[0], c->grid[1], c->grid[2]}, {c->block[0], c->block[1], c->block[2]}, cluster, c->shared, arguments, cooperative);

@@ -521,7 +521,7 @@ void fill_special(Warp& warp) {
       else if (is("envreg1")) value = program.grid_workspace >> 32;  // high, and low: as cooperative groups read it
       else if (is("envreg2")) value = program.grid_workspace & 0xffffffffu;
       else if (is("total_smem_size")) value = launch.dynamic_shared_bytes + program.static_shared_bytes;
-      else if (is("is_explicit_cluster")) value = program.cluster.x != 0 || cluster_blocks() > 1;
+      else if (is("is_explicit_cluster")) value = launch.clustered;
       if (s.width == 0) {
         warp.head(s.slot).bits = value != 0 ? all_lanes : 0;
         continue;

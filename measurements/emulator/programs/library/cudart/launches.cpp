@@ -17,7 +17,8 @@ struct Configuration {
 };
 thread_local std::vector<Configuration> configurations;
 
-int launch(const void* function, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, void* stream, bool cooperative, Dim3 cluster = {}) {
+int launch(const void* function, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, void* stream, bool cooperative,
+           std::optional<Dim3> cluster = {}) {
   Kernel* k = kernel_of(function);
   if (k == nullptr) return failed(invalid_device_function);
   const Launch one{k, grid, block, cluster, shared, arguments, cooperative};
@@ -85,11 +86,11 @@ struct LaunchConfig {
 };
 }  // namespace
 API int cudaLaunchKernelExC(const LaunchConfig* config, const void* function, void** arguments) {
-  Dim3 cluster;
+  std::optional<Dim3> cluster;
   bool cooperative = false;
   for (unsigned k = 0; k < config->count; ++k) {
     const LaunchAttribute& a = config->attributes[k];
-    if (a.id == 4) cluster = {a.cluster.x, a.cluster.y, a.cluster.z};
+    if (a.id == 4) cluster = Dim3{a.cluster.x, a.cluster.y, a.cluster.z};
     if (a.id == 2) cooperative = a.number != 0;
   }
   return launch(function, config->grid, config->block, arguments, config->shared, config->stream, cooperative, cluster);

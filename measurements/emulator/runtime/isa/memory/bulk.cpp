@@ -177,6 +177,11 @@ void store_registers(Warp& w, const Instruction& i, Lanes active) {
     run_as(w, k);
     self->site = i.site;
     std::uint32_t to, barrier;
+    if (!launch.clustered) {
+      FINDING(invalid_argument, self->site, "%s: %s in a launch without clusters, which an H100 ends with an illegal instruction: "
+              "__cluster_dims__(1, 1, 1) is enough", describe_self().c_str(), name);
+      return;
+    }
     if (!shared_operand(w, i, 0, i.immediate[0], k, name, to)) return;
     if (!shared_operand(w, i, 1, i.immediate[1], k, name, barrier)) return;
     if (rank_of_address(to) != rank_of_address(barrier)) {

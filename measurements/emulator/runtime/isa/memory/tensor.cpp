@@ -156,7 +156,13 @@ void for_pieces(const EncodedTensorMap& map, const Box& box, std::uint32_t share
 unsigned coordinates_of(unsigned rank, bool gathers) { return gathers ? 1 + gathered_rows : rank; }
 
 // Whether a box can start at its coordinates. An H100 ends a launch with an illegal instruction where one does not.
-bool starts_well(const EncodedTensorMap& map, const std::int32_t* coordinates, const char* name) {
+bool starts_well(const EncodedTensorMap& map, const std::int32_t* coordinates, unsigned count, bool writes, const char* name) {
+  const std::int32_t* negative = std::find_if(coordinates, coordinates + count, [](std::int32_t c) { return c < 0; });
+  if (writes && negative != coordinates + count) {
+    FINDING(invalid_argument, self->site, "%s: %s writes from coordinate %d on: only what is read may begin before the tensor", describe_self().c_str(),
+            name, *negative);
+    return false;
+  }
   if (map.slice_bytes == 0 && std::int64_t{coordinates[0]} * map.element_bytes % 16 != 0) {
     FINDING(misaligned_access, self->site, "%s: %s starts at element %d of the first dimension, which is no multiple of 16 bytes (elements of %u)",
             describe_self().c_str(), name, coordinates[0], map.element_bytes);
@@ -174,8 +180,8 @@ bool starts_well(const EncodedTensorMap& map, const std::int32_t* coordinates, c
 }
 
 // The map and the box of a lane's instruction; false, and a finding, where they do not fit.
-bool box_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned rank, bool gathers, bool im2col, unsigned lane,
-            const char* name, EncodedTensorMap& map, std::int32_t* coordinates) {
+bool box_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned rank, bool gathers, bool im2col, bool writes,
+            unsigned lane, const char* name, EncodedTensorMap& map, std::int32_t* coordinates) {
   if (!map_at(address_of(w, i, source, offset, lane), name, map)) return false;
   if ((map.im2col != 0) != im2col) {
     FINDING(invalid_argument, self->site, "%s: %s.%s with a map of the other mode", describe_self().c_str(), name, im2col ? "im2col" : "tile");
@@ -194,7 +200,7 @@ bool box_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset,
   for (unsigned d = 0; d < coordinates_of(rank, gathers); ++d) {
     coordinates[d] = static_cast<std::int32_t>(w.values<std::uint32_t>(i.source(source + 1 + d))[lane]);
   }
-  return starts_well(map, coordinates, name);
+  return starts_well(map, coordinates, rank, writes && !gathers, name);
 }
 
 // Immediates: dimensions, offset of the shared address, of the map's address, of the mbarrier's address, multicast, blocks,
@@ -212,7 +218,7 @@ void load(Warp& w, const Instruction& i, Lanes active) {
     std::int32_t coordinates[5] = {};
     std::uint32_t to, barrier;
     if (!shared_operand(w, i, 0, i.immediate[1], k, name, to)) return;
-    if (!box_of(w, i, 1, i.immediate[2], rank, gathers, im2col, k, name, map, coordinates)) return;
+    if (!box_of(w, i, 1, i.immediate[2], rank, gathers, im2col, false, k, name, map, coordinates)) return;
     if (!shared_operand(w, i, behind, i.immediate[3], k, name, barrier)) return;
     std::uint16_t offsets[3] = {};
     for (unsigned d = 0; im2col && d + 2 < rank; ++d) {
@@ -244,6 +250,22 @@ void load(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
+// Whether an H100 writes that: it ends a launch with an illegal instruction for pixels before the tensor, and for sums of narrow integers.
+bool can_write(const EncodedTensorMap& map, const Box& box, bool reduces, const char* name) {
+  for (const auto& pixel : box.pixels) {
+    const auto before = std::find_if(pixel.begin(), pixel.end(), [](std::int64_t at) { return at < 0; });
+    if (before == pixel.end()) continue;
+    FINDING(invalid_argument, self->site, "%s: %s.im2col_no_offs writes pixel %lld of dimension %td: its bounding box begins before the tensor",
+            describe_self().c_str(), name, static_cast<long long>(*before), before - pixel.begin());
+    return false;
+  }
+  if (reduces && map.element_bytes < 4 && map.kind <= ElementKind::signed_integer) {
+    FINDING(invalid_argument, self->site, "%s: %s of integers of %u bytes, which have 4 or 8", describe_self().c_str(), name, map.element_bytes);
+    return false;
+  }
+  return true;
+}
+
 // Immediates: dimensions, offset of the map's address, of the shared address, what it is reduced by (0: it is stored), whether four rows are scattered,
 // whether by im2col.
 // Sources: map, coordinates, shared address.
@@ -257,10 +279,11 @@ void store(Warp& w, const Instruction& i, Lanes active) {
     EncodedTensorMap map{};
     std::int32_t coordinates[5] = {};
     std::uint32_t from;
-    if (!box_of(w, i, 0, i.immediate[1], rank, scatters, im2col, k, name, map, coordinates)) return;
+    if (!box_of(w, i, 0, i.immediate[1], rank, scatters, im2col, true, k, name, map, coordinates)) return;
     if (!shared_operand(w, i, 1 + coordinates_of(rank, scatters), i.immediate[2], k, name, from)) return;
     constexpr std::uint16_t no_offsets[3] = {};
     const Box box = im2col ? Box(map, coordinates, no_offsets) : Box(map, coordinates, scatters);
+    if (!can_write(map, box, reduces, name)) return;
     if (!check_shared(from, box.reach(map), 128, name)) return;
     const StoreReader reader = start_bulk_store(w, k, i.site);
     std::vector<unsigned char> data(std::size_t{box.rows} * box.row_bytes, 0xff);

@@ -199,7 +199,7 @@ ADD = """
   fence();
   __syncwarp();
   if (threadIdx.x == 0) {
-    asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {-4, 8}], [%1];"
+    asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {4, 8}], [%1];"
                  ::"l"(&map), "r"(AT(tile)) : "memory");
     asm volatile("cp.async.bulk.commit_group;\\ncp.async.bulk.wait_group 0;" ::: "memory");
   }
@@ -212,10 +212,52 @@ def test_boxes_are_added() -> None:
     done = run(ADD, "const __grid_constant__ Map map", map_, inputs={"x": start}, grid=3, block=32)
     assert done.ok, done.reason
     wanted = start.copy()
-    wanted[8:] += 3 * np.arange(512, dtype=np.uint32).reshape(16, 32)[:12, 4:28]
+    wanted[8:, 4:] += 3 * np.arange(512, dtype=np.uint32).reshape(16, 32)[:12, :20]
     np.testing.assert_array_equal(done.outputs["x"], wanted)
     done = run(ADD.replace("fence();", ""), "const __grid_constant__ Map map", map_, inputs={"x": start}, block=32)
     assert K.MISSING_PROXY_FENCE in kinds(done)
+
+
+WRITE = """
+  __shared__ alignas(128) unsigned char tile[1024];
+  for (int i = threadIdx.x; i < 1024; i += 32) tile[i] = 1;
+  fence();
+  __syncwarp();
+  if (threadIdx.x == 0) {
+    asm volatile("INSTRUCTION.bulk_group [%0, {PLACE}], [%1];" ::"l"(&map), "r"(AT(tile)) : "memory");
+    asm volatile("cp.async.bulk.commit_group;\\ncp.async.bulk.wait_group 0;" ::: "memory");
+  }
+"""
+STORED, ADDED = (
+    f"cp.{how}.tensor.2d.global.shared::cta.{what}tile"
+    for how, what in (("async.bulk", ""), ("reduce.async.bulk", "add."))
+)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "dtype", "place", "kind"),
+    [
+        (STORED, "u16", "8, 3", None),
+        (STORED, "u16", "56, 36", None),  # partly behind the tensor
+        (STORED, "u16", "64, 40", None),
+        (STORED, "u16", "-8, 0", K.INVALID_ARGUMENT),
+        (STORED, "u16", "0, -3", K.INVALID_ARGUMENT),
+        (STORED, "u16", "4, 3", K.MISALIGNED_ACCESS),
+        (ADDED, "u32", "4, 3", None),
+        (ADDED, "u32", "60, 39", None),
+        (ADDED, "u32", "-4, 0", K.INVALID_ARGUMENT),
+        (ADDED, "u32", "1, 0", K.MISALIGNED_ACCESS),
+        (ADDED, "u16", "0, 0", K.INVALID_ARGUMENT),  # no sums of 16-bit integers
+    ],
+)
+def test_where_boxes_are_written(instruction: str, dtype: str, place: str, kind: FindingKind | None) -> None:
+    """As an H100 does, which ends all others with an illegal instruction."""
+    element = SCALAR_DTYPES[dtype]
+    map_ = TensorMap.dense("map", Operand("x", "inout", element, (40, 64)), (16, 16))
+    body = WRITE.replace("INSTRUCTION", instruction).replace("PLACE", place)
+    given = {"x": np.zeros((40, 64), element.storage)}
+    done = run(body, "const __grid_constant__ Map map", map_, inputs=given, block=32)
+    assert kinds(done) == (set() if kind is None else {kind}), done.reason
 
 
 REGISTERS = """

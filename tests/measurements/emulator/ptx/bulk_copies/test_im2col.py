@@ -141,21 +141,27 @@ def test_columns_are_swizzled_as_boxes_are() -> None:
 
 def test_columns_are_stored_where_they_were() -> None:
     out = np.zeros((2, 4, 5, CHANNELS), np.float32)
-    im2col = autosched.Im2col((-1, -1), (1, 1), 30, CHANNELS)
-    given = np.arange(1, 1 + 30 * CHANNELS, dtype=np.float32).reshape(30, CHANNELS)
+    im2col = autosched.Im2col((0, 0), (0, -1), 26, CHANNELS)
+    given = np.arange(1, 1 + 26 * CHANNELS, dtype=np.float32).reshape(26, CHANNELS)
     source = (
         f'{HEAD}\nextern "C" __global__ void k(const __grid_constant__ Map map, const unsigned char* in) '
         f"{{{text(STORE, given.nbytes, (0, 2, 1, 0))}}}"
     )
-    done = autosched.emulate(
-        source, kernel="k", arguments=(autosched.TensorMapOf(out, im2col=im2col), given), grid=1, block=128
-    )
+
+    def stored(im2col: autosched.Im2col) -> EmulatedLaunch:
+        of = autosched.TensorMapOf(np.zeros_like(out), im2col=im2col)
+        return autosched.emulate(source, kernel="k", arguments=(of, given), grid=1, block=128)
+
+    done = stored(im2col)
     assert done.ok, (done.reason, done.findings)
     wanted = np.zeros_like(out)
-    for (image, *at), row in zip(pixels_of(out, (0, 1, 2), (-1, -1), (1, 1), (1, 1), 30), given, strict=True):
+    for (image, *at), row in zip(pixels_of(out, (0, 1, 2), (0, 0), (0, -1), (1, 1), 26), given, strict=True):
         if all(0 <= p < n for p, n in zip((image, *at), out.shape, strict=False)):
             wanted[(image, *at)] = row
     np.testing.assert_array_equal(done.arrays[0], wanted)
+    # On an H100 it is an illegal instruction to write pixels before the tensor.
+    done = stored(autosched.Im2col((-1, 0), (0, -1), 26, CHANNELS))
+    assert "invalid_argument" in {f.kind for f in done.findings}
 
 
 @pytest.mark.parametrize(("start", "good"), [((0, -1, 2), True), ((0, -2, 0), False), ((1, 0, 6), False)])

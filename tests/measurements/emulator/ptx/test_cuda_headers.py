@@ -27,7 +27,7 @@ HEADERS = (
 )  # fmt: skip
 CLASSES = {"r": "b32", "l": "b64", "h": "b16", "f": "f32", "d": "f64", "C": "b64", "q": "b128"}
 # What the emulator lacks (docs/explanation/emulator.md).
-LACKING = re.compile(r"\.(interleave_layout|swizzle_atomicity)\.|tcgen05\.(mma\.ws|shift)\.|tcgen05\.cp\.\S*\.b8x16")
+LACKING = re.compile(r"\.swizzle_atomicity\.|tcgen05\.(mma\.ws|shift)\.|tcgen05\.cp\.\S*\.b8x16")
 ASSEMBLY = re.compile(r"\basm\s*(?:volatile|__volatile__)?\s*\(")
 TOGETHER = 100  # statements of a kernel
 

@@ -114,7 +114,8 @@ def test_f32_rounds_to_tf32(run: Run) -> None:
     ours = map_words(run, "cvt_rna_tf32(x)", x).view(np.float32)
     expected = round_to_tf32(x.view(np.float32))
     nan = np.isnan(expected)
-    assert np.isnan(ours[nan]).all()
+    # As an H100 answers: cut, not quieted. An infinity is left where all bits of a NaN are cut off.
+    np.testing.assert_array_equal(ours[nan].view(np.uint32), x[nan] & np.uint32(0xFFFFE000))
     np.testing.assert_array_equal(ours[~nan].view(np.uint32), expected[~nan].view(np.uint32))
 
 

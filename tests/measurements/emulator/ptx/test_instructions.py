@@ -28,7 +28,7 @@ def quotient(a: int, b: int) -> int:
 
 
 def remainder(a: int, b: int) -> int:
-    return a - quotient(a, b) * b if b else a
+    return a - quotient(a, b) * b if b else -1  # as an H100 answers
 
 
 def f32(bits: int) -> float:
@@ -93,7 +93,8 @@ def test_integer_arithmetic(bits: int) -> None:
 
 
 def extract(a: int, pos: int, length: int, bits: int, is_signed: bool) -> int:
-    pos, length = pos & 0xFF, length & 0xFF
+    if bits == 32:  # ptxas 13.5 makes shifts by all that is given of the wide form
+        pos, length = pos & 0xFF, length & 0xFF
     if length == 0:
         return 0
     top = min(pos + length - 1, bits - 1)
@@ -136,9 +137,12 @@ BITS = [
     Snippet("bfe.u32 %d, %a, %b, %c;", "b32", ("b32", "b32", "b32"), lambda a, b, c: extract(a, b, c, 32, False)),
     Snippet("bfe.s32 %d, %a, %b, %c;", "b32", ("b32", "b32", "b32"), lambda a, b, c: extract(a, b, c, 32, True)),
     Snippet("bfe.s64 %d, %a, %b, %c;", "b64", ("b64", "b32", "b32"), lambda a, b, c: extract(a, b, c, 64, True)),
+    Snippet("bfe.u64 %d, %a, %b, %c;", "b64", ("b64", "b32", "b32"), lambda a, b, c: extract(a, b, c, 64, False)),
     Snippet("bfi.b32 %d, %a, %b, %c, 7;", "b32", ("b32", "b32", "b32"),
             lambda a, b, c: sum(((a >> (k - (c & 255)) if c & 255 <= k < (c & 255) + 7 else b >> k) & 1) << k
                                 for k in range(32))),
+    Snippet("bfi.b64 %d, %a, %a, %b, %c;", "b64", ("b64", "b32", "b32"),
+            lambda a, b, c: a & ~(2**min(c, 64) - 1 << min(b, 64)) | (a & 2**min(c, 64) - 1) << min(b, 64)),
     Snippet("prmt.b32 %d, %a, %b, %c;", "b32", ("b32", "b32", "b32"), permuted),
     Snippet("lop3.b32 %d, %a, %b, %c, 0x96;", "b32", ("b32", "b32", "b32"), lambda a, b, c: lop3(a, b, c, 0x96)),
     Snippet("lop3.b32 %d, %a, %b, %c, 0xE8;", "b32", ("b32", "b32", "b32"), lambda a, b, c: lop3(a, b, c, 0xE8)),
@@ -243,7 +247,7 @@ def test_f32_arithmetic_to_nearest() -> None:
                 lambda a, b: 0x7FFFFFFF if f32(a) != f32(a) or f32(b) != f32(b)
                 else bits_of(smallest(f32(a), f32(b), True))),
         Snippet("copysign.f32 %d, %a, %b;", "b32", two, lambda a, b: a & 0x80000000 | b & 0x7FFFFFFF),
-        Snippet("neg.f32 %d, %a;", "b32", ("b32",), lambda a: a ^ 0x80000000),
+        Snippet("neg.f32 %d, %a;", "b32", ("b32",), lambda a: a ^ 0x80000000 if f32(a) == f32(a) else 0x7FFFFFFF),
         Snippet("abs.f32 %d, %a;", "b32", ("b32",), lambda a: a & 0x7FFFFFFF),
         Snippet("setp.ltu.f32 %d, %a, %b;", "pred", two, lambda a, b: int(not f32(a) >= f32(b))),
         Snippet("setp.ne.f32 %d, %a, %b;", "pred", two,
@@ -265,6 +269,36 @@ def flushed(bits: int) -> int:
 def saturated(bits: int) -> int:
     x = f32(bits)
     return bits_of(min(max(x, 0.0), 1.0)) if x == x and x > 0 else 0
+
+
+# Instruction, the bits of its operand and of its result, the bits of a NaN and what an H100 makes of it.
+NOT_A_NUMBER = [
+    ("neg.f32", "b32", "b32", 0x7FFFFFFF, 0x7FFFFFFF),
+    ("neg.f16", "b16", "b16", 0x7FFF, 0x7FFF),
+    ("neg.bf16", "b16", "b16", 0x7FC0, 0x7FFF),
+    ("abs.bf16", "b16", "b16", 0x7FC0, 0x7FFF),
+    ("neg.bf16x2", "b32", "b32", 0x7FC03F80, 0x7FFFBF80),
+    ("abs.bf16x2", "b32", "b32", 0xBF807FC0, 0x3F807FFF),
+    ("neg.f64", "b64", "b64", 0x7FF8000000000000, 0x7FF8000000000000),
+    ("cvt.rn.f32.f64", "b64", "b32", 0x7FF8000000000000, 0x7FC00000),
+    ("cvt.rna.tf32.f32", "b32", "b32", 0x7F988A80, 0x7F988000),
+    ("cvt.rna.tf32.f32", "b32", "b32", 0xFFCA0181, 0xFFCA0000),
+    # These follow from what ptxas makes of the instructions: sums with -0, and a shift.
+    ("abs.f32", "b32", "b32", 0xFFC12345, 0x7FFFFFFF),
+    ("neg.ftz.f32", "b32", "b32", 0xFFC12345, 0x7FFFFFFF),
+    ("abs.f16x2", "b32", "b32", 0xFE013C00, 0x7FFF3C00),
+    ("neg.f64", "b64", "b64", 0xFFF0000000000001, 0xFFF8000000000001),
+    ("cvt.rn.f32.f64", "b64", "b32", 0xFFF4000020000000, 0xFFE00001),
+    ("cvt.f32.bf16", "b16", "b32", 0xFFC1, 0xFFC10000),
+]
+
+
+def test_bits_of_nan_are_those_of_an_h100() -> None:
+    snippets = [Snippet(f"{name} %d, %a;", to, (of,), int) for name, of, to, *_ in NOT_A_NUMBER]
+    found = results(snippets, [(given, 0, 0) for *_, given, _ in NOT_A_NUMBER])
+    assert [(row[0], hex(found[k, k])) for k, row in enumerate(NOT_A_NUMBER)] == [
+        (row[0], hex(row[-1])) for row in NOT_A_NUMBER
+    ]
 
 
 @pytest.mark.parametrize("mode", ["rz", "rm", "rp"])
@@ -307,7 +341,7 @@ def test_f16_arithmetic() -> None:
         Snippet("add.rn.f16 %d, %a, %b;", "b16", two, lambda a, b: half(f16(a) + f16(b))),
         Snippet("mul.rn.f16 %d, %a, %b;", "b16", two, lambda a, b: half(f16(a) * f16(b))),
         Snippet("fma.rn.f16 %d, %a, %b, %c;", "b16", ("b16",) * 3, fused_half),
-        Snippet("neg.f16 %d, %a;", "b16", ("b16",), lambda a: a ^ 0x8000),
+        Snippet("neg.f16 %d, %a;", "b16", ("b16",), lambda a: a ^ 0x8000 if f16(a) == f16(a) else 0x7FFF),
         Snippet("cvt.f32.f16 %d, %a;", "b32", ("b16",), lambda a: bits_of(f16(a))),
     ]
     operands = [(a, b, c) for a in values for b in values for c in values[:6]]

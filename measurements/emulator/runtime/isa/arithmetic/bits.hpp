@@ -9,14 +9,20 @@ namespace autosched::emulator::ptx {
 template <class T>
 constexpr unsigned bits_of = 8 * sizeof(T);
 
+// Where a field begins, or how long it is: the last 8 bits that are given, in the ISA; of 64 bits ptxas 13.5 makes shifts,
+// which look at all of them.
+template <class T>
+constexpr std::uint64_t of_field(std::uint32_t given) {
+  return sizeof(T) == 8 ? given : given & 0xffu;
+}
 template <class T>
 constexpr T extract(T a, std::uint32_t position, std::uint32_t length) {
-  const std::uint32_t pos = position & 0xffu, len = length & 0xffu, msb = bits_of<T> - 1;
+  const std::uint64_t pos = of_field<T>(position), len = of_field<T>(length), msb = bits_of<T> - 1;
   if (len == 0) return 0;
-  const std::uint32_t top = std::min(pos + len - 1, msb);
+  const std::uint64_t top = std::min(pos + len - 1, msb);
   const bool sign = std::is_signed_v<T> && (static_cast<std::uint64_t>(a) >> top & 1u);
   T y = 0;
-  for (std::uint32_t k = 0; k <= msb; ++k) {
+  for (std::uint64_t k = 0; k <= msb; ++k) {
     const bool bit = k < len && pos + k <= msb ? (static_cast<std::uint64_t>(a) >> (pos + k) & 1u) : sign;
     y = static_cast<T>(y | static_cast<T>(static_cast<T>(bit) << k));
   }
@@ -24,9 +30,9 @@ constexpr T extract(T a, std::uint32_t position, std::uint32_t length) {
 }
 template <class T>
 constexpr T insert(T a, T b, std::uint32_t position, std::uint32_t length) {
-  const std::uint32_t pos = position & 0xffu, len = length & 0xffu;
+  const std::uint64_t pos = of_field<T>(position), len = of_field<T>(length);
   T y = b;
-  for (std::uint32_t k = 0; k < len && pos + k < bits_of<T>; ++k) {
+  for (std::uint64_t k = 0; k < len && pos + k < bits_of<T>; ++k) {
     const T one = static_cast<T>(T{1} << (pos + k));
     y = static_cast<T>(a >> k & 1u ? y | one : y & ~one);
   }

@@ -172,6 +172,11 @@ std::uint64_t convert(const Instruction& i, std::int64_t to, std::int64_t from, 
     return x.integer ? integer_of_integer(to, x, (i.flags & sat) != 0)
                      : integer_of_float(to, x.real, rounding(i.flags), from == f64);
   }
+  if (x.real != x.real && (i.flags & (sat | satfinite)) == 0) {  // as an H100 does
+    if (to == f32 && from == f64) return to_bits(static_cast<float>(x.real));  // with its sign and upper bits
+    if (to == f32 && from == bf16) return bits << 16;
+    if (to == tf32 && from == f32 && rounding(i.flags) == Rounding::away) return tf32_of_f32(static_cast<unsigned>(bits));
+  }
   return float_bits(i, to, x);
 }
 

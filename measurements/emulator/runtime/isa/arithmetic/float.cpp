@@ -110,18 +110,21 @@ PAIR_FUNCTION(mul_pair, 2, a * b)
 PAIR_FUNCTION(fma_pair, 3, std::fma(a, b, c))
 #undef PAIR_FUNCTION
 
-// Sign operations keep NaNs as they are.
-template <class T>
-void absolute(Warp& w, const Instruction& i, Lanes active) {
+// abs and neg add -0 to |x| or -x on an H100: a NaN becomes the canonical one in f32, and keeps its sign in f64.
+template <class T, class F>
+void with_sign(Warp& w, const Instruction& i, Lanes active, F f) {
   for_lanes(active, [&](unsigned k) {
-    w.values<T>(i.destination(0))[k] = std::fabs(before(w.values<T>(i.source(0))[k], i.flags));
+    const T x = before(w.values<T>(i.source(0))[k], i.flags);
+    w.values<T>(i.destination(0))[k] = x == x ? f(x) : after(x + T{0}, i.flags);
   });
 }
 template <class T>
+void absolute(Warp& w, const Instruction& i, Lanes active) {
+  with_sign<T>(w, i, active, [](T x) { return std::fabs(x); });
+}
+template <class T>
 void negate(Warp& w, const Instruction& i, Lanes active) {
-  for_lanes(active, [&](unsigned k) {
-    w.values<T>(i.destination(0))[k] = -before(w.values<T>(i.source(0))[k], i.flags);
-  });
+  with_sign<T>(w, i, active, [](T x) { return -x; });
 }
 template <class T>
 void copy_sign(Warp& w, const Instruction& i, Lanes active) {

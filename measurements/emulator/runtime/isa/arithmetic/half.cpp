@@ -46,8 +46,6 @@ double fused(double a, double b, double c) {
   return add_odd(a * b, c);
 }
 
-// What TMA leaves for elements outside of a tensor, where its map asks for that.
-constexpr Half outside_tensor = 0xffff;
 
 enum class Op { add, sub, mul, fma, neg, abs, min, max, ex2, tanh };
 
@@ -57,6 +55,7 @@ Half compute(Half x, Half y, Half z, std::uint32_t flags) {
   y = before<T>(y, flags);
   z = before<T>(z, flags);
   const double a = T::load(x), b = T::load(y), c = T::load(z);
+  if ((O == Op::neg || O == Op::abs) && a != a) return T::nan();  // these are sums with -0 on an H100
   switch (O) {
     case Op::add: return after<T>(T::store(add_odd(a, b)), flags);
     case Op::sub: return after<T>(T::store(add_odd(a, -b)), flags);
@@ -98,14 +97,14 @@ void execute(Warp& w, const Instruction& i, Lanes active) {
 constexpr std::uint32_t arithmetic = rounding_mask | ftz | sat | relu;
 constexpr std::uint32_t extremes = ftz | nan_wins | xorsign;
 
-// fma.oob: nothing comes of what lies outside.
+// fma.oob: nothing comes of what lies outside, whose mark is one NaN; another stays NaN.
 template <class T, unsigned Values>
 void execute_within(Warp& w, const Instruction& i, Lanes active) {
   Half* d = w.values<Half>(i.destination(0));
   const Half *a = w.values<Half>(i.source(0)), *b = w.values<Half>(i.source(1)), *c = w.values<Half>(i.source(2));
   for_lanes(active, [&](unsigned lane) {
     for (unsigned k = lane * Values; k < (lane + 1) * Values; ++k) {
-      d[k] = a[k] == outside_tensor || b[k] == outside_tensor ? Half{0} : compute<T, Op::fma>(a[k], b[k], c[k], i.flags);
+      d[k] = a[k] == nan_outside_tensor || b[k] == nan_outside_tensor ? Half{0} : compute<T, Op::fma>(a[k], b[k], c[k], i.flags);
     }
   });
 }

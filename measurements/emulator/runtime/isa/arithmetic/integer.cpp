@@ -61,7 +61,7 @@ constexpr Wide<T> mad_wide(T a, T b, Wide<T> c) {
   using U = std::make_unsigned_t<Wide<T>>;
   return static_cast<Wide<T>>(static_cast<U>(mul_wide<T>(a, b)) + static_cast<U>(c));
 }
-// Division by zero gives all ones on the GPU, which the PTX ISA leaves unspecified.
+// Division by zero gives all ones on an H100, and so does its remainder, which the PTX ISA leaves unspecified.
 template <class T>
 constexpr T divide(T a, T b) {
   if (b == 0) return static_cast<T>(~T{0});
@@ -72,7 +72,7 @@ constexpr T divide(T a, T b) {
 }
 template <class T>
 constexpr T remainder_of(T a, T b) {
-  if (b == 0) return a;
+  if (b == 0) return static_cast<T>(~T{0});
   if constexpr (std::is_signed_v<T>) {
     if (b == -1) return 0;
   }

@@ -15,9 +15,13 @@ inline float flush(float x) {
 }
 constexpr float canonical_nan_bits_as_float() { return __builtin_bit_cast(float, 0x7fffffffu); }
 inline float canonical(float x) { return x != x ? canonical_nan_bits_as_float() : x; }
-// What add.f32 of atom, red and cp.reduce.async.bulk does in global memory: it "flushes subnormal inputs and results to
-// sign-preserving zero" (PTX ISA, of each).
+// What add.f32 of atom and red does in global memory: it "flushes subnormal inputs and results to sign-preserving zero" (PTX
+// ISA, of each, and of cp.reduce.async.bulk, which does not on an H100).
 inline float add_in_global(float x, float y) { return canonical(flush(flush(x) + flush(y))); }
+
+// The halves of what TMA leaves for elements outside of a tensor, where its map asks for NaN, and which fma.oob knows. The
+// ISA does not tell it. Others have measured it on sm_120; that it is not all ones is known of an H100 (2026-11-27).
+constexpr std::uint16_t nan_outside_tensor = 0x7ff7;
 
 // x + y where `sum` is fl(x + y): the sum rounded to odd.
 inline double to_odd(double sum, double error) {

@@ -1,4 +1,6 @@
-// Video instructions: PTX ISA 9.7.17, scalar (of one part of each operand) and SIMD (of two halves or four bytes).
+// Video instructions: PTX ISA 9.7.17, scalar (of one part of each operand) and SIMD (of two halves or four bytes). No GPU
+// since sm_50 has the scalar ones: ptxas computes them in 64 bits. Where that is not what the ISA says, the answers here
+// are those of an H100 (ptxas 13.5, 2026-11-27).
 #include <algorithm>
 
 #include "isa/ptx.hpp"
@@ -74,12 +76,29 @@ Common common(const Instruction& i) {
           i.immediate[4] != 0,                    static_cast<Secondary>(i.immediate[5])};
 }
 
-u32 with_third(s128 x, Secondary s, bool is_signed, u32 third) {
-  const s128 c = taken(third, {0, 32}, is_signed);
-  switch (s) {
+bool is_shift(Operation o) { return o == Operation::shift_left || o == Operation::shift_right; }
+
+// Of scalar instructions. What is put into a part of d becomes the largest there when it is negative, too. Unsigned 32 bits
+// have no upper bound. Shifts are cut to 34 bits with a sign, then clamped to 32, even where a part of those is wanted.
+s128 saturated(s128 x, const Common& v, Part to) {
+  if (is_shift(v.operation)) return clamped(static_cast<s64>(static_cast<u64>(x) << 30) >> 30, 32, v.signed_d);
+  if (to.bits < 32) {
+    const s128 largest = (s128{1} << (v.signed_d ? to.bits - 1 : to.bits)) - 1;
+    return x < 0 ? largest : std::min(x, largest);
+  }
+  return v.signed_d ? clamped(x, 32, true) : std::max(x, s128{0});
+}
+
+// Extremes are those of 64 bits. `narrow` results are cut to 32 first, and have the sign of those whatever the type of d is.
+// Of a comparison the type is that of a.
+u32 with_third(s128 x, const Common& v, bool narrow, u32 third) {
+  const bool is_signed = v.operation == Operation::compare ? v.signed_a : v.signed_d;
+  const s64 wide = narrow ? static_cast<std::int32_t>(x) : static_cast<s64>(x);
+  const s128 first = is_signed ? s128{wide} : s128{static_cast<u64>(wide)}, c = taken(third, {0, 32}, is_signed);
+  switch (v.secondary) {
     case Secondary::add: return static_cast<u32>(x) + third;
-    case Secondary::min: return static_cast<u32>(std::min(x, c));
-    case Secondary::max: return static_cast<u32>(std::max(x, c));
+    case Secondary::min: return static_cast<u32>(std::min(first, c));
+    case Secondary::max: return static_cast<u32>(std::max(first, c));
     default: return static_cast<u32>(x);
   }
 }
@@ -89,15 +108,16 @@ void scalar(Warp& w, const Instruction& i, Lanes active) {
   const Common v = common(i);
   const std::int64_t* const further = i.immediate + common_immediates;
   const Part to = part_of(further), of_a = part_of(further + 2), of_b = part_of(further + 4);
-  const bool shifts = v.operation == Operation::shift_left || v.operation == Operation::shift_right, wraps = further[6] != 0;
+  const bool shifts = is_shift(v.operation), wraps = further[6] != 0;
+  const bool narrow = shifts ? (i.flags & sat) != 0 : v.operation == Operation::add || v.operation == Operation::sub;
   for_lanes(active, [&](unsigned k) {
     const u32 c = w.values<u32>(i.source(2))[k];
     const s64 a = taken(w.values<u32>(i.source(0))[k], of_a, v.signed_a);
     s64 b = taken(w.values<u32>(i.source(1))[k], of_b, v.signed_b);
     if (shifts) b = wraps ? b & 31 : std::min<s64>(b, 32);
     s128 x = primary(v.operation, v.comparison, a, b);
-    if (i.flags & sat) x = clamped(x, to.bits, v.signed_d);
-    w.values<u32>(i.destination(0))[k] = to.bits < 32 ? merged(x, to, c) : with_third(x, v.secondary, v.signed_d, c);
+    if (i.flags & sat) x = saturated(x, v, to);
+    w.values<u32>(i.destination(0))[k] = to.bits < 32 ? merged(x, to, c) : with_third(x, v, narrow, c);
   });
 }
 
@@ -123,16 +143,19 @@ void simd(Warp& w, const Instruction& i, Lanes active) {
 }
 
 // a * b + c. Immediates: whether a and b are signed, the product is negated, c is, 1 is added; the shift; the parts of a and b.
+// c is signed whatever the types are, and so is a whole a or b; a sum without a sign is shifted as 64 bits.
 void multiply_add(Warp& w, const Instruction& i, Lanes active) {
   const bool signed_a = i.immediate[0] != 0, signed_b = i.immediate[1] != 0, minus_product = i.immediate[2] != 0,
              minus_c = i.immediate[3] != 0, plus_one = i.immediate[4] != 0;
   const auto shift = static_cast<unsigned>(i.immediate[5]);
   const Part of_a = part_of(i.immediate + 6), of_b = part_of(i.immediate + 8);
-  const bool signed_c = signed_a || signed_b || minus_product, signed_d = signed_c || minus_c;
+  const bool signed_d = signed_a || signed_b || minus_product || minus_c;
   for_lanes(active, [&](unsigned k) {
-    const s128 a = taken(w.values<u32>(i.source(0))[k], of_a, signed_a), b = taken(w.values<u32>(i.source(1))[k], of_b, signed_b);
-    const s128 c = taken(w.values<u32>(i.source(2))[k], {0, 32}, signed_c);
-    s128 x = ((minus_product ? -(a * b) : a * b) + (minus_c ? -c : c) + (plus_one ? 1 : 0)) >> shift;
+    const s64 a = taken(w.values<u32>(i.source(0))[k], of_a, signed_a || of_a.bits == 32);
+    const s64 b = taken(w.values<u32>(i.source(1))[k], of_b, signed_b || of_b.bits == 32);
+    const s64 c = static_cast<std::int32_t>(w.values<u32>(i.source(2))[k]);
+    const s64 sum = (minus_product ? -(a * b) : a * b) + (minus_c ? -c : c) + (plus_one ? 1 : 0);
+    s128 x = signed_d || shift == 0 ? sum >> shift : static_cast<s64>(static_cast<u64>(sum) >> shift);
     if (i.flags & sat) x = clamped(x, 32, signed_d);
     w.values<u32>(i.destination(0))[k] = static_cast<u32>(x);
   });

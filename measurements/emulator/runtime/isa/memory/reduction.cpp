@@ -36,7 +36,7 @@ T reduced(Operation o, T a, T b) {
 }
 template <>
 float reduced(Operation o, float a, float b) {
-  return o == Operation::add ? add_in_global(a, b) : chosen(o, a, b);
+  return o == Operation::add ? canonical(a + b) : chosen(o, a, b);  // subnormals stay, unlike those of red
 }
 template <>
 double reduced(Operation o, double a, double b) {
@@ -52,6 +52,7 @@ template <class T>
 T of_format(Operation o, const Format& f, T a, T b) {
   const double x = decode(f, a.bits), y = decode(f, b.bits);
   if (o == Operation::add) return {static_cast<std::uint16_t>(encode(f, add_odd(x, y), Rounding::nearest))};
+  if (x != x && y != y) return {static_cast<std::uint16_t>(f.nan)};
   if (x == y) return (a.bits >> 15 != 0) == (o == Operation::min) ? a : b;  // of zeros
   return chosen(o, x, y) == x ? a : b;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "isa/arithmetic/round.hpp"
 #include "isa/memory/bulk.hpp"
 #include "isa/memory/reduction.hpp"
 #include "memory/counting.hpp"
@@ -127,7 +128,8 @@ void read_box(const EncodedTensorMap& map, const Box& box, unsigned char* data, 
   const unsigned element = map.unit_bytes();
   for_rows(map, box, [&](unsigned row, std::uint64_t address, unsigned begin, unsigned end) {
     unsigned char* to = data + std::size_t{row} * box.row_bytes;
-    std::memset(to, map.fills_nan ? 0xff : 0, box.row_bytes);
+    std::memset(to, 0, box.row_bytes);
+    for (unsigned at = 0; map.fills_nan && at < box.row_bytes; at += 2) std::memcpy(to + at, &nan_outside_tensor, 2);
     if (begin >= end) return;
     const unsigned step = element * step_of_first(map);
     const std::uint64_t from = address + std::uint64_t{begin} * step;

@@ -84,11 +84,12 @@ u64 known_of_prmt(Warp& w, const Instruction& i, unsigned k) {
                  static_cast<u32>(value(w, i, 2, k)), i.immediate[0]);
 }
 u64 known_of_bfe(Warp& w, const Instruction& i, unsigned k) {
-  if (!knows(w, i, 1, k, 0xff) || !knows(w, i, 2, k, 0xff)) return 0;
+  const bool wide = i.width_of_source(0) == 8;
+  const u32 looked_at = wide ? ~0u : 0xffu;
+  if (!knows(w, i, 1, k, looked_at) || !knows(w, i, 2, k, looked_at)) return 0;
   const u64 a = known(w, i, 0, k);
   const auto position = static_cast<u32>(value(w, i, 1, k)), length = static_cast<u32>(value(w, i, 2, k));
-  if ((length & 0xffu) == 0) return ~u64{0};
-  const bool wide = i.width_of_source(0) == 8;
+  if ((length & looked_at) == 0) return ~u64{0};
   if (std::string_view(i.row->name).starts_with("bfe.s")) {  // what is above is known as the sign is
     return wide ? static_cast<u64>(extract<std::int64_t>(static_cast<std::int64_t>(a), position, length))
                 : static_cast<u32>(extract<std::int32_t>(static_cast<std::int32_t>(a), position, length));
@@ -97,7 +98,8 @@ u64 known_of_bfe(Warp& w, const Instruction& i, unsigned k) {
   return extract<u32>(static_cast<u32>(a), position, length) | ~extract<u32>(~u32{0}, position, length);
 }
 u64 known_of_bfi(Warp& w, const Instruction& i, unsigned k) {
-  if (!knows(w, i, 2, k, 0xff) || !knows(w, i, 3, k, 0xff)) return 0;
+  const u32 looked_at = i.width_of_source(0) == 8 ? ~0u : 0xffu;
+  if (!knows(w, i, 2, k, looked_at) || !knows(w, i, 3, k, looked_at)) return 0;
   const u64 a = known(w, i, 0, k), b = known(w, i, 1, k);
   const auto position = static_cast<u32>(value(w, i, 2, k)), length = static_cast<u32>(value(w, i, 3, k));
   return i.width_of_source(0) == 8 ? insert<u64>(a, b, position, length)

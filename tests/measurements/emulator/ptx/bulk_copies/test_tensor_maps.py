@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal
 
 import numpy as np
 import pytest
+from bulk_kernels import run
 from needs import needs_compiler, needs_nvrtc
 
 from measurements.emulator import Emulation, FindingKind, emulate
@@ -61,6 +63,45 @@ def test_made_maps_are_those_of_the_host(tensor_map: TensorMap) -> None:
     done = emulate(kernel, inputs, time_limit=30)
     assert done.ok, done.reason
     np.testing.assert_array_equal(done.outputs["made"], done.outputs["given"])
+
+
+# The second half of a box lies outside.
+FILLED = """
+  __shared__ alignas(128) u32 tile[32]; __shared__ u64 barrier;
+  const u32 b = AT(barrier), t = threadIdx.x;
+  if (t == 0) {
+    init(b, 1);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    expect(b, 128);
+    asm volatile("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2}], [%3];"
+                 ::"r"(AT(tile)), "l"(&map), "r"(BEGIN), "r"(b) : "memory");
+  }
+  __syncthreads();
+  wait(b, 0);
+  if (t < 32) out[t] = tile[t];
+"""
+
+
+@pytest.mark.parametrize("element", ["FLOAT16", "BFLOAT16", "FLOAT32", "FLOAT64"])
+@pytest.mark.parametrize(("fill", "outside"), [("NONE", 0), ("NAN_REQUEST_ZERO_FMA", 0x7FF77FF7)])
+def test_elements_outside_are_zero_or_one_nan(
+    element: str, fill: Literal["NONE", "NAN_REQUEST_ZERO_FMA"], outside: int
+) -> None:
+    """The halves of the NaN are what fma.oob knows."""
+    size = ELEMENT_BYTES[element]
+    count = 128 // size
+    x = Operand("x", "input", OF_BYTES[size], (count,))
+    given = np.arange(1, count + 1).astype(x.dtype.storage)
+    done = run(
+        FILLED.replace("BEGIN", str(count // 2)),
+        "const __grid_constant__ Map map, u32* out",
+        dataclasses.replace(TensorMap.dense("map", x, (count,)), element=element, fill=fill),
+        Operand("out", "output", SCALAR_DTYPES["u32"], (32,)),
+        inputs={"x": given},
+    )
+    assert done.ok, done.reason
+    wanted = np.concatenate([given.view(np.uint32)[16:], np.full(16, outside, np.uint32)])
+    np.testing.assert_array_equal(done.outputs["out"].view(np.uint32), wanted)
 
 
 def test_what_only_a_driver_encodes_is_refused() -> None:

@@ -1,0 +1,35 @@
+"""Kernels around a few functions of ``autosched/include``: words in, words or floats out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from measurements.emulator import Emulation
+from search_spaces.hardware.dtypes import U32
+from search_spaces.operators.problem import Array, Operand
+
+Run = Callable[..., Emulation]
+
+HEAD = '#include "common.cuh"\n'
+
+
+def entry(body: str, parameters: str = "const float* a, float* o") -> str:
+    return f'{HEAD}extern "C" __global__ void kernel({parameters}) {{\n{body}\n}}\n'
+
+
+def output_of(emulation: Emulation) -> Array:
+    assert emulation.ok, emulation.reason or emulation.log
+    return emulation.outputs["o"]
+
+
+def words(name: str, role: str, size: int) -> Operand:
+    return Operand(name, "input" if role == "input" else "output", U32, (size,))
+
+
+def same_floats(ours: npt.NDArray[np.float64], expected: npt.NDArray[np.float64]) -> None:
+    np.testing.assert_array_equal(ours, expected)  # NaN equals NaN, and signs of zeros are checked apart
+    zero = expected == 0
+    np.testing.assert_array_equal(np.signbit(ours[zero]), np.signbit(expected[zero]))

@@ -34,6 +34,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="accept what code generation emits now")
     parser.addoption("--nightly", action="store_true", help="many more samples, and the tests marked nightly")
+    parser.addoption(
+        "--keep-launches",
+        metavar="FOLDER",
+        help="keep what the emulator runs without a fault, for `python -m benchmarks.gpu.launches FOLDER`",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    folder = config.getoption("--keep-launches")
+    if folder is not None:
+        from keep_launches import KeepLaunches
+
+        # The same folder for the workers of xdist, and wherever a test goes.
+        config.pluginmanager.register(KeepLaunches(config.invocation_params.dir / folder))
 
 
 @pytest.fixture

@@ -203,16 +203,19 @@ def encode_tensor_map(tensor_map: TensorMap, address: int) -> Array:
     encoded = memory[start : start + _MAP_BYTES]
     rank = len(tensor_map.sizes)
     _check_address(tensor_map, address)
-    if tensor_map.im2col is not None:
-        raise LaunchRefused(f"tensor map {tensor_map.name} is one of im2col, which only the emulator takes")
-    status = _encode_function()(
+    corners = tensor_map.im2col
+    box: tuple[Any, ...] = ((ctypes.c_uint32 * rank)(*tensor_map.box),)
+    if corners is not None:  # its box is channels of a pixel and pixels of a column
+        between = ctypes.c_int * len(corners.lower)
+        box = (between(*corners.lower), between(*corners.upper), *tensor_map.box[:2])
+    status = (_encode_function() if corners is None else _encode_im2col_function())(
         encoded.ctypes.data,
         _number(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{tensor_map.element}"),
         rank,
         address,
         (ctypes.c_uint64 * rank)(*tensor_map.sizes),
         (ctypes.c_uint64 * rank)(*tensor_map.strides),
-        (ctypes.c_uint32 * rank)(*tensor_map.box),
+        *box,
         (ctypes.c_uint32 * rank)(*tensor_map.element_strides),
         _number(driver.CUtensorMapInterleave, f"CU_TENSOR_MAP_INTERLEAVE_{tensor_map.interleave}"),
         _number(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{tensor_map.swizzle}"),
@@ -243,17 +246,34 @@ def _number(names: Any, name: str) -> int:
 
 @cache
 def _encode_function() -> Any:
-    """``cuTensorMapEncodeTiled`` of the driver. Raises NoEncoder where there is none: before CUDA 12, or where the
-    driver's library has another name."""
+    """``cuTensorMapEncodeTiled`` of the driver. Raises NoEncoder as ``_of_driver``."""
+    return _of_driver("cuTensorMapEncodeTiled", (_NUMBERS,))
+
+
+@cache
+def _encode_im2col_function() -> Any:
+    """``cuTensorMapEncodeIm2col``: two corners, channels and pixels in place of a box. Raises NoEncoder."""
+    corners = ctypes.POINTER(ctypes.c_int)
+    return _of_driver("cuTensorMapEncodeIm2col", (corners, corners, ctypes.c_uint32, ctypes.c_uint32))
+
+
+_NUMBERS = ctypes.POINTER(ctypes.c_uint32)
+
+
+def _of_driver(name: str, box: Sequence[Any]) -> Any:
+    """Return a function of the driver that encodes maps; ``box`` are the types of what says what a copy takes.
+
+    Raises NoEncoder where there is none: before CUDA 12, or where the driver's library has another name.
+    """
     try:
-        encode = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
+        encode = getattr(ctypes.CDLL("libcuda.so.1"), name)
     except (OSError, AttributeError) as error:
         raise NoEncoder(f"this machine's driver does not support tensor maps ({error})") from error
-    pointer, sizes, boxes = ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint32)
+    pointer, sizes = ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64)
     number = ctypes.c_int
     encode.restype = number
     encode.argtypes = [
-        *(pointer, number, ctypes.c_uint32, pointer, sizes, sizes, boxes, boxes),
+        *(pointer, number, ctypes.c_uint32, pointer, sizes, sizes, *box, _NUMBERS),
         *(number, number, number, number),
     ]
     return encode

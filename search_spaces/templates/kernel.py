@@ -17,7 +17,7 @@ import numpy as np
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.templates.tensor_map import BoundingBox, TensorMap
 from search_spaces.templates.texture import Texture
 
 Size3 = tuple[int, int, int]
@@ -272,7 +272,8 @@ def argument_json(argument: Argument) -> dict[str, Any]:
             return {"kind": "texture", **fields, "operand": operand_json(argument.operand)}
         case TensorMap():
             fields = {f.name: getattr(argument, f.name) for f in dataclasses.fields(argument)}
-            return {"kind": "tensor_map", **fields, "operand": operand_json(argument.operand)}
+            corners = None if argument.im2col is None else dataclasses.asdict(argument.im2col)
+            return {"kind": "tensor_map", **fields, "operand": operand_json(argument.operand), "im2col": corners}
 
 
 def argument_from_json(data: Mapping[str, Any]) -> Argument:
@@ -284,7 +285,9 @@ def argument_from_json(data: Mapping[str, Any]) -> Argument:
         case "scalar":
             return Scalar(data["name"], SCALAR_DTYPES[data["dtype"]], data["value"])
         case "tensor_map":
-            return TensorMap(**fields | {"operand": operand_from_json(data["operand"])})
+            corners = data.get("im2col")
+            box = None if corners is None else BoundingBox(tuple(corners["lower"]), tuple(corners["upper"]))
+            return TensorMap(**fields | {"operand": operand_from_json(data["operand"]), "im2col": box})
         case "texture":
             return Texture(**fields | {"operand": operand_from_json(data["operand"])})
     raise ValueError(f"an argument must be an operand, a scalar, a tensor_map or a texture, not {data['kind']!r}")

@@ -44,8 +44,8 @@ class TensorMap:
     """A ``const __grid_constant__`` parameter of 128 bytes that describes ``operand``, starting at its first element.
 
     ``sizes`` are elements, ``strides`` bytes of every dimension but the first, ``box`` and ``element_strides``
-    elements. In im2col mode, which only the emulator takes, ``box`` begins with channels of a pixel and pixels of a
-    column. ``element`` is a key of ELEMENT_BYTES. ``fill`` is what reads outside the tensor return: zeros for "NONE".
+    elements. In im2col mode ``box`` begins with channels of a pixel and pixels of a column. ``element`` is a key of
+    ELEMENT_BYTES. ``fill`` is what reads outside the tensor return: zeros for "NONE".
     An interleaved layout (NC/8HWC8, NC/16HWC16) has channels in slices of 16 or 32 bytes: ``sizes`` and ``box`` of the
     first dimension count slices that lie side by side, the dimension before the last is that of slices with other
     channels, and a copy takes one of these, whatever the box says (as an H100 does, which nothing documents).

@@ -78,17 +78,25 @@ def compile_to_program(kernel: Kernel) -> CompiledKernel:
     """
     started = time.monotonic()
     toolchain = _toolchain(kernel)
-    arch, options = ptx_arch(kernel), tuple(dict.fromkeys((*PTX_OPTIONS, *kernel.compile_options)))
-    path = _place(toolchain, arch, *options, kernel.entry, kernel.source, kernel.headers.digest)
+    path = _place(toolchain, ptx_arch(kernel), *_options(kernel), kernel.entry, kernel.source, kernel.headers.digest)
     if intact(path):
         used(path)
         return CompiledKernel(path, time.monotonic() - started, True)
-    text, entry = _compiled(kernel, arch, options, started)
+    text, entry = compile_to_text(kernel)
     return _publish(path, text, entry, started)
 
 
-def _compiled(kernel: Kernel, arch: str, options: tuple[str, ...], started: float) -> tuple[str, str]:
-    """Return the PTX and the entry's name in it."""
+def _options(kernel: Kernel) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*PTX_OPTIONS, *kernel.compile_options)))
+
+
+def compile_to_text(kernel: Kernel) -> tuple[str, str]:
+    """Return the PTX that ``compile_to_program`` translates, and the entry's name in it. Nothing is kept.
+
+    Raises KernelCompileError where NVRTC refuses it.
+    """
+    started = time.monotonic()
+    arch, options = ptx_arch(kernel), _options(kernel)
     from measurements.compiler.pool import error_reason  # most programs are there already: nothing is compiled
     from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
 

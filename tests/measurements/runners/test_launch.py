@@ -17,7 +17,7 @@ from measurements.runners.launch import LaunchRefused, LoadedLaunch, encode_tens
 from search_spaces.hardware.dtypes import BF16, F16, F32, SCALAR_DTYPES
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Launch, Scalar
-from search_spaces.templates.tensor_map import ELEMENT_BYTES, TensorMap
+from search_spaces.templates.tensor_map import ELEMENT_BYTES, BoundingBox, TensorMap
 
 A = Operand("a", "input", F16, (128, 256))
 OUT = Operand("out", "output", F32, (64,))
@@ -127,13 +127,34 @@ def test_the_driver_is_told_all_of_a_map(driver):
     assert driver == [wanted]
 
 
+def test_the_driver_is_told_the_corners_and_the_column_of_a_map_of_pixels(monkeypatch):
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    image = Operand("image", "input", F16, (2, 8, 10, 16))
+    dense = TensorMap.dense("pixels", image, (1, 1, 1, 16))
+    box = BoundingBox((-1, -2), (0, 1))
+    pixels = dataclasses.replace(dense, box=(16, 300, 1, 1), element_strides=(1, 2, 3, 1), im2col=box)
+    asked = []
+
+    def encode(target, *values):
+        sizes, strides, lower, upper = (tuple(v) for v in values[3:7])
+        asked.append([*values[:3], sizes, strides[:3], lower, upper, *values[7:9], tuple(values[9]), *values[10:]])
+        ctypes.memset(target, 7, 128)
+        return 0
+
+    monkeypatch.setattr(launch, "_encode_im2col_function", lambda: encode)
+    assert encode_tensor_map(pixels, 4096).tobytes() == b"\x07" * 128
+    element = int(bindings.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16)
+    sizes, strides = (16, 10, 8, 2), (32, 320, 2560)
+    assert asked == [[element, 4, 4096, sizes, strides, (-1, -2), (0, 1), 16, 300, (1, 2, 3, 1), 0, 0, 0, 0]]
+
+
 def test_every_choice_of_a_map_is_one_of_the_drivers(driver):
     wide = Operand("x", "input", SCALAR_DTYPES["f64"], (2, 64, 64))
     for element, size in ELEMENT_BYTES.items():
         x = dataclasses.replace(wide, dtype={1: SCALAR_DTYPES["i8"], 2: BF16, 4: F32, 8: SCALAR_DTYPES["f64"]}[size])
         strides = (64 * size, 4096 * size)
         encode_tensor_map(TensorMap("m", x, element, (64, 64, 2), strides, (16, 2, 2), (1, 1, 1)), 64)
-    f32 = dataclasses.replace(wide, dtype=F32)
+    f32 = dataclasses.replace(wide, dtype=F32, shape=(3, 64, 64))  # slices of 32 bytes reach beyond two
     plain = TensorMap("m", f32, "FLOAT32", (64, 64, 2), (256, 16384), (8, 2, 2), (1, 1, 1))
     changes = [
         *({"swizzle": s} for s in ("NONE", "32B", "64B", "128B")),
@@ -159,8 +180,11 @@ def test_what_the_driver_refuses_is_one_line(monkeypatch):
 @pytest.fixture
 def no_driver(monkeypatch):
     launch._encode_function.cache_clear()
+    libraries = ctypes.CDLL
 
-    def missing(name):
+    def missing(name, *more, **named):
+        if name != "libcuda.so.1":  # NVRTC is there
+            return libraries(name, *more, **named)
         raise OSError(f"{name}: cannot open shared object file")
 
     monkeypatch.setattr(ctypes, "CDLL", missing)

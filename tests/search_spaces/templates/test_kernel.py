@@ -13,7 +13,7 @@ from search_spaces.hardware.dtypes import BF16, F16, F32, SCALAR_DTYPES, U32
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel, Launch, Scalar, launch_from_json
-from search_spaces.templates.tensor_map import ELEMENT_BYTES, TensorMap
+from search_spaces.templates.tensor_map import ELEMENT_BYTES, BoundingBox, TensorMap
 
 A = Operand("a", "input", F16, (128, 256))
 OUT = Operand("out", "output", F32, (64,))
@@ -25,6 +25,13 @@ KERNEL = Kernel(entry="f", source="// f", arguments=ARGUMENTS, grid=(4, 2, 1), b
 def test_a_launch_is_the_same_after_json():
     launch = Launch(**{f.name: getattr(KERNEL, f.name) for f in dataclasses.fields(Launch)})
     assert launch_from_json(json.loads(json.dumps(KERNEL.launch_json()))) == launch
+
+
+def test_a_map_of_pixels_is_the_same_after_json():
+    image = TensorMap.dense("pixels", Operand("image", "input", F16, (2, 8, 8, 16)), (1, 1, 1, 16))
+    pixels = dataclasses.replace(image, box=(16, 300, 1, 1), im2col=BoundingBox((-1, -2), (0, 1)))
+    launch = Launch(entry="f", arguments=(pixels,), grid=(1, 1, 1), block=(32, 1, 1))
+    assert launch_from_json(json.loads(json.dumps(launch.launch_json()))) == launch
 
 
 SHRINKING = dataclasses.replace(KERNEL, grid=(12, 1, 1), cluster=(4, 1, 1), grid_may_shrink=True)

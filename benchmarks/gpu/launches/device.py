@@ -1,0 +1,228 @@
+"""The process that owns a GPU: it assembles, launches and compares one kept launch a request.
+
+A launch that faults leaves its process without a GPU, and one that hangs never ends: whoever asked ends the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import importlib.metadata
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.gpu.launches.kept import READ, WRITTEN, KeptLaunch, bytes_of, read
+from benchmarks.gpu.launches.table import largest_error
+from measurements.files.text import one_line
+from measurements.runners.launch import LaunchRefused, LoadedLaunch
+from measurements.workers.messages import digest_of
+from measurements.workers.worker import serve
+from search_spaces.operators.problem import Array, Operand
+from search_spaces.templates.kernel import Launch, Scalar
+
+MODULE = "benchmarks.gpu.launches.device"
+HANGS = 5.0  # seconds of a launch; the emulator took longer for hardly any
+_WHEELS = ("nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu12")
+_ASSEMBLY = 120.0  # seconds
+_NOT_READY = 600  # cudaErrorNotReady
+_abandoned: list[Any] = []  # of launches that hang: to unload a module or to free memory would wait for them
+
+
+class Refused(Exception):
+    """An assembler that does not take a module. The message is one line."""
+
+
+class Hang(Exception):
+    """A launch that has not ended after HANGS."""
+
+
+class Fault(Exception):
+    """A launch that the GPU has ended, and with it all that this process has there."""
+
+
+def handle(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Launch the kept one called ``name`` of ``folder``: a row of ``results.jsonl`` without the names."""
+    import cupy
+
+    folder = Path(request["folder"])
+    kept = read(folder, request["name"])
+    return outcome(kept, lambda: launched(cupy, kept, lambda arch: machine_code(folder, kept.text, arch)))
+
+
+def outcome(kept: KeptLaunch, launch: Callable[[], Mapping[str, Array]]) -> dict[str, Any]:
+    """Return what came of a launch, beside what was expected. One that differs is launched again: ``repeats`` says
+    whether the GPU at least agrees with itself."""
+    try:
+        outputs = launch()
+        errors = {
+            name: largest_error(operand.dtype, outputs[name], kept.known.get(name))
+            for name, operand in _operands(kept.launch).items()
+            if operand.role in WRITTEN and digest_of(bytes_of(outputs[name])) != kept.expected[name]
+        }
+        if not errors:
+            return {"status": "equal"}
+        again = launch()
+        same = all(bytes_of(again[name]) == bytes_of(outputs[name]) for name in errors)
+        return {"status": "differs", "errors": errors, "repeats": same}
+    except (Refused, LaunchRefused) as error:
+        return {"status": "refused", "reason": str(error)}
+    except Hang:
+        return {"status": "hang", "reason": f"not done after {HANGS:g} s"}
+    except Fault as error:
+        return {"status": "fault", "reason": str(error)}
+
+
+def launched(cp: Any, kept: KeptLaunch, code: Callable[[str], bytes]) -> dict[str, Array]:
+    """Launch on the current GPU and return what the outputs hold. ``cp`` is cupy; ``code`` gives the module's machine
+    code for an architecture.
+
+    Raises Refused, LaunchRefused, Hang, Fault.
+    """
+    errors = (cp.cuda.driver.CUDADriverError, cp.cuda.runtime.CUDARuntimeError)
+    operands = _operands(kept.launch)
+    stream = cp.cuda.Stream(non_blocking=True)
+    with stream:
+        arrays = {}
+        for name, operand in operands.items():
+            before = kept.inputs[name] if operand.role in READ else _before(operand)
+            arrays[name] = cp.asarray(np.frombuffer(bytes_of(before), np.uint8))
+        launch, addresses = at_offsets(kept, {name: int(array.data.ptr) for name, array in arrays.items()})
+        capability = str(cp.cuda.Device().compute_capability)  # "90"
+        cubin = code(f"sm_{capability}{'a' if int(capability) >= 90 else ''}")
+        loaded: LoadedLaunch | None = None
+        try:
+            with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+                file.write(cubin)
+                file.flush()
+                loaded = LoadedLaunch(cp, launch, file.name)
+            loaded.fill_symbols(addresses)
+            loaded(addresses)
+        except errors as error:
+            refused: Refused | None = Refused(one_line(str(error)))
+        else:
+            refused = None
+        try:
+            limit = time.monotonic() + HANGS
+            while cp.cuda.runtime.streamQuery(stream.ptr) == _NOT_READY:
+                if time.monotonic() > limit:
+                    _abandoned.append((loaded, arrays, stream))
+                    raise Hang
+                time.sleep(0.0002)
+            stream.synchronize()  # raises what ended a launch, maybe the one before that which was refused
+            if refused is not None:
+                raise refused
+            held = {name: cp.asnumpy(arrays[name]) for name, o in operands.items() if o.role in WRITTEN}
+        except errors as error:
+            raise Fault(one_line(str(error))) from None
+    return {name: held[name].view(operands[name].dtype.storage).reshape(operands[name].shape) for name in held}
+
+
+def at_offsets(kept: KeptLaunch, starts: Mapping[str, int]) -> tuple[Launch, dict[str, int]]:
+    """Return the launch, and the address of each of its arrays, where arguments that point into one have an array of
+    their own, which begins there."""
+    arguments, addresses = list(kept.launch.arguments), dict(starts)
+    for position, offset in kept.offsets.items():
+        argument: Any = arguments[position]
+        if isinstance(argument, Scalar):
+            raise ValueError(f"argument {position} is no pointer")
+        operand = argument if isinstance(argument, Operand) else argument.operand
+        inner = dataclasses.replace(operand, name=f"{operand.name} from byte {offset}")
+        addresses[inner.name] = starts[operand.name] + offset
+        arguments[position] = inner if argument is operand else dataclasses.replace(argument, operand=inner)
+    return dataclasses.replace(kept.launch, arguments=tuple(arguments)), addresses
+
+
+def machine_code(folder: Path, text: str, arch: str) -> bytes:
+    """Return what ``--assemble`` has left in ``folder`` of PTX for ``arch``, or assemble it. Raises Refused."""
+    path = cubin_path(folder, digest_of(text.encode()), arch)
+    return path.read_bytes() if path.exists() else assembled(text, arch)
+
+
+def cubin_path(folder: Path, ptx: str, arch: str) -> Path:
+    return folder / "cubins" / arch / f"{ptx}.cubin"
+
+
+@lru_cache(maxsize=4)  # launches of one module come one after another
+def assembled(text: str, arch: str) -> bytes:
+    """Return the machine code of PTX for ``arch`` ("sm_90a"), by ptxas, or, where there is none, by the driver for the
+    current GPU. Raises Refused."""
+    program = ptxas()
+    if program is None:
+        return _assembled_by_driver(text)
+    with tempfile.TemporaryDirectory() as folder:
+        ptx, cubin = Path(folder) / "module.ptx", Path(folder) / "module.cubin"
+        ptx.write_text(text, encoding="utf-8")
+        command = [program, f"-arch={arch}", "-o", str(cubin), str(ptx)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_ASSEMBLY, check=False)
+        except subprocess.TimeoutExpired:
+            raise Refused(f"ptxas is not done after {_ASSEMBLY:g} s") from None
+        if done.returncode != 0:
+            said = next((line for line in done.stderr.splitlines() if line.strip()), f"exit status {done.returncode}")
+            raise Refused(one_line(said.replace(f"{ptx}, ", "")))
+        return cubin.read_bytes()
+
+
+@cache
+def ptxas() -> str | None:
+    """Return the newest one of the PATH and of NVIDIA's wheels of nvcc, as PTX of a newer NVRTC needs it. None where
+    there is none."""
+    found = [shutil.which("ptxas")]
+    for wheel in _WHEELS:
+        try:
+            files = importlib.metadata.files(wheel) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        found += [str(f.locate()) for f in files if f.name in ("ptxas", "ptxas.exe")]
+    return max((program for program in found if program is not None), key=_release, default=None)
+
+
+def _release(program: str) -> tuple[int, ...]:
+    """For example (13, 0); () of what does not run."""
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    release = re.search(r"release (\d+)\.(\d+)", done.stdout)
+    return () if release is None else tuple(map(int, release.groups()))
+
+
+def _assembled_by_driver(text: str) -> bytes:
+    from cuda.bindings import driver
+
+    source = text.encode() + b"\0"
+    status, state = driver.cuLinkCreate(0, [], [])
+    if int(status) != 0:
+        raise Refused(f"the driver's linker: {status.name}")
+    try:
+        ptx = driver.CUjitInputType.CU_JIT_INPUT_PTX
+        (status,) = driver.cuLinkAddData(state, ptx, source, len(source), b"module.ptx", 0, [], [])
+        if int(status) == 0:
+            status, content, size = driver.cuLinkComplete(state)
+        if int(status) != 0:
+            raise Refused(f"the driver's assembler: {status.name}")
+        return ctypes.string_at(int(content), int(size))
+    finally:
+        driver.cuLinkDestroy(state)
+
+
+def _operands(launch: Launch) -> dict[str, Operand]:
+    return {o.name: o for o in launch.operands}
+
+
+def _before(operand: Operand) -> Array:
+    """Return what an array that nobody has written holds: as in the emulator, bytes of 0xFF."""
+    return np.full(operand.bytes, 0 if operand.zeroed else 0xFF, np.uint8)
+
+
+if __name__ == "__main__":
+    serve(handle)

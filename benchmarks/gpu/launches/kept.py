@@ -1,0 +1,175 @@
+"""A folder of launches, as ``pytest --keep-launches FOLDER`` writes it and any number of processes may at a time.
+
+``launches/NAME.json`` is a launch, ``ptx/DIGEST.ptx`` the module of some, ``arrays/DIGEST.z`` the bytes of an array,
+compressed by zlib. Digests are SHA-256 of what is inside, and NAME is that of all that the launch is and gives: an
+equal one is kept once, under the test that came first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from measurements.files.atomic_write import publish
+from measurements.workers.messages import digest_of
+from search_spaces.hardware.dtypes import SCALAR_DTYPES
+from search_spaces.operators.problem import Array, Operand
+from search_spaces.templates.kernel import Launch, Scalar, argument_json, launch_from_json
+
+MOST_EXPECTED = 64 << 10  # bytes of an output that are kept; of a larger one only the digest is
+READ = ("input", "inout")  # roles of arrays that hold something before a launch
+WRITTEN = ("output", "inout")  # and of those that hold something behind it
+
+
+@dataclass(frozen=True, eq=False)
+class KeptLaunch:
+    """A launch that the emulator found right.
+
+    Args:
+        test: The id of the test that emulated it.
+        text: The PTX. ``launch.entry`` is a function of it.
+        launch: As it was; of a kernel only what is a launch.
+        inputs: An array for each operand that is read, and for each symbol.
+        expected: The digest of the bytes that each output has behind it.
+        known: Those outputs themselves, where they are small.
+        offsets: Of arguments by position, the bytes from the first of an array to where the argument points.
+        notes: The kinds of the emulator's notes on it.
+    """
+
+    test: str
+    text: str
+    launch: Launch
+    inputs: Mapping[str, Array]
+    expected: Mapping[str, str]
+    known: Mapping[str, Array]
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def bytes_of(array: Array) -> bytes:
+    return np.ascontiguousarray(array).tobytes()
+
+
+def keep(
+    folder: Path,
+    test: str,
+    text: str,
+    launch: Launch,
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    *,
+    offsets: Mapping[int, int] | None = None,
+    notes: Sequence[str] = (),
+) -> str:
+    """Write a launch and what it needs; its name. The arguments are those of ``KeptLaunch``, and what came of them.
+
+    Raises OSError, and ValueError for a launch of several steps, or of arrays that no argument leads to.
+    """
+    if launch.then or launch.unpassed:
+        raise ValueError("only one launch, whose arrays are its arguments, can be kept")
+    ptx = text.encode()
+    _publish(folder / "ptx" / f"{digest_of(ptx)}.ptx", ptx)
+    row = {
+        "ptx": digest_of(ptx),
+        "launch": _launch_json(launch),
+        "offsets": {str(position): offset for position, offset in (offsets or {}).items() if offset},
+        "inputs": {o.name: _keep_array(folder, inputs[o.name]) for o in launch.operands if o.role in READ},
+        "outputs": {
+            o.name: _keep_array(folder, outputs[o.name], o.bytes <= MOST_EXPECTED)
+            for o in launch.operands
+            if o.role in WRITTEN
+        },
+        "notes": sorted(set(notes)),
+    }
+    name = digest_of(json.dumps(row, sort_keys=True).encode())
+    _publish(folder / "launches" / f"{name}.json", json.dumps({"test": test, **row}, indent=1).encode())
+    return name
+
+
+def names(folder: Path) -> tuple[str, ...]:
+    """Return the names of all launches in ``folder``, in order; none where it is no such folder."""
+    return tuple(sorted(file.stem for file in (folder / "launches").glob("*.json") if not file.stem.startswith(".")))
+
+
+def header(folder: Path, name: str) -> tuple[str, str]:
+    """Return the test and the PTX's digest of a launch. Raises as ``read``."""
+    row = _row(folder, name)
+    return str(row["test"]), str(row["ptx"])
+
+
+def read(folder: Path, name: str) -> KeptLaunch:
+    """Return the launch of that name. Raises OSError, and KeyError, TypeError or ValueError for a damaged one."""
+    row = _row(folder, name)
+    launch = _launch_from_json(row["launch"])
+    operands = {o.name: o for o in launch.operands}
+    expected = {str(output): str(digest) for output, digest in row["outputs"].items()}
+    return KeptLaunch(
+        test=str(row["test"]),
+        text=(folder / "ptx" / f"{row['ptx']}.ptx").read_text(encoding="utf-8"),
+        launch=launch,
+        inputs={n: _array(folder, operands[n], digest) for n, digest in row["inputs"].items()},
+        expected=expected,
+        known={n: _array(folder, operands[n], d) for n, d in expected.items() if operands[n].bytes <= MOST_EXPECTED},
+        offsets={int(position): int(offset) for position, offset in row["offsets"].items()},
+        notes=tuple(row["notes"]),
+    )
+
+
+def _row(folder: Path, name: str) -> dict[str, Any]:
+    row = json.loads((folder / "launches" / f"{name}.json").read_text(encoding="utf-8"))
+    if not isinstance(row, dict):
+        raise ValueError(f"launch {name} is no JSON object")
+    return row
+
+
+def _launch_json(launch: Launch) -> dict[str, Any]:
+    """As JSON, with scalars as their bytes: of a NaN, an infinity or 64 bits JSON has no exact number."""
+    own = Launch(**{f.name: getattr(launch, f.name) for f in dataclasses.fields(Launch)})
+    return own.launch_json() | {"arguments": [_argument_json(a) for a in launch.arguments]}
+
+
+def _argument_json(argument: Any) -> dict[str, Any]:
+    row = argument_json(argument)
+    return row | {"value": argument.stored.tobytes().hex()} if isinstance(argument, Scalar) else row
+
+
+def _launch_from_json(row: Mapping[str, Any]) -> Launch:
+    arguments = [a | {"value": _value(a)} if a["kind"] == "scalar" else a for a in row["arguments"]]
+    return launch_from_json({**row, "arguments": arguments})
+
+
+def _value(row: Mapping[str, Any]) -> float | int | bool:
+    dtype = SCALAR_DTYPES[row["dtype"]]
+    stored = np.frombuffer(bytes.fromhex(row["value"]), dtype.storage)
+    if dtype.is_float:
+        return float(dtype.load(stored)[0])
+    value: int | bool = stored[0].item()
+    return value
+
+
+def _publish(path: Path, content: bytes) -> None:
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        publish(path, content)
+
+
+def _keep_array(folder: Path, array: Array, whole: bool = True) -> str:
+    content = bytes_of(array)
+    digest = digest_of(content)
+    if whole:
+        _publish(folder / "arrays" / f"{digest}.z", zlib.compress(content))
+    return digest
+
+
+def _array(folder: Path, operand: Operand, digest: str) -> Array:
+    content = zlib.decompress((folder / "arrays" / f"{digest}.z").read_bytes())
+    if digest_of(content) != digest:
+        raise ValueError(f"array {digest} is damaged")
+    return np.frombuffer(content, operand.dtype.storage).reshape(operand.shape)

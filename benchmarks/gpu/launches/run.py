@@ -1,0 +1,207 @@
+"""Kept launches of the emulator's tests on a GPU: does it do, byte for byte, what the emulator says?
+
+    pytest tests/measurements/emulator --keep-launches FOLDER
+    python -m benchmarks.gpu.launches FOLDER --out OUT --minutes 5
+
+The first needs no GPU; the second takes what it has written to one. Each launch is assembled for that GPU by ptxas, or
+by the driver where there is none, and launched in one of several processes, which are started again where a launch
+faults or hangs. OUT gets ``results.jsonl``, a row for each launch as soon as it is known, and ``table.txt``. What is
+in OUT already of the same GPU is not launched again. ``--assemble sm_90a`` assembles beforehand, on any machine, and
+leaves the machine code in FOLDER.
+
+Exit status 0; 1: no GPU can be used, a launch faulted, hung or could not be read, or the run was interrupted; 2 for bad
+usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.launches.device import MODULE, Refused, cubin_path, machine_code, ptxas
+from benchmarks.gpu.launches.kept import header, names
+from benchmarks.gpu.launches.table import FAULTS, table
+from measurements.files.atomic_write import publish
+from measurements.runners.cuda.runner import cuda_available
+from measurements.workers.messages import Message
+from measurements.workers.transport import WorkerClosed, WorkerDied, WorkerFailed, WorkerTimeout
+from measurements.workers.worker import Worker
+
+REQUEST_SECONDS = 180.0  # assembling, and two launches
+Row = dict[str, Any]
+
+
+def read_rows(path: Path, gpu: str) -> list[Row]:
+    """Return the rows of ``gpu`` in a file of results, but for a line that a kill has cut short."""
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if row["gpu"] == gpu:
+            rows.append(row)
+    return rows
+
+
+def run(
+    folder: Path,
+    wanted: Sequence[str],
+    heard: Callable[[Row], None],
+    *,
+    seconds: float = math.inf,
+    workers: int = 4,
+    module: str = MODULE,
+    python_path: Sequence[str] = (),
+) -> None:
+    """Launch ``wanted`` of ``folder``, those of one module one after another in one process.
+
+    Args:
+        folder: Of kept launches.
+        wanted: Their names.
+        heard: Takes each row, from one thread at a time.
+        seconds: After so many no further launch begins.
+        workers: How many processes there are.
+        module: What they run.
+        python_path: Adds to their ``sys.path``.
+    """
+    headers = {name: header(folder, name) for name in wanted}
+    by_module = sorted(wanted, key=lambda name: (headers[name][1], name))
+    groups: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
+    for _, group in groupby(by_module, key=lambda name: headers[name][1]):
+        groups.put(list(group))
+    deadline, telling = time.monotonic() + seconds, threading.Lock()
+
+    def work(worker: Worker) -> None:
+        while True:
+            try:
+                group = groups.get_nowait()
+            except queue.Empty:
+                return
+            for name in group:
+                if time.monotonic() > deadline:
+                    return
+                try:
+                    answer = _launched(worker, folder, name)
+                except WorkerClosed:
+                    return
+                with telling:
+                    heard({"launch": name, "test": headers[name][0], **answer})
+
+    with ExitStack() as stack:
+        processes = [stack.enter_context(Worker(module, python_path=python_path)) for _ in range(workers)]
+        threads = stack.enter_context(ThreadPoolExecutor(workers))
+        try:
+            for done in [threads.submit(work, process) for process in processes]:
+                done.result()
+        except BaseException:
+            for process in processes:
+                process.close()
+            raise
+
+
+def _launched(worker: Worker, folder: Path, name: str) -> Mapping[str, Any]:
+    """Return what came of a launch, with a process that is fit for the next one."""
+    try:
+        answer = worker.request({"folder": str(folder), "name": name}, REQUEST_SECONDS)
+    except WorkerTimeout as error:
+        return {"status": "hang", "reason": str(error)}
+    except WorkerDied as error:
+        return {"status": "fault", "reason": str(error)}
+    except WorkerFailed as error:
+        answer = Message({"status": "error", "reason": str(error)})
+    if answer["status"] in FAULTS:
+        worker.stop()
+    return answer
+
+
+def assemble(folder: Path, kept: Sequence[str], arch: str, workers: int) -> str:
+    """Leave the machine code of all modules in ``folder``, and say in a line how many there are."""
+
+    def one(ptx: str) -> bool:
+        path = cubin_path(folder, ptx, arch)
+        try:
+            code = machine_code(folder, (folder / "ptx" / f"{ptx}.ptx").read_text(encoding="utf-8"), arch)
+        except Refused:  # the GPU's run says why
+            return False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        publish(path, code)
+        return True
+
+    modules = sorted({header(folder, name)[1] for name in kept})
+    with ThreadPoolExecutor(workers) as threads:
+        done = sum(threads.map(one, modules))
+    return f"assembled {done} of {len(modules)} modules for {arch}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.launches", description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="what `pytest --keep-launches` has written")
+    parser.add_argument("--out", type=Path, help="folder for the results, made if missing")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="how long it may take (default: as it takes)")
+    parser.add_argument("--workers", type=int, default=min(4, os.cpu_count() or 1), help="processes (default 4)")
+    parser.add_argument("--assemble", metavar="ARCH", help="only assemble, for example for sm_90a: needs no GPU")
+    given = parser.parse_args(arguments)
+    if (given.out is None) == (given.assemble is None):
+        parser.error("give --out OUT, or --assemble ARCH")
+    if not given.minutes > 0:
+        parser.error(f"--minutes must be positive, not {given.minutes}")
+    if given.workers < 1:
+        parser.error(f"--workers must be at least 1, not {given.workers}")
+    kept = names(given.folder)
+    if not kept:
+        parser.error(f"{given.folder} has no launches: pytest tests/measurements/emulator --keep-launches FOLDER")
+    if given.assemble is not None:
+        if ptxas() is None:
+            parser.error("--assemble needs ptxas: pip install nvidia-cuda-nvcc")
+        print(assemble(given.folder, kept, given.assemble, given.workers))
+        return 0
+    answers, said = cuda_available()
+    if not answers:
+        print(f"benchmarks.gpu.launches: no GPU can be used: {said}", file=sys.stderr)
+        return 1
+    gpu = said.removesuffix(" answers")
+    results = given.out / "results.jsonl"
+    try:
+        given.out.mkdir(parents=True, exist_ok=True)
+        file = results.open("a", encoding="utf-8")
+    except OSError as error:
+        parser.error(f"--out {given.out} cannot be written ({error.strerror})")
+    with file:
+        rows = [row for row in read_rows(results, gpu) if row["launch"] in set(kept)]
+        known = {row["launch"] for row in rows}
+        if file.tell() and not results.read_bytes().endswith(b"\n"):  # a kill has cut the last line short
+            file.write("\n")
+
+        def heard(row: Row) -> None:
+            rows.append({"gpu": gpu, **row})
+            file.write(f"{json.dumps(rows[-1])}\n")
+            file.flush()
+
+        interrupted = False
+        try:
+            wanted = [name for name in kept if name not in known]
+            run(given.folder.absolute(), wanted, heard, seconds=given.minutes * 60, workers=given.workers)
+        except KeyboardInterrupt:
+            interrupted = True
+            print("benchmarks.gpu.launches: interrupted; what is done is kept", file=sys.stderr)
+        except (OSError, KeyError, ValueError) as error:
+            print(f"benchmarks.gpu.launches: {given.folder} cannot be read ({error!r})", file=sys.stderr)
+            return 1
+    (given.out / "table.txt").write_text(f"{gpu}\n{table(rows)}\n", encoding="utf-8")
+    print(gpu, table(rows, all_tests=False), sep="\n")
+    if len(rows) < len(kept):
+        print(f"left out: {len(kept) - len(rows)} of {len(kept)} launches, for which there was no time")
+    return 1 if interrupted or any(row["status"] in FAULTS for row in rows) else 0

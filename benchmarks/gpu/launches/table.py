@@ -1,0 +1,66 @@
+"""How far outputs are from those expected, and the table of what came of the launches of each test."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from search_spaces.hardware.dtypes import DType
+from search_spaces.operators.problem import Array
+
+STATUSES = ("equal", "differs", "refused", "fault", "hang", "error")
+FAULTS = ("fault", "hang", "error")
+UNKNOWN = "?"
+_HEAD = ("test", *STATUSES, "largest error")
+
+
+def largest_error(dtype: DType, found: Array, expected: Array | None) -> float | None:
+    """Return the largest of abs(found - expected) / max(abs(found), abs(expected)): infinity where only one of the two
+    is a number, or they are different infinities; None where nobody knows what was expected.
+
+    Different NaNs, and zeros of both signs, differ by 0.
+    """
+    if expected is None:
+        return None
+    with np.errstate(all="ignore"):
+        a, b = (dtype.load(np.ascontiguousarray(array)).reshape(-1) for array in (found, expected))
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        relative = np.abs(a - b) / np.maximum(np.abs(a), np.abs(b))
+        errors = np.where(same, 0.0, np.where(np.isfinite(relative), relative, np.inf))
+    return float(errors.max(initial=0.0))
+
+
+def table(rows: Sequence[Mapping[str, Any]], *, all_tests: bool = True) -> str:
+    """Return a line for each test, its cases taken together, and one for all of them.
+
+    Args:
+        rows: Of ``results.jsonl``.
+        all_tests: False leaves out those whose launches are all equal.
+    """
+    by_test: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_test.setdefault(str(row["test"]).partition("[")[0], []).append(row)
+    lines: list[tuple[str, ...]] = [_HEAD]
+    for test, own in sorted(by_test.items()):
+        if all_tests or any(row["status"] != "equal" for row in own):
+            lines.append(_cells(test, own))
+    lines.append(_cells("all", rows))
+    widths = [max(len(line[i]) for line in lines) for i in range(len(_HEAD))]
+    laid = ["  ".join([cells[0].ljust(widths[0]), *map(str.rjust, cells[1:], widths[1:])]).rstrip() for cells in lines]
+    return "\n".join(laid)
+
+
+def _cells(test: str, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    counted = Counter(row["status"] for row in rows)
+    return (test, *(str(counted[status] or "") for status in STATUSES), _largest(rows))
+
+
+def _largest(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return the largest error; beside it a question mark where one of an output is not known."""
+    errors = [error for row in rows for error in row.get("errors", {}).values()]
+    known = [error for error in errors if error is not None]
+    largest = f"{max(known):.2g}" if known else ""
+    return largest + UNKNOWN * (len(known) < len(errors))

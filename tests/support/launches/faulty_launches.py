@@ -1,0 +1,31 @@
+"""In place of the process that owns a GPU: the id of a kept launch's test says what comes of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.launches.kept import read
+from measurements.workers.worker import serve
+
+
+def handle(request: Mapping[str, Any]) -> dict[str, Any]:
+    what = read(Path(request["folder"]), request["name"]).test.partition("[")[0]
+    row: dict[str, Any] = {"status": what, "process": os.getpid()}
+    match what:
+        case "dies":
+            os._exit(3)
+        case "sleeps":
+            time.sleep(600)
+        case "raises":
+            raise RuntimeError("no memory")
+        case "differs":
+            row |= {"errors": {"out": 0.25, "more": None}, "repeats": True}
+    return row
+
+
+if __name__ == "__main__":
+    serve(handle)

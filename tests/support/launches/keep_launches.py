@@ -1,0 +1,109 @@
+"""Keeps what the emulator ran without a fault, for ``python -m benchmarks.gpu.launches``: pytest --keep-launches."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from benchmarks.gpu.launches.kept import READ, WRITTEN, keep
+from measurements.emulator import emulator
+from measurements.emulator.findings import Emulation
+from measurements.emulator.order import ASCENDING
+from measurements.emulator.ptx.build import CompiledKernel, compile_to_program, compile_to_text, ptx_to_program
+from measurements.emulator.runner_files import RunSettings
+from search_spaces.operators.problem import Array
+from search_spaces.templates.kernel import Kernel, Launch
+from search_spaces.templates.texture import Texture
+
+MOST_BYTES = 8 << 20  # of all arrays of a launch
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)")
+
+
+class KeepLaunches:
+    """A plugin of pytest. ``emulate`` and ``emulate_ptx`` are as they were but for what is written to ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._test = ""
+        self._compiled = threading.local()  # the program that a thread will run next, and its text
+        self._run = emulator.run_launch
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(emulator, "compile_to_program", self._compile_to_program)
+        self._patch.setattr(emulator, "ptx_to_program", self._ptx_to_program)
+        self._patch.setattr(emulator, "run_launch", self._run_launch)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._test = nodeid
+
+    def pytest_unconfigure(self) -> None:
+        self._patch.undo()
+
+    def _remember(self, compiled: CompiledKernel, text: Callable[[], tuple[str, str]]) -> CompiledKernel:
+        self._compiled.last = (compiled, text)
+        return compiled
+
+    def _compile_to_program(self, kernel: Kernel) -> CompiledKernel:
+        return self._remember(compile_to_program(kernel), lambda: compile_to_text(kernel))
+
+    def _ptx_to_program(self, text: str, entry: str = "") -> CompiledKernel:
+        return self._remember(ptx_to_program(text, entry), lambda: (text, entry or _ENTRY.findall(text)[0]))
+
+    def _run_launch(
+        self, launch: Launch, arrays: Mapping[str, Array], compiled: CompiledKernel, folder: Path, settings: RunSettings
+    ) -> Emulation:
+        done = self._run(launch, arrays, compiled, folder, settings)
+        last = getattr(self._compiled, "last", None)
+        if done.ok and last is not None and last[0] is compiled and is_plain(launch, settings):
+            self._keep(launch, arrays, settings, done, *last[1]())
+        return done
+
+    def _keep(
+        self,
+        launch: Launch,
+        arrays: Mapping[str, Array],
+        settings: RunSettings,
+        done: Emulation,
+        text: str,
+        entry: str,
+    ) -> None:
+        alone = Launch(
+            entry=entry,
+            arguments=launch.arguments,
+            grid=launch.grid,
+            block=launch.block,
+            cluster=launch.cluster,
+            dynamic_shared_bytes=launch.dynamic_shared_bytes,
+            launches=launch.launches,
+            symbols=launch.symbols,
+        )
+        keep(
+            self.folder,
+            self._test,
+            text,
+            alone,
+            {o.name: arrays[o.name] for o in alone.operands if o.role in READ},
+            {o.name: done.outputs[o.name] for o in alone.operands if o.role in WRITTEN},
+            offsets=settings.memory.offsets,
+            notes=[str(finding.kind) for finding in done.findings],
+        )
+
+
+def is_plain(launch: Launch, settings: RunSettings) -> bool:
+    """Whether a GPU can do the same: a whole launch, once, on arrays of which each byte is known, and no more of those
+    than are worth a file. Textures are left out."""
+    memory = settings.memory
+    beyond = (memory.defined, memory.addresses, memory.others, memory.inside, memory.symbols, memory.textures)
+    return (
+        settings.blocks is None
+        and settings.order == ASCENDING
+        and not settings.perturb
+        and settings.calls == 1
+        and not any(beyond)
+        and not (launch.then or launch.unpassed)
+        and not any(isinstance(argument, Texture) for argument in launch.arguments)
+        and sum(operand.bytes for operand in launch.operands) <= MOST_BYTES
+    )

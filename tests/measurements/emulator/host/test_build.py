@@ -34,7 +34,6 @@ from search_spaces.hardware.dtypes import F32, SCALAR_DTYPES
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel, Scalar
-from search_spaces.templates.tensor_map import TensorMap
 
 Run = Callable[..., Emulation]
 
@@ -275,14 +274,6 @@ def test_without_nvrtc_this_machine_is_to_blame(
     with pytest.raises(HostFailure, match="NVRTC was not found"):
         check_host()
     assert check_host(source=False) == host_compiler()
-
-
-def test_an_interleaved_tensor_map_is_unsupported(kernel_of: Callable[..., Kernel]) -> None:
-    operand = Operand("a", "input", F32, (2, 4, 8))
-    mapped = dataclasses.replace(TensorMap.dense("a_map", operand, (2, 4, 4)), interleave="16B")
-    kernel = dataclasses.replace(kernel_of(source(1.0), ARGUMENTS), arguments=(mapped, ARGUMENTS[1]))
-    found = emulate(kernel, {"a": np.zeros((2, 4, 8), np.float32)})
-    assert found.status == "unsupported" and "a_map" in found.reason
 
 
 def test_runner_dies_with_its_parent(tmp_path: Path) -> None:

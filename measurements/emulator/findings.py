@@ -291,7 +291,7 @@ MEANINGS: Mapping[FindingKind, str] = {
     ),
     FindingKind.MISALIGNED_ACCESS: (
         "an address that is not a multiple of the access (ldmatrix rows: 16 bytes, wmma: what a lane holds of the "
-        "fragment, at most 32)"
+        "fragment, at most 32, and 16 for rows of up to 8 bits an element in shared memory; the start of a box: 16)"
     ),
     FindingKind.UNINITIALIZED_SHARED_READ: (
         "bytes that nobody has written in this block, where what is made of them is used; a note where nothing "
@@ -323,7 +323,8 @@ MEANINGS: Mapping[FindingKind, str] = {
     FindingKind.UNWRITTEN_OUTPUT: "an output element that nobody writes",
     FindingKind.WORKSPACE_NOT_ZERO: "a `zeroed` workspace that is not zero again after the launch",
     FindingKind.INVALID_ARGUMENT: (
-        "an operand that the PTX ISA forbids; a barrier that two groups of warps use with nothing to order them"
+        "an operand that the PTX ISA forbids, or an H100 does not execute; a barrier that two groups of warps "
+        "use with nothing to order them"
     ),
     FindingKind.UNDEFINED_REGISTER: (
         "bits of a register or a local variable are used that were never written on the path taken; a note where "

@@ -117,6 +117,14 @@ class TensorMap:
         Raises:
             ValueError: As ``dense`` does, and where the last axis is no slice of ``layout``.
         """
+        if layout not in INTERLEAVE_BYTES:
+            raise ValueError(
+                f"tensor map {name}: interleave must be one of {', '.join(INTERLEAVE_BYTES)}, not {layout!r}"
+            )
+        if len(operand.shape) < 4:
+            raise ValueError(
+                f"tensor map {name}: an interleaved layout has 3 to 5 dimensions, and channels behind them"
+            )
         *axes, channels = operand.shape
         if channels * operand.dtype.bytes != INTERLEAVE_BYTES[layout]:
             raise ValueError(

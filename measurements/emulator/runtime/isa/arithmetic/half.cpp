@@ -46,7 +46,6 @@ double fused(double a, double b, double c) {
   return add_odd(a * b, c);
 }
 
-
 enum class Op { add, sub, mul, fma, neg, abs, min, max, ex2, tanh };
 
 template <class T, Op O>

@@ -133,7 +133,8 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
   const bool shared = space == Space::shared || (space == Space::generic && (address & window_mask) == shared_base);
   // Each row is aligned to what a lane holds of the fragment (PTX ISA, wmma.load): 32 bytes of f16, 8 of u8 m16n16k16. Bytes that lie along
   // k in shared memory are loaded by ldmatrix from sm_75 on, whose rows have 16: an H100 faults at 8.
-  const bool by_ldmatrix = shared && !Store && (which == operand_a ? f.row_major : which == operand_b && !f.row_major);
+  const bool along_k = which == operand_a ? f.row_major : which == operand_b && !f.row_major;
+  const bool by_ldmatrix = shared && !Store && along_k && f.element_bits <= 8;
   const unsigned alignment = std::clamp(registers * f.word_bytes, by_ldmatrix ? 16u : 0u, 32u);
   const unsigned of_rows = std::min(16u, alignment);
   if (f.bytes_of(stride) % of_rows != 0) {

@@ -211,6 +211,10 @@ def test_another_slice_than_that_of_the_box_is_not_waited_for() -> None:
     [
         ((2, 2, 8, 4), "16B", "needs a last axis of as many bytes, not 4 elements of 2"),
         ((2, 8, 8), "16B", "an interleaved layout has 3 to 5 dimensions"),
+        ((8,), "16B", "an interleaved layout has 3 to 5 dimensions"),
+        ((), "16B", "an interleaved layout has 3 to 5 dimensions"),
+        ((2,) * 6 + (8,), "16B", "it has 1 to 5 dimensions, not 6"),
+        ((2, 2, 8, 8), "64B", "interleave must be one of NONE, 16B, 32B, not '64B'"),
     ],
 )
 def test_what_no_layout_has_is_refused(shape: tuple[int, ...], layout: Layout, why: str) -> None:

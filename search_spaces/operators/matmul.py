@@ -608,7 +608,7 @@ class Matmul(Problem):
 
 def _erf(x: FloatArray) -> FloatArray:
     """Return the error function of each element, of an array of cupy too, which no function of SciPy takes."""
-    special = import_module("scipy.special" if isinstance(x, np.ndarray) else "cupyx.scipy.special")
+    special = import_module("scipy.special" if isinstance(x, np.ndarray | np.generic) else "cupyx.scipy.special")
     values: FloatArray = special.erf(x)
     return values
 

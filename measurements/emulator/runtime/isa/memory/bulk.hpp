@@ -1,9 +1,8 @@
 // Bulk copies out of shared memory, by the warps that issue them.
 #pragma once
 #include "isa/arithmetic/encodings.hpp"
-
-#include "sync/mbarrier.hpp"
 #include "memory/tensor_map.hpp"
+#include "sync/mbarrier.hpp"
 
 namespace autosched::emulator::ptx {
 

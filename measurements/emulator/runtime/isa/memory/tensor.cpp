@@ -3,6 +3,7 @@
 // them, within 128, 64 or 32 bytes.
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "isa/arithmetic/round.hpp"
 #include "isa/memory/bulk.hpp"
@@ -252,8 +253,23 @@ void load(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// Whether an H100 writes that: it ends a launch with an illegal instruction for pixels before the tensor, and for sums of narrow integers.
-bool can_write(const EncodedTensorMap& map, const Box& box, bool reduces, const char* name) {
+// Whether elements of a map can be reduced so: as the form without tensors takes them (PTX ISA, cp.reduce.async.bulk). An H100 ends a launch
+// with an illegal instruction for sums of narrow integers; others have not been tried there.
+bool reducible(const EncodedTensorMap& map, Reducing::Operation operation) {
+  using enum Reducing::Operation;
+  const bool integer = map.kind <= ElementKind::signed_integer, wide = map.element_bytes >= 4;
+  switch (operation) {
+    case add: return !integer || wide;
+    case min:
+    case max: return integer ? wide : map.element_bytes == 2;
+    case inc:
+    case dec: return integer && map.element_bytes == 4;
+    default: return integer && wide;
+  }
+}
+
+// Whether a GPU writes that. For pixels before the tensor an H100 ends a launch with an illegal instruction.
+bool can_write(const EncodedTensorMap& map, const Box& box, const std::optional<Reducing>& how, const char* name) {
   for (const auto& pixel : box.pixels) {
     const auto before = std::find_if(pixel.begin(), pixel.end(), [](std::int64_t at) { return at < 0; });
     if (before == pixel.end()) continue;
@@ -261,8 +277,9 @@ bool can_write(const EncodedTensorMap& map, const Box& box, bool reduces, const 
             describe_self().c_str(), name, static_cast<long long>(*before), before - pixel.begin());
     return false;
   }
-  if (reduces && map.element_bytes < 4 && map.kind <= ElementKind::signed_integer) {
-    FINDING(invalid_argument, self->site, "%s: %s of integers of %u bytes, which have 4 or 8", describe_self().c_str(), name, map.element_bytes);
+  if (how && !reducible(map, how->operation)) {
+    FINDING(invalid_argument, self->site, "%s: %s of elements of %u bytes of a type that it does not take", describe_self().c_str(), name,
+            map.element_bytes);
     return false;
   }
   return true;
@@ -285,7 +302,9 @@ void store(Warp& w, const Instruction& i, Lanes active) {
     if (!shared_operand(w, i, 1 + coordinates_of(rank, scatters), i.immediate[2], k, name, from)) return;
     constexpr std::uint16_t no_offsets[3] = {};
     const Box box = im2col ? Box(map, coordinates, no_offsets) : Box(map, coordinates, scatters);
-    if (!can_write(map, box, reduces, name)) return;
+    std::optional<Reducing> how;
+    if (reduces) how = Reducing{static_cast<Reducing::Operation>(i.immediate[3] - 1), map.kind, map.element_bytes};
+    if (!can_write(map, box, how, name)) return;
     if (!check_shared(from, box.reach(map), 128, name)) return;
     const StoreReader reader = start_bulk_store(w, k, i.site);
     std::vector<unsigned char> data(std::size_t{box.rows} * box.row_bytes, 0xff);
@@ -302,9 +321,8 @@ void store(Warp& w, const Instruction& i, Lanes active) {
         const std::uint64_t to = address + std::uint64_t{e} * step;
         const unsigned bytes = each * element;
         count_row(self->site, name, to, bytes);
-        if (reduces) {
-          const Reducing how{static_cast<Reducing::Operation>(i.immediate[3] - 1), map.kind, map.element_bytes};
-          reduce_global(to, values + e * element, bytes, how, name);
+        if (how) {
+          reduce_global(to, values + e * element, bytes, *how, name);
         } else {
           write_global_bulk(reinterpret_cast<void*>(to), values + e * element, static_cast<int>(bytes), name);
         }

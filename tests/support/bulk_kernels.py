@@ -34,6 +34,53 @@ __device__ u32 in_block(u32 a, u32 rank) {
 }
 """
 
+_LOAD = """
+  __shared__ alignas(1024) unsigned char tile[REACH]; __shared__ u64 barrier;
+  const u32 b = AT(barrier), t = threadIdx.x;
+  for (u32 k = t; k < REACH; k += 128) tile[k] = 0;
+  if (t == 0) init(b, 1);
+  fence();
+  __syncthreads();
+  if (t == 0) {
+    expect(b, BYTES);
+    asm volatile("cp.async.bulk.tensor.RANKd.shared::cluster.global.MODE.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {PLACE}], [%2]OFFSETS;" ::"r"(AT(tile)), "l"(&map), "r"(b) : "memory");
+  }
+  wait(b, 0);
+  for (u32 k = t; k < REACH; k += 128) out[k] = tile[k];
+"""
+_STORE = """
+  __shared__ alignas(1024) unsigned char tile[BYTES];
+  for (u32 k = threadIdx.x; k < BYTES; k += 128) tile[k] = in[k];
+  fence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    asm volatile("cp.async.bulk.tensor.RANKd.global.shared::cta.MODE.bulk_group [%0, {PLACE}], [%1];"
+                 ::"l"(&map), "r"(AT(tile)) : "memory");
+    asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;" ::: "memory");
+  }
+"""
+
+
+def load_box(
+    bytes_: int, place: tuple[int, ...], offsets: tuple[int, ...] | None = None, *, out_bytes: int | None = None
+) -> str:
+    """Return a body for 128 threads that copies a box of ``map`` to ``out``, with ``offsets`` a column of pixels. All
+    is the fastest dimension first; ``out_bytes`` of shared memory are copied, zeros behind the box."""
+    shifts = "" if offsets is None else f", {{{', '.join(map(str, offsets))}}}"
+    body = _LOAD.replace("REACH", str(out_bytes or bytes_)).replace("OFFSETS", shifts)
+    return _boxed(body, bytes_, place, "tile" if offsets is None else "im2col")
+
+
+def store_box(bytes_: int, place: tuple[int, ...], mode: str = "tile") -> str:
+    """Return a body for 128 threads that copies ``in`` to a box of ``map``."""
+    return _boxed(_STORE, bytes_, place, mode)
+
+
+def _boxed(body: str, bytes_: int, place: tuple[int, ...], mode: str) -> str:
+    body = body.replace("BYTES", str(bytes_)).replace("RANK", str(len(place))).replace("MODE", mode)
+    return body.replace("PLACE", ", ".join(map(str, place)))
+
 
 def run(
     body: str,

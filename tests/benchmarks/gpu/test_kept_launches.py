@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from keep_launches import KeepLaunches
 from needs import needs_compiler, needs_nvrtc
+from ptx_snippets import ADD_ONE
 
 from benchmarks.gpu.launches import run as launches
 from benchmarks.gpu.launches.kept import MOST_EXPECTED, bytes_of, header, keep, names, read
@@ -32,25 +33,6 @@ ROOT = Path(__file__).parents[3]
 SUPPORT = str(ROOT / "tests" / "support" / "launches")
 A, OUT = Operand("a", "input", U32, (32,)), Operand("o", "output", U32, (32,))
 VALUES = np.arange(32, dtype=np.uint32)
-# o[t] = a[t] + 1
-ADD_ONE = """.version 7.0
-.target sm_80
-.address_size 64
-.visible .entry add_one(.param .u64 a, .param .u64 o) {
-  .reg .b32 %r<3>;
-  .reg .b64 %rd<6>;
-  ld.param.u64 %rd1, [a];
-  ld.param.u64 %rd2, [o];
-  mov.u32 %r1, %tid.x;
-  mul.wide.u32 %rd3, %r1, 4;
-  add.s64 %rd4, %rd1, %rd3;
-  add.s64 %rd5, %rd2, %rd3;
-  ld.global.u32 %r2, [%rd4];
-  add.u32 %r2, %r2, 1;
-  st.global.u32 [%rd5], %r2;
-  ret;
-}
-"""
 LAUNCH = Launch(entry="add_one", arguments=(A, OUT), grid=(1, 1, 1), block=(32, 1, 1))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from needs import needs_compiler
+from ptx_snippets import ADD_ONE
 
 from measurements.emulator import Address, Emulation, FindingKind, Memory, emulate_ptx
 from measurements.emulator.host.build import runner
@@ -19,26 +20,6 @@ from search_spaces.templates.kernel import Launch
 pytestmark = needs_compiler
 
 HEAD = ".version 7.0\n.target sm_80\n.address_size 64\n"
-# o[t] = a[t] + 1, of 32-bit words
-ADD_ONE = (
-    HEAD
-    + """
-.visible .entry add_one(.param .u64 a, .param .u64 o) {
-  .reg .b32 %r<3>;
-  .reg .b64 %rd<6>;
-  ld.param.u64 %rd1, [a];
-  ld.param.u64 %rd2, [o];
-  mov.u32 %r1, %tid.x;
-  mul.wide.u32 %rd3, %r1, 4;
-  add.s64 %rd4, %rd1, %rd3;
-  add.s64 %rd5, %rd2, %rd3;
-  ld.global.u32 %r2, [%rd4];
-  add.u32 %r2, %r2, 1;
-  st.global.u32 [%rd5], %r2;
-  ret;
-}
-"""
-)
 # o[t] = *p[t], of 32-bit words
 FOLLOW = (
     HEAD

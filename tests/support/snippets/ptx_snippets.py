@@ -17,6 +17,25 @@ from search_spaces.templates.kernel import Launch
 Words = npt.NDArray[np.uint64]
 BYTES = {"b16": 2, "b32": 4, "b64": 8}
 HEAD = ".version 8.5\n.target sm_90\n.address_size 64\n"
+# o[t] = a[t] + 1, of 32-bit words
+ADD_ONE = """.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry add_one(.param .u64 a, .param .u64 o) {
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<6>;
+  ld.param.u64 %rd1, [a];
+  ld.param.u64 %rd2, [o];
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd3, %r1, 4;
+  add.s64 %rd4, %rd1, %rd3;
+  add.s64 %rd5, %rd2, %rd3;
+  ld.global.u32 %r2, [%rd4];
+  add.u32 %r2, %r2, 1;
+  st.global.u32 [%rd5], %r2;
+  ret;
+}
+"""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pytest
-from bulk_kernels import HEAD
+from bulk_kernels import HEAD, load_box, store_box
 from needs import needs_compiler, needs_nvrtc
 
 import autosched
@@ -17,39 +17,6 @@ pytestmark = [needs_compiler, needs_nvrtc]
 
 Array = npt.NDArray[Any]
 CHANNELS = 8
-
-LOAD = """
-  __shared__ alignas(1024) unsigned char tile[BYTES]; __shared__ u64 barrier;
-  const u32 b = AT(barrier), t = threadIdx.x;
-  if (t == 0) { init(b, 1); fence(); }
-  __syncthreads();
-  if (t == 0) {
-    expect(b, BYTES);
-    asm volatile("cp.async.bulk.tensor.RANKd.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {COORDINATES}], [%2], {OFFSETS};" ::"r"(AT(tile)), "l"(&map), "r"(b) : "memory");
-  }
-  wait(b, 0);
-  for (u32 k = t; k < BYTES; k += 128) out[k] = tile[k];
-"""
-STORE = """
-  __shared__ alignas(1024) unsigned char tile[BYTES];
-  for (u32 k = threadIdx.x; k < BYTES; k += 128) tile[k] = in[k];
-  fence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    asm volatile("cp.async.bulk.tensor.RANKd.global.shared::cta.im2col_no_offs.bulk_group [%0, {COORDINATES}], [%1];"
-                 ::"l"(&map), "r"(AT(tile)) : "memory");
-    asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;" ::: "memory");
-  }
-"""
-
-
-def text(body: str, bytes_: int, coordinates: tuple[int, ...], offsets: tuple[int, ...] = ()) -> str:
-    """Coordinates and offsets are the fastest dimension first."""
-    body = body.replace("BYTES", str(bytes_)).replace("RANK", str(len(coordinates)))
-    return body.replace("COORDINATES", ", ".join(map(str, coordinates))).replace(
-        "OFFSETS", ", ".join(map(str, offsets))
-    )
 
 
 def pixels_of(
@@ -88,7 +55,7 @@ def load(
     coordinates = (c, *start[::-1])
     source = (
         f'{HEAD}\nextern "C" __global__ void k(const __grid_constant__ Map map, unsigned char* out) '
-        f"{{{text(LOAD, size, coordinates, offsets[::-1])}}}"
+        f"{{{load_box(size, coordinates, offsets[::-1])}}}"
     )
     of = autosched.TensorMapOf(x, im2col=im2col, swizzle=swizzle)
     return autosched.emulate(
@@ -145,7 +112,7 @@ def test_columns_are_stored_where_they_were() -> None:
     given = np.arange(1, 1 + 26 * CHANNELS, dtype=np.float32).reshape(26, CHANNELS)
     source = (
         f'{HEAD}\nextern "C" __global__ void k(const __grid_constant__ Map map, const unsigned char* in) '
-        f"{{{text(STORE, given.nbytes, (0, 2, 1, 0))}}}"
+        f"{{{store_box(given.nbytes, (0, 2, 1, 0), 'im2col_no_offs')}}}"
     )
 
     def stored(im2col: autosched.Im2col) -> EmulatedLaunch:
@@ -176,7 +143,7 @@ def test_a_map_of_the_other_mode_is_found() -> None:
     x = np.zeros((2, 5, 6, CHANNELS), np.float32)
     source = (
         f'{HEAD}\nextern "C" __global__ void k(const __grid_constant__ Map map, unsigned char* out) '
-        f"{{{text(LOAD, 1024, (0, 0, 0, 0), (0, 0))}}}"
+        f"{{{load_box(1024, (0, 0, 0, 0), (0, 0))}}}"
     )
     of = autosched.TensorMapOf(x, box=(1, 1, 4, CHANNELS))
     done = autosched.emulate(source, kernel="k", arguments=(of, np.zeros(1024, np.uint8)), grid=1, block=128)

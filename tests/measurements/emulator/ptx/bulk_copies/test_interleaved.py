@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pytest
-from bulk_kernels import HEAD, kinds, run
+from bulk_kernels import HEAD, kinds, load_box, run, store_box
 from needs import needs_compiler, needs_nvrtc
 
 import autosched
@@ -26,47 +26,22 @@ SLICE_BYTES: dict[Layout, int] = {"16B": 16, "32B": 32}
 PIECES: dict[Swizzle, int] = {"NONE": 1, "32B": 2, "64B": 4, "128B": 8}
 U8, U16 = SCALAR_DTYPES["u8"], SCALAR_DTYPES["u16"]
 
-LOAD = """
-  __shared__ alignas(1024) unsigned char tile[REACH]; __shared__ u64 barrier;
-  const u32 b = AT(barrier), t = threadIdx.x;
-  for (u32 k = t; k < REACH; k += 128) tile[k] = 0;
-  if (t == 0) init(b, 1);
-  fence();
-  __syncthreads();
-  if (t == 0) {
-    expect(b, BYTES);
-    asm volatile("cp.async.bulk.tensor.RANKd.shared::cluster.global.MODE.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {COORDINATES}], [%2]OFFSETS;" ::"r"(AT(tile)), "l"(&map), "r"(b) : "memory");
-  }
-  wait(b, 0);
-  for (u32 k = t; k < REACH; k += 128) out[k] = tile[k];
-"""
-STORE = """
-  __shared__ alignas(1024) unsigned char tile[BYTES];
-  for (u32 k = threadIdx.x; k < BYTES; k += 128) tile[k] = in[k];
-  fence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    asm volatile("cp.async.bulk.tensor.RANKd.global.shared::cta.tile.bulk_group [%0, {COORDINATES}], [%1];"
-                 ::"l"(&map), "r"(AT(tile)) : "memory");
-    asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;" ::: "memory");
-  }
-"""
 
-
-def kernel(body: str, bytes_: int, place: tuple[int, ...], offsets: tuple[int, ...] | None = None) -> str:
+def kernel(bytes_: int, place: tuple[int, ...], offsets: tuple[int, ...] | None = None) -> str:
     """``place`` and ``offsets`` are the slowest dimension first."""
-    body = body.replace("REACH", str(-(-bytes_ // 1024) * 1024)).replace("BYTES", str(bytes_))
-    body = body.replace("RANK", str(len(place))).replace("MODE", "tile" if offsets is None else "im2col")
-    shifts = "" if offsets is None else f", {{{', '.join(map(str, offsets[::-1]))}}}"
-    return body.replace("COORDINATES", ", ".join(map(str, place[::-1]))).replace("OFFSETS", shifts)
+    return load_box(bytes_, place[::-1], None if offsets is None else offsets[::-1], out_bytes=padded(bytes_))
+
+
+def padded(bytes_: int) -> int:
+    """Return the bytes of as many whole patterns of a swizzle as hold them."""
+    return -(-bytes_ // 1024) * 1024
 
 
 def swizzled(slices: Array, swizzle: Swizzle) -> Array:
     """Return the bytes of slices, one behind the other, as they lie in shared memory."""
     flat = np.ascontiguousarray(slices).view(np.uint8).reshape(-1)
     byte = np.arange(flat.size)
-    image = np.zeros(-(-flat.size // 1024) * 1024, np.uint8)
+    image = np.zeros(padded(flat.size), np.uint8)
     image[byte ^ ((byte >> 7) % PIECES[swizzle] << 4)] = flat
     return image
 
@@ -110,10 +85,10 @@ def test_boxes_of_one_slice(
     wanted = taken(x, box, place)
     source = (
         f'{HEAD}\nextern "C" __global__ void k(const __grid_constant__ Map map, unsigned char* out) '
-        f"{{{kernel(LOAD, wanted.nbytes, place)}}}"
+        f"{{{kernel(wanted.nbytes, place)}}}"
     )
     of = autosched.TensorMapOf(x, box=box, swizzle=swizzle, interleave=layout)
-    out = np.zeros(-(-wanted.nbytes // 1024) * 1024, np.uint8)
+    out = np.zeros(padded(wanted.nbytes), np.uint8)
     done = autosched.emulate(source, kernel="k", arguments=(of, out), outputs=(1,), grid=1, block=128)
     assert done.ok, (done.reason, done.findings)
     np.testing.assert_array_equal(done.arrays[1], swizzled(wanted, swizzle))
@@ -127,7 +102,7 @@ def test_boxes_are_stored_where_they_were() -> None:
     wanted[0:2, 1:2, 1:3, 5:10] = given[:, :, :, :5]
     source = (
         f'{HEAD}\nextern "C" __global__ void k(const __grid_constant__ Map map, const unsigned char* in) '
-        f"{{{kernel(STORE, given.nbytes, place)}}}"
+        f"{{{store_box(given.nbytes, place[::-1])}}}"
     )
     of = autosched.TensorMapOf(out, box=box, interleave="16B")
     done = autosched.emulate(source, kernel="k", arguments=(of, given), grid=1, block=128)
@@ -149,7 +124,7 @@ def test_columns_of_pixels() -> None:
             row[:] = x[at]
     source = (
         f'{HEAD}\nextern "C" __global__ void k(const __grid_constant__ Map map, unsigned char* out) '
-        f"{{{kernel(LOAD, wanted.nbytes, start, offsets)}}}"
+        f"{{{kernel(wanted.nbytes, start, offsets)}}}"
     )
     of = autosched.TensorMapOf(x, im2col=im2col, interleave="16B")
     out = np.zeros(1024, np.uint8)
@@ -187,9 +162,9 @@ def test_as_an_h100_reads_them(
     map_ = TensorMap("map", x, "UINT16", sizes, strides, box, (1,) * len(sizes), layout)
     wanted = np.concatenate([np.arange(first, first + n) if first else np.zeros(n) for first, n in stretches])
     image = np.ascontiguousarray(wanted.astype(np.uint16)).view(np.uint8)
-    out = Operand("out", "output", U8, (-(-image.size // 1024) * 1024,))
+    out = Operand("out", "output", U8, (padded(image.size),))
     given = {"x": np.arange(1 << 16, dtype=np.uint16)}
-    body = kernel(LOAD, image.size, place[::-1])
+    body = kernel(image.size, place[::-1])
     done = run(body, "const __grid_constant__ Map map, unsigned char* out", map_, out, inputs=given)
     assert done.ok, done.reason
     np.testing.assert_array_equal(done.outputs["out"][: image.size], image)
@@ -199,7 +174,7 @@ def test_another_slice_than_that_of_the_box_is_not_waited_for() -> None:
     """A barrier that expects the whole box waits forever: one slice comes."""
     x = Operand("x", "input", U16, (2, 4, 16, 8))
     map_ = TensorMap.interleaved("map", x, (2, 2, 8), "16B")
-    body = kernel(LOAD, 2 * 2 * 8 * 16, (0, 0, 0))
+    body = kernel(2 * 2 * 8 * 16, (0, 0, 0))
     given = {"x": np.zeros(x.shape, np.uint16)}
     out = Operand("out", "output", U8, (1024,))
     done = run(body, "const __grid_constant__ Map map, unsigned char* out", map_, out, inputs=given)

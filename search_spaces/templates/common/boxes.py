@@ -52,6 +52,26 @@ def box_of(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle
     return box_layout(shape, by_k != (side == "a"), found, problem.input_dtype.bytes)
 
 
+def narrower_than_fits(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle: int) -> str | None:
+    """None, or why a wider swizzle does as well: its boxes are fewer."""
+    across = (tile_k if along_k(problem, side) else extent) * problem.input_dtype.bytes
+    widest = max(s for s in SWIZZLES if across % line_bytes(s) == 0)
+    if swizzle == widest:
+        return None
+    return f"the swizzle of {side} spans {swizzle} bytes, where {widest} would divide its lines of {across} too"
+
+
+def why_not_stored(problem: Matmul) -> str | None:
+    """None, or why TMA cannot store out."""
+    row_bytes = problem.n * problem.out_dtype.bytes
+    if row_bytes % STRIDE_BYTES == 0:
+        return None
+    return (
+        f"TMA stores rows that are a multiple of {STRIDE_BYTES} bytes apart, but those of out along n = {problem.n} "
+        f"have {row_bytes} bytes"
+    )
+
+
 def store_line(tile_n: int, element_bytes: int) -> int:
     """Bytes of a line of a box of out: the widest swizzle that divides the rows of a tile, or 16 for none."""
     return next(line for line in (128, 64, 32, 16) if tile_n * element_bytes % line == 0)

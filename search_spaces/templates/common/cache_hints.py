@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.parameters import Parameter, categorical
 from search_spaces.spaces.rules import Rule
 
@@ -26,4 +28,25 @@ def no_hint_rule(hint: str, how: str, by_copy: str) -> Rule:
         lambda value, chosen: (value == "none") | (chosen != by_copy),
         f"{hint} is {{value}}, but with {how} = {by_copy} loads are cp.async, which has no such hint",
         names={"value": hint, "chosen": how},
+    )
+
+
+def kept() -> Parameter:
+    """Return the decision ``kept``, of operands that TMA loads."""
+    return categorical(
+        "kept", ("neither", "a", "b"), "the operand that L2 is to keep longest, and the other one shortest"
+    )
+
+
+def kept_rule(problem: Matmul, device: Device) -> Rule:
+    """Return the pruning rule that no operand is kept in L2 where both fit into half of it."""
+    size = problem.batch * problem.depth * (problem.m + problem.n) * problem.input_dtype.bytes
+    fits = size <= device.l2_bytes // 2
+    return Rule.refusing(
+        "kept",
+        lambda kept: (
+            f"{kept} is to be kept in L2, but a and b fit into it together with {size} bytes"
+            if fits and kept != "neither"
+            else None
+        ),
     )

@@ -6,7 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from search_spaces.arrays import IntArray
+import numpy as np
+
+from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.hardware.devices import Device
 from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.parameters import Parameter
 from search_spaces.spaces.rules import Attribute, Rule
@@ -84,6 +87,72 @@ class Tiling:
         tiles = zip(self.extents[:2], self.tiles[:2], strict=True)
         most = self.matrices * max(domains["split_k"]) * math.prod(-(-n // min(domains[name])) for n, name in tiles)
         return (grid_rule(),) if most > MOST_BLOCKS else ()
+
+    def stages_rule(self) -> Rule:
+        """Return the pruning rule that no stage is left empty, as far as two stages are not the fewest."""
+        return Rule(
+            "stages",
+            lambda stages, tile_k, split_k: (stages <= self.tiles_of_split(tile_k, split_k)) | np.equal(stages, 2),
+            f"{{stages}} stages are more than the k-tiles of a split (k = {self.extents[2]}, tile_k = {{tile_k}}, "
+            "split_k = {split_k})",
+        )
+
+    def split_waves_rule(
+        self, device: Device, waves: int, blocks_of: Callable[[IntArray], IntArray] = np.ones_like
+    ) -> Rule:
+        """Return the pruning rule that k is split only where SMs are idle: to add up the parts costs time.
+
+        Args:
+            device: Has the SMs.
+            waves: Blocks per SM from which more add no parallelism.
+            blocks_of: Blocks that compute a tile of so many rows together.
+        """
+
+        def gains(tile_m: IntArray, tile_n: IntArray, split_k: IntArray) -> BoolArray:
+            busy = self._tiles(tile_m, tile_n) * blocks_of(tile_m)
+            return np.equal(split_k, 1) | (busy < waves * device.sm_count)
+
+        return Rule(
+            "split_k_waves",
+            gains,
+            "split_k is {split_k}, but tiles of {tile_m}x{tile_n} alone already give each of the "
+            f"{device.sm_count} SMs of {device.name} {'a block' if waves == 1 else f'{waves} blocks'} or more",
+        )
+
+    def narrow_rule(self, device: Device, balanced_n: int) -> Rule:
+        """Return the pruning rule that tiles have ``balanced_n`` columns, from which on shared memory keeps up with
+        tensor cores that read it, where n has as many and such tiles are enough for all SMs."""
+        n = self.extents[1]
+
+        def keeps_up(tile_m: IntArray, tile_n: IntArray) -> BoolArray:
+            few: BoolArray = (tile_n >= balanced_n) | (self._tiles(tile_m, balanced_n) < device.sm_count)
+            return few | (n < balanced_n)
+
+        return Rule(
+            "narrow",
+            keeps_up,
+            "tile_n is {tile_n}, for which reading shared memory takes longer than multiplying, and tiles of {tile_m} "
+            f"x {balanced_n} are enough for the {device.sm_count} SMs of {device.name}",
+        )
+
+    def covering_rules(self, parameters: Sequence[Parameter]) -> tuple[Rule, ...]:
+        """Return the pruning rules that no tile is larger than the least that covers its axis."""
+
+        def covering(axis: str, extent: int, name: str) -> Rule:
+            sizes = [int(size) for size in next(p for p in parameters if p.name == name).values]
+            enough = min((size for size in sizes if size >= extent), default=max(sizes))
+            return Rule(
+                f"tile_size_{axis}",
+                lambda tile: tile <= enough,
+                f"{name} is {{tile}}, but a tile of {enough} already covers {axis} = {extent}",
+                names={"tile": name},
+            )
+
+        return tuple(covering(*one) for one in zip("mnk", self.extents, self.tiles, strict=True))
+
+    def _tiles(self, tile_m: IntArray, tile_n: IntArray | int) -> IntArray:
+        """Tiles of out of all matrices."""
+        return self.matrices * ceil_div(self.extents[0], tile_m) * ceil_div(self.extents[1], tile_n)
 
     def proxy(self, schedule: Schedule, kept: Callable[[int], int]) -> tuple[int, int, int]:
         """Smaller extents with the remainders of these.

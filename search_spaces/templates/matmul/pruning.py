@@ -63,7 +63,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *_whole_copies(problem, device, "b"),
         rounding_rule(device),
         _spill_rule(problem, device),
-        split_pruning(problem, device),
+        tiling(problem).split_waves_rule(device, FULL_WAVES),
         *stream_k_pruning(problem, device, MIN_BLOCKS[-1]),
     )
 
@@ -314,22 +314,6 @@ def _spill_rule(problem: Matmul, device: Device) -> Rule:
         fits,
         "about {registers} registers a thread, with {fragment_buffers} buffers of fragments and {staging} registers of "
         "copies, are so many for {threads} threads with {min_blocks} blocks per SM that ptxas would spill",
-    )
-
-
-def split_pruning(problem: Matmul, device: Device) -> Rule:
-    """Prune splits of k where all SMs are busy: they fill idle SMs, but adding up the parts costs time."""
-    enough = FULL_WAVES * device.sm_count
-
-    def gains(tile_m: IntArray, tile_n: IntArray, split_k: IntArray) -> BoolArray:
-        blocks = problem.batch * ceil_div(problem.m, tile_m) * ceil_div(problem.n, tile_n)
-        return np.equal(split_k, 1) | (blocks < enough)
-
-    return Rule(
-        "split_k_waves",
-        gains,
-        "split_k is {split_k}, but tiles of {tile_m}x{tile_n} alone already give each of the "
-        f"{device.sm_count} SMs of {device.name} {FULL_WAVES} blocks or more",
     )
 
 

@@ -15,14 +15,15 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import OperandSide, Refusal
 from search_spaces.hardware.tcgen05 import ALLOCATION, COLUMNS, ROWS, SCALE_BYTES, SCALE_COLUMNS, SCALE_LINES, n_of
-from search_spaces.hardware.wgmma import SWIZZLES, line_bytes
+from search_spaces.hardware.wgmma import SWIZZLES
 from search_spaces.operators.matmul import SCALE_BLOCK, Matmul
 from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
-from search_spaces.templates.common.boxes import SIDES, STRIDE_BYTES, along_k, box_of, store_line
+from search_spaces.templates.common.boxes import SIDES, box_of, narrower_than_fits, store_line, why_not_stored
+from search_spaces.templates.common.cache_hints import kept, kept_rule
 from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.common.persistent import (
     TILES_OF_BLOCK,
@@ -97,9 +98,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
             "whether blocks know their tiles from the start, or take over those of blocks that have not begun",
         ),
         ordinal("l2_promotion", (128, 256), "bytes around what TMA asks for that L2 takes from DRAM"),
-        categorical(
-            "kept", ("neither", "a", "b"), "the operand that L2 is to keep longest, and the other one shortest"
-        ),
+        kept(),
     )
 
 
@@ -275,17 +274,10 @@ def _block_scale_rules(problem: Matmul) -> tuple[Rule, ...]:
 
 
 def _store_rule(problem: Matmul) -> Rule:
-    row_bytes = problem.n * problem.out_dtype.bytes
-
-    def why_not(store_buffers: int) -> str | None:
-        if store_buffers == 0 or row_bytes % STRIDE_BYTES == 0:
-            return None
-        return (
-            f"TMA stores rows that are a multiple of {STRIDE_BYTES} bytes apart, but those of out along n = "
-            f"{problem.n} have {row_bytes} bytes"
-        )
-
-    return Rule.refusing("store_buffers", why_not, "TMA stores out box by box")
+    unstored = why_not_stored(problem)
+    return Rule.refusing(
+        "store_buffers", lambda store_buffers: unstored if store_buffers else None, "TMA stores out box by box"
+    )
 
 
 def _extents(side: OperandSide, tile_m: int, tile_n: int) -> int:
@@ -318,33 +310,15 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Rules that leave out schedules which a simpler or smaller one equals or beats."""
     split = tiling(problem)
     return (
-        *(
-            _tile_size_rule(axis, extent, parameters(problem))
-            for axis, extent in zip("mnk", tiling(problem).extents, strict=True)
-        ),
+        *split.covering_rules(parameters(problem)),
         *(_swizzle_rule(problem, side) for side in SIDES),
-        Rule(
-            "stages",
-            lambda stages, tile_k, split_k: (stages <= split.tiles_of_split(tile_k, split_k)) | (stages == 2),
-            f"{{stages}} stages are more than the k-tiles of a split of k = {problem.depth} by {{tile_k}}",
-        ),
-        Rule(
-            "split_k_waves",
-            lambda tile_m, tile_n, split_k: (
-                (split_k == 1)
-                | (
-                    problem.batch * ceil_div(problem.m, tile_m) * ceil_div(problem.n, tile_n) * _blocks_of(tile_m)
-                    < FULL_WAVES * device.sm_count
-                )
-            ),
-            "split_k is {split_k}, but tiles of {tile_m}x{tile_n} alone already give each of the "
-            f"{device.sm_count} SMs of {device.name} a block",
-        ),
+        split.stages_rule(),
+        split.split_waves_rule(device, FULL_WAVES, _blocks_of),
         raster_rule(("tile_m", "tile_n"), (problem.m, problem.n)),
         _waves_rule(problem, device),
-        _narrow_rule(problem, device),
+        split.narrow_rule(device, BALANCED_N),
         _few_stages_rule(problem, device),
-        _kept_rule(problem, device),
+        kept_rule(problem, device),
         Rule(
             "one_buffer",
             lambda tile_n, sum_buffers, tiles_of_block: (
@@ -376,19 +350,6 @@ def _waves_rule(problem: Matmul, device: Device) -> Rule:
     return Rule.refusing("tiles_of_block_waves", why_not)
 
 
-def _narrow_rule(problem: Matmul, device: Device) -> Rule:
-    return Rule(
-        "narrow",
-        lambda tile_m, tile_n: (
-            (tile_n >= BALANCED_N)
-            | (problem.batch * ceil_div(problem.m, tile_m) * ceil_div(problem.n, BALANCED_N) < device.sm_count)
-            | (problem.n < BALANCED_N)
-        ),
-        "tile_n is {tile_n}, for which reading shared memory takes longer than multiplying, and tiles of {tile_m} x "
-        f"{BALANCED_N} are enough for the {device.sm_count} SMs of {device.name}",
-    )
-
-
 def _few_stages_rule(problem: Matmul, device: Device) -> Rule:
     room = device.shared_per_block
 
@@ -405,39 +366,8 @@ def _few_stages_rule(problem: Matmul, device: Device) -> Rule:
     )
 
 
-def _kept_rule(problem: Matmul, device: Device) -> Rule:
-    size = problem.batch * problem.depth * (problem.m + problem.n) * problem.input_dtype.bytes
-    fits = size <= device.l2_bytes // 2
-    return Rule.refusing(
-        "kept",
-        lambda kept: (
-            f"{kept} is to be kept in L2, but a and b fit into it together with {size} bytes"
-            if fits and kept != "neither"
-            else None
-        ),
-    )
-
-
-def _tile_size_rule(axis: str, extent: int, known: tuple[Parameter, ...]) -> Rule:
-    sizes = next(p for p in known if p.name == f"tile_{axis}").values
-    enough = min([int(s) for s in sizes if int(s) >= extent], default=max(int(s) for s in sizes))
-    return Rule(
-        f"tile_size_{axis}",
-        lambda tile: tile <= enough,
-        f"tile_{axis} is {{tile}}, but a tile of {enough} already covers {axis} = {extent}",
-        names={"tile": f"tile_{axis}"},
-    )
-
-
 def _swizzle_rule(problem: Matmul, side: OperandSide) -> Rule:
-    by_k = along_k(problem, side)
-    element_bytes = problem.input_dtype.bytes
-
     def why_not(tile_m: int, tile_n: int, tile_k: int, swizzle: int) -> str | None:
-        across = (tile_k if by_k else _extents(side, tile_m, tile_n)) * element_bytes
-        widest = max(s for s in SWIZZLES if across % line_bytes(s) == 0)
-        if swizzle == widest:
-            return None
-        return f"the swizzle of {side} spans {swizzle} bytes, where {widest} would divide its lines of {across} too"
+        return narrower_than_fits(problem, side, _extents(side, tile_m, tile_n), tile_k, swizzle)
 
     return Rule.refusing(f"swizzle_{side}", why_not, names={"swizzle": f"swizzle_{side}"})

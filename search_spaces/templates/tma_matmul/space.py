@@ -33,9 +33,9 @@ from search_spaces.templates.matmul.decisions import (
 from search_spaces.templates.matmul.pruning import (
     BODY_LIMIT,
     BUFFER_REGISTERS,
+    FULL_WAVES,
     part_rules,
     rounding_rule,
-    split_pruning,
     tensor_core_rules,
     tile_size_rules,
 )
@@ -212,19 +212,14 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *tile_size_rules(problem),
         _code_size_rule(),
         *(_swizzle_rule(problem, side) for side in SIDES),
-        Rule(
-            "stages",
-            lambda stages, tile_k, split_k: (stages <= split.tiles_of_split(tile_k, split_k)) | np.equal(stages, 2),
-            f"{{stages}} stages are more than the k-tiles of a split (k = {problem.depth}, tile_k = {{tile_k}}, "
-            "split_k = {split_k})",
-        ),
+        split.stages_rule(),
         _few_stages_rule(problem, device),
         raster_rule(("tile_m", "tile_n"), (problem.m, problem.n)),
         *tensor_core_rules(problem, device),
         *part_rules(problem, device, threads="multiplying_threads"),
         rounding_rule(device),
         _spill_rule(device),
-        split_pruning(problem, device),
+        split.split_waves_rule(device, FULL_WAVES),
         *stream_k_pruning(problem, device, MIN_BLOCKS[-1]),
     )
 

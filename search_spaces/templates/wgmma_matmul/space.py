@@ -5,7 +5,7 @@ The kernel is ``autosched/kernels/wgmma_matmul.cuh``; its ``static_assert``s car
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -20,15 +20,22 @@ from search_spaces.hardware.wgmma import (
     ROWS,
     SWIZZLES,
     WARPGROUP,
-    line_bytes,
 )
 from search_spaces.operators.matmul import SCALE_BLOCK, Matmul
 from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.each import each
-from search_spaces.spaces.parameters import Parameter, categorical, ordinal
+from search_spaces.spaces.parameters import Parameter, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
-from search_spaces.templates.common.boxes import SIDES, STRIDE_BYTES, along_k, box_of, store_line
+from search_spaces.templates.common.boxes import (
+    SIDES,
+    along_k,
+    box_of,
+    narrower_than_fits,
+    store_line,
+    why_not_stored,
+)
+from search_spaces.templates.common.cache_hints import kept, kept_rule
 from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.common.persistent import TILES_OF_BLOCK
 from search_spaces.templates.common.raster import raster, raster_rule
@@ -115,9 +122,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
         ordinal("cluster_m", (1, 2, 4), "blocks along m whose tiles share columns of b, each copying a part for all"),
         ordinal("cluster_n", (1, 2, 4), "blocks along n whose tiles share rows of a, each copying a part for all"),
         ordinal("l2_promotion", (128, 256), "bytes around what TMA asks for that L2 takes from DRAM"),
-        categorical(
-            "kept", ("neither", "a", "b"), "the operand that L2 is to keep longest, and the other one shortest"
-        ),
+        kept(),
     )
 
 
@@ -276,16 +281,13 @@ def _cluster_rules(problem: Matmul) -> tuple[Rule, ...]:
 
 def _store_rule(problem: Matmul) -> Rule:
     element_bytes = problem.out_dtype.bytes
-    row_bytes = problem.n * element_bytes
+    unstored = why_not_stored(problem)
 
     def why_not(tile_m: int, tile_n: int, consumers: int, ping_pong: int, store_buffers: int) -> str | None:
         if store_buffers == 0:
             return None
-        if row_bytes % STRIDE_BYTES:
-            return (
-                f"TMA stores rows that are a multiple of {STRIDE_BYTES} bytes apart, but those of out along n = "
-                f"{problem.n} have {row_bytes} bytes"
-            )
+        if unstored is not None:
+            return unstored
         fragments = tile_m // (ROWS * (1 if ping_pong else consumers))
         boxes = fragments * (tile_n * element_bytes // store_line(tile_n, element_bytes))
         if boxes % store_buffers:
@@ -319,34 +321,18 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Rules that leave out schedules which a simpler or smaller one equals or beats."""
     split = tiling(problem)
     return (
-        *(_tile_size_rule(axis, int(getattr(problem, axis)), parameters(problem)) for axis in "mnk"),
+        *split.covering_rules(parameters(problem)),
         _columns_rule(problem),
         *(_swizzle_rule(problem, side) for side in SIDES),
-        Rule(
-            "stages",
-            lambda stages, tile_k, split_k: (stages <= split.tiles_of_split(tile_k, split_k)) | np.equal(stages, 2),
-            f"{{stages}} stages are more than the k-tiles of a split (k = {problem.k}, tile_k = {{tile_k}}, split_k = "
-            "{split_k})",
-        ),
-        Rule(
-            "split_k_waves",
-            lambda tile_m, tile_n, split_k: (
-                np.equal(split_k, 1)
-                | (
-                    problem.batch * ceil_div(problem.m, tile_m) * ceil_div(problem.n, tile_n)
-                    < FULL_WAVES * device.sm_count
-                )
-            ),
-            "split_k is {split_k}, but tiles of {tile_m}x{tile_n} alone already give each of the "
-            f"{device.sm_count} SMs of {device.name} {FULL_WAVES} blocks or more",
-        ),
+        split.stages_rule(),
+        split.split_waves_rule(device, FULL_WAVES),
         raster_rule(("tile_m", "tile_n"), (problem.m, problem.n)),
         *persistent_pruning(problem, device),
-        _kept_rule(problem, device),
+        kept_rule(problem, device),
         *copy_pruning(problem, device),
         *fragment_pruning(problem),
         *spill_rules(device),
-        _narrow_rule(problem, device),
+        split.narrow_rule(device, BALANCED_N),
         _few_stages_rule(problem, device),
         Rule(
             "ping_pong_in_flight",
@@ -364,20 +350,6 @@ def _columns_rule(problem: Matmul) -> Rule:
         lambda tile_n: np.equal(tile_n % COLUMNS_APART, 0) | (tile_n <= CLOSE_COLUMNS) | np.equal(tile_n, covering),
         f"tile_n is {{tile_n}}, which is tried as a multiple of {COLUMNS_APART} from {CLOSE_COLUMNS} on, but for the "
         f"one that covers n = {problem.n}",
-    )
-
-
-def _narrow_rule(problem: Matmul, device: Device) -> Rule:
-    """Prune narrow n: a wgmma reads 64 rows of a and n columns of b from shared memory in n / 2 cycles."""
-    return Rule(
-        "narrow",
-        lambda tile_m, tile_n: (
-            (tile_n >= BALANCED_N)
-            | (problem.batch * ceil_div(problem.m, tile_m) * ceil_div(problem.n, BALANCED_N) < device.sm_count)
-            | (problem.n < BALANCED_N)
-        ),
-        "tile_n is {tile_n}, for which reading shared memory takes longer than multiplying, and tiles of {tile_m} x "
-        f"{BALANCED_N} are enough for the {device.sm_count} SMs of {device.name}",
     )
 
 
@@ -400,43 +372,9 @@ def _few_stages_rule(problem: Matmul, device: Device) -> Rule:
     )
 
 
-def _kept_rule(problem: Matmul, device: Device) -> Rule:
-    size = problem.batch * problem.k * (problem.m + problem.n) * problem.input_dtype.bytes
-    fits = size <= device.l2_bytes // 2
-    return Rule.refusing(
-        "kept",
-        lambda kept: (
-            f"{kept} is to be kept in L2, but a and b fit into it together with {size} bytes"
-            if fits and kept != "neither"
-            else None
-        ),
-    )
-
-
-def _tile_size_rule(axis: str, extent: int, known: tuple[Parameter, ...]) -> Rule:
-    sizes = next(p for p in known if p.name == f"tile_{axis}").values
-    enough = min([int(s) for s in sizes if int(s) >= extent], default=max(int(s) for s in sizes))
-    return Rule(
-        f"tile_size_{axis}",
-        lambda tile: tile <= enough,
-        f"tile_{axis} is {{tile}}, but a tile of {enough} already covers {axis} = {extent}",
-        names={"tile": f"tile_{axis}"},
-    )
-
-
 def _swizzle_rule(problem: Matmul, side: OperandSide) -> Rule:
-    by_k = along_k(problem, side)
-    element_bytes = problem.input_dtype.bytes
-
-    def why_not(extent: int, tile_k: int, swizzle: int) -> str | None:
-        across = (tile_k if by_k else extent) * element_bytes
-        widest = max(s for s in SWIZZLES if across % line_bytes(s) == 0)
-        if swizzle == widest:
-            return None
-        return f"the swizzle of {side} spans {swizzle} bytes, where {widest} would divide its lines of {across} too"
-
     return Rule.refusing(
         f"swizzle_{side}",
-        why_not,
+        partial(narrower_than_fits, problem, side),
         names={"extent": "tile_m" if side == "a" else "tile_n", "swizzle": f"swizzle_{side}"},
     )

@@ -65,7 +65,9 @@ def nightly(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--nightly"))
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m looks at marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _leave_most_of_sweeps_to_the_night(items)
     if not config.getoption("--nightly"):
         nightly = [item for item in items if item.get_closest_marker("nightly") is not None]  # keywords hold folders
         if nightly:
@@ -79,6 +81,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("gpu") is not None:
                 item.add_marker(skip)
+
+
+def _leave_most_of_sweeps_to_the_night(items: list[pytest.Item]) -> None:
+    """Mark those nightly that a sweep has besides the first of each of its ``n`` equal parts."""
+    sweeps: dict[tuple[Path, str], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sweep") is not None and item.get_closest_marker("nightly") is None:
+            sweeps.setdefault((item.path, item.nodeid.partition("[")[0]), []).append(item)
+    for cases in sweeps.values():
+        mark = cases[0].get_closest_marker("sweep")
+        assert mark is not None
+        (n,) = mark.args
+        daily = {k * len(cases) // n for k in range(n)}
+        for place, case in enumerate(cases):
+            if place not in daily:
+                case.add_marker(pytest.mark.nightly)
 
 
 def pytest_collection_finish() -> None:

@@ -41,6 +41,7 @@ def near(now: int, then: int) -> bool:
     return abs(now - then) <= max(4, then // 10)
 
 
+@pytest.mark.sweep(7)
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
 def test_compiled_code_is_as_good_as_it_was(case: Path, request: pytest.FixtureRequest) -> None:
     (row,) = look([read(case)])

@@ -50,6 +50,7 @@ def machine_code(name: str) -> tuple[tuple[Instruction, ...], str]:
     return disassemble(compiled.cubin, compiled.entry), compiled.log
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", CASES)
 def test_multiplications_follow_each_other(name: str) -> None:
     body, log = machine_code(name)

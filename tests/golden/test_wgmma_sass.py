@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from needs import sweep
 
 from benchmarks.search.first_choices import first_choice
 from measurements.compiler.disassembly import DisassemblerMissing, Instruction, disassemble, loops, main_loop, nvdisasm
@@ -33,7 +32,6 @@ CASES = [
     for path in sorted((FOLDER / folder).glob("*.json"))
     if "wgmma" in json.loads(path.read_text())["template"]
 ]
-DAILY = ("bf16_stream_k", "bf16_by_threads", "f16_ping_pong", "i8_sums")
 H200 = device("h200")
 SAMPLED = {
     "square": ("wgmma_matmul", Matmul(4096, 4096, 4096, a="bf16")),
@@ -89,7 +87,8 @@ def between_wait_and_multiplications(body: tuple[Instruction, ...]) -> list[Inst
     return [i for i in body if first <= i.address <= at[-1]]
 
 
-@pytest.mark.parametrize("case", sweep(CASES, DAILY, lambda path: path.stem))
+@pytest.mark.sweep(3)
+@pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
 def test_no_fence_of_the_gpu_between_the_first_wait_and_the_last_multiplication(case: Path) -> None:
     document = json.loads(case.read_text())
     problem, name = problem_from_json(document["problem"]), document["template"]
@@ -105,7 +104,8 @@ def assert_no_fence_of_the_gpu(body: tuple[Instruction, ...]) -> None:
         assert not i.opcode.startswith(("CCTL", "ERRBAR")), i
 
 
-@pytest.mark.parametrize("which", sweep(SAMPLED, ["narrow"]))
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("which", SAMPLED)
 def test_sampled_schedules_neither_fence_the_gpu_nor_move_descriptors(which: str, nightly: bool) -> None:
     name, problem = SAMPLED[which]
     for schedule in template(name).space(problem, H200).sample(6 if nightly else 1, seed=0):
@@ -127,7 +127,8 @@ def of_schedule(values: dict[str, int | str]) -> tuple[Instruction, ...]:
     return machine_code(wgmma.kernel(problem, Schedule(wgmma.name, tuple(values.items())), H200))
 
 
-@pytest.mark.parametrize("which", sweep(["whole tiles", 8192, "dealt", "eight a turn"], ["whole tiles", "dealt"]))
+@pytest.mark.sweep(2)
+@pytest.mark.parametrize("which", ["whole tiles", 8192, "dealt", "eight a turn"])
 def test_the_loop_of_a_good_schedule_is_short(which: int | str) -> None:
     fixed = {"whole tiles": {**DEALT, "stream_k": 0}, "dealt": DEALT, "eight a turn": EIGHT}
     loop = main_loop(chosen(which) if isinstance(which, int) else of_schedule(fixed[which]))
@@ -138,7 +139,8 @@ def test_the_loop_of_a_good_schedule_is_short(which: int | str) -> None:
     assert sum(i.opcode.startswith("SYNCS.ARRIVE") for i in loop) == 1
 
 
-@pytest.mark.parametrize("size", sweep([4096, 8192], ["4096"]))
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("size", [4096, 8192])
 def test_a_cluster_begins_without_a_fence_of_the_gpu(size: int) -> None:
     """Its barrier at the start arrives relaxed, and the fence behind it is of the making of barriers alone."""
     body = chosen(size)
@@ -147,7 +149,8 @@ def test_a_cluster_begins_without_a_fence_of_the_gpu(size: int) -> None:
     assert not any(i.opcode.startswith("MEMBAR") and "GPU" in i.opcode for i in start)
 
 
-@pytest.mark.parametrize("size", sweep([4096, 8192], ["4096"]))
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("size", [4096, 8192])
 def test_one_lane_sends_tma_instructions_without_a_loop_over_lanes(size: int) -> None:
     """ptxas sends what it does not know to be of one lane in a loop that elects one after another."""
     assert any(i.opcode.startswith("UTMALDG") for i in chosen(size))

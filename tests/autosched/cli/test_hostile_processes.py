@@ -93,6 +93,7 @@ import os
             except OSError: pass"""
 
 
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize(
     ("body", "said"),
     [

@@ -133,6 +133,7 @@ def test_sampled_schedules_compile(target: str, nightly: bool) -> None:
         compiled(problem, space(problem, device(target)).sample(32 if nightly else 2, seed=7), target)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     "problem",
     [
@@ -150,6 +151,7 @@ def test_sampled_schedules_are_right(problem: Matvec, nightly: bool) -> None:
         assert result.ok, (schedule, result.reason)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("m", [1, 3, 8, 13, 16])
 def test_matmuls_of_few_rows_are_right(m: int, nightly: bool) -> None:
     """Of another operator, with its own operands and tolerance."""

@@ -32,6 +32,7 @@ TYPES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", TYPES)
 def test_sampled_schedules_of_random_problems_are_right(name: str, nightly: bool) -> None:
     rng = np.random.default_rng(11)

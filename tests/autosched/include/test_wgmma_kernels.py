@@ -154,6 +154,7 @@ def test_many_boxes_of_an_operand_do_not_spill() -> None:
 
 @needs_nvrtc
 @needs_compiler
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("case", [*CASES, *TRANSPOSED])
 def test_each_decision_computes_what_it_should(case: str) -> None:
     """Executed as PTX by the emulator, which names what hardware would leave undefined."""

@@ -54,6 +54,7 @@ ORDERS = pytest.mark.parametrize("order", [Order("ascending"), Order("random", 3
 
 
 @ORDERS
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(
     "changes",
     [

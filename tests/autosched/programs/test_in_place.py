@@ -79,6 +79,7 @@ def scaled(p: Builder, a: Array, b: Array, out: Array) -> None:
 PROGRAMS = [plain, read_before_and_behind, added_to_behind, added_to_in_every_turn, scaled]
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("where", [A100, H100], ids=["sm_80", "sm_90a"])
 @pytest.mark.parametrize("made", PROGRAMS, ids=lambda made: made.name)
 def test_sums_are_right(made: Program, where: object) -> None:

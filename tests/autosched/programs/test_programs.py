@@ -144,6 +144,7 @@ def listing(name: str, program: str = "") -> Program:
     return load_program(str(EXAMPLES.parent / "seeds" / f"{name}.py") + (f":{program}" if program else ""))
 
 
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize(
     ("made", "sizes", "seed"),
     [
@@ -199,6 +200,7 @@ def test_sampled_schedules_are_right(made: Program, sizes: dict[str, int], seed:
             assert np.all(error <= bounds[name]), (name, schedule)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("name", "where", "way"),
     [
@@ -281,6 +283,7 @@ def test_the_proxy_keeps_remainders() -> None:
         assert small.k // bk >= schedule.integer("stages") and small.m <= 2 * bm
 
 
+@pytest.mark.sweep(7)
 @pytest.mark.parametrize("where", ["a100", pytest.param("h100", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("place", list(LARGE))
 def test_what_is_emulated_is_smaller_and_has_the_same_schedules(place: str, where: str) -> None:

@@ -65,6 +65,7 @@ def outcome(
     return "ok" if all(within) else "wrong"
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("place", CASES)
 def test_peeled_loops_are_right(place: str) -> None:
     made, p = example(place, CASES[place])

@@ -25,6 +25,7 @@ def _source(threads: int, blocks: int) -> str:
 
 
 @needs_nvrtc
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(
     ("name", "threads", "blocks"),
     [

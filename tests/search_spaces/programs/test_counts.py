@@ -23,6 +23,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(("place", "sizes"), CASES)
 def test_tiles_change_hands_and_bytes_move_as_counted(place: str, sizes: dict[str, int]) -> None:
     made = load_program(f"examples/programs/{place}")

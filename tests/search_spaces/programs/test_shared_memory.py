@@ -90,6 +90,7 @@ def check(p: ProgramProblem, schedule: Schedule, where: Device) -> int:
     return sum(live[-1].name.startswith("exchange") for live in living if live)
 
 
+@pytest.mark.sweep(10)
 @pytest.mark.parametrize("where", [A100, H100], ids=["a100", "h100"])
 @pytest.mark.parametrize("name", SPACES)
 def test_examples(name: str, where: Device) -> None:
@@ -123,6 +124,7 @@ def test_rings_that_are_filled_early() -> None:
     assert early >= 3
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("name", "sizes"),
     [

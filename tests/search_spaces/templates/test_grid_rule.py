@@ -36,6 +36,7 @@ def test_every_built_in_operator_and_template_is_looked_at() -> None:
     assert looked_at == {t.name for t in BUILT_IN_TEMPLATES}  # other tests of this process register more
 
 
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("data", LARGEST, ids=lambda data: f"{data['operator']}-{list(data.values())[1]}")
 def test_no_legal_schedule_launches_more_blocks_than_a_grid_counts(data: dict[str, Any]) -> None:
     problem = problem_from_json(data)

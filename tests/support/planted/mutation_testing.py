@@ -90,11 +90,13 @@ def mutation_tests(
 
     cases = {(m.case, m.fields) for m in mutations} | {(case, ()) for case in more_cases}
 
+    @pytest.mark.sweep(4)
     @pytest.mark.parametrize(("case", "fields"), sorted(cases), ids=lambda x: "" if isinstance(x, tuple) else x)
     def unbroken(case: str, fields: tuple[tuple[str, str | int | float], ...]) -> None:
         found = found_in(case, **dict(fields))
         assert found == "ok", found
 
+    @pytest.mark.sweep(max(6, len(mutations) // 3))
     @pytest.mark.parametrize("mutation", mutations, ids=lambda m: m.name)
     def broken(mutation: Mutation) -> None:
         found = found_with(mutation)

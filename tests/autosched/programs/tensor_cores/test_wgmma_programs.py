@@ -87,6 +87,7 @@ def legal(p: ProgramProblem, values: Values) -> Schedule:
     return schedule
 
 
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize(
     ("place", "sizes", "values"),
     [
@@ -140,6 +141,7 @@ BOXES, RING = "autosched/tile/boxes.cuh", "autosched/tile/box_ring.cuh"
 SPLIT, LAST = "autosched/tile/split.cuh", "autosched/common/last_block.cuh"
 
 
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize(
     ("where", "old", "new", "filled_by"),
     [

@@ -67,6 +67,7 @@ def test_every_planted_fault_is_reported(name: str, planted: Any) -> None:
     assert planted.found in reported_by_proof(planted.problem(), planted.kernel(), DEPTHS[name])
 
 
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize(
     ("name", "planted"),
     params("tcgen05", TCGEN05, by_case=True, nightly="mx|nv")  # full proofs of block scales take long

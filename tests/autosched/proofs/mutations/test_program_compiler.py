@@ -104,6 +104,7 @@ def short_lives(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(memory.Memory, "use", used)
 
 
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize(
     ("patch", "place", "sizes"),
     [

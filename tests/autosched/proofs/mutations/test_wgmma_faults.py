@@ -12,6 +12,7 @@ from measurements.emulator.order import Order
 
 @needs_nvrtc
 @needs_compiler
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     "fault",
     [pytest.param(f, id=f.name, marks=() if i < 9 else pytest.mark.nightly) for i, f in enumerate(FAULTS)],

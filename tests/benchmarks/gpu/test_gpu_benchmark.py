@@ -183,7 +183,8 @@ def test_the_whole_command_with_real_kernels_and_the_emulator(tmp_path, no_tests
     environment = {simulated_gpu.SECONDS: "0.001", simulated_gpu.LOG: str(tmp_path / "log")}
     runner = partial(CudaRunner, worker_module=simulated_gpu.MODULE, worker_env=environment)
     small, turned = Matmul(m=33, n=17, k=20), Transpose(9, 17)
-    plan = partial(Plan, tests=no_tests, matmuls=(("small", small),), agreement=(small, turned), per_problem=1)
+    some = {"matmuls": (("small", small),), "agreement": (small, turned), "sampled": (turned,)}
+    plan = partial(Plan, tests=no_tests, per_problem=1, **some)
     monkeypatch.setattr(gpu, "cuda_available", lambda: (True, "it answers"))
     monkeypatch.setattr(gpu, "cuda_device", lambda: H200)
     monkeypatch.setattr(gpu, "CudaRunner", runner)

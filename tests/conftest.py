@@ -67,7 +67,8 @@ def nightly(request: pytest.FixtureRequest) -> bool:
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    _leave_most_of_sweeps_to_the_night(items)
+    if not config.getoption("--update-golden"):
+        _leave_most_of_sweeps_to_the_night(items)
     if not config.getoption("--nightly"):
         nightly = [item for item in items if item.get_closest_marker("nightly") is not None]  # keywords hold folders
         if nightly:

@@ -29,8 +29,13 @@ ALL = {*(f"of_many[{k}]" for k in range(8)), *DAILY, *(f"with_one_by_night_anywa
 
 @pytest.mark.parametrize(
     ("options", "expected"),
-    [([], DAILY), (["--nightly"], ALL), (["--nightly", "-m", "nightly"], ALL - DAILY)],
-    ids=["by day", "everything", "by night"],
+    [
+        ([], DAILY),
+        (["--nightly"], ALL),
+        (["--nightly", "-m", "nightly"], ALL - DAILY),
+        (["--update-golden"], ALL - {"with_one_by_night_anyway[0]"}),
+    ],
+    ids=["by day", "everything", "by night", "golden files"],
 )
 def test_which_cases_are_collected(tmp_path: Path, options: list[str], expected: set[str]) -> None:
     (tmp_path / "test_x.py").write_text(TESTS)

@@ -34,6 +34,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="accept what code generation emits now")
     parser.addoption("--nightly", action="store_true", help="many more samples, and the tests marked nightly")
+    parser.addoption("--all-cases", action="store_true", help="by day, too, all cases of tests marked sweep")
     parser.addoption(
         "--keep-launches",
         metavar="FOLDER",
@@ -67,7 +68,8 @@ def nightly(request: pytest.FixtureRequest) -> bool:
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--update-golden"):
+    asked_for_by_name = config.option.keyword or any("::" in argument for argument in config.args)
+    if not (asked_for_by_name or config.getoption("--update-golden") or config.getoption("--all-cases")):
         _leave_most_of_sweeps_to_the_night(items)
     if not config.getoption("--nightly"):
         nightly = [item for item in items if item.get_closest_marker("nightly") is not None]  # keywords hold folders
@@ -85,7 +87,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _leave_most_of_sweeps_to_the_night(items: list[pytest.Item]) -> None:
-    """Mark those nightly that a sweep has besides the first of each of its ``n`` equal parts."""
+    """Mark those cases of a sweep nightly that it does not run by day: all but the first of each of ``n`` equal parts,
+    or all but those whose ids begin with one of its words. Raises pytest.UsageError for a word of no id."""
     sweeps: dict[tuple[Path, str], list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("sweep") is not None and item.get_closest_marker("nightly") is None:
@@ -93,8 +96,14 @@ def _leave_most_of_sweeps_to_the_night(items: list[pytest.Item]) -> None:
     for cases in sweeps.values():
         mark = cases[0].get_closest_marker("sweep")
         assert mark is not None
-        (n,) = mark.args
-        daily = {k * len(cases) // n for k in range(n)}
+        if isinstance(mark.args[0], int):
+            n = mark.args[0]
+            daily = {k * len(cases) // n for k in range(n)}
+        else:
+            ids = [case.nodeid.partition("[")[2] for case in cases]
+            daily = {place for place, name in enumerate(ids) if name.startswith(mark.args)}
+            if not all(any(name.startswith(word) for name in ids) for word in mark.args):
+                raise pytest.UsageError(f"{cases[0].nodeid}: no case for each of {mark.args}")
         for place, case in enumerate(cases):
             if place not in daily:
                 case.add_marker(pytest.mark.nightly)

@@ -70,7 +70,7 @@ def worst(problem: KernelProblem, inputs: Mapping[str, Array], outputs: Mapping[
     return float(np.nan_to_num(max(shares), nan=np.inf))
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(("name", "which", "count"), [(name, *s) for name in NAMES for s in ((0, 12), (1, 4))])
 def test_numbers_are_right(name: str, which: int, count: int, nightly: bool) -> None:
     problem = example(name).problem(**SMALL_SIZES[name][which])
@@ -123,7 +123,7 @@ def test_kernels_compile(arch: str, tmp_path: Path) -> None:
             assert isinstance(result, Compiled), (list(kernels)[i], result)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep("matmul", "reduction")
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_tuned_from_the_command_line(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = [part for n, value in SMALL_SIZES[name][0].items() for part in ("--size", f"{n}={value}")]
@@ -134,7 +134,7 @@ def test_it_is_tuned_from_the_command_line(name: str, tmp_path: Path, capsys: py
     assert document["best"]["provenance"] == "estimated" and document["best"]["metrics"]
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep("vector_add", "reduction")
 @pytest.mark.parametrize("name", NAMES)
 def test_verify_judges_the_problems_that_the_file_lists(
     name: str, capsys: pytest.CaptureFixture[str], nightly: bool

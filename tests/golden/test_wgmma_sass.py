@@ -87,7 +87,7 @@ def between_wait_and_multiplications(body: tuple[Instruction, ...]) -> list[Inst
     return [i for i in body if first <= i.address <= at[-1]]
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep("bf16_stream_k", "f16_ping_pong", "tf32_words", "e4m3_cluster")
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
 def test_no_fence_of_the_gpu_between_the_first_wait_and_the_last_multiplication(case: Path) -> None:
     document = json.loads(case.read_text())
@@ -104,7 +104,7 @@ def assert_no_fence_of_the_gpu(body: tuple[Instruction, ...]) -> None:
         assert not i.opcode.startswith(("CCTL", "ERRBAR")), i
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.sweep("8 bits")
 @pytest.mark.parametrize("which", SAMPLED)
 def test_sampled_schedules_neither_fence_the_gpu_nor_move_descriptors(which: str, nightly: bool) -> None:
     name, problem = SAMPLED[which]

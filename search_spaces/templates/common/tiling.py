@@ -89,7 +89,7 @@ class Tiling:
         return (grid_rule(),) if most > MOST_BLOCKS else ()
 
     def stages_rule(self) -> Rule:
-        """Return the pruning rule that no stage is left empty, as far as two stages are not the fewest."""
+        """Return the pruning rule that there are no more stages than k-tiles of a split; two are always allowed."""
         return Rule(
             "stages",
             lambda stages, tile_k, split_k: (stages <= self.tiles_of_split(tile_k, split_k)) | np.equal(stages, 2),
@@ -120,8 +120,8 @@ class Tiling:
         )
 
     def narrow_rule(self, device: Device, balanced_n: int) -> Rule:
-        """Return the pruning rule that tiles have ``balanced_n`` columns, from which on shared memory keeps up with
-        tensor cores that read it, where n has as many and such tiles are enough for all SMs."""
+        """Return the pruning rule that tiles have at least ``balanced_n`` columns, where n has as many and such tiles
+        are enough for all SMs: from there on shared memory keeps up with the tensor cores that read it."""
         n = self.extents[1]
 
         def keeps_up(tile_m: IntArray, tile_n: IntArray) -> BoolArray:

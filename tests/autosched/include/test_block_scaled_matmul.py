@@ -42,7 +42,7 @@ def test_every_planted_fault_is_reported(planted: Planted) -> None:
     assert reported(planted.case, planted.kernel())
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.sweep("nvf4")
 @pytest.mark.parametrize("name", INTRINSICS)
 def test_sampled_schedules_of_random_problems_are_right(name: str, nightly: bool) -> None:
     rng = np.random.default_rng(17)

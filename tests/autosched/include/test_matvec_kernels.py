@@ -133,7 +133,7 @@ def test_sampled_schedules_compile(target: str, nightly: bool) -> None:
         compiled(problem, space(problem, device(target)).sample(32 if nightly else 2, seed=7), target)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep("16x19x72", "7x40x1026")
 @pytest.mark.parametrize(
     "problem",
     [

@@ -32,7 +32,7 @@ TYPES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep("f16", "tf32", "e4m3", "nvf4")
 @pytest.mark.parametrize("name", TYPES)
 def test_sampled_schedules_of_random_problems_are_right(name: str, nightly: bool) -> None:
     rng = np.random.default_rng(11)

@@ -79,7 +79,13 @@ def scaled(p: Builder, a: Array, b: Array, out: Array) -> None:
 PROGRAMS = [plain, read_before_and_behind, added_to_behind, added_to_in_every_turn, scaled]
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(
+    "plain-sm_80",
+    "read_before_and_behind-sm_90a",
+    "added_to_behind-sm_80",
+    "added_to_in_every_turn-sm_90a",
+    "scaled-sm_80",
+)
 @pytest.mark.parametrize("where", [A100, H100], ids=["sm_80", "sm_90a"])
 @pytest.mark.parametrize("made", PROGRAMS, ids=lambda made: made.name)
 def test_sums_are_right(made: Program, where: object) -> None:

@@ -144,7 +144,25 @@ def listing(name: str, program: str = "") -> Program:
     return load_program(str(EXAMPLES.parent / "seeds" / f"{name}.py") + (f":{program}" if program else ""))
 
 
-@pytest.mark.sweep(12)
+@pytest.mark.sweep(
+    "gemm_relu-{'m': 67",
+    "gated_mlp",
+    "turned-{'m': 72",
+    "attention",
+    "long_softmax",
+    "layernorm_matmul",
+    "cross_entropy",
+    "gemm_shared",
+    "distributed",
+    "matvec_expanded",
+    "gemm_reduction",
+    "viewed",
+    "partly_reduced",
+    "embedding_gradient",
+    "cache_append",
+    "paged_attention",
+    "int4_matmul",
+)
 @pytest.mark.parametrize(
     ("made", "sizes", "seed"),
     [
@@ -200,7 +218,7 @@ def test_sampled_schedules_are_right(made: Program, sizes: dict[str, int], seed:
             assert np.all(error <= bounds[name]), (name, schedule)
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep("fp8", "tf32_matmul-a100-mma", "int8_matmul-t4", "kept")
 @pytest.mark.parametrize(
     ("name", "where", "way"),
     [
@@ -283,7 +301,7 @@ def test_the_proxy_keeps_remainders() -> None:
         assert small.k // bk >= schedule.integer("stages") and small.m <= 2 * bm
 
 
-@pytest.mark.sweep(7)
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize("where", ["a100", pytest.param("h100", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("place", list(LARGE))
 def test_what_is_emulated_is_smaller_and_has_the_same_schedules(place: str, where: str) -> None:

@@ -46,7 +46,7 @@ def outcome(p: ProgramProblem, kernel: Kernel, order: Order) -> str:
     return "ok" if right else "wrong"
 
 
-@pytest.mark.sweep(5)
+@pytest.mark.sweep(6)
 @pytest.mark.parametrize("order", [Order("ascending"), Order("random", 3)], ids=["ascending", "random"])
 @pytest.mark.parametrize(
     ("name", "sizes", "values"),
@@ -94,7 +94,7 @@ EARLY = gemm(bk=64, copy_columns_a=8, store_1="turned")  # an exchange that the 
 FIRST_BARRIER = "ptx::barrier_sync();\n  next = walk.next();"
 
 
-@pytest.mark.sweep(5)
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize("order", [Order("ascending"), Order("random", 3)], ids=["ascending", "random"])
 @pytest.mark.parametrize(
     "changes",

@@ -25,7 +25,7 @@ def _source(threads: int, blocks: int) -> str:
 
 
 @needs_nvrtc
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(6)
 @pytest.mark.parametrize(
     ("name", "threads", "blocks"),
     [

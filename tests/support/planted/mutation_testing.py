@@ -90,7 +90,6 @@ def mutation_tests(
 
     cases = {(m.case, m.fields) for m in mutations} | {(case, ()) for case in more_cases}
 
-    @pytest.mark.sweep(4)
     @pytest.mark.parametrize(("case", "fields"), sorted(cases), ids=lambda x: "" if isinstance(x, tuple) else x)
     def unbroken(case: str, fields: tuple[tuple[str, str | int | float], ...]) -> None:
         found = found_in(case, **dict(fields))

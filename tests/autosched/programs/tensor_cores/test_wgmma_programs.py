@@ -87,7 +87,6 @@ def legal(p: ProgramProblem, values: Values) -> Schedule:
     return schedule
 
 
-@pytest.mark.sweep(5)
 @pytest.mark.parametrize(
     ("place", "sizes", "values"),
     [
@@ -141,7 +140,7 @@ BOXES, RING = "autosched/tile/boxes.cuh", "autosched/tile/box_ring.cuh"
 SPLIT, LAST = "autosched/tile/split.cuh", "autosched/common/last_block.cuh"
 
 
-@pytest.mark.sweep(8)
+@pytest.mark.sweep("expect_tx", "empty_phase", "release_in_flight", "full", "proxy_fence", "wait", "sum", "last")
 @pytest.mark.parametrize(
     ("where", "old", "new", "filled_by"),
     [

@@ -52,7 +52,7 @@ def box_of(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle
     return box_layout(shape, by_k != (side == "a"), found, problem.input_dtype.bytes)
 
 
-def narrower_than_fits(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle: int) -> str | None:
+def why_too_narrow(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle: int) -> str | None:
     """None, or which wider swizzle would divide the lines too: its boxes are fewer."""
     across = (tile_k if along_k(problem, side) else extent) * problem.input_dtype.bytes
     widest = max(s for s in SWIZZLES if across % line_bytes(s) == 0)

@@ -22,7 +22,7 @@ from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
-from search_spaces.templates.common.boxes import SIDES, box_of, narrower_than_fits, store_line, why_not_stored
+from search_spaces.templates.common.boxes import SIDES, box_of, store_line, why_not_stored, why_too_narrow
 from search_spaces.templates.common.cache_hints import kept, kept_rule
 from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.common.persistent import (
@@ -368,6 +368,6 @@ def _few_stages_rule(problem: Matmul, device: Device) -> Rule:
 
 def _swizzle_rule(problem: Matmul, side: OperandSide) -> Rule:
     def why_not(tile_m: int, tile_n: int, tile_k: int, swizzle: int) -> str | None:
-        return narrower_than_fits(problem, side, _extents(side, tile_m, tile_n), tile_k, swizzle)
+        return why_too_narrow(problem, side, _extents(side, tile_m, tile_n), tile_k, swizzle)
 
     return Rule.refusing(f"swizzle_{side}", why_not, names={"swizzle": f"swizzle_{side}"})

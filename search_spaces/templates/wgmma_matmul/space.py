@@ -31,9 +31,9 @@ from search_spaces.templates.common.boxes import (
     SIDES,
     along_k,
     box_of,
-    narrower_than_fits,
     store_line,
     why_not_stored,
+    why_too_narrow,
 )
 from search_spaces.templates.common.cache_hints import kept, kept_rule
 from search_spaces.templates.common.launch_rules import device_rules
@@ -375,6 +375,6 @@ def _few_stages_rule(problem: Matmul, device: Device) -> Rule:
 def _swizzle_rule(problem: Matmul, side: OperandSide) -> Rule:
     return Rule.refusing(
         f"swizzle_{side}",
-        partial(narrower_than_fits, problem, side),
+        partial(why_too_narrow, problem, side),
         names={"extent": "tile_m" if side == "a" else "tile_n", "swizzle": f"swizzle_{side}"},
     )

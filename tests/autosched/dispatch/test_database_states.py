@@ -236,10 +236,7 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
     return lines[0]
 
 
-def skip_some(command: str, nightly: bool) -> None:
-    """Run a quarter of the commands by day."""
-    if list(COMMANDS).index(command) % 4 and not nightly:
-        pytest.skip("every night")
+QUARTER = pytest.mark.sweep(-(-len(COMMANDS) // 4))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -261,9 +258,9 @@ def test_what_cannot_be_used(here: Path, capsys: pytest.CaptureFixture[str], com
         (here / "x.db").unlink(missing_ok=True)
 
 
+@QUARTER
 @pytest.mark.parametrize("command", COMMANDS)
-def test_held_by_another_process(here: Path, capsys: pytest.CaptureFixture[str], command: str, nightly: bool) -> None:
-    skip_some(command, nightly)
+def test_held_by_another_process(here: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     path = stored(here / "x.db")
     before = seen(here)
     with closing(sqlite3.connect(path, isolation_level=None)) as holder:
@@ -291,9 +288,9 @@ def test_without_trials(here: Path, capsys: pytest.CaptureFixture[str], command:
     assert "Traceback" not in out + err and len(err.strip().splitlines()) <= 1 and (err or out), (out, err)
 
 
+@QUARTER
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("pytest", "a function")])
-def test_of_an_older_autosched(here: Path, capsys: pytest.CaptureFixture[str], command: str, nightly: bool) -> None:
-    skip_some(command, nightly)
+def test_of_an_older_autosched(here: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     if COMMANDS[command].none is None and COMMANDS[command].writes:
         pytest.skip("a search of its own, which test_store_migrations has no need of")
     with closing(sqlite3.connect(here / "x.db")) as raw:

@@ -93,16 +93,16 @@ CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
         {**MATMUL, "intrinsic": "fma_m16n32k1", "tile_m": 16, "sg_layout_m": 1, "sg_data_m": 16, "vector_a": 4},
     ),
 }  # fmt: skip
-DEFAULT = ("wgmma e4m3, scaled lines", "wgmma e4m3, scaled blocks", "wgmma i8 sums, split", "mma e4m3, scaled lines")
 
 
 @needs_nvrtc
 @needs_compiler
+@pytest.mark.sweep(
+    "wgmma e4m3, scaled lines", "wgmma e4m3, scaled blocks", "wgmma i8 sums, split", "mma e4m3, scaled lines"
+)
 @pytest.mark.parametrize("name", CASES)
 def test_kernels_compile_and_compute_what_they_should(name: str, nightly: bool) -> None:
     """Compiled for the device, and their PTX emulated, with random inputs and such that provoke."""
-    if not nightly and name not in DEFAULT:
-        pytest.skip("with --nightly")
     chip, problem, kind, values = CASES[name]
     schedule = Schedule.from_json(kind, values)
     target = device(chip)

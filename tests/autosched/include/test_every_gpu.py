@@ -13,14 +13,12 @@ from search_spaces.hardware.devices import DEVICES, device
 from search_spaces.operators.matmul import Matmul
 
 MOST_SPILLED = 48  # bytes of a thread: ptxas decides after the choice; 2 of 82 spill (NVRTC 13.5, 2026-11-23)
-BY_DEFAULT = ("b200", "rtx5090", "agx_orin_64")
 
 
 @needs_nvrtc
+@pytest.mark.sweep("b200", "rtx5090", "agx_orin_64")
 @pytest.mark.parametrize("name", [row.name for row in DEVICES])
-def test_the_first_choice_of_a_matmul(name: str, nightly: bool) -> None:
-    if not nightly and name not in BY_DEFAULT:
-        pytest.skip("with --nightly")
+def test_the_first_choice_of_a_matmul(name: str) -> None:
     on = device(name)
     problem = Matmul(4096, 4096, 4096, a="bf16", b="bf16") if on.has("bf16") else Matmul(4096, 4096, 4096)
     choice = default_choice(problem, on)

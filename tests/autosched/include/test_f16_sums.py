@@ -78,7 +78,6 @@ CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
          "tile_n": 80, "swizzle_b": 0, "store_buffers": 2},
     ),
 }  # fmt: skip
-DEFAULT = 4  # of the cases are run by default
 
 
 @cache
@@ -89,11 +88,10 @@ def made(name: str) -> tuple[Matmul, Kernel]:
 
 @needs_nvrtc
 @needs_compiler
+@pytest.mark.sweep(*list(CASES)[:4])
 @pytest.mark.parametrize("name", CASES)
 def test_kernels_compile_and_compute_what_they_should(name: str, nightly: bool) -> None:
     """Compiled for the device, and their PTX emulated, with random inputs and such that provoke."""
-    if not nightly and list(CASES).index(name) >= DEFAULT:
-        pytest.skip("with --nightly")
     problem, kernel = made(name)
     with CompilePool(workers=1) as pool:
         result = pool.compile(kernel, device(CASES[name][0]).arch)
@@ -147,10 +145,9 @@ FAULTS = (
 
 @needs_nvrtc
 @needs_compiler
+@pytest.mark.sweep(*(fault.name for fault in FAULTS[:2]))
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_planted_faults_are_found(fault: Fault, nightly: bool) -> None:
-    if not nightly and fault not in FAULTS[:2]:
-        pytest.skip("with --nightly")
+def test_planted_faults_are_found(fault: Fault) -> None:
     problem, kernel = made(fault.case)
     wrong = dataclasses.replace(kernel, headers=edited(kernel.headers, fault.header, fault.old, fault.new))
     inputs = problem.random_inputs(0)

@@ -35,16 +35,14 @@ PROBLEMS: dict[str, Problem] = {
     "transpose": Transpose(40, 72, dtype="u16"),
     "copy": Copy(7, 300),
 }
-DEFAULT = ("f16", "i8", "softmax")
 ABSENT = ("cp.async", "max.NaN", "cvt.rn.bf16", "L2::256B", "m16n8k16", "m16n8k32")
 
 
 @needs_nvrtc
 @needs_compiler
+@pytest.mark.sweep("f16", "i8", "softmax")
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_sampled_kernels_compile_and_compute_what_they_should(name: str, nightly: bool) -> None:
-    if not nightly and name not in DEFAULT:
-        pytest.skip("with --nightly")
     problem = PROBLEMS[name]
     schedules = space_of(problem, T4).sample(14 if nightly else 1, seed=3)
     kernels = [generate(problem, schedule, T4) for schedule in schedules]

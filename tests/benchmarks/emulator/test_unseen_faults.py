@@ -17,10 +17,9 @@ LARGE = {
 }
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("name", LARGE)
-def test_quick_proofs_report_them_and_pass_what_is_right(name: str, nightly: bool) -> None:
-    if not nightly and name != next(iter(LARGE)):
-        pytest.skip("with --nightly")
+def test_quick_proofs_report_them_and_pass_what_is_right(name: str) -> None:
     (fault,) = (f for f in FAULTS if f.name == name)
     assert judge(fault, "quick")["run"] == LARGE[name]
     done = verify_one(template(fault.template), fault.problem, fault.schedule(), fault.where)

@@ -17,7 +17,6 @@ SLOW = ("async_bar", "cluster")
 ALL = [(name, fault) for name, faults in FAULTS.items() for fault in faults]
 # A few of them in every run.
 NOW = [(name, fault) for name, fault in ALL if name not in SLOW][::16]
-SOON = ("lastblock", "cpasync", "named_barrier_pc")
 
 
 def run(text: str, idiom: Idiom) -> EmulatedLaunch:
@@ -32,7 +31,8 @@ def run(text: str, idiom: Idiom) -> EmulatedLaunch:
     )
 
 
-@pytest.mark.parametrize("name", [n if n in SOON else pytest.param(n, marks=pytest.mark.nightly) for n in IDIOMS])
+@pytest.mark.sweep("lastblock", "cpasync", "named_barrier_pc")
+@pytest.mark.parametrize("name", IDIOMS)
 def test_idioms_are_right_and_clean(name: str) -> None:
     done = run(source(name), IDIOMS[name])
     assert done.ok, done.reason

@@ -137,9 +137,8 @@ def test_the_kernel_is_right_in_every_order(changes: Changes) -> None:
         assert check(problem, inputs, run.outputs).ok
 
 
-@pytest.mark.parametrize(
-    "fault", [pytest.param(f, id=f.name, marks=() if i < 1 else pytest.mark.nightly) for i, f in enumerate(FAULTS)]
-)
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found(fault: Fault) -> None:
     problem, kernel = fault.kernel()
     check_emulation_finds(fault.found, problem, kernel, Order(fault.blocks, 0))

@@ -13,10 +13,7 @@ from measurements.emulator.order import Order
 @needs_nvrtc
 @needs_compiler
 @pytest.mark.sweep(3)
-@pytest.mark.parametrize(
-    "fault",
-    [pytest.param(f, id=f.name, marks=() if i < 9 else pytest.mark.nightly) for i, f in enumerate(FAULTS)],
-)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found(fault: WgmmaFault, nightly: bool) -> None:
     problem, kernel = fault.kernel()
     for seed in (0, 1, 2) if nightly else (0,):

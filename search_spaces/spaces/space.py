@@ -90,6 +90,7 @@ class Space:
                 if need not in names:
                     raise ValueError(f"{user} needs {need}, which is neither a parameter nor an attribute")
         self.attributes = _in_order((*self.parameters, *self._fixed), attributes)
+        self._attribute = {a.name: a for a in self.attributes}
         self._parameter = {p.name: p for p in self.parameters}
         self._before = {p.name: p.before for p in self.parameters if p.before is not None}
         if stratified_by is not None and stratified_by not in self._parameter:
@@ -309,7 +310,7 @@ class Space:
         for name in attributes:
             if name in whole:
                 continue
-            attribute = self._constraints.attributes[name]
+            attribute = self._attribute[name]
             whole = whole.with_integers(name, attribute.evaluate(whole))
         return whole
 
@@ -342,7 +343,7 @@ class Space:
         for rule in self.rules:
             names = set(rule.needs)
             for name in self._constraints.needed(rule.needs):
-                names.update(self._constraints.attributes[name].needs)
+                names.update(self._attribute[name].needs)
             below = [index[name] for name in names if name in index]
             tied[np.ix_(below, below)] = True
         return np.triu(tied, 1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from measurements.emulator.ptx.build import KernelCompileError, compile_to_program, read_program_facts
 from search_spaces.hardware.devices import Device
@@ -21,8 +21,7 @@ MOST_THREADS, MOST_BLOCKS, MOST_PORTABLE_CLUSTER = 1024, 2**31 - 1, 8
 _RESERVED = 1024  # bytes of each block's shared memory that the driver keeps, since 8.0
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """Of one compute capability: bytes of shared memory, and threads and blocks of an SM."""
 
     shared_of_block: int

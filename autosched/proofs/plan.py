@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 from autosched.proofs.coverage import Role
 from autosched.proofs.launch_limits import why_refused
@@ -56,8 +57,7 @@ _ADDRESSABLE = 2**42  # bytes of arrays, for each of which the emulator reserves
 _WHOLE_FLOPS, _WHOLE_BYTES = 16 * EMULATED_FLOPS, 16 * EMULATED_BYTES  # of a stress size that is run whole
 
 
-@dataclass(frozen=True)
-class ProofRun:
+class ProofRun(NamedTuple):
     """A run of a plan. ``make`` makes it; None where it cannot be made, for the reason ``absent``, or need not be:
     ``run_by_first`` says that the first runs are of this size. ``role``: what a cut of few tiles cannot stand for, and
     this run is for. ``flops``: of its blocks, where it is of a large size."""
@@ -188,12 +188,13 @@ def _first_runs(problem: Problem, kernel: Kernel, settings: ProofSettings, kept:
 
     yield ProofRun("random inputs", first)
     if settings.launch is not None:
-        yield ProofRun("random inputs as asked", partial(run_again, problem, kernel, settings.launch, settings))
+        yield ProofRun("random inputs as asked", partial(run_again, problem, kernel, random, settings.launch, settings))
     if compares and together and settings.emulates:
 
         def turned() -> Run:
             first = kept["first"].outputs
-            return run_again(problem, kernel, LaunchOverride(Order("descending", seed + 4)), settings, same_as=first)
+            launch = LaunchOverride(Order("descending", seed + 4))
+            return run_again(problem, kernel, random, launch, settings, same_as=first)
 
         yield ProofRun("random inputs in turns", turned)
     if settings.depth == "full":
@@ -230,7 +231,8 @@ def _more_runs(problem: Problem, kernel: Kernel, settings: ProofSettings, kept: 
     if settings.emulates:  # a tuner, and whoever calls the kernel, launches it again and again
         first = kept["first"].outputs if "first" in kept else {}
         yield ProofRun(
-            "launched twice", partial(run_again, problem, kernel, LaunchOverride(turns, 2), settings, same_as=first)
+            "launched twice",
+            partial(run_again, problem, kernel, random, LaunchOverride(turns, 2), settings, same_as=first),
         )
     else:
         yield ProofRun("random inputs in turns", partial(run_whole, problem, kernel, random, turns, settings))

@@ -161,7 +161,7 @@ class Prover:
                 continue
             if runs and settings.budget is not None and time.monotonic() - started > settings.budget:
                 whole = False
-                planned.append((replace(item, absent=_NO_TIME), None))
+                planned.append((item._replace(absent=_NO_TIME), None))
                 continue
             runs.append(replace(item.make(), name=item.name))
             planned.append((item, runs[-1]))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -29,8 +29,7 @@ Depth = Literal["quick", "full"]
 Execute = Callable[..., Emulation]  # takes a kernel, its inputs, time_limit and order: ``emulate``, or another engine
 
 
-@dataclass(frozen=True)
-class LaunchOverride:
+class LaunchOverride(NamedTuple):
     """How random inputs are run once more: in an order, and so many times, each on what the last launch has left."""
 
     order: Order = ASCENDING
@@ -146,6 +145,7 @@ def run_whole(
 def run_again(
     problem: Problem,
     kernel: Kernel,
+    given: StressInputs,
     launch: LaunchOverride,
     settings: ProofSettings,
     same_as: Mapping[str, Array] | None = None,
@@ -153,8 +153,9 @@ def run_again(
     """Run the random inputs of a first run in another order, and as often as ``launch`` says.
 
     Args:
-        problem: Gives the inputs and the reference.
+        problem: Gives the reference.
         kernel: What is launched; one that computes in place is launched once.
+        given: The inputs.
         launch: The order, and how many launches, each on what the one before has left.
         settings: Seed and limits; the limit is that of each launch.
         same_as: Outputs of the first run, which these must equal bit by bit; None not to compare them.
@@ -164,7 +165,6 @@ def run_again(
     """
     # What is computed in place is another problem the second time.
     calls = 1 if any(o.role == "inout" for o in kernel.operands) else launch.launches
-    given = StressInputs((RANDOM,), problem.random_inputs(settings.seed))
     run = run_whole(
         problem, kernel, given, launch.order, settings, execute=partial(emulate, calls=calls),
         limit=calls * settings.time_limit, same_as=same_as,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +25,7 @@ _FIRST = 8  # groups of blocks, which have the first tiles of a matrix, of which
 _MOST_TOGETHER = 32  # blocks of a launch whose blocks all finish results together, and therefore run together
 
 
-@dataclass(frozen=True)
-class SampledRun:
+class SampledRun(NamedTuple):
     """What came of it: ``status`` as of an emulation, or "wrong_result"; ``blocks`` were run. ``left_out``: what could
     not be compared."""
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from autosched.proofs.coverage import Role
 from search_spaces.operators.input_cases import ALL_LARGEST
@@ -38,8 +38,7 @@ BEYOND_ELEMENTS = 2**32  # elements, and more bytes
 LARGE_SUMS, LARGEST_PRODUCT = 2**26, 2**14  # sums of products of 8-bit integers, beyond what f32 counts one by one
 
 
-@dataclass(frozen=True)
-class StressSize:
+class StressSize(NamedTuple):
     """``whole``: every block is run; else some, far apart. ``fewer_blocks``: launched with fewer than planned, where
     the grid may shrink. ``role``: what a full proof needs it for. ``case``: of the inputs that it is for, one of
     ``Problem.stress_inputs``; "" stands for any. ``smaller``: what may stand in where the schedule is none for it, or a
@@ -54,8 +53,7 @@ class StressSize:
     smaller: tuple[StressSize, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Growth:
+class _Growth(NamedTuple):
     """How much longer each field becomes, or ``instead``."""
 
     name: str
@@ -71,11 +69,11 @@ def stress_sizes(small: Problem, schedule: Schedule) -> Iterator[StressSize]:
     """Problems that grow out of ``small``, a cut of few tiles; the schedule may be invalid for some of them. None that
     is far where no problem is whose arrays may be so large."""
     for growth in _growths(small, schedule):
-        grown = (replace(growth, extents=extents) for extents in (growth.extents, *growth.instead))
+        grown = (growth._replace(extents=extents) for extents in (growth.extents, *growth.instead))
         sizes = [size for each in grown for size in _from_largest(small, each)]
         if sizes:
             largest, *smaller = sizes
-            yield replace(largest, smaller=tuple(smaller))
+            yield largest._replace(smaller=tuple(smaller))
 
 
 def _from_largest(small: Problem, growth: _Growth) -> Iterator[StressSize]:

@@ -9,11 +9,10 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from measurements.files.text import first_line
 from search_spaces.installed import metadata_folder
@@ -36,8 +35,7 @@ class NvrtcMissing(RuntimeError):
         )
 
 
-@dataclass(frozen=True)
-class CompilerOutput:
+class CompilerOutput(NamedTuple):
     """``cubin`` is None when the compilation failed; ``entry`` is the entry function's name in it, ``then`` are those
     of further ones.
 
@@ -125,8 +123,7 @@ def cuda_include_folders() -> tuple[str, ...]:
     return () if found is None else (str(found), str(found / "cccl"))
 
 
-@dataclass(frozen=True)
-class PtxOutput:
+class PtxOutput(NamedTuple):
     """``text`` is None when the compilation failed. Files are named as the includes name them, the source by
     PROGRAM_NAME; ``entry`` is the entry function's name in it."""
 

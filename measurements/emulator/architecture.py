@@ -18,13 +18,13 @@ ORDINARY_ARCH = "compute_80"
 
 _OF_ARCH = "__CUDA_ARCH_"  # begins all macros that name it
 # 8-bit floats of mma.sync.
-ADA = re.compile(r"\bmma\.sync\.[\w.]+\.e[45]m[23]\b")
+_ADA = re.compile(r"mma\.sync\.[\w.]+\.e[45]m[23]\b")
 # Instructions of sm_100a, what belongs to tensor memory, and TMA of four rows.
-BLACKWELL = re.compile(r"\b(tcgen05|clusterlaunchcontrol|gather4|scatter4)\b")
+_BLACKWELL = ("tcgen05", "clusterlaunchcontrol", "gather4", "scatter4")
 # Instructions of sm_90 and sm_90a in inline PTX.
-HOPPER = re.compile(
-    r"\b(wgmma|setmaxnreg|mbarrier|mapa|stmatrix|griddepcontrol|elect\.sync|cp\.async\.bulk|barrier\.cluster|tensormap|"
-    r"multimem|__cluster_dims__)\b"
+_HOPPER = (
+    *("wgmma", "setmaxnreg", "mbarrier", "mapa", "stmatrix", "griddepcontrol", "elect.sync", "cp.async.bulk"),
+    *("barrier.cluster", "tensormap", "multimem", "__cluster_dims__"),
 )
 
 
@@ -48,9 +48,16 @@ def _launched_for_hopper(kernel: Kernel) -> bool:
 
 @lru_cache(maxsize=1024)
 def _arch_of(text: str) -> str:
-    if BLACKWELL.search(text):
+    if _names(text, _BLACKWELL):
         return BLACKWELL_ARCH
-    return HOPPER_ARCH if HOPPER.search(text) else ADA_ARCH if ADA.search(text) else ORDINARY_ARCH
+    return HOPPER_ARCH if _names(text, _HOPPER) else ADA_ARCH if _ADA.search(text) else ORDINARY_ARCH
+
+
+def _names(text: str, words: tuple[str, ...]) -> bool:
+    """Whether one of ``words`` stands in ``text`` as a whole word."""
+    # To look for a word as such is much faster than to look for a pattern, and few texts have any.
+    found = [re.escape(word) for word in words if word in text]
+    return bool(found) and re.search(rf"\b({'|'.join(found)})\b", text) is not None
 
 
 @lru_cache(maxsize=256)

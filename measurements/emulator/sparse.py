@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +38,7 @@ _CONTENT = {name: name for name in ("f16", "bf16", "f32", "e4m3", "e5m2")} | {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Written:
+class Written(NamedTuple):
     """The elements of one output that the blocks wrote: their places in memory order, ascending, their values, and the
     block that wrote each last."""
 
@@ -48,8 +47,7 @@ class Written:
     blocks: npt.NDArray[np.uint32]
 
 
-@dataclass(frozen=True, eq=False)
-class SparseEmulation:
+class SparseEmulation(NamedTuple):
     """``emulation`` has no outputs; ``written`` has an entry for each output, where the launch ended."""
 
     emulation: Emulation
@@ -76,9 +74,12 @@ def generated(dtype: DType, seed: int, places: Indices) -> Array:
 
 
 def _hashed(x: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    x = (x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D)
-    x = (x ^ (x >> np.uint32(15))) * np.uint32(0x846CA68B)
-    return x ^ (x >> np.uint32(16))
+    x = x ^ (x >> np.uint32(16))
+    x *= np.uint32(0x7FEB352D)
+    x ^= x >> np.uint32(15)
+    x *= np.uint32(0x846CA68B)
+    x ^= x >> np.uint32(16)
+    return x
 
 
 @lru_cache(maxsize=8)
@@ -218,7 +219,7 @@ def _emulate_blocks(
             return others[-1].emulation
 
         judged = judge(done.emulation, again, lambda _, __: _left_the_same(done.written, others[-1].written))
-        return replace(done, emulation=judged)
+        return done._replace(emulation=judged)
 
 
 def _left_the_same(written: Mapping[str, Written], other: Mapping[str, Written]) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,7 @@ from search_spaces.operators.problem import Array, Problem
 _CHUNK = 1 << 20  # elements compared at a time: the float64 temporaries stay in the cache
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """``worst`` is the largest error over its tolerance (at most 1 where ``ok``, infinite for a NaN that should be a
     number); ``reason`` says what is wrong, "" where nothing is."""
 
@@ -127,9 +126,10 @@ def compare(
                 same = suspects[_same(dtype, values[suspects], wanted[part][suspects], may[suspects])]
                 bad[same], ratio[same] = False, 0.0
             if signed_zeros:
-                turned = (values == 0) & np.signbit(values) & (wanted[part] == 0) & ~np.signbit(wanted[part])
-                bad |= turned
-                ratio[turned] = math.inf
+                zeros = np.flatnonzero(values == 0)
+                of_reference = wanted[part][zeros]
+                turned = zeros[np.signbit(values[zeros]) & (of_reference == 0) & ~np.signbit(of_reference)]
+                bad[turned], ratio[turned] = True, math.inf
         largest = float(ratio.max())
         worst = max(worst, math.inf if math.isnan(largest) else largest)
         count = int(bad.sum())

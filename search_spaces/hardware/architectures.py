@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 # Which target has a feature: all; the architecture's own ("a") and its family's ("f"); or its own alone.
 Scope = Literal["", "f", "a"]
 
 
-@dataclass(frozen=True)
-class Feature:
+class Feature(NamedTuple):
     """Instructions that an architecture has or lacks together.
 
     ``since`` is the first target that has it, as refusals name it; ``doc`` says what it is. ``scope``: whether it needs

@@ -6,13 +6,12 @@ scales that have a mantissa (cuBLAS documentation, "Narrow precision data types 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from search_spaces.hardware.dtypes import E2M1X2, E4M3, MULTIPLIED_DTYPES, UE4M3, UE8M0, DType
 
 
-@dataclass(frozen=True)
-class BlockFormat:
+class BlockFormat(NamedTuple):
     """``block`` numbers along k share a scale of type ``scale``; they are stored as ``element``."""
 
     name: str

@@ -8,7 +8,7 @@ reduction sees, such as a row of a softmax or of the left matrix of a product. O
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,8 +52,7 @@ _HUGE = {
 }  # squares still add up in f32
 
 
-@dataclass(frozen=True)
-class InputCase:
+class InputCase(NamedTuple):
     """``lines(rng, count, length, dtype)`` makes that many lines of real values, which ``dtype`` holds exactly or
     rounds; ``reason`` says what they provoke. ``everywhere``: all lines of a set are of this case, because a line
     provokes by what stands beside it."""
@@ -64,8 +63,7 @@ class InputCase:
     everywhere: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class StressInputs:
+class StressInputs(NamedTuple):
     """Stored inputs of a problem in which the lines of several cases stand side by side."""
 
     cases: tuple[str, ...]

@@ -22,7 +22,7 @@ from functools import cached_property, wraps
 from inspect import Parameter
 from string import Formatter
 from types import CodeType, FunctionType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -147,8 +147,7 @@ class Rule(_OfColumns):
         return (self.reason(**given) or "") if callable(self.reason) else self.reason.format_map(given)
 
 
-@dataclass(frozen=True)
-class Violation:
+class Violation(NamedTuple):
     """A rule that a configuration breaks, and why."""
 
     rule: str

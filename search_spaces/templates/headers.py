@@ -12,14 +12,17 @@ from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Self
 
-_INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
+_INCLUDE = re.compile(r'#\s*include\s*[<"]([^">]+)[">]')  # begins with what is rare, so that it is found fast
 SUFFIXES = (".cuh", ".cu", ".h", ".hpp", ".inl", ".inc", ".cpp")
 
 
 @lru_cache(maxsize=1024)  # headers are the same for kernel after kernel
 def included(text: str) -> tuple[str, ...]:
     """Return the names in the ``#include`` lines of CUDA C++."""
-    return tuple(_INCLUDE.findall(text))
+    found = (
+        (match[1], text[text.rfind("\n", 0, match.start()) + 1 : match.start()]) for match in _INCLUDE.finditer(text)
+    )
+    return tuple(name for name, before in found if not before.strip())
 
 
 @dataclass(frozen=True, eq=False)

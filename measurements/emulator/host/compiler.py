@@ -10,9 +10,9 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
 from measurements.emulator.host.work_folders import note_compiler, temporary_folder
@@ -34,8 +34,7 @@ class HostCompilerMissing(HostFailure):
     """Neither g++ nor clang++ is on the path."""
 
 
-@dataclass(frozen=True)
-class HostCompiler:
+class HostCompiler(NamedTuple):
     """A C++ compiler of this machine. ``identity`` is its version and target; ``flags`` suit this machine's CPU."""
 
     path: str

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.compiler.nvcc import NvccMissing, toolchain_of
 from measurements.compiler.nvrtc import NVCC, PTX_OPTIONS, NvrtcMissing, toolchain_version
@@ -52,8 +51,7 @@ class KernelCompileError(Exception):
         return Emulation(self.status, {}, (), (), (), reason=self.reason, log=self.log, compile_seconds=self.seconds)
 
 
-@dataclass(frozen=True)
-class CompiledKernel:
+class CompiledKernel(NamedTuple):
     """A program for the runner."""
 
     path: Path
@@ -61,8 +59,7 @@ class CompiledKernel:
     from_cache: bool
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """What the report says of an instruction of the program; ``source`` is its line, "file:line"."""
 
     source: str
@@ -181,8 +178,7 @@ def _translator() -> str:
     return h.hexdigest()
 
 
-@dataclass(frozen=True)
-class Places:
+class Places(NamedTuple):
     """The places of a program's sites by their numbers, as the report has them; each is made when it is asked for."""
 
     lines: tuple[str, ...]
@@ -198,8 +194,7 @@ class Places:
         return () if place is None else place.callers
 
 
-@dataclass(frozen=True)
-class ProgramFacts:
+class ProgramFacts(NamedTuple):
     """What a program says of its kernel: bytes of static shared memory, the blocks of an SM that it demands
     (``.minnctapersm``, at least 1), and the text of each different instruction."""
 
@@ -222,6 +217,7 @@ def read_program_facts(path: Path) -> ProgramFacts:
     )
 
 
+@lru_cache(maxsize=8)  # a proof runs a program several times, and its name says what is in it
 def read_places(path: Path) -> Places:
     """Return what ``_publish`` wrote of each site."""
     _, _, places = unsealed(path.read_bytes()).partition(_PLACES)

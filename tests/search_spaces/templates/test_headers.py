@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search_spaces.templates.headers import Headers
+from search_spaces.templates.headers import Headers, included
 
 TEXTS = st.dictionaries(st.from_regex(r"[a-z]{1,3}(/[a-z]{1,3}){0,2}\.cuh", fullmatch=True), st.text(max_size=20))
 
@@ -51,3 +51,16 @@ def test_a_name_that_leads_elsewhere_is_refused(name):
 def test_other_bytes_are_no_headers(encoded):
     with pytest.raises(ValueError):
         Headers.decode(encoded)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('#include <a/b.cuh>\n  #  include "c.cuh"\n', ("a/b.cuh", "c.cuh")),
+        ("\n\t#include<d.cuh> // and why", ("d.cuh",)),
+        ("// #include <e.cuh>\nint x; #include <f.cuh>\n", ()),
+        ("", ()),
+    ],
+)
+def test_includes_stand_at_the_beginning_of_a_line(text, names):
+    assert included(text) == names

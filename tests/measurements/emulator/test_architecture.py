@@ -1,0 +1,31 @@
+"""The architecture that CUDA source is compiled for before it is emulated."""
+
+from __future__ import annotations
+
+import pytest
+
+from measurements.emulator.architecture import source_arch
+from search_spaces.templates.headers import Headers
+
+
+@pytest.mark.parametrize(
+    ("text", "arch"),
+    [
+        ("", "compute_80"),
+        ("int wgmma_like, my_mbarrier;", "compute_80"),  # parts of other words
+        ('asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")', "compute_80"),
+        ('asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32")', "compute_89"),
+        ('asm("mbarrier.init.shared.b64")', "compute_90a"),
+        ('asm("elect.sync _|p, 0xffffffff;")', "compute_90a"),
+        ("int elect_sync;", "compute_80"),  # the dot is one
+        ('asm("cp.async.bulk.tensor.2d")', "compute_90a"),
+        ('asm("cp.async.cg.shared.global")', "compute_80"),
+        ('asm("tcgen05.alloc")', "compute_100a"),
+        ('asm("mbarrier.init; tcgen05.alloc")', "compute_100a"),
+        ("#include <own.cuh>", "compute_90a"),
+        ("// #include <own.cuh>", "compute_80"),
+    ],
+)
+def test_it_is_the_oldest_that_has_the_instructions(text: str, arch: str) -> None:
+    headers = Headers.of({"own.cuh": "#include <deeper.cuh>", "deeper.cuh": 'asm("setmaxnreg.inc")'})
+    assert source_arch(text, headers) == arch

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -123,7 +124,8 @@ def cuda_include_folders() -> tuple[str, ...]:
     return () if found is None else (str(found), str(found / "cccl"))
 
 
-class PtxOutput(NamedTuple):
+@dataclass(frozen=True)
+class PtxOutput:
     """``text`` is None when the compilation failed. Files are named as the includes name them, the source by
     PROGRAM_NAME; ``entry`` is the entry function's name in it."""
 

@@ -33,6 +33,7 @@ from search_spaces.templates.kernel import Kernel, Launch
 Indices = npt.NDArray[np.int64]
 
 _NOBODY = 2**32 - 1
+_CHUNK = 1 << 15  # elements generated at a time: what fits a cache
 _CONTENT = {name: name for name in ("f16", "bf16", "f32", "e4m3", "e5m2")} | {
     name: "bits" for name in ("i8", "i32", "u8", "u16", "u32")
 }
@@ -61,14 +62,25 @@ def generated(dtype: DType, seed: int, places: Indices) -> Array:
     A function of ``seed`` and place alone, as in runtime/memory/global/buffers.cpp: the integer hash lowbias32
     (Wellons, "Prospecting for Hash Functions").
     """
+    flat = places.reshape(-1)
+    made: Array = np.empty(flat.size, dtype.storage)
+    for start in range(0, flat.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        made[part] = _generated(dtype, seed, flat[part])
+    return made.reshape(places.shape)
+
+
+def _generated(dtype: DType, seed: int, places: Indices) -> Array:
     low, high = places.astype(np.uint32), places >> 32
     far = high if high.any() else np.zeros(1, np.int64)
     salt = _hashed((seed + 0x9E3779B9 * far & 0xFFFFFFFF).astype(np.uint32))
-    x = _hashed(low ^ salt)
+    low ^= salt
+    x = _hashed(low)
     if _CONTENT[dtype.name] == "bits":
         ones = np.uint32(2**dtype.bits - 1)
-        bits = x & ones
-        return np.where(bits == ones, np.uint32(0), bits).astype(dtype.storage)
+        x &= ones
+        x[x == ones] = 0
+        return x
     signed: Array = _signed_integers(dtype)[x >> np.uint32(15)]
     return signed
 
@@ -248,7 +260,8 @@ def _written(operands: Sequence[Operand], data: Path) -> dict[str, Written]:
         firsts, counts = take(np.int64, stretches), take(np.int64, stretches)
         size = int(counts.sum())
         values, writers = take(operands[number].dtype.storage, size), take(np.uint32, size)
-        places = np.repeat(firsts - (np.cumsum(counts) - counts), counts) + np.arange(size)
+        places = np.repeat(firsts - (np.cumsum(counts) - counts), counts)
+        places += np.arange(size)
         if writers.max(initial=0) == _NOBODY:
             there = np.flatnonzero(writers != _NOBODY)
             places, values, writers = places[there], values[there], writers[there]

@@ -337,8 +337,8 @@ def _roundoff(dtype: DType) -> float:
 
 
 def _values(dtype: DType, stored: Array) -> Array:
-    """Return what a reference calculates with: float64 for floats, whole numbers as they are."""
-    return dtype.load(stored) if dtype.is_float else stored
+    """Return what a reference calculates with, to change as it likes: float64 for floats, whole numbers as they are."""
+    return dtype.load(stored) if dtype.is_float else stored.copy()
 
 
 def _is_wide(dtype: DType) -> bool:

@@ -18,7 +18,7 @@ ORDINARY_ARCH = "compute_80"
 
 _OF_ARCH = "__CUDA_ARCH_"  # begins all macros that name it
 # 8-bit floats of mma.sync.
-_ADA = re.compile(r"mma\.sync\.[\w.]+\.e[45]m[23]\b")
+_ADA = re.compile(r"\bmma\.sync\.[\w.]+\.e[45]m[23]\b")
 # Instructions of sm_100a, what belongs to tensor memory, and TMA of four rows.
 _BLACKWELL = ("tcgen05", "clusterlaunchcontrol", "gather4", "scatter4")
 # Instructions of sm_90 and sm_90a in inline PTX.
@@ -50,7 +50,9 @@ def _launched_for_hopper(kernel: Kernel) -> bool:
 def _arch_of(text: str) -> str:
     if _names(text, _BLACKWELL):
         return BLACKWELL_ARCH
-    return HOPPER_ARCH if _names(text, _HOPPER) else ADA_ARCH if _ADA.search(text) else ORDINARY_ARCH
+    if _names(text, _HOPPER):
+        return HOPPER_ARCH
+    return ADA_ARCH if "mma.sync" in text and _ADA.search(text) else ORDINARY_ARCH
 
 
 def _names(text: str, words: tuple[str, ...]) -> bool:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,8 @@ _CONTENT = {name: name for name in ("f16", "bf16", "f32", "e4m3", "e5m2")} | {
 }
 
 
-class Written(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Written:
     """The elements of one output that the blocks wrote: their places in memory order, ascending, their values, and the
     block that wrote each last."""
 
@@ -48,7 +49,8 @@ class Written(NamedTuple):
     blocks: npt.NDArray[np.uint32]
 
 
-class SparseEmulation(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class SparseEmulation:
     """``emulation`` has no outputs; ``written`` has an entry for each output, where the launch ended."""
 
     emulation: Emulation
@@ -231,7 +233,7 @@ def _emulate_blocks(
             return others[-1].emulation
 
         judged = judge(done.emulation, again, lambda _, __: _left_the_same(done.written, others[-1].written))
-        return done._replace(emulation=judged)
+        return replace(done, emulation=judged)
 
 
 def _left_the_same(written: Mapping[str, Written], other: Mapping[str, Written]) -> bool:

@@ -8,6 +8,7 @@ reduction sees, such as a row of a softmax or of the left matrix of a product. O
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -63,7 +64,8 @@ class InputCase(NamedTuple):
     everywhere: bool = False
 
 
-class StressInputs(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class StressInputs:
     """Stored inputs of a problem in which the lines of several cases stand side by side."""
 
     cases: tuple[str, ...]

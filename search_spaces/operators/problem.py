@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -220,7 +220,8 @@ class Problem(ABC):
         return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Part:
     """``problem`` computes ``outputs`` of the large one from its ``inputs``: for each operand of ``problem``, in its
     shape, the places of the large array, in memory order."""
 

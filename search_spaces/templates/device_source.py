@@ -24,12 +24,6 @@ def include_dir(package: str = _OURS) -> str:
     return str(resources.files(package).joinpath("include"))
 
 
-@cache
-def our_headers() -> Headers:
-    """Return the headers that every template may include, read once."""
-    return Headers.from_folder(include_dir())
-
-
 # Headers that stand in for others on devices without a feature.
 _INSTEAD = (
     ("bf16", "autosched/ptx/convert.cuh", "autosched/ptx/turing/convert.cuh"),
@@ -40,7 +34,7 @@ _INSTEAD = (
 def for_device(kernel: Kernel, device: Device) -> Kernel:
     """``kernel`` with headers that have what ``device`` lacks instructions for; itself on all but sm_75."""
     instead = {name: other for feature, name, other in _INSTEAD if not device.has(feature)}
-    if not instead or kernel.headers != our_headers():
+    if not instead or kernel.headers != Headers.from_folder(include_dir()):
         return kernel
     return replace(kernel, headers=_replaced(kernel.headers, tuple(instead.items())), arch=device.arch)
 
@@ -63,7 +57,7 @@ class DeviceSource:
     @property
     def headers(self) -> Headers:
         """Every header that the source may include."""
-        ours = our_headers()
+        ours = Headers.from_folder(include_dir())
         return ours if self.package == _OURS else Headers.from_folder(include_dir(self.package)) | ours
 
     @property

@@ -12,7 +12,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Self
 
-_INCLUDE = re.compile(r'#\s*include\s*[<"]([^">]+)[">]')  # begins with what is rare, so that it is found fast
+_INCLUDE = re.compile(
+    r'#[^\S\n]*include[^\S\n]*[<"]([^">\n]+)[">]'
+)  # begins with what is rare, so that it is found fast
 SUFFIXES = (".cuh", ".cu", ".h", ".hpp", ".inl", ".inc", ".cpp")
 
 

@@ -108,8 +108,13 @@ def sources_digest() -> str:
 @cache
 def _digest_of(folder: Path) -> str:
     h = hashlib.sha256()
+
+    def fail(error: OSError) -> None:
+        raise error
+
     # Without pathlib, which takes longer than to read and digest them: every command waits for this.
-    files = (os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
+    places = os.walk(folder, onerror=fail)
+    files = (os.path.join(place, name) for place, _, names in places for name in names)
     for file in sorted(file for file in files if file.endswith(SUFFIXES)):
         with open(file, "rb") as source:
             content = source.read()

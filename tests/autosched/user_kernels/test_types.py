@@ -11,8 +11,10 @@ from needs import needs_compiler, needs_nvrtc
 
 import autosched
 from autosched.proofs.proof import Verification, verify_one
+from autosched.proofs.run import Depth, LaunchOverride
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.user_kernel import Kernel
+from measurements.emulator import Order
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 from search_spaces.spaces.schedule import Schedule
@@ -95,3 +97,36 @@ def test_what_is_no_type_is_one_line() -> None:
         assert said in str(raised.value) and "\n" not in str(raised.value)
     with pytest.raises(KernelFileError, match="unknown name 'z'"):
         kernel("typed_bad", tolerance={"atol": "z"})
+
+
+GATHER = """
+__global__ void gather(float* y, const float* x, const int* at, int n) {
+  int i = blockIdx.x * b + threadIdx.x;
+  if (i < n) atomicAdd(y + i, x[at[i] - 1]);
+}
+"""
+
+
+@needs_compiler
+@needs_nvrtc
+@pytest.mark.parametrize("launch", [None, LaunchOverride(Order("random", 7), 2)])
+def test_a_reference_may_change_its_arrays(launch: LaunchOverride | None) -> None:
+    def reference(x: Any, at: Any) -> Any:
+        at -= 1
+        return x[at]
+
+    arguments = [
+        {"name": "y", "kind": "output", "dtype": "f32", "shape": "n", "zeroed": True},
+        {"name": "x", "kind": "input", "dtype": "f32", "shape": "n"},
+        {"name": "at", "kind": "input", "dtype": "i32", "shape": "n", "fill": {"integers": [1, 3]}},
+        {"name": "n", "kind": "scalar", "value": "n"},
+    ]
+    made = Kernel(
+        GATHER, "gather", parameters={"b": [32]}, sizes={"n": 100}, grid="ceil_div(n, b)", block="b",
+        arguments=arguments, reference=reference,
+    )  # fmt: skip
+    schedule = Schedule(made.file.name, (("b", 32),))
+    depths: tuple[Depth, ...] = ("quick", "full")
+    for depth in depths:
+        found = verify_one(made.template, made.problem(), schedule, A100, depth=depth, asked=launch)
+        assert found.ok, (depth, found.reason)

@@ -17,6 +17,8 @@ from search_spaces.templates.headers import Headers
         ('asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32")', "compute_89"),
         ('asm("mbarrier.init.shared.b64")', "compute_90a"),
         ('asm("elect.sync _|p, 0xffffffff;")', "compute_90a"),
+        ('asm("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32")', "compute_80"),
+        ('asm("xmma.sync.aligned.e4m3")', "compute_80"),
         ("int elect_sync;", "compute_80"),  # the dot is one
         ('asm("cp.async.bulk.tensor.2d")', "compute_90a"),
         ('asm("cp.async.cg.shared.global")', "compute_80"),

@@ -59,6 +59,7 @@ def test_other_bytes_are_no_headers(encoded):
         ('#include <a/b.cuh>\n  #  include "c.cuh"\n', ("a/b.cuh", "c.cuh")),
         ("\n\t#include<d.cuh> // and why", ("d.cuh",)),
         ("// #include <e.cuh>\nint x; #include <f.cuh>\n", ()),
+        ('// was #include "g.cuh, see below\n#include <g.cuh>\n', ("g.cuh",)),
         ("", ()),
     ],
 )

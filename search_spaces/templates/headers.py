@@ -12,19 +12,19 @@ from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Self
 
-_INCLUDE = re.compile(
-    r'#[^\S\n]*include[^\S\n]*[<"]([^">\n]+)[">]'
-)  # begins with what is rare, so that it is found fast
+# Begins with what is rare, so that it is found fast: whether it begins its line is looked at afterwards.
+_INCLUDE = re.compile(r'#[^\S\n]*include[^\S\n]*[<"]([^">\n]+)[">]')
 SUFFIXES = (".cuh", ".cu", ".h", ".hpp", ".inl", ".inc", ".cpp")
 
 
 @lru_cache(maxsize=1024)  # headers are the same for kernel after kernel
 def included(text: str) -> tuple[str, ...]:
     """Return the names in the ``#include`` lines of CUDA C++."""
-    found = (
-        (match[1], text[text.rfind("\n", 0, match.start()) + 1 : match.start()]) for match in _INCLUDE.finditer(text)
-    )
-    return tuple(name for name, before in found if not before.strip())
+    return tuple(match[1] for match in _INCLUDE.finditer(text) if _begins_line(text, match.start()))
+
+
+def _begins_line(text: str, at: int) -> bool:
+    return not text[text.rfind("\n", 0, at) + 1 : at].strip()
 
 
 @dataclass(frozen=True, eq=False)

@@ -104,6 +104,16 @@ def assert_no_fence_of_the_gpu(body: tuple[Instruction, ...]) -> None:
         assert not i.opcode.startswith(("CCTL", "ERRBAR")), i
 
 
+@pytest.mark.parametrize("kind", ["tma", "cp.async"])
+def test_a_cluster_ends_without_a_fence_of_the_gpu(kind: str) -> None:
+    """Without stream-K or splits, nothing in the kernel needs one."""
+    schedule = Schedule.from_json("wgmma_matmul", DEALT | {"stream_k": 0, "copy_a": kind, "producer_registers": 0})
+    body = machine_code(template("wgmma_matmul").kernel(SAMPLED["square"][1], schedule, H200))
+    assert sum(i.opcode == "UCGABAR_WAIT" for i in body) == 1  # at the start alone
+    assert not any("MEMBAR" in i.opcode and "GPU" in i.opcode for i in body)
+    assert not any(i.opcode.startswith(("ERRBAR", "CGAERRBAR")) for i in body)
+
+
 @pytest.mark.sweep("8 bits")
 @pytest.mark.parametrize("which", SAMPLED)
 def test_sampled_schedules_neither_fence_the_gpu_nor_move_descriptors(which: str, nightly: bool) -> None:

@@ -7,9 +7,7 @@ import numpy as np
 from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.hardware.devices import Device, register_limit
 from search_spaces.operators.matmul import Matmul
-from search_spaces.spaces.columns import TextColumn
 from search_spaces.spaces.rules import Rule
-from search_spaces.templates.common.raster import HILBERT
 
 REGISTER_STEP = 8  # setmaxnreg (PTX ISA, "setmaxnreg")
 REGISTER_OVERHEAD = 26  # of a consumer besides its accumulators, the fewest that ptxas takes (message C7602)
@@ -19,10 +17,10 @@ END_REGISTERS = 16  # besides, where columns have values of their own to be scal
 # spill 4 bytes still. The main loop of 2026-11-24 holds less: of ten beyond the limit none spills for want of these,
 # but 256x192 with a long activation does, 272 bytes.
 STORE_REGISTERS = 8
+# More for boxes of out and stream-K in one consumer that takes no registers from the copying warp: with 29 to spare
+# 128x176 spilled 4 bytes, and with 5 to spare 192x128 104 (f32 out, bias+gelu, NVRTC 13.5, 2026-11-28).
+STREAM_K_REGISTERS = 40
 MOST_REGISTERS = 240  # that a consumer's thread takes: what a warpgroup of copies leaves to each of two
-# Of a thread that copies for a cluster, where two of these make it hold more: stream-K, a Hilbert curve, a cluster
-# along both axes. With 24 each of 18 such kernels spilled 4 to 32 bytes, with 40 none did (the same compiler).
-WALKING_REGISTERS = 40
 
 
 def consumer_limit(device: Device, threads: IntArray, min_blocks: IntArray, consumer_registers: IntArray) -> IntArray:
@@ -76,31 +74,19 @@ def spill_rules(device: Device) -> tuple[Rule, ...]:
 
     def boxes_fit(
         needed_registers: IntArray, store_buffers: IntArray, threads: IntArray, min_blocks: IntArray,
-        consumer_registers: IntArray,
+        consumer_registers: IntArray, consumers: IntArray, stream_k: IntArray,
     ) -> BoolArray:  # fmt: skip
+        alone = np.equal(consumers, 1) & np.equal(consumer_registers, 0)
         needed = needed_registers + STORE_REGISTERS * np.minimum(store_buffers, 2)
+        needed = needed + STREAM_K_REGISTERS * (alone & (stream_k > 0))
         limit = consumer_limit(device, threads, min_blocks, consumer_registers)
         return np.asarray((needed <= limit) | np.equal(store_buffers, 0))
-
-    def walk_fits(
-        producer_registers: IntArray, stream_k: IntArray, cluster_m: IntArray, cluster_n: IntArray, raster: TextColumn
-    ) -> BoolArray:
-        both_axes = (cluster_m > 1) & (cluster_n > 1)
-        held = np.add(stream_k > 0, raster == HILBERT, dtype=np.int64) + both_axes
-        few = (producer_registers > 0) & (producer_registers < WALKING_REGISTERS)
-        return np.asarray(~(few & (cluster_m * cluster_n > 1) & (held > 1)))
 
     return (
         Rule(
             "store_registers",
             boxes_fit,
             f"a consumer needs {{needed_registers}} registers a thread, and {STORE_REGISTERS} more for each of one or "
-            "two boxes of out: ptxas would spill",
-        ),
-        Rule(
-            "walking_registers",
-            walk_fits,
-            f"of {{producer_registers}} registers, fewer than {WALKING_REGISTERS}, ptxas would spill, as stream-K, a "
-            "Hilbert curve and a cluster along both axes each take some",
+            f"two boxes of out, or {STREAM_K_REGISTERS} with stream-K in one consumer alone: ptxas would spill",
         ),
     )

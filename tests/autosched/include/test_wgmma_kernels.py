@@ -121,11 +121,6 @@ SPILLS: dict[str, tuple[str, dict[str, Value], dict[str, Value]]] = {
         },
         {"store_buffers": 0},
     ),
-    "walking_registers": (
-        "none",
-        {"tile_n": 256, "stages": 3, "tiles_of_block": 4, "stream_k": 1, "cluster_m": 2, "raster": "hilbert"},
-        {"producer_registers": 40},
-    ),
 }
 
 
@@ -141,6 +136,18 @@ def test_what_a_rule_of_spills_leaves_out_spills(rule: str) -> None:
     spilled, whole = compiled([generate(problem, schedule, H200) for schedule in (left_out, kept)])
     assert isinstance(spilled, Compiled) and isinstance(whole, Compiled)
     assert spilled.resources.spill_store_bytes > 0 == whole.resources.spill_store_bytes
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("cluster_n", "stream_k", "tiles"), [(1, 1, 4), (2, 0, 4), (2, 1, 3)])
+def test_a_producer_of_few_registers_does_not_spill(cluster_n: int, stream_k: int, tiles: int) -> None:
+    """A cluster along both axes, stream-K and a Hilbert curve each take registers of the thread that copies."""
+    schedule = GOOD.replace(
+        producer_registers=24, tile_m=256, tile_n=192, stages=3, tiles_of_block=tiles, stream_k=stream_k,
+        cluster_m=2, cluster_n=cluster_n, raster="hilbert",
+    )  # fmt: skip
+    (result,) = compiled([generate(PROBLEM, schedule, H200)])
+    assert isinstance(result, Compiled) and result.resources.spill_store_bytes == 0
 
 
 @needs_nvrtc

@@ -79,10 +79,6 @@ struct WgmmaMatmul : WgmmaPlan<Config> {
       if constexpr (gives_registers) ptx::take_registers<C::consumer_registers>();
       WgmmaConsumers<Config>::consume(ends, out, out_map, partials, counters, first.for_descriptors(), warp);
     }
-    if constexpr (cluster > 1) {  // others arrive at its barriers until they have read all
-      ptx::cluster_arrive();
-      ptx::cluster_wait();
-    }
   }
 };
 

@@ -32,6 +32,7 @@ struct WgmmaProducers : WgmmaPlan<Config> {
         load_stage(a, b, place, work, (work.first + t) * C::tile_k);
       }
     });
+    drain(place);
   }
 
   // All threads that copy: one of them asks TMA for its operand, if any, and each begins to copy a part of the others. A
@@ -77,6 +78,17 @@ struct WgmmaProducers : WgmmaPlan<Config> {
       if constexpr (shifts_differ) publish_rest(work.batch);  // while it is known which matrix they are of
     });
     if constexpr (!shifts_differ) publish_rest(0);
+    drain(place);
+  }
+
+  // Wait until every stage has been released by all blocks of the cluster that read it. No peer arrives at a barrier of
+  // this block afterwards, so the block may exit. A barrier of the cluster would do, too, but its release is a fence of
+  // the whole GPU (MEMBAR.ALL.GPU), which costs about a microsecond. Stages never filled pass at once.
+  __device__ static __forceinline__ void drain(Place place) {
+    if constexpr (cluster > 1) {
+#pragma unroll 1
+      for (int stage = 0; stage < C::stages; ++stage, place.advance()) wait(place.empty(), place.parity ^ 1u);
+    }
   }
 
   template <class Copy, bool Copied>

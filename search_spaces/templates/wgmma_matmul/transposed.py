@@ -1,7 +1,8 @@
-"""The kernel template of matmuls of few rows by wgmma: out^T = b^T @ a^T.
+"""The kernel template of matmuls by wgmma with sides exchanged: out^T = b^T @ a^T.
 
-wgmma multiplies 64 rows at a time, which few rows of a leave empty, but as few columns as 8. All functions are those of
-``wgmma_matmul`` for the problem with sides exchanged: its m is n here, its a is b^T.
+It serves two kinds of problems. wgmma multiplies 64 rows at a time, which few rows of a leave empty, but as few columns
+as 8. And only wgmma's first operand can come from registers, so tf32 with b stored by rows needs b there. All functions
+are those of ``wgmma_matmul`` for the problem with sides exchanged: its m is n here, its a is b^T.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from search_spaces.templates.wgmma_matmul.problem import supports as straight_su
 from search_spaces.templates.wgmma_matmul.space import space as straight_space
 from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL
 
-MOST_ROWS = 64  # of a: from here on wgmma's 64 rows are full without exchanging sides
+MOST_ROWS = 64  # of a, where wgmma_matmul takes the problem: its 64 rows are full without exchanging sides
 
 
 def supports(problem: Matmul, device: Device) -> str | None:
@@ -24,7 +25,7 @@ def supports(problem: Matmul, device: Device) -> str | None:
         return (
             "scales of blocks are those of rows of a, which are columns with sides exchanged: wgmma_matmul takes them"
         )
-    if reason is None and problem.m > MOST_ROWS:
+    if reason is None and problem.m > MOST_ROWS and straight_supports(problem, device) is None:
         return f"with sides exchanged wgmma computes at most {MOST_ROWS} rows, not {problem.m}: wgmma_matmul takes more"
     return reason
 

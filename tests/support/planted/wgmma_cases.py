@@ -132,6 +132,10 @@ TRANSPOSED: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
         {**FROM_REGISTERS, "tile_n": 16, "tile_k": 32},
         {"a": "f32", "m": 16, "n": 132, "order_b": "row", "epilogue": "bias"},
     ),
+    "many rows of words of b along n": (
+        {**FROM_REGISTERS, "tile_m": 128, "tile_n": 48, "tile_k": 32, "cluster_m": 2, "consumers": 2},
+        {"a": "f32", "m": 150, "n": 512, "order_b": "row", "epilogue": "bias+gelu"},
+    ),
     "by rows, in turns": (
         {"tiles_of_block": 3, "tile_n": 16, "ping_pong": 1, "consumers": 2, "cluster_m": 2},
         {"m": 5, "n": 512, "order_b": "row", "batch": 2},

@@ -156,9 +156,10 @@ bool run_launch(unsigned first, unsigned units) {
   unsigned steps = 0;
   start(left.take());
   launch.began = clocks.first;
+  // Asked anew after each turn, in which the running blocks may cancel the last unit.
+  const auto may_start = [&] { return left.left() && residents.count() < most; };
   for (;;) {
-    const bool more = left.left() && residents.count() < most;
-    const Turn turn = launch.interleaved ? run_step() : run_blocks(more || !waiting.empty());
+    const Turn turn = launch.interleaved ? run_step() : run_blocks(may_start() || !waiting.empty());
     if (turn == Turn::ended) {
       ptx::end_block();
       end_block_shared();
@@ -171,12 +172,12 @@ bool run_launch(unsigned first, unsigned units) {
       } else {
         return true;
       }
-    } else if (turn == Turn::stuck || (!more && wait_in_vain(residents.count()))) {
+    } else if (turn == Turn::stuck || (!may_start() && wait_in_vain(residents.count()))) {
       report_endless(left.begun, units, turn != Turn::stuck || idle_polls.met());
       return false;
     } else if (launch.interleaved && steps > 0) {
       --steps;
-    } else if (more) {
+    } else if (may_start()) {
       start_beside(left.take());
     } else if (!waiting.empty()) {
       const unsigned next = take_waiting();

@@ -8,7 +8,7 @@ from bulk_kernels import HEAD, kinds
 from needs import needs_compiler, needs_nvrtc
 
 from measurements.emulator import Emulation, FindingKind, emulate
-from measurements.emulator.order import Order
+from measurements.emulator.order import Order, OrderKind
 from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Kernel
@@ -46,6 +46,19 @@ BODY = """
 """
 
 
+def run_counting(body: str, order: Order) -> Emulation:
+    """Run a kernel that adds to ``out``, which begins with zeros."""
+    kernel = Kernel(
+        entry="test",
+        source=f'{HEAD}\nextern "C" __global__ void test(u32* out) {{{body}}}',
+        arguments=(Operand("out", "output", U32, ((BLOCKS + 1) * 32,), zeroed=True),),
+        grid=(BLOCKS // 2, 2, 1),
+        block=(32, 1, 1),
+        arch="sm_120a",
+    )
+    return emulate(kernel, {}, order=order, time_limit=30)
+
+
 def run(body: str, seed: int = 0) -> Emulation:
     kernel = Kernel(
         entry="test",
@@ -63,6 +76,32 @@ def test_every_place_is_computed_once(seed: int) -> None:
     done = run(BODY, seed)
     assert done.ok, done.reason
     np.testing.assert_array_equal(done.outputs["out"], np.repeat(np.arange(1, BLOCKS + 1), 32).reshape(BLOCKS, 32))
+
+
+COUNTING = BODY.replace("out[block * 32 + t] = block + 1;", "atomicAdd(&out[block * 32 + t], 1u);")
+# Block 0 waits for the block that cancels the last cluster of the grid, which waits for block 0.
+MEETING = (
+    """
+  volatile u32* const flags = out + BLOCKS * 32;
+  if (blockIdx.x == 0 && blockIdx.y == 0) {
+    while (flags[0] == 0) {}
+    flags[1] = 1;
+  }
+""".replace("BLOCKS", str(BLOCKS))
+    + COUNTING.replace(
+        "if (!more) break;",
+        f"if (!more) {{ if (t == 0 && block != 0) {{ volatile u32* const flags = out + {BLOCKS * 32}; "
+        "flags[0] = 1; while (flags[1] == 0) {} } break; }",
+    )
+)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("body", [COUNTING, MEETING], ids=["counting", "meeting"])
+@pytest.mark.parametrize("kind", ["ascending", "descending", "alternating", "interleaved", "random"])
+def test_no_cluster_runs_after_the_last_one_was_cancelled(kind: OrderKind, body: str, seed: int) -> None:
+    done = run_counting(body, Order(kind, seed))
+    np.testing.assert_array_equal(done.outputs["out"][: BLOCKS * 32], 1)
 
 
 def test_one_coordinate_of_an_answer() -> None:

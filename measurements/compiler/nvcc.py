@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
 
@@ -43,6 +46,32 @@ def nvcc_version() -> str:
 def toolchain_of(options: Sequence[str]) -> str:
     """Return name and version of the compiler of a kernel with these options. Raises NvrtcMissing, NvccMissing."""
     return nvcc_version() if NVCC in options else toolchain_version()
+
+
+def run_nvcc(command: Sequence[str], seconds: float, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run nvcc without input. nvcc starts other programs: at the time limit, all of them are killed.
+
+    Raises:
+        OSError: It cannot be started.
+        subprocess.TimeoutExpired: It took longer than ``seconds``.
+    """
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        process_group=0,
+    ) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=seconds)
+        except BaseException:
+            with suppress(ProcessLookupError):  # all of them have ended
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
 
 def compile_source(
@@ -116,9 +145,7 @@ def _compiled(
         given = [_SPELLED.get(o, o) for o in options if o not in _NOT_OURS]
         command = [nvcc, kind, f"-arch={arch}", "-I.", *given, "-o", "out", PROGRAM_NAME]
         try:
-            done = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, errors="replace", check=False, timeout=SECONDS
-            )
+            done = run_nvcc(command, SECONDS, folder)
         except subprocess.TimeoutExpired:
             return None, list(entries), f"error: not compiled within {SECONDS:g} s", time.perf_counter() - started
         log, seconds = (done.stdout + done.stderr).strip(), time.perf_counter() - started

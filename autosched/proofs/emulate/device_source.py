@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from measurements.compiler.nvcc import run_nvcc
 
 _HOST_CODE = re.compile(r"<<<|\bint\s+main\s*\(|\bcuda(Malloc|Memcpy|DeviceSynchronize|Free)\b")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -113,14 +116,20 @@ def nvcc() -> str | None:
 def ptx_by_nvcc(file: Path, arch: str, options: Sequence[str] = ()) -> tuple[str | None, str]:
     """Return the PTX of a CUDA file, with the lines of its source, and what the compiler said; None where it
     refuses."""
-    command = [nvcc() or "nvcc", "-ptx", "-lineinfo", f"-arch={arch}", "-o", "/dev/stdout", *options, str(file)]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=_NVCC_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return None, f"nvcc was not done within {_NVCC_SECONDS:.0f} s"
-    return (done.stdout if done.returncode == 0 else None), done.stderr
+    with tempfile.TemporaryDirectory(prefix="autosched-nvcc-") as folder:
+        # A file, not /dev/stdout: for some architectures nvcc lets ptxas read what it has written.
+        output = Path(folder, "out.ptx")
+        command = [nvcc() or "nvcc", "-ptx", "-lineinfo", f"-arch={arch}", "-o", str(output), *options, str(file)]
+        try:
+            done = run_nvcc(command, _NVCC_SECONDS)
+        except subprocess.TimeoutExpired:
+            return None, f"error: nvcc did not finish within {_NVCC_SECONDS:.0f} s"
+        except OSError as error:
+            return None, f"error: nvcc cannot be run ({error.strerror or error})"
+        log = (done.stdout + done.stderr).strip()
+        if done.returncode != 0 or not output.is_file() or output.stat().st_size == 0:
+            return None, log or f"error: nvcc exited with status {done.returncode} without output"
+        return output.read_text(errors="replace"), log
 
 
 def device_part(text: str) -> str:

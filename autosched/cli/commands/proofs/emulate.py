@@ -19,8 +19,8 @@ from autosched.cli.options.launch import LaunchesOption, OrderOption, TurnsOptio
 from autosched.cli.options.problem import real_number, whole_number
 from autosched.cli.terminal.errors import MOST_SEED, NO, InputError, bad_input, within
 from autosched.cli.terminal.findings import print_findings
-from autosched.cli.terminal.output import print_json, stdout_console
-from measurements.emulator import HostFailure, Suppression, check_ready
+from autosched.cli.terminal.output import print_json, say, stdout_console
+from measurements.emulator import Suppression, check_ready
 from measurements.emulator.findings import Grade
 from measurements.files.bounded import read_bounded
 
@@ -92,10 +92,10 @@ def emulate(
 ) -> int:
     """Execute a kernel on the CPU and report races, bounds, uninitialised memory, barriers and masks.
 
-    CUDA files may hold host code: nvcc compiles them where it is installed, else NVRTC their device part. It runs
-    twice, with blocks in ascending and in random order, unless --order or --turns say how. A kernel that waits for
-    nothing, or does not reset a counter, may be right by luck: --order interleaved and --launches 2 show it. A note is
-    true by the letter of the PTX ISA and harms nothing.
+    CUDA files may hold host code: nvcc compiles them where it is installed. Without nvcc, or where nvcc fails, NVRTC
+    compiles their device part. The launch runs twice, with blocks in ascending and in random order, unless --order or
+    --turns say how. A kernel that waits for nothing, or does not reset a counter, may be right by luck: --order
+    interleaved and --launches 2 show it. A note is true by the letter of the PTX ISA and harms nothing.
     Exit status 1 where a fault is found, where the kernel does not run, or where --expect differs.
     """
     from autosched.proofs.emulate.emulate import emulate as run_kernel
@@ -172,8 +172,8 @@ def emulate(
 
 
 def _program(file: str, is_ptx: Any, options: Sequence[str]) -> tuple[str, bool, tuple[str, ...]]:
-    """Return the text to emulate, whether it is CUDA source, and options for its compiler. Raises InputError, and
-    HostFailure with what nvcc refuses."""
+    """Return the text to emulate, whether it is CUDA source, and options for its compiler. Raises
+    InputError."""
     from autosched.proofs.emulate.device_source import has_host_code, nvcc, ptx_by_nvcc
     from autosched.proofs.emulate.kernel_files import NoKernelFile, include_folders, ptx_of_file
     from measurements.compiler.pool import error_reason
@@ -195,9 +195,9 @@ def _program(file: str, is_ptx: Any, options: Sequence[str]) -> tuple[str, bool,
     options = [*options, *(f"-I{folder}" for folder in include_folders(text))]
     if has_host_code(text) and nvcc() is not None:
         ptx, log = ptx_by_nvcc(Path(file), source_arch(text, Headers.of({})), options)
-        if ptx is None:
-            raise HostFailure(f"nvcc refuses {file}: {error_reason(log)}")
-        return ptx, False, ()
+        if ptx is not None:
+            return ptx, False, ()
+        say(f"nvcc cannot compile {file} ({error_reason(log)}): NVRTC compiles its device part")
     # Its lines are named by its file.
     return f"#line 1 {dumps(Path(file).name, ensure_ascii=False)}\n{text}", True, tuple(options)
 

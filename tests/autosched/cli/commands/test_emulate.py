@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +16,7 @@ from needs import needs_compiler, needs_nvrtc
 from autosched.cli import main
 from autosched.cli.options.arrays import read_argument
 from autosched.cli.terminal.errors import InputError
+from autosched.proofs.emulate import device_source
 from autosched.proofs.emulate.device_source import device_part, has_host_code
 
 pytestmark = [needs_nvrtc, needs_compiler]
@@ -144,3 +149,76 @@ def test_arrays_are_read_from_text() -> None:
     assert read_argument("0x10", rng, "--argument") == (16, False)
     with pytest.raises(InputError, match="fill"):
         made("fill=x f32[2]")
+
+
+WAITS_FOR_THE_LAUNCH_BEFORE = (
+    '__global__ void k(int* x) { asm volatile("griddepcontrol.wait;"); x[threadIdx.x] += 1; }\n'
+    "int main() { k<<<1, 32>>>(nullptr); }\n"
+)
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
+def test_nvcc_compiles_a_file_with_host_code_and_an_instruction_of_hopper(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "k.cu"
+    file.write_text(WAITS_FOR_THE_LAUNCH_BEFORE)
+    assert main(["emulate", str(file), "-a", "i32[32]"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.fixture
+def fake_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Put an nvcc first on the PATH: a shell script with this body, which finds its output file in ``$output``."""
+
+    def install(body: str) -> None:
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        script = folder / "nvcc"
+        read_output = 'while [ "$1" != -o ]; do shift; done\noutput=$2\n'
+        script.write_text(f"#!/bin/sh\n{read_output}{body}\n")
+        script.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    return install
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "echo 'k.cu(1): error: no such feature' >&2; exit 2",
+        "exit 3",
+        "exit 0",  # without output
+        "cat > $output",  # reads its input, which is empty
+    ],
+)
+def test_nvrtc_compiles_the_device_part_where_nvcc_fails(
+    body: str, fake_nvcc: Callable[[str], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_nvcc(body)
+    file = tmp_path / "k.cu"
+    file.write_text(WAITS_FOR_THE_LAUNCH_BEFORE)
+    assert main(["emulate", str(file), "-a", "i32[32]"]) == 0
+    assert "NVRTC" in capsys.readouterr().err
+
+
+def test_nvcc_is_killed_with_the_programs_that_it_starts(
+    fake_nvcc: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_nvcc(f"sleep 600 & echo $! > {tmp_path}/child; wait")
+    monkeypatch.setattr(device_source, "_NVCC_SECONDS", 1.0)
+    assert device_source.ptx_by_nvcc(tmp_path / "k.cu", "compute_90a")[0] is None
+    child = int((tmp_path / "child").read_text())
+    with suppress(FileNotFoundError):  # it is gone, or a zombie that nobody has waited for
+        assert Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+
+
+def test_a_file_that_neither_compiler_takes(
+    fake_nvcc: Callable[[str], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_nvcc("echo 'k.cu(1): error: no such feature' >&2; exit 2")
+    file = tmp_path / "k.cu"
+    file.write_text(WAITS_FOR_THE_LAUNCH_BEFORE.replace("+= 1", "+= undeclared"))
+    assert main(["emulate", str(file), "-a", "i32[32]"]) == 1
+    printed = capsys.readouterr()
+    assert "no such feature" in printed.err and "undeclared" in printed.out

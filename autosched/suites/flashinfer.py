@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from search_spaces.hardware.dtype_names import canonical
+from search_spaces.hardware.dtypes import FLOAT_DTYPES
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import LayerNorm, RmsNorm, Softmax
 
-_TYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
 _EPS = 1e-6  # what FlashInfer's norms add where a call says nothing
 
 
@@ -44,10 +45,10 @@ class Definition:
         return tuple(sizes[axis] for axis in self.arrays[array][0])
 
     def type_of(self, array: str) -> str:
-        name = self.arrays[array][1]
-        if name not in _TYPES:
-            raise ValueError(f"{self.function} of {name} is not computed: only of {', '.join(_TYPES)}")
-        return _TYPES[name]
+        name = canonical(self.arrays[array][1])
+        if name not in FLOAT_DTYPES:
+            raise ValueError(f"{self.function} of {name} is not computed: only of {', '.join(FLOAT_DTYPES)}")
+        return name
 
 
 def definition(document: Any) -> Definition | None:

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from search_spaces.hardware.dtype_names import canonical
+
 _AXES = ("x", "y", "z")
-_DTYPES = {"float16": "f16", "float32": "f32", "float64": "f64", "bool": "bool", "bfloat16": "bf16"}
 
 
 def arguments_of(
@@ -46,7 +47,8 @@ def arguments_of(
             name = f"argument_{i}"
         if isinstance(value, (bool, int, float, np.generic)):
             number = value.item() if isinstance(value, np.generic) else value
-            tables.append({"name": name, "kind": "scalar", "dtype": _dtype(np.asarray(value).dtype), "value": number})
+            dtype = canonical(np.asarray(value).dtype)
+            tables.append({"name": name, "kind": "scalar", "dtype": dtype, "value": number})
             continue
         if not isinstance(value, np.ndarray):
             raise ValueError(f"argument {i} must be a numpy array or a number, not {type(value).__name__}")
@@ -65,15 +67,10 @@ def _array(name: str, kind: str, value: np.ndarray[Any, Any]) -> dict[str, Any]:
     return {
         "name": name,
         "kind": kind,
-        "dtype": _dtype(value.dtype),
+        "dtype": canonical(value.dtype),
         "shape": shape,
         "fill": {"array": value.reshape([int(n) for n in shape])},
     }
-
-
-def _dtype(dtype: np.dtype[Any]) -> str:
-    name = dtype.name
-    return _DTYPES.get(name) or name.replace("uint", "u").replace("int", "i")
 
 
 def _parameters(entry: str, source: str) -> list[str]:

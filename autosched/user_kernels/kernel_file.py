@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 from autosched.user_kernels.arithmetic import Type
 from autosched.user_kernels.expressions import Expression, Result
-from search_spaces.hardware.dtype_names import dtype_of
-from search_spaces.hardware.dtypes import DType
+from search_spaces.hardware.dtypes import DType, dtype_of
 from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.templates.kernel import CompileLimits
 from search_spaces.templates.texture import Mode

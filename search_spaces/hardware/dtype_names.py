@@ -1,34 +1,75 @@
-"""What types are called in kernel files: as here, in numpy, and in CUDA C++."""
+"""Names of element types: one table of the spellings of numpy, torch, Triton, PTX, CUDA C++ and of this project."""
 
 from __future__ import annotations
 
-from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
+from collections.abc import Collection
+from difflib import get_close_matches
 
-DTYPE_NAMES = {
-    **{name: name for name in SCALAR_DTYPES},
-    **{"float16": "f16", "half": "f16", "__half": "f16", "bfloat16": "bf16", "__nv_bfloat16": "bf16"},
-    **{"float32": "f32", "float": "f32", "float64": "f64", "double": "f64", "char": "i8", "short": "i16", "int": "i32"},
-    **{
-        f"{sign}int{bits}{t}": f"{sign or 'i'}{bits}"
-        for sign in ("", "u")
-        for bits in (8, 16, 32, 64)
-        for t in ("", "_t")
-    },
-    **{"unsigned": "u32", "unsigned int": "u32", "unsigned char": "u8", "long long": "i64", "size_t": "u64"},
+# Every other spelling, by our own name. "long" has 64 bits on the platforms that CUDA and this project support.
+_SPELLINGS = {
+    "bool": (),
+    "f16": ("float16", "fp16", "half", "__half"),
+    "bf16": ("bfloat16", "__nv_bfloat16", "nv_bfloat16"),
+    "f32": ("float32", "fp32", "float"),
+    "f64": ("float64", "fp64", "double"),
+    "e4m3": ("float8_e4m3fn", "float8_e4m3", "fp8_e4m3", "fp8e4nv", "__nv_fp8_e4m3"),
+    "e5m2": ("float8_e5m2", "fp8_e5m2", "fp8e5", "__nv_fp8_e5m2"),
+    "mxf8": ("mxfp8",),
+    "mxf4": ("mxfp4",),
+    "nvf4": ("nvfp4",),
+    "i8": ("char", "signed char"),
+    "u8": ("uchar", "unsigned char"),
+    "i16": ("short",),
+    "u16": ("ushort", "unsigned short"),
+    "i32": (),
+    "u32": ("unsigned", "unsigned int"),
+    "i64": ("long", "long long"),
+    "u64": ("ulong", "unsigned long", "unsigned long long", "size_t"),
 }
-# What C++ calls the types that go by other names, too.
+_INTEGERS = {
+    f"{theirs}{bits}{suffix}": f"{ours}{bits}"
+    for ours, theirs in (("i", "int"), ("u", "uint"))
+    for bits in (8, 16, 32, 64)
+    for suffix in ("", "_t")
+}
+_INTEGERS |= {f"s{bits}": f"i{bits}" for bits in (8, 16, 32, 64)} | {"int": "i32", "uint": "u32"}
+ALIASES = {alias: name for name, aliases in _SPELLINGS.items() for alias in aliases} | _INTEGERS
+DTYPE_NAMES = {name: name for name in _SPELLINGS} | ALIASES
+
+# C++'s names of the types whose own names it does not know.
 _IN_SOURCES = {"f16": "half", "bf16": "__nv_bfloat16", "f32": "float", "f64": "double", "bool": "bool"}
 _IN_SOURCES |= {"i8": "signed char", "i16": "short", "i32": "int", "i64": "long long"}
 _IN_SOURCES |= {"u8": "unsigned char", "u16": "unsigned short", "u32": "unsigned int", "u64": "unsigned long long"}
 
 
-def dtype_of(name: str) -> DType:
-    """Return the type. Raises ValueError for a text that is no name of one."""
-    if name not in DTYPE_NAMES:
-        raise ValueError(f"{name!r} is not a type of arrays: use float, half, double, int, ...")
-    return SCALAR_DTYPES[DTYPE_NAMES[name]]
+def canonical(name: object) -> str:
+    """Return our name of a type, given as a text or as a type of numpy, torch or Triton; an unknown name stays as it
+    is."""
+    text = name if isinstance(name, str) else _name_of(name)
+    text = " ".join(text.removeprefix("torch.").removeprefix("tl.").split())
+    return DTYPE_NAMES.get(text) or DTYPE_NAMES.get(text.lower()) or text
+
+
+def _name_of(type_: object) -> str:
+    if isinstance(type_, type) and type_.__module__ != "builtins":  # Python's float has 64 bits, and C's has 32
+        return type_.__name__
+    return str(getattr(type_, "name", type_))
+
+
+def spellings(known: Collection[str]) -> tuple[str, ...]:
+    """Return every name of the types of ``known``, our own first."""
+    return *known, *(alias for alias, own in ALIASES.items() if own in known)
+
+
+def unknown_type(name: object, known: Collection[str]) -> str:
+    """Return the sentence for a name that is not a type of ``known``, with the nearest
+    of these where it is not a type at all."""
+    is_other = canonical(name) in DTYPE_NAMES
+    near = [] if is_other else get_close_matches(str(name)[:64], spellings(known), 1)
+    perhaps = f" (did you mean {near[0]}?)" if near else ""
+    return f"unknown type {str(name)[:64]!r}{perhaps}: use one of {', '.join(known)}"
 
 
 def in_source(name: str) -> str:
-    """Return what C++ calls the type, which it may be called already."""
-    return _IN_SOURCES.get(dtype_of(name).name, name)
+    """Return C++'s name of the type; a name that is not known stays as it is."""
+    return _IN_SOURCES.get(canonical(name), name)

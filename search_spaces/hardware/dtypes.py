@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.arrays import FloatArray
+from search_spaces.hardware.dtype_names import canonical, unknown_type
 
 
 @dataclass(frozen=True)
@@ -143,11 +144,17 @@ _E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, 
 _E2M1.setflags(write=False)
 
 
-def dtype(name: str, known: Mapping[str, DType] = FLOAT_DTYPES) -> DType:
-    """Return the type called ``name`` of ``known``. Raises ValueError that lists those."""
-    if name not in known:
-        raise ValueError(f"unknown type {name!r}: use one of {', '.join(known)}")
-    return known[name]
+def dtype(name: object, known: Mapping[str, DType] = FLOAT_DTYPES) -> DType:
+    """Return the type of ``known`` called ``name``, by any spelling of ``dtype_names``. Raises ValueError."""
+    own = canonical(name)
+    if own not in known:
+        raise ValueError(unknown_type(name, known))
+    return known[own]
+
+
+def dtype_of(name: object) -> DType:
+    """Return the type of an array or a scalar by any of its spellings. Raises ValueError."""
+    return dtype(name, SCALAR_DTYPES)
 
 
 def round_to_tf32(values: npt.ArrayLike) -> npt.NDArray[np.float32]:

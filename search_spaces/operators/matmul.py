@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, replace
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -78,6 +78,7 @@ class Matmul(Problem):
     With a ``reduction`` there is a second output, ``reduced`` in f32: the sum or the maximum of each row (batch, m) or
     of each column (batch, n) of the result, before that is rounded to the output's type (XeTile RFC, appendix 2.2).
     NaN wins every maximum, as in numpy.
+    ``dtype`` is another name of ``a`` for those who make a problem.
     Raises ValueError for sizes below 1, unknown names, and combinations that no kernel computes.
     """
 
@@ -102,7 +103,11 @@ class Matmul(Problem):
     scale: str = option("f32 scales of a and b, of 8-bit types", "none", choices=SCALES)
     scale_order: str = option("how the scales of block-scaled types lie; by default row", "", choices=SCALE_ORDERS)
 
-    def __post_init__(self) -> None:
+    dtype: InitVar[str] = ""
+
+    def __post_init__(self, dtype_: str) -> None:
+        self._take_dtype("a", dtype_)
+        self._take_types("b", "acc", "out")
         out, order_b = self.a, "row"
         if self.a in EIGHT_BIT_DTYPES:
             out, order_b = "i32" if self.a == "i8" and self.scale == "none" else "bf16", "col"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -23,6 +23,7 @@ class Matvec(Problem):
     """``out = x @ w.T`` with x of m x k, w of n x k, out of m x n, all row-major; m is at most 16.
 
     ``x`` is the type of x and of w, ``out`` that of out; sums are f32 (IREE issue 22153, "a typical matvec").
+    ``dtype`` is another name of ``x`` for those who make a problem.
     Raises ValueError for sizes below 1, more than 16 rows, and unknown types.
     """
 
@@ -35,7 +36,11 @@ class Matvec(Problem):
     x: str = option("type of x and w", "f16", flag="--dtype", choices=INPUTS)
     out: str = option("type of out; by default that of x", "", choices=tuple(FLOAT_DTYPES))
 
-    def __post_init__(self) -> None:
+    dtype: InitVar[str] = ""
+
+    def __post_init__(self, dtype_: str) -> None:
+        self._take_dtype("x", dtype_)
+        self._take_types("out")
         self._take_defaults(out=self.x)
         self._take_extents("m", "n", "k")
         if self.m > MOST_ROWS:

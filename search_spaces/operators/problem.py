@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.arrays import FloatArray
+from search_spaces.hardware.dtype_names import canonical
 from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.input_cases import InputCase, StressInputs
 from search_spaces.operators.part import Indices
@@ -128,6 +129,19 @@ class Problem(ABC):
         for name, value in values.items():
             if getattr(self, name) == "":
                 object.__setattr__(self, name, value)
+
+    def _take_types(self, *names: str) -> None:
+        """Spell these fields as types are spelled here; unknown names stay as they are."""
+        for name in names:
+            object.__setattr__(self, name, canonical(getattr(self, name)))
+
+    def _take_dtype(self, name: str, dtype: str) -> None:
+        """Set the field called ``name`` to ``dtype`` where that is given. Raises ValueError where both are, and
+        differ."""
+        given, default = canonical(getattr(self, name)), type(self).__dataclass_fields__[name].default
+        if dtype and given not in (default, canonical(dtype)):
+            raise ValueError(f"{name} is {given!r} and dtype {canonical(dtype)!r}: give one of them")
+        object.__setattr__(self, name, canonical(dtype) if dtype else given)
 
     def _take_sizes(self, *names: str, least: int = 1) -> None:
         """Turn these fields into ints. Raises ValueError that names one which is not a whole number or too small."""

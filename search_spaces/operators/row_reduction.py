@@ -41,6 +41,7 @@ class RowProblem(Problem):
     out: str = option("type of out; by default that of x", "", choices=tuple(FLOAT_DTYPES))
 
     def __post_init__(self) -> None:
+        self._take_types("dtype", "out")
         self._take_defaults(out=self.dtype)
         self._take_extents("rows", "columns")
         if self.rows * self.columns >= 2**40:
@@ -192,6 +193,7 @@ class Reduce(RowProblem):
     reduction_size: int = option("elements that become one value; 0: the whole axis", 0)
 
     def __post_init__(self) -> None:
+        self._take_types("dtype", "out")
         self._take_defaults(out="u32" if self.kind == "argmax" else self.dtype)
         if self.kind not in KINDS:
             raise ValueError(f"unknown kind {self.kind!r}: use one of {', '.join(KINDS)}")

@@ -37,6 +37,7 @@ class ArrayMove(Problem):
         self._take_extents("rows", "columns", "batch")
         if self.rows * self.columns * self.batch >= 2**40:
             raise ValueError("the array is too large: keep it under 2^40 elements")
+        self._take_types("dtype")
         if self.dtype not in ELEMENT_BYTES:
             raise ValueError(f"unknown type {self.dtype!r}: use one of {', '.join(ELEMENT_BYTES)}")
 

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from autosched.cli.terminal.errors import InputError, shortened
 from measurements.files.npy import open_npy
-from search_spaces.hardware.dtypes import SCALAR_DTYPES
+from search_spaces.hardware.dtype_names import canonical
+from search_spaces.hardware.dtypes import SCALAR_DTYPES, dtype_of
 
 _ARRAY = re.compile(
     r"(?:(?P<how>out|zeros|ones|range|noise|fill=(?P<fill>\S+))\s+)?(?P<dtype>\w+)\[(?P<shape>\d+(?:\s*,\s*\d+)*)\]"
@@ -42,7 +43,7 @@ def read_arguments(
 def read_argument(text: str, rng: np.random.Generator, flag: str) -> tuple[Any, bool]:
     """One argument, and whether the kernel fills it. Raises InputError."""
     array = _ARRAY.fullmatch(text)
-    if array and array["dtype"] in SCALAR_DTYPES:
+    if array and canonical(array["dtype"]) in SCALAR_DTYPES:
         return _made(array, rng, flag), array["how"] == "out"
     if file := _FILE.fullmatch(text):
         return read_array(file["file"], flag), bool(file["out"])
@@ -63,7 +64,7 @@ def read_argument(text: str, rng: np.random.Generator, flag: str) -> tuple[Any, 
 
 
 def _made(found: re.Match[str], rng: np.random.Generator, flag: str) -> npt.NDArray[Any]:
-    dtype = SCALAR_DTYPES[found["dtype"]]
+    dtype = dtype_of(found["dtype"])
     shape = tuple(int(n) for n in found["shape"].split(","))
     how = (found["how"] or "noise").partition("=")[0]
     if how == "fill":

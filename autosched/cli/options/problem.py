@@ -9,6 +9,7 @@ import typer
 from typer.models import OptionInfo
 
 from autosched.cli.terminal.errors import STOPPED, InputError, bad_input, listed, shortened
+from search_spaces.hardware.dtype_names import canonical
 from search_spaces.operators.operator import Operator, Option
 from search_spaces.operators.problem import Problem
 
@@ -91,9 +92,11 @@ def real_number(text: str) -> float:
 
 
 def one_of(choices: tuple[str, ...]) -> Callable[[str], str]:
-    """Parser of options with listed values."""
+    """Parser of options with listed values; of types, any of their spellings."""
 
     def parse(text: str) -> str:
+        if text not in choices and canonical(text) in choices:
+            return canonical(text)
         if text not in choices:
             raise typer.BadParameter(f"{shortened(text)!r} is not known, use {listed(choices, 'or')}")
         return text

@@ -20,8 +20,8 @@ from autosched.user_kernels.kernel_file import Argument, Fetch, Fill
 from autosched.user_kernels.lowering import operand, texture
 from autosched.user_kernels.reading.sources import callable_reference, python_reference, read_limits
 from measurements.files.npy import open_npy
-from search_spaces.hardware.dtype_names import DTYPE_NAMES, dtype_of
-from search_spaces.hardware.dtypes import DType
+from search_spaces.hardware.dtype_names import canonical, spellings
+from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType, dtype_of
 from search_spaces.spaces.parameters import Parameter
 from search_spaces.templates.texture import MODES
 
@@ -131,10 +131,10 @@ def _dtype(
 ) -> tuple[DType, Expression | None]:
     """Return a type, that of the defaults where it follows from parameters, and the expression by which it does."""
     given = table.text("dtype", default)
-    if given in DTYPE_NAMES:
+    if given not in types and canonical(given) in SCALAR_DTYPES:
         return dtype_of(given), None
     if not re.search(r"\W", given) and given not in types:
-        table.fail(f"{given!r} is not known: {suggestion(given, (*DTYPE_NAMES, *types))}", "dtype")
+        table.fail(f"{given!r} is not known: {suggestion(given, (*spellings(SCALAR_DTYPES), *types))}", "dtype")
     made = table.expression("dtype", given, types, ("text",))
     asked = [p for p in parameters if p.name in made.names]
     if math.prod(len(p.values) for p in asked) > _MOST_TYPES:

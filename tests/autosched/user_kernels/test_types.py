@@ -90,7 +90,7 @@ def test_what_is_no_type_is_one_line() -> None:
         ("U", "'U' is not known"),
         ("T + 1", "a text can only be compared"),
         ("b", '"b" is a int'),
-        ("'quux' if b == 32 else T", "'quux' is not a type of arrays"),
+        ("'quux' if b == 32 else T", "unknown type 'quux'"),
     ):
         with pytest.raises(KernelFileError) as raised:
             kernel("typed_bad", dtype=dtype)

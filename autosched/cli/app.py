@@ -320,6 +320,11 @@ def _folder_is_there() -> bool:
 
 def _usage_line(error: Any) -> str:
     text = " ".join(error.format_message().split()).rstrip(".")
+    if hasattr(error, "possibilities") and error.ctx is not None:  # no such option
+        name, near = error.option_name, error.possibilities or []
+        short = name[1:] if len(name) == len("--m") and name.startswith("--") else ""
+        near = [short] if short and any(short in p.opts for p in error.ctx.command.params) else near
+        text = f"no such option: {name}" + (f", did you mean {near[0]}?" if near else "")
     where = f": see '{error.ctx.command_path} --help'" if error.ctx is not None else ""
     if error.ctx is not None and isinstance(error.ctx.command, _OperatorGroup):
         where = f": options go behind the operator, as in '{error.ctx.command_path} matmul ...'"

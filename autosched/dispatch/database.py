@@ -202,7 +202,9 @@ def _problem(problem: Problem | Program, sizes: Mapping[str, int]) -> Problem:
 
         return problem_of(problem, **sizes)
     Problem.check(problem)
-    raise ValueError(f"sizes ({', '.join(sizes)}) are of a tile program: {problem} has its own")
+    if "device" in sizes:
+        raise ValueError("a kernel runs on the GPU of this machine: leave device= out, or use look_up(problem, device)")
+    raise ValueError(f"only tile programs take sizes ({', '.join(sizes)}): {problem} has its own")
 
 
 def device_name(store: Store, device: str | Device) -> str:

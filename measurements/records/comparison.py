@@ -138,10 +138,10 @@ def compare(
         wrong += count
     if not wrong:
         return Check(True, worst)
-    value = float(dtype.load(flat[first : first + 1])[0])
+    value = float(dtype.load(flat[first : first + 1])[0]) if dtype.is_float else flat[first].item()
     where = tuple(int(i) for i in np.unravel_index(first, shape))
     return Check(
-        False, worst, error_text(name, where, value, float(wanted[first]), float(allowed[first]), wrong, flat.size)
+        False, worst, error_text(name, where, value, wanted[first].item(), float(allowed[first]), wrong, flat.size)
     )
 
 
@@ -166,20 +166,35 @@ def _same(
 
 
 def error_text(
-    name: str, where: tuple[int, ...], value: float, wanted: float, allowed: float, wrong: int, total: int
+    name: str,
+    where: tuple[int, ...],
+    value: float | int,
+    wanted: float | int,
+    allowed: float,
+    wrong: int,
+    total: int,
 ) -> str:
     """Return a sentence about the first wrong element.
 
     Args:
         name: Of the operand.
         where: The element's indices.
-        value: What it is.
+        value: What it is; an int is shown exactly.
         wanted: What it should be.
         allowed: How far it may be off.
         wrong: How many elements are wrong.
         total: How many there are.
     """
-    return (
-        f"{name}{list(where)} is {value:.6g}, should be {wanted:.6g} within {allowed:.2g}; "
-        f"{wrong} of {total} elements are wrong"
-    )
+    is_whole = isinstance(value, int)
+    shown, should = told_apart(value, int(wanted) if is_whole and float(wanted).is_integer() else wanted)
+    within = "" if is_whole and allowed == 0 else f" within {allowed:.2g}"
+    return f"{name}{list(where)} is {shown}, should be {should}{within}; {wrong} of {total} elements are wrong"
+
+
+def told_apart(one: float | int, other: float | int) -> tuple[str, str]:
+    """Return two numbers as texts: integers exactly, others with six digits, or as many as tell them apart."""
+    for digits in range(6, 18):
+        texts = [str(v) if isinstance(v, int) else f"{v:.{digits}g}" for v in (one, other)]
+        if texts[0] != texts[1]:
+            break
+    return texts[0], texts[1]

@@ -11,6 +11,7 @@ what NVRTC 13.5 compiles; a test compiles one kernel for each feature and archit
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -167,6 +168,27 @@ ARCHITECTURES: dict[int, Architecture] = {
         _row(121, "GB10", _RTX_BLACKWELL, 100, 1536, 24, "12.9", 24),
     )
 }
+
+
+# Compute capabilities that share NVIDIA's name of an architecture.
+GENERATIONS: dict[str, tuple[int, ...]] = {
+    "turing": (75,),
+    "ampere": (80, 86, 87),
+    "ada": (89,),
+    "lovelace": (89,),
+    "ada lovelace": (89,),
+    "hopper": (90,),
+    "blackwell": (100, 103, 110, 120, 121),
+}
+_CAPABILITY = re.compile(r"(?:sm_?|compute_?|cc ?)?(\d{2,3}|\d{1,2}\.\d)[af]?")
+
+
+def capabilities_called(name: str) -> tuple[int, ...]:
+    """Return the compute capabilities that ``name`` stands for: those of "hopper", or of "sm_90a", "compute_90" and
+    "9.0"; none of another text."""
+    lower = " ".join(name.lower().replace("_", " ").replace("-", " ").split())
+    number = _CAPABILITY.fullmatch(name.lower())
+    return GENERATIONS.get(lower) or ((int(number[1].replace(".", "")),) if number else ())
 
 
 class UnknownArchitecture(ValueError):

@@ -15,7 +15,7 @@ from typing import Any, Self, overload
 import numpy as np
 
 from search_spaces.arrays import IntArray
-from search_spaces.hardware.architectures import FEATURES, Architecture, architecture
+from search_spaces.hardware.architectures import FEATURES, Architecture, architecture, capabilities_called
 from search_spaces.hardware.products import ALIASES, PRODUCTS, Product, rates_of
 
 _MIB = 2**20
@@ -267,13 +267,16 @@ if len(_BY_NAME) != len(DEVICES) or ALIASES.keys() & _BY_NAME.keys():
 
 def device(name: str) -> Device:
     """Return the row called ``name``, whatever its case. Raises UnknownDevice; a similar name is never taken
-    instead."""
+    instead. The name of an architecture is answered with its GPUs."""
     if not isinstance(name, str):
         raise UnknownDevice(f"a device name must be a string, not {name!r}: {_LIST}")
     lower = name.lower()
     row = _BY_NAME.get(ALIASES.get(lower, lower))
     if row is not None:
         return row
+    siblings = [known.name for known in DEVICES if known.sm in capabilities_called(name)]
+    if siblings:
+        raise UnknownDevice(f"{name!r} is an architecture, not a GPU: use one of {', '.join(siblings)}")
     import difflib  # which a program that only calls kernels does without
 
     close = difflib.get_close_matches(lower, (*_BY_NAME, *ALIASES), n=3, cutoff=0.5)

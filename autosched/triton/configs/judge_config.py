@@ -15,6 +15,7 @@ from autosched.triton.cubin import cubin_resources
 from autosched.triton.described import LaunchFailed
 from autosched.triton.session import ProofSettings, emulated
 from measurements.files.text import one_line
+from measurements.records.comparison import told_apart
 from search_spaces.hardware.devices import Device
 
 _SETTINGS = ProofSettings(time_limit=120.0)
@@ -94,11 +95,12 @@ def _compared(found: Judgement, launch: SmallLaunch) -> Judgement:
     if worst <= 1:
         return Judgement(**{**asdict(found), "status": "sound", "error_over_bound": worst})
     row, column = divmod(int(torch.nan_to_num(error, nan=float("inf")).argmax()), launch.out.shape[1])
+    value, should = told_apart(float(launch.out[row, column]), float(launch.expected[row, column]))
     return _with(
         found,
         "wrong",
-        f"element ({row}, {column}) is {float(launch.out[row, column]):g}, not "
-        f"{float(launch.expected[row, column]):g}: {int((~(error <= 1)).sum())} of {error.numel()} are out of bounds",
+        f"element ({row}, {column}) is {value}, not {should}: "
+        f"{int((~(error <= 1)).sum())} of {error.numel()} are out of bounds",
     )
 
 

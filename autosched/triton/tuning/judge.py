@@ -26,6 +26,7 @@ from autosched.triton.tuning.outputs import (
 from measurements.emulator import ASCENDING, Emulation, Memory, Order, emulate_ptx, emulate_ptx_blocks, emulator_version
 from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.sparse import SparseEmulation
+from measurements.records.comparison import told_apart
 from search_spaces.arrays import FloatArray
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
@@ -197,9 +198,10 @@ class Judge:
         if error <= 1:
             return error, ""
         where = ", ".join(map(str, place))
+        value, should = told_apart(found[place].item(), expected.values[place].item())
         return error, (
-            f"element ({where}) of {name} is {found[place]:g}, and {self.against} gives "
-            f"{expected.values[place]:g}: {error:.3g} times what is allowed"
+            f"element ({where}) of {name} is {value}, and {self.against} gives {should}: "
+            f"{error:.3g} times what is allowed"
         )
 
     def _emulate_some(

@@ -79,9 +79,10 @@ class ResultChecks:
         report = self._report(entry_for(slot.operand.dtype.name), self._blocks, 1, arguments)
         return float(report[2:3].view(np.float64)[0]), int(report[0]), int(report[1])
 
-    def _element(self, array: Any, index: int, dtype: DType | None) -> float:
+    def _element(self, array: Any, index: int, dtype: DType | None) -> Any:
+        """Return a number, an int of integers."""
         one = self._cp.asnumpy(array.reshape(-1)[index : index + 1])
-        return float((one if dtype is None else dtype.load(one))[0])
+        return (dtype.load(one) if dtype is not None and dtype.is_float else one)[0].item()
 
     def expect_undamaged(self, program: Program, data: ProblemData) -> None:
         """Check that inputs are as they were, zeroed workspaces zero again, and nothing was written behind any

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from search_spaces.hardware.architectures import ARCHITECTURES, GENERATIONS
 from search_spaces.hardware.devices import (
     DEVICES,
     Device,
@@ -162,6 +163,21 @@ def test_no_name_is_taken_for_a_similar_one(name: str) -> None:
 def test_the_closest_name_is_offered() -> None:
     with pytest.raises(UnknownDevice, match=r"did you mean rtx4090"):
         device("rtx-4090")
+
+
+@pytest.mark.parametrize("name", ["hopper", "Hopper", "sm_90", "sm_90a", "compute_90", "9.0", "sm90"])
+def test_an_architecture_lists_its_gpus(name: str) -> None:
+    with pytest.raises(UnknownDevice) as error:
+        device(name)
+    listed = str(error.value).rpartition("use one of ")[2].split(", ")
+    assert listed == [row.name for row in DEVICES if row.sm == 90]
+
+
+def test_a_generation_of_several_architectures_lists_all_their_gpus() -> None:
+    with pytest.raises(UnknownDevice, match=r"b200.*rtx5090"):
+        device("blackwell")
+    named = {sm for generation in GENERATIONS.values() for sm in generation}
+    assert named == set(ARCHITECTURES)
 
 
 def test_driver_names_are_exact() -> None:

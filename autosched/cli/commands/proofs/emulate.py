@@ -23,6 +23,7 @@ from autosched.cli.terminal.output import print_json, say, stdout_console
 from measurements.emulator import Suppression, check_ready
 from measurements.emulator.findings import Grade
 from measurements.files.bounded import read_bounded
+from measurements.records.comparison import told_apart
 
 _MOST_BYTES = 1 << 26  # of a source or of PTX
 _TOLERANCE = 1e-5  # relative, of --expect
@@ -235,7 +236,8 @@ def _difference(left: Any, wanted: np.ndarray[Any, Any], tolerance: float) -> st
     if not bad.any():
         return ""
     first = int(np.argmax(bad))
-    where = f"the first is element {first}: {got[first]:g}, not {expected[first]:g}"
+    found, should = told_apart(left.reshape(-1)[first].item(), wanted.reshape(-1)[first].item())
+    where = f"the first is element {first}: {found}, not {should}"
     return f"{int(bad.sum())} of {bad.size} elements differ, {where}"
 
 

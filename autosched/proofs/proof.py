@@ -15,6 +15,7 @@ from autosched.proofs import stored_proof
 from autosched.proofs.coverage import ROLES, Coverage, Role, RoleCoverage
 from autosched.proofs.in_threads import in_threads
 from autosched.proofs.plan import MOST_BYTES, ProofPlan, ProofRun, emulated_problem, plan, plan_of_kernel
+from autosched.proofs.remedies import remedy
 from autosched.proofs.run import (
     FAILED_LAUNCH,
     TIME_LIMIT,
@@ -171,9 +172,11 @@ class Prover:
         shown = first if last.status == "ok" else last
         worst = None if shown.worst is None else max(run.worst or 0.0 for run in runs)
         error = None if shown.worst is None else first.max_abs_error
+        advice = remedy(last.emulation.findings, self.problem.remedy_of_unset) if last.status != "ok" else ""
+        reason = "; ".join(text for text in (last.reason, advice) if text)
         covered = _coverage(planned) if settings.depth == "full" and last.status == "ok" else None
         return Verification(
-            emulated, schedule, last.status, last.reason, worst, error,
+            emulated, schedule, last.status, reason, worst, error,
             shown.emulation, tuple(runs), its.kernel, settings.depth, whole, covered,
         )  # fmt: skip
 

@@ -55,6 +55,13 @@ class KernelProblem(Problem):
             return operand(argument, known)
         return Operand(argument.name, "output", argument.dtype, _largest(self.file, argument, tuple(known.items())))
 
+    def remedy_of_unset(self, name: str) -> str:
+        """Return how the kernel file makes an array hold zeros; "" for one that has contents."""
+        for a in self.file.arrays:
+            if a.name == name and a.kind in ("output", "workspace") and a.fill is None and not a.zeroed:
+                return f"if the kernel adds to what {name} holds, write zeroed = true for the argument {name}"
+        return ""
+
     def under(self, values: Mapping[str, Value]) -> KernelProblem:
         """Return the problem with the types and tolerances that a configuration gives its arguments."""
         file = self.file.under(values)

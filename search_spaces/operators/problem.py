@@ -178,6 +178,11 @@ class Problem(ABC):
         least the parameters of the schedule. FLOP/s or bytes a second are shown anyway."""
         return {}
 
+    def remedy_of_unset(self, name: str) -> str:
+        """Return what a user can do where a kernel reads the array ``name`` before anybody has written it; "" where the
+        kernel is not the user's."""
+        return ""
+
     def under(self, values: Mapping[str, int | str]) -> Problem:
         """Return the problem that a schedule with these values solves.
 

@@ -101,6 +101,7 @@ def emulate(
     """
     from autosched.proofs.emulate.emulate import emulate as run_kernel
     from autosched.proofs.emulate.emulate import is_ptx
+    from autosched.proofs.remedies import remedy
 
     within("--seed", seed, 0, MOST_SEED)
     asked = order_from(order, turns, launches)
@@ -162,6 +163,8 @@ def emulate(
     if run.printed:
         console.print(run.printed, end="", markup=False, highlight=False, soft_wrap=True)
     print_findings(console, run.emulation, run.not_run)
+    if advice := remedy(run.findings, _remedy_of_unset):
+        console.print(advice, markup=False, highlight=False, soft_wrap=True)
     for k, text in differences.items():
         console.print(f"argument {k}: {text or 'as expected'}", markup=False, highlight=False, soft_wrap=True)
     clean = "nothing was found" if not run.findings else "no fault was found"
@@ -201,6 +204,10 @@ def _program(file: str, is_ptx: Any, options: Sequence[str]) -> tuple[str, bool,
         say(f"nvcc cannot compile {file} ({error_reason(log)}): NVRTC compiles its device part")
     # Its lines are named by its file.
     return f"#line 1 {dumps(Path(file).name, ensure_ascii=False)}\n{text}", True, tuple(options)
+
+
+def _remedy_of_unset(name: str) -> str:
+    return f"if the kernel adds to what {name} holds, pass 'zeros TYPE[SHAPE]' for it in place of 'out TYPE[SHAPE]'"
 
 
 def _sizes(flag: str, text: str) -> tuple[int, ...]:

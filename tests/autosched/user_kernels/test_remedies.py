@@ -1,0 +1,69 @@
+"""Findings whose usual cause is known say what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from needs import needs_compiler, needs_nvrtc
+
+from autosched.cli.app import run
+from autosched.proofs.proof import Verification, verify_one
+from autosched.user_kernels.user_kernel import Kernel
+from search_spaces.hardware.devices import device
+
+COUNTING = """
+__global__ void count(unsigned* bins, const unsigned char* x, int n) {
+  int i = blockIdx.x * block + threadIdx.x;
+  if (i < n) UPDATE;
+}
+"""
+
+
+def counting(update: str, **bins: Any) -> Kernel:
+    return Kernel(
+        COUNTING.replace("UPDATE", update),
+        name="count",
+        entry="count",
+        parameters={"block": [32]},
+        sizes={"n": 40},
+        grid="ceil_div(n, block)",
+        block="block",
+        arguments=[
+            {"name": "bins", "kind": "output", "dtype": "u32", "shape": 16, **bins},
+            {"name": "x", "kind": "input", "dtype": "u8", "shape": "n"},
+            {"name": "n", "kind": "scalar", "value": "n"},
+        ],
+        reference=lambda x: np.bincount(x % 16, minlength=16),
+    )
+
+
+@needs_compiler
+@needs_nvrtc
+@pytest.mark.parametrize("update", ["atomicAdd(&bins[x[i] % 16], 1u)", "bins[x[i] % 16] += 1u", "atomicMax(&bins[x[i] % 16], 1u)"])
+def test_an_output_that_is_added_to_names_its_remedy(update: str) -> None:
+    found = _verified(counting(update))
+    assert not found.ok
+    assert "zeroed = true for the argument bins" in found.reason
+    right = _verified(counting("atomicAdd(&bins[x[i] % 16], 1u)", zeroed=True))
+    assert right.ok and "zeroed" not in right.reason
+
+
+def _verified(kernel: Kernel) -> Verification:
+    problem = kernel.problem()
+    (schedule,) = kernel.template.space(problem, device("a100")).sample(1, 0)
+    return verify_one(kernel.template, problem, schedule, device("a100"))
+
+
+@needs_compiler
+@needs_nvrtc
+def test_the_command_for_one_launch_says_it_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "count.cu"
+    source = COUNTING.replace("* block", "* 32").replace("UPDATE", "atomicAdd(&bins[x[i] % 16], 1u)")
+    file.write_text(source)
+    arguments = ["emulate", str(file), "-a", "u8[40]", "-a", "40", "--grid", "2", "--block", "32"]
+    assert run([*arguments[:2], "-a", "out u32[16]", *arguments[2:]]) == 1
+    assert "zeros TYPE[SHAPE]" in capsys.readouterr().out
+    assert run([*arguments[:2], "-a", "zeros u32[16]", *arguments[2:]]) == 0

@@ -42,7 +42,9 @@ def counting(update: str, **bins: Any) -> Kernel:
 
 @needs_compiler
 @needs_nvrtc
-@pytest.mark.parametrize("update", ["atomicAdd(&bins[x[i] % 16], 1u)", "bins[x[i] % 16] += 1u", "atomicMax(&bins[x[i] % 16], 1u)"])
+@pytest.mark.parametrize(
+    "update", ["atomicAdd(&bins[x[i] % 16], 1u)", "bins[x[i] % 16] += 1u", "atomicMax(&bins[x[i] % 16], 1u)"]
+)
 def test_an_output_that_is_added_to_names_its_remedy(update: str) -> None:
     found = _verified(counting(update))
     assert not found.ok

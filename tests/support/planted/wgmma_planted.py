@@ -174,7 +174,7 @@ PLANTED = (
     Planted("tells the blocks of the other axis", "all of it", K.SHARED_RACE,
             {"m = along_n ? rank_m() :": "m = along_n ? rank_n() :"}),
     Planted("the last ones alone wait for their cluster", ALONG_M, K.BLOCK_EXITED,
-            {"ptx::cluster_arrive();\n": "if (int(blockIdx.x) % cluster == 0) return;\n ptx::cluster_arrive();\n"}),
+            {"(int stage = 0; stage < C::stages;": "(int stage = Plan::rank() ? 0 : 99; stage < C::stages;"}),
     Planted("the barriers are made behind the meeting", ALONG_M, K.MBARRIER_MISUSE,
             {"    sync();\n    if (warp >= consumer_warps)": "    if (warp >= consumer_warps)",
              "    const Place first{ptx::shared_memory()};":

@@ -37,6 +37,8 @@ struct Config {
   static constexpr int states = 8;
   static constexpr int combine_bytes = 1024;
   static constexpr int combine_at = 16;
+  static constexpr int cluster_at = 1040;
+  static constexpr int cluster_bytes = 0;
   static constexpr int staging_at = 1152;
   static constexpr int staging_bytes = 0;
   static constexpr int shared_bytes = 1152;

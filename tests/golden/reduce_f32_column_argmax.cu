@@ -37,6 +37,8 @@ struct Config {
   static constexpr int states = 2;
   static constexpr int combine_bytes = 128;
   static constexpr int combine_at = 16;
+  static constexpr int cluster_at = 144;
+  static constexpr int cluster_bytes = 0;
   static constexpr int staging_at = 256;
   static constexpr int staging_bytes = 0;
   static constexpr int shared_bytes = 256;

@@ -37,6 +37,8 @@ struct Config {
   static constexpr int states = 1;
   static constexpr int combine_bytes = 32;
   static constexpr int combine_at = 16;
+  static constexpr int cluster_at = 48;
+  static constexpr int cluster_bytes = 0;
   static constexpr int staging_at = 128;
   static constexpr int staging_bytes = 0;
   static constexpr int shared_bytes = 128;

@@ -37,6 +37,8 @@ struct Config {
   static constexpr int states = 2;
   static constexpr int combine_bytes = 64;
   static constexpr int combine_at = 0;
+  static constexpr int cluster_at = 64;
+  static constexpr int cluster_bytes = 0;
   static constexpr int staging_at = 128;
   static constexpr int staging_bytes = 8192;
   static constexpr int shared_bytes = 8320;

@@ -23,11 +23,11 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
     state_words = problem.state_words(config.text("passes"))
     element = problem.input_dtype.bytes
     warps = threads // device.warp_size
-    # A split row is finished by one block in `split`, or by all of them in a second launch; the counts below are an
-    # average block's, and nothing overlaps the finish of the last row.
+    # A split row is finished by one block in `split`, or by all of them in a second launch or as a cluster; the counts
+    # below are an average block's, and nothing overlaps the finish of the last row by one block.
     writes = problem.normalizes
-    second_launch = config["finish"] == "second_launch"
-    alone = split > 1 and writes and not second_launch
+    second_launch, in_cluster = config["finish"] == "second_launch", config["finish"] == "cluster"
+    alone = split > 1 and writes and config["finish"] == "last_block"
     elements = tile * chunk
     passes = len(state_words) + (1 if writes else 0)
     reads = passes if staging == "reload" else 1
@@ -38,7 +38,7 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
     combined = combine_bytes / device.shared_bytes_per_cycle
     staged = passes * elements * element / device.shared_bytes_per_cycle if staging == "shared" else 0.0
     results = tile / split
-    partial_bytes = 4.0 * state_words[0] * tile if split > 1 else 0.0
+    partial_bytes = 4.0 * state_words[0] * tile if split > 1 and not in_cluster else 0.0
     stored = elements * problem.out_dtype.bytes if writes else results * problem.out_dtype.bytes
     weights = (problem.has_weight + problem.has_bias) * chunk * element
     # A peeled row's vectors are not aligned in weight and bias, which are read by element.
@@ -60,8 +60,11 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
         dram_bytes=_dram_bytes(problem, config, reads, blocks * partial_bytes * 2.0, device),
         iterations=steps * reads if staging == "reload" else 1,
         stages=1,
+        cluster=split if in_cluster else 1,
         barriers_per_iteration=1 if combine_bytes or split > 1 else 0,
         launches=2 if second_launch else 1,
+        # The states of the other blocks come from shared memory of another SM, about as far as L2.
+        round_trips=float(len(state_words)) if in_cluster else 0.0,
         alone_bytes=float(tile * problem.length * (element + problem.out_dtype.bytes)) if alone else 0.0,
         alone_trips=tile * problem.length / (threads * vector) if alone else 0.0,
         run_bytes=float((chunk if problem.reduces_contiguous else tile) * element),

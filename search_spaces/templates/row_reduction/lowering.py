@@ -40,9 +40,10 @@ def lowering_config(problem: RowProblem, schedule: Schedule) -> LoweringConfig:
 
 
 def workspaces(problem: RowProblem, config: Config) -> tuple[Operand, ...]:
-    """Partial states and arrival counters of split rows; one counter for every tile before the split."""
+    """Partial states and arrival counters of split rows; one counter for every tile before the split. Blocks of a
+    cluster need none."""
     split, tiles, tile = config.integers("split", "tiles", "parallel_tile")
-    if split == 1:
+    if split == 1 or config["finish"] == "cluster":
         return ()
     words, tiles = problem.state_words(config.text("passes"))[0], tiles * problem.outer
     return (
@@ -68,6 +69,7 @@ def lower(problem: RowProblem, config: Config, device: Device) -> Kernel:
         arguments=arguments,
         call=tuple(name if name in there else "nullptr" for name in call),
         blocks=config.integer("blocks"),
+        cluster=(config.integer("split") if config["finish"] == "cluster" else 1, 1, 1),
         cooperating=(config.integer("split"), 1),
         launches=2 if config["finish"] == "second_launch" else 1,
     )

@@ -29,10 +29,15 @@ BODY_LIMIT = 256  # elements that one step of the loop handles for a thread; mor
 REGISTER_BODY_LIMIT = 512  # elements of a thread where its rows stay in registers and the loop is unrolled whole
 STEP_LIMIT = 1024  # steps of the loop over a row, where more threads are available
 FULL_WAVES = 2  # blocks per SM from which splitting rows gains nothing
-SPLIT_FLAG_BYTES = 16
+SPLIT_FLAG_BYTES = 16  # of the flag of a split row, or the mbarriers of two passes of a cluster
+CLUSTER_LIMIT = 8  # blocks of a cluster on every GPU that has clusters
+CLUSTER_THREADS = (
+    4096  # of a cluster: with 16 bytes each, rows of 64 KiB in one step; the emulator runs as many together
+)
+CLUSTER_PART_BYTES = 8192  # of a row, below which a block of a cluster has too little to read
 STAGING_ALIGNMENT = 128
 
-_NEEDS = {("row_staging", "shared"): "cp_async"}
+_NEEDS = {("row_staging", "shared"): "cp_async", ("finish", "cluster"): "clusters"}
 
 
 @lru_cache(maxsize=64)
@@ -52,7 +57,7 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
     element_bytes = problem.input_dtype.bytes
     vectors = tuple(v for v in (1, 2, 4, 8) if v * element_bytes <= 16)
     peels = ("no", "yes") if problem.reduces_contiguous and problem.length % vectors[-1] else ("no",)
-    finishes = ("last_block", "second_launch") if problem.normalizes else ("last_block",)
+    finishes = ("last_block", "second_launch", "cluster") if problem.normalizes else ("last_block",)
     stagings = ("registers", "shared", "reload") if problem.normalizes else ("reload",)
     return (
         ordinal("lanes", (1, 2, 4, 8, 16, 32), "lanes of a subgroup along the reduced axis (lane_basis)"),
@@ -64,7 +69,9 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
         ordinal("unroll", (1, 2, 4, 8), "loads of a thread along the reduced axis in one step (partial_reduction)"),
         ordinal("split", (1, 2, 4, 8, 16, 32, 64, 128), "blocks that share a row"),
         categorical(
-            "finish", finishes, "who finishes a split row: its last block, or all its blocks in a second launch"
+            "finish",
+            finishes,
+            "who finishes a split row: its last block, or all its blocks, in a second launch or as a cluster",
         ),
         categorical("row_staging", stagings, "where a row is between two passes over it"),
         categorical("passes", problem.passes, "passes over a row before it is written"),
@@ -131,12 +138,24 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
         Attribute(
             "combine_at",
             lambda split: np.where(split > 1, SPLIT_FLAG_BYTES, 0),
-            "where the states of the subgroups begin in shared memory: behind the flag of a split",
+            "where the states of the subgroups begin in shared memory: after the flag or mbarriers of a split",
+        ),
+        Attribute(
+            "cluster_at",
+            lambda combine_at, combine_bytes: combine_at + combine_bytes,
+            "where the states of the blocks of a cluster begin in shared memory",
+        ),
+        Attribute(
+            "cluster_bytes",
+            lambda finish, split, parallel_tile, passes: (
+                (finish == "cluster") * words(passes) * split * parallel_tile * 4
+            ),
+            "shared memory that receives the states of the blocks of a cluster",
         ),
         Attribute(
             "staging_at",
-            lambda combine_at, combine_bytes: (
-                ceil_div(combine_at + combine_bytes, STAGING_ALIGNMENT) * STAGING_ALIGNMENT
+            lambda cluster_at, cluster_bytes: (
+                ceil_div(cluster_at + cluster_bytes, STAGING_ALIGNMENT) * STAGING_ALIGNMENT
             ),
             "where staged rows begin in shared memory",
         ),
@@ -183,7 +202,7 @@ def pruning_rules(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
         *_size_rules(problem),
         *_loop_rules(problem),
         no_hint_rule("x_cache", "row_staging", "shared"),
-        _split_gain_rule(problem, device),
+        *_split_gain_rules(problem, device),
     )
 
 
@@ -221,10 +240,17 @@ def _split_rules(problem: RowProblem) -> tuple[Rule, ...]:
             "split is {split}, which leaves nothing to finish in a second launch",
         ),
         Rule(
+            "cluster_size",
+            lambda split, finish: (split <= CLUSTER_LIMIT) | (finish != "cluster"),
+            f"split is {{split}}, but a cluster has at most {CLUSTER_LIMIT} blocks",
+        ),
+        Rule(
             "split_staging",
-            lambda split, row_staging, passes: (split == 1) | ((row_staging == "reload") & (passes == "one")),
+            lambda split, row_staging, passes, finish: (
+                (split == 1) | (finish == "cluster") | ((row_staging == "reload") & (passes == "one"))
+            ),
             "split is {split} with row_staging {row_staging} and {passes} passes, but the last block of a split row "
-            "has seen a part of it: use row_staging reload and one pass",
+            "has seen a part of it: use row_staging reload and one pass, or finish cluster",
         ),
         grid_rule(),
     )
@@ -286,12 +312,35 @@ def _loop_rules(problem: RowProblem) -> tuple[Rule, ...]:
     )
 
 
-def _split_gain_rule(problem: RowProblem, device: Device) -> Rule:
-    return Rule(
-        "split_gain",
-        lambda blocks, split: (split == 1) | (blocks // split < FULL_WAVES * device.sm_count),
-        lambda blocks, split: (
-            f"rows are split {split} times, but without that {blocks // split} blocks already fill the "
-            f"{device.sm_count} SMs of {device.name}"
+def _split_gain_rules(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
+    element_bytes = problem.input_dtype.bytes
+    return (
+        Rule(
+            "split_gain",
+            lambda blocks, split, finish: (
+                (split == 1) | (finish == "cluster") | (blocks // split < FULL_WAVES * device.sm_count)
+            ),
+            lambda blocks, split: (
+                f"rows are split {split} times, but without that {blocks // split} blocks already fill the "
+                f"{device.sm_count} SMs of {device.name}"
+            ),
+        ),
+        Rule(
+            "cluster_staging",
+            lambda finish, row_staging: (finish != "cluster") | (row_staging != "reload"),
+            "the blocks of a cluster keep their parts on chip: use row_staging registers or shared",
+        ),
+        Rule(
+            "cluster_threads",
+            lambda finish, split, threads: (finish != "cluster") | (split * threads <= CLUSTER_THREADS),
+            lambda split, threads: (
+                f"{split} blocks of {threads} threads share a row: {CLUSTER_THREADS} threads are enough to read it"
+            ),
+        ),
+        Rule(
+            "cluster_part",
+            lambda finish, chunk: (finish != "cluster") | (chunk * element_bytes >= CLUSTER_PART_BYTES),
+            f"a block of a cluster reads {{chunk}} elements of a row, less than {CLUSTER_PART_BYTES} bytes: fewer "
+            "blocks keep it on chip, too",
         ),
     )

@@ -50,6 +50,33 @@ def name_of(problem: RowProblem) -> str:
     return f"{problem.operator}-{problem.rows}x{problem.columns}-{problem.dtype}"
 
 
+# Each way to share a row between the blocks of a cluster: one pass and two, staged in registers and in shared memory,
+# states of one to three words, rows of odd lengths, several rows of a block.
+CLUSTERS: dict[str, tuple[RowProblem, dict[str, Value]]] = {
+    "softmax": (Softmax(3, 8192, dtype="f32"), {"vector": 4, "split": 4, "row_staging": "registers"}),
+    "softmax, two passes": (Softmax(5, 4096), {"vector": 8, "split": 2, "passes": "two", "row_staging": "shared"}),
+    "rmsnorm, peeled": (RmsNorm(7, 5001, dtype="bf16"), {"vector": 8, "peel": "yes", "split": 8}),
+    "layernorm, a lane a row": (
+        LayerNorm(70, 96, dtype="f32"), {"lanes": 1, "subgroups": 1, "unroll": 4, "split": 4, "row_staging": "shared"}
+    ),
+    "layernorm, two passes": (
+        LayerNorm(9, 2000), {"lanes": 8, "parallel_subgroups": 2, "passes": "two", "vector": 2, "split": 2, "batch": 2}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CLUSTERS)
+def test_blocks_of_a_cluster_share_rows(case: str) -> None:
+    problem, changes = CLUSTERS[case]
+    values: dict[str, Value] = {**BASE, "finish": "cluster", "unroll": 1, "row_staging": "registers", **changes}
+    schedule = Schedule("row_reduction", tuple(values.items()))
+    kernel = generate(problem, schedule, H200)
+    assert kernel.cluster == (changes["split"], 1, 1)
+    assert not any(argument.name == "partials" for argument in kernel.arguments)
+    outcome = verify_one(ROW_REDUCTION, problem, schedule, H200, seed=4)
+    assert outcome.ok, outcome.reason
+
+
 @pytest.mark.sweep("softmax-37", "rmsnorm", "layernorm", "reduce-30x512", "reduce-1x1000000")
 @pytest.mark.parametrize("problem", SAMPLED, ids=name_of)
 def test_sampled_schedules_are_right(problem: RowProblem, nightly: bool) -> None:

@@ -12,7 +12,8 @@
 //
 // With split > 1 several blocks reduce parts of the same rows, and the last of them to finish puts the parts together,
 // in the order of the parts, and does the rest. Or the kernel is launched a second time, and there each of the blocks
-// puts the parts together and normalizes its own.
+// puts the parts together and normalizes its own. Or they are a cluster (finish "cluster"): each sends what it has
+// reduced to all others, waits for theirs at an mbarrier, and normalizes its own part, which may have stayed on chip.
 //
 // Rows whose length no vector divides begin anywhere between two vectors. Peeled, such a row is walked in aligned
 // vectors from the one that its first element is in: places along the row then count from the start of that vector,
@@ -28,8 +29,10 @@
 #include <autosched/common/reduce.cuh>
 #include <autosched/kernels/row_operators.cuh>
 #include <autosched/ptx/barrier.cuh>
+#include <autosched/ptx/cluster.cuh>
 #include <autosched/ptx/cp_async.cuh>
 #include <autosched/ptx/global_memory.cuh>
+#include <autosched/ptx/mbarrier.cuh>
 #include <autosched/ptx/shared_memory.cuh>
 
 namespace autosched {
@@ -51,7 +54,7 @@ struct RowReduction {
   static constexpr int lane_stride = C::reduces_contiguous ? 1 : parallel_lanes;
   static constexpr int bytes = C::vector * int(sizeof(T));
   static constexpr bool peel = C::peel == "yes" && C::vector > 1;
-  static constexpr bool again = C::finish == "second_launch";
+  static constexpr bool again = C::finish == "second_launch", in_cluster = C::finish == "cluster";
   static constexpr bool in_registers = C::row_staging == "registers", in_shared = C::row_staging == "shared";
   static constexpr bool whole_steps = C::span % C::chunk == 0 && C::chunk % C::step == 0;
   static constexpr bool whole_tiles = C::parallel_extent % C::parallel_tile == 0;
@@ -72,13 +75,17 @@ struct RowReduction {
   static_assert(!in_shared || bytes >= 4, "rule staging_width: cp.async moves 4, 8 or 16 bytes");
   static_assert((C::split - 1) * static_cast<long long>(C::chunk) < C::length,
                 "rule split_filled: every split needs elements");
-  static_assert(C::split == 1 || (Op::passes == 1 && C::row_staging == "reload"),
+  static_assert(C::split == 1 || in_cluster || (Op::passes == 1 && C::row_staging == "reload"),
                 "rule split_staging: split rows are reduced in one pass and read again");
+  static_assert(!in_cluster || (C::normalizes && C::split > 1 && C::split <= 8),
+                "rule cluster_size: 2 to 8 blocks of a cluster share a row that they normalize");
   static_assert(!again || (C::split > 1 && C::normalizes), "rule finish: a second launch normalizes split rows");
   static_assert(!C::normalizes || C::reduces_contiguous,
                 "rule reduces_contiguous: normalizations reduce contiguous memory");
-  static_assert(C::subgroups == 1 || C::staging_at - C::combine_at >= 4 * state_words * C::subgroups * C::parallel_tile,
+  static_assert(C::subgroups == 1 || C::cluster_at - C::combine_at >= 4 * state_words * C::subgroups * C::parallel_tile,
                 "rule combine_bytes: the states of all subgroups and passes have room");
+  static_assert(!in_cluster || C::staging_at - C::cluster_at >= 4 * state_words * C::split * C::parallel_tile,
+                "rule cluster_bytes: the states of all blocks of a cluster and passes have room");
   static_assert(!in_shared || C::staging_bytes == C::vectors * C::threads * bytes,
                 "rule staging_bytes: every thread has room for its vectors");
 
@@ -269,6 +276,64 @@ struct RowReduction {
 #pragma unroll
     for (int j = 0; j < C::states; ++j) reduce_lanes<C::lanes, lane_stride>(states[j]);
     if constexpr (C::subgroups > 1) combine_subgroups<Pass>(states, shared);
+    if constexpr (in_cluster) combine_cluster<Pass>(states, shared);
+  }
+
+  // Every pass has an mbarrier of its own, which waits for the states of all blocks of the cluster.
+  __device__ __forceinline__ static unsigned cluster_barrier(unsigned shared, int pass) {
+    return shared + unsigned(8 * pass);
+  }
+  template <int Pass>
+  __device__ __forceinline__ static void expect_states(unsigned shared) {
+    constexpr unsigned bytes = 4u * State<Pass>::words * C::split * C::parallel_tile;
+    ptx::mbarrier_arrive_expect_tx(cluster_barrier(shared, Pass), bytes);
+  }
+  // Makes the barriers, and announces them to the cluster. Whoever sends waits for the cluster before.
+  __device__ __forceinline__ static void join_cluster(unsigned shared) {
+    if (threadIdx.x == 0) {
+#pragma unroll
+      for (int pass = 0; pass < Op::passes; ++pass) ptx::mbarrier_init(cluster_barrier(shared, pass), 1);
+      ptx::fence_mbarrier_init();
+      expect_states<0>(shared);
+      if constexpr (Op::passes == 2) expect_states<1>(shared);
+    }
+    ptx::cluster_arrive_relaxed();
+  }
+
+  // The states of the rows from those of their parts: each block sends its own to all blocks of the cluster, itself
+  // among them, and merges what has come in the order of the parts. No block exits before all have sent to it.
+  template <int Pass>
+  __device__ __forceinline__ void combine_cluster(State<Pass> (&states)[C::states], unsigned shared) const {
+    constexpr int words = State<Pass>::words;
+    const unsigned area = shared + C::cluster_at + unsigned(Pass * State<0>::words * C::split * C::parallel_tile * 4);
+    const auto at = [&](int part, int word, int j) {
+      return area + unsigned((part * words + word) * C::parallel_tile + slot(j)) * 4u;
+    };
+    if constexpr (Pass == 0) ptx::cluster_wait();
+    if (warp_reduced == 0) {
+      const int rank = int(blockIdx.x) % C::split;
+#pragma unroll 1
+      for (int peer = lane_reduced; peer < C::split; peer += C::lanes) {
+        const unsigned barrier = ptx::address_in(cluster_barrier(shared, Pass), peer);
+#pragma unroll
+        for (int j = 0; j < C::states; ++j) {
+#pragma unroll
+          for (int w = 0; w < words; ++w) {
+            ptx::st_async(ptx::address_in(at(rank, w, j), peer), states[j].get(w), barrier);
+          }
+        }
+      }
+    }
+    while (!ptx::mbarrier_try_wait(cluster_barrier(shared, Pass), 0)) {
+    }
+#pragma unroll
+    for (int j = 0; j < C::states; ++j) {
+      const auto load = [&](State<Pass>& state, int part) {
+#pragma unroll
+        for (int w = 0; w < words; ++w) state.set(w, ptx::ld_shared<4>(at(part, w, j)).word[0]);
+      };
+      states[j] = reduce_parts<C::split, C::lanes, lane_stride, State<Pass>>(lane_reduced, load);
+    }
   }
 
   template <int Pass>
@@ -376,7 +441,7 @@ struct RowReduction {
   __device__ __forceinline__ void normalize(const RowScale (&scales)[C::states], const StagedRows& staged,
                                             unsigned shared, const T* weight, const T* bias, Out* out) const {
     // The last block of a split row finishes all of it.
-    constexpr int all_steps = again ? C::steps : ceil_div(C::span, C::step);
+    constexpr int all_steps = again || in_cluster ? C::steps : ceil_div(C::span, C::step);
     for_each(staged, shared, all_steps, [&](const float(&x)[C::vector], int at, int b) {
       float y[C::vector];
 #pragma unroll
@@ -411,6 +476,7 @@ struct RowReduction {
     RowReduction here(x, outer, tile, begin, next < C::span ? next : C::span);
     const unsigned shared = ptx::shared_memory();
 
+    if constexpr (in_cluster) join_cluster(shared);
     StagedRows staged;
     here.stage(staged, shared);
     RowScale scales[C::states];
@@ -418,7 +484,7 @@ struct RowReduction {
     bool second = false;
     if constexpr (again) second = is_second_launch<C::split>(counters + group, shared);
     if (!second) here.template reduce<0>(states, scales, staged, shared);
-    if constexpr (C::split > 1) {
+    if constexpr (C::split > 1 && !in_cluster) {
       if (!second) {
         here.store_part(states, partials, group, split);
         if (again || !is_last_block<C::split>(counters + group, shared)) return;
@@ -436,7 +502,7 @@ struct RowReduction {
 #pragma unroll
         for (int j = 0; j < C::states; ++j) Op::template finish<1>(scales[j], second[j], float(C::length), C::eps);
       }
-      if constexpr (!again) {
+      if constexpr (!again && !in_cluster) {
         here.begin = 0;
         here.end = C::span;
       }

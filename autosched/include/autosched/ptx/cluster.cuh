@@ -18,4 +18,12 @@ __device__ __forceinline__ void cluster_arrive_relaxed() {
 }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 
+// Writes a word to shared memory of a block of the cluster, and tells the mbarrier there that 4 bytes have come. Both
+// addresses are as address_in gives them. Whoever waits for the mbarrier's phase sees the word (PTX ISA 9.7.9.12).
+__device__ __forceinline__ void st_async(unsigned address, unsigned word, unsigned barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(address),
+               "r"(word), "r"(barrier)
+               : "memory");
+}
+
 }  // namespace autosched::ptx

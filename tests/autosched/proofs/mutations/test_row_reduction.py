@@ -11,9 +11,32 @@ PEELED, PEELED_COPY, PEELED_SPLIT = "softmax_f16_peeled", "layernorm_bf16_peeled
 
 TWICE = "softmax_bf16_two_launches"
 
+CLUSTER, CLUSTER_TWICE = "softmax_f32_cluster", "layernorm_f16_cluster"
+
 MUTATIONS = (
+    Mutation("sends before its cluster has begun", CLUSTER, KERNEL,
+             "if constexpr (Pass == 0) ptx::cluster_wait();", ""),
+    Mutation("does not wait for the states of its cluster", CLUSTER, KERNEL,
+             "    while (!ptx::mbarrier_try_wait(cluster_barrier(shared, Pass), 0)) {\n    }\n", ""),
+    Mutation("expects the states of one block less", CLUSTER, KERNEL,
+             "words * C::split * C::parallel_tile;\n    ptx::mbarrier_arrive",
+             "words * (C::split - 1) * C::parallel_tile;\n    ptx::mbarrier_arrive"),
+    Mutation("sends to the place of another block", CLUSTER, KERNEL, "ptx::address_in(at(rank, w, j), peer)",
+             "ptx::address_in(at(peer, w, j), peer)"),
+    Mutation("sends to itself alone", CLUSTER, KERNEL, "ptx::address_in(at(rank, w, j), peer)",
+             "ptx::address_in(at(rank, w, j), rank)"),
+    Mutation("a word is lost", CLUSTER, KERNEL, "for (int w = 0; w < words; ++w) {\n            ptx::st_async",
+             "for (int w = 0; w < 1; ++w) {\n            ptx::st_async"),
+    Mutation("normalizes from the start of the row", CLUSTER, KERNEL, "if constexpr (!again && !in_cluster) {",
+             "if constexpr (!again) {"),
+    Mutation("barriers are not announced to the cluster", CLUSTER, KERNEL, "      ptx::fence_mbarrier_init();\n", ""),
+    Mutation("both passes wait at one barrier", CLUSTER_TWICE, KERNEL, "return shared + unsigned(8 * pass);",
+             "return shared;"),
+    Mutation("both passes send to one area", CLUSTER_TWICE, KERNEL,
+             "unsigned(Pass * State<0>::words * C::split * C::parallel_tile * 4)", "0u"),
     Mutation("first launch goes on", TWICE, KERNEL, "if (again || !is_last_block", "if (!again && !is_last_block"),
-    Mutation("second launch does all of the row", TWICE, KERNEL, "if constexpr (!again) {", "if constexpr (true) {"),
+    Mutation("second launch does all of the row", TWICE, KERNEL,
+             "if constexpr (!again && !in_cluster)", "if constexpr (true)"),
     Mutation("second launch starts too early", TWICE, LAST_BLOCK, ">= Blocks;", ">= Blocks - 1;"),
     Mutation("counter of two launches not reset", TWICE, LAST_BLOCK,
              "arrived == 2 * Blocks - 1", "arrived == 2 * Blocks"),

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from skipped_tests import LastSkipped
+from slow_tests import UpdateSlow
 
 if TYPE_CHECKING:
     from measurements.store.store import Store
@@ -35,6 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="accept what code generation emits now")
     parser.addoption("--nightly", action="store_true", help="many more samples, and the tests marked nightly")
     parser.addoption("--all-cases", action="store_true", help="by day, too, all cases of tests marked sweep")
+    parser.addoption("--last-skipped", action="store_true", help="run only what the last run skipped")
+    parser.addoption("--update-slow", action="store_true", help="measure the tests and list the slow ones (with -n 0)")
     parser.addoption(
         "--keep-launches",
         metavar="FOLDER",
@@ -43,6 +47,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(LastSkipped(config))
+    if config.getoption("--update-slow"):
+        if config.option.dist != "no" and config.option.numprocesses:
+            raise pytest.UsageError("--update-slow measures one test after the other: add -n 0")
+        config.pluginmanager.register(UpdateSlow())
     folder = config.getoption("--keep-launches")
     if folder is not None:
         from keep_launches import KeepLaunches

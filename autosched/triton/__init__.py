@@ -1,21 +1,21 @@
 """Triton programs without a GPU: every launch runs in the emulator and is proven there; kernels are tuned
 (``tune``)."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from autosched.triton.described import LaunchFailed
-from autosched.triton.session import (
-    QUICK,
-    THOROUGH,
-    FaultsFound,
-    LaunchRecord,
-    ProofSettings,
-    Session,
-    emulate,
-    emulated,
-)
-
 if TYPE_CHECKING:
+    from autosched.triton.described import LaunchFailed
+    from autosched.triton.session import (
+        QUICK,
+        THOROUGH,
+        FaultsFound,
+        LaunchRecord,
+        ProofSettings,
+        Session,
+        emulate,
+        emulated,
+    )
     from autosched.triton.tuning import AutotuneHooks, TunedFunction, autotune_hooks, recording, tune
 
 __all__ = [
@@ -35,12 +35,16 @@ __all__ = [
     "tune",
 ]
 
+_TUNING = ("AutotuneHooks", "TunedFunction", "autotune_hooks", "recording", "tune")
+
 
 def __getattr__(name: str) -> Any:
-    """Import what tunes when it is asked for: with samplers and the store, which programs that only emulate do
-    without."""
-    if name in ("AutotuneHooks", "TunedFunction", "autotune_hooks", "recording", "tune"):
-        from autosched.triton import tuning
+    """Import the module of a public name on first use.
 
-        return getattr(tuning, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    Configuration files are read without torch and Triton, and programs that only emulate need neither samplers nor
+    the store.
+    """
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = "tuning" if name in _TUNING else "described" if name == "LaunchFailed" else "session"
+    return getattr(import_module(f"{__name__}.{module}"), name)

@@ -1,0 +1,118 @@
+"""Which tests are slow: a checked-in list of test functions, made by ``pytest --update-slow -n 0``.
+
+A test is slow where its cases take more than LIMIT seconds of CPU in the mean, child processes included. CPU time of a
+busy machine is that of a quiet one, so the list stays the same from run to run; a function near the limit keeps the
+mark that it has.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+LIST = TESTS / "slow.txt"
+LIMIT = 0.1  # seconds of CPU
+MARGIN = 1.5  # a function changes its mark only this factor beyond the limit
+
+
+def slow_functions() -> set[str]:
+    """Node ids of the listed test functions, without parameters."""
+    lines = LIST.read_text().splitlines() if LIST.exists() else []
+    return {line for line in lines if line and not line.startswith("#")}
+
+
+def function_of(item: pytest.Item) -> str:
+    """Node id of a test without its parameters."""
+    return item.nodeid.partition("[")[0]
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and of its children that have ended."""
+    return sum(os.times()[:4])
+
+
+def updated(listed: set[str], seconds: dict[str, float], exists: set[str]) -> list[str]:
+    """Return the new list.
+
+    Args:
+        listed: Functions of the old list.
+        seconds: CPU seconds of one case, for each function that ran.
+        exists: Those functions of the old list whose test is still there.
+    """
+    slow = {name for name in listed & exists if name not in seconds}
+    for name, cost in seconds.items():
+        if cost > (LIMIT / MARGIN if name in listed else LIMIT * MARGIN):
+            slow.add(name)
+    return sorted(slow)
+
+
+class UpdateSlow:
+    """Measure each test and write the list at the end of the run.
+
+    What a fixture of a wider scope takes is shared out among the tests that use it.
+    """
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, list[float]] = defaultdict(list)
+        self._of_fixtures: dict[tuple[str, str], float] = defaultdict(float)  # of a file and a name
+        self._users: dict[tuple[str, str], list[str]] = defaultdict(list)
+        self._in_fixtures = 0.0
+        self._passed: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            self._passed.add(report.nodeid)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+    ) -> Iterator[None]:
+        if fixturedef.scope == "function":
+            return (yield)
+        before, nested = cpu_seconds(), self._in_fixtures
+        try:
+            return (yield)
+        finally:
+            spent = cpu_seconds() - before
+            file = request.node.nodeid.partition("::")[0]
+            self._of_fixtures[file, fixturedef.argname] += spent - (self._in_fixtures - nested)
+            self._in_fixtures = nested + spent
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        before, self._in_fixtures = cpu_seconds(), 0.0
+        result = yield
+        if item.nodeid not in self._passed:
+            return result
+        name = function_of(item)
+        self._seconds[name].append(cpu_seconds() - before - self._in_fixtures)
+        for fixture in getattr(item, "fixturenames", ()):
+            self._users[item.nodeid.partition("::")[0], fixture].append(name)
+        return result
+
+    def pytest_sessionfinish(self) -> None:
+        shares: dict[str, float] = defaultdict(float)
+        for key, spent in self._of_fixtures.items():
+            users = self._users[key]
+            for name in users:
+                shares[name] += spent / len(users)
+        seconds = {name: mean(costs) + shares[name] / len(costs) for name, costs in self._seconds.items()}
+        if os.environ.get("SLOW_DUMP"):
+            import json
+
+            Path(os.environ["SLOW_DUMP"]).write_text(json.dumps({n: [seconds[n], c] for n, c in self._seconds.items()}))
+            return
+        listed = slow_functions()
+        LIST.write_text("".join(f"{line}\n" for line in updated(listed, seconds, {n for n in listed if _exists(n)})))
+
+
+def _exists(function: str) -> bool:
+    path, _, name = function.partition("::")
+    file = TESTS.parent / path
+    return file.exists() and f"def {name.rpartition('::')[2]}(" in file.read_text()

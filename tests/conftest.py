@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 from skipped_tests import LastSkipped
-from slow_tests import UpdateSlow
+from slow_tests import UpdateSlow, function_of, slow_functions
 
 if TYPE_CHECKING:
     from measurements.store.store import Store
@@ -36,7 +36,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="accept what code generation emits now")
     parser.addoption("--nightly", action="store_true", help="many more samples, and the tests marked nightly")
-    parser.addoption("--all-cases", action="store_true", help="by day, too, all cases of tests marked sweep")
     parser.addoption("--last-skipped", action="store_true", help="run only what the last run skipped")
     parser.addoption("--update-slow", action="store_true", help="measure the tests and list the slow ones (with -n 0)")
     parser.addoption(
@@ -75,47 +74,35 @@ def nightly(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--nightly"))
 
 
+def _leaves_out_nightly(config: pytest.Config) -> bool:
+    return not (config.getoption("--nightly") or config.getoption("--update-golden"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
+    """Make no items of a test function that is left out: some have thousands of cases."""
+    marks = getattr(obj, "pytestmark", [])
+    if any(mark.name == "nightly" for mark in marks) and _leaves_out_nightly(collector.config):
+        return []
+    return None
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m looks at marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    asked_for_by_name = config.option.keyword or any("::" in argument for argument in config.args)
-    if not (asked_for_by_name or config.getoption("--update-golden") or config.getoption("--all-cases")):
-        _leave_most_of_sweeps_to_the_night(items)
-    if not config.getoption("--nightly"):
-        nightly = [item for item in items if item.get_closest_marker("nightly") is not None]  # keywords hold folders
-        if nightly:
-            config.hook.pytest_deselected(items=nightly)
-            items[:] = [item for item in items if item.get_closest_marker("nightly") is None]
-    if not any(item.get_closest_marker("gpu") is not None for item in items):
-        return
-    available, why_not = _gpu()
-    if not available:
-        skip = pytest.mark.skip(reason=f"no GPU answers: {why_not}")
-        for item in items:
-            if item.get_closest_marker("gpu") is not None:
-                item.add_marker(skip)
-
-
-def _leave_most_of_sweeps_to_the_night(items: list[pytest.Item]) -> None:
-    """Mark those cases of a sweep nightly that it does not run by day: all but the first of each of ``n`` equal parts,
-    or all but those whose ids begin with one of its words. Raises pytest.UsageError for a word of no id."""
-    sweeps: dict[tuple[Path, str], list[pytest.Item]] = {}
+    if _leaves_out_nightly(config):
+        left_out = [item for item in items if item.get_closest_marker("nightly") is not None]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.get_closest_marker("nightly") is None]
+    slow = slow_functions()
     for item in items:
-        if item.get_closest_marker("sweep") is not None and item.get_closest_marker("nightly") is None:
-            sweeps.setdefault((item.path, item.nodeid.partition("[")[0]), []).append(item)
-    for cases in sweeps.values():
-        mark = cases[0].get_closest_marker("sweep")
-        assert mark is not None
-        if isinstance(mark.args[0], int):
-            n = mark.args[0]
-            daily = {k * len(cases) // n for k in range(n)}
-        else:
-            ids = [case.nodeid.partition("[")[2] for case in cases]
-            daily = {place for place, name in enumerate(ids) if name.startswith(mark.args)}
-            if not all(any(name.startswith(word) for name in ids) for word in mark.args):
-                raise pytest.UsageError(f"{cases[0].nodeid}: no case for each of {mark.args}")
-        for place, case in enumerate(cases):
-            if place not in daily:
-                case.add_marker(pytest.mark.nightly)
+        if function_of(item) in slow:
+            item.add_marker(pytest.mark.slow)
+    with_gpu = [item for item in items if item.get_closest_marker("gpu") is not None]
+    if with_gpu:
+        available, why_not = _gpu()
+        if not available:
+            for item in with_gpu:
+                item.add_marker(pytest.mark.skip(reason=f"no GPU answers: {why_not}"))
 
 
 def pytest_collection_finish() -> None:

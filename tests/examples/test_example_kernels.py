@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import representative, spread
 from compiling import compile_many
 
 from autosched.cli import main
@@ -70,8 +71,9 @@ def worst(problem: KernelProblem, inputs: Mapping[str, Array], outputs: Mapping[
     return float(np.nan_to_num(max(shares), nan=np.inf))
 
 
-@pytest.mark.sweep(4)
-@pytest.mark.parametrize(("name", "which", "count"), [(name, *s) for name in NAMES for s in ((0, 12), (1, 4))])
+@pytest.mark.parametrize(
+    ("name", "which", "count"), spread([(name, *s) for name in NAMES for s in ((0, 12), (1, 4))], 4)
+)
 def test_numbers_are_right(name: str, which: int, count: int, nightly: bool) -> None:
     problem = example(name).problem(**SMALL_SIZES[name][which])
     schedules, inputs = sampled(problem, 40 if nightly else count), problem.random_inputs(0)
@@ -123,8 +125,7 @@ def test_kernels_compile(arch: str, tmp_path: Path) -> None:
             assert isinstance(result, Compiled), (list(kernels)[i], result)
 
 
-@pytest.mark.sweep("matmul", "reduction")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", representative(NAMES, "matmul", "reduction"))
 def test_it_is_tuned_from_the_command_line(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = [part for n, value in SMALL_SIZES[name][0].items() for part in ("--size", f"{n}={value}")]
     tune = ["tune", "--kernel", str(EXAMPLES / name / f"{name}.toml"), *sizes, "--backend", "estimate", "--json"]
@@ -134,8 +135,7 @@ def test_it_is_tuned_from_the_command_line(name: str, tmp_path: Path, capsys: py
     assert document["best"]["provenance"] == "estimated" and document["best"]["metrics"]
 
 
-@pytest.mark.sweep("vector_add", "reduction")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", representative(NAMES, "vector_add", "reduction"))
 def test_verify_judges_the_problems_that_the_file_lists(
     name: str, capsys: pytest.CaptureFixture[str], nightly: bool
 ) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import spread
 
 from benchmarks.cost_model.sass import Looked, look, read
 from measurements.compiler.disassembly import DisassemblerMissing, nvdisasm
@@ -41,8 +42,7 @@ def near(now: int, then: int) -> bool:
     return abs(now - then) <= max(4, then // 10)
 
 
-@pytest.mark.sweep(7)
-@pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("case", spread(CASES, 7), ids=lambda path: path.stem)
 def test_compiled_code_is_as_good_as_it_was(case: Path, request: pytest.FixtureRequest) -> None:
     (row,) = look([read(case)])
     now, document = counted(row), json.loads(case.read_text())

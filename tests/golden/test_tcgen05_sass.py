@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cases import spread
 from tcgen05_planted import B200, SMALL
 
 from measurements.compiler.disassembly import DisassemblerMissing, Instruction, disassemble, nvdisasm
@@ -50,8 +51,7 @@ def machine_code(name: str) -> tuple[tuple[Instruction, ...], str]:
     return disassemble(compiled.cubin, compiled.entry), compiled.log
 
 
-@pytest.mark.sweep(3)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", spread(CASES, 3))
 def test_multiplications_follow_each_other(name: str) -> None:
     body, log = machine_code(name)
     multiplications = [k for k, i in enumerate(body) if i.opcode.startswith("UTC") and "MMA" in i.opcode]

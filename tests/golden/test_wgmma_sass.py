@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from cases import representative, spread
 
 from benchmarks.search.first_choices import first_choice
 from measurements.compiler.disassembly import DisassemblerMissing, Instruction, disassemble, loops, main_loop, nvdisasm
@@ -87,8 +88,11 @@ def between_wait_and_multiplications(body: tuple[Instruction, ...]) -> list[Inst
     return [i for i in body if first <= i.address <= at[-1]]
 
 
-@pytest.mark.sweep("bf16_stream_k", "f16_ping_pong", "tf32_words", "e4m3_cluster")
-@pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "case",
+    representative(CASES, "bf16_stream_k", "f16_ping_pong", "tf32_words", "e4m3_cluster", ids=lambda path: path.stem),
+    ids=lambda path: path.stem,
+)
 def test_no_fence_of_the_gpu_between_the_first_wait_and_the_last_multiplication(case: Path) -> None:
     document = json.loads(case.read_text())
     problem, name = problem_from_json(document["problem"]), document["template"]
@@ -114,8 +118,7 @@ def test_a_cluster_ends_without_a_fence_of_the_gpu(kind: str) -> None:
     assert not any(i.opcode.startswith(("ERRBAR", "CGAERRBAR")) for i in body)
 
 
-@pytest.mark.sweep("8 bits")
-@pytest.mark.parametrize("which", SAMPLED)
+@pytest.mark.parametrize("which", representative(SAMPLED, "8 bits"))
 def test_sampled_schedules_neither_fence_the_gpu_nor_move_descriptors(which: str, nightly: bool) -> None:
     name, problem = SAMPLED[which]
     for schedule in template(name).space(problem, H200).sample(6 if nightly else 1, seed=0):
@@ -137,8 +140,7 @@ def of_schedule(values: dict[str, int | str]) -> tuple[Instruction, ...]:
     return machine_code(wgmma.kernel(problem, Schedule(wgmma.name, tuple(values.items())), H200))
 
 
-@pytest.mark.sweep(2)
-@pytest.mark.parametrize("which", ["whole tiles", 8192, "dealt", "eight a turn"])
+@pytest.mark.parametrize("which", spread(["whole tiles", 8192, "dealt", "eight a turn"], 2))
 def test_the_loop_of_a_good_schedule_is_short(which: int | str) -> None:
     fixed = {"whole tiles": {**DEALT, "stream_k": 0}, "dealt": DEALT, "eight a turn": EIGHT}
     loop = main_loop(chosen(which) if isinstance(which, int) else of_schedule(fixed[which]))
@@ -149,8 +151,7 @@ def test_the_loop_of_a_good_schedule_is_short(which: int | str) -> None:
     assert sum(i.opcode.startswith("SYNCS.ARRIVE") for i in loop) == 1
 
 
-@pytest.mark.sweep(1)
-@pytest.mark.parametrize("size", [4096, 8192])
+@pytest.mark.parametrize("size", spread([4096, 8192], 1))
 def test_a_cluster_begins_without_a_fence_of_the_gpu(size: int) -> None:
     """Its barrier at the start arrives relaxed, and the fence behind it is of the making of barriers alone."""
     body = chosen(size)
@@ -159,8 +160,7 @@ def test_a_cluster_begins_without_a_fence_of_the_gpu(size: int) -> None:
     assert not any(i.opcode.startswith("MEMBAR") and "GPU" in i.opcode for i in start)
 
 
-@pytest.mark.sweep(1)
-@pytest.mark.parametrize("size", [4096, 8192])
+@pytest.mark.parametrize("size", spread([4096, 8192], 1))
 def test_one_lane_sends_tma_instructions_without_a_loop_over_lanes(size: int) -> None:
     """ptxas sends what it does not know to be of one lane in a loop that elects one after another."""
     assert any(i.opcode.startswith("UTMALDG") for i in chosen(size))

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from cases import representative
 
 TESTS = Path(__file__).parents[1]
 
@@ -45,3 +46,45 @@ def test_what_the_last_run_skipped_runs_once_its_package_is_there(folder: Path, 
         "test_one.py::test_b": "PASSED",
         "test_one.py::test_d[1": "PASSED",
     }
+
+
+NIGHTLY = """
+import pytest
+from cases import representative, spread
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", range(3))
+def test_function(case): pass
+
+@pytest.mark.parametrize("case", representative(["f16", "bf16", ("f32")], "f1"))
+def test_representative(case): pass
+
+@pytest.mark.parametrize(("case", "size"), spread([("a", 1), pytest.param("b", 2, id="last")], 1))
+def test_spread(case, size): pass
+"""
+DEFAULT = {"representative[f16]", "spread[a-1]"}
+ALL = (
+    DEFAULT
+    | {f"function[{case}]" for case in range(3)}
+    | {"representative[bf16]", "representative[f32]", "spread[last]"}
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((), DEFAULT),
+        (("--nightly",), ALL),
+        (("--nightly", "-m", "nightly"), ALL - DEFAULT),
+        (("--update-golden",), ALL),
+    ],
+    ids=["default", "nightly", "nightly only", "golden"],
+)
+def test_nightly_cases_run_when_asked_for(folder: Path, options: tuple[str, ...], expected: set[str]) -> None:
+    (folder / "test_x.py").write_text(NIGHTLY)
+    assert {name.removeprefix("test_x.py::test_") for name in outcomes(folder, *options)} == expected
+
+
+def test_a_name_of_no_case_is_an_error() -> None:
+    with pytest.raises(ValueError, match="f64"):
+        representative(["f16", "f32"], "f64")

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from cases import spread
 
 from measurements.workers.resource_watch import written_bytes
 from tests.support.snippets.kernel_file import FILE, SOURCE
@@ -93,19 +94,21 @@ import os
             except OSError: pass"""
 
 
-@pytest.mark.sweep(5)
 @pytest.mark.parametrize(
     ("body", "said"),
-    [
-        (GROWS, "took more than 0.38 GiB of memory: if it needs more, write memory_limit = 4 beside it, in GiB"),
-        (CHILDREN, "took more than 0.38 GiB of memory"),
-        (NAMES, "took more than 0.38 GiB of memory"),
-        (WRITES, "ended its process without an answer"),
-        ("import numpy as np; return np.broadcast_to(1.0, (1 << 40,))", "MemoryError"),
-        ("raise ValueError('x' * (1 << 28))", "fails at line 2: ValueError: xxx"),
-        ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
-        ("import os; os._exit(0)", "ended its process without an answer"),
-    ],
+    spread(
+        [
+            (GROWS, "took more than 0.38 GiB of memory: if it needs more, write memory_limit = 4 beside it, in GiB"),
+            (CHILDREN, "took more than 0.38 GiB of memory"),
+            (NAMES, "took more than 0.38 GiB of memory"),
+            (WRITES, "ended its process without an answer"),
+            ("import numpy as np; return np.broadcast_to(1.0, (1 << 40,))", "MemoryError"),
+            ("raise ValueError('x' * (1 << 28))", "fails at line 2: ValueError: xxx"),
+            ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
+            ("import os; os._exit(0)", "ended its process without an answer"),
+        ],
+        5,
+    ),
 )
 def test_a_reference_takes_no_more_than_it_may(body: str, said: str, tmp_path: Path, harmless: int) -> None:
     write(tmp_path, '[reference]\npython = "r.py:f"\n', f"def f(x):\n    {body}\n")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from cases import spread
 from pretended_cupy import PretendedCupy
 from store_records import record
 
@@ -236,7 +237,8 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
     return lines[0]
 
 
-QUARTER = pytest.mark.sweep(-(-len(COMMANDS) // 4))
+def a_quarter(commands: list[str]) -> list[object]:
+    return spread(commands, -(-len(COMMANDS) // 4))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -258,8 +260,7 @@ def test_what_cannot_be_used(here: Path, capsys: pytest.CaptureFixture[str], com
         (here / "x.db").unlink(missing_ok=True)
 
 
-@QUARTER
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", a_quarter(list(COMMANDS)))
 def test_held_by_another_process(here: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     path = stored(here / "x.db")
     before = seen(here)
@@ -288,8 +289,7 @@ def test_without_trials(here: Path, capsys: pytest.CaptureFixture[str], command:
     assert "Traceback" not in out + err and len(err.strip().splitlines()) <= 1 and (err or out), (out, err)
 
 
-@QUARTER
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("pytest", "a function")])
+@pytest.mark.parametrize("command", a_quarter([name for name in COMMANDS if name not in ("pytest", "a function")]))
 def test_of_an_older_autosched(here: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     if COMMANDS[command].none is None and COMMANDS[command].writes:
         pytest.skip("a search of its own, which test_store_migrations has no need of")

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from block_scale_planted import INTRINSICS, PLANTED, PROBLEMS, RTX5090, Planted, right_kernel
+from cases import representative
 from kernels import space_of
 from needs import needs_compiler, needs_nvrtc
 
@@ -42,8 +43,7 @@ def test_every_planted_fault_is_reported(planted: Planted) -> None:
     assert reported(planted.case, planted.kernel())
 
 
-@pytest.mark.sweep("nvf4")
-@pytest.mark.parametrize("name", INTRINSICS)
+@pytest.mark.parametrize("name", representative(INTRINSICS, "nvf4"))
 def test_sampled_schedules_of_random_problems_are_right(name: str, nightly: bool) -> None:
     rng = np.random.default_rng(17)
     for seed in range(40 if nightly else 1):

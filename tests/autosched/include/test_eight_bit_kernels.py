@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import representative
 from kernels import generate, space_of
 from needs import needs_compiler, needs_nvrtc
 
@@ -97,10 +98,12 @@ CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
 
 @needs_nvrtc
 @needs_compiler
-@pytest.mark.sweep(
-    "wgmma e4m3, scaled lines", "wgmma e4m3, scaled blocks", "wgmma i8 sums, split", "mma e4m3, scaled lines"
+@pytest.mark.parametrize(
+    "name",
+    representative(
+        CASES, "wgmma e4m3, scaled lines", "wgmma e4m3, scaled blocks", "wgmma i8 sums, split", "mma e4m3, scaled lines"
+    ),
 )
-@pytest.mark.parametrize("name", CASES)
 def test_kernels_compile_and_compute_what_they_should(name: str, nightly: bool) -> None:
     """Compiled for the device, and their PTX emulated, with random inputs and such that provoke."""
     chip, problem, kind, values = CASES[name]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import pytest
+from cases import representative
 from header_edits import edited
 from kernels import generate, space_of
 from needs import needs_compiler, needs_nvrtc
@@ -88,8 +89,7 @@ def made(name: str) -> tuple[Matmul, Kernel]:
 
 @needs_nvrtc
 @needs_compiler
-@pytest.mark.sweep(*list(CASES)[:4])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", representative(CASES, *list(CASES)[:4]))
 def test_kernels_compile_and_compute_what_they_should(name: str, nightly: bool) -> None:
     """Compiled for the device, and their PTX emulated, with random inputs and such that provoke."""
     problem, kernel = made(name)
@@ -145,8 +145,9 @@ FAULTS = (
 
 @needs_nvrtc
 @needs_compiler
-@pytest.mark.sweep(*(fault.name for fault in FAULTS[:2]))
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize(
+    "fault", representative(FAULTS, *(fault.name for fault in FAULTS[:2])), ids=lambda fault: fault.name
+)
 def test_planted_faults_are_found(fault: Fault) -> None:
     problem, kernel = made(fault.case)
     wrong = dataclasses.replace(kernel, headers=edited(kernel.headers, fault.header, fault.old, fault.new))

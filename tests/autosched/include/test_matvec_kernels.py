@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from cases import representative, spread
 from compiling import compile_many
 from kernels import generate
 from static_asserts import asserted_rules
@@ -133,17 +134,25 @@ def test_sampled_schedules_compile(target: str, nightly: bool) -> None:
         compiled(problem, space(problem, device(target)).sample(32 if nightly else 2, seed=7), target)
 
 
-@pytest.mark.sweep("16x19x72", "7x40x1026")
+def dimensions(p: Matvec) -> str:
+    return f"{p.m}x{p.n}x{p.k}"
+
+
 @pytest.mark.parametrize(
     "problem",
-    [
-        Matvec(1, 1, 1),
-        Matvec(16, 19, 72, x="bf16", out="f32"),
-        Matvec(3, 65, 333),
-        Matvec(7, 40, 1026, x="bf16"),
-        DOCUMENT,
-    ],
-    ids=lambda p: f"{p.m}x{p.n}x{p.k}",
+    representative(
+        [
+            Matvec(1, 1, 1),
+            Matvec(16, 19, 72, x="bf16", out="f32"),
+            Matvec(3, 65, 333),
+            Matvec(7, 40, 1026, x="bf16"),
+            DOCUMENT,
+        ],
+        "16x19x72",
+        "7x40x1026",
+        ids=dimensions,
+    ),
+    ids=dimensions,
 )
 def test_sampled_schedules_are_right(problem: Matvec, nightly: bool) -> None:
     for schedule in space(problem, H200).sample(16 if nightly else 3, seed=11):
@@ -151,8 +160,7 @@ def test_sampled_schedules_are_right(problem: Matvec, nightly: bool) -> None:
         assert result.ok, (schedule, result.reason)
 
 
-@pytest.mark.sweep(2)
-@pytest.mark.parametrize("m", [1, 3, 8, 13, 16])
+@pytest.mark.parametrize("m", spread([1, 3, 8, 13, 16], 2))
 def test_matmuls_of_few_rows_are_right(m: int, nightly: bool) -> None:
     """Of another operator, with its own operands and tolerance."""
     dtype, out = ("f16", "bf16")[m % 2], ("f16", "f32", "bf16")[m % 3]

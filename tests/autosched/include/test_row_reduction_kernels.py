@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
+from cases import representative, spread
 from compiling import compile_many
 from kernels import generate
 from static_asserts import asserted_rules
@@ -77,8 +79,11 @@ def test_blocks_of_a_cluster_share_rows(case: str) -> None:
     assert outcome.ok, outcome.reason
 
 
-@pytest.mark.sweep("softmax-37", "rmsnorm", "layernorm", "reduce-30x512", "reduce-1x1000000")
-@pytest.mark.parametrize("problem", SAMPLED, ids=name_of)
+@pytest.mark.parametrize(
+    "problem",
+    representative(SAMPLED, "softmax-37", "rmsnorm", "layernorm", "reduce-30x512", "reduce-1x1000000", ids=name_of),
+    ids=name_of,
+)
 def test_sampled_schedules_are_right(problem: RowProblem, nightly: bool) -> None:
     sampled = space(problem, H200)
     for schedule in sampled.sample(min(12 if nightly else 3, sampled.count()), seed=11):
@@ -120,9 +125,11 @@ def test_calls_on_what_the_last_one_has_left(finish: str) -> None:
         assert done.ok and check(problem, inputs, done.outputs).ok, done.reason
 
 
-@pytest.mark.sweep(10)
-@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
-@pytest.mark.parametrize("changes", ROUTES, ids=lambda c: "-".join(f"{k}={v}" for k, v in c.items()) or "plain")
+@pytest.mark.parametrize(
+    ("changes", "dtype"),
+    spread(itertools.product(ROUTES, ["f16", "bf16", "f32"]), 10),
+    ids=lambda c: c if isinstance(c, str) else "-".join(f"{k}={v}" for k, v in c.items()) or "plain",
+)
 def test_softmax_at_the_ends_of_the_number_line(dtype: str, changes: dict[str, Value]) -> None:
     """Inputs of 1e4 do not overflow; infinities and NaN come out as numpy's formula has them, in every place."""
     columns = 261 if changes.get("peel") == "yes" else 260
@@ -148,9 +155,17 @@ def test_softmax_at_the_ends_of_the_number_line(dtype: str, changes: dict[str, V
     assert np.isnan(wanted).all(axis=1).tolist() == [i in (2, 5, 6, 7) for i in range(12)]
 
 
-@pytest.mark.sweep("sum-row", "sumsq-column", "max-row", "max-column", "argmax")
-@pytest.mark.parametrize("axis", ["row", "column"])
-@pytest.mark.parametrize("kind", ["sum", "mean", "sumsq", "max", "argmax"])
+@pytest.mark.parametrize(
+    ("kind", "axis"),
+    representative(
+        itertools.product(["sum", "mean", "sumsq", "max", "argmax"], ["row", "column"]),
+        "sum-row",
+        "sumsq-column",
+        "max-row",
+        "max-column",
+        "argmax",
+    ),
+)
 def test_reductions_keep_nan_and_infinity_as_numpy_does(kind: str, axis: str) -> None:
     """Ties of an argmax are the first one's, a NaN wins every maximum, rows of -infinity have one."""
     length = 130

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases import representative
 from needs import needs_compiler, needs_nvrtc
 from static_asserts import asserted_rules
 
@@ -32,8 +33,7 @@ TYPES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.sweep("f16", "tf32", "e4m3", "nvf4")
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("name", representative(TYPES, "f16", "tf32", "e4m3", "nvf4"))
 def test_sampled_schedules_of_random_problems_are_right(name: str, nightly: bool) -> None:
     rng = np.random.default_rng(11)
     for seed in range(SAMPLES if nightly else 1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cases import representative
 from compiling import compile_many
 from kernels import generate, space_of
 from needs import needs_compiler, needs_nvrtc
@@ -40,8 +41,7 @@ ABSENT = ("cp.async", "max.NaN", "cvt.rn.bf16", "L2::256B", "m16n8k16", "m16n8k3
 
 @needs_nvrtc
 @needs_compiler
-@pytest.mark.sweep("f16", "i8", "softmax")
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", representative(PROBLEMS, "f16", "i8", "softmax"))
 def test_sampled_kernels_compile_and_compute_what_they_should(name: str, nightly: bool) -> None:
     problem = PROBLEMS[name]
     schedules = space_of(problem, T4).sample(14 if nightly else 1, seed=3)

@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from cases import spread
 from compiling import compile_many
 from kernels import generate
 from needs import needs_compiler, needs_nvrtc
@@ -161,8 +162,7 @@ def test_many_boxes_of_an_operand_do_not_spill() -> None:
 
 @needs_nvrtc
 @needs_compiler
-@pytest.mark.sweep(12)
-@pytest.mark.parametrize("case", [*CASES, *TRANSPOSED])
+@pytest.mark.parametrize("case", spread([*CASES, *TRANSPOSED], 12))
 def test_each_decision_computes_what_it_should(case: str) -> None:
     """Executed as PTX by the emulator, which names what hardware would leave undefined."""
     small, kernel = small_kernel(*CASES[case]) if case in CASES else small_transposed(*TRANSPOSED[case])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import numpy as np
 import pytest
+from cases import representative
 
 from autosched.programs.loading import problem
 from measurements.emulator import emulate
@@ -79,15 +81,18 @@ def scaled(p: Builder, a: Array, b: Array, out: Array) -> None:
 PROGRAMS = [plain, read_before_and_behind, added_to_behind, added_to_in_every_turn, scaled]
 
 
-@pytest.mark.sweep(
-    "plain-sm_80",
-    "read_before_and_behind-sm_90a",
-    "added_to_behind-sm_80",
-    "added_to_in_every_turn-sm_90a",
-    "scaled-sm_80",
+@pytest.mark.parametrize(
+    ("made", "where"),
+    representative(
+        itertools.product(PROGRAMS, (A100, H100)),
+        "plain-a100",
+        "read_before_and_behind-h100",
+        "added_to_behind-a100",
+        "added_to_in_every_turn-h100",
+        "scaled-a100",
+    ),
+    ids=lambda value: value.name,
 )
-@pytest.mark.parametrize("where", [A100, H100], ids=["sm_80", "sm_90a"])
-@pytest.mark.parametrize("made", PROGRAMS, ids=lambda made: made.name)
 def test_sums_are_right(made: Program, where: object) -> None:
     p = problem(made, **SIZES)
     inputs = p.random_inputs(3)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import representative, spread
 from program_schedules import Values, filled
 from random_schedules import random_start
 
@@ -144,65 +145,65 @@ def listing(name: str, program: str = "") -> Program:
     return load_program(str(EXAMPLES.parent / "seeds" / f"{name}.py") + (f":{program}" if program else ""))
 
 
-@pytest.mark.sweep(
-    "gemm_relu-{'m': 67",
-    "gated_mlp",
-    "turned-{'m': 72",
-    "attention",
-    "long_softmax",
-    "layernorm_matmul",
-    "cross_entropy",
-    "gemm_shared",
-    "distributed",
-    "matvec_expanded",
-    "gemm_reduction",
-    "viewed",
-    "partly_reduced",
-    "embedding_gradient",
-    "cache_append",
-    "paged_attention",
-    "int4_matmul",
-)
 @pytest.mark.parametrize(
     ("made", "sizes", "seed"),
-    [
-        (example("gemm_relu"), {"m": 67, "n": 75, "k": 40}, 1),
-        (example("gemm_relu"), {"m": 130, "n": 72, "k": 88}, 2),
-        (example("gated_mlp"), {"m": 65, "n": 136, "k": 72}, 3),
-        (turned, {"m": 50, "n": 41, "k": 70}, 4),
-        (turned, {"m": 72, "n": 64, "k": 64}, 5),
-        (example("attention", "attention"), {"h": 2, "g": 1, "s": 100, "d": 64}, 6),
-        (example("attention", "causal_attention_bf16"), {"h": 2, "g": 2, "s": 96, "d": 32}, 7),
-        (example("softmax_rows", "row_softmax"), {"m": 5, "n": 90}, 8),
-        (example("softmax_rows", "long_softmax"), {"m": 5, "n": 1300}, 9),
-        (example("layernorm_matmul"), {"m": 70, "n": 72, "k": 88}, 10),
-        (example("matmul_softmax"), {"m": 70, "n": 60, "k": 72}, 11),
-        (example("rope_matmul"), {"m": 70, "n": 64, "k": 72, "half": 32}, 12),
-        (example("cross_entropy"), {"m": 6, "n": 1100}, 13),
-        (listing("gemm_shared"), {"m": 130, "n": 132, "k": 136}, 23),
-        (listing("gemm_two_caches"), {"m": 130, "n": 132, "k": 168}, 24),
-        (listing("transpose_in_registers"), {"m": 120, "n": 260, "k": 72}, 25),
-        (listing("wg_maps", "transposed"), {"m": 130, "n": 68}, 26),
-        (listing("nested_layout", "distributed"), {"m": 66, "n": 60}, 27),
-        (listing("nested_layout", "through_shared_memory"), {"m": 66, "n": 60}, 28),
-        (listing("matvec", "matvec_plain"), {"m": 3, "n": 2, "k": 1500}, 29),
-        (listing("matvec", "matvec_expanded"), {"m": 3, "n": 2, "k": 1500}, 30),
-        (listing("gemm_prefetch"), {"m": 150, "n": 264, "k": 72}, 15),
-        (listing("gemm_reduction"), {"m": 150, "n": 264, "k": 72}, 16),
-        (listing("order", "plain"), {"m": 70, "n": 72, "k": 40}, 17),
-        (listing("order", "viewed"), {"m": 70, "n": 72, "k": 40}, 18),
-        (listing("order", "transposed"), {"m": 70, "n": 72, "k": 40}, 19),
-        (listing("wg_maps", "copied"), {"m": 130, "n": 132}, 20),
-        (listing("wg_maps", "converted"), {"m": 130, "n": 260}, 21),
-        (listing("wg_maps", "partly_reduced"), {"m": 256, "n": 130, "parts": 8}, 22),
-        (example("embedding", "embedding"), {"tokens": 37, "words": 20, "d": 136}, 31),
-        (example("embedding", "embedding_gradient"), {"tokens": 37, "words": 20, "d": 70}, 32),
-        (example("embedding", "cache_append"), {"tokens": 37, "places": 50, "d": 136}, 33),
-        (example("paged_attention"), {"h": 2, "g": 1, "s": 20, "d": 32, "pages": 5, "places": 150}, 34),
-        (nested, {"m": 70, "n": 72, "k": 100, "q": 40}, 36),
-        (picked, {"m": 41, "n": 50, "k": 40, "size": 90}, 35),
-        (example("int4_matmul"), {"m": 40, "n": 72, "k": 64, "half": 32, "groups": 2}, 14),
-    ],
+    representative(
+        [
+            (example("gemm_relu"), {"m": 67, "n": 75, "k": 40}, 1),
+            (example("gemm_relu"), {"m": 130, "n": 72, "k": 88}, 2),
+            (example("gated_mlp"), {"m": 65, "n": 136, "k": 72}, 3),
+            (turned, {"m": 50, "n": 41, "k": 70}, 4),
+            (turned, {"m": 72, "n": 64, "k": 64}, 5),
+            (example("attention", "attention"), {"h": 2, "g": 1, "s": 100, "d": 64}, 6),
+            (example("attention", "causal_attention_bf16"), {"h": 2, "g": 2, "s": 96, "d": 32}, 7),
+            (example("softmax_rows", "row_softmax"), {"m": 5, "n": 90}, 8),
+            (example("softmax_rows", "long_softmax"), {"m": 5, "n": 1300}, 9),
+            (example("layernorm_matmul"), {"m": 70, "n": 72, "k": 88}, 10),
+            (example("matmul_softmax"), {"m": 70, "n": 60, "k": 72}, 11),
+            (example("rope_matmul"), {"m": 70, "n": 64, "k": 72, "half": 32}, 12),
+            (example("cross_entropy"), {"m": 6, "n": 1100}, 13),
+            (listing("gemm_shared"), {"m": 130, "n": 132, "k": 136}, 23),
+            (listing("gemm_two_caches"), {"m": 130, "n": 132, "k": 168}, 24),
+            (listing("transpose_in_registers"), {"m": 120, "n": 260, "k": 72}, 25),
+            (listing("wg_maps", "transposed"), {"m": 130, "n": 68}, 26),
+            (listing("nested_layout", "distributed"), {"m": 66, "n": 60}, 27),
+            (listing("nested_layout", "through_shared_memory"), {"m": 66, "n": 60}, 28),
+            (listing("matvec", "matvec_plain"), {"m": 3, "n": 2, "k": 1500}, 29),
+            (listing("matvec", "matvec_expanded"), {"m": 3, "n": 2, "k": 1500}, 30),
+            (listing("gemm_prefetch"), {"m": 150, "n": 264, "k": 72}, 15),
+            (listing("gemm_reduction"), {"m": 150, "n": 264, "k": 72}, 16),
+            (listing("order", "plain"), {"m": 70, "n": 72, "k": 40}, 17),
+            (listing("order", "viewed"), {"m": 70, "n": 72, "k": 40}, 18),
+            (listing("order", "transposed"), {"m": 70, "n": 72, "k": 40}, 19),
+            (listing("wg_maps", "copied"), {"m": 130, "n": 132}, 20),
+            (listing("wg_maps", "converted"), {"m": 130, "n": 260}, 21),
+            (listing("wg_maps", "partly_reduced"), {"m": 256, "n": 130, "parts": 8}, 22),
+            (example("embedding", "embedding"), {"tokens": 37, "words": 20, "d": 136}, 31),
+            (example("embedding", "embedding_gradient"), {"tokens": 37, "words": 20, "d": 70}, 32),
+            (example("embedding", "cache_append"), {"tokens": 37, "places": 50, "d": 136}, 33),
+            (example("paged_attention"), {"h": 2, "g": 1, "s": 20, "d": 32, "pages": 5, "places": 150}, 34),
+            (nested, {"m": 70, "n": 72, "k": 100, "q": 40}, 36),
+            (picked, {"m": 41, "n": 50, "k": 40, "size": 90}, 35),
+            (example("int4_matmul"), {"m": 40, "n": 72, "k": 64, "half": 32, "groups": 2}, 14),
+        ],
+        "gemm_relu-{'m': 67",
+        "gated_mlp",
+        "turned-{'m': 72",
+        "attention",
+        "long_softmax",
+        "layernorm_matmul",
+        "cross_entropy",
+        "gemm_shared",
+        "distributed",
+        "matvec_expanded",
+        "gemm_reduction",
+        "viewed",
+        "partly_reduced",
+        "embedding_gradient",
+        "cache_append",
+        "paged_attention",
+        "int4_matmul",
+    ),
     ids=lambda value: value.name if isinstance(value, Program) else str(value),
 )
 def test_sampled_schedules_are_right(made: Program, sizes: dict[str, int], seed: int, nightly: bool) -> None:
@@ -218,18 +219,23 @@ def test_sampled_schedules_are_right(made: Program, sizes: dict[str, int], seed:
             assert np.all(error <= bounds[name]), (name, schedule)
 
 
-@pytest.mark.sweep("fp8", "tf32_matmul-a100-mma", "int8_matmul-t4", "kept")
 @pytest.mark.parametrize(
     ("name", "where", "way"),
-    [
-        ("fp8_matmul", "h100", "mma_m16n8k32_e4m3"),
-        ("int8_matmul", "a100", "mma_m16n8k32_i8"),
-        ("tf32_matmul", "a100", "mma_m16n8k8_tf32"),
-        ("tf32_matmul", "a100", "fma_m16n32k1"),
-        ("int8_matmul", "t4", "mma_m16n8k16_i8"),
-        ("kept", "a100", "mma_m16n8k8_tf32"),
-        ("kept_whole", "a100", "mma_m16n8k32_i8"),
-    ],
+    representative(
+        [
+            ("fp8_matmul", "h100", "mma_m16n8k32_e4m3"),
+            ("int8_matmul", "a100", "mma_m16n8k32_i8"),
+            ("tf32_matmul", "a100", "mma_m16n8k8_tf32"),
+            ("tf32_matmul", "a100", "fma_m16n32k1"),
+            ("int8_matmul", "t4", "mma_m16n8k16_i8"),
+            ("kept", "a100", "mma_m16n8k8_tf32"),
+            ("kept_whole", "a100", "mma_m16n8k32_i8"),
+        ],
+        "fp8",
+        "tf32_matmul-a100-mma",
+        "int8_matmul-t4",
+        "kept",
+    ),
 )
 def test_products_of_narrow_types(name: str, where: str, way: str) -> None:
     """Operands from shared memory and from registers, by each instruction."""
@@ -301,9 +307,8 @@ def test_the_proxy_keeps_remainders() -> None:
         assert small.k // bk >= schedule.integer("stages") and small.m <= 2 * bm
 
 
-@pytest.mark.sweep(8)
 @pytest.mark.parametrize("where", ["a100", pytest.param("h100", marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("place", list(LARGE))
+@pytest.mark.parametrize("place", spread(LARGE, 8))
 def test_what_is_emulated_is_smaller_and_has_the_same_schedules(place: str, where: str) -> None:
     file, _, name = place.partition(":")
     made = load_program(str(EXAMPLES.parent / file) + f":{name}" * bool(name))

@@ -24,6 +24,7 @@ from search_spaces.templates.matmul.stream_k import streams
 EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
 A100 = device("a100")
 SMALL = replace(A100, sm_count=2)
+ORDERS = [Order("ascending"), pytest.param(Order("random", 3), marks=pytest.mark.nightly)]
 
 
 def gemm(**changes: int | str) -> Values:
@@ -46,8 +47,7 @@ def outcome(p: ProgramProblem, kernel: Kernel, order: Order) -> str:
     return "ok" if right else "wrong"
 
 
-@pytest.mark.sweep(6)
-@pytest.mark.parametrize("order", [Order("ascending"), Order("random", 3)], ids=["ascending", "random"])
+@pytest.mark.parametrize("order", ORDERS, ids=["ascending", "random"])
 @pytest.mark.parametrize(
     ("name", "sizes", "values"),
     [
@@ -94,8 +94,7 @@ EARLY = gemm(bk=64, copy_columns_a=8, store_1="turned")  # an exchange that the 
 FIRST_BARRIER = "ptx::barrier_sync();\n  next = walk.next();"
 
 
-@pytest.mark.sweep(8)
-@pytest.mark.parametrize("order", [Order("ascending"), Order("random", 3)], ids=["ascending", "random"])
+@pytest.mark.parametrize("order", ORDERS, ids=["ascending", "random"])
 @pytest.mark.parametrize(
     "changes",
     [

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import spread
 
 from autosched.programs.loading import load_program, problem
 from measurements.compiler.disassembly import DisassemblerMissing, disassemble, main_loop, mix, nvdisasm
@@ -65,8 +66,7 @@ def outcome(
     return "ok" if all(within) else "wrong"
 
 
-@pytest.mark.sweep(2)
-@pytest.mark.parametrize("place", CASES)
+@pytest.mark.parametrize("place", spread(CASES, 2))
 def test_peeled_loops_are_right(place: str) -> None:
     made, p = example(place, CASES[place])
     for n, schedule in enumerate(peeled(made, p, 2)):

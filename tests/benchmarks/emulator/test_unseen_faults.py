@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import spread
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.proofs.proof import verify_one
@@ -17,8 +18,7 @@ LARGE = {
 }
 
 
-@pytest.mark.sweep(1)
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("name", spread(LARGE, 1))
 def test_quick_proofs_report_them_and_pass_what_is_right(name: str) -> None:
     (fault,) = (f for f in FAULTS if f.name == name)
     assert judge(fault, "quick")["run"] == LARGE[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import spread
 from needs import needs_nvrtc
 
 from measurements.compiler.nvrtc import compile_source
@@ -25,13 +26,12 @@ def _source(threads: int, blocks: int) -> str:
 
 
 @needs_nvrtc
-@pytest.mark.sweep(6)
 @pytest.mark.parametrize(
     ("name", "threads", "blocks"),
-    [
+    spread([
         ("h200", 288, 1), ("h200", 416, 1), ("h200", 160, 2), ("h200", 288, 2), ("h200", 96, 3), ("h200", 256, 2),
         ("b200", 192, 2), ("b200", 800, 1), ("rtx5090", 544, 1), ("rtx5090", 224, 3), ("t4", 288, 1), ("t4", 160, 3),
-    ],
+    ], 6),
 )  # fmt: skip
 def test_ptxas_gives_what_is_said(name: str, threads: int, blocks: int) -> None:
     on = device(name)

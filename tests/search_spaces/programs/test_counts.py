@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import spread
 
 from autosched.programs.loading import load_program, problem
 from measurements.emulator import emulate
@@ -23,8 +24,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sweep(2)
-@pytest.mark.parametrize(("place", "sizes"), CASES)
+@pytest.mark.parametrize(("place", "sizes"), spread(CASES, 2))
 def test_tiles_change_hands_and_bytes_move_as_counted(place: str, sizes: dict[str, int]) -> None:
     made = load_program(f"examples/programs/{place}")
     p, own, found = problem(made, **sizes), template(made), 0

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cases import spread
 from random_programs import random_program, random_tiles
 from random_schedules import random_schedule, random_start
 
@@ -90,9 +91,11 @@ def check(p: ProgramProblem, schedule: Schedule, where: Device) -> int:
     return sum(live[-1].name.startswith("exchange") for live in living if live)
 
 
-@pytest.mark.sweep(10)
-@pytest.mark.parametrize("where", [A100, H100], ids=["a100", "h100"])
-@pytest.mark.parametrize("name", SPACES)
+@pytest.mark.parametrize(
+    ("name", "where"),
+    spread([(name, where) for name in SPACES for where in (A100, H100)], 10),
+    ids=lambda x: getattr(x, "name", x),
+)
 def test_examples(name: str, where: Device) -> None:
     p = problem(load_program(str(EXAMPLES / name)), **SPACES[name])
     space = template(p.program).space(p, where)
@@ -124,18 +127,20 @@ def test_rings_that_are_filled_early() -> None:
     assert early >= 3
 
 
-@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("name", "sizes"),
-    [
-        ("programs/gemm_relu.py", {"m": 67, "n": 75, "k": 640}),
-        ("programs/layernorm_matmul.py", {"m": 70, "n": 72, "k": 360}),
-        ("programs/attention.py:causal_attention", {"h": 2, "g": 2, "s": 96, "d": 32}),
-        ("seeds/gemm_shared.py", {"m": 130, "n": 132, "k": 136}),
-        ("seeds/gemm_reduction.py", {"m": 150, "n": 264, "k": 72}),
-        ("seeds/nested_layout.py:through_shared_memory", {"m": 66, "n": 60}),
-        ("programs/cross_entropy.py", {"m": 6, "n": 1100}),
-    ],
+    spread(
+        [
+            ("programs/gemm_relu.py", {"m": 67, "n": 75, "k": 640}),
+            ("programs/layernorm_matmul.py", {"m": 70, "n": 72, "k": 360}),
+            ("programs/attention.py:causal_attention", {"h": 2, "g": 2, "s": 96, "d": 32}),
+            ("seeds/gemm_shared.py", {"m": 130, "n": 132, "k": 136}),
+            ("seeds/gemm_reduction.py", {"m": 150, "n": 264, "k": 72}),
+            ("seeds/nested_layout.py:through_shared_memory", {"m": 66, "n": 60}),
+            ("programs/cross_entropy.py", {"m": 6, "n": 1100}),
+        ],
+        3,
+    ),
 )
 def test_nothing_less_is_enough(name: str, sizes: dict[str, int]) -> None:
     """The emulator finds an access behind the end of memory that is one unit of allocation smaller."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases import spread
 
 from search_spaces.catalogue import BUILT_IN_PROBLEMS, BUILT_IN_TEMPLATES, problem_from_json, template, templates_for
 from search_spaces.hardware.devices import device
@@ -36,8 +37,7 @@ def test_every_built_in_operator_and_template_is_looked_at() -> None:
     assert looked_at == {t.name for t in BUILT_IN_TEMPLATES}  # other tests of this process register more
 
 
-@pytest.mark.sweep(5)
-@pytest.mark.parametrize("data", LARGEST, ids=lambda data: f"{data['operator']}-{list(data.values())[1]}")
+@pytest.mark.parametrize("data", spread(LARGEST, 5), ids=lambda data: f"{data['operator']}-{list(data.values())[1]}")
 def test_no_legal_schedule_launches_more_blocks_than_a_grid_counts(data: dict[str, Any]) -> None:
     problem = problem_from_json(data)
     rows = {row.name: (row, on) for on in reversed(DEVICES) for row in templates_for(problem, on)}

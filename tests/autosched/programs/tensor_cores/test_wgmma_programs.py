@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import representative
 from program_outcome import outcome
 from program_schedules import Values, filled
 
@@ -140,10 +141,17 @@ BOXES, RING = "autosched/tile/boxes.cuh", "autosched/tile/box_ring.cuh"
 SPLIT, LAST = "autosched/tile/split.cuh", "autosched/common/last_block.cuh"
 
 
-@pytest.mark.sweep("expect_tx", "empty_phase", "release_in_flight", "full", "proxy_fence", "wait", "sum", "last")
+FAULTS = [
+    "expect_tx", "expected_bytes", "empty_phase", "flight", "release_in_flight", "last_flight", "full",
+    "full_phase", "release", "early_release", "parity",
+    "expect_tx_of_all", "slot", "proxy_fence", "fence", "wait", "init", "step", "accumulate",
+    "sum", "parts", "last", "first_turn",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("where", "old", "new", "filled_by"),
-    [
+    representative([
         (RING, "    ptx::mbarrier_arrive_expect_tx(place.full(), Loads::tma_bytes);\n", "", "warp"),
         (RING, "expect_tx(place.full(), Loads::tma_bytes)", "expect_tx(place.full(), Loads::tma_bytes / 2)", "warp"),
         (RING, "place.parity ^ 1u", "place.parity", "warp"),
@@ -170,13 +178,8 @@ SPLIT, LAST = "autosched/tile/split.cuh", "autosched/common/last_block.cuh"
         (LAST, "Blocks - 1", "Blocks - 2", "split"),
         ("", "const int split = int(blockIdx.x) / 1, first_turn = split * 3;", "const int split = int(blockIdx.x) / 1, "
          "first_turn = 0;", "split"),
-    ],
-    ids=[
-        "expect_tx", "expected_bytes", "empty_phase", "flight", "release_in_flight", "last_flight", "full",
-        "full_phase", "release", "early_release", "parity",
-        "expect_tx_of_all", "slot", "proxy_fence", "fence", "wait", "init", "step", "accumulate",
-        "sum", "parts", "last", "first_turn",
-    ],
+    ], "expect_tx", "empty_phase", "release_in_flight", "full", "proxy_fence", "wait", "sum", "last", ids=FAULTS),
+    ids=FAULTS,
 )  # fmt: skip
 def test_faults_are_reported(where: str, old: str, new: str, filled_by: str) -> None:
     p = problem(made(GEMM), m=128, n=64, k=384)

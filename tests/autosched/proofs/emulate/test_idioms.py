@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import representative
 from idiom_faults import FAULTS, IDIOMS, Idiom, planted, source
 from needs import needs_compiler, needs_nvrtc
 
@@ -31,8 +32,7 @@ def run(text: str, idiom: Idiom) -> EmulatedLaunch:
     )
 
 
-@pytest.mark.sweep("lastblock", "cpasync", "named_barrier_pc")
-@pytest.mark.parametrize("name", IDIOMS)
+@pytest.mark.parametrize("name", representative(IDIOMS, "lastblock", "cpasync", "named_barrier_pc"))
 def test_idioms_are_right_and_clean(name: str) -> None:
     done = run(source(name), IDIOMS[name])
     assert done.ok, done.reason

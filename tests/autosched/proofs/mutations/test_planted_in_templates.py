@@ -9,6 +9,7 @@ import pytest
 import tcgen05_planted
 import tma_planted
 import wgmma_planted
+from cases import representative
 from mutation_testing import reported_by_proof
 from needs import needs_compiler, needs_nvrtc
 from wgmma_cases import H200
@@ -77,9 +78,13 @@ def test_the_kernels_are_right(name: str, planted: Any) -> None:
     assert reported_by_proof(planted.problem(), planted.right_kernel(), DEPTHS[name]) == set()
 
 
-@pytest.mark.sweep("tcgen05: nvf4", "tcgen05: mxf8 of a pair")
 @pytest.mark.parametrize(
-    ("name", "planted"), [p for p in params("tcgen05", TCGEN05, by_case=True) if re.match("mx|nv", p.values[1].case)]
+    ("name", "planted"),
+    representative(
+        [p for p in params("tcgen05", TCGEN05, by_case=True) if re.match("mx|nv", p.values[1].case)],
+        "tcgen05: nvf4",
+        "tcgen05: mxf8 of a pair",
+    ),
 )
 def test_quick_proofs_of_block_scales_pass(name: str, planted: Any) -> None:
     assert reported_by_proof(planted.problem(), planted.right_kernel(), ("quick",)) == set()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import spread
 from program_outcome import outcome
 from random_schedules import random_start
 
@@ -104,21 +105,23 @@ def short_lives(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(memory.Memory, "use", used)
 
 
-@pytest.mark.sweep(5)
 @pytest.mark.parametrize(
     ("patch", "place", "sizes"),
-    [
-        (no_leader, "seeds/gemm_reduction.py", {"m": 150, "n": 264, "k": 72}),
-        (no_barriers, "seeds/wg_maps.py:converted", {"m": 130, "n": 260}),
-        (zero_padding, "programs/softmax_rows.py:row_softmax", {"m": 5, "n": 90}),
-        (turned_tables, "programs/attention.py:attention", {"h": 1, "g": 1, "s": 64, "d": 32}),
-        (no_joining, "programs/softmax_rows.py:row_softmax", {"m": 5, "n": 90}),
-        (no_barriers_of_tiles, "seeds/gemm_shared.py", {"m": 64, "n": 64, "k": 160}),
-        (no_masks, "programs/gemm_relu.py", {"m": 67, "n": 75, "k": 40}),
-        (no_masks, "programs/embedding.py:embedding", {"tokens": 37, "words": 20, "d": 136}),
-        (places_of_others, "programs/embedding.py:cache_append", {"tokens": 37, "places": 50, "d": 136}),
-        (tables_off_by_one, "programs/gemm_relu.py", {"m": 64, "n": 64, "k": 64}),
-    ],
+    spread(
+        [
+            (no_leader, "seeds/gemm_reduction.py", {"m": 150, "n": 264, "k": 72}),
+            (no_barriers, "seeds/wg_maps.py:converted", {"m": 130, "n": 260}),
+            (zero_padding, "programs/softmax_rows.py:row_softmax", {"m": 5, "n": 90}),
+            (turned_tables, "programs/attention.py:attention", {"h": 1, "g": 1, "s": 64, "d": 32}),
+            (no_joining, "programs/softmax_rows.py:row_softmax", {"m": 5, "n": 90}),
+            (no_barriers_of_tiles, "seeds/gemm_shared.py", {"m": 64, "n": 64, "k": 160}),
+            (no_masks, "programs/gemm_relu.py", {"m": 67, "n": 75, "k": 40}),
+            (no_masks, "programs/embedding.py:embedding", {"tokens": 37, "words": 20, "d": 136}),
+            (places_of_others, "programs/embedding.py:cache_append", {"tokens": 37, "places": 50, "d": 136}),
+            (tables_off_by_one, "programs/gemm_relu.py", {"m": 64, "n": 64, "k": 64}),
+        ],
+        5,
+    ),
     ids=["leader", "barriers", "padding", "tables", "joining", "tiles", "masks", "gather", "scatter", "offsets"],
 )
 def test_faults_are_reported(patch: Patch, place: str, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from cases import spread
 from header_edits import edited
 from kernels import generate
 from mutation_testing import WRONG, check_emulation_finds
@@ -137,8 +138,7 @@ def test_the_kernel_is_right_in_every_order(changes: Changes) -> None:
         assert check(problem, inputs, run.outputs).ok
 
 
-@pytest.mark.sweep(1)
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", spread(FAULTS, 1), ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found(fault: Fault) -> None:
     problem, kernel = fault.kernel()
     check_emulation_finds(fault.found, problem, kernel, Order(fault.blocks, 0))

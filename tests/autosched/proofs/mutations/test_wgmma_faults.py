@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import spread
 from mutation_testing import check_emulation_finds
 from needs import needs_compiler, needs_nvrtc
 from wgmma_faults import FAULTS, WgmmaFault
@@ -12,8 +13,7 @@ from measurements.emulator.order import Order
 
 @needs_nvrtc
 @needs_compiler
-@pytest.mark.sweep(3)
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", spread(FAULTS, 3), ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found(fault: WgmmaFault, nightly: bool) -> None:
     problem, kernel = fault.kernel()
     for seed in (0, 1, 2) if nightly else (0,):

@@ -96,20 +96,19 @@ class UpdateSlow:
             self._users[item.nodeid.partition("::")[0], fixture].append(name)
         return result
 
-    def pytest_sessionfinish(self) -> None:
+    def seconds(self) -> dict[str, float]:
+        """CPU seconds of one case, for each function whose cases have passed."""
         shares: dict[str, float] = defaultdict(float)
         for key, spent in self._of_fixtures.items():
             users = self._users[key]
             for name in users:
                 shares[name] += spent / len(users)
-        seconds = {name: mean(costs) + shares[name] / len(costs) for name, costs in self._seconds.items()}
-        if os.environ.get("SLOW_DUMP"):
-            import json
+        return {name: mean(costs) + shares[name] / len(costs) for name, costs in self._seconds.items()}
 
-            Path(os.environ["SLOW_DUMP"]).write_text(json.dumps({n: [seconds[n], c] for n, c in self._seconds.items()}))
-            return
+    def pytest_sessionfinish(self) -> None:
         listed = slow_functions()
-        LIST.write_text("".join(f"{line}\n" for line in updated(listed, seconds, {n for n in listed if _exists(n)})))
+        lines = updated(listed, self.seconds(), {name for name in listed if _exists(name)})
+        LIST.write_text("".join(f"{line}\n" for line in lines))
 
 
 def _exists(function: str) -> bool:

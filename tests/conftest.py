@@ -7,7 +7,10 @@ import itertools
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from tempfile import gettempdir
+from threading import Timer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,6 +49,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Tests share one cache with those of later runs and leave the user's own cache alone.
+    os.environ.setdefault("AUTOSCHED_CACHE_DIR", str(Path(gettempdir(), f"autosched-tests-{os.getuid()}")))
     config.pluginmanager.register(LastSkipped(config))
     if config.getoption("--update-slow"):
         if config.option.dist != "no" and config.option.numprocesses:
@@ -57,6 +62,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
         # The same folder for the workers of xdist, and wherever a test goes.
         config.pluginmanager.register(KeepLaunches(config.invocation_params.dir / folder))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile the emulator before any test runs: it takes minutes on a busy machine, and tests have a time limit."""
+    if hasattr(session.config, "workerinput") or session.config.getoption("--collect-only"):
+        return
+    from measurements.emulator.host.build import runner
+    from measurements.emulator.host.compiler import HostFailure
+
+    note = Timer(2.0, print, ["compiling the emulator, once for each version of its sources"])
+    note.start()
+    with suppress(HostFailure):  # no compiler: tests that need one say so
+        runner()
+    note.cancel()
 
 
 @pytest.fixture
@@ -123,16 +142,6 @@ def _gpu() -> tuple[bool, str]:
 def plain_terminal() -> None:
     """Output is laid out for a pipe, whatever terminal the tests are started from."""
     os.environ.pop("COLUMNS", None)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Compiled objects of all tests go to one folder beside those of pytest's runs, where the next run finds them: to
-    compile the emulator takes a minute. The user's own cache is left alone."""
-    if "AUTOSCHED_CACHE_DIR" not in os.environ:
-        root = tmp_path_factory.getbasetemp()
-        run: Path = root.parent if os.environ.get("PYTEST_XDIST_WORKER") else root
-        os.environ["AUTOSCHED_CACHE_DIR"] = str(run.parent / "autosched-cache")
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -88,3 +89,22 @@ def test_nightly_cases_run_when_asked_for(folder: Path, options: tuple[str, ...]
 def test_a_name_of_no_case_is_an_error() -> None:
     with pytest.raises(ValueError, match="f64"):
         representative(["f16", "f32"], "f64")
+
+
+@pytest.mark.parametrize(("options", "calls"), [((), True), (("--collect-only",), False)], ids=["run", "collection"])
+def test_the_emulator_is_compiled_before_the_tests(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], calls: bool
+) -> None:
+    """With a compiler that only notes that it was called."""
+    tools = folder / "tools"
+    tools.mkdir()
+    for name in ("g++", "clang++", "c++"):
+        (tools / name).write_text(f"#!/bin/sh\ntouch {folder}/called\nexit 1\n")
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(folder / "cache"))
+    (folder / "test_x.py").write_text(
+        "from pathlib import Path\n\ndef test_a(): assert Path(__file__).with_name('called').exists()\n"
+    )
+    assert outcomes(folder, *options) == ({"test_x.py::test_a": "PASSED"} if calls else {})
+    assert (folder / "called").exists() == calls

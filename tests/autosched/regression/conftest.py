@@ -33,7 +33,7 @@ def schedules() -> list[Schedule]:
 
 
 @pytest.fixture(scope="session")
-def pool(shared_cache: None) -> Iterator[CompilePool]:
+def pool() -> Iterator[CompilePool]:
     with CompilePool(workers=1) as made:
         yield made
 

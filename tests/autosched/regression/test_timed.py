@@ -116,7 +116,7 @@ class Gpu:
 
 
 @pytest.fixture(scope="module")
-def programs(shared_cache: None) -> Iterator[KnownPrograms]:
+def programs() -> Iterator[KnownPrograms]:
     with KnownPrograms(workers=1) as made:
         yield made
 

@@ -15,7 +15,8 @@ class LastSkipped:
     """
 
     def __init__(self, config: pytest.Config) -> None:
-        self._config = config
+        self._cache: pytest.Cache | None = getattr(config, "cache", None)  # a plug-in that may be turned off
+        self._keeps = not (config.getoption("--collect-only") or hasattr(config, "workerinput"))
         self._skipped: set[str] = set()
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -30,7 +31,7 @@ class LastSkipped:
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         if not config.getoption("--last-skipped"):
             return
-        skipped = set(config.cache.get(KEY, [])) if config.cache else set()
+        skipped = set(self._cache.get(KEY, [])) if self._cache else set()
         again, others = [], []
         for item in items:
             (again if {item.nodeid, item.nodeid.partition("::")[0]} & skipped else others).append(item)
@@ -38,6 +39,5 @@ class LastSkipped:
         items[:] = again
 
     def pytest_sessionfinish(self) -> None:
-        config = self._config
-        if config.cache and not config.getoption("--collect-only") and not hasattr(config, "workerinput"):
-            config.cache.set(KEY, sorted(self._skipped))
+        if self._cache and self._keeps:
+            self._cache.set(KEY, sorted(self._skipped))

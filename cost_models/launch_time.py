@@ -47,7 +47,7 @@ HELD_LINE = 1.0
 WIDE_L1 = (80, 90, 100, 103)  # compute capabilities whose L1 gives a whole line a cycle
 # Load and store units of an SM, each of which takes a lane's address a cycle: four in each of its parts, and eight in
 # those of chips for data centres (figures of the SM in NVIDIA's white papers: TU102, GA102, AD102; GV100 to GH100).
-# Recorded convolutions on RTX A4000 and A6000 take 2.1 cycles a load (benchmarks/results/users_kernels.md).
+# Recorded convolutions on RTX A4000 and A6000 take 2.1 cycles a load, by the hub of Kernel Tuner.
 UNITS, WIDE_UNITS = 16.0, 32.0
 SPILL_SECTORS = 4.0  # of a word that the lanes of a warp spill or load again: L1 writes through, and holds few of them
 

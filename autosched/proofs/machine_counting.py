@@ -58,7 +58,7 @@ _PIPE_OF = {opcode: pipe for pipe, opcodes in _PIPES.items() for opcode in opcod
 _JUMPS = ("BRA", "BRX", "JMP", "CALL", "RET", "EXIT", "BREAK", "BSYNC")
 # What machine code says better: what ptxas makes of divisions and f64, of indices, comparisons and conversions. PTX has
 # the same additions and multiplications of f32, sectors and bank conflicts of its accesses, and no moves between
-# registers, which differ from compiler to compiler and rank pnpoly worse (benchmarks/results/users_kernels.md).
+# registers, which differ from compiler to compiler and rank pnpoly worse.
 _OF_MACHINE_CODE: tuple[Pipe, ...] = ("imad", "alu", "special", "f64")
 # A PTX operation that is one instruction of a pipe.
 _OPERATIONS: dict[Pipe, str] = {

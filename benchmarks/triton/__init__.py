@@ -1,1 +1,1 @@
-"""Triton programs of others, run in the emulator."""
+"""Configuration files of Triton kernels that ship with installed packages."""

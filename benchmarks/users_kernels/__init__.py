@@ -1,1 +1,1 @@
-"""How well times of users' kernels are estimated: kernels of Kernel Tuner's hub against their recordings."""
+"""Published kernels, written as their users would write them for autosched."""

@@ -1,4 +1,4 @@
-"""Kernels of others, written as their users would: ``python -m benchmarks.users_kernels.published``.
+"""Published kernels, written as their users would: ``python -m benchmarks.users_kernels.published``.
 
 Each file is tuned by estimates for one device, with every new best proven in the emulator, and the best in full. What a
 file that is refused is told stands on the page, too.
@@ -83,7 +83,7 @@ def main() -> None:
     full = f", the best in full for {given.proof_seconds:g} s" if given.proof_seconds else ""
     today, everything = f"{datetime.now(UTC):%Y-%m-%d}", len(rows) + len(refused)
     lines = [
-        "# Kernels of others, written as files of their users",
+        "# Published kernels, written as their users would",
         f"`python -m benchmarks.users_kernels.published{more}`, {today}, NVRTC 13, two shared cores, no GPU.",
         f"{given.trials} trials each by estimates for {given.device}, every new best proven in the emulator{full}. The "
         "kernels were written anew after those of",

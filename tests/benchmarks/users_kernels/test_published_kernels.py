@@ -1,4 +1,4 @@
-"""The kernels of others: every file is read and every reference runs; a few are proven here, all of them at night."""
+"""Published kernels: every file is read and every reference runs; a few are proven here, all of them at night."""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
-"""The PTX of a CuTe DSL matmul on tensor memory, f16 of 128 x 256 tiles by TMA: cute_gemm.py FILE M N K [EXAMPLE].
+"""The PTX of a CuTe DSL matmul on tensor memory, f16 of 128 x 256 tiles by TMA: cute_gemm.py FILE M N K.
 
-A block multiplies one tile; a lone warp asks for stages and multiplies them. EXAMPLE: the file of CUTLASS's tutorial
-``fp16_gemm_0.py``, whose ``host_function`` is compiled instead.
+A block multiplies one tile; a lone warp asks for stages and multiplies them.
 """
 
-import importlib.util
 import sys
-from typing import Any
 
 import cutlass
 import cutlass.cute as cute
@@ -127,17 +124,9 @@ def launch(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor):
     )
 
 
-def host_function(example: str) -> Any:
-    spec = importlib.util.spec_from_file_location("example", example)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.host_function
-
-
-file, m, n, k, *example = sys.argv[1:]
+file, m, n, k = sys.argv[1:]
 shapes = ((int(m), int(k)), (int(n), int(k)), (int(m), int(n)))
 tensors = [make_fake_compact_tensor(cutlass.Float16, s, stride_order=(1, 0), assumed_align=32) for s in shapes]
-compiled = cute.compile[cute.KeepPTX()](host_function(*example) if example else launch, *tensors)
+compiled = cute.compile[cute.KeepPTX()](launch, *tensors)
 with open(file, "w") as out:
     out.write(compiled.__ptx__)

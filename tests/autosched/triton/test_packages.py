@@ -1,0 +1,36 @@
+"""Triton kernels of packages that pip installs: they agree with torch, and no fault is reported."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from needs import needs_compiler
+
+pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
+pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
+pytestmark = [needs_compiler, pytest.mark.nightly, pytest.mark.timeout(900)]
+PROGRAMS = Path(__file__).parent / "packages"
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "kernels", "device"),
+    [
+        ("liger", "liger_kernel", 8, "a100"),
+        ("linear_attention", "fla", 6, "h100"),
+        ("quantization", "torchao", 3, "rtx5090"),
+    ],
+)
+def test_kernels_of_a_package_agree_with_torch(name: str, package: str, kernels: int, device: str) -> None:
+    if find_spec(package) is None:
+        pytest.skip(f"{package} is not installed: see .github/workflows/nightly.yml")
+    program = str(PROGRAMS / f"{name}.py")
+    # In a process of its own: what a package imports asks for a GPU, and warns.
+    command = [sys.executable, "-m", "autosched", "verify", "--python", program, "--device", device, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert len({launch["kernel"] for launch in json.loads(done.stdout)["launches"]}) >= kernels

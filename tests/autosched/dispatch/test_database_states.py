@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,10 +30,17 @@ from measurements.store.store import SCHEMA_VERSION, Store, StoreError
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.transpose import Transpose
+from search_spaces.spaces.schedule import Schedule
 
 PROBLEM, H200 = Transpose(64, 64), device("h200")
 TEMPLATE = template("transpose")
-SCHEDULE = TEMPLATE.space(PROBLEM, H200).sample(1, 0)[0]
+
+
+@cache
+def schedule() -> Schedule:
+    return TEMPLATE.space(PROBLEM, H200).sample(1, 0)[0]
+
+
 SIZES = ("--rows", "64", "--columns", "64")
 SUITE = '[[problem]]\noperator = "transpose"\nrows = 64\ncolumns = 64\n'
 PLUGINS = "-p autosched.regression.pytest_plugin -p no:xdist -p no:cacheprovider -p no:timeout"
@@ -43,7 +51,7 @@ def stored(path: Path) -> Path:
     timing = Timing(1e-6, 1e-6, 1e-6, 9)
     measurement = Measurement(Status.OK, Provenance.MEASURED, timing=timing, resources=Resources(32, 0, 0, 0, 0, 4096))
     with Store.open(path) as store:
-        store.append(record(SCHEDULE, measurement, PROBLEM))
+        store.append(record(schedule(), measurement, PROBLEM))
     return path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
@@ -17,12 +18,16 @@ from search_spaces.templates.matmul.stream_k import KEPT_BYTES, streams, workers
 
 A100 = device("a100")
 PROBLEM = Matmul(2048, 2048, 2048)
-SAMPLES = [s for s in space(PROBLEM, A100).sample(60, seed=1) if s["stream_k"]]
+
+
+@cache
+def samples() -> list[Schedule]:
+    return [s for s in space(PROBLEM, A100).sample(60, seed=1) if s["stream_k"]]
 
 
 def test_what_is_tried_has_a_partial_wave_behind_whole_ones() -> None:
-    assert SAMPLES
-    for schedule in SAMPLES:
+    assert samples()
+    for schedule in samples():
         config = space(PROBLEM, A100).config(schedule)
         tiles, launched = config.integers("blocks", "launched_blocks")
         assert launched == A100.sm_count * schedule.integer("min_blocks") < tiles
@@ -37,9 +42,9 @@ def test_a_small_problem_has_whole_waves_and_a_partial_one() -> None:
         assert streams(tiles) == (tiles % few != 0)
         if streams(tiles):
             assert tiles >= 2 * few + 1 >= LEAST_TILES
-    old = {name: value for name, value in SAMPLES[0].to_json().items() if name != "stream_k"}
-    assert proxy(PROBLEM, Schedule.from_json("matmul", old)).m < 2 * SAMPLES[0].integer("tile_m")
-    for schedule in SAMPLES[:8]:
+    old = {name: value for name, value in samples()[0].to_json().items() if name != "stream_k"}
+    assert proxy(PROBLEM, Schedule.from_json("matmul", old)).m < 2 * samples()[0].integer("tile_m")
+    for schedule in samples()[:8]:
         small = proxy(PROBLEM, schedule)
         tiles, launched = space(small, A100).valid.config(schedule).integers("blocks", "launched_blocks")
         assert 1 < launched < tiles and tiles % launched
@@ -54,7 +59,7 @@ def test_few_matrices_of_many_are_enough() -> None:
 
 
 def test_neighbours_have_a_place_for_their_sums() -> None:
-    schedule = SAMPLES[0]
+    schedule = samples()[0]
     config = space(PROBLEM, A100).config(schedule)
     kernel = lower(PROBLEM, config, A100)
     launched, accumulators, threads = config.integers("launched_blocks", "accumulators", "threads")
@@ -67,7 +72,7 @@ def test_neighbours_have_a_place_for_their_sums() -> None:
 
 
 def test_all_tiles_are_counted_and_the_exchange_besides() -> None:
-    for schedule in SAMPLES[:8]:
+    for schedule in samples()[:8]:
         valid = space(PROBLEM, A100).valid
         dealt, whole = (counts(PROBLEM, valid.config(s), A100) for s in (schedule, schedule.replace(stream_k=0)))
         assert math.isclose(dealt.blocks * dealt.flops, whole.blocks * whole.flops)
@@ -80,7 +85,7 @@ def test_all_tiles_are_counted_and_the_exchange_besides() -> None:
 def test_first_copies_are_hidden_where_results_leave_a_stage_of_their_own() -> None:
     valid = space(PROBLEM, A100).valid
     found = set()
-    for schedule in SAMPLES:
+    for schedule in samples():
         for changed in (schedule, schedule.replace(stages=1, fragment_buffers=1), schedule.replace(stream_k=0)):
             if changed not in valid:
                 continue

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 from search_spaces.hardware.devices import device, register_limit
 from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.common.stream_k import LEAST_IDLE
 from search_spaces.templates.tma_matmul.counts import counts
 from search_spaces.templates.tma_matmul.lowering import lower
@@ -14,12 +16,16 @@ from search_spaces.templates.tma_matmul.space import BARRIER_BYTES, FLAG_BYTES, 
 
 RTX5090 = device("rtx5090")
 PROBLEM = Matmul(4096, 4096, 4096, a="bf16", order_b="col")
-SAMPLES = [s for s in space(PROBLEM, RTX5090).sample(60, seed=1) if s["stream_k"]]
+
+
+@cache
+def samples() -> list[Schedule]:
+    return [s for s in space(PROBLEM, RTX5090).sample(60, seed=1) if s["stream_k"]]
 
 
 def test_what_is_tried_has_a_partial_wave_behind_whole_ones() -> None:
-    assert SAMPLES
-    for schedule in SAMPLES:
+    assert samples()
+    for schedule in samples():
         tiles, launched = space(PROBLEM, RTX5090).config(schedule).integers("blocks", "launched_blocks")
         assert launched == RTX5090.sm_count * schedule.integer("min_blocks") < tiles
         assert tiles / (math.ceil(tiles / launched) * launched) <= 1 - LEAST_IDLE
@@ -27,7 +33,7 @@ def test_what_is_tried_has_a_partial_wave_behind_whole_ones() -> None:
 
 
 def test_a_cut_has_whole_waves_and_a_partial_one() -> None:
-    for schedule in SAMPLES[:8]:
+    for schedule in samples()[:8]:
         small = proxy(PROBLEM, schedule)
         tiles, launched = space(small, RTX5090).valid.config(schedule).integers("blocks", "launched_blocks")
         assert small.k < PROBLEM.k and 1 < launched < tiles < 100 and tiles % launched
@@ -35,7 +41,7 @@ def test_a_cut_has_whole_waves_and_a_partial_one() -> None:
 
 def test_results_have_memory_besides_the_stages() -> None:
     found = set()
-    for schedule in SAMPLES:
+    for schedule in samples():
         config = space(PROBLEM, RTX5090).config(schedule)
         stages, stage_bytes, shared = config.integers("stages", "stage_bytes", "shared_bytes")
         results = config.integer("epilogue_bytes") if config["epilogue"] == "shared" else FLAG_BYTES
@@ -45,7 +51,7 @@ def test_results_have_memory_besides_the_stages() -> None:
 
 
 def test_neighbours_have_a_place_for_their_sums() -> None:
-    config = space(PROBLEM, RTX5090).config(SAMPLES[0])
+    config = space(PROBLEM, RTX5090).config(samples()[0])
     kernel = lower(PROBLEM, config, RTX5090)
     launched, accumulators, threads = config.integers("launched_blocks", "accumulators", "multiplying_threads")
     shapes = {operand.name: operand.shape for operand in kernel.operands}
@@ -56,7 +62,7 @@ def test_neighbours_have_a_place_for_their_sums() -> None:
 
 def test_all_tiles_are_counted_and_the_exchange_besides() -> None:
     valid = space(PROBLEM, RTX5090).valid
-    for schedule in SAMPLES[:8]:
+    for schedule in samples()[:8]:
         dealt, whole = (counts(PROBLEM, valid.config(s), RTX5090) for s in (schedule, schedule.replace(stream_k=0)))
         assert math.isclose(dealt.blocks * dealt.flops, whole.blocks * whole.flops)
         assert dealt.blocks * dealt.store_bytes > whole.blocks * whole.store_bytes
@@ -65,7 +71,7 @@ def test_all_tiles_are_counted_and_the_exchange_besides() -> None:
 
 
 def test_the_walk_has_registers_besides_the_fragments() -> None:
-    for schedule in SAMPLES:
+    for schedule in samples():
         config = space(PROBLEM, RTX5090).config(schedule)
         limit = register_limit(RTX5090, config.integer("threads"), config.integer("min_blocks"))
         assert config.integer("registers") + WALK_REGISTERS <= limit

@@ -2,6 +2,7 @@
 
 import dataclasses
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,15 @@ from measurements.records.recording import Recording
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
 
 PROBLEM = Matmul(m=96, n=80, k=64)
 SPACE = template("matmul").space(PROBLEM, device("h200"))
-SCHEDULES = SPACE.sample(40, 11)
+
+
+@cache
+def schedules() -> list[Schedule]:
+    return SPACE.sample(40, 11)
 
 
 @pytest.fixture
@@ -28,7 +34,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recording:
     monkeypatch.setattr(probing, "cuda_available", lambda gpu: (False, "no driver"))
     monkeypatch.setattr(recording, "RECORDED", tmp_path / "recorded")
     records = []
-    for i, schedule in enumerate(SCHEDULES):
+    for i, schedule in enumerate(schedules()):
         seconds = 1e-6 * (100 - i)
         ok = i % 5 > 0
         timing = Timing(seconds, seconds, seconds, 9) if ok else None
@@ -62,10 +68,10 @@ def test_a_search_spends_its_trials_on_what_was_recorded(recorded: Recording, tm
     result = tune(PROBLEM, trials=100, database=tmp_path / "a.db", device="h200", sampler=sampler, seed=2)
     assert result.provenance is Provenance.REPLAYED
     assert result.exhausted
-    assert {r.schedule for r in result.trials} == set(SCHEDULES)
-    assert len(result.trials) == len(SCHEDULES)
+    assert {r.schedule for r in result.trials} == set(schedules())
+    assert len(result.trials) == len(schedules())
     assert result.failures == {"timeout": 8}
-    assert result.best is not None and result.best.schedule == SCHEDULES[39]
+    assert result.best is not None and result.best.schedule == schedules()[39]
     assert result.best.seconds == pytest.approx(61e-6)
     assert result.lines[0].startswith("times are REPLAYED: ")
     assert "REPLAYED" in result.lines[1] and "NVIDIA H200" in result.lines[1]

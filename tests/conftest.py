@@ -55,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--update-slow"):
         if config.option.dist != "no" and config.option.numprocesses:
             raise pytest.UsageError("--update-slow measures one test after the other: add -n 0")
-        config.pluginmanager.register(UpdateSlow())
+        config.pluginmanager.register(UpdateSlow(config.rootpath))
     folder = config.getoption("--keep-launches")
     if folder is not None:
         from keep_launches import KeepLaunches
@@ -112,7 +112,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("nightly") is not None]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item.get_closest_marker("nightly") is None]
-    slow = slow_functions()
+    slow = slow_functions(config.rootpath)
     for item in items:
         if function_of(item) in slow:
             item.add_marker(pytest.mark.slow)

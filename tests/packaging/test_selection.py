@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cases import representative
+from slow_tests import updated
 
 TESTS = Path(__file__).parents[1]
 
@@ -108,3 +109,45 @@ def test_the_emulator_is_compiled_before_the_tests(
     )
     assert outcomes(folder, *options) == ({"test_x.py::test_a": "PASSED"} if calls else {})
     assert (folder / "called").exists() == calls
+
+
+SLOW = """
+import subprocess, sys, pytest
+
+BUSY = "import time\\nend = time.process_time() + 0.3\\nwhile time.process_time() < end: pass"
+
+@pytest.fixture(scope="module")
+def prepared(): exec(BUSY, {})
+
+def test_quick(): pass
+def test_busy(): exec(BUSY, {})
+def test_child(): subprocess.run([sys.executable, "-c", BUSY], check=True)
+def test_prepared(prepared): pass
+def test_skipped(): pytest.skip("it needs something")
+
+@pytest.mark.parametrize("case", range(4))
+def test_one_case_in_four(case): case or exec(BUSY, {})
+"""
+
+
+def test_the_list_of_slow_tests_has_those_that_take_long(folder: Path) -> None:
+    (folder / "test_x.py").write_text(SLOW)
+    (folder / "tests").mkdir()
+    listed = folder / "tests" / "slow.txt"
+    listed.write_text("test_x.py::test_absent\ntest_x.py::test_quick\ntest_x.py::test_skipped\n")
+    outcomes(folder, "--update-slow", "-n", "0")
+    slow = {"busy", "child", "prepared", "skipped"}
+    assert {line.removeprefix("test_x.py::test_") for line in listed.read_text().splitlines()} == slow
+    quick = outcomes(folder, "-m", "not slow")
+    assert quick == {
+        f"test_x.py::test_{name}": "PASSED" for name in ("quick", *map("one_case_in_four[{}]".format, range(4)))
+    }
+
+
+@pytest.mark.parametrize(
+    ("listed", "seconds", "slow"),
+    [(False, 0.12, False), (False, 0.2, True), (True, 0.08, True), (True, 0.05, False)],
+)
+def test_a_test_near_the_limit_keeps_its_mark(listed: bool, seconds: float, slow: bool) -> None:
+    names = {"test_x.py::test_a"} if listed else set()
+    assert updated(names, {"test_x.py::test_a": seconds}, names) == (["test_x.py::test_a"] if slow else [])

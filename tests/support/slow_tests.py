@@ -15,16 +15,15 @@ from statistics import mean
 
 import pytest
 
-TESTS = Path(__file__).parents[1]
-LIST = TESTS / "slow.txt"
+LIST = Path("tests", "slow.txt")  # in the root folder of the run
 LIMIT = 0.1  # seconds of CPU
 MARGIN = 1.5  # a function changes its mark only this factor beyond the limit
 
 
-def slow_functions() -> set[str]:
+def slow_functions(root: Path) -> set[str]:
     """Node ids of the listed test functions, without parameters."""
-    lines = LIST.read_text().splitlines() if LIST.exists() else []
-    return {line for line in lines if line and not line.startswith("#")}
+    file = root / LIST
+    return set(file.read_text().splitlines()) if file.exists() else set()
 
 
 def function_of(item: pytest.Item) -> str:
@@ -58,7 +57,8 @@ class UpdateSlow:
     What a fixture of a wider scope takes is shared out among the tests that use it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path) -> None:
+        self._root = root
         self._seconds: dict[str, list[float]] = defaultdict(list)
         self._of_fixtures: dict[tuple[str, str], float] = defaultdict(float)  # of a file and a name
         self._users: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -106,12 +106,12 @@ class UpdateSlow:
         return {name: mean(costs) + shares[name] / len(costs) for name, costs in self._seconds.items()}
 
     def pytest_sessionfinish(self) -> None:
-        listed = slow_functions()
-        lines = updated(listed, self.seconds(), {name for name in listed if _exists(name)})
-        LIST.write_text("".join(f"{line}\n" for line in lines))
+        listed = slow_functions(self._root)
+        lines = updated(listed, self.seconds(), {name for name in listed if _exists(self._root, name)})
+        (self._root / LIST).write_text("".join(f"{line}\n" for line in lines))
 
 
-def _exists(function: str) -> bool:
+def _exists(root: Path, function: str) -> bool:
     path, _, name = function.partition("::")
-    file = TESTS.parent / path
+    file = root / path
     return file.exists() and f"def {name.rpartition('::')[2]}(" in file.read_text()

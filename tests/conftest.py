@@ -21,11 +21,6 @@ from slow_tests import UpdateSlow, function_of, slow_functions
 if TYPE_CHECKING:
     from measurements.store.store import Store
 
-# Before numpy is imported, and for the workers and processes that inherit it: each runs beside others, and threads of
-# BLAS that wait for each other on busy cores take many times as long as one.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
 # Tests assert no durations, whatever else the machine does.
 settings.register_profile("unhurried", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")

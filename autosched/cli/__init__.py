@@ -1,7 +1,6 @@
 """The command ``autosched``: one module a command, ``app`` ties them together."""
 
 import gc
-import os
 import sys
 from collections.abc import Sequence
 
@@ -40,9 +39,6 @@ def _run(arguments: Sequence[str]) -> int:
     if list(arguments) == ["--version"]:  # waits for no command to be built
         print(f"autosched {VERSION}")
         return 0
-    # Before numpy is imported: proofs and compilations run one a core, and threads of BLAS that wait for each other on
-    # busy cores took twenty times the CPU of one in the references of proofs.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from autosched.cli.app import run
 
     return run(arguments)

@@ -15,6 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from autosched import blas
 from autosched.proofs.run import RANDOM, ProofSettings, Run
 from autosched.user_kernels.problem import KernelProblem
 from measurements.emulator import ASCENDING, Emulation, FindingKind, Order, emulate_blocks
@@ -108,7 +109,8 @@ def _made_inputs(problem: KernelProblem, seed: int) -> InputsFile:
 
 @lru_cache(maxsize=1)
 def _made_reference(problem: KernelProblem, seed: int) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    return problem.expected(problem.random_inputs(seed))
+    with blas.single_thread():
+        return problem.expected(problem.random_inputs(seed))
 
 
 def _seconds_of_block(problem: KernelProblem, kernel: Kernel, settings: ProofSettings) -> float | None:

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from autosched import blas
 from autosched.proofs.sampled_blocks import QUICK_SHARE, prove_blocks
 from measurements.emulator import ASCENDING, Emulation, Order, emulate
 from measurements.records.comparison import check
@@ -122,7 +123,8 @@ def run_whole(
     done = (execute or settings.execute)(kernel, given.inputs, time_limit=limit or settings.time_limit, order=order)
     if done.status not in ("ok", "findings"):
         return Run(problem, given.cases, seed, order, None, done.status, done.reason, None, None, done)
-    reference, tolerance = problem.expected(given.inputs)
+    with blas.single_thread():
+        reference, tolerance = problem.expected(given.inputs)
     outcome = check(
         problem, given.inputs, done.outputs, reference=reference, tolerance=tolerance, signed_zeros=problem.signed_zeros
     )

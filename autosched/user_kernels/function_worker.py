@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from autosched import blas
 from measurements.workers.messages import Message
 from measurements.workers.worker import serve
 
@@ -61,7 +62,8 @@ def handle(request: Message) -> Message:
         raise
     except BaseException as error:
         return Message({"error": _said(error), "line": None})
-    found = answer(function, given, request["path"])
+    with blas.single_thread():
+        found = answer(function, given, request["path"])
     if "result" not in found:
         return Message(found)
     return _encoded(found["result"], request["answer_bytes"])

@@ -31,6 +31,7 @@ from itertools import islice
 
 import numpy as np
 
+from autosched import blas
 from autosched.samplers.base import Prior, Sampler, UnvisitedPool
 from autosched.samplers.bayes.acquisition import expected_improvement, likely_optimum, log_probability_to_reach
 from autosched.samplers.bayes.coordinates import Coordinates
@@ -129,6 +130,7 @@ class BayesSampler(Sampler):
             self._goal = measurement.timing.median * (1 - self._settings.trust.progress)
             self._idle, self._guided = 0, guided
 
+    @blas.single_thread()
     def ask(self, n: int) -> list[Schedule]:
         self._unseen.check(n)
         rng = np.random.default_rng([self._seed, self._unseen.seen])

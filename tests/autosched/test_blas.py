@@ -1,0 +1,79 @@
+"""BLAS computes by one thread where many small things are computed at a time, and by as many as before elsewhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from autosched import blas
+from autosched.samplers import sampler
+from autosched.testing.samplers import TOY, ok
+from search_spaces.arrays import FloatArray
+from search_spaces.spaces.schedule import Schedule
+
+
+@pytest.fixture(autouse=True)
+def _two_threads() -> Iterator[None]:
+    with threadpool_limits(2, user_api="blas"):
+        yield
+
+
+def blas_threads() -> set[int]:
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+def test_the_number_of_threads_is_restored() -> None:
+    with blas.single_thread(), blas.single_thread():
+        assert blas_threads() == {1}
+    assert blas_threads() == {2}
+
+
+def test_a_thread_that_ends_later_does_not_keep_the_limit() -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with blas.single_thread():
+            entered.set()
+            leave.wait(60)
+
+    thread = threading.Thread(target=other)
+    with blas.single_thread():
+        thread.start()
+        assert entered.wait(60)
+        assert blas_threads() == {1}
+    leave.set()
+    thread.join()
+    assert blas_threads() == {2}
+
+
+def test_a_sampler_asks_its_model_in_one_thread() -> None:
+    seen: list[set[int]] = []
+
+    class Prior:
+        def features(self, schedules: Sequence[Schedule]) -> np.ndarray:
+            return TOY.encode(schedules)
+
+        def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
+            if schedules:
+                seen.append(blas_threads())
+            return np.zeros(len(schedules))
+
+    searching = sampler("bayes", TOY, seed=0, prior=Prior())
+    for schedule in searching.ask(2):
+        searching.tell(schedule, ok(1e-6))
+    assert seen
+    assert all(threads == {1} for threads in seen)
+    assert blas_threads() == {2}
+
+
+def test_no_part_of_the_package_sets_it_by_the_environment() -> None:
+    code = "import os; before = dict(os.environ); from autosched.cli import main; main(['space', '--help']); "
+    code += "import numpy; print(dict(os.environ) == before)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("True\n")

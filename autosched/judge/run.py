@@ -11,11 +11,13 @@ from pathlib import Path
 
 from autosched.judge.verdict import Status, Verdict
 from measurements.files.text import one_line
-from measurements.workers.transport import WorkerDied, WorkerFailed, WorkerTimeout
+from measurements.workers.resource_watch import WALL_CLOCK_TIMES, LimitExceeded, request_within
+from measurements.workers.transport import WorkerDied, WorkerFailed
 from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device
 
-TIME_LIMIT, MEMORY_LIMIT = 120.0, 16 * 2**30  # seconds; bytes of address space, of which torch alone takes several GiB
+TIME_LIMIT = 120.0  # seconds of the CPU
+MEMORY_LIMIT = 16 * 2**30  # bytes of address space, of which torch alone takes several GiB
 _MEMORY_WORDS = ("memory", "bad_alloc", "SIGKILL")
 
 
@@ -43,7 +45,7 @@ def run_judge(
         sizes: Replace numbers of the task, by name; None for its own.
         full: As of ``judge``.
         tolerance: As of ``judge``.
-        time_limit: Seconds of the whole judgement.
+        time_limit: Seconds of the CPU of the whole judgement.
         memory_limit: Bytes of the process.
 
     Returns:
@@ -64,9 +66,11 @@ def run_judge(
     with Worker("autosched.judge.worker", memory_limit=memory_limit) as worker:
         worker.start()
         try:
-            answer = worker.request(request, time_limit)
-        except WorkerTimeout:
-            return Verdict(Status.TIMED_OUT, (f"it took more than {time_limit:g} s",))
+            answer = request_within(worker, request, seconds=time_limit)
+        except LimitExceeded as exceeded:
+            waited = exceeded.what == "wall clock"
+            spent = f"{WALL_CLOCK_TIMES * time_limit:g} s" if waited else f"{time_limit:g} s of the CPU"
+            return Verdict(Status.TIMED_OUT, (f"it took more than {spent}",))
         except WorkerFailed as error:
             status = Status.OUT_OF_MEMORY if "MemoryError" in str(error) else Status.FAILED
             return Verdict(status, (one_line(str(error)),))

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from autosched.programs.loading import register_place
 from autosched.regression.baselines import DatabaseBaseline, EnvironmentBaseline, KnownPrograms, RecordedBaseline
 from autosched.regression.entries import Entry, entries
 from autosched.regression.judging import Limits
 from autosched.regression.procedure import Effort
-from autosched.regression.report import Finding, Report
+from autosched.regression.report import Finding, Report, Verdict
 from autosched.regression.static import StaticOptions, check_static
 from autosched.regression.timed import Baselines, Session, Told, check_timed
 from autosched.user_kernels.user_kernel import Kernel
 from measurements.compiler.pool import CompilePool, NvrtcMissing
 from measurements.emulator import HostFailure, check_ready
+from measurements.files.text import one_line
 from measurements.runners.cuda.runner import CudaRunner, cuda_available, cuda_device
 from measurements.store.store import Store
 from search_spaces.hardware.devices import Device
@@ -49,6 +50,32 @@ class CheckOptions:
     programs: tuple[str, ...] = ()
 
 
+class CheckRun:
+    """What a check has found so far: there is a report of it however it ends.
+
+    ``entries`` are those of the database, and ``done`` the findings of the first of them that are no findings already.
+    """
+
+    def __init__(self, name: str, kind: Literal["static", "timed", "configs"]) -> None:
+        self.name, self.kind = name, kind
+        self.entries: Sequence[Entry | Finding] = ()
+        self.done: list[Finding] = []
+        self.tools: Mapping[str, str] = {}
+        self._began = time.monotonic()
+
+    def report(self, doubt: str = "") -> Report:
+        """Return the report: entries that are not done are uncertain, because of ``doubt``."""
+        done = iter(self.done)
+        findings = tuple(
+            next(done, None) or one.finding(Verdict.UNCERTAIN, f"the check ended before it: {doubt}")
+            if isinstance(one, Entry)
+            else one
+            for one in self.entries
+        )
+        seconds = time.monotonic() - self._began
+        return Report(self.name, self.kind, findings, one_line(doubt), self.tools, seconds)
+
+
 def selected(store: Store, options: CheckOptions) -> list[Entry | Finding]:
     """Return the entries that ``options`` name; those that cannot be looked at are findings already.
 
@@ -69,7 +96,12 @@ def selected(store: Store, options: CheckOptions) -> list[Entry | Finding]:
 
 
 def check_database(
-    database: str | Path, options: CheckOptions, *, static: bool, told: Told = lambda note: None
+    database: str | Path,
+    options: CheckOptions,
+    *,
+    static: bool,
+    told: Told = lambda note: None,
+    run: CheckRun | None = None,
 ) -> Report:
     """Check the entries of a database, which is only read.
 
@@ -78,6 +110,7 @@ def check_database(
         options: Which entries, and against what.
         static: Whether only what needs no GPU is checked: code, resources, numbers.
         told: Called for every entry that is done.
+        run: Holds what was found where this raises; None where nobody asks.
 
     Returns:
         A finding for each entry, in their order.
@@ -85,44 +118,42 @@ def check_database(
     Raises:
         StoreError: The database cannot be used.
         CannotCheck: This machine lacks what the check needs.
-        HostFailure: Emulating stops half-way.
     """
+    run = run or CheckRun(str(database), "static" if static else "timed")
     with Store.open(database, create=False) as store:
-        found = selected(store, options)
+        run.name = store.name
+        run.entries = selected(store, options)
         if static:
-            return static_report(store.name, found, options, told)
-        return timed_report(store.name, found, options, told)
+            return static_report(run, options, told)
+        return timed_report(store.name, run.entries, options, told)
 
 
-def static_report(name: str, found: Sequence[Entry | Finding], options: CheckOptions, told: Told) -> Report:
+def static_report(run: CheckRun, options: CheckOptions, told: Told) -> Report:
     """Check entries without a GPU: whether they compile to the same code and resources, and compute the right numbers.
 
     Args:
-        name: Of the database, for the report.
-        found: Entries, and findings of those that cannot be looked at.
+        run: Its entries are checked.
         options: Whether numbers are emulated, and how.
         told: Called for every entry that is done, with what is to be said of it.
 
     Returns:
-        A finding for each of ``found``, in their order.
+        A finding for each entry, in their order.
 
     Raises:
         CannotCheck: Numbers cannot be checked here.
     """
-    began = time.monotonic()
-    good = [entry for entry in found if isinstance(entry, Entry)]
-    done: list[Finding] = []
+    good = [entry for entry in run.entries if isinstance(entry, Entry)]
     if good and options.static.emulate:
         try:
             check_ready()
         except HostFailure as error:
             raise CannotCheck(f"the numbers cannot be checked here: {error}; or give --no-emulate") from error
     with _pool(CompilePool) as pool:
+        run.tools = {"toolchain": pool.toolchain}
         for finding in check_static(good, pool, options.static):
-            done.append(finding)
+            run.done.append(finding)
             told("" if finding.verdict.judged and not finding.verdict.fails else finding.verdict.value)
-        tools = {"toolchain": pool.toolchain}
-    return Report(name, "static", _in_place(found, done), tools=tools, seconds=time.monotonic() - began)
+    return run.report()
 
 
 def timed_report(name: str, found: Sequence[Entry | Finding], options: CheckOptions, told: Told) -> Report:

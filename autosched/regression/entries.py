@@ -10,6 +10,7 @@ from autosched.regression.judging import Limits
 from autosched.regression.report import Finding, Verdict
 from autosched.regression.since_tuning import AtTuning
 from autosched.reporting import formatting
+from measurements.emulator import HostFailure
 from measurements.files.text import one_line
 from measurements.records.problem_key import fields_of
 from measurements.records.record import Record
@@ -20,6 +21,8 @@ from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
 
+# Of an entry that could not be judged, such as a reference that gives no answer: they end no other entry's check.
+ENTRY_ERRORS = (ValueError, HostFailure, MemoryError)
 LIBRARY_WON = "the vendor's library won when it was tuned: there is no kernel of ours to check"
 RIVALS = 3  # of the next fastest schedules, whose predicted order is looked at
 
@@ -46,6 +49,10 @@ class Entry:
     def name(self) -> str:
         """``matmul m=64 n=64 k=64 ... on h200``."""
         return entry_name(self.problem, self.device.name)
+
+    def unjudged(self, error: BaseException) -> Finding:
+        """Return the finding of an entry whose check raised one of ENTRY_ERRORS."""
+        return self.finding(Verdict.UNCERTAIN, f"it could not be judged: {str(error) or type(error).__name__}")
 
     def finding(self, verdict: Verdict, *reasons: str, **more: object) -> Finding:
         """Return a finding about this entry; ``more`` are its other fields."""

@@ -127,7 +127,7 @@ class Report:
     def conclusion(self) -> str:
         """One line for people."""
         if not self.findings:
-            return f"nothing was judged: {self.database} holds no schedule that works"
+            return f"nothing was judged: {self.doubt or f'{self.database} holds no schedule that works'}"
         counts = ", ".join(f"{n} {verdict}" for verdict, n in self.counts.items())
         configs = self.kind == "configs"
         told = {

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from autosched.proofs import stored_proof
 from autosched.proofs.in_threads import in_threads
 from autosched.proofs.proof import FAILURE_STATUSES, verify_one
-from autosched.regression.entries import LIBRARY_WON, Entry
+from autosched.regression.entries import ENTRY_ERRORS, LIBRARY_WON, Entry
 from autosched.regression.report import Finding, Verdict
 from autosched.reporting import formatting
 from autosched.tuning.backends import Estimate
@@ -48,17 +48,18 @@ class StaticOptions:
 
 
 def check_static(entries: Sequence[Entry], pool: CompilePool, options: StaticOptions) -> Iterator[Finding]:
-    """Yield a finding for each entry, in their order, several at a time.
-
-    Raises HostFailure, with ``emulate``, where this machine cannot emulate anything.
-    """
+    """Yield a finding for each entry, in their order, several at a time."""
     return in_threads(lambda entry: check_entry(entry, pool, options), entries, usable_cores())
 
 
 def check_entry(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:
-    """Return the finding of one entry. Raises HostFailure as ``check_static`` does."""
+    """Return the finding of one entry; one that cannot be judged is uncertain."""
     began = time.monotonic()
-    return replace(_found(entry, pool, options), check_seconds=time.monotonic() - began)
+    try:
+        finding = _found(entry, pool, options)
+    except ENTRY_ERRORS as error:
+        finding = entry.unjudged(error)
+    return replace(finding, check_seconds=time.monotonic() - began)
 
 
 def _found(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:

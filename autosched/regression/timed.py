@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from autosched.regression.entries import LIBRARY_WON, Entry
+from autosched.regression.entries import ENTRY_ERRORS, LIBRARY_WON, Entry
 from autosched.regression.judging import Comparison, Times
 from autosched.regression.procedure import Effort, Judgement, flagged, judged, until_decided
 from autosched.regression.report import Finding, Verdict
@@ -98,7 +98,10 @@ def check_timed(
     found: dict[int, Finding] = {}
     pairs: dict[int, _Pair] = {}
     for i, entry in enumerate(entries):
-        pair = _pair(entry, device, pool, baselines)
+        try:
+            pair = _pair(entry, device, pool, baselines)
+        except ENTRY_ERRORS as error:
+            pair = entry.unjudged(error)
         if isinstance(pair, Finding):
             found[i] = pair
             told(pair.verdict.value)
@@ -123,6 +126,8 @@ def check_timed(
                 first[i] = timed(session, i)
             except _Failed as failure:
                 found[i] = pair.entry.finding(failure.verdict, str(failure))
+            except ENTRY_ERRORS as error:
+                found[i] = pair.entry.unjudged(error)
             except RunnerStopped as error:
                 stopped = str(error)
                 break
@@ -136,6 +141,8 @@ def check_timed(
                     again[i] = timed(session, i)
                 except _Failed as failure:
                     found[i] = pairs[i].entry.finding(failure.verdict, f"in a second process: {failure}")
+                except ENTRY_ERRORS as error:
+                    found[i] = pairs[i].entry.unjudged(error)
                 except RunnerStopped as error:
                     stopped = str(error)
                     break

@@ -1,7 +1,7 @@
 """Functions of the user's that give references, judge outputs, or fill inputs: called so that they can end nothing.
 
-One that a file names runs in a process of its own, for a limited time and in limited memory: one that exits, crashes,
-hangs or takes too much has not answered. One that was given from Python runs here.
+One that a file names runs in a process of its own, for a limited time of the CPU and in limited memory: one that
+exits, crashes, hangs or takes too much has not answered. One that was given from Python runs here.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from autosched.user_kernels.function_worker import answer
 from autosched.user_kernels.kernel_file import UserFunction
 from measurements.files.text import one_line
 from measurements.workers.messages import Message, digest_of
-from measurements.workers.resource_watch import ResourceWatch, written_bytes
-from measurements.workers.transport import WorkerDied, WorkerFailed, WorkerTimeout
+from measurements.workers.resource_watch import WALL_CLOCK_TIMES, LimitExceeded, request_within, written_bytes
+from measurements.workers.transport import WorkerDied, WorkerFailed
 from measurements.workers.worker import Worker
 
 # What a call may take where its file does not say; arrays have to travel, and are calculated with.
-SECONDS = 8.0  # with the start of a command, ten
+SECONDS = 8.0  # of the CPU
 BYTES_PER_SECOND = 32 << 20  # of the arrays that it gets and gives
 MEMORY = 384 << 20
 ARRAYS_IN_MEMORY = 8  # times the bytes of the arrays
@@ -115,7 +115,9 @@ class _FunctionWorker:
     """The process that the functions of files run in, a new one where they have left too much behind in it."""
 
     def __init__(self) -> None:
-        self._worker = Worker("autosched.user_kernels.function_worker", memory_limit=_half_of_the_machine())
+        self._worker = Worker(
+            "autosched.user_kernels.function_worker", env=_one_thread(), memory_limit=_half_of_the_machine()
+        )
         self._lock = threading.Lock()
         self._pid: int | None = None
         self._empty = 0  # bytes that the process holds before any function is run
@@ -142,21 +144,22 @@ class _FunctionWorker:
         self, request: Mapping[str, Any], blobs: Mapping[str, Any], told: str, seconds: float, most: int
     ) -> Message:
         self._start()
-        watch = ResourceWatch(self._worker, self._empty + most)
         try:
-            with watch:
-                return self._worker.request(request, seconds, blobs)
-        except WorkerTimeout:
-            raise KernelFileError(
-                f"{told} did not answer within {seconds:.3g} s: if it needs longer, "
-                f"write time_limit = {_rounded(10 * seconds)} beside it, in seconds"
-            ) from None
-        except (WorkerDied, WorkerFailed) as error:
-            if watch.exceeded:
+            return request_within(self._worker, request, blobs, seconds=seconds, memory=self._empty + most)
+        except LimitExceeded as exceeded:
+            if exceeded.what == "memory":
                 raise KernelFileError(
                     f"{told} took more than {most / (1 << 30):.2g} GiB of memory: if it needs more, "
                     f"write memory_limit = {_rounded(10 * most / (1 << 30))} beside it, in GiB"
                 ) from None
+            spent = f"took more than {seconds:.3g} s of the CPU"
+            if exceeded.what == "wall clock":
+                spent = f"did not answer within {WALL_CLOCK_TIMES * seconds:.3g} s"
+            raise KernelFileError(
+                f"{told} {spent}: if it needs longer, write time_limit = {_rounded(10 * seconds)} beside it, in "
+                "seconds of the CPU"
+            ) from None
+        except (WorkerDied, WorkerFailed) as error:
             raise KernelFileError(f"{told} ended its process without an answer: {one_line(str(error))}") from None
 
     def _start(self) -> None:
@@ -172,6 +175,12 @@ class _FunctionWorker:
 
 def _rounded(number: float) -> str:
     return f"{float(f'{number:.1g}'):g}"
+
+
+def _one_thread() -> dict[str, str]:
+    """Return what makes BLAS calculate in one thread, unless the user wants another number of them: threads that wait
+    for each other spend time of the CPU, and how much depends on the machine."""
+    return {name: os.environ.get(name, "1") for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
 
 
 def _half_of_the_machine() -> int | None:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from measurements.workers import resource_watch
 from measurements.workers.messages import Buffer, Message
-from measurements.workers.resource_watch import ResourceWatch, written_bytes
-from measurements.workers.transport import WorkerDied
+from measurements.workers.resource_watch import written_bytes
 from measurements.workers.worker import Worker
 from search_spaces.templates.kernel import CompileLimits
 
@@ -17,40 +17,50 @@ MACHINE_CODE = 6.0  # times the seconds of PTX: a convolution of 6,000 unrolled 
 
 
 class LimitExceeded(Exception):
-    """The compiler was ended at its ``limits``. ``status`` is that of the compilation; the message is one line."""
+    """The compiler was ended at its limits. ``status`` is that of the compilation; the message is one line."""
 
-    def __init__(self, limits: CompileLimits, what: str, times: float) -> None:
-        super().__init__(limits.why(what, times))
-        self.status: Literal["compile_timeout", "compile_error"] = (
-            "compile_timeout" if what == "time" else "compile_error"
-        )
-
-
-def patience(seconds: float, limits: CompileLimits, times: float = 1.0) -> float:
-    """Return how long an answer is waited for: ``seconds``, or more, as the compiler may share its CPU."""
-    return max(seconds, 10 * times * limits.seconds) if limits.seconds < math.inf else seconds
+    def __init__(self, status: Literal["compile_timeout", "compile_error"], why: str) -> None:
+        super().__init__(why)
+        self.status: Literal["compile_timeout", "compile_error"] = status
 
 
 def request_within(
     limits: CompileLimits,
     worker: Worker,
     request: Mapping[str, Any],
-    timeout: float,
     blobs: Mapping[str, Buffer],
+    usual_seconds: float,
     times: float = 1.0,
 ) -> Message:
-    """Return what a compiler answers within its limits, in ``times`` their seconds. Raises LimitExceeded, and as
-    ``Worker.request`` does."""
-    if not limits:
-        return worker.request(request, timeout, blobs)
-    worker.start()
-    pid = worker.pid
-    before = 0 if pid is None else written_bytes(pid)
-    watch = ResourceWatch(worker, before + limits.memory, times * limits.seconds)
+    """Return what a compiler answers within its limits.
+
+    Args:
+        limits: Of a user's kernel.
+        worker: The compiler.
+        request: What is compiled.
+        blobs: As of ``Worker.request``.
+        usual_seconds: Of the CPU, where ``limits`` say nothing of time.
+        times: What the seconds of ``limits`` are multiplied by.
+
+    Returns:
+        As ``Worker.request``.
+
+    Raises:
+        LimitExceeded: The compiler has been ended.
+        WorkerError: As ``Worker.request``.
+    """
+    seconds = times * limits.seconds if limits.seconds < math.inf else usual_seconds
+    memory = math.inf
+    if limits.memory < math.inf:
+        worker.start()
+        memory = limits.memory + (0 if worker.pid is None else written_bytes(worker.pid))
     try:
-        with watch:
-            return worker.request(request, timeout, blobs)
-    except WorkerDied:
-        if watch.exceeded:
-            raise LimitExceeded(limits, watch.exceeded, times) from None
-        raise
+        return resource_watch.request_within(worker, request, blobs, seconds=seconds, memory=memory)
+    except resource_watch.LimitExceeded as exceeded:
+        if exceeded.what == "wall clock":
+            why = f"not compiled within {resource_watch.WALL_CLOCK_TIMES * seconds:g} s"
+        elif exceeded.what == "time" and limits.seconds == math.inf:
+            why = f"not compiled within {seconds:g} s of the CPU"
+        else:
+            why = limits.why(exceeded.what, times)
+        raise LimitExceeded("compile_error" if exceeded.what == "memory" else "compile_timeout", why) from None

@@ -14,13 +14,13 @@ from typing import Self
 
 from measurements.compiler.cores import usable_cores
 from measurements.compiler.cubin_cache import CompileCache, Compiled, CompiledStep
-from measurements.compiler.limits import MACHINE_CODE, LimitExceeded, patience, request_within
+from measurements.compiler.limits import MACHINE_CODE, LimitExceeded, request_within
 from measurements.compiler.nvcc import NvccMissing, toolchain_of
 from measurements.compiler.nvrtc import NVCC, OPTIONS, CompilerOutput, NvrtcMissing, loaded_version
 from measurements.files.text import harmless, one_line
 from measurements.records.measurement import Resources, Status
 from measurements.workers.messages import Message
-from measurements.workers.transport import WorkerClosed, WorkerDied, WorkerFailed, WorkerTimeout
+from measurements.workers.transport import WorkerClosed, WorkerDied, WorkerFailed
 from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device, occupancy
 from search_spaces.templates.kernel import Kernel
@@ -57,7 +57,7 @@ class CompilePool:
     Args:
         cache: Where cubins are kept; None for the user's.
         workers: How many processes; None for one per usable core.
-        time_limit: Seconds per kernel; the compiler that overruns it is killed.
+        time_limit: Seconds of the CPU per kernel; the compiler that overruns it is killed.
         options: Of NVRTC.
         compile_options: Of the kernels that ``toolchain`` is for: one of them chooses nvcc.
         worker_module: What the processes run.
@@ -159,16 +159,13 @@ class CompilePool:
             "options": list(options),
         }
         worker: Worker = self._local.worker
-        seconds = patience(self.time_limit, kernel.limits, MACHINE_CODE)
         headers = {kernel.headers.digest: kernel.headers.encoded}
         for last_try in (False, True):
             try:
-                answer = request_within(kernel.limits, worker, request, seconds, headers, MACHINE_CODE)
+                answer = request_within(kernel.limits, worker, request, headers, self.time_limit, MACHINE_CODE)
                 break
             except LimitExceeded as exceeded:
                 return CompileFailure(Status(exceeded.status), str(exceeded))
-            except WorkerTimeout:
-                return CompileFailure(Status.COMPILE_TIMEOUT, f"not compiled within {seconds:g} s")
             except WorkerFailed as error:  # out of memory, or an option that this NVRTC does not know
                 return CompileFailure(Status.CRASHED, f"the compiler failed: {error}")
             except WorkerDied as error:

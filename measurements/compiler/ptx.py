@@ -12,17 +12,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
-from measurements.compiler.limits import NO_LIMITS, LimitExceeded, patience, request_within
+from measurements.compiler.limits import NO_LIMITS, LimitExceeded, request_within
 from measurements.compiler.nvrtc import PTX_OPTIONS, PtxOutput, loaded_version, toolchain_version
 from measurements.compiler.pool import COMPILER_MODULE, MEMORY_LIMIT
 from measurements.files.text import harmless
 from measurements.workers.messages import Message
-from measurements.workers.transport import WorkerDied, WorkerFailed, WorkerTimeout
+from measurements.workers.transport import WorkerDied, WorkerFailed
 from measurements.workers.worker import Worker
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import CompileLimits
 
-COMPILE_SECONDS = 60.0  # that one compile may take
+COMPILE_SECONDS = 60.0  # of the CPU, that one compile may take
 
 
 class CompilerStopped(Exception):
@@ -43,7 +43,7 @@ def compile_to_ptx(
     then: Sequence[str] = (),
     limits: CompileLimits = NO_LIMITS,
 ) -> PtxOutput:
-    """Compile CUDA C++ to PTX in another process, for at most COMPILE_SECONDS (ten times those of ``limits``, if more).
+    """Compile CUDA C++ to PTX in another process, for at most COMPILE_SECONDS, or those of ``limits``.
 
     Args:
         source: The text.
@@ -84,14 +84,11 @@ def compiler_pids() -> tuple[int, ...]:
 
 
 def _answer(worker: Worker, request: dict[str, object], headers: Headers, limits: CompileLimits) -> Message:
-    seconds = patience(COMPILE_SECONDS, limits)
     for last_try in (False, True):
         try:
-            return request_within(limits, worker, request, seconds, {headers.digest: headers.encoded})
+            return request_within(limits, worker, request, {headers.digest: headers.encoded}, COMPILE_SECONDS)
         except LimitExceeded as exceeded:
             raise CompilerStopped(exceeded.status, str(exceeded)) from None
-        except WorkerTimeout:
-            raise CompilerStopped("compile_timeout", f"not compiled within {seconds:g} s") from None
         except WorkerFailed as error:
             loaded_version()  # raises where NVRTC, and not the source, is why
             raise CompilerStopped("compile_error", f"the compiler failed: {error}") from None

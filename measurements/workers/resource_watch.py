@@ -1,5 +1,8 @@
 """What a worker and whatever it starts may take of memory and of the CPU: more of either, and the worker is killed.
 
+Time is that of the CPU, because a busy machine makes every process slow and no process wrong. Behind it stands a limit
+of the clock, for a worker that waits instead of working.
+
 A limit of the address space would hold off libraries that reserve much and fill little (PyTorch, thread pools), and is
 one for each process. What counts here is what was written to: anonymous and shared memory, and what of it was swapped.
 """
@@ -10,14 +13,18 @@ import math
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
+from measurements.workers.messages import Buffer, Message
+from measurements.workers.transport import NO_BLOBS, WorkerDied, WorkerFailed, WorkerTimeout
 from measurements.workers.worker import Worker
 
-POLL_SECONDS = 0.005  # a core fills up to ten megabytes meanwhile
+POLL_SECONDS = 0.005  # between two looks at memory: a core fills up to ten megabytes meanwhile
+_TIME_POLL_SECONDS = 0.05  # where only time is limited
+WALL_CLOCK_TIMES = 10.0  # seconds of the clock for each of the CPU: a process of a busy machine gets a tenth of a core
 _WRITTEN = re.compile(r"^(?:RssAnon|RssShmem|VmSwap):\s+(\d+) kB", re.MULTILINE)
 
 
@@ -47,6 +54,52 @@ def _family(pid: int, file: str) -> Iterator[str]:
             continue
 
 
+class LimitExceeded(Exception):
+    """A worker was ended at a limit: "time" (of the CPU), "memory", or "wall clock" where it waited for too long."""
+
+    def __init__(self, what: Literal["time", "memory", "wall clock"]) -> None:
+        super().__init__(what)
+        self.what = what
+
+
+def request_within(
+    worker: Worker,
+    payload: Mapping[str, Any],
+    blobs: Mapping[str, Buffer] = NO_BLOBS,
+    *,
+    seconds: float,
+    memory: float = math.inf,
+) -> Message:
+    """Return the answer of a worker that may take ``seconds`` of the CPU for it, and WALL_CLOCK_TIMES as many of the
+    clock.
+
+    Args:
+        worker: Is started if it does not run; that takes no time of its request.
+        payload: As of ``Worker.request``.
+        blobs: As of ``Worker.request``.
+        seconds: Of the CPU, of the worker and whatever it starts.
+        memory: Bytes that they may hold together.
+
+    Returns:
+        As ``Worker.request``.
+
+    Raises:
+        LimitExceeded: The worker has been killed.
+        WorkerError: As ``Worker.request``, but for WorkerTimeout.
+    """
+    worker.start()
+    watch = ResourceWatch(worker, memory, seconds)
+    try:
+        with watch:
+            return worker.request(payload, WALL_CLOCK_TIMES * seconds, blobs)
+    except WorkerTimeout:
+        raise LimitExceeded("wall clock") from None
+    except (WorkerDied, WorkerFailed):
+        if watch.exceeded:
+            raise LimitExceeded(watch.exceeded) from None
+        raise
+
+
 class ResourceWatch:
     """Within it ``worker`` is killed once it holds more than ``memory`` bytes, or has taken more than ``seconds`` of
     the CPU since it was entered; ``exceeded`` says afterwards which it was, "" for neither."""
@@ -68,11 +121,12 @@ class ResourceWatch:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._done.wait(POLL_SECONDS):
+        limited = self._memory < math.inf
+        while not self._done.wait(POLL_SECONDS if limited else _TIME_POLL_SECONDS):
             pid = self._worker.pid
             if pid is None:
                 continue
-            if written_bytes(pid) > self._memory:
+            if limited and written_bytes(pid) > self._memory:
                 self.exceeded = "memory"
             elif self._seconds < math.inf and self._taken(pid) > self._seconds:
                 self.exceeded = "time"

@@ -7,12 +7,14 @@ import re
 import shlex
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from needs import needs_compiler, needs_nvrtc
+from snippets.kernel_file import FILE, SOURCE
 
 from autosched.cli import main
 from measurements.store.store import Store
@@ -101,23 +103,69 @@ def test_the_step_of_the_workflow_runs_in_a_shell(folder: Path, environment: dic
     assert "no confirmed regression" in summary.read_text() and (folder / "benchmark.json").exists()
 
 
-def test_the_action_passes_its_inputs_on_as_text(folder: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+def act(inputs: dict[str, str], folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run the shell step of the action with these inputs."""
+    action = yaml.safe_load(ACTION.read_text())
+    (step,) = action["runs"]["steps"]
+    assert "${{" not in step["run"], "no input is text of the script"
+    values = {name: inputs.get(name, entry.get("default", "")) for name, entry in action["inputs"].items()}
+    filled = {k: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda m: values[m[1]], v) for k, v in step["env"].items()}
+    return shell(step["run"], folder, {**environment, **filled})
+
+
+SLOW = """\
+import os
+def f(x):
+    while "SLOW" in os.environ:
+        pass
+    return x
+"""
+
+
+def test_the_action_reports_every_entry_beside_a_reference_that_does_not_answer(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.py").write_text(SLOW)
+    (tmp_path / "k.cu").write_text(SOURCE)
+    for name, limit in (("quick", ""), ("slow", "time_limit = 1\n")):
+        reference = "" if name == "quick" else f'[reference]\npython = "r.py:f"\n{limit}'
+        (tmp_path / f"{name}.toml").write_text(FILE.replace("[kernel]", f'[kernel]\nname = "{name}"') + reference)
+        tuned = ["tune", "--kernel", f"{name}.toml", "--device", "a100", "--trials", "1", "--db", "best.db"]
+        assert main([*tuned, "--sampler", "random"]) == 0
+    inputs = {"database": "best.db", "kernels": "quick.toml\nslow.toml\n", "junit": "check.xml"}
+    summary = {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+    done = act(inputs, tmp_path, {**environment, **summary, "SLOW": "1"})
+    assert done.returncode == 0, done.stderr
+    cases = {case.get("name", "").split()[0]: case for case in ET.parse("check.xml").iter("testcase")}
+    assert cases.keys() == {"quick", "slow"}
+    skipped = cases["slow"].find("skipped")
+    assert cases["quick"].find("skipped") is None and cases["quick"].find("failure") is None
+    assert skipped is not None and "1 s of the CPU" in skipped.get("message", "")
+    assert "1 same" in (tmp_path / "summary.md").read_text() and "::warning" in done.stderr
+
+
+def test_the_action_reports_a_check_that_cannot_begin(tmp_path: Path, environment: dict[str, str]) -> None:
+    summary = tmp_path / "summary.md"
+    inputs = {"database": "no.db", "junit": "check.xml"}
+    done = act(inputs, tmp_path, {**environment, "GITHUB_STEP_SUMMARY": str(summary)})
+    assert done.returncode == 2
+    (case,) = ET.parse(tmp_path / "check.xml").iter("testcase")
+    assert case.find("error") is not None and "no.db" in summary.read_text()
+
+
+def test_the_action_passes_its_inputs_on_as_text(tmp_path: Path, environment: dict[str, str]) -> None:
     """With an autosched that only repeats its arguments."""
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "autosched").write_text('#!/bin/bash\nprintf "<%s>" "$@"\n')
     (tools / "autosched").chmod(0o755)
-    action = yaml.safe_load(ACTION.read_text())
-    (step,) = action["runs"]["steps"]
     given = {"database": "my best.db; touch hacked $(touch hacked)", "kernels": "a.toml\nb c.toml\n"}
     path = f"{tools}{os.pathsep}{os.environ['PATH']}"
 
     def run_with(given: dict[str, str]) -> subprocess.CompletedProcess[str]:
-        values = {name: given.get(name, entry.get("default", "")) for name, entry in action["inputs"].items()}
-        filled = {k: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda m: values[m[1]], v) for k, v in step["env"].items()}
-        return shell(step["run"], tmp_path, {**environment, **filled, "PATH": path})
+        return act(given, tmp_path, {**environment, "PATH": path})
 
-    assert "${{" not in step["run"], "no input is text of the script"
     assert run_with(given).stdout == (
         "<check><--db><my best.db; touch hacked $(touch hacked)><--max-slowdown><1%><--junit><autosched-check.xml>"
         "<--github><--static><--kernel><a.toml><--kernel><b c.toml>"

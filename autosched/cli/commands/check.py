@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -27,10 +27,10 @@ from autosched.cli.terminal.output import print_json, show, stderr_console, stdo
 from autosched.cli.terminal.output_files import check_outputs
 from autosched.cli.terminal.progress import Counter
 from autosched.reporting import formatting
-from measurements.store.errors import StoreError
+from measurements.files.text import without_password
 
 if TYPE_CHECKING:
-    from autosched.regression.check import CheckOptions
+    from autosched.regression.check import CheckOptions, CheckRun
     from autosched.regression.report import Finding, Report
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -159,7 +159,7 @@ def check(
     options = _options(**{name: value for name, value in locals().items() if name in _OPTION_NAMES})
     # With compilers and cost models: other commands need not wait.
     from autosched.regression import outputs, timed
-    from autosched.regression.check import check_database
+    from autosched.regression.check import CheckRun
 
     if db is None and format is None:
         raise InputError(
@@ -169,6 +169,23 @@ def check(
     if format is not None and db is None:
         _refuse_options_of_databases(ctx)
     check_outputs([junit, markdown, action_benchmark, bencher], [db or folder or ""])
+
+    def written(report: "Report") -> "Report":
+        texts: dict[str | None, Callable[[], bytes]] = {
+            junit: lambda: outputs.junit(report),
+            markdown: lambda: outputs.markdown(report).encode(),
+            action_benchmark: lambda: _document(outputs.action_benchmark(report)),
+            bencher: lambda: _document(outputs.bencher(report)),
+        }
+        for file, made in texts.items():
+            if file is not None:
+                Path(file).write_bytes(made())
+        if github:
+            _tell_github(outputs.workflow_commands(report), outputs.markdown(report))
+        return report
+
+    kind: Literal["static", "timed", "configs"] = "configs" if db is None else "static" if static else "timed"
+    run = CheckRun(without_password(db or folder or ""), kind)
     try:
         with interrupts.raised(), bad_input():
             if db is None:
@@ -176,25 +193,17 @@ def check(
             elif format is not None or folder is not None or triton is not None:
                 raise InputError("check either a database (--db), or a folder of configurations (--format NAME DIR)")
             else:
-                report = _run(db, options, static, check_database)
+                report = _run(db, options, static, run)
             if learn_noise and db is not None:
                 _learn(db, timed.noises(report.findings))
-    except StoreError:
-        raise
     except KeyboardInterrupt:
+        written(run.report("it was stopped"))
         print("autosched: stopped, nothing is concluded", file=sys.stderr)
         return STOPPED
-    texts: dict[str | None, Callable[[], bytes]] = {
-        junit: lambda: outputs.junit(report),
-        markdown: lambda: outputs.markdown(report).encode(),
-        action_benchmark: lambda: _document(outputs.action_benchmark(report)),
-        bencher: lambda: _document(outputs.bencher(report)),
-    }
-    for file, made in texts.items():
-        if file is not None:
-            Path(file).write_bytes(made())
-    if github:
-        _tell_github(outputs.workflow_commands(report), outputs.markdown(report))
+    except BaseException as error:
+        written(run.report(str(error) or type(error).__name__))
+        raise
+    written(report)
     if json:
         print_json(report.to_json())
     else:
@@ -238,13 +247,14 @@ def _options(**given: Any) -> "CheckOptions":
         )
 
 
-def _run(db: str, options: "CheckOptions", static: bool, check_database: Callable[..., "Report"]) -> "Report":
+def _run(db: str, options: "CheckOptions", static: bool, run: "CheckRun") -> "Report":
+    from autosched.regression.check import check_database
     from measurements.store.store import Store
 
     with Store.open(db, create=False) as store:
         total = len({(s.problem_key, s.device) for s in store.problems() if s.works})
     with Counter(stderr_console(), "checked", max(total, 1)) as progress:
-        return check_database(db, options, static=static, told=progress.advance)
+        return check_database(db, options, static=static, told=progress.advance, run=run)
 
 
 _OF_DATABASES = (

@@ -265,7 +265,8 @@ def like_a_compiler_with_a_bug(*args, BLOCK, **kwargs):
     if BLOCK == 128:
         os.abort()
     if BLOCK == 256:
-        time.sleep(600)
+        while True:
+            pass
 
 copy.add_pre_run_hook(like_a_compiler_with_a_bug)
 """
@@ -283,5 +284,5 @@ def test_a_compiler_that_crashes_or_hangs_ends_one_candidate_alone(tmp_path):
     result = kernel.tune(**arguments, grid=kernels.blocks(300), device="h100", trials=4, options=options)
     reasons = {r.schedule["BLOCK"]: (r.status.value, r.measurement.reason) for r in result.trials}
     assert reasons[128][0] == "crashed" and "Triton's compiler crashed" in reasons[128][1]
-    assert reasons[256] == ("compile_timeout", "Triton did not compile it within 15 s")
+    assert reasons[256] == ("compile_timeout", "Triton did not compile it within 15 s of the CPU")
     assert reasons[64] == reasons[512] == ("ok", "") and result.best.schedule["BLOCK"] in (64, 512)

@@ -48,7 +48,7 @@ def test_a_compile_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -
     assert stopped.value.status == "compile_timeout"
     x = np.zeros(1, np.int32)
     done = autosched.emulate(ENDLESS, kernel="endless", arguments=(x,), grid=1, block=1)
-    assert done.status == "compile_timeout" and done.reason == "not compiled within 0.5 s"
+    assert done.status == "compile_timeout" and done.reason == "not compiled within 0.5 s of the CPU"
     monkeypatch.undo()
     assert compile_to_ptx(SOURCE, "scale", "compute_80", HEADERS).text is not None
 

@@ -38,7 +38,8 @@ def judge(
         ),
     ] = 0.0,
     time_limit: Annotated[
-        float, typer.Option("--time-limit", parser=real_number, metavar="S", help="Seconds of the whole run.")
+        float,
+        typer.Option("--time-limit", parser=real_number, metavar="S", help="Seconds of the CPU for the whole run."),
     ] = 120.0,
     memory_limit: Annotated[
         float,

@@ -14,12 +14,13 @@ from autosched.triton.configs.file_names import FileName, Format
 from autosched.triton.configs.layer import Layer
 from measurements.compiler.cores import usable_cores
 from measurements.files.text import one_line
-from measurements.workers.transport import WorkerError, WorkerFailed, WorkerTimeout
+from measurements.workers.resource_watch import LimitExceeded, request_within
+from measurements.workers.transport import WorkerError, WorkerFailed
 from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device
 
 _WORKER = "autosched.triton.configs.worker"
-_TIMEOUT = 300.0  # seconds of one configuration: a compile, and an emulation that has a limit of its own
+_SECONDS = 300.0  # of the CPU, for one configuration: a compile, and an emulation that has a limit of its own
 
 
 class JudgePool:
@@ -94,11 +95,11 @@ class JudgePool:
     def _asked(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         worker = self._idle.get()
         try:
-            return worker.request(request, _TIMEOUT)
+            return request_within(worker, request, seconds=_SECONDS)
         except WorkerFailed as error:  # our own fault: say so, and go on with the others
             return {"status": "unproven", "reason": one_line(f"it could not be judged: {error}")}
-        except WorkerTimeout:
-            return {"status": "unproven", "reason": f"it took more than {_TIMEOUT:.0f} s"}
+        except LimitExceeded:
+            return {"status": "unproven", "reason": f"it took more than {_SECONDS:.0f} s of the CPU"}
         except WorkerError as error:
             return {"status": "compile_error", "reason": one_line(f"the compiler ended the process: {error}")}
         finally:

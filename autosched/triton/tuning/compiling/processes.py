@@ -12,23 +12,24 @@ from autosched.triton.tuning.compiling.candidate import NotLaunched
 from autosched.triton.tuning.compiling.worker import NotPortable, place_of, portable
 from autosched.triton.tuning.function import TritonFunction
 from measurements.records.measurement import Status
-from measurements.workers.transport import WorkerClosed, WorkerDied, WorkerFailed, WorkerTimeout
+from measurements.workers.resource_watch import LimitExceeded, request_within
+from measurements.workers.transport import WorkerClosed, WorkerDied, WorkerFailed
 from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
 
-COMPILE_SECONDS = 120.0
+COMPILE_SECONDS = 120.0  # of the CPU
 _MODULE = "autosched.triton.tuning.compiling.worker"
 
 
 class CompileProcesses:
-    """``workers`` processes, each owned by one thread. ``time_limit``: seconds of one configuration.
+    """``workers`` processes, each owned by one thread. ``time_limit``: seconds of the CPU for one configuration.
 
     Args:
         function: The kernel, in a file that they can import.
         device: The GPU, one of the rows by name.
         workers: How many, at least 1.
-        time_limit: Seconds of one configuration; a process that overruns it is killed.
+        time_limit: Seconds of the CPU for one configuration; a process that overruns it is killed.
     """
 
     def __init__(
@@ -80,10 +81,13 @@ class CompileProcesses:
         request = {**self._request, "arguments": told}
         for last_try in (False, True):
             try:
-                answer = worker.request(request, self._time_limit)
+                answer = request_within(worker, request, seconds=self._time_limit)
                 break
-            except WorkerTimeout:
-                return NotLaunched(Status.COMPILE_TIMEOUT, f"Triton did not compile it within {self._time_limit:g} s")
+            except LimitExceeded as exceeded:
+                why = f"Triton did not compile it within {self._time_limit:g} s of the CPU"
+                return NotLaunched(
+                    Status.COMPILE_TIMEOUT, why if exceeded.what == "time" else "Triton did not end compiling it"
+                )
             except WorkerFailed as error:
                 return NotLaunched(Status.CRASHED, f"Triton's compiler failed: {error}")
             except WorkerClosed as error:

@@ -29,6 +29,7 @@ from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
+from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.template import TemplateSet
@@ -48,6 +49,8 @@ class Answer:
 
     kernel: Kernel | None
     provenance: KernelProvenance
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True)

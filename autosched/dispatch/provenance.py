@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from measurements.records.problem_key import fields_of
+from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule
 
 
@@ -62,6 +63,8 @@ class KernelProvenance:
     refused: tuple[str, ...] = ()
     predicted_seconds: float | None = None
     default_seconds: float | None = None
+
+    __repr__ = short_repr
 
     @property
     def tuned(self) -> bool:

@@ -29,6 +29,7 @@ from measurements.compiler.cores import usable_cores
 from measurements.emulator import Emulation, Finding, GlobalSite, HostFailure, SharedSite, emulate
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
+from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.template import KernelTemplate, TemplateSet
@@ -63,6 +64,8 @@ class Verification:
     depth: Depth = "quick"
     whole: bool = True
     coverage: Coverage | None = None
+
+    __repr__ = short_repr
 
     @property
     def ok(self) -> bool:

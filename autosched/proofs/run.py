@@ -17,6 +17,7 @@ from measurements.records.comparison import check
 from search_spaces.arrays import FloatArray
 from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import Array, Problem
+from search_spaces.short_repr import short_repr
 from search_spaces.templates.kernel import Kernel
 
 RANDOM = "random"  # the inputs of a first run
@@ -84,6 +85,8 @@ class Run:
     name: str = ""
     left_out: str = ""
     outputs: Mapping[str, Array] = field(default_factory=dict, repr=False, compare=False)
+
+    __repr__ = short_repr
 
 
 def run_whole(

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from measurements.emulator.memory import Flags
 from search_spaces.operators.problem import Array
+from search_spaces.short_repr import short_repr
 
 
 class FindingKind(StrEnum):
@@ -77,6 +78,8 @@ class Finding:
     callers: tuple[str, ...] = ()
     grade: Grade = "fault"
     other: str = ""
+
+    __repr__ = short_repr
 
     @property
     def is_fault(self) -> bool:
@@ -255,6 +258,8 @@ class Emulation:
     code: int = 0
     unknown: tuple[tuple[int, int], ...] = ()
     variables: int = 0
+
+    __repr__ = short_repr
 
     @property
     def ok(self) -> bool:

@@ -17,6 +17,7 @@ from measurements.records.policy import NONE
 from measurements.records.problem_key import operator_of, problem_of
 from measurements.records.runner_info import RunnerInfo
 from search_spaces.operators.problem import Problem
+from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule
 
 _NAMES = ("device", "template_version", "space_version", "toolchain", "driver", "autosched_version", "sampler")
@@ -123,6 +124,8 @@ class Record:
     proof: str | None = None
     control: Control | None = None
     id: int | None = None
+
+    __repr__ = short_repr
 
     def __str__(self) -> str:
         """Return the time, where it comes from, and the schedule, in one line."""

@@ -12,6 +12,7 @@ from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.ir import ProgramError
 from search_spaces.programs.language.tracing import ARRAY_DTYPES, Builder
+from search_spaces.short_repr import short_repr
 
 __all__ = ["ARRAY_DTYPES", "Argument", "Builder", "InOut", "Input", "Output", "Program", "program", "wg_map"]
 
@@ -68,6 +69,8 @@ class Program:
     summary: str
     defaults: tuple[tuple[str, int], ...] = ()  # sizes that a text gives
     notes: tuple[str, ...] = ()  # readings of a text that were taken
+
+    __repr__ = short_repr
 
     @property
     def sizes(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
+from search_spaces.short_repr import cut
 from search_spaces.spaces.parameters import Value
 
 
@@ -25,6 +26,10 @@ class Schedule:
     @cached_property
     def _hash(self) -> int:
         return hash((self.template, self.items))
+
+    def __repr__(self) -> str:
+        shown = (repr(self.template), *(f"{name}={value!r}" for name, value in self.items))
+        return cut(f"Schedule({', '.join(shown)})")
 
     def __hash__(self) -> int:  # a search looks schedules up far more often than it makes them
         return self._hash

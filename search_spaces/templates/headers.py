@@ -46,6 +46,9 @@ class Headers:
             if path.is_absolute() or ".." in path.parts or path.as_posix() != name or "\0" in name or name == ".":
                 raise ValueError(f"a header's name must be a path below the include folder, not {name!r}")
 
+    def __repr__(self) -> str:
+        return f"Headers({len(self.files)} files, {sum(len(text) for _, text in self.files):,} characters)"
+
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> Self:
         """Return the headers of ``texts``, include name to text."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
 from search_spaces.operators.problem import Array, Operand
+from search_spaces.short_repr import short_repr
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.tensor_map import BoundingBox, TensorMap
 from search_spaces.templates.texture import Texture
@@ -78,6 +79,8 @@ class Launch:
     symbols: tuple[Operand, ...] = ()
     unpassed: tuple[Operand, ...] = ()
     then: tuple[Launch, ...] = ()
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         for name in ("grid", "block", "cluster"):
@@ -220,6 +223,8 @@ class Kernel(Launch):
     repeatable: bool = False
     arch: str = ""
     limits: CompileLimits = field(default=CompileLimits(), compare=False, repr=False)
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -36,6 +36,7 @@ from measurements.emulator.ptx.syntax import Function, Module, Number
 from measurements.files.demangle import demangled
 from search_spaces.operators.problem import Array
 from search_spaces.programs.builder import Program
+from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Launch, Size3
@@ -60,6 +61,8 @@ class EmulatedLaunch:
     symbols: Mapping[str, Array] = field(default_factory=dict)
     orders: tuple[Order, ...] = (ASCENDING,)
     not_run: tuple[str, ...] = ()
+
+    __repr__ = short_repr
 
     @property
     def status(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from search_spaces.operators.problem import Array
+from search_spaces.short_repr import short_repr
 from search_spaces.templates.kernel import Scalar
 
 Mode = Literal["wrap", "clamp", "mirror", "border"]
@@ -20,6 +21,8 @@ class Struct:
     each at its natural alignment, as C++ lays them out."""
 
     fields: tuple[Any, ...]
+
+    __repr__ = short_repr
 
     def __init__(self, *fields: Any) -> None:
         object.__setattr__(self, "fields", fields)
@@ -54,6 +57,8 @@ class TensorMapOf:
     im2col: Im2col | None = None
     interleave: Literal["NONE", "16B", "32B"] = "NONE"
 
+    __repr__ = short_repr
+
 
 @dataclass(frozen=True, eq=False)
 class Texture:
@@ -70,10 +75,14 @@ class Texture:
     layered: bool = False
     border: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
 
+    __repr__ = short_repr
+
 
 @dataclass(frozen=True, eq=False)
 class Surface(Texture):
     """A ``cudaSurfaceObject_t`` of ``array``, which the kernel may write."""
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True)

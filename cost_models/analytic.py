@@ -139,6 +139,9 @@ def predict(work: CostCounts, device: Device, *, registers: int | None = None, s
 def busy(work: CostCounts, device: Device, *, registers: int | None = None, spill_bytes: int = 0) -> dict[str, float]:
     """Return for which part of the predicted time each resource of the device is busy with one launch.
 
+    DRAM has two rows: bytes that move at its full rate, and the rest of its time, which too few requests in flight or
+    short runs of bytes make it wait.
+
     Args:
         work: What the launch demands of the machine.
         device: The GPU.
@@ -153,6 +156,7 @@ def busy(work: CostCounts, device: Device, *, registers: int | None = None, spil
     """
     a = analyse([work], device, registers=None if registers is None else [registers], spill_bytes=[spill_bytes])
     seconds = float(a.seconds[0])
+    moving = work.dram_bytes / device.dram_bandwidth
     blocks = -(-work.blocks // device.running_sms(work.cluster)) / device.clock_hz  # of one SM; its cycles in seconds
     return {
         "tensor cores" if unit(work.unit).tensor else "arithmetic": float(a.math[0]) * blocks / seconds,
@@ -160,7 +164,8 @@ def busy(work: CostCounts, device: Device, *, registers: int | None = None, spil
         **({"special functions": float(a.special[0]) * blocks / seconds} if work.special else {}),
         "shared memory and L1": float(a.shared[0]) * blocks / seconds,
         "L2": float(a.load[0]) * blocks / seconds,
-        "DRAM": float(a.dram_seconds[0]) / seconds,
+        "moving bytes of DRAM": moving / seconds,
+        "waiting for memory (latency)": max(0.0, float(a.dram_seconds[0]) - moving) / seconds,
         "launching": LAUNCH_SECONDS * work.launches / seconds,
     }
 

@@ -67,12 +67,12 @@ def known(name: str) -> Device | None:
 
 
 def bound_by(problem: Problem, record: Record) -> str | None:
-    """``tensor cores, busy 71% of the time; then shared memory, 52%``: the two largest of ``busy_shares``."""
+    """``tensor cores, 71% of the time by the model; then shared memory, 52%``: the two largest of ``busy_shares``."""
     shares = busy_shares(problem, record)
     if shares is None:
         return None
     (first, most), (second, next_most), *_ = sorted(shares.items(), key=lambda item: -item[1])
-    return f"{first}, busy {most:.0%} of the time by the model; then {second}, {next_most:.0%}"
+    return f"{first}, {most:.0%} of the time by the model; then {second}, {next_most:.0%}"
 
 
 def busy_shares(problem: Problem, record: Record) -> dict[str, float] | None:

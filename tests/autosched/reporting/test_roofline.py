@@ -9,7 +9,7 @@ import pytest
 
 from autosched.reporting import formatting
 from autosched.reporting.roofline import bound_by, roofline
-from cost_models.analytic import busy
+from cost_models.analytic import busy, predict
 from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.records.record import Record
 from search_spaces.catalogue import template
@@ -79,7 +79,7 @@ def test_what_bounds_a_schedule_is_said_in_one_line() -> None:
     problem = Softmax(4096, 4096)
     (schedule,) = template("row_reduction").space(problem, H200).sample(1, 3)
     said = bound_by(problem, record(problem, schedule))
-    assert said is not None and "\n" not in said and "busy" in said and "% of the time" in said
+    assert said is not None and "\n" not in said and "% of the time" in said
     assert bound_by(problem, record(problem, schedule, "somebody's GPU")) is None
     assert bound_by(problem, record(problem, dataclasses.replace(schedule, template="gone"))) is None
 
@@ -92,3 +92,17 @@ def test_no_resource_is_busy_for_longer_than_the_launch_takes() -> None:
         shares = busy(row.counts(problem, row.config(problem, schedule, H200), H200), H200)
         assert all(0.0 <= share <= 1.0 for share in shares.values())
         assert "tensor cores" in shares and max(shares.values()) > 0.02
+
+
+def test_moving_bytes_and_waiting_for_memory_are_two_things() -> None:
+    problem = Softmax(4096, 4096)
+    row = template("row_reduction")
+    assert row.counts is not None
+    for schedule in row.space(problem, H200).sample(20, 3):
+        counts = row.counts(problem, row.config(problem, schedule, H200), H200)
+        seconds = predict(counts, H200)
+        shares = busy(counts, H200)
+        moved = shares["moving bytes of DRAM"]
+        assert moved == pytest.approx(counts.dram_bytes / H200.dram_bandwidth / seconds)
+        assert "DRAM" not in shares
+        assert 0.0 <= shares["waiting for memory (latency)"] <= 1.0 - moved

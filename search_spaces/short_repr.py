@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sized
 from typing import Any
 
 MOST = 900  # characters of one object
-_MOST_OF_FIELD = 120
+_MOST_OF_FIELD, _MOST_OF_TEXT = 120, 400
 
 
 class _Fields(reprlib.Repr):
@@ -39,7 +39,8 @@ def short_repr(self: Any) -> str:
     for field in dataclasses.fields(self):
         value = getattr(self, field.name)
         if field.repr and not _is_default(field, value):
-            shown.append(f"{field.name}={_FIELDS.repr(value)}")
+            whole = isinstance(value, str) and len(value) <= _MOST_OF_TEXT  # a message, which is not cut
+            shown.append(f"{field.name}={repr(value) if whole else _FIELDS.repr(value)}")
     return cut(f"{type(self).__qualname__}({', '.join(shown)})")
 
 

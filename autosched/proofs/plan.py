@@ -150,7 +150,10 @@ def _runs(
         return
     first, rest = _whole_runs(small, cut, settings)
     yield from first
-    if small != problem or settings.depth == "full":
+    if small != problem and problem.is_reduced_unasked:
+        if settings.depth == "full":  # nobody has stated that the smaller problem shows the same
+            yield from _unreduced_runs(problem, true, settings)
+    elif small != problem or settings.depth == "full":
         yield from _true_runs(template, problem, true, small, schedule, device, settings)
     if settings.depth == "full":
         yield from _large_runs(template, problem, small, schedule, device, settings)
@@ -159,6 +162,20 @@ def _runs(
         if small != problem:
             yield from _cheap_large_runs(template, small, cut, schedule, device, settings)
     yield from rest
+
+
+def _unreduced_runs(problem: Problem, true: Kernel, settings: ProofSettings) -> Iterator[ProofRun]:
+    """Yield runs of a user's kernel at the true size: of some blocks, or of all where these say nothing alone."""
+    from autosched.proofs.blocks_on_inputs import runs_of_blocks
+
+    if problem.min_bytes > MOST_BYTES:
+        yield ProofRun("true size", None, "true size", f"its arrays take {problem.min_bytes:,} bytes")
+        return
+    alone = runs_of_blocks(problem, true, settings)
+    yield from _made(alone)
+    if not alone:
+        inputs = StressInputs((RANDOM,), problem.random_inputs(settings.seed))
+        yield ProofRun("true size", partial(run_whole, problem, true, inputs, ASCENDING, settings), "true size")
 
 
 def _made(runs: Sequence[Run]) -> Iterator[ProofRun]:

@@ -140,11 +140,22 @@ class Prover:
         """
         self.template.config(self.problem, schedule, self.device)  # what an invalid schedule cuts means nothing
         try:
-            return replace(self, problem=self.problem.under(schedule.values))._proven(schedule)
+            return replace(self, problem=self.problem.under(schedule.values))._proven_or_whole(schedule)
         except MemoryError as error:
             raise HostFailure(
                 "there is not enough memory to verify: free some, or raise the limit (ulimit -v)"
             ) from error
+
+    def _proven_or_whole(self, schedule: Schedule) -> Verification:
+        """Prove; where a smaller problem that nobody has stated fails, the kernel may need the sizes that were asked
+        for, and these decide."""
+        found = self._proven(schedule)
+        if found.ok or found.problem == self.problem or not self.problem.is_reduced_unasked:
+            return found
+        try:
+            return replace(self, template=replace(self.template, proxy=None))._proven(schedule)
+        except HostFailure:  # too large to be emulated
+            return found
 
     def _proven(self, schedule: Schedule) -> Verification:
         settings = self.settings

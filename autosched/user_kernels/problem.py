@@ -55,6 +55,10 @@ class KernelProblem(Problem):
             return operand(argument, known)
         return Operand(argument.name, "output", argument.dtype, _largest(self.file, argument, tuple(known.items())))
 
+    @property
+    def is_reduced_unasked(self) -> bool:
+        return not self.file.proxy
+
     def remedy_of_unset(self, name: str) -> str:
         """Return how the kernel file makes an array hold zeros; "" for one that has contents."""
         for a in self.file.arrays:

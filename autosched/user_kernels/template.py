@@ -11,6 +11,7 @@ from autosched.user_kernels.expressions import Expression, ExpressionError, Resu
 from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, FileRule, KernelFile, Step
 from autosched.user_kernels.lowering import lower
 from autosched.user_kernels.problem import KernelProblem, problem_type
+from autosched.user_kernels.reduced import reduced, shrinks
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
@@ -57,6 +58,8 @@ def _template(file: KernelFile, places: tuple[str, ...]) -> KernelTemplate:
         return _counts(file, problem, config)
 
     def proxy(problem: KernelProblem, schedule: Schedule) -> KernelProblem:
+        if not file.proxy:
+            return reduced(problem, schedule.values)
         values = file.values(problem.sizes, schedule.values)
         return problem.of({**problem.sizes, **{p.name: int(p.expression.value(values)) for p in file.proxy}})
 
@@ -69,7 +72,7 @@ def _template(file: KernelFile, places: tuple[str, ...]) -> KernelTemplate:
         lower=lowered,
         supports=supports,
         counts=None if file.bytes is None and file.flops is None else counts,
-        proxy=proxy if file.proxy else None,
+        proxy=proxy if file.proxy or shrinks(file) else None,
         content=file.content,
         compile_options=file.options,
     )

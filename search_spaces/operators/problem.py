@@ -178,6 +178,11 @@ class Problem(ABC):
         least the parameters of the schedule. FLOP/s or bytes a second are shown anyway."""
         return {}
 
+    @property
+    def is_reduced_unasked(self) -> bool:
+        """Whether the smaller problem that is emulated in place of this one is a guess, which nobody has stated."""
+        return False
+
     def remedy_of_unset(self, name: str) -> str:
         """Return what a user can do where a kernel reads the array ``name`` before anybody has written it; "" where the
         kernel is not the user's."""

@@ -1,0 +1,129 @@
+"""Element-wise kernels with a large grid are emulated at a few blocks of the same remainders, without being told so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from needs import needs_compiler, needs_nvrtc
+
+from autosched.proofs.plan import emulated_problem
+from autosched.proofs.proof import Verification, verify_one
+from autosched.user_kernels.problem import KernelProblem
+from autosched.user_kernels.reduced import BLOCKS
+from autosched.user_kernels.user_kernel import Kernel
+from search_spaces.hardware.devices import device
+from search_spaces.spaces.schedule import Schedule
+
+A100 = device("a100")
+SOURCE = """
+__global__ void shifted(float* y, const float* x, const float* bias, int rows, int columns) {
+  int c = blockIdx.x * block_x + threadIdx.x, r = blockIdx.y * 4 + threadIdx.y;
+  GUARD y[(size_t)r * columns + c] = x[(size_t)r * columns + c] + bias[c];
+}
+"""
+GUARD = "if (c < columns && r < rows)"
+
+
+def kernel(guard: str = GUARD, **more: Any) -> Kernel:
+    given: dict[str, Any] = {
+        "name": "shifted",
+        "entry": "shifted",
+        "parameters": {"block_x": [64]},
+        "sizes": {"rows": 4097, "columns": 11009},
+        "grid": ["ceil_div(columns, block_x)", "ceil_div(rows, 4)"],
+        "block": ["block_x", 4],
+        "arguments": [
+            {"name": "y", "kind": "output", "dtype": "f32", "shape": ["rows", "columns"]},
+            {"name": "x", "kind": "input", "dtype": "f32", "shape": ["rows", "columns"]},
+            {"name": "bias", "kind": "input", "dtype": "f32", "shape": ["columns"]},
+            {"name": "rows", "kind": "scalar", "value": "rows"},
+            {"name": "columns", "kind": "scalar", "value": "columns"},
+        ],
+        "reference": lambda x, bias: x + bias,
+    }
+    return Kernel(SOURCE.replace("GUARD", guard), **{**given, **more})
+
+
+def emulated(made: Kernel) -> tuple[KernelProblem, KernelProblem]:
+    problem = made.problem()
+    return problem, emulated_problem(made.template, problem, schedule_of(made))  # type: ignore[return-value]
+
+
+def schedule_of(made: Kernel) -> Schedule:
+    (schedule,) = made.template.space(made.problem(), A100).sample(1, 0)
+    return schedule
+
+
+def verified(made: Kernel) -> Verification:
+    return verify_one(made.template, made.problem(), schedule_of(made), A100)
+
+
+def test_a_large_problem_keeps_its_remainders() -> None:
+    problem, small = emulated(kernel())
+    assert small.sizes["rows"] % 4 == problem.sizes["rows"] % 4
+    assert small.sizes["columns"] % 64 == problem.sizes["columns"] % 64
+    assert -(-small.sizes["rows"] // 4) == BLOCKS
+    assert small.min_bytes <= 4 * 2**20 < problem.min_bytes
+    assert emulated_problem(kernel().template, small, schedule_of(kernel())) == small
+
+
+def test_a_block_size_that_is_no_power_of_two_keeps_its_remainder() -> None:
+    made = kernel(parameters={"block_x": [96]}, sizes={"rows": 1, "columns": 2**24 + 5})
+    _, small = emulated(made)
+    assert small.sizes["columns"] % 96 == (2**24 + 5) % 96 and small.sizes["columns"] <= BLOCKS * 96
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"proxy": {"rows": 5}},
+        {"rules": ["rows > 1000", "columns > 1000"]},
+        {"grid": [64, 64]},  # a stride over the whole
+    ],
+)
+def test_what_somebody_says_is_kept(more: dict[str, Any]) -> None:
+    problem, small = emulated(kernel(**more))
+    if "proxy" in more:
+        assert small.sizes["rows"] == 5
+    else:
+        assert small == problem
+
+
+def test_a_sum_over_an_extent_that_no_output_has_is_not_cut() -> None:
+    arguments = [
+        {"name": "y", "kind": "output", "dtype": "f32", "shape": ["rows"]},
+        {"name": "x", "kind": "input", "dtype": "f32", "shape": ["rows", "columns"]},
+        {"name": "rows", "kind": "scalar", "value": "rows"},
+        {"name": "columns", "kind": "scalar", "value": "columns"},
+    ]
+    problem, small = emulated(kernel(arguments=arguments))
+    assert small == problem
+
+
+def test_a_size_that_the_source_is_not_told_stays() -> None:
+    arguments = [
+        {"name": "y", "kind": "output", "dtype": "f32", "shape": ["rows", "columns"]},
+        {"name": "x", "kind": "input", "dtype": "f32", "shape": ["rows", "columns"]},
+        {"name": "columns", "kind": "scalar", "value": "columns"},
+    ]
+    problem, small = emulated(kernel(arguments=arguments))
+    assert small.sizes["rows"] == problem.sizes["rows"]
+
+
+@needs_compiler
+@needs_nvrtc
+def test_a_missing_guard_is_found_on_the_remainder() -> None:
+    assert verified(kernel()).ok
+    found = verified(kernel("if (c < columns)", sizes={"rows": 4097, "columns": 300}))
+    assert not found.ok and "out_of_bounds_global" in found.reason
+
+
+@needs_compiler
+@needs_nvrtc
+def test_a_kernel_that_needs_the_true_size_is_not_condemned() -> None:
+    """One that fixes a size although it is told it fails on the smaller problem, and is decided at the true one."""
+    made = kernel("rows = 4097; " + GUARD, sizes={"rows": 4097, "columns": 300})
+    found = verified(made)
+    assert found.ok, found.reason
+    assert found.problem == made.problem()

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from measurements.compiler.cuda_headers import package_folders
 from measurements.files.text import first_line
 from search_spaces.installed import metadata_folder
 from search_spaces.templates.headers import Headers, included
@@ -114,14 +115,16 @@ def _own_headers(source: str, headers: Headers) -> tuple[str, ...]:
 
 
 def cuda_include_folders() -> tuple[str, ...]:
-    """Where CUDA's own headers (``cuda_fp16.h``, ``cooperative_groups.h``) lie on this machine: a toolkit, or the wheel
-    nvidia-cuda-runtime. Empty where there are none."""
+    """Where headers of CUDA and its libraries lie on this machine: ``cuda_fp16.h`` of a toolkit or of the wheel
+    nvidia-cuda-runtime, CUB and libcu++ of the former or of nvidia-cuda-cccl, and cupy's."""
     toolkits = [os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME")]
     folders = [Path(toolkit) / "include" for toolkit in (*toolkits, "/usr/local/cuda") if toolkit]
     wheels = [Path(root) / "nvidia" for root in sys.path if root]
     folders += [folder for root in wheels for folder in sorted(root.glob("*/include"))]
-    found = next((folder for folder in folders if (folder / "cuda_fp16.h").is_file()), None)
-    return () if found is None else (str(found), str(found / "cccl"))
+    toolkit = next((folder for folder in folders if (folder / "cuda_fp16.h").is_file()), None)
+    libraries = [place for folder in folders for place in (folder / "cccl", folder)]
+    cccl = next((place for place in libraries if (place / "cuda" / "std" / "limits").is_file()), None)
+    return (*(str(place) for place in (toolkit, cccl) if place is not None), *package_folders())
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Self
 
 from measurements.compiler.cores import usable_cores
 from measurements.compiler.cubin_cache import CompileCache, Compiled, CompiledStep
+from measurements.compiler.cuda_headers import missing_header
 from measurements.compiler.limits import MACHINE_CODE, LimitExceeded, request_within
 from measurements.compiler.nvcc import NvccMissing, toolchain_of
 from measurements.compiler.nvrtc import NVCC, OPTIONS, CompilerOutput, NvrtcMissing, loaded_version
@@ -245,7 +246,7 @@ def error_reason(log: str) -> str:
             r"(?P<file>.+)\((?P<line>\d+)\): (?:catastrophic |internal )?error(?: #\S+)?: (?P<text>.*)", line
         )
         if located:
-            return f"{located['file']}:{located['line']}: {located['text'].strip()}"
+            return f"{located['file']}:{located['line']}: {located['text'].strip()}{_remedy(located['text'])}"
         ptx = re.match(r"\s*ptxas .*?, line (?P<line>\d+); (?:error|fatal)\s*: (?P<text>.*)", line)
         if ptx:
             return f"ptx:{ptx['line']}: {ptx['text'].strip()}"
@@ -253,6 +254,13 @@ def error_reason(log: str) -> str:
         if plain:
             return f"{plain['tool']}: {plain['text'].strip()}"
     return next((line.strip() for line in log.splitlines() if line.strip()), "the compiler gave no message")
+
+
+def _remedy(text: str) -> str:
+    """Return which options find a header; "" for another error."""
+    if not missing_header(text):
+        return ""
+    return ': name its folder, by include = ["FOLDER"] in a kernel file or --option=-IFOLDER, or have nvcc compile it'
 
 
 def why_not_launched(kernel: Kernel, compiled: Compiled, device: Device) -> str | None:

@@ -1,7 +1,7 @@
 """CUDA files as people write them, with host code and headers of C++, for a compiler that knows device code alone.
 
-Where nvcc is installed it makes the PTX. NVRTC knows no host code and has no standard library: it gets the device part
-of a file, line by line where it was, and stand-ins of the headers that such files include.
+Where nvcc is installed it makes the PTX. NVRTC knows no host code: it gets the device part of a file, line by line
+where it was.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from measurements.compiler.nvcc import run_nvcc
+from measurements.compiler.nvrtc import PROGRAM_NAME
+from search_spaces.templates.headers import Headers
 
 _HOST_CODE = re.compile(r"<<<|\bint\s+main\s*\(|\bcuda(Malloc|Memcpy|DeviceSynchronize|Free)\b")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -22,85 +24,7 @@ _DIRECTIVE = re.compile(r"[ \t]*#(?:[^\n\\]|\\\n|\\.)*")
 _DEVICE_WORDS = re.compile(r"\b(__global__|__device__|__constant__|__managed__|__shared__|constexpr)\b")
 _TYPES = re.compile(r"\s*(?:template\s*<.*>\s*)?(?:typedef\s+)?(struct|class|union|enum)\b", re.DOTALL)
 _NESTED = re.compile(r'\s*(?:inline\s+)?(?:namespace\b[\w\s:]*|extern\s*"[^"]*"\s*)$')
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 _NVCC_SECONDS = 300.0
-
-_INTEGERS = "".join(
-    f"typedef {kind} int{bits}_t; typedef unsigned {kind} uint{bits}_t;\n"
-    for bits, kind in ((8, "signed char"), (16, "short"), (32, "int"), (64, "long long"))
-).replace("unsigned signed char", "unsigned char")
-_LIMITS = """#define CHAR_BIT 8
-#define SCHAR_MAX 127
-#define UCHAR_MAX 255
-#define SHRT_MIN (-32768)
-#define SHRT_MAX 32767
-#define USHRT_MAX 65535
-#define INT_MAX 2147483647
-#define INT_MIN (-INT_MAX - 1)
-#define UINT_MAX 4294967295u
-#define LONG_MAX 9223372036854775807l
-#define LONG_MIN (-LONG_MAX - 1)
-#define ULONG_MAX 18446744073709551615ul
-#define LLONG_MAX 9223372036854775807ll
-#define LLONG_MIN (-LLONG_MAX - 1)
-#define ULLONG_MAX 18446744073709551615ull
-"""
-_FLOATS = """#define FLT_MAX 3.402823466e+38f
-#define FLT_MIN 1.175494351e-38f
-#define FLT_EPSILON 1.192092896e-07f
-#define DBL_MAX 1.7976931348623158e+308
-#define DBL_MIN 2.2250738585072014e-308
-#define DBL_EPSILON 2.2204460492503131e-16
-"""
-_MATH = """#ifndef M_PI
-#define M_PI 3.14159265358979323846
-#define M_E 2.7182818284590452354
-#define M_SQRT2 1.41421356237309504880
-#define M_LN2 0.69314718055994530942
-#endif
-#ifndef INFINITY
-#define INFINITY __int_as_float(0x7f800000)
-#define NAN __int_as_float(0x7fffffff)
-#define HUGE_VALF INFINITY
-#endif
-"""
-_ASSERT = """#ifndef assert
-extern "C" __device__ void __assertfail(const char*, const char*, unsigned, const char*, size_t);
-#ifdef NDEBUG
-#define assert(condition) ((void)0)
-#else
-#define assert(condition) ((condition) ? (void)0 : __assertfail(#condition, __FILE__, __LINE__, __func__, 1))
-#endif
-#endif
-"""
-_GUARD = "#pragma once\n"
-_WITH_CONTENT = {
-    **dict.fromkeys(("stdint.h", "cstdint", "inttypes.h", "cinttypes"), _INTEGERS),
-    **dict.fromkeys(("limits.h", "climits"), _LIMITS),
-    **dict.fromkeys(("float.h", "cfloat"), _FLOATS),
-    **dict.fromkeys(("math.h", "cmath"), _MATH),
-    **dict.fromkeys(("assert.h", "cassert"), _ASSERT),
-}
-_EMPTY = (
-    "stdio.h", "cstdio", "stdlib.h", "cstdlib", "string.h", "cstring", "stddef.h", "cstddef", "stdbool.h", "time.h",
-    "ctime", "sys/time.h", "sys/types.h", "sys/stat.h", "unistd.h", "getopt.h", "memory.h", "malloc.h", "omp.h",
-    "iostream", "iomanip", "fstream", "sstream", "ostream", "istream", "string", "vector", "map", "set", "list",
-    "unordered_map", "unordered_set", "deque", "queue", "stack", "bitset", "algorithm", "numeric", "random", "chrono",
-    "memory", "functional", "thread", "mutex", "atomic", "stdexcept", "exception", "iterator", "cuda_runtime.h",
-    "cuda_runtime_api.h", "device_launch_parameters.h", "cuda_profiler_api.h", "helper_cuda.h", "helper_functions.h",
-    "helper_timer.h", "helper_string.h",
-)  # fmt: skip
-# By include name: what device code needs of them, which is little. Functions of <math.h> and printf are NVRTC's own.
-_STANDARD_HEADERS = {name: _GUARD for name in _EMPTY} | {
-    name: _GUARD + content for name, content in _WITH_CONTENT.items()
-}
-
-
-def standard_headers(source: str, headers: Mapping[str, str]) -> dict[str, str]:
-    """Stand-ins, by include name, of the headers of a C++ compiler that a source and its own headers include."""
-    texts = (source, *headers.values())
-    included = {name for text in texts for name in _INCLUDE.findall(text)}
-    return {name: content for name, content in _STANDARD_HEADERS.items() if name in included}
 
 
 def has_host_code(text: str) -> bool:
@@ -130,6 +54,16 @@ def ptx_by_nvcc(file: Path, arch: str, options: Sequence[str] = ()) -> tuple[str
         if done.returncode != 0 or not output.is_file() or output.stat().st_size == 0:
             return None, log or f"error: nvcc exited with status {done.returncode} without output"
         return output.read_text(errors="replace"), log
+
+
+def source_by_nvcc(text: str, arch: str, headers: Headers, options: Sequence[str] = ()) -> tuple[str | None, str]:
+    """As ``ptx_by_nvcc``, of a source and headers that are texts; others are found from the working folder on."""
+    with tempfile.TemporaryDirectory(prefix="autosched-nvcc-") as name:
+        folder = Path(name)
+        headers.write(folder)
+        file = folder / PROGRAM_NAME
+        file.write_text(text)
+        return ptx_by_nvcc(file, arch, ("-std=c++17", f"-I{folder}", "-I.", *options))
 
 
 def device_part(text: str) -> str:

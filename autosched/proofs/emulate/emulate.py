@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from autosched.proofs.emulate.device_source import device_part, has_host_code, standard_headers
+from autosched.proofs.emulate.device_source import device_part, has_host_code, nvcc, source_by_nvcc
 from autosched.proofs.emulate.kernel_signature import find_kernel, parameters_of
 from autosched.proofs.emulate.launch_memory import pass_arguments, size_of
 from autosched.proofs.emulate.launch_values import Im2col, Struct, Surface, TensorMapOf, Texture
 from autosched.proofs.emulate.orders import RunOptions, in_orders
+from measurements.compiler.cuda_headers import missing_header, stand_ins
 from measurements.compiler.nvrtc import PTX_OPTIONS
 from measurements.compiler.pool import error_reason
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
@@ -325,13 +327,19 @@ def _ptx_of(
         raise ValueError(f"a program is CUDA source, PTX or a compiled Triton kernel, not {type(program).__name__}")
     if is_ptx(program):
         return program, kernel, None
+    whole = program
     if has_host_code(program):
         program = device_part(program)
-    found = Headers.of(standard_headers(program, headers) | dict(headers))
+    found = Headers.of(stand_ins((program, *headers.values())) | dict(headers))
     try:
         output = compile_to_ptx(program, kernel, source_arch(program, found), found, (*PTX_OPTIONS, *options))
     except CompilerStopped as stopped:
         return "", "", Emulation(stopped.status, {}, (), (), (), reason=str(stopped))
+    if output.text is None and (header := missing_header(output.log)) and nvcc() is not None:
+        text, _ = source_by_nvcc(whole, source_arch(program, found), Headers.of(headers), options)
+        if text is not None:
+            warnings.warn(f"nvcc compiled the source, as NVRTC does not find {header}", stacklevel=3)
+            return text, kernel, None
     if output.text is None:
         failed = Emulation("compile_error", {}, (), (), (), reason=error_reason(output.log), log=output.log)
         return "", "", failed

@@ -11,6 +11,7 @@ from typing import Any
 from autosched.user_kernels.document import Table, read_text
 from autosched.user_kernels.function_traits import traits
 from autosched.user_kernels.kernel_file import Reference, UserFunction
+from measurements.compiler.cuda_headers import STAND_INS
 from measurements.compiler.nvcc import find_nvcc
 from measurements.compiler.nvrtc import NVCC
 from search_spaces.templates.headers import included
@@ -32,19 +33,6 @@ _OPTIONS = re.compile(
 )
 _GLOBAL = re.compile(r"__global__|\b__kernel\b")
 _IMPLIED = re.compile(r"--?(O[0-3]|std=c\+\+(03|11|14|17))")  # NVRTC optimises anyway; C++17 is what all compile as
-
-
-# Headers of the host that kernels include for what NVRTC has built in, and CUB's header of everything, whose half for
-# the host NVRTC refuses: of CUB a kernel can use what blocks and warps do.
-_OF_CUB = (
-    *("block/block_reduce", "block/block_scan", "block/block_load", "block/block_store", "block/block_radix_sort"),
-    *("block/block_exchange", "block/block_histogram", "warp/warp_reduce", "warp/warp_scan"),
-)
-_OF_THE_HOST = {
-    **dict.fromkeys(("stdio.h", "stdlib.h", "string.h", "cstdio", "cstdlib"), ""),
-    "math.h": "#define M_PI 3.14159265358979323846\n",
-    "cub/cub.cuh": "".join(f"#include <cub/{name}.cuh>\n" for name in _OF_CUB),
-}
 
 
 def read_entries(
@@ -134,8 +122,8 @@ def read_headers(kernel: Table, source: str, folder: Path, beside: Path) -> tupl
             path = next((f / name for f in folders if (f / name).exists() and not (f / name).is_dir()), None)
             if path is not None and (PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts):
                 kernel.fail(f'#include "{name}" leads out of the folder: list its folder in include', "include")
-            if path is None and name in _OF_THE_HOST and kernel.values.get("compiler") != "nvcc":
-                headers[name] = _OF_THE_HOST[name]
+            if path is None and name in STAND_INS and kernel.values.get("compiler") != "nvcc":
+                headers[name] = STAND_INS[name]
             elif path is not None and name not in headers:
                 headers[name] = read_text(path, kernel, "include")
                 waiting.append(headers[name])

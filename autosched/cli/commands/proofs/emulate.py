@@ -5,6 +5,7 @@
 (by argument, from --expect), ``shared_sites``, ``global_sites`` (as in ``measurements.emulator``) and ``seconds``.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from json import dumps
@@ -116,7 +117,8 @@ def emulate(
     symbols = dict(_assignment("--symbol", text, rng) for text in symbol or [])
     wanted = {_position(text, len(values)): read_array(text.partition("=")[2], "--expect") for text in expect or []}
     check_ready(source=is_source)
-    with bad_input():
+    with bad_input(), warnings.catch_warnings(record=True) as notices:
+        warnings.simplefilter("always", UserWarning)
         run = run_kernel(
             program,
             kernel=name,
@@ -133,6 +135,8 @@ def emulate(
             time_limit=time_limit,
             suppressions=suppressions,
         )
+    for notice in notices:
+        say(str(notice.message))
     differences = {k: _difference(run.arrays[k], array, tolerance) for k, array in wanted.items()}
     if keep:
         _keep(keep, run.arrays)

@@ -40,3 +40,70 @@ def test_two_values_of_one_sum(pair: tuple[float, float], fault: bool) -> None:
     races = [f for f in done.findings if f.kind == "shared_race"]
     assert {f.is_fault for f in races} == ({True, False} if fault else {False})
     assert any("not deterministic in the last bits" in f.message for f in races if not f.is_fault)
+
+
+HALVES = """
+#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+extern "C" __global__ void pairs(unsigned short* o, const unsigned short* v) {
+  __shared__ NUMBER s[32];
+  const NUMBER* x = reinterpret_cast<const NUMBER*>(v);
+  s[threadIdx.x / 2] = __hadd(x[threadIdx.x], x[64]);
+  __syncthreads();
+  reinterpret_cast<NUMBER*>(o)[threadIdx.x] = s[threadIdx.x / 2];
+}
+"""
+PACKED = """
+#include <cuda_fp16.h>
+extern "C" __global__ void pairs(unsigned* o, const unsigned* v) {
+  __shared__ half2 s[32];
+  const half2* x = reinterpret_cast<const half2*>(v);
+  s[threadIdx.x / 2] = __hadd2(x[threadIdx.x], x[64]);
+  __syncthreads();
+  reinterpret_cast<half2*>(o)[threadIdx.x] = s[threadIdx.x / 2];
+}
+"""
+INTEGERS = HALVES.replace("__hadd(", "(").replace("NUMBER", "unsigned short").replace(", x[64])", " + x[64])")
+
+
+def races_of(source: str, values: np.ndarray) -> set[bool]:
+    """Emulate on ``values``, two of which are written to each place; return whether the races are faults."""
+    done = autosched.emulate(source, kernel="pairs", arguments=[np.zeros(64, values.dtype), values], grid=1, block=64)
+    return {f.is_fault for f in done.findings if f.kind == "shared_race"}
+
+
+def in_pairs(bits: int, other: int, zero: int, dtype: type) -> np.ndarray:
+    return np.array([bits, other] * 32 + [zero], dtype)
+
+
+@pytest.mark.parametrize(
+    ("number", "bits", "other", "fault"),
+    [
+        ("__half", 0x3C00, 0x3C01, False),  # 1 and the next number
+        ("__half", 0x3C00, 0x3C03, False),
+        ("__half", 0x3C00, 0x3E00, True),  # 1 and 1.5
+        ("__half", 0x0001, 0x0200, True),
+        ("__half", 0x4900, 0x4980, True),  # 10 and 11
+        ("__half", 0x7C00, 0x7BFF, True),  # infinity
+        ("__nv_bfloat16", 0x3F81, 0x3F82, False),
+        ("__nv_bfloat16", 0x3F81, 0x3FC0, True),
+    ],
+)
+def test_two_sums_in_16_bits(number: str, bits: int, other: int, fault: bool) -> None:
+    assert races_of(HALVES.replace("NUMBER", number), in_pairs(bits, other, 0, np.uint16)) == {fault}
+
+
+def test_integers_of_16_bits_are_exact() -> None:
+    assert races_of(INTEGERS, in_pairs(0x3C00, 0x3C01, 0, np.uint16)) == {True}
+
+
+@pytest.mark.parametrize(
+    ("other", "fault"),
+    [
+        (0x3C013C00, False),  # as one f32 they are far apart
+        (0x3C003C01, False),
+        (0x3C003E00, True),  # as one f32 they are near: the lower half is 1.5
+    ],
+)
+def test_pairs_of_halves_are_compared_half_by_half(other: int, fault: bool) -> None:
+    assert races_of(PACKED, in_pairs(0x3C003C00, other, 0, np.uint32)) == {fault}

@@ -1,0 +1,227 @@
+// Compares two values that one instruction stores. PTX stores bits, so the number format comes from the instructions that
+// compute them: the analysis goes back from the store's registers along moves, shuffles and operations on bits to
+// instructions with a type.
+#include "memory/nearly_equal.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <initializer_list>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "isa/arithmetic/round.hpp"
+#include "isa/interpreter.hpp"
+#include "isa/program.hpp"
+
+namespace autosched::emulator {
+namespace {
+
+using ptx::Instruction;
+using ptx::program;
+
+enum NumberFormat : unsigned { f32, f64, f16, bf16, e4m3, e5m2, num_formats };
+using Formats = unsigned;  // a bit for each
+constexpr Formats only(NumberFormat format) { return 1u << format; }
+
+// How far apart two sums of the same terms may be. `ulps` and `relative` are of the value itself, `of_largest` is of the
+// largest value that the instruction stores or, in 16 bits, that it was computed from: where terms cancel, sums differ by few
+// units of what cancelled.
+struct Tolerance {
+  int bytes;
+  std::int64_t ulps;
+  double relative, of_largest;
+};
+constexpr Tolerance tolerances[num_formats] = {
+    {4, 64, 0x1p-12, 0x1p-18}, {8, 64, 0x1p-41, 0x1p-47},          // f32, f64
+    {2, 2, 0x1p-8, 0x1p-8},    {2, 2, 0x1p-5, 0x1p-5},             // f16, bf16: every partial sum is rounded to them
+    {1, 1, 0, 0},              {1, 1, 0, 0},                       // e4m3, e5m2: sums are rounded to them once
+};
+
+double value_of(NumberFormat format, std::uint64_t bits) {
+  switch (format) {
+    case f64: return __builtin_bit_cast(double, bits);
+    case f16: return f32_of_f16(static_cast<unsigned short>(bits));
+    case bf16: return f32_of_bf16(static_cast<unsigned short>(bits));
+    case e4m3: return ptx::decode(ptx::e4m3_format, static_cast<unsigned>(bits));
+    case e5m2: return ptx::decode(ptx::e5m2_format, static_cast<unsigned>(bits));
+    default: return from_bits(static_cast<unsigned>(bits));
+  }
+}
+
+// Whether two numbers are sums of the same terms. Sums of whole numbers are exact: they do not differ.
+bool are_one_sum(NumberFormat format, std::uint64_t a, std::uint64_t b, double& largest) {
+  if (a == b) return true;
+  const Tolerance& most = tolerances[format];
+  const double x = value_of(format, a), y = value_of(format, b);
+  if (!std::isfinite(x) || !std::isfinite(y)) return false;
+  largest = std::fmax(largest, std::fmax(std::fabs(x), std::fabs(y)));
+  if (std::abs(static_cast<std::int64_t>(a) - static_cast<std::int64_t>(b)) <= most.ulps) return true;
+  if (std::nearbyint(x) == x && std::nearbyint(y) == y) return false;
+  const double apart = std::fabs(x - y);
+  return apart <= most.relative * std::fmax(std::fabs(x), std::fabs(y)) || apart <= most.of_largest * largest;
+}
+
+// The order is that of CONVERTED and of MULTIPLIED in measurements/emulator/ptx/forms.py.
+constexpr std::int64_t last_integer = 7;
+constexpr std::array<Formats, 17> converted{0, 0, 0, 0, 0, 0, 0, 0, only(f16), only(bf16), only(f32), only(f64), only(f32),
+                                            only(f16), only(bf16), only(e4m3), only(e5m2)};
+constexpr std::array<Formats, 8> multiplied{only(f16), only(bf16), only(f32), only(f64), 0, 0, only(f32), 0};
+
+bool starts_with_one_of(std::string_view name, std::initializer_list<std::string_view> beginnings) {
+  for (const auto begin : beginnings) {
+    if (name.starts_with(begin)) return true;
+  }
+  return false;
+}
+
+// What an instruction makes: numbers of a format, or bits of its sources, or neither.
+struct Making {
+  Formats formats = 0;
+  bool passes_on = false;
+};
+
+Making making_of(const Instruction& i) {
+  const std::string_view name = i.row->name;
+  const auto at = [&](std::size_t k) { return i.immediates > k ? i.immediate[k] : -1; };
+  const auto in = [](const auto& table, std::int64_t k) {
+    return k >= 0 && k < static_cast<std::int64_t>(table.size()) ? table[static_cast<std::size_t>(k)] : Formats{0};
+  };
+  if (name == "cvt" || (name.starts_with("cvt.") && i.immediates == 2)) {
+    return {in(converted, at(0)), at(0) <= last_integer && at(1) <= last_integer};
+  }
+  if (name == "mma") return {in(multiplied, at(4)), false};
+  if (name == "mma.sp") return {in(multiplied, at(2)), false};
+  if (name.ends_with(".mixed")) return {only(f32), false};
+  if (starts_with_one_of(name, {"mov", "selp.", "slct.", "shfl", "prmt.", "and.b", "or.b", "xor.b", "not.b", "lop3.", "shl.",
+                                "shr.", "shf.", "bfe.", "bfi."})) {
+    return {0, true};
+  }
+  if (starts_with_one_of(name, {"ld", "atom", "setp.", "set.", "testp."})) return {};
+  std::string_view type = name.substr(name.rfind('.') + 1);
+  if (type.ends_with("x2")) type.remove_suffix(2);
+  if (type == "f16") return {only(f16), false};
+  if (type == "bf16") return {only(bf16), false};
+  if (type == "f32") return {only(f32), false};
+  if (type == "f64") return {only(f64), false};
+  return {};
+}
+
+// A register from which a stored number was computed.
+struct Term {
+  std::uint32_t slot;
+  unsigned width;
+  NumberFormat format;
+};
+constexpr std::size_t most_terms = 256;
+
+struct Stored {
+  Formats formats = 0;
+  bool is_known = true;  // else words are taken for f32, if they can be
+  std::vector<Term> terms;  // of 16-bit numbers, the last ones first
+  double largest[num_formats] = {};
+};
+
+// What an instruction stores, as far as its registers tell.
+Stored stored_by(SiteIndex site) {
+  std::unordered_multimap<std::uint32_t, const Instruction*> makers;
+  std::deque<std::uint32_t> open, computed;
+  for (const Instruction& i : program.code) {
+    for (unsigned d = 0; d < i.destinations; ++d) makers.emplace(i.destination(d), &i);
+    if (i.site == site && i.destinations == 0) open.insert(open.end(), i.operand, i.operand + i.sources);
+  }
+  Stored stored;
+  std::unordered_set<std::uint32_t> seen(open.begin(), open.end());
+  const auto go_back = [&](std::deque<std::uint32_t>& slots, auto&& visit) {
+    while (!slots.empty() && stored.terms.size() < most_terms) {
+      const auto [begin, end] = makers.equal_range(slots.front());
+      const std::uint32_t slot = slots.front();
+      slots.pop_front();
+      for (auto maker = begin; maker != end; ++maker) {
+        const Instruction& i = *maker->second;
+        if (!visit(i, making_of(i), slot)) continue;
+        for (unsigned s = 0; s < i.sources; ++s) {
+          if (seen.insert(i.source(s)).second) slots.push_back(i.source(s));
+        }
+      }
+    }
+  };
+  go_back(open, [&](const Instruction&, const Making& making, std::uint32_t slot) {
+    stored.formats |= making.formats;
+    if (making.formats != 0) computed.push_back(slot);
+    return making.passes_on;
+  });
+  stored.is_known = stored.formats != 0;
+  if (!stored.is_known) stored.formats = only(f32);
+  if ((stored.formats & (only(f16) | only(bf16))) == 0) return stored;
+  go_back(computed, [&](const Instruction& i, const Making& making, std::uint32_t slot) {
+    if (making.formats != 0) {
+      const auto format = static_cast<NumberFormat>(std::countr_zero(making.formats));
+      const auto d = static_cast<unsigned>(std::find(i.operand, i.operand + i.destinations, slot) - i.operand);
+      stored.terms.push_back({slot, i.width_of_destination(d), format});
+    }
+    return making.passes_on || making.formats != 0;
+  });
+  return stored;
+}
+
+// The largest of what the running warp has computed a number from.
+double largest_term(const Stored& stored) {
+  ptx::Warp& warp = ptx::machine[self->warp];
+  double largest = 0;
+  for (const Term& term : stored.terms) {
+    const unsigned bits = 8 * static_cast<unsigned>(tolerances[term.format].bytes);
+    if (8 * term.width < bits) continue;
+    ptx::for_lanes(warp.head(term.slot).defined, [&](unsigned lane) {
+      const std::uint64_t all = ptx::read_bits(warp, term.slot, term.width, lane);
+      for (unsigned at = 0; at < 8 * term.width; at += bits) {
+        const double x = std::fabs(value_of(term.format, bits == 64 ? all : all >> at & ((std::uint64_t{1} << bits) - 1)));
+        if (std::isfinite(x)) largest = std::fmax(largest, x);
+      }
+    });
+  }
+  return largest;
+}
+
+const unsigned char* bytes_of(const void* p, int at) { return static_cast<const unsigned char*>(p) + at; }
+
+// Small integers, which are subnormal as f32, are none.
+bool may_be_f32(std::uint64_t bits) { return (bits >> 23 & 0xffu) != 0; }
+
+bool are_sums(NumberFormat format, const void* one, const void* other, int bytes, Stored& stored) {
+  const int each = tolerances[format].bytes;
+  if (bytes % each != 0) return false;
+  for (int at = 0; at < bytes; at += each) {
+    std::uint64_t a = 0, b = 0;
+    std::memcpy(&a, bytes_of(one, at), static_cast<std::size_t>(each));
+    std::memcpy(&b, bytes_of(other, at), static_cast<std::size_t>(each));
+    if (!stored.is_known && a != b && !may_be_f32(a)) return false;
+    if (!are_one_sum(format, a, b, stored.largest[format])) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool nearly_equal(const void* one, const void* other, int bytes, SiteIndex site) {
+  static std::unordered_map<SiteIndex, Stored> all;
+  auto found = all.find(site);
+  if (found == all.end()) found = all.emplace(site, stored_by(site)).first;
+  Stored& stored = found->second;
+  const double term = largest_term(stored);
+  for (unsigned format = 0; format < num_formats; ++format) {
+    if ((stored.formats >> format & 1u) == 0) continue;
+    stored.largest[format] = std::fmax(stored.largest[format], term);
+    if (are_sums(static_cast<NumberFormat>(format), one, other, bytes, stored)) return true;
+  }
+  return false;
+}
+
+}  // namespace autosched::emulator

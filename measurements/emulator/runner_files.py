@@ -150,7 +150,8 @@ def _tensor_map_line(m: TensorMap, buffer: int, start: int) -> str:
         box = (*m.box[:2], *corners)
     sizes = (*m.sizes, *m.strides, *box, *m.element_strides)
     head = (buffer, start, ELEMENT_BYTES[m.element], len(m.sizes))
-    mode = (int(m.im2col is not None), INTERLEAVE_BYTES[m.interleave])
+    loaded_as = int(m.element.startswith("TFLOAT32")) | int(m.element.endswith("_FTZ")) << 1
+    mode = (int(m.im2col is not None), INTERLEAVE_BYTES[m.interleave], loaded_as)
     tail = (SWIZZLE_BYTES[m.swizzle], int(m.fill != "NONE"), _kind(m.element), *mode)
     return " ".join(map(str, ("tensor_map", *head, *sizes, *tail)))
 

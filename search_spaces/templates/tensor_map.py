@@ -212,7 +212,8 @@ class TensorMap:
                 f"a box of {self.box} does not fit into shared memory",
             ),
             (
-                reach <= self.operand.bytes,
+                # Addresses wrap at 2^64: maps that reach so far end where others begin, as those of ragged arrays do.
+                reach <= self.operand.bytes or reach >= 2**64,
                 f"it reaches to byte {reach} of {self.operand.name}, which has {self.operand.bytes}",
             ),
         )

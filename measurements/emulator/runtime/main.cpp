@@ -203,7 +203,7 @@ Job read_job(const char* path) {
       for (unsigned d = 0; d + 1 < m.rank; ++d) file >> m.strides[d];
       for (unsigned d = 0; d < m.rank; ++d) file >> m.box[d];
       for (unsigned d = 0; d < m.rank; ++d) file >> m.element_strides[d];
-      file >> m.swizzle_bytes >> m.fills_nan >> m.kind >> m.im2col >> m.slice_bytes;
+      file >> m.swizzle_bytes >> m.fills_nan >> m.kind >> m.im2col >> m.slice_bytes >> m.loaded_as;
       job.parameters.push_back({'t', job.maps.size()});
       job.maps.push_back(m);
     } else if (key == "arena") {

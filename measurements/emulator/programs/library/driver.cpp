@@ -247,6 +247,7 @@ API int cuOccupancyMaxActiveClusters(int* clusters, void* function, const void* 
 // Tensor maps in the emulator's encoding; the numbers of the choices are those of cuda.h.
 using autosched::emulator::ptx::ElementKind;
 using autosched::emulator::ptx::EncodedTensorMap;
+using autosched::emulator::ptx::LoadedAs;
 using autosched::emulator::ptx::MapField;
 
 // What both kinds of maps have, the inner side of a box among it. False where no tensor can have it.
@@ -256,10 +257,12 @@ static bool begin_map(EncodedTensorMap& m, const void* to, int element, unsigned
   static constexpr struct {
     unsigned bytes;
     Kind kind;
+    unsigned loaded_as = LoadedAs::as_stored;
   } elements[] = {{1, Kind::unsigned_integer}, {2, Kind::unsigned_integer}, {4, Kind::unsigned_integer}, {4, Kind::signed_integer},
                   {8, Kind::unsigned_integer}, {8, Kind::signed_integer},   {2, Kind::f16},              {4, Kind::f32},
-                  {8, Kind::f64},              {2, Kind::bf16},             {4, Kind::f32},              {4, Kind::f32},
-                  {4, Kind::f32}};
+                  {8, Kind::f64},              {2, Kind::bf16},             {4, Kind::f32, LoadedAs::without_subnormals},
+                  {4, Kind::f32, LoadedAs::rounded_to_tf32},
+                  {4, Kind::f32, LoadedAs::rounded_to_tf32 | LoadedAs::without_subnormals}};
   if (to == nullptr || rank < 1 || rank > 5 || element < 0 || element > 12 || swizzle < 0 || inner > 256 || interleave < 0 || interleave > 2 ||
       (interleave != 0 && rank < 3)) {
     return false;
@@ -275,10 +278,11 @@ static bool begin_map(EncodedTensorMap& m, const void* to, int element, unsigned
   m.rank = static_cast<std::uint8_t>(rank);
   m.element_bytes = static_cast<std::uint8_t>(elements[element].bytes);
   m.kind = elements[element].kind;
+  m.loaded_as = static_cast<std::uint8_t>(elements[element].loaded_as);
   m.swizzle_bytes = static_cast<std::uint8_t>(swizzle == 0 ? 0 : 16u << swizzle);
   m.fills_nan = fill != 0;
   m.slice_bytes = static_cast<std::uint8_t>(16 * interleave);
-  for (const MapField field : {MapField::global_address, MapField::rank, MapField::elemtype}) m.given |= EncodedTensorMap::bit_of(field);
+  m.given |= EncodedTensorMap::bit_of(MapField::global_address);
   for (unsigned d = 0; d < rank; ++d) {
     if (sizes[d] < 1 || sizes[d] > (std::uint64_t{1} << 32) || element_strides[d] < 1 || element_strides[d] > 8 ||
         (d + 1 < rank && (strides[d] % unit != 0 || strides[d] >= (std::uint64_t{1} << 40)))) {

@@ -18,10 +18,15 @@ struct TensorMapSpec {
   unsigned kind;                    // of elements, for reductions: ElementKind
   bool im2col;                      // box is EncodedTensorMap::box of that mode
   unsigned slice_bytes;             // of an interleaved layout 16 or 32, else 0
+  unsigned loaded_as;               // EncodedTensorMap::loaded_as
 };
 
 // The order is that of _KINDS in measurements/emulator/emulator.py.
 enum class ElementKind : std::uint8_t { unsigned_integer, signed_integer, f16, bf16, f32, f64 };
+
+// The types tf32 and .ftz: loads round elements to tf32, and flush subnormal ones to zero. The order of bits is that of
+// _tensor_map_line in measurements/emulator/runner_files.py.
+enum LoadedAs : std::uint8_t { as_stored = 0, rounded_to_tf32 = 1, without_subnormals = 2 };
 
 // What tensormap.replace can set, in the order of _FIELDS in measurements/emulator/ptx/families/asynchronous.py.
 enum class MapField : std::uint8_t {
@@ -37,7 +42,8 @@ enum class MapField : std::uint8_t {
   fill_mode,
 };
 
-// Zeros are a map of which nothing has been set yet.
+// Zeros are a map of one dimension and of bytes, of which nothing else has been set yet: what tensormap.replace sets to 0, such
+// as the rank of one dimension, need not be set where the map begins as zeros.
 struct EncodedTensorMap {
   static constexpr std::uint64_t mark = 0x7061'6d72'6f73'6e74u;
   std::uint64_t what;
@@ -57,7 +63,8 @@ struct EncodedTensorMap {
   // Of an interleaved layout. Its first dimension is one of slices that lie side by side, each of so many bytes of channels; slices with
   // other channels lie along the dimension before the last, of which a copy takes one.
   std::uint8_t slice_bytes;
-  unsigned char unused[128 - 127];
+  // What loads make of f32 elements: bits of LoadedAs.
+  std::uint8_t loaded_as;
 
   static constexpr std::uint32_t corners(int lower, int upper) {
     return static_cast<std::uint16_t>(lower) | static_cast<std::uint32_t>(static_cast<std::uint16_t>(upper)) << 16;
@@ -77,8 +84,6 @@ struct EncodedTensorMap {
   static constexpr std::uint32_t bit_of(MapField field, unsigned dimension = 0) {
     switch (field) {
       case MapField::global_address: return 1u;
-      case MapField::rank: return 2u;
-      case MapField::elemtype: return 4u;
       case MapField::box_dim: return 1u << (3 + dimension);
       case MapField::global_dim: return 1u << (8 + dimension);
       case MapField::element_stride: return 1u << (13 + dimension);

@@ -145,6 +145,19 @@ void read_box(const EncodedTensorMap& map, const Box& box, unsigned char* data, 
   });
 }
 
+// What a load makes of f32 elements whose type is tf32 or .ftz. To nearest, ties to even, as others have measured on sm_120
+// (https://github.com/triton-lang/triton/pull/11751); infinities and NaN stay as they are.
+void convert_loaded(const EncodedTensorMap& map, std::vector<unsigned char>& data) {
+  for (std::size_t at = 0; map.loaded_as != as_stored && at < data.size(); at += 4) {
+    std::uint32_t bits;
+    std::memcpy(&bits, data.data() + at, 4);
+    const std::uint32_t exponent = bits & 0x7f800000u;
+    if ((map.loaded_as & without_subnormals) != 0 && exponent == 0) bits &= 0x80000000u;
+    if ((map.loaded_as & rounded_to_tf32) != 0 && exponent != 0x7f800000u) bits = (bits + 0xfffu + (bits >> 13 & 1u)) & 0xffffe000u;
+    std::memcpy(data.data() + at, &bits, 4);
+  }
+}
+
 // Calls body(bytes from the start of its rows, shared address, bytes) for what lies together in shared memory.
 template <class Body>
 void for_pieces(const EncodedTensorMap& map, const Box& box, std::uint32_t shared, Body body) {
@@ -231,6 +244,7 @@ void load(Warp& w, const Instruction& i, Lanes active) {
     const Box box = im2col ? Box(map, coordinates, offsets) : Box(map, coordinates, gathers);
     BulkLoad load{barrier, {}, std::vector<unsigned char>(std::size_t{box.rows} * box.row_bytes), std::int64_t{box.rows} * box.row_bytes, self, i.site, name, std::nullopt};
     read_box(map, box, load.data.data(), name);
+    convert_loaded(map, load.data);
     std::uint32_t blocks = 1u << rank_of_address(to);
     if (i.immediate[4] != 0) {
       blocks = blocks_of_multicast(w, i, behind + 1, k, name);

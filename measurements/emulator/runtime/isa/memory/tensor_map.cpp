@@ -37,9 +37,7 @@ std::string text(const char* format, ...) {
 std::string missing(const Map& m) {
   const auto lacks = [&](MapField field, unsigned d = 0) { return (m.given & Map::bit_of(field, d)) == 0; };
   if (lacks(MapField::global_address)) return "its global_address was never set";
-  if (lacks(MapField::rank)) return "its rank was never set";
   if (m.rank > most_dimensions) return text("its rank of %u dimensions is more than %u", m.rank, most_dimensions);
-  if (lacks(MapField::elemtype)) return "its elemtype was never set";
   constexpr std::pair<MapField, const char*> of_each[] = {
       {MapField::box_dim, "box_dim"}, {MapField::global_dim, "global_dim"}, {MapField::element_stride, "element_stride"}};
   for (unsigned d = 0; d < m.rank; ++d) {
@@ -86,17 +84,18 @@ std::string complaint(const Map& m) {
   return "";
 }
 
-// Bytes and kind of an element, by the number of tensormap.replace.elemtype (PTX ISA, table of its values).
+// Bytes and kind of an element, and what loads make of it, by the number of tensormap.replace.elemtype (PTX ISA, table of its values).
 struct Element {
   std::uint8_t bytes;
   ElementKind kind;
+  unsigned loaded_as = as_stored;
 };
 constexpr Element elements[] = {
     {1, ElementKind::unsigned_integer}, {2, ElementKind::unsigned_integer}, {4, ElementKind::unsigned_integer},
     {4, ElementKind::signed_integer},   {8, ElementKind::unsigned_integer}, {8, ElementKind::signed_integer},
-    {2, ElementKind::f16},              {4, ElementKind::f32},              {4, ElementKind::f32},
-    {8, ElementKind::f64},              {2, ElementKind::bf16},             {4, ElementKind::f32},
-    {4, ElementKind::f32},
+    {2, ElementKind::f16},              {4, ElementKind::f32},              {4, ElementKind::f32, without_subnormals},
+    {8, ElementKind::f64},              {2, ElementKind::bf16},             {4, ElementKind::f32, rounded_to_tf32},
+    {4, ElementKind::f32, rounded_to_tf32 | without_subnormals},
 };
 
 void set(Map& m, MapField field, unsigned d, std::uint64_t value) {
@@ -115,6 +114,7 @@ void set(Map& m, MapField field, unsigned d, std::uint64_t value) {
     case MapField::elemtype:
       m.element_bytes = elements[word].bytes;
       m.kind = elements[word].kind;
+      m.loaded_as = static_cast<std::uint8_t>(elements[word].loaded_as);
       break;
     case MapField::swizzle_mode: m.swizzle_bytes = static_cast<std::uint8_t>(word == 0 ? 0 : 16u << word); break;
     case MapField::fill_mode: m.fills_nan = word != 0; break;
@@ -128,6 +128,7 @@ bool begin_map(Map& m) {
   const Map zeros{};
   if (std::memcmp(&m, &zeros, sizeof m) == 0) {
     m.what = Map::mark;
+    m.rank = m.element_bytes = 1;
     return true;
   }
   FINDING(invalid_argument, self->site, "%s: tensormap.replace changes what is not a tensor map: 128 bytes of zeros, or a map, must be there",
@@ -248,13 +249,13 @@ std::string encoded(const TensorMapSpec& spec, void* base) {
   const auto give = [&](MapField field, unsigned d, std::uint64_t value) { set(m, field, d, value); };
   give(MapField::global_address, 0, reinterpret_cast<std::uint64_t>(base));
   give(MapField::rank, 0, spec.rank - 1);
-  m.given |= Map::bit_of(MapField::elemtype);
   m.element_bytes = static_cast<std::uint8_t>(spec.element_bytes);
   m.kind = static_cast<ElementKind>(spec.kind);
   m.swizzle_bytes = static_cast<std::uint8_t>(spec.swizzle_bytes);
   m.fills_nan = spec.fills_nan;
   m.im2col = spec.im2col;
   m.slice_bytes = static_cast<std::uint8_t>(spec.slice_bytes);
+  m.loaded_as = static_cast<std::uint8_t>(spec.loaded_as);
   for (unsigned d = 0; d < spec.rank; ++d) {
     m.given |= Map::bit_of(MapField::global_dim, d);
     m.last[d] = static_cast<std::uint32_t>(spec.sizes[d] - 1);  // a tensor may have 2^32

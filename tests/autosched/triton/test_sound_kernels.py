@@ -1,0 +1,86 @@
+"""Sound programs of public suites that were once condemned or refused, each beside a sibling with a true fault."""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import pytest
+from needs import needs_compiler
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
+triton = pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
+import triton_sound_kernels as kernels  # noqa: E402
+from triton.tools.tensor_descriptor import TensorDescriptor  # noqa: E402
+
+from autosched.triton import emulated  # noqa: E402
+from measurements.emulator import FindingKind as K  # noqa: E402
+
+pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
+
+
+@pytest.fixture
+def session():
+    with emulated("h100", check=False) as opened:
+        triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
+        yield opened
+
+
+def faults(session):
+    return {f.kind for f in session.findings if f.is_fault}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("seed", range(3))
+def test_sums_of_products_whose_replicas_differ_in_the_last_bit(session, dtype, seed) -> None:
+    torch.manual_seed(seed)
+    x, w = torch.randn(16, 16, device="cuda").to(dtype), torch.randn(16, device="cuda").to(dtype)
+    y, total = torch.empty(16, dtype=dtype, device="cuda"), torch.empty(1, dtype=dtype, device="cuda")
+    kernels.column_sums[(1,)](x, w, y, 16, 16)
+    kernels.sum_of_squares[(1,)](torch.randn(100, device="cuda").to(dtype), total, 100, 128)
+    assert not session.fault_lines()
+    assert any("last bits" in line for line in session.note_lines())
+    torch.testing.assert_close(y.float(), (x.float() * w.float()[:, None]).sum(0), atol=0.1, rtol=0.02)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_products_that_all_threads_store_to_one_place_are_a_race(session, dtype) -> None:
+    x, y = torch.randn(128, device="cuda").to(dtype), torch.empty(1, dtype=dtype, device="cuda")
+    kernels.squares_to_one_place[(1,)](x, y, 128)
+    assert faults(session) == {K.GLOBAL_RACE}
+
+
+def test_descriptors_that_round_to_tf32(session) -> None:
+    x, o = torch.randn(1, 16, device="cuda"), torch.empty(1, 16, device="cuda")
+    kernels.load_row[(1,)](TensorDescriptor.from_tensor(x, [1, 16], round_f32_to_tf32=True), o, 16)
+    bits = x.view(torch.int32).long() & 0xFFFFFFFF
+    nearest = (bits + ((bits >> 13) & 1) + 0xFFF) & 0xFFFFE000
+    assert torch.equal(o.view(torch.int32).long() & 0xFFFFFFFF, nearest)
+    assert not torch.equal(o, x) and not session.fault_lines()
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float32])
+def test_maps_that_begin_as_zeros(session, dtype) -> None:
+    """Triton 3.9 sets neither the rank of one dimension nor the type of bytes: both are 0."""
+    x = torch.arange(64, device="cuda").to(dtype).reshape(4, 16)
+    y = torch.zeros(64, dtype=dtype, device="cuda")
+    kernels.flatten_by_descriptors[(1,)](x, y, 4, 16)
+    assert not session.fault_lines() and torch.equal(y, x.flatten())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.int64])
+def test_ragged_descriptors_whose_addresses_wrap(session, dtype) -> None:
+    ragged = pytest.importorskip("triton.tools.ragged_tma")
+    x = torch.arange(64 * 32, device="cuda").to(dtype).reshape(64, 32)
+    y = torch.zeros(64, 32, dtype=dtype, device="cuda")
+    made = [ragged.create_ragged_descriptor(t, [16, 32]) for t in (x, y)]
+    kernels.copy_ragged[(1,)](*made, 7, 11)
+    expected = torch.zeros_like(x)
+    expected[7:18] = x[7:18]
+    assert not session.fault_lines() and torch.equal(y, expected)
+
+
+def test_a_ragged_row_beyond_the_tensor_is_out_of_bounds(session) -> None:
+    ragged = pytest.importorskip("triton.tools.ragged_tma")
+    x, y = (torch.zeros(64, 32, dtype=torch.float16, device="cuda") for _ in range(2))
+    made = [ragged.create_ragged_descriptor(t, [16, 32]) for t in (x, y)]
+    kernels.copy_ragged[(1,)](*made, 60, 11)
+    assert K.OUT_OF_BOUNDS_GLOBAL in faults(session)

@@ -13,10 +13,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from search_spaces.arrays import FloatArray
+from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.part import Indices, grid, rectangles
 from search_spaces.operators.problem import Array, Operand, Part, Problem, option, standard_normal
 from search_spaces.programs.builder import Program
 from search_spaces.programs.language import ir
+from search_spaces.programs.language.edge_inputs import edge_inputs
 from search_spaces.programs.language.independence import independent
 from search_spaces.programs.language.interpret import interpret, rounded
 from search_spaces.programs.language.ir import Trace
@@ -39,7 +41,7 @@ class ProgramProblem(Problem):
 
     def usual_trace(self) -> Trace:
         """Return the program with the largest of its tile sizes, which computes the same as with all others."""
-        return _usual_trace(self)
+        return _trace(self, False)
 
     def operands(self) -> tuple[Operand, ...]:
         return tuple(
@@ -77,6 +79,18 @@ class ProgramProblem(Problem):
                 low, high = {"i8": (-128, 128), "u8": (0, 256)}.get(o.dtype.name, (0, max(self.sizes.values())))
                 found[o.name] = rng.integers(low, high, o.shape).astype(o.dtype.storage)
         return found
+
+    def stress_inputs(self, seed: int) -> Iterator[StressInputs]:
+        """Yield inputs with edge cases in one array at a time, as far as the program defines a result."""
+        saying, usual = place_inputs(self.usual_trace()), self.random_inputs(seed)
+        traces = list(dict.fromkeys((self.usual_trace(), _trace(self, True))))
+
+        def expected(inputs: Mapping[str, Array]) -> list[tuple[FloatArray, FloatArray]]:
+            found = [interpret(trace, inputs) for trace in traces]
+            return [(_joined(values), _joined(bounds)) for values, bounds in found]
+
+        varied = [o for o in self.operands() if o.role == "input" and o.name not in saying]
+        yield from edge_inputs(varied, usual, seed, expected)
 
     def parts(self, places: Indices) -> Iterator[Part]:
         """Rows and columns of a matrix that the program computes one without the other."""
@@ -120,15 +134,20 @@ def _lattice(operand: Operand, names: tuple[str, ...], every: Mapping[str, Indic
     return grid(0, *((every[name], stride) for name, stride in zip(names, strides, strict=True)))
 
 
+def _joined(arrays: Mapping[str, FloatArray]) -> FloatArray:
+    return np.concatenate([values.reshape(-1) for values in arrays.values()])
+
+
 @lru_cache(maxsize=256)
-def _usual_trace(problem: ProgramProblem) -> Trace:
-    largest = {name: values[-1] for name, values in problem.program.domains(problem.sizes).items()}
-    return problem.program.trace(problem.sizes, largest)
+def _trace(problem: ProgramProblem, least: bool) -> Trace:
+    """Return the program with the least, or the largest, of its tile sizes."""
+    chosen = {name: values[0 if least else -1] for name, values in problem.program.domains(problem.sizes).items()}
+    return problem.program.trace(problem.sizes, chosen)
 
 
 @lru_cache(maxsize=256)
 def _flops_of_products(problem: ProgramProblem) -> float:
-    trace = _usual_trace(problem)
+    trace = problem.usual_trace()
     covered = math.prod(b * t for b, t in zip(trace.blocks, trace.tile, strict=True))
     inside = math.prod(trace.extent) / covered
     total = 0.0

@@ -71,7 +71,8 @@ def _quotient(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
 
 
 def _root(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
-    return np.minimum(np.sqrt(e[0]), e[0] / np.maximum(r, 1e-300)) + 2 * U * r
+    bound = np.minimum(np.sqrt(e[0]), e[0] / np.maximum(r, 1e-300)) + 2 * U * r
+    return np.where(x[0] < e[0], np.inf, bound)  # of what may be negative
 
 
 def _reverse_root(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
@@ -85,8 +86,8 @@ def _logarithm(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
 
 
 def _compared(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
-    """1 where the other answer lies within the bounds of the operands."""
-    near = np.abs(x[0] - x[1]) <= e[0] + e[1]
+    """1 where the other answer lies within the bounds of the operands, or of an operand nothing is known."""
+    near = ~(np.abs(x[0] - x[1]) > e[0] + e[1])
     return np.where(near & (e[0] + e[1] > 0), 1.0, 0.0)
 
 

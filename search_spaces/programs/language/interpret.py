@@ -16,11 +16,9 @@ from search_spaces.arrays import BoolArray, FloatArray, IntArray
 from search_spaces.hardware.dtypes import F32, SMALLEST, DType
 from search_spaces.operators.problem import Array, sum_growth
 from search_spaces.programs.language import ir
+from search_spaces.programs.language.bounded import Bounded, applied, certain, product, reduced, rounded
 from search_spaces.programs.language.functions import ATOMICS, FUNCTIONS, REDUCTIONS, U
 from search_spaces.programs.language.places import resolve
-
-TF32 = 2.0**-11  # unit roundoff
-Bounded = tuple[FloatArray, FloatArray]  # values, and how far a kernel's may be from them
 
 
 def interpret(trace: ir.Trace, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
@@ -138,19 +136,10 @@ class _Block:
             case ir.Mma():
                 return self._product(operation)
             case ir.Map(result, "cast", arguments):
-                return rounded(result.dtype, self._argument(arguments[0], result.shape))
+                values, bounds = rounded(result.dtype, self._argument(arguments[0], result.shape))
+                return certain(result.dtype, values, bounds)
             case ir.Map(result, function, arguments):
-                given = [self._argument(a, result.shape) for a in arguments]
-                row = FUNCTIONS[function]
-                numbers = tuple(g[0] for g in given)
-                values = row.on_numpy(*numbers)
-                if not result.dtype.is_float and function not in ("where", "maximum", "minimum"):
-                    exact = np.zeros_like(values)
-                    return values, row.bound(numbers, tuple(g[1] for g in given), values) if row.types in (
-                        "compared",
-                        "truths",
-                    ) else exact
-                return values, _clean(values, row.bound(numbers, tuple(g[1] for g in given), values))
+                return applied(FUNCTIONS[function], result.dtype, [self._argument(a, result.shape) for a in arguments])
         raise TypeError(f"{operation} has no result")
 
     def _argument(self, argument: ir.Value | float, shape: ir.Shape) -> Bounded:
@@ -165,29 +154,13 @@ class _Block:
             cut, axis = (rows // operation.size, operation.size, columns), 1
         else:
             cut, axis = (rows, columns // operation.size, operation.size), 2
-        parts, errors = values.reshape(cut), bounds.reshape(cut)
-        result = np.asarray(REDUCTIONS[operation.kind].on_numpy(parts, axis=axis), dtype=np.float64)
-        if not operation.result.dtype.is_float:
-            return result, np.zeros_like(result)
-        if operation.kind == "add":
-            bound = errors.sum(axis) + sum_growth(operation.size) * U * np.abs(parts).sum(axis)
-        elif operation.kind == "mul":
-            largest = np.prod(np.abs(parts) + errors, axis=axis)
-            bound = largest * (1 + U) ** operation.size - np.abs(result)
-        else:
-            bound = errors.max(axis)
-        return result, _clean(result, bound)
+        return reduced(operation, values.reshape(cut), bounds.reshape(cut), axis)
 
     def _product(self, operation: ir.Mma) -> Bounded:
-        (a, a_bound), (b, b_bound) = self.values[operation.a.id], self.values[operation.b.id]
-        c, c_bound = (0.0, 0.0) if operation.c is None else self.values[operation.c.id]
-        if not operation.result.dtype.is_float:
-            return a @ b + c, np.zeros(operation.result.shape)
-        if operation.tf32:
-            a_bound, b_bound = a_bound + TF32 * (np.abs(a) + a_bound), b_bound + TF32 * (np.abs(b) + b_bound)
-        size = np.abs(a) @ np.abs(b)
-        bound = np.abs(a) @ b_bound + a_bound @ (np.abs(b) + b_bound) + c_bound
-        return a @ b + c, bound + sum_growth(a.shape[1]) * U * (size + np.abs(c))
+        a, b = self.values[operation.a.id], self.values[operation.b.id]
+        zeros = np.zeros(operation.result.shape)
+        c = (zeros, zeros) if operation.c is None else self.values[operation.c.id]
+        return product(operation, a, b, c)
 
     def _place(self, window: ir.Window) -> tuple[tuple[int | slice, ...], tuple[slice, slice]]:
         """Return the part of the array, then that of the tile, which lie in both."""
@@ -304,23 +277,3 @@ def _combined(
         most = (np.abs(part) + bound) * (np.abs(given) + error)
         return result, most - product + type_.unit_roundoff * most + SMALLEST[type_.name], sizes, counts
     return result, np.maximum(bound, error), sizes, counts
-
-
-def rounded(type_: DType, value: Bounded) -> Bounded:
-    """Return a cast: the reference keeps its digits, and the bound has the rounding. What is surely beyond the largest
-    number of the type becomes what the type stores in its place."""
-    values, bounds = value
-    if type_ == F32 or not type_.is_float:
-        return value
-    largest = np.abs(values) + bounds
-    certain = np.maximum(np.abs(values) - bounds, 0.0)  # no kernel's value is smaller
-    with np.errstate(over="ignore", invalid="ignore"):
-        nearest = type_.load(type_.store(certain))
-    beyond = ~np.isfinite(nearest) & np.isfinite(certain) & np.isfinite(values)
-    values = np.where(beyond, np.copysign(nearest, values), values)
-    return values, _clean(values, bounds + type_.unit_roundoff * largest + SMALLEST[type_.name])
-
-
-def _clean(values: FloatArray, bounds: FloatArray) -> FloatArray:
-    """Bounds of infinite and undefined values, which are exact."""
-    return np.where(np.isfinite(values), np.where(np.isnan(bounds), np.inf, bounds), 0.0)

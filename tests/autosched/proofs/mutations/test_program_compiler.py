@@ -9,18 +9,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import spread
+from mutation_testing import reported_by_proof
 from program_outcome import outcome
 from random_schedules import random_start
 
 from autosched.programs.loading import load_program, problem
+from autosched.proofs.proof import Depth
 from search_spaces.hardware.devices import device
 from search_spaces.programs.builder import Builder, Input, Output, Program, program
+from search_spaces.programs.inference.inference import Inference
+from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.language.ir import Array, Source
 from search_spaces.programs.lowering import emit_base, emit_boxes, emit_memory, emit_moves, emit_products, emit_shared
 from search_spaces.programs.lowering.elements import Code
 from search_spaces.programs.lowering.refs import Ref, constant
-from search_spaces.programs.planning import memory
+from search_spaces.programs.planning import memory, uniform
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.headers import Headers
@@ -94,6 +98,18 @@ def tables_off_by_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Code, "table", lambda self, numbers: table(self, (*numbers[:-1], numbers[-1] + 1)))
 
 
+def short_masks(patch: pytest.MonkeyPatch) -> None:
+    """Take a tile's places for one fewer than they are where masks are skipped."""
+    of = uniform._range
+
+    def found(argument: ir.Value | float, inference: Inference) -> uniform._Range | None:
+        made = inference.made[argument.id] if isinstance(argument, ir.Value) else None
+        whole = of(argument, inference)
+        return uniform._Range(whole.low, whole.high - 1) if whole and isinstance(made, ir.Coordinates) else whole
+
+    patch.setattr(uniform, "_range", found)
+
+
 def short_lives(patch: pytest.MonkeyPatch) -> None:
     """Take the ring of a loop for dead in front of the loop's exchanges, which then lie over it."""
     use = memory.Memory.use
@@ -127,6 +143,15 @@ def short_lives(patch: pytest.MonkeyPatch) -> None:
 def test_faults_are_reported(patch: Patch, place: str, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     patch(monkeypatch)
     assert outcome_of(place, sizes) != "ok"
+
+
+@pytest.mark.parametrize("depth", ["quick", "full"])
+def test_a_key_beyond_the_end_is_reported(depth: Depth, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among scores near zero it adds one part in hundreds; among scores far below it is the largest."""
+    p = problem(load_program(str(EXAMPLES / "programs/attention.py:attention")), h=1, g=1, s=319, d=32)
+    schedule = template(p.program).space(p, A100).sample(1, 3)[0]
+    short_masks(monkeypatch)
+    assert "wrong_result" in reported_by_proof(p, template(p.program).kernel(p, schedule, A100), (depth,))
 
 
 @program(x=Input("m n", "f32"), out=Output("n m", "f32"))

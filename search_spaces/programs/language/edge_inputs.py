@@ -1,0 +1,96 @@
+"""Inputs of a tile program in which the lines of one array hold edge cases, as far as the program defines a result.
+
+All other arrays are positive, so that what is computed from both keeps the sign of a line: of scores that are all far
+below zero, one key too many is the largest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from search_spaces.arrays import FloatArray
+from search_spaces.hardware.dtypes import DType
+from search_spaces.operators import input_cases as cases
+from search_spaces.operators.problem import Array, Operand
+
+_PLAIN = (cases.INTEGERS, cases.NEGATIVE, cases.ZERO)
+_FINITE = (*_PLAIN, cases.TIES, cases.SHIFTED, cases.RISING, cases.SUBNORMAL, cases.FAR)
+_INFINITE = (cases.MINUS_INFINITY, cases.ONE_FINITE, cases.NAN, cases.INFINITY)
+_EIGHT_BITS = (*_PLAIN, cases.NAN, cases.HUGE, cases.SUBNORMAL)
+LEVELS: Mapping[str, tuple[tuple[cases.InputCase, ...], ...]] = {
+    **dict.fromkeys(
+        ("f16", "bf16", "f32"),
+        (
+            (*_FINITE, *_INFINITE, cases.HUGE, cases.LARGEST),
+            (*_FINITE, *_INFINITE, cases.HUGE),
+            (*_FINITE, cases.HUGE),
+            _FINITE,
+            _PLAIN,
+        ),
+    ),
+    "e4m3": (_EIGHT_BITS, (*_PLAIN, cases.SUBNORMAL)),
+    "e5m2": ((*_EIGHT_BITS, cases.INFINITY), (*_PLAIN, cases.SUBNORMAL)),
+    "i8": ((*_PLAIN, cases.LARGEST),),
+}
+"""Of each type the cases that its lines may hold: the most demanding ones, and what is left of them step by step."""
+
+Expected = Callable[[Mapping[str, Array]], Sequence[tuple[FloatArray, FloatArray]]]
+
+
+def edge_inputs(
+    operands: Sequence[Operand], usual: Mapping[str, Array], seed: int, expected: Expected
+) -> Iterator[cases.StressInputs]:
+    """Yield inputs for each array that is varied.
+
+    Args:
+        operands: The arrays that vary.
+        usual: Inputs of all arrays.
+        seed: Draws the lines, which are rows where it is even, and else columns.
+        expected: Returns outputs and their bounds, once for each choice of tile sizes that must agree.
+    """
+    rng = np.random.default_rng((seed, 1))
+    positive = dict(usual)
+    for o in operands:
+        if o.dtype.is_float:
+            positive[o.name] = o.dtype.store(np.abs(o.dtype.load(usual[o.name])) + 2.0**-4)
+    for o in operands:
+        for level in LEVELS.get(o.dtype.name, ()):
+            names, stored = _lines(level, rng, o, seed % 2 == 1)
+            given = {**positive, o.name: stored}
+            if _is_defined(expected(given)):
+                yield cases.StressInputs(names, given)
+                break
+
+
+def _lines(
+    level: Sequence[cases.InputCase], rng: np.random.Generator, operand: Operand, turned: bool
+) -> tuple[tuple[str, ...], Array]:
+    """Return as many cases as an array has lines, and the array. The elements of a vector are lines of their own."""
+    shape, dtype = operand.shape, operand.dtype
+    count, length = (math.prod(shape[:-1]), shape[-1]) if len(shape) > 1 else (shape[0], 1)
+    if turned and len(shape) > 1:
+        count, length = count // shape[-2] * length, shape[-2]
+    some = [level[i] for i in rng.permutation(len(level))]
+    names, lines = next(cases.mixed(some, rng, count, length, dtype))
+    if turned and len(shape) > 1:
+        lines = lines.reshape(*shape[:-2], shape[-1], shape[-2]).swapaxes(-1, -2)
+    return names, _stored(dtype, lines.reshape(shape))
+
+
+def _stored(dtype: DType, lines: FloatArray) -> Array:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return dtype.store(lines)
+
+
+def _is_defined(expected: Sequence[tuple[FloatArray, FloatArray]]) -> bool:
+    """Whether every kernel gives one result, and most of it is numbers."""
+    (values, bounds), *others = expected
+    for other, other_bounds in others:
+        with np.errstate(invalid="ignore"):
+            near = np.abs(values - other) <= bounds + other_bounds
+        if not (near | (values == other) | (np.isnan(values) & np.isnan(other))).all():
+            return False
+    return bool(np.isfinite(bounds).all() and 2 * np.isfinite(values).sum() >= values.size)

@@ -108,6 +108,17 @@ def assert_no_fence_of_the_gpu(body: tuple[Instruction, ...]) -> None:
         assert not i.opcode.startswith(("CCTL", "ERRBAR")), i
 
 
+@pytest.mark.parametrize(("tiles_of_block", "barriers"), [(1, 1), (4, 2)])
+def test_a_tile_that_is_staged_whole_needs_few_barriers(tiles_of_block: int, barriers: int) -> None:
+    """Four boxes of a consumer: one barrier before they are stored, and one after those of the tile before are read."""
+    changes = {"store_buffers": 4, "stream_k": 0, "stages": 3, "tiles_of_block": tiles_of_block, "cluster_m": 1}
+    problem = Matmul(4096, 4096, 4096, a="bf16", epilogue="bias")
+    schedule = Schedule.from_json("wgmma_matmul", DEALT | changes | {"raster": "row"})
+    body = machine_code(template("wgmma_matmul").kernel(problem, schedule, H200))
+    named = [i for i in body if i.opcode.startswith("BAR.SYNC") and "0x80" in i.operands]  # of 128 threads
+    assert len(named) == barriers
+
+
 @pytest.mark.parametrize("kind", ["tma", "cp.async"])
 def test_a_cluster_ends_without_a_fence_of_the_gpu(kind: str) -> None:
     """Without stream-K or splits, nothing in the kernel needs one."""

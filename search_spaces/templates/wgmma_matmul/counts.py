@@ -87,6 +87,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     exchanged = exchanged_bytes(tile_m, tile_n) if stream_k else 0.0
     exposed = 0.0 if ping_pong else exchanged  # in turns, the other consumer multiplies meanwhile
     dealt = dealt_share(blocks, launched) if stream_k else 0.0
+    stored_boxes = _stored_boxes(problem, config)
+    staged_whole = store_buffers == stored_boxes
     return CostCounts(
         blocks=launched,
         threads=config.integer("threads"),
@@ -112,8 +114,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
         multicast_bytes=(stage_bytes - requested) * steps * tiles,
         boxed=ends if store_buffers else 0,
-        boxes=_stored_boxes(problem, config),
-        box_buffers=max(store_buffers, 1),
+        boxes=1 if staged_whole else stored_boxes,  # those of a tile that is staged whole are waited for together
+        box_buffers=1 if staged_whole else max(store_buffers, 1),
         copying_cycles=sum(counted.cycles for counted in copied.values()),
         drains=ends,
         round_trips=trips_to_exchange(exchanged, consumers * WARPGROUP)

@@ -111,8 +111,9 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
         raster(hilbert=True),
         ordinal(
             "store_buffers",
-            (0,) if transposed else (0, 1, 2, 4),
-            "boxes of 64 rows of out that each consumer has in shared memory for TMA to store; 0: it stores registers",
+            (0,) if transposed else (0, 1, 2, 4, 8),
+            "boxes of 64 rows of out that each consumer has in shared memory for TMA to store, with one barrier where "
+            "all of its part of a tile fit; 0: it stores registers",
         ),
         ordinal("tiles_of_block", TILES_OF_BLOCK, "tiles of out that a block computes one after another"),
         ordinal("ping_pong", (0, 1), "whether two consumers take turns at a block's tiles, rather than share each"),

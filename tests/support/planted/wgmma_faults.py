@@ -42,6 +42,9 @@ class WgmmaFault:
 
 
 PERSISTENT, STORES, TURNS = "persistent", "persistent, with stores", "taking turns"
+WHOLE = "persistent, staged whole"
+_WRITTEN = """ptx::fence_async_proxy();
+      ptx::barrier_sync(barrier, 128);  // every thread has written its part of all boxes"""
 TURNED = "a copied by a warp, b by TMA, in turns"
 STREAM, STREAM_STORES = "stream-K", "stream-K, with stores"
 STREAM_TURNS = "stream-K, in turns, of clusters"
@@ -64,7 +67,8 @@ _FIRST_ROUND = """
         wait(place.empty(), place.parity ^ 1u);  // the first"""
 _BODY = "body(Work(next), turn, next + launched < works);"
 _NEXT_BOX = "if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<C::store_buffers - 1>();"
-_LAST_BOX = "if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<0>();"
+_LAST_BOX = """// Shared memory is the block's until it exits.
+      if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<0>();"""
 
 # The first ones are run by default: one of each mechanism.
 FAULTS = (
@@ -185,13 +189,14 @@ FAULTS = (
     WgmmaFault("waits for all boxes but one too many", STORES, "<C::store_buffers - 1>", "<C::store_buffers>",
                (K.BULK_COPY_IN_FLIGHT,)),
     WgmmaFault("stored before all have written", STORES,
-               "ptx::barrier_sync(barrier, 128);  // every thread has written its part", "", (K.SHARED_RACE,)),
+               "ptx::barrier_sync(barrier, 128);  // every thread has written its part\n", "", (K.SHARED_RACE,)),
     WgmmaFault("written before the wait of one", STORES,
                "ptx::barrier_sync(barrier, 128);  // what the box held has been read", "", (K.BULK_COPY_IN_FLIGHT,)),
-    WgmmaFault("not committed", STORES, "ptx::commit_stores();", "", (K.BULK_COPY_IN_FLIGHT,)),
+    WgmmaFault("not committed", STORES,
+               "work.batch, box);\n          ptx::commit_stores();", "work.batch, box);", (K.BULK_COPY_IN_FLIGHT,)),
     WgmmaFault("exits during a store", STORES, _LAST_BOX, "", (K.BULK_COPY_IN_FLIGHT,)),
     WgmmaFault("all groups store to the first rows", "stores of f32 past the edges",
-               "row0 + i * 64, work.batch, box", "row0, work.batch, box",
+               "row0 + next % fragments * 64, work.batch,", "row0, work.batch,",
                (WRONG, K.UNWRITTEN_OUTPUT, K.LOST_WRITE)),
     WgmmaFault("both consumers use one box", STORES, "boxes += unsigned(group * ", "boxes += unsigned(0 * group * ",
                (K.SHARED_RACE, K.BULK_COPY_IN_FLIGHT)),
@@ -200,6 +205,19 @@ FAULTS = (
     WgmmaFault("halves of f32 exchanged", "stores of f32 past the edges", "r / 2 % 2 * 8", "(1 - r / 2 % 2) * 8",
                (WRONG,), _OUT),
     WgmmaFault("columns of stmatrix exchanged", STORES, "r / 4 + lane / 16", "r / 4 + 1 - lane / 16", (WRONG,), _OUT),
+    WgmmaFault("no proxy fence before a whole tile is stored", WHOLE, _WRITTEN,
+               "ptx::barrier_sync(barrier, 128);  // every thread has written its part of all boxes",
+               (K.MISSING_PROXY_FENCE,)),
+    WgmmaFault("a whole tile is stored before all have written", WHOLE, _WRITTEN, "ptx::fence_async_proxy();",
+               (K.SHARED_RACE,)),
+    WgmmaFault("a whole tile is written before the one before is read", WHOLE,
+               "ptx::barrier_sync(barrier, 128);  // the boxes of the tile before have been read", "",
+               (K.BULK_COPY_IN_FLIGHT,)),
+    WgmmaFault("nobody waits for the tile before", WHOLE,
+               "if (staged_whole && C::tiles_of_block > 1) {", "if (staged_whole && C::tiles_of_block > 9) {",
+               (K.BULK_COPY_IN_FLIGHT,)),
+    WgmmaFault("a box of a whole tile is left out", WHOLE, "next < C::store_buffers; ++next",
+               "next < C::store_buffers - 1; ++next", (K.UNWRITTEN_OUTPUT,)),
     # Several tiles of a block.
     WgmmaFault("each tile begins with the first stage", PERSISTENT,
                "for_each_work([&](const Work& work, int, bool) {" + _FIRST_ROUND,

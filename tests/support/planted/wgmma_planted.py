@@ -230,7 +230,7 @@ PLANTED = (
     Planted("the barrier of boxes is that of turns", TURNS, K.INVALID_ARGUMENT,
             {"of_turns = 2, of_boxes = 4": "of_turns = 2, of_boxes = 2"}),
     Planted("boxes of the first matrix", "boxes of a batch", K.GLOBAL_RACE,
-            {"row0 + i * 64, work.batch, box": "row0 + i * 64, 0, box"}),
+            {"next % fragments * 64, work.batch,": "next % fragments * 64, 0,"}),
     Planted("bias of the tile before", "bias", WRONG,
             {".at(C::transposed ? col0 : row0, C::transposed ? row0 : col0)":
              ".at(C::transposed ? col0 : row0, C::transposed ? row0 : col0 - (work.n0 > 0 ? C::tile_n : 0))"}),

@@ -15,6 +15,7 @@ struct WgmmaStores : WgmmaPlan<Config> {
   using typename Plan::Accumulators, typename Plan::Box, typename Plan::C, typename Plan::End, typename Plan::Out,
       typename Plan::Work;
   using Plan::boxes_n, Plan::fragments, Plan::of_boxes;
+  static constexpr bool staged_whole = C::store_buffers == boxes_n * fragments;
 
   __device__ static __forceinline__ void store(Accumulators& acc, End ends, Out* out, const Work& work,
                                               int group) {
@@ -78,7 +79,9 @@ struct WgmmaStores : WgmmaPlan<Config> {
     return C::tile_n % 32 == 0 ? 32 : C::tile_n % 16 == 0 ? 16 : C::tile_n;
   }
 
-  // Through shared memory, a box at a time: TMA stores it while the next ones are written.
+  // Through shared memory, a box at a time: TMA stores it while the next ones are written. With room for all boxes of a
+  // consumer's part of the tile (staged_whole) they are written one after another and stored together: one barrier, and
+  // one more where an earlier tile's boxes have to be read first.
   __device__ static __forceinline__ void store_boxes(Accumulators& acc, End ends, const ptx::TensorMap* out,
                                                      const Work& work, unsigned boxes, int group, int rows) {
     constexpr bool partial_n = C::n % C::tile_n != 0;
@@ -96,6 +99,10 @@ struct WgmmaStores : WgmmaPlan<Config> {
         of_rows[i][half] = ends.of_row(row < C::m ? row : C::m - 1);
       }
     }
+    if (staged_whole && C::tiles_of_block > 1) {
+      if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<0>();
+      ptx::barrier_sync(barrier, 128);  // the boxes of the tile before have been read
+    }
     constexpr int together = part_of_columns() < C::tile_n ? 1 : boxes_n;  // columns first and in parts, as in store
 #pragma unroll 1
     for (int from = 0; from < boxes_n; from += together) {
@@ -111,6 +118,10 @@ struct WgmmaStores : WgmmaPlan<Config> {
           x[r + 1] = static_cast<Finished<C>>(sum_at(acc[i], b * Box::registers + r + 1));
           if (!partial_n || col0 + col < C::n) finish_values<C, 2>(&x[r], ends, of_rows[i][r / 2 % 2], col);
         }
+        if constexpr (staged_whole) {
+          Box::write(box, x);
+          continue;
+        }
         if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<C::store_buffers - 1>();
         ptx::barrier_sync(barrier, 128);  // what the box held has been read
         Box::write(box, x);
@@ -122,6 +133,18 @@ struct WgmmaStores : WgmmaPlan<Config> {
         }
       }
       move_down<together * Box::registers / Plan::paired>(acc);
+    }
+    if constexpr (staged_whole) {
+      ptx::fence_async_proxy();
+      ptx::barrier_sync(barrier, 128);  // every thread has written its part of all boxes
+      if (threadIdx.x % 128 < 32 && ptx::elect()) {
+#pragma unroll
+        for (int next = 0; next < C::store_buffers; ++next) {
+          ptx::store_box(*out, work.n0 + next / fragments * Box::width, row0 + next % fragments * 64, work.batch,
+                         boxes + unsigned(next * Box::bytes));
+        }
+        ptx::commit_stores();
+      }
     }
   }
 };

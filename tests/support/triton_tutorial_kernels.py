@@ -1,5 +1,5 @@
-"""The algorithms of Triton's tutorials, written anew: softmax, matmul, layer norm, attention, grouped, persistent and
-block-scaled matmul."""
+"""Kernels like those of Triton's tutorials, of our own: softmax, matmul, layer norm with its gradients, attention,
+grouped, persistent and block-scaled matmul."""
 
 # mypy: ignore-errors
 import triton
@@ -79,33 +79,50 @@ def layer_norm(y, x, w, b, mean, rstd, stride, n, eps, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def layer_norm_backward(dx, dw, db, dy, x, w, mean, rstd, locks, stride, n, GROUP: tl.constexpr, BLOCK: tl.constexpr):
-    """Rows add their parts of dw and db into GROUP buffers, each under a lock; the first one stores."""
-    row = tl.program_id(0)
+def layer_norm_slopes(
+    dx, parts_w, parts_b, dy, x, w, mean, rstd, stride, rows, n, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Store the gradient of ROWS rows of x. A block leaves its shares of the gradients of w and b in a line of its own."""
     i = tl.arange(0, BLOCK)
     inside = i < n
-    place = row % GROUP
-    lock, count = locks + place, locks + GROUP + place
-    v = tl.load(x + row * stride + i, mask=inside, other=0.0).to(tl.float32)
-    g = tl.load(dy + row * stride + i, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(w + i, mask=inside).to(tl.float32)
-    scale = tl.load(rstd + row)
-    hat = tl.where(inside, (v - tl.load(mean + row)) * scale, 0.0)
-    wg = tl.where(inside, weight * g, 0.0)
-    back = (wg - (hat * tl.sum(hat * wg, axis=0) / n + tl.sum(wg, axis=0) / n)) * scale
-    tl.store(dx + row * stride + i, back, mask=inside)
-    part_w, part_b = (g * hat).to(w.dtype.element_ty), g.to(w.dtype.element_ty)
-    while tl.atomic_cas(lock, 0, 1) == 1:
+    weight = tl.load(w + i, mask=inside, other=0.0)
+    share_w, share_b = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
+    first = tl.program_id(0) * ROWS
+    for row in range(first, tl.minimum(first + ROWS, rows)):
+        slope = tl.load(dy + row * stride + i, mask=inside, other=0.0)
+        scale = tl.load(rstd + row)
+        normal = (tl.load(x + row * stride + i, mask=inside, other=0.0) - tl.load(mean + row)) * scale
+        normal = tl.where(inside, normal, 0.0)
+        share_w += slope * normal
+        share_b += slope
+        weighted = slope * weight
+        level, along = tl.sum(weighted, axis=0) / n, tl.sum(weighted * normal, axis=0) / n
+        tl.store(dx + row * stride + i, (weighted - level - along * normal) * scale, mask=inside)
+    tl.store(parts_w + tl.program_id(0) * n + i, share_w, mask=inside)
+    tl.store(parts_b + tl.program_id(0) * n + i, share_b, mask=inside)
+
+
+@triton.jit
+def sum_of_lines(total, lines, count, n, BLOCK: tl.constexpr):
+    """Add up lines, a block for BLOCK columns: the second pass over what the first left."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    sums = tl.zeros((BLOCK,), tl.float32)
+    for line in range(count):
+        sums += tl.load(lines + line * n + i, mask=i < n, other=0.0)
+    tl.store(total + i, sums, mask=i < n)
+
+
+@triton.jit
+def column_sums_under_locks(sums, x, locks, stride, n, GROUP: tl.constexpr, BLOCK: tl.constexpr):
+    """Each row is added to one of GROUP lines of sums, which a lock guards."""
+    row = tl.program_id(0)
+    i = tl.arange(0, BLOCK)
+    v = tl.load(x + row * stride + i, mask=i < n, other=0.0)
+    cells = sums + row % GROUP * n + i
+    while tl.atomic_cas(locks + row % GROUP, 0, 1) != 0:
         pass
-    first = tl.load(count) == 0
-    if first:
-        tl.atomic_xchg(count, 1)
-    else:
-        part_w += tl.load(dw + place * n + i, mask=inside)
-        part_b += tl.load(db + place * n + i, mask=inside)
-    tl.store(dw + place * n + i, part_w, mask=inside)
-    tl.store(db + place * n + i, part_b, mask=inside)
-    tl.atomic_xchg(lock, 0)
+    tl.store(cells, tl.load(cells, mask=i < n) + v, mask=i < n)  # under the lock
+    tl.atomic_xchg(locks + row % GROUP, 0)
 
 
 @triton.jit

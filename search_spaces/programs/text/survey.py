@@ -84,14 +84,24 @@ class Survey:
 
     def tile(self, name: str) -> TileInfo | None:
         """Under any of its names."""
-        while name in self.aliases:
-            name = self.aliases[name]
-        return self.tiles.get(name)
+        return self.tiles.get(self.root(name))
 
     def base(self, name: str) -> str:
         while name in self.views:
             name = self.views[name]
         return name
+
+    def add_view(self, name: str, of: str) -> None:
+        """Give an array another name. A view of itself is the array: no name leads back to itself."""
+        root = self.base(of)
+        if root != self.base(name):
+            self.views[name] = root
+
+    def root(self, tile: str) -> str:
+        """Return the first of a tile's names."""
+        while tile in self.aliases:
+            tile = self.aliases[tile]
+        return tile
 
 
 def names_of(expression: Expression) -> set[str]:
@@ -116,9 +126,9 @@ def survey(listing: Listing) -> Survey:
 def _find_tiles(found: Survey) -> None:
     for s in found.listing.walk():
         if s.op == "memref.cast":
-            found.views[s.results[0]] = str(s.operands[0])
+            found.add_view(s.results[0], str(s.operands[0]))
         elif s.op == "memref.alloc" and s.operands:
-            found.views[s.results[0]] = str(s.operands[0])
+            found.add_view(s.results[0], str(s.operands[0]))
             _declare(found, s, str(s.operands[0]))
         elif s.op == "memref.alloc":
             _declare(found, s, s.results[0])
@@ -136,7 +146,7 @@ def _find_tiles(found: Survey) -> None:
             own = found.arrays.get(found.base(base))
             found.tiles[name].rank = len(own.dims) if own is not None else 2
         elif s.op == "xetile.update_tile_offset" and s.results and s.results[0] not in found.tiles:
-            if s.operands[0] == s.results[0]:
+            if found.root(str(s.operands[0])) == found.root(s.results[0]):
                 continue
             if str(s.operands[0]) in found.tiles or str(s.operands[0]) in found.aliases:
                 found.aliases[s.results[0]] = str(s.operands[0])

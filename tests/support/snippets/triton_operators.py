@@ -70,31 +70,15 @@ def attention_backward(
 
 
 @triton.jit
-def layer_norm_backward(
-    DX, DY, DW, X, W, MEAN, RSTD, LOCK, N, GROUPS: tl.constexpr, BLOCK: tl.constexpr, FAULT: tl.constexpr
-):
-    row = tl.program_id(0)
-    c = tl.arange(0, BLOCK)
-    inside = c < N
-    x = tl.load(X + row * N + c, mask=inside, other=0.0)
-    dy = tl.load(DY + row * N + c, mask=inside, other=0.0)
-    w = tl.load(W + c, mask=inside, other=0.0)
-    r = tl.load(RSTD + row)
-    normal = tl.where(inside, (x - tl.load(MEAN + row)) * r, 0.0)
-    c1 = tl.sum(normal * w * dy, 0) / N
-    c2 = tl.sum(w * dy, 0) / N
-    tl.store(DX + row * N + c, (w * dy - (normal * c1 + c2)) * r, mask=inside)
-    group = row % GROUPS
-    lock, count, dw = LOCK + group, LOCK + GROUPS + group, DW + group * N + c
+def weight_gradient(DW, DY, X, LOCK, N, GROUPS: tl.constexpr, BLOCK: tl.constexpr, FAULT: tl.constexpr):
+    """Each row's product of X and DY is added to one of GROUPS lines of DW, under the line's lock."""
+    row, c = tl.program_id(0), tl.arange(0, BLOCK)
+    product = tl.load(X + row * N + c, mask=c < N, other=0.0) * tl.load(DY + row * N + c, mask=c < N, other=0.0)
+    lock, line = LOCK + row % GROUPS, DW + row % GROUPS * N + c
     if FAULT != "no lock":
-        while tl.atomic_cas(lock, 0, 1) == 1:
+        while tl.atomic_cas(lock, 0, 1) != 0:
             pass
-    partial = dy * normal
-    if tl.load(count) == 0:
-        tl.atomic_xchg(count, 1)
-    else:
-        partial += tl.load(dw, mask=inside)
-    tl.store(dw, partial, mask=inside)
+    tl.store(line, tl.load(line, mask=c < N) + product, mask=c < N)
     tl.debug_barrier()
     if FAULT == "relaxed release":
         tl.atomic_xchg(lock, 0, sem="relaxed")

@@ -4,8 +4,7 @@ More of them keep compilers and GPUs busy; fewer let a sampler learn from each b
 matters most at the start. So a quarter of what has been told may be out, and no more than what keeps the machine busy:
 where a GPU measures faster than one compiler compiles, as many as there are compilers, but no more of these than the
 GPU and the sampler keep up with. Half of these may be out from the start: a trial is back after a compile, however few
-are out, and on recorded spaces eight at a time need hardly more trials than four
-(``benchmarks/results/search_clock.md``).
+are out, and on recorded spaces eight at a time need hardly more trials than four (``benchmarks.search.search_clock``).
 """
 
 from __future__ import annotations

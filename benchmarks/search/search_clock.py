@@ -6,8 +6,7 @@ Each search runs until 95% of the optimum. A compile takes ``--compile-ms`` on o
 ``--measure-ms`` on the one GPU, in the order in which they become ready; a proposal takes the CPU time that the sampler
 needs for it here. Compared are ``bayes`` as ``tune`` runs it, with as many out as ``tuning.in_flight`` says and the
 next one proposed whenever one is back, and what ``tune`` did at first: ``evolution`` with batches of 16, the next of
-which is proposed and compiled while one is measured. Prints the table of medians that is in
-``benchmarks/results/search_clock.md``.
+which is proposed and compiled while one is measured. Prints the table of medians.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def layer_norm(y, x, w, b, mean, rstd, stride, n, eps, BLOCK: tl.constexpr):
 def layer_norm_slopes(
     dx, parts_w, parts_b, dy, x, w, mean, rstd, stride, rows, n, ROWS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Store the gradient of ROWS rows of x. A block leaves its shares of the gradients of w and b in a line of its own."""
+    """Store the gradient of ROWS rows of x. A block leaves its shares of those of w and b in a line of its own."""
     i = tl.arange(0, BLOCK)
     inside = i < n
     weight = tl.load(w + i, mask=inside, other=0.0)

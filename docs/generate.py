@@ -81,8 +81,9 @@ def command_line() -> str:
         "`autosched COMMAND --help` says the same. Where a command takes a problem, it takes an operator with its\n",
         "sizes (`matmul -m 4096 -n 4096 -k 4096`, see `autosched tune matmul --help`), or\n",
         "`--kernel FILE --size NAME=N`.\n\n",
-        "Exit status: 0 done; 1 the check failed (a wrong kernel, a regression, nothing found); 2 bad input, or\n",
-        "nothing could be written, in one line that says what to do; 130: stopped by Ctrl-C, everything kept.\n",
+        "Exit status: 0 done; 1 the check failed (a wrong kernel, a regression, nothing found); 2 bad input,\n",
+        "nothing was compared, or nothing could be written, in one line that says what to do; 130: stopped by\n",
+        "Ctrl-C, everything kept.\n",
     ]
     for path, summary, parameters in _commands(root, "autosched"):
         lines.append(f"\n## `{path}`\n{summary}\n")

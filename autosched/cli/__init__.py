@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from autosched.cli.terminal import interrupts, streams
 from autosched.cli.terminal.errors import BAD_INPUT, NO, STOPPED
+from autosched.cli.terminal.supervised import supervised
 from autosched.version import VERSION
 
 __all__ = ["main"]
@@ -15,13 +16,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status.
 
     Without ``arguments`` they are those of the process, whose Ctrl-C and standard streams are taken over first, before
-    anything that takes time to import.
+    anything that takes time to import; the command then runs in a child (``supervised``).
     """
     if arguments is not None:
         return _run(arguments)
-    gc.disable()  # hundreds of modules are imported, none of which is garbage
     interrupts.take()
     out, err = streams.take()
+    return supervised(lambda: _command(out, err))
+
+
+def _command(out: streams.Stream, err: streams.Stream) -> int:
+    gc.disable()  # hundreds of modules are imported, none of which is garbage
     status = _run(sys.argv[1:])
     interrupts.leave()
     out.flush()

@@ -41,7 +41,7 @@ _MACHINE_ERRORS = (  # not ours to mend
 _NO_PLACE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)  # for a file
 _LIMITS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # of open files, processes and memory
 _STATUSES = """Exit status: 0 done; 1 the answer is no (nothing found, a schedule that fails, or nobody reads stdout);
-2 bad usage or bad input, or stdout cannot be written; 130 stopped by Ctrl-C or SIGTERM."""
+2 bad usage or bad input, nothing was compared, or stdout cannot be written; 130 stopped by Ctrl-C or SIGTERM."""
 _DB_HELP = "Keep a database in order."
 _PROBLEM = "matmul -m 4096 -n 4096 -k 4096"
 _EXAMPLES = {
@@ -283,6 +283,8 @@ def run(arguments: Sequence[str]) -> int:
         return _complain(str(error))
     except EmptySpace as error:
         return _complain(str(error), NO)
+    except SystemExit as stop:  # no command of ours raises it
+        return _complain(f"a Python file exits ({stop.code}) before the command is done: take sys.exit out of it")
     except MemoryError:
         return _complain("there is not enough memory for this: free some, or raise the limit (ulimit -v)")
     except OSError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +11,8 @@ from typing import Any
 
 import torch
 from torch.utils._pytree import tree_map
+
+from measurements.files.python_file import NotLoaded, load_module, run_as_module
 
 _KERNELBENCH_TOLERANCE = 1e-2  # absolute and relative, of its own check
 
@@ -44,7 +45,7 @@ class Task:
 
 def read_task(path: Path, sizes: Mapping[str, int], folder: Path) -> Task:
     """``sizes`` replace whole numbers of a KernelBench file, or entries of every test of a ``task.yml``. ``folder``
-    is empty, for files that must lie together. Raises TaskError, and what the task's own code raises.
+    is empty, for files that must lie together. Raises TaskError.
     """
     if path.suffix in (".yml", ".yaml"):
         return _kernelbot(path, sizes, folder)
@@ -55,13 +56,17 @@ def load(path: Path, name: str) -> ModuleType:
     """Return the module of a file, under a name of its own. Raises TaskError where there is none."""
     if not path.is_file():
         raise TaskError(f"{path}: no such file")
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise TaskError(f"{path}: not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+    return run_as_module(path, name)
+
+
+def _load_task(path: Path, name: str) -> ModuleType:
+    """As ``load``; a task that fails, or exits, is a TaskError."""
+    if not path.is_file():
+        raise TaskError(f"{path}: no such file")
+    try:
+        return load_module(path, name)
+    except NotLoaded as error:
+        raise TaskError(str(error)) from error
 
 
 def as_float64(value: Any) -> Any:
@@ -74,7 +79,7 @@ def as_float64(value: Any) -> Any:
 
 
 def _kernelbench(path: Path, sizes: Mapping[str, int]) -> Task:
-    module = load(path, "autosched_task")
+    module = _load_task(path, "autosched_task")
     missing = [n for n in ("Model", "get_inputs", "get_init_inputs") if not hasattr(module, n)]
     if missing:
         raise TaskError(f"{path}: a KernelBench task has Model, get_inputs and get_init_inputs; it lacks {missing[0]}")
@@ -125,7 +130,7 @@ def _kernelbot(path: Path, sizes: Mapping[str, int], folder: Path) -> Task:
         if source != "@SUBMISSION@":
             (folder / Path(str(file["name"])).name).write_bytes((path.parent / source).read_bytes())
     sys.path.insert(0, str(folder))
-    module = load(folder / "reference.py", "reference")
+    module = _load_task(folder / "reference.py", "reference")
     if not hasattr(module, "generate_input") or not hasattr(module, "ref_kernel"):
         raise TaskError(f"{path}: its reference.py has no generate_input and ref_kernel")
     own: Callable[[Any, Any], Any] | None = getattr(module, "check_implementation", None)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import re
-import sys
-import traceback
 from pathlib import Path
 
+from measurements.files.python_file import NotLoaded, load_module
 from search_spaces.catalogue import register
 from search_spaces.programs.beside import Beside
 from search_spaces.programs.builder import Program
@@ -41,18 +39,10 @@ def _load(place: str) -> Program | Beside:
     if path.suffix in TEXTS:
         return _read(path, name)
     module_name = f"autosched_program_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
-    spec = importlib.util.spec_from_file_location(module_name, path)
-    if spec is None or spec.loader is None:
-        raise ProgramError(f"{path} is not a Python file: a tile program is a function in one (.py)")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # the user's code may raise anything
-        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == path.name]
-        at = f" at line {lines[-1]}" if lines else ""
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ProgramError(f"{path} fails{at}: {said}") from error
+        module = load_module(path, module_name)
+    except NotLoaded as error:
+        raise ProgramError(str(error)) from error
     found = {p.name: p for p in vars(module).values() if isinstance(p, Program | Beside)}
     if name:
         if name not in found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import traceback
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from autosched import blas
+from measurements.files.python_file import run_as_module, said
 from measurements.workers.messages import Message
 from measurements.workers.worker import serve
 
@@ -38,15 +38,7 @@ def answer(function: Callable[..., Any], given: Mapping[str, Any], file: str = "
     except BaseException as error:  # the user's code may raise anything, and may want to exit
         frames = traceback.extract_tb(error.__traceback__)
         lines = [f.lineno for f in frames if file and Path(f.filename).name == Path(file).name]
-        return {"error": _said(error), "line": lines[-1] if lines else None}
-
-
-def _said(error: BaseException) -> str:
-    try:
-        text = str(error)[:_MOST_TEXT]
-    except Exception:  # the user's class may do anything here, too
-        text = ""
-    return " ".join(f"{type(error).__name__}: {text}".split())
+        return {"error": said(error), "line": lines[-1] if lines else None}
 
 
 def handle(request: Message) -> Message:
@@ -61,7 +53,7 @@ def handle(request: Message) -> Message:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        return Message({"error": _said(error), "line": None})
+        return Message({"error": said(error), "line": None})
     with blas.single_thread():
         found = answer(function, given, request["path"])
     if "result" not in found:
@@ -73,11 +65,7 @@ def handle(request: Message) -> Message:
 def loaded(path: str, content: str, name: str) -> Callable[..., Any]:
     """Run a user's Python file and return its function ``name``. A file whose ``content`` has changed is run again.
     Raises whatever that raises."""
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"{Path(path).name} is not a Python file: give it a name that ends with .py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = run_as_module(Path(path), f"autosched_{Path(path).stem}")
     found: Callable[..., Any] = getattr(module, name)
     return found
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosched.cli.options.kernel import taken
 from autosched.cli.terminal.errors import InputError, bad_input
+from measurements.files.python_file import said
 
 if TYPE_CHECKING:
     from autosched.triton.tuning.search import TritonTuning
@@ -131,6 +132,5 @@ def made(make: Callable[..., Any], given: Mapping[str, int], place: str) -> Any:
     """Return what the user's function makes of sizes. Raises InputError."""
     try:
         return make(**given)
-    except Exception as error:
-        text = " ".join(str(error).split())
-        raise InputError(f"--args: {Path(place).name} raised {type(error).__name__}: {text}") from error
+    except (Exception, SystemExit) as error:
+        raise InputError(f"--args: {Path(place).name} raised {said(error)}") from error

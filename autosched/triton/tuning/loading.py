@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
 
 from autosched.user_kernels.expressions import suggestion
-from measurements.files.text import one_line
+from measurements.files import python_file
+from measurements.files.python_file import load_module
 
 
 class NotLoaded(ValueError):
@@ -39,17 +39,10 @@ def _module(path: Path, what: str) -> Any:
     if known is not None and Path(getattr(known, "__file__", None) or "").resolve() == path:
         return known
     name = path.stem if known is None else f"autosched_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise NotLoaded(f"{what}: {path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
     folder = str(path.parent)
-    sys.modules[name] = module
     if folder not in sys.path:
         sys.path.insert(0, folder)  # for good: functions may import when they are called
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        raise NotLoaded(f"{what}: {path} cannot be imported: {type(error).__name__}: {one_line(str(error))}") from error
-    return module
+        return load_module(path, name)
+    except python_file.NotLoaded as error:
+        raise NotLoaded(f"{what}: {error}") from error

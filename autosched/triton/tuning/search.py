@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -61,6 +62,11 @@ class TritonTuning:
     default: Mapping[str, Any] | None = None
     reference: Reference | None = None
     tolerance: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a tolerance that is infinite, negative or not a number."""
+        if self.tolerance is not None and not all(0 <= part < math.inf for part in self.tolerance):
+            raise ValueError(f"a tolerance is two numbers from 0 up, relative and absolute, not {self.tolerance}")
 
     def space_of(self, problem: TritonProblem) -> TritonSpace:
         """Raise SpaceError."""

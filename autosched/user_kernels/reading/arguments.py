@@ -177,7 +177,10 @@ def _tolerance(table: Table, output: str, types: Mapping[str, Type]) -> dict[str
 
 
 def _usual(tolerance: float | Expression | None, usual: Mapping[str, Any]) -> float | None:
-    return float(tolerance.value(usual)) if isinstance(tolerance, Expression) else tolerance
+    found = float(tolerance.value(usual)) if isinstance(tolerance, Expression) else tolerance
+    if found is not None and not 0 <= found < math.inf:
+        raise ValueError(f"a tolerance is a number from 0 up, not {found:g}")
+    return found
 
 
 def _fill(table: Table, dtype: DType, folder: Path) -> Fill:

@@ -223,9 +223,9 @@ def test_whoever_is_told_to_stop_waits_for_no_kernel(
 
 
 def emulating(parent: int) -> list[int]:
-    """Return the runners of the emulator that a process has started."""
+    """Return the runners of the emulator that a process, or a child of it, has started."""
     pids = [int(pid) for task in Path(f"/proc/{parent}/task").glob("*/children") for pid in task.read_text().split()]
-    return [pid for pid in pids if b"/runner-" in command_line(pid)]
+    return [pid for child in pids for pid in (child, *emulating(child)) if b"/runner-" in command_line(pid)]
 
 
 def command_line(pid: int) -> bytes:

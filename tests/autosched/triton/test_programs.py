@@ -75,19 +75,20 @@ def test_a_faulty_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "expected", "status"),
     [
-        ("raise ValueError('no   luck')", "the program raised ValueError: no luck"),
-        ("raise SystemExit(3)", "the program ended with status 3"),
-        ("pass", "the program launched no Triton kernel"),
+        ("raise ValueError('no   luck')", "the program raised ValueError: no luck", 1),
+        ("raise SystemExit(3)", "the program ended with status 3", 1),
+        ("raise SystemExit(0)", "the program launched no Triton kernel", 2),
+        ("pass", "the program launched no Triton kernel", 2),
     ],
 )
 def test_a_program_that_proves_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, expected: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, expected: str, status: int
 ) -> None:
     path = tmp_path / "program.py"
     path.write_text(text)
-    assert verify("--python", str(path), "--device", "a100") == 1
+    assert verify("--python", str(path), "--device", "a100") == status
     assert expected in capsys.readouterr().out
 
 

@@ -5,6 +5,7 @@
 (by argument, from --expect), ``shared_sites``, ``global_sites`` (as in ``measurements.emulator``) and ``seconds``.
 """
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -107,6 +108,8 @@ def emulate(
     within("--seed", seed, 0, MOST_SEED)
     asked = order_from(order, turns, launches)
     turned = asked if order is not None or turns else None
+    if not 0 <= tolerance < math.inf:
+        raise InputError(f"--tolerance is a number from 0 up, not {tolerance:g}")
     if fail_on not in get_args(Grade):
         raise InputError(f"--fail-on {fail_on} is not a grade: write {' or '.join(get_args(Grade))}")
     with bad_input():

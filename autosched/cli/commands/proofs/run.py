@@ -66,7 +66,8 @@ def run(
 
     Compile it with nvcc -cudart shared -lineinfo. Copies, streams, events, symbols, textures and managed memory work;
     times are those of this machine's CPU. Options go before PROGRAM.
-    Exit status 1 where a fault is found, 2 where the program calls what is not emulated, else the program's own.
+    Exit status 1 where a fault is found, 2 where the program calls what is not emulated or launches nothing, else the
+    program's own.
     """
     try:
         gpu = device_by_name(device)
@@ -98,6 +99,8 @@ def run(
         return NO
     if result.lacking:
         return BAD_INPUT
+    if not result.launches and not result.status:
+        return BAD_INPUT  # nothing was compared
     return result.status if result.status >= 0 else 128 - result.status
 
 

@@ -11,14 +11,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autosched.cli.options.devices import DeviceOption, target
-from autosched.cli.terminal.errors import NO, InputError
+from autosched.cli.terminal.errors import BAD_INPUT, NO, InputError
 from autosched.cli.terminal.output import print_json, stderr_console, stdout_console
 from measurements.emulator import check_ready
+
+if TYPE_CHECKING:
+    from autosched.triton.program import ProgramProof
 
 
 def _of_another_front_end(path: Path) -> str:
@@ -75,7 +78,7 @@ def verify_python(
 ) -> int:
     """Run a Python program on the CPU, each Triton launch in the emulator, and report what is wrong with its kernels.
 
-    Exit status 1 where something is found, where the program fails, or where it launches nothing.
+    Exit status 1 where something is found or the program fails, 2 where it launches nothing.
     """
     try:
         from autosched.triton.program import run_program
@@ -97,7 +100,7 @@ def verify_python(
         raise InputError(str(error)) from None
     if json:
         print_json(proof.document())
-        return 0 if proof.ok else NO
+        return _status(proof)
     console = stdout_console()
 
     def line(text: str) -> None:
@@ -126,7 +129,13 @@ def verify_python(
     line(found)
     if not proof.session.launches and (hint := _of_another_front_end(path)):
         line(hint)
-    return 0 if proof.ok else NO
+    return _status(proof)
+
+
+def _status(proof: "ProgramProof") -> int:
+    if proof.ok:
+        return 0
+    return NO if proof.failure or proof.session.launches or not proof.session.ok else BAD_INPUT  # nothing was compared
 
 
 def _split(python: str) -> tuple[Path, str]:

@@ -130,7 +130,7 @@ def test_a_program_of_another_front_end_that_is_run_all_the_same(tmp_path: Path,
     pytest.importorskip("triton")
     path = tmp_path / "kernel.py"
     path.write_text("try:\n    from numba import cuda\nexcept ImportError:\n    pass\n")
-    assert main(["verify", "--device", "h100", "--python", str(path)]) == 1
+    assert main(["verify", "--device", "h100", "--python", str(path)]) == 2
     said = " ".join(capsys.readouterr().out.split())
     assert "launched no Triton kernel" in said and "holds kernels of numba-cuda: write the PTX" in said
 
@@ -140,7 +140,7 @@ def test_triton_programs_are_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
     pytest.importorskip("triton")
     path = tmp_path / "program.py"
     path.write_text("import triton\n")
-    assert main(["verify", str(path), "--device", "h100"]) == 1
+    assert main(["verify", str(path), "--device", "h100"]) == 2
     assert "launched no Triton kernel" in capsys.readouterr().out
     path.write_text("def (")
     assert main(["verify", str(path)]) == 2

@@ -167,6 +167,8 @@ WRONG: list[tuple[str, str, str]] = [
     ('python = "reference.py:scale"', "config = { tile = [] }", "scale.toml:67: reference.config.tile: this must be one of the parameter's"),
     ('python = "reference.py:scale"', 'python = "reference.py:scale"\nconfig = { tile = 2 }', "scale.toml:68: reference.config: a Python function has no config"),
     ("[cost]", "[tolerance]\nout = { atol = -1 }\n[cost]", "scale.toml:70: tolerance.out.atol: a tolerance is a number from 0 up"),
+    ("[cost]", "[tolerance]\nout = { rtol = inf }\n[cost]", "scale.toml:70: tolerance.out.rtol: a tolerance is a number from 0 up"),
+    ("[cost]", "[tolerance]\nout = { atol = '0 - 1' }\n[cost]", "scale.toml:69: tolerance.atol: a tolerance is a number from 0 up"),
     ("[cost]", "[tolerance]\nouts = { atol = 1 }\n[cost]", "scale.toml:70: tolerance.outs: unknown key 'outs', did you mean out?"),
     ('flops = "width * height"', 'flops = "width * tile"', "scale.toml:70: cost.flops: unknown name 'tile'"),
     ("[cost]", "[cost]\nbyte = 3", "scale.toml:70: cost.byte: unknown key 'byte', did you mean bytes?"),

@@ -1,0 +1,63 @@
+"""A user's Python file as a module: run once, and whatever it raises becomes one line."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from measurements.files.text import one_line
+
+
+class NotLoaded(ValueError):
+    """The file cannot be run as a module. The message is one line that names it."""
+
+
+def run_as_module(path: Path, name: str) -> ModuleType:
+    """Run a file and return its module, which ``sys.modules`` knows by ``name``.
+
+    Raises NotLoaded for a file that is not Python's, and whatever the file raises.
+    """
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise NotLoaded(f"{path} is not a Python file: give it a name that ends with .py")
+    module = importlib.util.module_from_spec(spec)
+    before = sys.modules.get(name)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        if before is None:
+            del sys.modules[name]
+        else:
+            sys.modules[name] = before
+        raise
+    return module
+
+
+def load_module(path: Path, name: str) -> ModuleType:
+    """As ``run_as_module``, but raise NotLoaded for whatever the file raises: one that exits has not been loaded."""
+    try:
+        return run_as_module(path, name)
+    except (KeyboardInterrupt, NotLoaded):
+        raise
+    except BaseException as error:  # the user's code may raise anything, and may want to exit
+        raise NotLoaded(f"{path} fails{_at_line(path, error)}: {said(error)}") from error
+
+
+def said(error: BaseException) -> str:
+    """Return type and text of what a user's code raised, as one line."""
+    try:
+        text = str(error)
+    except Exception:  # the user's class may do anything here, too
+        text = ""
+    return one_line(f"{type(error).__name__}: {text}")
+
+
+def _at_line(path: Path, error: BaseException) -> str:
+    if isinstance(error, SyntaxError) and error.lineno and Path(error.filename or "").name == path.name:
+        return f" at line {error.lineno}"
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == path.name]
+    return f" at line {lines[-1]}" if lines else ""

@@ -1,0 +1,135 @@
+"""A user's file that ends its process before there is a verdict: exit status 2 and one line, at every door."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from needs import needs_compiler, needs_nvrtc
+
+from autosched.cli import main
+
+ROOT = Path(__file__).parents[3]
+PROGRAM = """\
+from search_spaces.programs.builder import Input, Output, program
+
+@program(x=Input("n m", "f32"), y=Output("n m", "f32"))
+def copy(p, x, y):
+    b, c = p.blocks(y, names=("b", "c"))
+    p.store(y, (b, c), p.load(x, (b, c)))
+"""
+DOORS = {
+    "space --program": ("space", "--program", "x.py", "--size", "n=64"),
+    "tune --program": ("tune", "--program", "x.py", "--size", "n=64", "--db", "b.db"),
+    "best --program": ("best", "--program", "x.py", "--db", "empty.db"),
+    "verify --program": ("verify", "--program", "x.py", "--size", "n=64"),
+    "check --program": ("check", "--db", "empty.db", "--static", "--program", "x.py"),
+    "report --program": ("report", "--db", "empty.db", "--program", "x.py", "--json"),
+    "train --program": ("train", "--db", "empty.db", "--program", "x.py", "--out", "m.json"),
+    "db check --program": ("db", "check", "--db", "empty.db", "--program", "x.py"),
+    "tune --triton": ("tune", "--triton", "x.py:k", "--args", "x.py:make", "--device", "h100", "--db", "b.db"),
+    "best --triton": ("best", "--triton", "x.py:k", "--db", "empty.db"),
+    "verify --python": ("verify", "--python", "x.py", "--device", "h100"),
+    "verify FILE": ("verify", "x.py", "--device", "h100"),
+    "judge": ("judge", "x.py", "--task", "x.py", "--device", "h100"),
+}
+TRITON = ("tune --triton", "best --triton", "verify --python", "verify FILE", "judge")
+
+
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "autosched", *command],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a database that holds nothing."""
+    from measurements.store.store import Store
+
+    made = tmp_path_factory.mktemp("early")
+    Store.open(made / "empty.db").close()
+    return made
+
+
+@needs_compiler
+@pytest.mark.parametrize("ends", ["import sys; sys.exit(0)", "import os; os._exit(0)", "raise SystemExit"])
+@pytest.mark.parametrize("door", DOORS)
+def test_a_file_that_exits_does_not_pass(door: str, ends: str, folder: Path) -> None:
+    if door in TRITON and (importlib.util.find_spec("triton") is None or importlib.util.find_spec("torch") is None):
+        pytest.skip("needs Triton and torch")
+    (folder / "x.py").write_text(f"import triton\n{ends}\n" if "verify FILE" in door else f"{ends}\n")
+    done = run(folder, *DOORS[door])
+    assert done.returncode == 2 or (door == "judge" and done.returncode == 1), done.stderr
+    assert done.stderr.count("\n") <= 1 and "Traceback" not in done.stderr, done.stderr
+    assert done.stderr or done.stdout
+
+
+@pytest.mark.parametrize("ends", ["import sys; sys.exit(0)", "import os; os._exit(0)"])
+def test_a_program_that_exits_while_it_is_traced_does_not_pass(ends: str, tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text(PROGRAM.replace("    b, c =", f"    {ends}\n    b, c ="))
+    done = run(tmp_path, "verify", "--program", "x.py", "--size", "n=64", "--size", "m=64", "--sample", "1")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_a_file_that_crashes_does_not_pass(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    done = run(tmp_path, "verify", "--program", "x.py", "--size", "n=64")
+    assert done.returncode == 2 and "SIGSEGV" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_within_a_process_of_somebody_elses_it_is_told_as_well(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.py").write_text("import sys; sys.exit(0)\n")
+    assert main(["verify", "--program", str(tmp_path / "x.py"), "--size", "n=64"]) == 2
+    assert "SystemExit: 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_is_sent_to_the_command_reaches_whoever_works(number: signal.Signals, tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text(
+        "import os, time\nopen('pid', 'w').write(str(os.getpid())); print('here', flush=True); time.sleep(60)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "autosched", "space", "--program", "x.py", "--size", "n=64"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "here\n"
+        process.send_signal(number)
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130 and err == "autosched: stopped\n"
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("tolerance", ["inf", "nan", "-1"])
+def test_a_tolerance_that_lets_everything_pass_is_refused(
+    tolerance: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "k.cu").write_text("__global__ void k(float* y) { y[threadIdx.x] = 1.0f; }")
+    command = ["emulate", str(tmp_path / "k.cu"), "-a", "out f32[32]", "--tolerance", tolerance]
+    assert main(command) == 2 and "--tolerance" in capsys.readouterr().err
+    (tmp_path / "x.py").write_text("")
+    file = str(tmp_path / "x.py")
+    task = ["judge", file, "--task", file, "--device", "h100", "--tolerance", tolerance]
+    assert main(task) == 2 and "--tolerance" in capsys.readouterr().err

@@ -124,8 +124,8 @@ def database_schema() -> str:
         "# Database schema\n",
         MADE,
         f"Schema {SCHEMA_VERSION}, the same in SQLite and PostgreSQL. `autosched export` gives its contents as JSON,\n",
-        "the form to exchange; these tables are for people who ask a database themselves. Older schemas are migrated\n",
-        "when a database is opened.\n",
+        "the form to exchange; these tables are for people who ask a database themselves.\n",
+        "Databases of other schemas are refused, in one line.\n",
     ]
     for table in META.metadata.sorted_tables:
         lines += [f"\n## `{table.name}`\n\n", "| column | type | |\n", "|---|---|---|\n"]

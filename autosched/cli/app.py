@@ -60,7 +60,6 @@ _EXAMPLES = {
     "merge": "autosched merge theirs.db --into best.db",
     "db stats": "autosched db stats --db best.db",
     "db gc": "autosched db gc --db best.db --keep 10 --dry-run",
-    "db migrate": "autosched db migrate --db best.db",
     "db check": "autosched db check --db best.db",
     "db threshold": "autosched db threshold transpose --rows 64 --columns 64 --db best.db --max-slowdown 5%",
     "verify": "autosched verify softmax --rows 100 --columns 300 --sample 20",
@@ -101,7 +100,6 @@ _PLACES = {  # below autosched.cli.commands
     "merge": "sharing:merge",
     "db stats": "database:stats",
     "db gc": "database:gc",
-    "db migrate": "database:migrate",
     "db check": "database:check_db",
     "db threshold": "threshold:threshold",
     "space": "space:space",
@@ -200,7 +198,7 @@ def _call(name: str) -> Callable[..., int]:
 
 def _care() -> typer.Typer:
     group = typer.Typer(cls=_Group, context_settings=_SETTINGS)
-    for name in ("db stats", "db gc", "db migrate", "db check"):
+    for name in ("db stats", "db gc", "db check"):
         add = group.command(name.removeprefix("db "), cls=Command, context_settings=_SETTINGS, epilog=_example(name))
         add(_call(name))
     _add_operators(group, "db threshold")

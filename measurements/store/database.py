@@ -23,9 +23,9 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModu
 from sqlalchemy.pool import NullPool, StaticPool
 
 from measurements.files.text import first_line, one_line, without_password
-from measurements.store import migrate, sqlite_file
+from measurements.store import sqlite_file
 from measurements.store.errors import StoreError
-from measurements.store.schema import SCHEMA_VERSION, create_tables, has_none, refuse_other, wait_for_others
+from measurements.store.schema import create_tables, has_none, refuse_other, wait_for_others
 
 _IN_MEMORY = (None, "", ":memory:")
 
@@ -41,7 +41,6 @@ class Database:
         self._lock = threading.Lock()
         self._close = weakref.finalize(self, _let_go, engine, None)
         self.name = name
-        self.migrated_from: int | None = None  # the older schema that opening found
 
     @property
     def in_memory(self) -> bool:
@@ -62,7 +61,7 @@ class Database:
 
         With ``create`` it is opened for writing and made where it does not exist; without, it must exist and may be
         read-only. Raises StoreError, with nothing changed on disk, for a place that cannot be written (or read), for a
-        file that is not SQLite or was not made by autosched, and for a newer schema.
+        file that is not SQLite or was not made by autosched, and for another schema.
         """
         if not isinstance(url_or_path, (str, Path)):
             raise StoreError(f"a database is given as a path or an SQLAlchemy URL, not {url_or_path!r}")
@@ -204,17 +203,13 @@ class Database:
                 self._unwritten = False
 
     def _prepare(self, create: bool) -> None:
-        """Create the tables where there are none; check that they are ours, and bring an older schema up to date."""
+        """Create the tables where there are none; check that they are ours."""
         with self.transaction(write=create) as connection:
             if create:
                 wait_for_others(connection)
             if create and has_none(connection):
                 create_tables(connection)
-            schema = refuse_other(connection, self.name)
-        self.migrated_from = schema if schema < SCHEMA_VERSION else None
-        if schema < SCHEMA_VERSION:
-            with self.transaction(write=True) as connection:
-                migrate.migrate(connection, self.name)
+            refuse_other(connection, self.name)
 
 
 def _read_and_write(engine: Engine) -> dict[bool, Engine]:

@@ -15,11 +15,9 @@ from measurements.files.text import one_line
 from measurements.records.measurement import Resources
 from measurements.store.errors import StoreError
 
-SCHEMA_VERSION = 8
-OLDEST_SCHEMA = 2  # that ``store_migrations`` can upgrade
+SCHEMA_VERSION = 9  # the only one that is read: docs/decisions/0016
 APPLICATION = "autosched"
 _LOCK = int.from_bytes(b"autosch")  # any number that others do not use
-SINCE = "since"  # in the info of a table or a column: the schema that brought it
 
 _RESOURCES = tuple(Resources.__dataclass_fields__)
 
@@ -40,8 +38,8 @@ TRIALS = sa.Table(
     sa.Column("problem", sa.Text, nullable=False),  # canonical JSON, which is also the key
     sa.Column("device", sa.Text, nullable=False),
     sa.Column("fingerprint", sa.Text, nullable=False),  # JSON
-    sa.Column("template", sa.Text, nullable=False, info={SINCE: 3}),
-    sa.Column("template_version", sa.Text, nullable=False, info={SINCE: 3}),
+    sa.Column("template", sa.Text, nullable=False),
+    sa.Column("template_version", sa.Text, nullable=False),
     sa.Column("space_version", sa.Text, nullable=False),
     sa.Column("kernel_digest", sa.Text),
     sa.Column("schedule", sa.Text, nullable=False),  # JSON in the order of the parameters
@@ -64,16 +62,17 @@ TRIALS = sa.Table(
     sa.Column("sampler", sa.Text, nullable=False),
     sa.Column("seed", sa.BigInteger, nullable=False),
     sa.Column("final_rank", sa.Integer),  # in a paired re-measurement, else NULL
-    sa.Column("cubin_digest", sa.Text, info={SINCE: 4}),
-    sa.Column("sass_digest", sa.Text, info={SINCE: 4}),
-    sa.Column("sass_bytes", sa.Integer, info={SINCE: 4}),
-    sa.Column("budget", sa.Text, info={SINCE: 4}),  # JSON, as the next
-    sa.Column("proof", sa.Text, info={SINCE: 4}),
-    sa.Column("control", sa.Text, info={SINCE: 6}),
-    sa.Column("watts", sa.Float(53), info={SINCE: 7}),
-    sa.Column("policy", sa.Text, nullable=False, server_default="", info={SINCE: 8}),
-    sa.Column("problem_digest", sa.String(64), nullable=False, info={SINCE: 5}),
-    sa.Column("schedule_digest", sa.String(64), nullable=False, info={SINCE: 5}),
+    sa.Column("cubin_digest", sa.Text),
+    sa.Column("sass_digest", sa.Text),
+    sa.Column("sass_bytes", sa.Integer),
+    sa.Column("budget", sa.Text),  # JSON, as the next
+    sa.Column("proof", sa.Text),
+    sa.Column("control", sa.Text),
+    sa.Column("watts", sa.Float(53)),
+    sa.Column("facts", sa.Text),  # JSON: what a user's kernel file says of the problem
+    sa.Column("policy", sa.Text, nullable=False, server_default=""),
+    sa.Column("problem_digest", sa.String(64), nullable=False),
+    sa.Column("schedule_digest", sa.String(64), nullable=False),
     sa.CheckConstraint("(status = 'ok') = (median IS NOT NULL)", name="time_exactly_when_ok"),
     sa.CheckConstraint("median > 0 AND p25 > 0 AND p75 > 0", name="time_is_positive"),
     sa.CheckConstraint(
@@ -94,7 +93,7 @@ ENTRIES = sa.Table(
     sa.Column("problem_digest", sa.String(64), primary_key=True),
     sa.Column("device", sa.Text, primary_key=True),
     sa.Column("provenance", sa.Text, primary_key=True),
-    sa.Column("policy", sa.Text, primary_key=True, info={SINCE: 8}),
+    sa.Column("policy", sa.Text, primary_key=True),
     sa.Column("operator", sa.Text, nullable=False),
     sa.Column("problem", sa.Text, nullable=False),
     sa.Column("trials", sa.Integer, nullable=False),  # different schedules, as ok
@@ -108,7 +107,6 @@ ENTRIES = sa.Table(
     sa.Column("p75", sa.Float(53)),
     sa.Column("repeats", sa.Integer),
     sa.Index("entries_by_device", "device"),
-    info={SINCE: 5},
 )
 GUARDS = sa.Table(
     "guards",
@@ -119,7 +117,6 @@ GUARDS = sa.Table(
     sa.Column("floor_seconds", sa.Float(53)),
     sa.Column("noise", sa.Float(53)),
     sa.Column("notes", sa.Text, nullable=False),
-    info={SINCE: 4},
 )
 
 
@@ -155,7 +152,7 @@ def create_tables(connection: Connection) -> None:
 
 
 def wait_for_others(connection: Connection) -> None:
-    """Let one process at a time make or migrate the tables of a server; in SQLite, writing itself is that."""
+    """Let one process at a time make the tables of a server; in SQLite, writing itself is that."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
 
@@ -165,39 +162,34 @@ def has_none(connection: Connection) -> bool:
     return not set(sa.inspect(connection).get_table_names()) & set(_METADATA.tables)
 
 
-def refuse_other(connection: Connection, name: str) -> int:
-    """Return the schema of a database of ours, which may be an older one that ``store_migrations`` knows. Writes
-    nothing.
-
-    Raises StoreError for a database that autosched did not make, or made with a schema that is too new or too old.
-    """
+def refuse_other(connection: Connection, name: str) -> None:
+    """Raise StoreError for a database that autosched did not make, or made with another schema. Writes nothing."""
     inspector = sa.inspect(connection)
-    there = set(inspector.get_table_names())
-    if not _has(inspector, there, META, OLDEST_SCHEMA):
-        raise _foreign(name, there)
+    existing = set(inspector.get_table_names())
+    if not _has(inspector, existing, META):
+        raise _foreign(name, existing)
     rows = {row.key: row.value for row in connection.execute(sa.select(META.c.key, META.c.value))}
     version = str(rows.get("schema_version"))
     if rows.get("application") != APPLICATION or not re.fullmatch("[0-9]{1,9}", version):
-        raise _foreign(name, there)
+        raise _foreign(name, existing)
     if int(version) > SCHEMA_VERSION:
         raise StoreError(
-            f"the database {name} has schema {version} of a newer autosched, this one knows up to {SCHEMA_VERSION}: "
+            f"the database {name} has schema {version} of a newer autosched, this one uses {SCHEMA_VERSION}: "
             "upgrade autosched, or choose another path"
         )
-    if int(version) < OLDEST_SCHEMA:
+    if int(version) < SCHEMA_VERSION:
         raise StoreError(
-            f"the database {name} has schema {version} of an older autosched, this one writes {SCHEMA_VERSION}: "
+            f"the database {name} has schema {version} of an older autosched, this one uses {SCHEMA_VERSION}: "
             "tune into a new database, or keep using the autosched that made it"
         )
-    if not all(_has(inspector, there, table, int(version)) for table in _METADATA.tables.values()):
-        raise _foreign(name, there)
+    if not all(_has(inspector, existing, table) for table in _METADATA.tables.values()):
+        raise _foreign(name, existing)
     strange = _strange(connection)
     if strange:
         raise StoreError(
             f"the database {name} holds what autosched never makes ({one_line(', '.join(strange[:3]))}), which could "
             "change what is stored: do not use it, or copy its trials by autosched export from a machine you trust"
         )
-    return int(version)
 
 
 def _strange(connection: Connection) -> list[str]:
@@ -206,11 +198,10 @@ def _strange(connection: Connection) -> list[str]:
     ours = sorted(_METADATA.tables)
     if connection.dialect.name == "sqlite":
         found = connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master").all()
-        known = {*ours, _ALEMBIC}
         strange = []
         for kind, name, table, sql in found:
             text = " ".join(str(sql or "").split()).lower()
-            known_table = table in known or str(table).startswith("sqlite_")
+            known_table = table in ours or str(table).startswith("sqlite_")
             known_index = kind != "index" or sql is None or name in _INDEXES
             if kind not in ("table", "index") or text.startswith("create virtual") or not (known_table and known_index):
                 strange.append(f"{kind} {name}")
@@ -234,19 +225,12 @@ def _strange(connection: Connection) -> list[str]:
     return []
 
 
-_ALEMBIC = "alembic_version"  # alembic's own table, made by the first migration
-_INDEXES = {index.name for table in _METADATA.tables.values() for index in table.indexes} | {"trials_by_problem"}
+_INDEXES = {index.name for table in _METADATA.tables.values() for index in table.indexes}
 
 
-def _has(inspector: sa.Inspector, there: set[str], table: sa.Table, schema: int) -> bool:
-    """Whether a table is as that schema has it."""
-    if table.info.get(SINCE, OLDEST_SCHEMA) > schema:
-        return True
-    wanted = {column.name for column in table.columns if column.info.get(SINCE, OLDEST_SCHEMA) <= schema}
-    here = _columns(inspector, table.name) if table.name in there else set()
-    if schema == OLDEST_SCHEMA and "family" in here:  # what is now called operator
-        here.add("operator")
-    return wanted <= here
+def _has(inspector: sa.Inspector, existing: set[str], table: sa.Table) -> bool:
+    """Whether a table is there, with all of its columns."""
+    return table.name in existing and {column.name for column in table.columns} <= _columns(inspector, table.name)
 
 
 def _columns(inspector: sa.Inspector, table: str) -> set[str]:

@@ -93,11 +93,6 @@ class Store:
         """Whether the data end with this object."""
         return self._database.in_memory
 
-    @property
-    def migrated_from(self) -> int | None:
-        """The older schema that opening found; None where there was none."""
-        return self._database.migrated_from
-
     def close(self) -> None:
         """Release the database; done at exit, too. Safe to call twice."""
         if self._database.is_open:

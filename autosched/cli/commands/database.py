@@ -94,25 +94,6 @@ def gc(
     return 0
 
 
-def migrate(*, db: Db = "", json: Json = False) -> int:
-    """Bring a database of an older autosched up to date.
-
-    Every command does so that opens one.
-    """
-    from measurements.store.schema import SCHEMA_VERSION
-    from measurements.store.store import Store
-
-    needs(db, "--db", "db migrate --db best.db")
-    with Store.open(db, create=False) as store:
-        if json:
-            print_json({"database": store.name, "schema": SCHEMA_VERSION, "migrated_from": store.migrated_from})
-        elif store.migrated_from is None:
-            print(f"the database has schema {SCHEMA_VERSION}, which is the newest")
-        else:
-            print(f"the database had schema {store.migrated_from}, and now has {SCHEMA_VERSION}")
-    return 0
-
-
 def check_db(*, db: Db = "", program: Programs = None, json: Json = False) -> int:
     """Is a database whole?
 

@@ -44,7 +44,6 @@ def schedule() -> Schedule:
 SIZES = ("--rows", "64", "--columns", "64")
 SUITE = '[[problem]]\noperator = "transpose"\nrows = 64\ncolumns = 64\n'
 PLUGINS = "-p autosched.regression.pytest_plugin -p no:xdist -p no:cacheprovider -p no:timeout"
-OLD = Path(__file__).parents[2] / "measurements" / "store" / "schema_3.sql"
 
 
 def stored(path: Path) -> Path:
@@ -123,7 +122,6 @@ COMMANDS = {
     "db stats": line("db", "stats", "--db", "DB"),
     "db gc": line("db", "gc", "--db", "DB"),
     "db gc --dry-run": line("db", "gc", "--dry-run", "--db", "DB"),
-    "db migrate": line("db", "migrate", "--db", "DB"),
     "db check": line("db", "check", "--db", "DB"),
     "db threshold": line("db", "threshold", "transpose", *SIZES, "--db", "DB", none=1),
     "db threshold, set": line(
@@ -190,7 +188,7 @@ STATES = {
     "torn": State(torn, "is damaged"),
     "another project": State(of_another_project, "is not a database of autosched"),
     "newer": State(with_schema(SCHEMA_VERSION + 1), "newer"),
-    "ancient": State(with_schema(1), "older"),
+    "older": State(with_schema(SCHEMA_VERSION - 1), "older"),
     "a strange version": State(with_schema("x"), "x.db"),
     "a trigger": State(
         lambda: changed(Path("x.db"), "CREATE TRIGGER t AFTER INSERT ON trials BEGIN DELETE FROM trials; END"),
@@ -297,26 +295,12 @@ def test_without_trials(here: Path, capsys: pytest.CaptureFixture[str], command:
     assert "Traceback" not in out + err and len(err.strip().splitlines()) <= 1 and (err or out), (out, err)
 
 
-@pytest.mark.parametrize("command", a_quarter([name for name in COMMANDS if name not in ("pytest", "a function")]))
-def test_of_an_older_autosched(here: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
-    if COMMANDS[command].none is None and COMMANDS[command].writes:
-        pytest.skip("a search of its own, which test_store_migrations has no need of")
-    with closing(sqlite3.connect(here / "x.db")) as raw:
-        raw.executescript(OLD.read_text())
-    capsys.readouterr()
-    COMMANDS[command].ask("x.db")
-    _, err = capsys.readouterr()
-    assert "Traceback" not in err and len(err.splitlines()) <= 2, err
-    with Store.open(here / "x.db", create=False) as store:
-        assert store.migrated_from is None and store.count() > 0
-
-
 @pytest.fixture
 def read_only(here: Path) -> Iterator[Path]:
     """Yield the current folder, with "x.db" and "old.db", in which nothing can be written but into "made"."""
     stored(here / "x.db")
-    with closing(sqlite3.connect(here / "old.db")) as raw:
-        raw.executescript(OLD.read_text())
+    stored(here / "old.db")
+    changed(here / "old.db", f"UPDATE meta SET value = '{SCHEMA_VERSION - 1}' WHERE key = 'schema_version'")
     (here / "made").mkdir()
     closed = [here, *(path for path in here.rglob("*") if path.name != "made")]
     if os.geteuid() == 0:  # root may write what modes forbid

@@ -19,7 +19,7 @@ import pytest
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.record import Record
 from measurements.store import sqlite_file
-from measurements.store.store import Store, StoreError
+from measurements.store.store import SCHEMA_VERSION, Store, StoreError
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 
@@ -71,7 +71,7 @@ CHILD = """
 import os, resource, signal, sys
 sys.path[:0] = PATHS
 from pathlib import Path
-from measurements.store.store import Store, StoreError
+from measurements.store.store import SCHEMA_VERSION, Store, StoreError
 import test_faults as t
 path, what, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
 if what == "killed":
@@ -202,12 +202,21 @@ class TestStrangers:
         for create in (True, False):
             assert "is not a database of autosched" in refused(path, tmp_path, create=create)
 
-    def test_an_older_schema_says_what_to_do(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
+    def test_an_older_schema_is_refused_and_says_what_to_do(self, tmp_path: Path, version: int) -> None:
         path = database(tmp_path / "a.db")
         with closing(sqlite3.connect(path)) as raw:
-            raw.executescript("UPDATE meta SET value = '1' WHERE key = 'schema_version'")
+            raw.executescript(f"UPDATE meta SET value = '{version}' WHERE key = 'schema_version'")
         for create in (True, False):
-            assert "tune into a new database" in refused(path, tmp_path, create=create)
+            assert f"schema {version} of an older" in refused(path, tmp_path, create=create)
+
+    def test_of_an_older_schema_its_tables_are_not_looked_at(self, tmp_path: Path) -> None:
+        path = database(tmp_path / "a.db")
+        with closing(sqlite3.connect(path)) as raw:
+            raw.executescript(
+                "UPDATE meta SET value = '8' WHERE key = 'schema_version'; ALTER TABLE trials DROP COLUMN facts"
+            )
+        assert "tune into a new database" in refused(path, tmp_path, create=False)
 
 
 class TestCells:

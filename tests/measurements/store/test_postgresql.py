@@ -106,7 +106,6 @@ def test_no_command_shows_a_password(
         "export --out x",
         "db gc --json",
         "db stats --json",
-        "db migrate",
         "check --static --json",
         "best copy",
     ):

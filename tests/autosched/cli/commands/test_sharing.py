@@ -19,7 +19,7 @@ from autosched.regression.judging import Limits
 from autosched.user_kernels.user_kernel import Kernel
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.record import Record
-from measurements.store.store import SCHEMA_VERSION, Store
+from measurements.store.store import Store
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.transpose import Transpose
@@ -60,11 +60,7 @@ def test_a_round_trip_and_a_merge(here: Path, capsys: pytest.CaptureFixture[str]
     assert run(["db", "stats", "--db", "c.db"]) == 0 and "transpose" in capsys.readouterr().out
     assert run(["db", "check", "--db", "c.db"]) == 0
     assert run(["db", "gc", "--db", "c.db", "--keep", "1", "--json"]) == 0
-    assert run(["db", "migrate", "--db", "c.db"]) == 0
-    assert f"schema {SCHEMA_VERSION}" in capsys.readouterr().out
-    assert run(["db", "migrate", "--db", "c.db", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert (said["schema"], said["migrated_from"]) == (SCHEMA_VERSION, None)
+    capsys.readouterr()
     assert run(["export", "--db", "a.db", "--out", "configs", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"files": ["configs/h200.transpose.json"]}
 
@@ -78,14 +74,6 @@ def test_a_schedule_that_is_not_valid_is_not_imported(here: Path, capsys: pytest
     path.write_text(json.dumps(document))
     assert run(["import", str(path), "--db", "b.db"]) == 2
     assert "cannot be used" in capsys.readouterr().err and not (here / "b.db").exists()
-
-
-def test_an_older_database_is_migrated(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sql = Path(__file__).parents[3] / "measurements" / "store" / "schema_3.sql"
-    with closing(sqlite3.connect(here / "old.db")) as raw:
-        raw.executescript(sql.read_text())
-    assert run(["db", "migrate", "--db", "old.db"]) == 0
-    assert f"had schema 3, and now has {SCHEMA_VERSION}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("out", ["a.db", "a.db/configs"])
@@ -173,7 +161,6 @@ READING = (
     ["db", "threshold", "transpose", "--rows", "64", "--columns", "64", "--max-slowdown", "5%"],
     ["db", "check"],
     ["db", "gc"],
-    ["db", "migrate"],
 )
 
 
@@ -183,6 +170,7 @@ STATES = {
     "corrupted": lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 40),
     "text": lambda path: path.write_text("a,b\n1,2\n"),
     "a folder": lambda path: path.mkdir(),
+    "older": lambda path: changed(path, "UPDATE meta SET value = '8' WHERE key = 'schema_version'"),
     "newer": lambda path: changed(path, "UPDATE meta SET value = '99' WHERE key = 'schema_version'"),
     "of another project": lambda path: foreign(path),
     "with a trigger": lambda path: changed(path, "CREATE TRIGGER t AFTER INSERT ON trials BEGIN SELECT 1; END"),

@@ -1,1 +1,0 @@
-"""The alembic migrations of a record store, one script per schema, from the first schema that was published on."""

@@ -1,1 +1,0 @@
-"""One script per schema, whose number is its revision."""

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from measurements.emulator.ptx.cursor import Cursor, PtxError
-from measurements.emulator.ptx.declarations import VARIABLE, type_of, variables
+from measurements.emulator.ptx.declarations import MOST_LOCAL, MOST_REGISTERS, VARIABLE, type_of, variables
 from measurements.emulator.ptx.operands import OperandReader
 from measurements.emulator.ptx.syntax import TYPE_BYTES, Frame, Function, Instruction, Symbol, Variable
 
@@ -50,6 +50,7 @@ class Body:
         self.operands = OperandReader(self.registers, self.renamed)
         self.qualifiers: dict[str, tuple[str, ...]] = {}  # by their text
         self.lines = _Lines(files)
+        self.local_bytes = 0
 
     def read(self) -> Function:
         """Raise PtxError."""
@@ -78,6 +79,7 @@ class Body:
                 depth -= 1
                 self.resolve_forward(self.scopes.pop(), starts.pop())
                 if depth == 0:
+                    self.check_targets()
                     return Function(
                         self.name, self.is_kernel, self.results, self.params, self.registers, tuple(self.variables),
                         tuple(self.body), self.labels, self.tables,
@@ -90,6 +92,17 @@ class Body:
             else:
                 self.statement(pending)
                 pending = ""
+
+    def check_targets(self) -> None:
+        """Raise PtxError for a branch to a label that the function does not have."""
+        for i in self.body:
+            target = i.operands[0] if i.opcode == "bra" else None
+            if isinstance(target, Symbol) and target.name not in self.labels:
+                raise PtxError(f"PTX line {i.line}: {self.name} has no label {target.name}")
+        for name, targets in self.tables.items():
+            missing = next((label for label in targets if label not in self.labels), None)
+            if missing is not None:
+                raise PtxError(f"{self.name} has no label {missing}, which {name} lists")
 
     def moved(self) -> bool:
         """Skips blanks and comments; whether there were any. Raises PtxError at the end of the text."""
@@ -169,7 +182,10 @@ class Body:
         if found is None:
             raise self.cursor.error(f"not understood: {text[:80]}", start)
         if found[1] != "reg":
-            for v in variables(found):
+            for v in self.cursor.attempt(start, variables, found):
+                self.local_bytes += v.bytes if v.space == "local" else 0
+                if self.local_bytes > MOST_LOCAL:
+                    raise self.cursor.error(f"{self.name} has more than {MOST_LOCAL:,} bytes of local memory", start)
                 self.variables.append(replace(v, name=self.declare(v.name)))
             return
         kind = type_of(found[2])
@@ -177,6 +193,8 @@ class Body:
         for name in found[3].split(","):
             ranged = re.fullmatch(r"\s*([%$\w]+?)<(\d+)>\s*", name)
             if ranged:
+                if len(ranged[2]) > 7 or len(self.registers) + int(ranged[2]) > MOST_REGISTERS:
+                    raise self.cursor.error(f"{self.name} declares more than {MOST_REGISTERS:,} registers", start)
                 for k in range(int(ranged[2])):
                     self.registers[self.declare(f"{ranged[1]}{k}")] = width
             else:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _STATEMENT = re.compile(r"(?:[^;\"]|\"[^\"]*\")*?;", re.DOTALL)
@@ -27,6 +31,13 @@ class Cursor:
 
     def error(self, what: str, at: int | None = None) -> PtxError:
         return PtxError(f"PTX line {self.line(self.at if at is None else at)}: {what}")
+
+    def attempt(self, at: int | None, read: Callable[[re.Match[str]], _T], found: re.Match[str]) -> _T:
+        """Return what ``read`` makes of a match. Raises PtxError that names the line."""
+        try:
+            return read(found)
+        except PtxError as error:
+            raise self.error(str(error), at) from None
 
     def skip(self) -> bool:
         """Skips blanks and comments; whether there is more."""

@@ -8,6 +8,16 @@ from measurements.emulator.ptx.cursor import PtxError
 from measurements.emulator.ptx.operands import negative, number
 from measurements.emulator.ptx.syntax import TYPE_BYTES, Operand, Symbol, Variable
 
+# What a GPU has, of all architectures: a block's shared memory, a thread's local memory, the banks of constants, the
+# parameters of a kernel (PTX ISA, "State Spaces"; CUDA C++ Programming Guide, "Technical Specifications").
+MOST_LOCAL = 512 << 10
+_MOST_BYTES = {"shared": 228 << 10, "local": MOST_LOCAL, "const": 11 << 16, "param": 32764, "global": 1 << 40}
+_MOST_ALIGNMENT = 1 << 16
+# What this parser holds of one module, far beyond what compilers write.
+MOST_REGISTERS = 1 << 20
+MOST_INITIAL = 1 << 22
+MOST_FUNCTIONS = 1 << 16
+
 VARIABLE = re.compile(
     r"(?:\.(?:visible|extern|weak|common)\s+)*\.(global|const|shared|local|param|reg)\b"
     r"((?:\s*\.attribute\s*\([^)]*\)|\s*\.\w+(?:\s+\d+)?)*)\s*([^;]*?)$",
@@ -22,12 +32,13 @@ def type_of(qualifiers: str) -> str:
 
 
 def parameter(found: re.Match[str]) -> Variable:
-    """Return what PARAMETER has found."""
+    """Return what PARAMETER has found. Raises PtxError."""
     kind = type_of(found[2])
     element = TYPE_BYTES[kind]
     # ``.ptr .align 16`` speaks of what a pointer points to.
     own = found[2].split(".ptr")[0]
-    return Variable(found[3], found[1], kind, element * _elements(found[4]), element, _alignment(own, element))
+    alignment = _alignment(own, element)
+    return _checked(Variable(found[3], found[1], kind, element * _elements(found[4]), element, alignment))
 
 
 def variables(found: re.Match[str]) -> list[Variable]:
@@ -36,17 +47,45 @@ def variables(found: re.Match[str]) -> list[Variable]:
     element = max(TYPE_BYTES[kind], 1)
     vector = 4 if re.search(r"\.v4\b", found[2]) else 2 if re.search(r"\.v2\b", found[2]) else 1
     declared, _, value = found[3].partition("=")
-    made = []
+    made: list[Variable] = []
+    initial = _initials(value)
     for one in declared.split(","):
         name = re.match(r"\s*([%$\w]+)\s*((?:\[\s*\d*\s*\])*)", one)
         if name is None:
             raise PtxError(f"a variable without a name: {one.strip()[:60]}")
         count = vector * _elements(name[2])
-        initial = tuple(_initial(v) for v in re.findall(r"[^{},\s][^{},]*", value)) if value.strip() else ()
         if not count and initial:
             count = len(initial)
-        made.append(Variable(name[1], found[1], kind, element * count, element, _alignment(found[2], element), initial))
+        alignment = _alignment(found[2], element)
+        made.append(_checked(Variable(name[1], found[1], kind, element * count, element, alignment, initial)))
     return made
+
+
+def _checked(variable: Variable) -> Variable:
+    """Return ``variable``. Raises PtxError for one that no GPU has room for."""
+    most = _MOST_BYTES.get(variable.space)
+    if most is not None and variable.bytes > most:
+        raise PtxError(f"{variable.name} has {variable.bytes:,} bytes, and {variable.space} memory at most {most:,}")
+    alignment = variable.alignment
+    if alignment > _MOST_ALIGNMENT or alignment & (alignment - 1):
+        raise PtxError(f"{variable.name} is aligned to {alignment:,}: use a power of two up to {_MOST_ALIGNMENT:,}")
+    if len(variable.initial) * max(variable.element_bytes, 1) > max(variable.bytes, 1):
+        raise PtxError(f"{variable.name} has {variable.bytes:,} bytes, and more initial values")
+    return variable
+
+
+def _initials(text: str) -> tuple[Operand, ...]:
+    """Return the values behind ``=``; equal ones are read once. Raises PtxError."""
+    known: dict[str, Operand] = {}
+    values: list[Operand] = []
+    for found in re.finditer(r"[^{},\s][^{},]*", text):
+        value = known.get(found[0])
+        if value is None:
+            value = known[found[0]] = _initial(found[0])
+        values.append(value)
+        if len(values) > MOST_INITIAL:
+            raise PtxError(f"more than {MOST_INITIAL:,} initial values of one variable")
+    return tuple(values)
 
 
 def _elements(extents: str) -> int:

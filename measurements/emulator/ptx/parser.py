@@ -7,7 +7,14 @@ from dataclasses import replace
 
 from measurements.emulator.ptx.body import FILE, LOC, Body
 from measurements.emulator.ptx.cursor import Cursor, PtxError, without_comments
-from measurements.emulator.ptx.declarations import PARAMETER, VARIABLE, parameter, variables
+from measurements.emulator.ptx.declarations import (
+    MOST_FUNCTIONS,
+    MOST_REGISTERS,
+    PARAMETER,
+    VARIABLE,
+    parameter,
+    variables,
+)
 from measurements.emulator.ptx.syntax import Function, Module, Variable
 
 __all__ = ["PtxError", "parse"]
@@ -26,7 +33,16 @@ _LINE = re.compile(r"^\s*\.loc\s+\d+\s+\d+\s+\d+", re.MULTILINE)
 
 
 def parse(text: str) -> Module:
-    """Raise PtxError."""
+    """Return the module that PTX text describes. Raises PtxError."""
+    try:
+        return _parsed(text)
+    except PtxError:
+        raise
+    except (ValueError, OverflowError) as error:  # a number of thousands of digits
+        raise PtxError(f"a number in the PTX cannot be read: {error}") from None
+
+
+def _parsed(text: str) -> Module:
     # Debug sections, which hold only numbers, come last and are as long as all the rest.
     debug = re.search(r"^\s*\.section\b", text, re.MULTILINE)
     files = {int(n): _unescape(name) for n, name in FILE.findall(text)}
@@ -49,6 +65,7 @@ class _Parser(Cursor):
     def __init__(self, text: str, files: dict[int, str]) -> None:
         super().__init__(text)
         self.files = files
+        self.registers = 0  # of all functions so far
 
     def module(self) -> Module:
         version = target = ""
@@ -64,6 +81,8 @@ class _Parser(Cursor):
                 continue
             elif _FUNCTION.match(self.text, self.at):
                 function = self.function()
+                if len(functions) >= MOST_FUNCTIONS:
+                    raise self.error(f"the module has more than {MOST_FUNCTIONS:,} functions")
                 known = functions.get(function.name)
                 if known is None or not known.is_defined:
                     functions[function.name] = function
@@ -75,7 +94,7 @@ class _Parser(Cursor):
                 found = VARIABLE.match(statement)
                 if found is None:
                     raise self.error(f"not understood: {statement.strip()[:80]}", start)
-                declared += variables(found)
+                declared += self.attempt(start, variables, found)
         return Module(version, target, tuple(declared), functions, _BY_LLVM in self.text)
 
     def function(self) -> Function:
@@ -102,6 +121,9 @@ class _Parser(Cursor):
             self.at += 1
             return Function(name[0], is_kernel, results, parameters, is_defined=False)
         body = Body(self, self.files, name[0], is_kernel, results, parameters).read()
+        self.registers += len(body.registers)
+        if self.registers > MOST_REGISTERS:
+            raise self.error(f"the module declares more than {MOST_REGISTERS:,} registers")
         if blocks := _BLOCKS_OF_SM.search(self.text, start, directives_end):
             body = replace(body, blocks_of_sm=max(1, int(blocks[1])))
         return replace(
@@ -122,4 +144,4 @@ class _Parser(Cursor):
             raise self.error("parameters that do not end")
         inner = without_comments(self.text[self.at + 1 : end])
         self.at = end + 1
-        return tuple(parameter(m) for m in PARAMETER.finditer(inner))
+        return tuple(self.attempt(None, parameter, m) for m in PARAMETER.finditer(inner))

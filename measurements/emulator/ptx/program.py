@@ -34,6 +34,7 @@ from measurements.emulator.ptx.syntax import (
 LANES = 32
 _HEAD = 32  # bytes before the values of a register
 _SHARED_WINDOW = 1024  # where static shared memory begins, as in runtime/memory/shared/memory.cpp
+_MOST_SHARED = 1 << 24  # more than any GPU has: a launch of more than a block may have is a finding of the runner's
 FUNCTION_BASE = 4 << 60  # behind which the addresses of functions are, as in runtime/isa/ptx.hpp
 _PRINT = "vprintf"
 _HEAP_FUNCTIONS = ("malloc", "free")
@@ -219,6 +220,8 @@ class _Translation:
         if v.name not in self.shared:
             self.shared[v.name] = _align(self.shared_end, max(v.alignment, 1))
             self.shared_end = self.shared[v.name] + v.bytes
+            if self.shared_end > _MOST_SHARED:
+                raise NotExecutable(f"{self.entry} has more than {_MOST_SHARED >> 20} MiB of static shared memory")
         return self.shared[v.name]
 
     def global_index(self, name: str) -> int:

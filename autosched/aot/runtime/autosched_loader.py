@@ -17,6 +17,8 @@ import ctypes
 import json
 import math
 import operator
+import os
+import stat
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +42,9 @@ _CHOICES = {
     "l2_promotion": ("NONE", "L2_64B", "L2_128B", "L2_256B"),
     "fill": ("NONE", "NAN_REQUEST_ZERO_FMA"),
 }
+_MOST_CHARACTERS = 20_000  # of an expression
+_BOUND = 1 << 62
+_MOST_BYTES = 1 << 28  # of a file of the folder
 _BYTES = {"f64": 8, "i64": 8, "u64": 8, "f32": 4, "i32": 4, "u32": 4, "f16": 2, "bf16": 2, "i16": 2, "u16": 2}
 _PACKED = {
     "f64": "<d", "f32": "<f", "f16": "<e", "i64": "<q", "u64": "<Q", "i32": "<i", "u32": "<I", "i16": "<h", "u16": "<H",
@@ -63,15 +68,46 @@ class NoKernel(LookupError):
 # ---- Expressions of manifests ---------------------------------------------------------------------------------------
 
 
+class NoValue(ArithmeticError, ValueError):
+    """An expression that has no value: it divides by zero, say, or reaches 2^62."""
+
+
 def evaluate(text: str, sizes: Mapping[str, int]) -> Any:
     """Return the value of an expression over sizes: Python's arithmetic and comparisons, and nothing else. Raises
-    ValueError for another text, ArithmeticError where it has no value."""
-    return _value(ast.parse(text, mode="eval").body, sizes)
+    ValueError for another text, and NoValue, which is a ValueError and an ArithmeticError, where it has no value."""
+    if not isinstance(text, str) or len(text) > _MOST_CHARACTERS:
+        raise ValueError(f"an expression is a text of at most {_MOST_CHARACTERS} characters")
+    try:
+        return _number(_value(ast.parse(text, mode="eval").body, sizes))
+    except NoValue:
+        raise
+    except ArithmeticError as error:
+        raise NoValue(f"{text[:60]!r} has no value: {error}") from None
+    except (SyntaxError, RecursionError, MemoryError, TypeError, ValueError) as error:
+        raise ValueError(f"{text[:60]!r} is not an expression of a manifest: {_short(error)}") from None
+
+
+def _short(error: BaseException) -> str:
+    return " ".join(str(error).split())[:120] or type(error).__name__
+
+
+def _number(value: Any) -> Any:
+    """Return ``value``. Raises NoValue for what is too large, and for what is no number."""
+    if not isinstance(value, (int, float)) or not -_BOUND < value < _BOUND:  # NaN is neither
+        raise NoValue("a value is not a number below 2^62")
+    return value
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    # An integer's power is not computed where it would have thousands of digits.
+    if isinstance(base, int) and isinstance(exponent, int) and abs(base) > 1 and exponent > 62:
+        raise NoValue("a power reaches 2^62")
+    return base**exponent
 
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: _power,
 }  # fmt: skip
 _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
@@ -88,17 +124,17 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 def _value(node: ast.expr, sizes: Mapping[str, int]) -> Any:
     match node:
         case ast.Constant(value=bool() | int() | float() as value):
-            return value
+            return _number(value)
         case ast.Name(id=name) if name in sizes:
-            return sizes[name]
+            return _number(sizes[name])
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return not _value(operand, sizes)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand, sizes)
+            return -_number(_value(operand, sizes))
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-            return _value(operand, sizes)
-        case ast.BinOp(left=left, op=op, right=right):
-            return _BINARY[type(op)](_value(left, sizes), _value(right, sizes))
+            return _number(_value(operand, sizes))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            return _number(_BINARY[type(op)](_number(_value(left, sizes)), _number(_value(right, sizes))))
         case ast.BoolOp(op=op, values=values):
             found: Any = None
             for part in values:
@@ -110,11 +146,11 @@ def _value(node: ast.expr, sizes: Mapping[str, int]) -> Any:
             return _value(body if _value(test, sizes) else orelse, sizes)
         case ast.Tuple(elts=elements) | ast.List(elts=elements):
             return [_value(element, sizes) for element in elements]
-        case ast.Compare(left=left, ops=ops, comparators=rights):
+        case ast.Compare(left=left, ops=ops, comparators=rights) if all(type(op) in _COMPARED for op in ops):
             values = [_value(part, sizes) for part in (left, *rights)]
             return all(_COMPARED[type(op)](a, b) for op, a, b in zip(ops, values, values[1:], strict=False))
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
-            return _FUNCTIONS[name](*(_value(a, sizes) for a in arguments))
+            return _number(_FUNCTIONS[name](*(_number(_value(a, sizes)) for a in arguments)))
     raise ValueError(f"{ast.unparse(node)!r} is not part of the language of manifests")
 
 
@@ -122,12 +158,34 @@ def _value(node: ast.expr, sizes: Mapping[str, int]) -> Any:
 
 
 def load(folder: str | Path) -> Kernels:
-    """Return the kernels of an export. Raises OSError, and ValueError for a manifest of another version."""
+    """Return the kernels of an export. Raises OSError, and ValueError for a manifest that is damaged, or of another
+    version."""
     path = Path(folder)
-    document = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
-    if document.get("format") != 1:
-        raise ValueError(f"{path} has a manifest of format {document.get('format')}, and this loader reads 1")
-    return Kernels(path, document["kernels"])
+    try:
+        document = json.loads(_content(path, "manifest.json").decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} has a damaged manifest: {_short(error)}") from None
+    if not isinstance(document, dict) or document.get("format") != 1:
+        found = document.get("format") if isinstance(document, dict) else None
+        raise ValueError(f"{path} has a manifest of format {found!r}, and this loader reads 1")
+    entries = document.get("kernels")
+    if not isinstance(entries, list) or not all(isinstance(e, dict) and "operator" in e for e in entries):
+        raise ValueError(f"{path} has a damaged manifest: it lists no kernels")
+    return Kernels(path, entries)
+
+
+def _content(folder: Path, name: Any) -> bytes:
+    """Return what a regular file of the folder holds. Raises OSError, and ValueError for any other name."""
+    if not isinstance(name, str) or not name or Path(name).is_absolute() or ".." in Path(name).parts:
+        raise ValueError(f"{name!r} is not a file of {folder}")
+    path = folder / name
+    with open(path, "rb", opener=lambda p, flags: os.open(p, flags | getattr(os, "O_NONBLOCK", 0))) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError(f"{path} is not a regular file")
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"{path} has more than {_MOST_BYTES:,} bytes")
+    return content
 
 
 class Kernels:
@@ -168,7 +226,10 @@ class Kernels:
         found: list[tuple[tuple[float, float], int, Kernel]] = []
         why = ""
         for number, entry in enumerate(same):
-            made = _candidate(self.folder, entry, asked, sm, growth)
+            try:
+                made = _candidate(self.folder, entry, asked, sm, growth)
+            except (KeyError, TypeError, AttributeError, IndexError) as error:
+                raise ValueError(f"{self.folder} has a damaged manifest: {error!r}") from None
             if isinstance(made, str):
                 why = f"{entry['problem']}: {made}"
                 continue
@@ -333,10 +394,12 @@ class Kernel:
         self.block, self.cluster = (tuple(self._number(t) for t in launch[name]) for name in ("block", "cluster"))
         self.grid = tuple(self._number(t) for t in launch["grid"])
         self.shared_bytes = self._number(launch["dynamic_shared_bytes"])
+        if any(len(size) != 3 for size in (self.grid, self.block, self.cluster)):
+            raise ValueError(f"{self.problem}: a grid, a block and a cluster have three sizes each")
         self._steps = [entry, *entry.get("then", ())]  # the first launch, and those behind it
         operands = [o for o in entry["operands"] if o["role"] != "workspace"]
         self.arrays = [o["name"] for outputs in (False, True) for o in operands if (o["role"] == "output") == outputs]
-        self.shapes = {o["name"]: tuple(self._number(t) for t in o["shape"]) for o in entry["operands"]}
+        self.shapes = {o["name"]: tuple(int(evaluate(t, self.sizes)) for t in o["shape"]) for o in entry["operands"]}
 
     def __call__(self, *arrays: Any, stream: Any = None) -> None:
         """Queue it on ``stream`` (of any library, or a number; the default one), on arrays in the order of ``arrays``.
@@ -372,13 +435,16 @@ class Kernel:
             del kept
 
     def _number(self, text: str) -> int:
-        return int(evaluate(text, self.sizes))
+        number = int(evaluate(text, self.sizes))
+        if not 0 <= number < 1 << 32:  # what the driver takes; ctypes would cut it
+            raise ValueError(f"{text[:60]!r} is {number}, which is not a size of a launch")
+        return number
 
     def _load(self, context: int) -> list[ctypes.c_void_p]:
         library, module = _driver(), ctypes.c_void_p()
-        code = library.cuModuleLoadData(ctypes.byref(module), (self._folder / self.entry["cubin"]).read_bytes())
+        code = library.cuModuleLoadData(ctypes.byref(module), _content(self._folder, self.entry["cubin"]))
         if code == _NO_BINARY and self.entry["ptx"]:
-            text = (self._folder / self.entry["ptx"]).read_bytes() + b"\0"
+            text = _content(self._folder, self.entry["ptx"]) + b"\0"
             code = library.cuModuleLoadData(ctypes.byref(module), text)
         _check(library, "load_failed", code, f"the kernel of {self.problem} does not load")
         functions = [self._function(module, step) for step in self._steps]

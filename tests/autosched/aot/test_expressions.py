@@ -75,3 +75,51 @@ def test_what_only_python_knows_is_refused() -> None:
         to_cpp("n or m", {"n": "n", "m": "m"})
     with pytest.raises(ValueError, match="not part of the language"):
         evaluate("__import__('os')", {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9**9**9**9",
+        "n**n**n**n",
+        "(-1)**0.5",
+        "0.0**-1",
+        "2**62",
+        "n * 2**61 * 2",
+        "1 << 70",
+        "n // 0",
+        "sqrt(-1)",
+        "round_up(1, 0)",
+        "[1] * 10**9",
+        "(1, 2)",
+        "n @ n",
+        "n.real",
+        "__import__('os')",
+        "min()",
+        "gcd(1.5, 2)",
+        "int('7')",
+        "1e400",
+        "n +",
+        "(" * 300 + "n" + ")" * 300,
+        "-" * 5000 + "n",
+        "+".join(["n"] * 9000),
+        "n" * 30_000,
+        "9" * 10_000,
+        "n\0",
+        "",
+        None,
+        ["n"],
+    ],
+    ids=lambda text: repr(text)[:20],
+)
+def test_what_has_no_value_is_a_value_error_at_once(text: object) -> None:
+    with pytest.raises(ValueError) as error:
+        evaluate(text, {"n": 64})  # type: ignore[arg-type]
+    assert "\n" not in str(error.value) and len(str(error.value)) < 300
+
+
+def test_what_reaches_the_bound_is_told_from_another_text() -> None:
+    for text in ("n // 0", "2**62", "9**9**9**9"):
+        with pytest.raises(ArithmeticError):
+            evaluate(text, {"n": 64})
+    assert evaluate("2**61 + 2**60", {}) == 2**61 + 2**60

@@ -8,6 +8,7 @@ an option or the fixture is used.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from search_spaces.operators.problem import Problem
 
 _NODE = "autosched"
+_EMULATION = "autosched-triton"  # the plug-in that emulates
 _VERDICT = "autosched_verdict"  # the property of a test report that names it
 _UNJUDGED = 2
 
@@ -42,6 +44,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--autosched-triton", metavar="DEVICE", help="run every Triton launch in the emulator, for this GPU (h100)"
     )
     group.addoption("--autosched-triton-full", action="store_true", help="each launch in several orders, and once more")
+    group.addoption(
+        "--autosched-triton-allow-undefined",
+        action="store_true",
+        help="reading memory of torch.empty before it is written is no fault",
+    )
+    group.addoption(
+        "--autosched-triton-first-config",
+        action="store_true",
+        help="run only the first configuration of each triton.autotune",
+    )
     parser.addini("autosched_db", "database of tuned schedules for the fixture tuned_kernel", default="")
 
 
@@ -244,24 +256,36 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         guard.wanted = [item.entry for item in session.items if isinstance(item, EntryItem)]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Start before any conftest.py is imported, which may ask for the GPU and leave out tests where there is none."""
+    if early_config.known_args_namespace.autosched_triton:
+        _emulate_triton(early_config, early_config.known_args_namespace)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_VERDICTS] = []
     config.pluginmanager.register(_Verdicts(config), "autosched-verdicts")
-    if config.getoption("autosched_triton"):
-        _emulate_triton(config)
+    if config.getoption("autosched_triton") and not config.pluginmanager.has_plugin(_EMULATION):
+        _emulate_triton(config, config.option)  # the plug-in itself was loaded by a conftest.py
 
 
-def _emulate_triton(config: pytest.Config) -> None:
+def _emulate_triton(config: pytest.Config, options: argparse.Namespace) -> None:
     try:
         from autosched.triton.pytest_emulation import TritonEmulation
     except ImportError as error:
         raise pytest.UsageError(f"--autosched-triton needs Triton and torch: {error}") from error
-    emulation = TritonEmulation(config.getoption("autosched_triton"), config.getoption("autosched_triton_full"))
+    emulation = TritonEmulation(
+        options.autosched_triton,
+        thorough=options.autosched_triton_full,
+        undefined_memory=not options.autosched_triton_allow_undefined,
+        first_configuration=options.autosched_triton_first_config,
+    )
     try:
         emulation.start()
     except ValueError as error:
         raise pytest.UsageError(f"--autosched-triton: {error}") from error
-    config.pluginmanager.register(emulation, "autosched-triton")
+    config.pluginmanager.register(emulation, _EMULATION)
 
 
 class _Verdicts:

@@ -56,6 +56,8 @@ class LaunchArguments:
         tensor = tensor_of(value)
         if tensor is None:  # a number, or an object that Triton takes for a tensor
             return self._number(name, value.data_ptr() if hasattr(value, "data_ptr") else value)
+        if self.storages.host_of(tensor) == "plain":
+            raise ArgumentMismatch(f"{name}: Pointer argument cannot be accessed from Triton (cpu tensor?): move it")
         address = int(value.data_ptr())
         storage = tensor.untyped_storage()
         if storage.nbytes() == 0:

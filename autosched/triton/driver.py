@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 import triton
 from triton.backends.compiler import GPUTarget
+from triton.runtime import Autotuner
 from triton.runtime.cache import get_cache_manager
 
 from autosched.triton.cubin import cubin_resources
@@ -150,17 +151,38 @@ class _Utils:
         pass
 
 
+class DeviceNumber(int):
+    """Number 0, which torch and Triton have for the emulated GPU.
+
+    Triton keeps compiled kernels by the number of the device. Those of another emulated GPU are not found: two numbers
+    are equal for the same GPU, and a number equals 0 while its GPU is the one that is emulated.
+    """
+
+    device: str
+
+    def __new__(cls, device: str) -> DeviceNumber:
+        number = super().__new__(cls, 0)
+        number.device = device
+        return number
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, DeviceNumber):
+            return self.device == other.device
+        launcher = emulated_launcher()
+        return other == int(self) and launcher is not None and launcher.device.name == self.device
+
+    __hash__ = int.__hash__
+
+
 class EmulatedDriver:
     """Answers Triton's questions for ``launcher.device``; every launch is ``launcher.launch``."""
 
     launcher_cls = _KernelLauncher
-    # Triton keeps compiled kernels by the number of the device: each emulated device has one that no other has.
-    _numbers: dict[str, int] = {}  # noqa: RUF012
 
     def __init__(self, launcher: Launcher) -> None:
         self.launcher = launcher
         self.utils = _Utils(launcher.device)
-        self._number = self._numbers.setdefault(launcher.device.name, 1000 + len(self._numbers))
+        self._number = DeviceNumber(launcher.device.name)
 
     def get_current_target(self) -> GPUTarget:
         return GPUTarget("cuda", self.launcher.device.sm, 32)
@@ -232,6 +254,17 @@ def activated(launcher: Launcher) -> Iterator[EmulatedDriver]:
             yield driver
     finally:
         vars(config)[place] = before
+
+
+@contextmanager
+def first_configurations() -> Iterator[None]:
+    """Each autotuner takes the first configuration that its pruning leaves, and times none."""
+    prune = Autotuner.prune_configs
+    Autotuner.prune_configs = lambda self, kwargs: prune(self, kwargs)[:1]
+    try:
+        yield
+    finally:
+        Autotuner.prune_configs = prune
 
 
 @contextmanager

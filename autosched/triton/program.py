@@ -63,6 +63,8 @@ def run_program(
     seconds: float | None = None,
     function: str = "",
     sizes: Mapping[str, tuple[int, int]] | None = None,
+    undefined_memory: bool = True,
+    first_configuration: bool = False,
 ) -> ProgramProof:
     """Run a file as ``python FILE ARGUMENTS`` would, with every Triton launch emulated. Call it from the main thread.
 
@@ -76,6 +78,8 @@ def run_program(
         function: Instead of running the file, import it and call this one with sizes that provoke
             (``Session.at_sizes``); "" runs the file.
         sizes: The least and the most of each size, by name of its parameter.
+        undefined_memory: As of ``emulated``.
+        first_configuration: As of ``emulated``.
 
     Returns:
         What was launched, what was found, and what the program raised, whatever that is.
@@ -97,7 +101,13 @@ def run_program(
     try:
         with (
             redirect_stdout(sys.stderr) if quiet else nullcontext(),
-            emulated(device, proof=proof, check=False) as session,
+            emulated(
+                device,
+                proof=proof,
+                undefined_memory=undefined_memory,
+                first_configuration=first_configuration,
+                check=False,
+            ) as session,
             _limited(seconds),
         ):
             failure, trace = _failure_of(lambda: _run(path, function, sizes or {}, session))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
+from fnmatch import fnmatch
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,15 +20,32 @@ class FaultyLaunches(AssertionError):
 class TritonEmulation:
     """The plug-in. The device is there from the start, since test modules may ask for it when they are imported."""
 
-    def __init__(self, device: str, thorough: bool) -> None:
+    def __init__(
+        self, device: str, *, thorough: bool = False, undefined_memory: bool = True, first_configuration: bool = False
+    ) -> None:
         self._stack = ExitStack()
         self._device, self._proof = device, THOROUGH if thorough else QUICK
+        self._options = {"undefined_memory": undefined_memory, "first_configuration": first_configuration}
+        self._ignored: list[str] = []
+        self._collected = 0
         self._session: Session | None = None
         self._launches = 0
 
     def start(self) -> None:
         """Raise UnknownDevice."""
-        self._session = self._stack.enter_context(emulated(self._device, proof=self._proof, check=False))
+        self._session = self._stack.enter_context(
+            emulated(self._device, proof=self._proof, check=False, **self._options)
+        )
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_ignore_collect(self, collection_path: Path, config: pytest.Config) -> Generator[None, Any, Any]:
+        ignored = yield
+        if ignored and any(fnmatch(collection_path.name, pattern) for pattern in config.getini("python_files")):
+            self._ignored.append(collection_path.name)
+        return ignored
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self._collected = len(session.items)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[Any]:
@@ -73,5 +92,12 @@ class TritonEmulation:
         self._stack.close()
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if self._ignored:
+            names = ", ".join(self._ignored[:3]) + ("" if len(self._ignored) <= 3 else ", ...")
+            terminalreporter.write_line(
+                f"autosched: test files left out by a conftest.py or --ignore: {len(self._ignored)} ({names})"
+            )
+        if not self._collected:
+            terminalreporter.write_line("autosched: no test was collected, so nothing was emulated")
         if self._launches:
             terminalreporter.write_line(f"autosched: {self._launches} Triton launches emulated for {self._device}")

@@ -13,12 +13,13 @@ import numpy as np
 
 from autosched.proofs.launch_counting import CountedRun
 from autosched.triton.described import LaunchFailed, described_launch
-from autosched.triton.driver import TritonLaunch, activated
+from autosched.triton.driver import TritonLaunch, activated, first_configurations
 from autosched.triton.estimate import estimated_seconds
-from autosched.triton.pretended_cuda import PretendedCuda
 from autosched.triton.sample import Sample, sampled
+from autosched.triton.simulated_cuda import SimulatedCuda
+from autosched.triton.simulated_tensors import TrackedTensors
 from autosched.triton.sizes import named, stress_sizes
-from autosched.triton.storages import Storages, UndefinedMemory, storage_bytes
+from autosched.triton.storages import Storages, storage_bytes
 from autosched.triton.torch_compile import torch_compiled
 from measurements.emulator import ASCENDING, Emulation, Finding, Order, emulate_ptx
 from search_spaces.hardware.devices import Device
@@ -121,10 +122,10 @@ class Session:
     settings: ProofSettings = QUICK
     launches: list[LaunchRecord] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    milliseconds: float = 0.0  # of the pretended GPU, so far
+    milliseconds: float = 0.0  # of the simulated GPU, so far
     storages: Storages = field(default_factory=Storages)
     _lock: threading.RLock = field(default_factory=threading.RLock)
-    _pretended: PretendedCuda | None = None
+    _simulated: SimulatedCuda | None = None
     _size: str = ""
 
     @property
@@ -228,6 +229,8 @@ class Session:
             self._size,
         )
         done = record.emulation
+        if done.printed:
+            print(done.printed, end="" if done.printed.endswith("\n") else "\n", flush=True)
         if done.status not in ("ok", "findings"):
             self.launches.append(record)
             raise LaunchFailed(f"{launch.name}, launched at {where}: {done.status}: {done.reason}")
@@ -266,12 +269,12 @@ class Session:
     def torch_device(self) -> Any:
         import torch
 
-        return torch.device("cuda", 0) if self._pretended is not None else torch.device("cpu")
+        return torch.device("cuda", 0) if self._simulated is not None else torch.device("cpu")
 
     def device_interface(self) -> Any:
         import torch
 
-        return torch.cuda if self._pretended is not None else torch.cpu
+        return torch.cuda if self._simulated is not None else torch.cpu
 
 
 @contextmanager
@@ -281,6 +284,7 @@ def emulated(
     proof: ProofSettings = QUICK,
     pretend_cuda: bool = True,
     undefined_memory: bool = True,
+    first_configuration: bool = False,
     check: bool = True,
 ) -> Iterator[Session]:
     """Every launch of a Triton kernel within runs in the emulator, for ``device``, on tensors in the CPU's memory.
@@ -291,6 +295,7 @@ def emulated(
         pretend_cuda: the program sees one such GPU: ``device="cuda"``, ``torch.cuda`` and ``is_cuda``. Its tensors
             are on the CPU all the same.
         undefined_memory: what ``torch.empty`` returns holds no values until they are written.
+        first_configuration: of each ``@triton.autotune`` only the first configuration runs.
         check: raise FaultsFound at the end where a launch had a fault.
 
     Raises LaunchFailed within, where a launch does not end or needs what the emulator lacks, UnknownDevice, and
@@ -301,10 +306,13 @@ def emulated(
     with ExitStack() as stack:
         stack.enter_context(activated(session))
         stack.enter_context(torch_compiled(pretend_cuda))
-        if undefined_memory:
-            stack.enter_context(UndefinedMemory(session.storages))
+        if first_configuration:
+            stack.enter_context(first_configurations())
         if pretend_cuda:
-            session._pretended = stack.enter_context(PretendedCuda(row, lambda: session.milliseconds))
+            simulated = SimulatedCuda(row, lambda: session.milliseconds, session.storages, undefined=undefined_memory)
+            session._simulated = stack.enter_context(simulated)
+        elif undefined_memory:
+            stack.enter_context(TrackedTensors(session.storages))
         yield session
     if check and not session.ok:
         raise FaultsFound(session)

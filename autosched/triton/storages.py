@@ -1,27 +1,24 @@
 """The memory of a program's tensors as the emulator sees it: a storage is an array, a tensor a pointer into it.
 
-Memory of ``torch.empty`` holds no values until somebody writes it. ``UndefinedMemory`` follows that byte by byte.
+Memory of ``torch.empty`` holds no values until somebody writes it. ``TrackedTensors`` follows that byte by byte.
 """
 
 from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterator
-from typing import Any
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from measurements.emulator.memory import Flags
 
-_FACTORIES = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")
 _NO_VALUE = 0xFF  # every byte of it: NaN as a float, -1 as an integer
 
+Host = Literal["plain", "pinned"]
 Bytes = npt.NDArray[np.uint8]
 
 
@@ -32,18 +29,22 @@ def storage_bytes(storage: torch.UntypedStorage) -> Bytes:
 
 
 class Storages:
-    """The storages that a program has, by address: which bytes hold no value, and which storage an address is in.
+    """The storages that a program has, by address: which bytes hold no value, which storage an address is in, and which
+    are the host's memory to a program that sees a simulated GPU.
 
-    Storages that no mode has seen hold values everywhere. May be used by several threads.
+    Storages that no mode has seen hold values everywhere, and are the GPU's. May be used by several threads.
     """
 
     def __init__(self) -> None:
         self._flags: dict[int, tuple[StorageWeakRef, Flags]] = {}
         self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
+        self._on_host: dict[int, tuple[StorageWeakRef, Host]] = {}
         self._lock = threading.RLock()
 
     def add(self, tensor: torch.Tensor, undefined: bool) -> None:
         """Take note of a new tensor."""
+        if tensor.layout is not torch.strided:
+            return  # a sparse tensor has no storage; its indices and values are tensors of their own
         storage = tensor.untyped_storage()
         size = storage.nbytes()
         if size == 0 or storage.device.type != "cpu":
@@ -52,12 +53,15 @@ class Storages:
         with self._lock:
             self._alive[storage.data_ptr()] = (reference, size)
             self._flags.pop(storage.data_ptr(), None)
+            self._on_host.pop(storage.data_ptr(), None)
             if undefined:
                 storage_bytes(storage)[:] = _NO_VALUE
                 self._flags[storage.data_ptr()] = (reference, np.zeros(size, dtype=np.bool_))
 
     def define(self, tensor: torch.Tensor) -> None:
         """All elements of ``tensor`` hold values from now on."""
+        if tensor.layout is not torch.strided:
+            return
         storage = tensor.untyped_storage()
         flags = self.defined(storage) if storage.device.type == "cpu" else None
         if flags is None or tensor.numel() == 0:
@@ -69,6 +73,29 @@ class Storages:
         with self._lock:
             if flags.all():
                 self._flags.pop(storage.data_ptr(), None)
+
+    def place(self, tensor: torch.Tensor, host: Host | None) -> None:
+        """Note that a tensor is in the host's memory; None: in the GPU's."""
+        if tensor.layout is not torch.strided or tensor.device.type == "meta":
+            return
+        storage = tensor.untyped_storage()
+        with self._lock:
+            if host is None:
+                self._on_host.pop(storage.data_ptr(), None)
+            else:
+                self._on_host[storage.data_ptr()] = (StorageWeakRef(storage), host)
+
+    def host_of(self, tensor: torch.Tensor) -> Host | None:
+        """Return in which memory of the host a tensor is; None where it is the GPU's, or no mode has seen it."""
+        if not self._on_host or tensor.layout is not torch.strided:
+            return None
+        address = tensor.untyped_storage().data_ptr()
+        with self._lock:
+            reference, host = self._on_host.get(address, (None, None))
+            if reference is not None and reference.expired():
+                del self._on_host[address]
+                return None
+            return host
 
     def defined(self, storage: torch.UntypedStorage) -> Flags | None:
         """Return a flag for each byte, whether it holds a value; None where all do."""
@@ -96,59 +123,3 @@ class Storages:
                         continue
                     return torch.UntypedStorage._new_with_weak_ptr(reference.cdata)
         return None
-
-
-class UndefinedMemory(TorchDispatchMode):  # type: ignore[misc]
-    """Tells ``storages`` of every tensor that is made, and of every write of torch."""
-
-    supports_higher_order_operators = True  # as the launches of ``torch.library.wrap_triton``
-
-    def __init__(self, storages: Storages) -> None:
-        super().__init__()
-        self._storages = storages
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Torch would import its compiler, which takes seconds, only to leave this mode alone."""
-        return False
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """``torch.compile`` compiles within, and this mode sees what the compiled program does."""
-        return True
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if not hasattr(func, "_schema"):
-            return result  # of a higher order; what it calls comes here, too
-        empty = func.namespace == "aten" and func._schema.name.removeprefix("aten::") in _FACTORIES
-        for tensor, alias in zip(_results(result), _aliases(func, result), strict=False):
-            if alias is None:
-                self._storages.add(tensor, undefined=empty)
-        for tensor in _written(func, args, kwargs or {}):
-            self._storages.define(tensor)
-        return result
-
-
-def _results(result: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-
-
-def _aliases(func: Any, result: Any) -> list[Any]:
-    """Return what the schema says of each result: None where it is new memory. A list of tensors has one entry for
-    all."""
-    returns = func._schema.returns
-    tensors = _results(result)
-    if len(returns) == len(tensors):
-        return [r.alias_info for r in returns]
-    return [returns[0].alias_info if returns else None] * len(tensors)
-
-
-def _written(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
-    if not func._schema.is_mutable or torch.Tag.inplace_view in func.tags:
-        return  # as `t_`, which changes how the memory is seen
-    for k, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        value = args[k] if k < len(args) else kwargs.get(argument.name)
-        yield from _results(value)

@@ -24,6 +24,11 @@ _SETTINGS = {
 }
 
 
+def in_compiler() -> bool:
+    """Return whether torch's compiler asks, to which tensors are where they are."""
+    return torch._guards.TracingContext.try_get() is not None
+
+
 @contextmanager
 def torch_compiled(pretend_cuda: bool) -> Iterator[None]:
     """Have ``torch.compile`` generate Triton kernels within, for tensors on the CPU.

@@ -12,9 +12,14 @@ def scale(o, x, factor, n, BLOCK: tl.constexpr):
     tl.store(o + i, tl.load(x + i, mask=i < n) * factor, mask=i < n)
 
 
+def device():
+    """Return where a program has its tensors: outside of ``emulated`` there is no GPU."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def scale_args(n=1000):
-    x = torch.arange(n, dtype=torch.float32)
-    return {"grid": blocks(n), "o": torch.empty(n), "x": x, "factor": 3.0, "n": n}
+    x = torch.arange(n, dtype=torch.float32, device=device())
+    return {"grid": blocks(n), "o": torch.empty_like(x), "x": x, "factor": 3.0, "n": n}
 
 
 def scaled(x, factor, **_):
@@ -34,7 +39,7 @@ def wrong_from_128(o, x, n, BLOCK: tl.constexpr):
 
 
 def wrong_args(n=1000):
-    return {"grid": blocks(n), "o": torch.empty(n), "x": torch.ones(n), "n": n}
+    return {"grid": blocks(n), "o": torch.empty(n, device=device()), "x": torch.ones(n, device=device()), "n": n}
 
 
 @triton.jit
@@ -52,7 +57,7 @@ def accumulate(o, x, n, BLOCK: tl.constexpr):
 
 
 def accumulate_args(n=300):
-    return {"grid": blocks(n), "o": torch.zeros(n), "x": torch.ones(n), "n": n}
+    return {"grid": blocks(n), "o": torch.zeros(n, device=device()), "x": torch.ones(n, device=device()), "n": n}
 
 
 @triton.jit

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from autosched.triton.driver import emulated_launcher
-from autosched.triton.storages import Storages, UndefinedMemory
+from autosched.triton.simulated_tensors import TrackedTensors
+from autosched.triton.storages import Storages
 from autosched.triton.tuning.call import Arguments, KernelCall
 from autosched.triton.tuning.compiling.processes import COMPILE_SECONDS
 from autosched.triton.tuning.devices import active_device
@@ -130,7 +131,7 @@ class TunedFunction:
         storages = _storages()
         given = proof
         if given is None and self.proof_args is not None:
-            with UndefinedMemory(storages):
+            with TrackedTensors(storages):
                 given = self.proof_args()
         further = {"workers": self.workers, **(options or {})}
         compile_seconds = further.pop("compile_seconds", COMPILE_SECONDS)

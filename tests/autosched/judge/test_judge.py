@@ -82,7 +82,7 @@ FOUND = {
         (),
     ),
     "half": (RIGHT.replace(", n,", ", n // 2,"), Status.WRONG, ()),
-    "of another shape": ("o = torch.empty(n + 1)\n" + RIGHT, Status.WRONG, ()),
+    "of another shape": ("o = x.new_empty(n + 1)\n" + RIGHT, Status.WRONG, ()),
     "raises": ("raise KeyError('moon')", Status.FAILED, ()),
     "too much": ("return bytearray(1 << 60)", Status.OUT_OF_MEMORY, ()),
     "an extension": (

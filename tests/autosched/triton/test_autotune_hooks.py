@@ -30,7 +30,7 @@ def stock(database, **more):
 
 def launched(kernel, n=4096):
     with emulated("h100") as session:
-        x, o = torch.randn(n), torch.empty(n)
+        x, o = torch.randn(n, device="cuda"), torch.empty(n, device="cuda")
         kernel[kernels.blocks(n)](o, x, n)
         assert torch.equal(o, 2 * x)
     return session.launches, kernel.best_config
@@ -90,7 +90,8 @@ def test_what_the_listener_heard_is_tuned(tmp_path, capsys):
         "    tl.store(o + i, 2 * tl.load(x + i, mask=i < N), mask=i < N)\n\n"
         "def arguments(n=64):\n"
         "    grid = lambda meta: (triton.cdiv(n, meta['BLOCK']),)\n"
-        "    return {'grid': grid, 'o': torch.empty(n), 'x': torch.randn(n), 'N': n}\n"
+        "    on = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
+        "    return {'grid': grid, 'o': torch.empty(n, device=on), 'x': torch.randn(n, device=on), 'N': n}\n"
     )
     place, heard = str(tmp_path / "doubling.py"), tmp_path / "heard.jsonl"
     twice, arguments = load(f"{place}:twice", "--triton"), load(f"{place}:arguments", "--args")

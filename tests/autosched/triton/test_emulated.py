@@ -60,15 +60,18 @@ def test_what_moves_to_the_gpu(session) -> None:
     assert model.weight.is_cuda and model.to("cuda", torch.float16).weight.dtype is torch.float16
     assert model.to(device="cuda", dtype=torch.bfloat16, non_blocking=True).bias.dtype is torch.bfloat16
     x = torch.ones(2, 3, 4, 5)
-    assert x.to("cuda") is x and x.to("cuda:0", non_blocking=True) is x and x.to(0) is x and x.to(None, None, True) is x
+    assert not x.is_cuda and x.to("cpu") is x
+    x = x.to("cuda")
+    assert x.is_cuda and x.to("cuda") is x
+    assert x.to("cuda:0", non_blocking=True) is x and x.to(0) is x and x.to(None, None, True) is x
     assert x.to("cuda", torch.float16, True).dtype is torch.float16 and x.to("cuda", copy=True) is not x
     assert x.to(torch.int32, True).dtype is torch.int32
-    assert x.to(torch.ones(1, dtype=torch.float64), True).dtype is torch.float64
+    assert x.to(torch.ones(1, dtype=torch.float64, device="cuda"), True).dtype is torch.float64
     assert x.to(memory_format=torch.channels_last).stride() == x.contiguous(memory_format=torch.channels_last).stride()
     index = torch.cuda.current_device()
     assert torch.zeros(3, device=index).is_cuda and torch.device(index) == torch.device("cuda", 0)
     host = x.to("cpu")
-    assert host is not x and torch.equal(host, x)
+    assert host is not x and torch.equal(host, x) and host.device == torch.device("cpu") and not (x + 1).is_cpu
 
 
 def test_on_cpu_tensors_without_pretence() -> None:
@@ -81,8 +84,8 @@ def test_on_cpu_tensors_without_pretence() -> None:
 
 def test_a_read_beyond_the_end() -> None:
     with pytest.raises(FaultsFound) as caught, emulated("h100"):
-        x = torch.ones(300)
-        kernels.add_without_mask[(3,)](x, x.clone(), torch.empty(300), 300, BLOCK=128)
+        x = torch.ones(300, device="cuda")
+        kernels.add_without_mask[(3,)](x, x.clone(), torch.empty(300, device="cuda"), 300, BLOCK=128)
     (finding,) = caught.value.session.findings
     assert finding.kind is FindingKind.OUT_OF_BOUNDS_GLOBAL
     assert finding.file == kernels.__file__
@@ -93,7 +96,7 @@ def test_a_read_beyond_the_end() -> None:
 
 def test_memory_of_torch_empty_holds_no_values() -> None:
     with emulated("h100", check=False) as session:
-        x, o = torch.empty(128), torch.empty(128)
+        x, o = torch.empty(128, device="cuda"), torch.empty(128, device="cuda")
         x[:100] = 1
         kernels.scale[(1,)](o, x, 2.0, 100, BLOCK=128)
         assert session.ok
@@ -103,21 +106,21 @@ def test_memory_of_torch_empty_holds_no_values() -> None:
 
 
 def test_views_and_several_arguments_in_one_storage(session) -> None:
-    storage = torch.arange(4 * 64, dtype=torch.float32)
+    storage = torch.arange(4 * 64, dtype=torch.float32, device="cuda")
     rows = storage.view(4, 64)
     kernels.add[(1,)](rows[1], rows[2], rows[3], 64, BLOCK=64, num_warps=2)
-    assert torch.equal(rows[3], torch.arange(64) * 2.0 + 192)
-    assert torch.equal(storage[:64], torch.arange(64.0))
-    x = torch.randn(40, 24)
+    assert torch.equal(rows[3], torch.arange(64, device="cuda") * 2.0 + 192)
+    assert torch.equal(storage[:64], torch.arange(64.0, device="cuda"))
+    x = torch.randn(40, 24, device="cuda")
     part = x[3:30:2, ::3]  # with strides
-    o = torch.empty(part.shape[::-1])
+    o = torch.empty(part.shape[::-1], device="cuda")
     kernels.transpose[(1, 1)](o, part, *part.shape, *part.stride(), BM=16, BN=8)
     assert torch.equal(o, part.t())
 
 
 def test_in_place_and_beyond_a_view() -> None:
     with emulated("h100", check=False) as session:
-        rows = torch.ones(2, 64)
+        rows = torch.ones(2, 64, device="cuda")
         kernels.scale[(1,)](rows[0], rows[0], 3.0, 64, BLOCK=64, num_warps=2)
         assert session.ok and rows[0].eq(3).all() and rows[1].eq(1).all()
         kernels.scale[(1,)](rows[1], rows[1], 3.0, 65, BLOCK=128)
@@ -143,13 +146,13 @@ def test_a_kernel_that_torch_may_trace(session) -> None:
 
 def test_an_object_with_a_data_pointer() -> None:
     with emulated("h100") as session:
-        x, o = torch.arange(24.0), torch.empty(6, 4)
+        x, o = torch.arange(24.0, device="cuda"), torch.empty(6, 4, device="cuda")
         kernels.transpose[(1, 1)](o, Reversed(x), 4, 6, -6, -1, BM=4, BN=8)
         assert torch.equal(o, x.flip(0).view(4, 6).t()) and session.ok
 
 
 def test_tuples_numbers_and_none(session) -> None:
-    a, b, o = torch.ones(50), torch.ones(50), torch.empty(50)
+    a, b, o = torch.ones(50, device="cuda"), torch.ones(50, device="cuda"), torch.empty(50, device="cuda")
     kernels.add_pairs[(1,)]((a, b), o, 50, BLOCK=64, num_warps=2)
     assert o.eq(2).all()
 
@@ -157,7 +160,7 @@ def test_tuples_numbers_and_none(session) -> None:
 def test_an_empty_grid_and_hooks() -> None:
     seen = []
     with emulated("h100") as session:
-        x = torch.ones(8)
+        x = torch.ones(8, device="cuda")
         before = triton.knobs.runtime.launch_enter_hook
         triton.knobs.runtime.launch_enter_hook = lambda metadata: seen.append(metadata.get()["name"])
         try:
@@ -171,7 +174,7 @@ def test_an_empty_grid_and_hooks() -> None:
 def test_tensor_descriptors_of_the_host(session) -> None:
     from triton.tools.tensor_descriptor import TensorDescriptor
 
-    x = torch.randn(70, 48, dtype=torch.float16)
+    x = torch.randn(70, 48, dtype=torch.float16, device="cuda")
     o = torch.zeros_like(x)
     described = [TensorDescriptor.from_tensor(t, [32, 16]) for t in (o, x)]
     kernels.copy_by_descriptors[(3, 3)](*described, BM=32, BN=16)
@@ -181,7 +184,7 @@ def test_tensor_descriptors_of_the_host(session) -> None:
 
 def test_scratch_memory_for_descriptors_made_on_the_device(session) -> None:
     triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
-    x, o = torch.randn(32, 64, dtype=torch.float16), torch.empty(32)
+    x, o = torch.randn(32, 64, dtype=torch.float16, device="cuda"), torch.empty(32, device="cuda")
     kernels.row_sums_by_made_descriptor[(2,)](o, x, 32, 64, BM=16, BN=32)
     torch.testing.assert_close(o, x.float().sum(1))
 
@@ -189,7 +192,8 @@ def test_scratch_memory_for_descriptors_made_on_the_device(session) -> None:
 def test_addresses_of_tensors_in_a_tensor(session) -> None:
     tensors = [torch.ones(n, device="cuda") for n in (5, 30, 17)]
     pointers = torch.tensor([t.data_ptr() for t in tensors], device="cuda")
-    kernels.grouped_scale[(1,)](pointers, torch.tensor([5, 30, 17], dtype=torch.int32), 3, BLOCK=32, num_warps=1)
+    sizes = torch.tensor([5, 30, 17], dtype=torch.int32, device="cuda")
+    kernels.grouped_scale[(1,)](pointers, sizes, 3, BLOCK=32, num_warps=1)
     assert [t.unique().tolist() for t in tensors] == [[2.0], [3.0], [4.0]]
     assert pointers.tolist() == [t.data_ptr() for t in tensors]
 
@@ -197,11 +201,11 @@ def test_addresses_of_tensors_in_a_tensor(session) -> None:
 def test_autotuning_of_a_kernel_that_accumulates() -> None:
     """triton#6524: repeated benchmark calls add to the output where reset_to_zero is missing."""
     with emulated("h100") as session:
-        x, o = torch.ones(100), torch.zeros(100)
+        x, o = torch.ones(100, device="cuda"), torch.zeros(100, device="cuda")
         grid = lambda meta: (triton.cdiv(100, meta["BLOCK"]),)  # noqa: E731
         kernels.accumulate_from_zero[grid](o, x, 100)
         assert o.eq(1).all() and not session.notes
-        kernels.accumulate[grid](torch.zeros(100), x, 100)
+        kernels.accumulate[grid](torch.zeros(100, device="cuda"), x, 100)
     assert len(session.notes) == 1
     assert "a repeated call leaves other values in o" in session.notes[0] and "reset_to_zero" in session.notes[0]
 
@@ -222,8 +226,8 @@ def test_launches_of_several_threads() -> None:
 
 def test_orders_and_a_second_launch() -> None:
     with emulated("h100", proof=THOROUGH) as session:
-        x = torch.ones(300)
-        kernels.add[(3,)](x, x, torch.empty(300), 300, BLOCK=128)
+        x = torch.ones(300, device="cuda")
+        kernels.add[(3,)](x, x, torch.empty(300, device="cuda"), 300, BLOCK=128)
     (launch,) = session.launches
     names = [name for name, _ in launch.runs]
     assert names == [
@@ -239,8 +243,8 @@ def test_orders_and_a_second_launch() -> None:
 def test_what_the_emulator_lacks_ends_the_program() -> None:
     with emulated("h100", check=False) as session, pytest.raises(LaunchFailed, match="timeout: not done after"):
         session.settings = type(session.settings)(time_limit=0.001)
-        x = torch.ones(2**16)
-        kernels.add[(512,)](x, x, torch.empty(2**16), 2**16, BLOCK=128)
+        x = torch.ones(2**16, device="cuda")
+        kernels.add[(512,)](x, x, torch.empty(2**16, device="cuda"), 2**16, BLOCK=128)
 
 
 def test_names_that_generated_code_imports() -> None:
@@ -251,7 +255,7 @@ def test_names_that_generated_code_imports() -> None:
         with torch.cuda._DeviceGuard(0):
             assert _cuda_getCurrentRawStream(0) == 0
         x = torch._C._dynamo.guards._empty_strided_cuda((2, 64), (64, 1), torch.float32)
-        kernels.scale[(1,)](x, torch.ones(128), 2.0, 128, BLOCK=128)
+        kernels.scale[(1,)](x, torch.ones(128, device="cuda"), 2.0, 128, BLOCK=128)
         assert x.is_cuda and x.eq(2).all()
     assert hasattr(torch._C, "_cuda_getCurrentRawStream") is had
 
@@ -263,7 +267,7 @@ def test_outside_of_it_nothing_is_left() -> None:
         assert torch.cuda.get_device_properties(0).multi_processor_count == 132
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
-        x = torch.ones(64)
+        x = torch.ones(64, device="cuda")
         kernels.scale[(1,)](x, x, 2.0, 64, BLOCK=64, num_warps=2)
         end.record()
         torch.cuda.synchronize()
@@ -282,3 +286,22 @@ def test_one_launch_on_arrays() -> None:
     assert record.emulation.ok and (o == 3 * x).all()
     with pytest.raises(ValueError, match="nothing was launched"):
         emulate(kernels.scale[(0,)], o, x, 3.0, 128, BLOCK=128, device="h100")
+
+
+def test_what_kernels_print(session, capsys) -> None:
+    kernels.show[(1,)](torch.arange(32, dtype=torch.int32, device="cuda") + 7, 32, num_warps=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 32 and "pid (0, 0, 0) idx ( 5)" in lines[5] and lines[5].endswith("x: 12")
+
+
+def test_one_number_of_the_device_for_torch_and_triton() -> None:
+    targets = []
+    for name in ("h100", "a100", "h100"):
+        with emulated(name) as session:
+            number = torch.cuda.current_device()
+            assert number == triton.runtime.driver.active.get_current_device() == 0
+            x = torch.ones(32, device="cuda")
+            kernels.scale[(1,)](x, x, 2.0, 32, BLOCK=32, num_warps=1)
+            assert x.eq(2).all() and len(kernels.scale.device_caches[number][0]) >= 1
+            targets.append("sm_90" in session.launches[0].ptx)
+    assert targets == [True, False, True]

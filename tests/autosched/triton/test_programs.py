@@ -174,3 +174,49 @@ def test_the_plug_in_fails_what_has_findings(tmp_path: Path) -> None:
     assert "ERROR at setup of test_with_a_fixture" in done.stdout and "another reason" in done.stdout
     assert "ERROR collecting test_module.py" in done.stdout
     assert done.stdout.count("twice.py:11: out_of_bounds_global") >= 4
+
+
+CONFTEST = """
+import torch
+collect_ignore = [] if torch.cuda.is_available() else ["test_kernel.py"]
+"""
+
+
+def plugged(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--autosched-triton", "h100", *options, "."]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+
+
+def test_the_plug_in_starts_before_any_conftest(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_kernel.py").write_text("import torch\ndef test_there():\n    assert torch.cuda.is_available()\n")
+    done = plugged(tmp_path)
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
+    (tmp_path / "conftest.py").write_text('collect_ignore = ["test_kernel.py"]\n')
+    done = plugged(tmp_path)
+    assert done.returncode == 5 and "1 (test_kernel.py)" in done.stdout and "no test was collected" in done.stdout
+
+
+LENIENT = """
+import torch, triton, triton.language as tl
+
+@triton.autotune([triton.Config({"BLOCK": b}, num_warps=1) for b in (64, 32)], key=["n"])
+@triton.jit
+def double(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
+
+def test_of_memory_that_nobody_has_written():
+    x = torch.empty(64, device="cuda")
+    double[lambda meta: (triton.cdiv(64, meta["BLOCK"]),)](x, torch.empty_like(x), 64)
+    assert double.best_config.kwargs["BLOCK"] == 64
+    assert len(double.fn.device_caches[torch.cuda.current_device()][0]) == 1
+"""
+
+
+def test_undefined_memory_and_autotuning_on_demand(tmp_path: Path) -> None:
+    (tmp_path / "test_lenient.py").write_text(LENIENT)
+    done = plugged(tmp_path, "--autosched-triton-first-config")
+    assert done.returncode == 1 and "uninitialized_global_read" in done.stdout, done.stdout
+    done = plugged(tmp_path, "--autosched-triton-first-config", "--autosched-triton-allow-undefined")
+    assert done.returncode == 0 and "1 Triton launches" in done.stdout, done.stdout

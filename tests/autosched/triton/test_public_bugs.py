@@ -29,7 +29,7 @@ pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
 def test_triton_10927_a_stride_of_a_descriptor_that_nobody_checks() -> None:
     triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
     with emulated("h100", check=False) as session:
-        x, o = torch.ones(32, 511, dtype=torch.float16), torch.empty(32)
+        x, o = torch.ones(32, 511, dtype=torch.float16, device="cuda"), torch.empty(32, device="cuda")
         kernels.row_sums_by_made_descriptor[(2,)](o, x, 32, 511, BM=16, BN=32)
     assert FindingKind.INVALID_ARGUMENT in {f.kind for f in session.findings}
     assert any("global_stride 0 is 1022 bytes, no multiple of 16" in line for line in session.fault_lines())

@@ -28,7 +28,7 @@ SOME = ProofSettings(blocks=6)
 def test_some_blocks_of_a_large_launch() -> None:
     x, elements = torch.rand(6400, device="cpu"), 64
     with emulated("h100", proof=SOME) as session:
-        o, twice = torch.empty(6400), torch.empty(6400)
+        o, twice = torch.empty(6400, device="cuda"), torch.empty(6400, device="cuda")
         kernels.scale[(100,)](o, x, 2.0, 6400, BLOCK=elements, num_warps=2)
         kernels.scale[(100,)](twice, o, 2.0, 6400, BLOCK=elements, num_warps=2)  # reads what no block has written
     first, second = session.launches
@@ -45,15 +45,15 @@ def test_some_blocks_of_a_large_launch() -> None:
 
 def test_a_fault_of_the_last_of_many_blocks() -> None:
     with emulated("h100", proof=SOME, check=False) as session:
-        x = torch.ones(6390)
-        kernels.add_without_mask[(100,)](x, x.clone(), torch.empty(6390), 6390, BLOCK=64)
+        x = torch.ones(6390, device="cuda")
+        kernels.add_without_mask[(100,)](x, x.clone(), torch.empty(6390, device="cuda"), 6390, BLOCK=64)
     assert [f.kind for f in session.findings] == [FindingKind.OUT_OF_BOUNDS_GLOBAL]
 
 
 def test_blocks_that_wait_for_others_run_whole() -> None:
     with emulated("h100", proof=SOME) as session:
-        o = torch.empty(60, dtype=torch.int32)
-        kernels.wait_for_the_middle[(60,)](torch.zeros(1, dtype=torch.int32), o, num_warps=1)
+        o = torch.empty(60, dtype=torch.int32, device="cuda")
+        kernels.wait_for_the_middle[(60,)](torch.zeros(1, dtype=torch.int32, device="cuda"), o, num_warps=1)
     assert session.launches[0].left_out == 0 and o.tolist() == list(range(60))
     assert fidelity_of(session).not_run == ()
 
@@ -63,8 +63,8 @@ def test_a_sample_grows_by_what_its_blocks_wait_for(monkeypatch: pytest.MonkeyPa
     """An atomic that changes nothing asks, too, in a loop in which warps meet at barriers."""
     monkeypatch.setattr(sample, "_CHEAP", 0.0)  # as where a block takes seconds
     with emulated("h100", proof=SOME) as session:
-        o = torch.empty(99, 64, dtype=torch.int32)
-        kernels.wait_by_atomics[(99,)](torch.zeros(99, dtype=torch.int32), o, 2, SWAP=swap, num_warps=2)
+        o = torch.empty(99, 64, dtype=torch.int32, device="cuda")
+        kernels.wait_by_atomics[(99,)](torch.zeros(99, dtype=torch.int32, device="cuda"), o, 2, SWAP=swap, num_warps=2)
     (launch,) = session.launches
     assert session.ok and 0 < launch.left_out < 93
     assert torch.equal(o[0], torch.arange(64, dtype=torch.int32))
@@ -117,7 +117,8 @@ def test_sizes_beside_powers_of_two() -> None:
 
 def test_a_fault_at_a_size() -> None:
     def run(n: int) -> None:
-        kernels.row_sums_in_whole_tiles[(2,)](torch.empty(2), torch.ones(2, n), n, BLOCK=16, num_warps=1)
+        o, x = torch.empty(2, device="cuda"), torch.ones(2, n, device="cuda")
+        kernels.row_sums_in_whole_tiles[(2,)](o, x, n, BLOCK=16, num_warps=1)
 
     with emulated("h100", check=False) as session:
         run(16)  # the size that its author has tried
@@ -140,13 +141,13 @@ def test_a_gradient_of_one_element_that_stands_for_all() -> None:
 
         @staticmethod
         def backward(ctx, dy):
-            dx = torch.empty(dy.shape)
+            dx = torch.empty(dy.shape, device="cuda")
             kernels.double_rows[(4,)](dx, dy, dx.stride(0), dy.shape[1], BLOCK=32, num_warps=1)
             return dx
 
     with emulated("h100", check=False) as session:
-        x = torch.ones(4, 32, requires_grad=True)
-        Double.apply(x).backward(torch.ones(4, 32))
+        x = torch.ones(4, 32, requires_grad=True, device="cuda")
+        Double.apply(x).backward(torch.ones(4, 32, device="cuda"))
         assert session.ok and x.grad.eq(2).all()
         Double.apply(x).sum().backward()
     assert [f.kind for f in session.findings] == [FindingKind.OUT_OF_BOUNDS_GLOBAL]
@@ -157,7 +158,7 @@ def test_one_index_twice_in_a_scatter() -> None:
     """Two warps read, divide and write one element: who is last wins."""
     ids = torch.arange(40)
     with emulated("h100", check=False) as session:
-        logits = torch.ones(64)
+        logits = torch.ones(64, device="cuda")
         kernels.penalize[(1,)](logits, ids, 40, 2.0, BLOCK=64, num_warps=2)
         assert session.ok and logits.sum() == 44
         ids[39] = 0
@@ -170,7 +171,8 @@ import torch, triton
 from triton_program_kernels import row_sums_in_whole_tiles
 
 def run(n):
-    row_sums_in_whole_tiles[(40,)](torch.empty(40), torch.ones(40, n, device="cuda"), n, BLOCK=16, num_warps=1)
+    o, x = torch.empty(40, device="cuda"), torch.ones(40, n, device="cuda")
+    row_sums_in_whole_tiles[(40,)](o, x, n, BLOCK=16, num_warps=1)
 
 if __name__ == "__main__":
     run(16)

@@ -59,8 +59,8 @@ def test_matmul_in_bands(session, leaky):
 
 
 def test_layer_norm(session):
-    x, w, b = torch.randn(6, 300), torch.rand(300), torch.rand(300)
-    y, mean, rstd = torch.empty_like(x), torch.empty(6), torch.empty(6)
+    x, w, b = torch.randn(6, 300, device="cuda"), torch.rand(300, device="cuda"), torch.rand(300, device="cuda")
+    y, mean, rstd = torch.empty_like(x), torch.empty(6, device="cuda"), torch.empty(6, device="cuda")
     kernels.layer_norm[(6,)](y, x, w, b, mean, rstd, x.stride(0), 300, 1e-5, BLOCK=128, num_warps=4)
     torch.testing.assert_close(y, torch.nn.functional.layer_norm(x, (300,), w, b, 1e-5))
 
@@ -124,7 +124,7 @@ def test_block_scaled_matmul(device):
     a, b = (torch.randn(*shape).to(torch.float8_e4m3fn) for shape in ((m, k), (k, n)))
     scales = [torch.randint(124, 131, (rows, k // 32), dtype=torch.uint8) for rows in (m, n)]
     with emulated(device) as session:
-        c = torch.empty(m, n)
+        c = torch.empty(m, n, device="cuda")
         kernels.block_scaled_matmul[(1, 1)](a, scales[0], b, scales[1], c, m, n, k, BM=128, BN=64, BK=128)
     assert (".block_scale." in session.launches[0].ptx) == (device == "rtx5090")
     powers = [2.0 ** (s.float() - 127).repeat_interleave(32, dim=1) for s in scales]

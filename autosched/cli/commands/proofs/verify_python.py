@@ -72,6 +72,13 @@ def verify_python(
             help="An argument of the function: it is called with values from A to B that provoke. May be repeated.",
         ),
     ] = None,
+    allow_undefined: Annotated[
+        bool,
+        typer.Option("--allow-undefined", help="Reading memory of torch.empty before it is written is no fault."),
+    ] = False,
+    first_config: Annotated[
+        bool, typer.Option("--first-config", help="Run only the first configuration of each triton.autotune.")
+    ] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document; the program prints to stderr.")
     ] = False,
@@ -94,7 +101,16 @@ def verify_python(
         raise InputError("--sizes NAME=A..B needs a function to call, and a function sizes: --python FILE:FUNCTION")
     try:
         proof = run_program(
-            path, arguments or [], row, settings, quiet=json, seconds=limit, function=function, sizes=ranges
+            path,
+            arguments or [],
+            row,
+            settings,
+            quiet=json,
+            seconds=limit,
+            function=function,
+            sizes=ranges,
+            undefined_memory=not allow_undefined,
+            first_configuration=first_config,
         )
     except FileNotFoundError as error:
         raise InputError(str(error)) from None

@@ -2,80 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
+from autosched.triton.simulated_tensors import CUDA, modes, on_cpu, tensor_attributes, thread_run
+from autosched.triton.storages import Storages
 from search_spaces.hardware.devices import Device
 
-_CPU = torch.device("cpu")
-_CUDA = torch.device("cuda", 0)
-_MOVES = ("cuda", "to", "cpu")
 _ABSENT = object()
+_CUDA_VERSION = "13.0"  # of the wheels of torch 2.13
 
 
-class PretendedCuda(TorchFunctionMode):  # type: ignore[misc]
+class SimulatedCuda:
     """Within it the program sees one GPU. Tensors are on the CPU and say that they are on ``cuda:0``.
 
-    ``clock`` returns the milliseconds of the pretended device, for events.
+    Args:
+        device: The GPU that ``torch.cuda`` describes.
+        clock: Returns the milliseconds of the simulated device, for events.
+        storages: Where the program's tensors are noted.
+        undefined: What ``torch.empty`` returns holds no values.
     """
 
-    def __init__(self, device: Device, clock: Callable[[], float]) -> None:
-        super().__init__()
+    def __init__(self, device: Device, clock: Callable[[], float], storages: Storages, *, undefined: bool) -> None:
+        self._modes = partial(modes, storages, undefined=undefined)
         self._replaced = [
             *((torch.cuda, name, answer) for name, answer in _answers(device, clock).items()),
             *((torch.accelerator, name, answer) for name, answer in _accelerator_answers().items()),
+            *((torch.Tensor, name, answer) for name, answer in tensor_attributes(storages).items()),
+            (threading.Thread, "run", thread_run(self._modes)),
             (torch, "Generator", _CpuGenerator),
+            (torch, "from_numpy", _noted_on_host(torch.from_numpy, storages)),
+            (torch.version, "cuda", _CUDA_VERSION),
             # Of torch built with CUDA; code that its compiler has generated imports them from here.
-            (torch._C, "_cuda_getCurrentRawStream", lambda _device: PretendedStream.cuda_stream),
+            (torch._C, "_cuda_getCurrentRawStream", lambda _device: SimulatedStream.cuda_stream),
             (torch._C._dynamo.guards, "_empty_strided_cuda", _empty_strided),
         ]
-        self._before: list[Any] = []
+        self._entered = ExitStack()
 
-    def __enter__(self) -> PretendedCuda:
-        self._before = [getattr(owner, name, _ABSENT) for owner, name, _ in self._replaced]
+    def __enter__(self) -> SimulatedCuda:
         for owner, name, answer in self._replaced:
+            self._entered.callback(_restored, owner, name, vars(owner).get(name, _ABSENT))
             setattr(owner, name, answer)
-        super().__enter__()
+        self._entered.enter_context(self._modes())
         return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
-        for (owner, name, _), before in zip(self._replaced, self._before, strict=True):
-            if before is _ABSENT:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, before)
+        self._entered.close()
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
-        if func is torch.device:
-            index = args[0] if args else kwargs.get("device")
-            return func("cuda", index) if _is_index(index) else func(*args, **kwargs)
-        attribute = getattr(func, "__self__", None)  # where the function is the getter of one
-        if attribute is torch.Tensor.device:
-            real = func(*args, **kwargs)
-            return _CUDA if real.type == "cpu" else real
-        if attribute is torch.Tensor.is_cuda:
-            return True
-        if attribute is torch.Tensor.is_cpu:
-            return False
-        if func is torch.Tensor.get_device:
-            return 0
-        name = getattr(func, "__name__", "")
-        if name in ("pin_memory", "record_stream"):
-            return args[0] if name == "pin_memory" else None
-        if name in _MOVES and args and isinstance(args[0], torch.Tensor):
-            return _moved(func, name, args, kwargs)
-        if "pin_memory" in kwargs:
-            kwargs["pin_memory"] = False
-        if "device" in kwargs:
-            kwargs["device"] = _CPU if _is_index(kwargs["device"]) else on_cpu(kwargs["device"])
-        return func(*[on_cpu(a) for a in args], **kwargs)
+
+def _restored(owner: Any, name: str, before: Any) -> None:
+    if before is _ABSENT:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, before)
+
+
+def _noted_on_host(make: Callable[..., torch.Tensor], storages: Storages) -> Callable[..., torch.Tensor]:
+    def made(*args: Any) -> torch.Tensor:
+        tensor = make(*args)
+        storages.place(tensor, "plain")
+        return tensor
+
+    return made
 
 
 class _DeviceGenerator:
@@ -92,7 +86,7 @@ class _DeviceGenerator:
 
 
 def _empty_strided(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
-    return torch.empty_strided(size, stride, dtype=dtype)
+    return torch.empty_strided(size, stride, dtype=dtype, device="cuda")
 
 
 class _CpuGenerator(torch.Generator):  # type: ignore[misc]
@@ -103,65 +97,18 @@ class _CpuGenerator(torch.Generator):  # type: ignore[misc]
         return made
 
 
-def on_cpu(value: Any) -> Any:
-    """Turn a device that is a GPU into the CPU; all else stays."""
-    if isinstance(value, torch.device) and value.type == "cuda":
-        return _CPU
-    if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")):
-        return _CPU
-    return value
-
-
-def _is_index(value: Any) -> bool:
-    """Whether it is a GPU by its number, as ``torch.cuda.current_device()`` gives it."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _moved(func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> torch.Tensor:
-    """Leave a tensor that moves to the GPU; copy one that moves to the host, which later launches do not change."""
-    tensor = args[0]
-    if name == "cuda":
-        return tensor
-    if name == "cpu":
-        return tensor.clone()
-    wanted, changes = _destination(args[1:], kwargs)
-    to_host = wanted is not None and not _is_index(wanted) and torch.device(wanted).type == "cpu"
-    result = func(tensor, **changes) if changes else tensor
-    return result.clone() if to_host and result is tensor else result
-
-
-def _destination(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the device that ``Tensor.to`` is given in one of its three forms, and by name what else it changes."""
-    first, *rest = args or (None,)
-    if isinstance(first, torch.dtype | torch.Tensor):
-        given = {"dtype" if isinstance(first, torch.dtype) else "other": first}
-        names: tuple[str, ...] = ("non_blocking", "copy")
-    else:
-        given = {"device": first} if args else {}
-        names = ("dtype", "non_blocking", "copy")
-    given |= dict(zip(names, rest, strict=False)) | kwargs
-    other = given.pop("other", None)
-    if other is not None:
-        given |= {"device": other.device, "dtype": other.dtype}
-    wanted = given.pop("device", None)
-    given.pop("non_blocking", None)
-    if given.get("dtype") is None:
-        given.pop("dtype", None)
-    return wanted, given
-
-
-class PretendedStream:
+class SimulatedStream:
     """A stream on which everything is done at once."""
 
     cuda_stream = 0
-    device = _CUDA
+    device = CUDA
     device_index = 0
     priority = 0
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
 
-    def __enter__(self) -> PretendedStream:
+    def __enter__(self) -> SimulatedStream:
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -184,8 +131,8 @@ class PretendedStream:
 
 
 def _event_class(clock: Callable[[], float]) -> type:
-    class PretendedEvent:
-        """An event at a time of the pretended device."""
+    class SimulatedEvent:
+        """An event at a time of the simulated device."""
 
         def __init__(self, *_: Any, **__: Any) -> None:
             self._at = clock()
@@ -193,7 +140,7 @@ def _event_class(clock: Callable[[], float]) -> type:
         def record(self, _stream: Any = None) -> None:
             self._at = clock()
 
-        def elapsed_time(self, end: PretendedEvent) -> float:
+        def elapsed_time(self, end: SimulatedEvent) -> float:
             return max(end._at - self._at, 1e-6)
 
         def wait(self, _stream: Any = None) -> None:
@@ -205,7 +152,7 @@ def _event_class(clock: Callable[[], float]) -> type:
         def query(self) -> bool:
             return True
 
-    return PretendedEvent
+    return SimulatedEvent
 
 
 class _DeviceContext:
@@ -257,7 +204,7 @@ def _answers(device: Device, clock: Callable[[], float]) -> dict[str, Any]:
         is_integrated=0,
         is_multi_gpu_board=0,
     )
-    current = PretendedStream()
+    current = SimulatedStream()
 
     def answer(value: Any) -> Callable[..., Any]:
         return lambda *_, **__: value
@@ -266,6 +213,7 @@ def _answers(device: Device, clock: Callable[[], float]) -> dict[str, Any]:
         "is_available": answer(True),
         "is_initialized": answer(True),
         "init": answer(None),
+        "_lazy_init": answer(None),  # which factories below the dispatcher call
         "device_count": answer(1),
         "current_device": answer(0),
         "set_device": answer(None),
@@ -282,8 +230,8 @@ def _answers(device: Device, clock: Callable[[], float]) -> dict[str, Any]:
         "default_stream": answer(current),
         "set_stream": answer(None),
         "stream": _stream,
-        "Stream": PretendedStream,
-        "ExternalStream": PretendedStream,
+        "Stream": SimulatedStream,
+        "ExternalStream": SimulatedStream,
         "Event": _event_class(clock),
         "device": _DeviceContext,
         "device_of": _DeviceContext,

@@ -1,0 +1,270 @@
+"""Tensors of a program that sees a simulated GPU: their attributes, their moves, and what torch's dispatcher does.
+
+All tensors are on the CPU. ``Storages`` knows which ones the program has on the host; all others say that they are on
+``cuda:0``, in every thread and below the dispatcher, since the attributes of ``torch.Tensor`` themselves are replaced.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from autosched.triton.storages import Host, Storages
+from autosched.triton.torch_compile import in_compiler
+
+CPU = torch.device("cpu")
+CUDA = torch.device("cuda", 0)
+_TENSOR = torch._C.TensorBase  # whose attributes say where a tensor is indeed
+_FACTORIES = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")
+_BUILT_IN = ("aten", "prim", "prims", "inductor", "quantized", "mkldnn", "profiler", "rngprims", "higher_order")
+
+
+def on_cpu(value: Any) -> Any:
+    """Turn a device that is a GPU into the CPU; all else stays."""
+    return CPU if is_cuda(value) else value
+
+
+def is_cuda(device: Any) -> bool:
+    """Return whether a device is a GPU, given as such or by name."""
+    if isinstance(device, torch.device):
+        return bool(device.type == "cuda")
+    return isinstance(device, str) and (device == "cuda" or device.startswith("cuda:"))
+
+
+def is_index(device: Any) -> bool:
+    """Return whether a device is given by number, as ``torch.cuda.current_device()`` returns it."""
+    return isinstance(device, int) and not isinstance(device, bool)
+
+
+def tensor_attributes(storages: Storages) -> dict[str, Any]:
+    """Return the attributes of ``torch.Tensor`` for a program that sees one GPU."""
+
+    def device(tensor: torch.Tensor) -> torch.device:
+        actual = _TENSOR.device.__get__(tensor)
+        is_device = actual.type == "cpu" and storages.host_of(tensor) is None and not in_compiler()
+        return CUDA if is_device else actual
+
+    def to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        wanted, changes = destination(args, kwargs)
+        wanted = CUDA if is_index(wanted) else torch.device(wanted) if wanted is not None else None
+        if wanted is not None and wanted.type not in ("cpu", "cuda"):
+            return _TENSOR.to(tensor, *args, **kwargs)
+        result = _TENSOR.to(tensor, **changes) if changes else tensor
+        if wanted is None or (wanted.type == "cpu") == (storages.host_of(tensor) is not None):
+            return result
+        moved = result if storage_address(result) != storage_address(tensor) else result.clone()
+        storages.place(moved, "plain" if wanted.type == "cpu" else None)
+        return moved
+
+    def pinned(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+        if storages.host_of(tensor) != "plain":
+            return tensor
+        result = tensor.clone()
+        storages.place(result, "pinned")
+        return result
+
+    return {
+        "device": property(device),
+        "is_cuda": property(lambda tensor: device(tensor).type == "cuda"),
+        "is_cpu": property(lambda tensor: device(tensor).type == "cpu"),
+        "get_device": lambda tensor: device(tensor).index if device(tensor).type == "cuda" else -1,
+        "to": to,
+        "cuda": lambda tensor, device=None, *args, **kwargs: to(tensor, CUDA, *args, **kwargs),
+        "cpu": lambda tensor, *args, **kwargs: to(tensor, CPU, *args, **kwargs),
+        "pin_memory": pinned,
+        "is_pinned": lambda tensor, *_: storages.host_of(tensor) == "pinned",
+        "record_stream": lambda tensor, stream: None,
+    }
+
+
+def storage_address(tensor: torch.Tensor) -> int | None:
+    """Return the address of a tensor's storage; None where it has none, as sparse ones."""
+    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else None
+
+
+def destination(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the device that ``Tensor.to`` is given in one of its three forms, and by name what else it changes."""
+    first, *rest = args or (None,)
+    if isinstance(first, torch.dtype | torch.Tensor):
+        given = {"dtype" if isinstance(first, torch.dtype) else "other": first}
+        names: tuple[str, ...] = ("non_blocking", "copy")
+    else:
+        given = {"device": first} if args else {}
+        names = ("memory_format",) if rest and isinstance(rest[0], torch.memory_format) else ()
+        names = names or ("dtype", "non_blocking", "copy")
+    given |= dict(zip(names, rest, strict=False)) | kwargs
+    other = given.pop("other", None)
+    if other is not None:
+        given |= {"device": other.device, "dtype": other.dtype}
+    wanted = given.pop("device", None)
+    given.pop("non_blocking", None)
+    return wanted, {name: value for name, value in given.items() if value is not None and value is not False}
+
+
+class DeviceArguments(TorchFunctionMode):  # type: ignore[misc]
+    """Turns devices among the arguments of torch's functions into the CPU, and notes where their results are."""
+
+    def __init__(self, storages: Storages) -> None:
+        super().__init__()
+        self._storages = storages
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func is torch.device:
+            index = args[0] if args else kwargs.get("device")
+            return func("cuda", index) if is_index(index) else func(*args, **kwargs)
+        if (not kwargs and not any(is_cuda(a) for a in args)) or func is torch._C._nn._parse_to:
+            return func(*args, **kwargs)
+        pinned = bool(kwargs.pop("pin_memory", False))
+        device = kwargs.get("device")
+        moves = is_cuda(device) or is_index(device) or any(is_cuda(a) for a in args)
+        if "device" in kwargs:
+            kwargs["device"] = CPU if is_index(device) else on_cpu(device)
+        result = func(*[on_cpu(a) for a in args], **kwargs)
+        is_placed = (moves or pinned) and not torch.compiler.is_compiling()  # its compiler traces this
+        if is_placed and isinstance(result, torch.Tensor):
+            self._storages.place(result, None if moves else "pinned")
+        return result
+
+
+class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
+    """Tells ``storages`` of every tensor that is made, and of every write of torch.
+
+    Args:
+        storages: Where tensors are noted.
+        undefined: What ``torch.empty`` returns holds no values.
+        arguments: Of a program that sees a simulated GPU, its ``DeviceArguments``: factories below the dispatcher make
+            tensors for it, and operators that are registered for CUDA are called.
+    """
+
+    supports_higher_order_operators = True  # as the launches of ``torch.library.wrap_triton``
+
+    def __init__(self, storages: Storages, *, undefined: bool = True, arguments: DeviceArguments | None = None) -> None:
+        super().__init__()
+        self._storages = storages
+        self._undefined = undefined
+        self._arguments = arguments
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Torch would import its compiler, which takes seconds, only to leave this mode alone."""
+        return False
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """``torch.compile`` compiles within, and this mode sees what the compiled program does."""
+        return True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not hasattr(func, "_schema"):
+            return func(*args, **kwargs)  # of a higher order; what it calls comes here, too
+        host: Host | None = None
+        if self._arguments is not None:
+            if func.namespace not in _BUILT_IN and (key := self._backend(func, args, kwargs)) is not None:
+                with self._arguments, self:
+                    return func.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
+            is_fresh = func is torch.ops.aten.lift_fresh.default  # by torch.tensor
+            host = "plain" if is_fresh else self._host_of_result(args, kwargs)
+            if "device" in kwargs or "pin_memory" in kwargs:
+                kwargs = {name: on_cpu(value) for name, value in kwargs.items() if name != "pin_memory"}
+            if func is torch.ops.aten.histc.default and not args[0].is_floating_point():  # CUDA's takes integers
+                return func(args[0].double(), *args[1:], **kwargs).to(args[0].dtype)
+        result = func(*args, **kwargs)
+        is_aten = func.namespace == "aten"
+        name = func._schema.name.removeprefix("aten::") if is_aten else ""
+        for tensor, alias in zip(_results(result), _aliases(func, result), strict=False):
+            if alias is None:
+                self._storages.add(tensor, undefined=self._undefined and name in _FACTORIES)
+            if host is not None and (alias is None or name == "lift_fresh"):
+                self._storages.place(tensor, host)
+        for tensor in _written(func, args, kwargs):
+            self._storages.define(tensor)
+        return result
+
+    def _host_of_result(self, args: Any, kwargs: dict[str, Any]) -> Host | None:
+        """Return where on the host a new tensor is; None where the program has it on the GPU."""
+        if is_cuda(kwargs.get("device")):
+            return None
+        if kwargs.get("pin_memory"):
+            return "pinned"
+        if kwargs.get("device") is not None:
+            return "plain"
+        hosts = [self._storages.host_of(t) for t in _tensors((args, kwargs)) if t.dim() or not t.is_cpu]
+        return "plain" if all(hosts) else None
+
+    def _backend(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Return the dispatch key of the kernel of an operator that a program has registered; None for a kernel that
+        only the dispatcher finds, as of sparse tensors."""
+        tensors = _tensors((args, kwargs))
+        if any(t.layout is not torch.strided or type(t).__torch_dispatch__ is not _DISABLED for t in tensors):
+            return None
+        is_on_device = not tensors or not all(self._storages.host_of(t) for t in tensors)
+        has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+        if is_on_device and has_kernel(func.name(), "CUDA"):
+            return torch._C.DispatchKey.CUDA
+        has_one = has_kernel(func.name(), "CPU") or has_kernel(func.name(), "CompositeExplicitAutograd")
+        return torch._C.DispatchKey.CPU if has_one else None
+
+
+_DISABLED = torch.Tensor.__torch_dispatch__
+
+
+def modes(storages: Storages, *, undefined: bool) -> ExitStack:
+    """Return the modes of a thread of a program that sees a simulated GPU, entered when the stack is."""
+
+    class Modes(ExitStack):
+        def __enter__(self) -> Modes:
+            super().__enter__()
+            arguments = DeviceArguments(storages)
+            self.enter_context(TrackedTensors(storages, undefined=undefined, arguments=arguments))
+            self.enter_context(arguments)
+            return self
+
+    return Modes()
+
+
+def thread_run(entered: Callable[[], ExitStack]) -> Callable[[threading.Thread], None]:
+    """Return a ``threading.Thread.run`` whose thread has the modes of the program."""
+    run = threading.Thread.run
+
+    def run_with_modes(thread: threading.Thread) -> None:
+        with entered():
+            run(thread)
+
+    return run_with_modes
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+
+
+def _results(result: Any) -> list[torch.Tensor]:
+    return [result] if isinstance(result, torch.Tensor) else _tensors(result)
+
+
+def _aliases(func: Any, result: Any) -> list[Any]:
+    """Return what the schema says of each result: None where it is new memory. A list of tensors has one entry for
+    all."""
+    returns = func._schema.returns
+    tensors = _results(result)
+    if len(returns) == len(tensors):
+        return [r.alias_info for r in returns]
+    return [returns[0].alias_info if returns else None] * len(tensors)
+
+
+def _written(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
+    if not func._schema.is_mutable or torch.Tag.inplace_view in func.tags:
+        return  # as `t_`, which changes how the memory is seen
+    for k, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        value = args[k] if k < len(args) else kwargs.get(argument.name)
+        yield from _results(value)

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "isa/values/dropped.hpp"
+#include "isa/values/skipped.hpp"
 #include "isa/interpreter.hpp"
 #include "isa/program.hpp"
 #include "memory/global/shadow.hpp"
@@ -35,6 +36,7 @@ struct Use {
   bool decides = false, lost = false;
   std::uint32_t reach = 0;
   std::vector<std::uint32_t> effects;
+  std::vector<Guard> skipped;  // of what branches that it decides skip
   std::vector<const Instruction*> ends;  // loads behind which nothing can come of it
 };
 
@@ -66,9 +68,15 @@ std::uint32_t reach_of(const Instruction& shuffle) {
 
 bool is_load(const Instruction& i) { return is_one_of(i.row->name, {"ld"}) && i.flow != Flow::branch; }
 
-// Whether an instruction touches no memory, as those that make the address of a load on the same line.
-bool only_computes(const Instruction& i) {
-  return i.effect == 0 && i.flow == Flow::plain && i.destinations != 0 && !is_one_of(i.row->name, {"ld", "tex", "tld", "su"});
+// The value decides whether an instruction executes.
+void decide(const Instruction& i, Use& use) {
+  use.decides = true;
+  const auto guards = i.flow == Flow::branch ? guards_of_skipped(static_cast<std::size_t>(&i - program.code.data())) : std::nullopt;
+  if (guards) {
+    use.skipped.insert(use.skipped.end(), guards->begin(), guards->end());
+  } else {
+    use.lost = true;
+  }
 }
 
 bool has_effect(const Instruction& i) {
@@ -113,7 +121,7 @@ void follow(const Instruction& i, const Instruction& load, Flowing& flowing, Use
   if (checks(i, load, flowing)) return;
   std::unordered_set<std::uint32_t>& tainted = flowing.tainted;
   const auto is_tainted = [&](std::uint32_t at) { return tainted.contains(at); };
-  if (i.guard != 0 && is_tainted(i.guard)) use.decides = use.lost = true;
+  if (i.guard != 0 && is_tainted(i.guard)) decide(i, use);
   const std::uint32_t* const sources = i.operand + i.destinations;
   if (std::none_of(sources, sources + i.sources, is_tainted)) return;
   if (is_shuffle(i)) {
@@ -138,7 +146,7 @@ bool takes(const Instruction& i, const Slots& slots) {
 
 // What an instruction makes of a value that is in some registers: those that hold it, or what was made of it, behind it.
 Slots pass(const Instruction& i, Slots held, Use& use) {
-  if (i.guard != 0 && holds(held, i.guard)) use.decides = use.lost = true;
+  if (i.guard != 0 && holds(held, i.guard)) decide(i, use);
   const std::uint32_t* const sources = i.operand + i.destinations;
   if (takes(i, held)) {
     if (is_shuffle(i)) {
@@ -186,7 +194,8 @@ std::optional<Use> trace_ways(const std::vector<const Instruction*>& loads) {
     const auto& [pc, held] = *step;
     const Instruction& i = program.code[pc];
     if (i.flow == Flow::indexed) return std::nullopt;
-    if (takes(i, held) && (i.effect != 0 || is_shuffle(i))) effects.push_back(step);
+    const bool decides = i.guard != 0 && holds(held, i.guard);
+    if (decides || (takes(i, held) && (i.effect != 0 || is_shuffle(i)))) effects.push_back(step);
     const Slots behind = pass(i, held, use);
     if (i.flow == Flow::branch) reach(step, static_cast<std::size_t>(i.immediate[0]), behind);
     const bool leaves = i.flow == Flow::branch || i.flow == Flow::leave || i.flow == Flow::exit || i.flow == Flow::trap;
@@ -277,13 +286,14 @@ std::uint64_t race_of(Kind kind, SiteIndex site) { return static_cast<std::uint6
 bool is_used(const Watched& one) {
   const Use& use = one.instruction != nullptr ? use_of(*one.instruction) : use_of(one.load);
   if (use.lost) return true;
-  const ptx::Warp& w = machine[warp_of(one.reader)];
+  ptx::Warp& w = machine[warp_of(one.reader)];
   for (unsigned lane = 0; lane < warp_size; ++lane) {
     bool reached = false;
     for (std::uint32_t lanes = one.lanes; lanes != 0 && !reached; lanes &= lanes - 1) {
       reached = ((lane ^ static_cast<unsigned>(__builtin_ctz(lanes))) & ~use.reach) == 0;
     }
     if (!reached) continue;
+    if (std::any_of(use.skipped.begin(), use.skipped.end(), [&](const Guard& guard) { return may_meet(w, guard, lane); })) return true;
     for (const std::uint32_t effect : use.effects) {
       if (w.effects[effect].of(lane) > one.since) return true;
     }
@@ -291,7 +301,7 @@ bool is_used(const Watched& one) {
   return false;
 }
 
-bool goes_nowhere(const Use& use) { return !use.lost && use.effects.empty(); }
+bool goes_nowhere(const Use& use) { return !use.lost && use.effects.empty() && use.skipped.empty(); }
 
 // Whether it is still open what comes of a read at a line.
 bool may_be_dropped(Kind kind, SiteIndex load, Who reader) {

@@ -57,16 +57,19 @@ double value_of(NumberFormat format, std::uint64_t bits) {
 }
 
 // Whether two numbers are sums of the same terms. Sums of whole numbers are exact: they do not differ.
-bool are_one_sum(NumberFormat format, std::uint64_t a, std::uint64_t b, double& largest) {
+// `coarsest`: the format to which any of what they were computed from has been rounded.
+bool are_one_sum(NumberFormat format, NumberFormat coarsest, std::uint64_t a, std::uint64_t b, double& largest) {
   if (a == b) return true;
-  const Tolerance& most = tolerances[format];
+  const Tolerance& own = tolerances[format];
+  const Tolerance& coarse = tolerances[coarsest];
   const double x = value_of(format, a), y = value_of(format, b);
   if (!std::isfinite(x) || !std::isfinite(y)) return false;
   largest = std::fmax(largest, std::fmax(std::fabs(x), std::fabs(y)));
-  if (std::abs(static_cast<std::int64_t>(a) - static_cast<std::int64_t>(b)) <= most.ulps) return true;
+  if (std::abs(static_cast<std::int64_t>(a) - static_cast<std::int64_t>(b)) <= own.ulps) return true;
   if (std::nearbyint(x) == x && std::nearbyint(y) == y) return false;
   const double apart = std::fabs(x - y);
-  return apart <= most.relative * std::fmax(std::fabs(x), std::fabs(y)) || apart <= most.of_largest * largest;
+  return apart <= std::fmax(own.relative, coarse.relative) * std::fmax(std::fabs(x), std::fabs(y)) ||
+         apart <= std::fmax(own.of_largest, coarse.of_largest) * largest;
 }
 
 // The order is that of CONVERTED and of MULTIPLIED in measurements/emulator/ptx/forms.py.
@@ -125,7 +128,8 @@ constexpr std::size_t most_terms = 256;
 struct Stored {
   Formats formats = 0;
   bool is_known = true;  // else words are taken for f32, if they can be
-  std::vector<Term> terms;  // of 16-bit numbers, the last ones first
+  std::vector<Term> terms;  // where 16-bit numbers are among them, the last ones first
+  NumberFormat coarsest = f64;
   double largest[num_formats] = {};
 };
 
@@ -160,7 +164,6 @@ Stored stored_by(SiteIndex site) {
   });
   stored.is_known = stored.formats != 0;
   if (!stored.is_known) stored.formats = only(f32);
-  if ((stored.formats & (only(f16) | only(bf16))) == 0) return stored;
   go_back(computed, [&](const Instruction& i, const Making& making, std::uint32_t slot) {
     if (making.formats != 0) {
       const auto format = static_cast<NumberFormat>(std::countr_zero(making.formats));
@@ -169,6 +172,11 @@ Stored stored_by(SiteIndex site) {
     }
     return making.passes_on || making.formats != 0;
   });
+  for (const Term& term : stored.terms) {
+    const bool is_half = term.format == f16 || term.format == bf16;
+    if (is_half && tolerances[term.format].relative > tolerances[stored.coarsest].relative) stored.coarsest = term.format;
+  }
+  if (stored.coarsest == f64) stored.terms.clear();
   return stored;
 }
 
@@ -203,7 +211,7 @@ bool are_sums(NumberFormat format, const void* one, const void* other, int bytes
     std::memcpy(&a, bytes_of(one, at), static_cast<std::size_t>(each));
     std::memcpy(&b, bytes_of(other, at), static_cast<std::size_t>(each));
     if (!stored.is_known && a != b && !may_be_f32(a)) return false;
-    if (!are_one_sum(format, a, b, stored.largest[format])) return false;
+    if (!are_one_sum(format, stored.coarsest, a, b, stored.largest[format])) return false;
   }
   return true;
 }

@@ -205,6 +205,19 @@ bool copies_the_same(const Buffer& b, const void* address, int bytes) {
   return true;
 }
 
+// Whether the running thread stores what it has loaded from the same place, and what still stands there: to others that is
+// no more than a read.
+bool stores_back(const Buffer& b, const void* address, const void* from, int bytes) {
+  if (copied == nullptr || b.spec.role != BufferSpec::Role::variable) return false;
+  if (std::memcmp(address, from, static_cast<std::size_t>(bytes)) != 0) return false;
+  const Cells cells = cells_of(b, address, bytes);
+  for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
+    const bool holds_value = b.held_value(cell) || b.written(cell);
+    if (!holds_value || source_of(b, cell, address) != reinterpret_cast<std::uint64_t>(b.begin + cell * b.cell_bytes)) return false;
+  }
+  return true;
+}
+
 // What two threads write at once: the same harms nothing where they may write at all, and nearly the same is not a bug.
 void report_two_writes(const Buffer& b, std::size_t cell, const Stamp& write, const char* doing, const void* address, const void* from, int bytes) {
   const bool same = from != nullptr && std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0;
@@ -390,6 +403,10 @@ void write_global(void* address, const void* from, int bytes, const char* instru
   check_alignment(*b, address, bytes, instruction);
   b->spec.unset = false;
   note_dirty(*b, address, bytes);
+  if (launch.check && stores_back(*b, address, from, bytes)) {
+    shadow_read(*b, address, bytes, false, relaxed, narrow);
+    return;
+  }
   shadow_write(*b, address, bytes, relaxed, from, narrow);
   if (any_release) forget_releases(address);
   if (relaxed && launch.check) {

@@ -28,8 +28,11 @@ if TYPE_CHECKING:  # a proof of one schedule neither counts nor draws
     from search_spaces.spaces.legality import Legality
 
 
+DRAWN = 256  # schedules among which an empty space looks for one that is nearly legal
+
+
 class EmptySpace(ValueError):
-    """No configuration is legal; ``rules`` are those that together refuse all of them."""
+    """No configuration is legal; ``rules`` are those that the one which breaks the fewest does break."""
 
     def __init__(self, message: str, rules: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -199,20 +202,36 @@ class Space:
     def _refuse_empty(self) -> None:
         if self.count():
             return
-        alone = tuple(r.rule for r in self.rejects() if r.count == r.raw)
-        if alone:
-            message = f"no schedule of {self.name} is legal: the rule {alone[0]} refuses all of them"
-            raise EmptySpace(message, alone[:1])
-        needed = list(self.rules)  # drop every rule without which nothing is legal either
+        raise self._why_empty()
+
+    def _why_empty(self) -> EmptySpace:
+        """Say why the schedule is refused that breaks the fewest rules, of some drawn and of their neighbours."""
+        rng = np.random.default_rng(0)
+        sizes = [len(p.values) for p in self.parameters]
+        codes = np.stack([rng.integers(0, size, DRAWN) for size in sizes], axis=1)
+        best = self._broken_rules(codes)
+        closest, fewest = codes[best.argmin()], best.min()
+        while True:
+            near = [(at, code) for at, size in enumerate(sizes) for code in range(size) if code != closest[at]]
+            codes = np.repeat(closest[None, :], len(near) + 1, axis=0)
+            for row, (at, code) in enumerate(near):
+                codes[row, at] = code
+            best = self._broken_rules(codes)
+            if best.min() >= fewest:
+                break
+            closest, fewest = codes[best.argmin()], best.min()
+        reasons = self.explain(self.schedules(self._from_codes(closest[None, :]))[0])
+        told = "; ".join(f"{violation.reason} ({violation.rule})" for violation in reasons)
+        return EmptySpace(f"no schedule of {self.name} is legal: {told}", tuple(v.rule for v in reasons))
+
+    def _broken_rules(self, codes: IntArray) -> IntArray:
+        """Return how many rules each schedule breaks, where a constraint counts as many pruning rules."""
+        whole = self._with_attributes(self._from_codes(codes), [a.name for a in self.attributes])
+        weights = {rule.name: len(self.rules) if rule in self.constraints else 1 for rule in self.rules}
+        total = np.zeros(len(codes), dtype=np.int64)
         for rule in self.rules:
-            others = [r for r in needed if r is not rule]
-            if not self._counts_under([others])[0]:
-                needed = others
-        together = tuple(r.name for r in needed)
-        raise EmptySpace(
-            f"no schedule of {self.name} is legal: the rules {_listed(together)} together refuse all of them",
-            together,
-        )
+            total += ~rule.evaluate(whole) * weights[rule.name]
+        return total
 
     # -- one schedule, or columns of them ------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ heavy value is wanted in another distribution than its own stands a conversion. 
 
 from __future__ import annotations
 
+import itertools
 from functools import lru_cache
 
 from search_spaces.layouts.wg_map import WgMap
@@ -17,6 +18,8 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.ir import Shape, line_dimension
 from search_spaces.programs.language.places import resolve
 
+MOST_PASSES = 6  # over a program, before states keep the distribution that they have
+
 
 @lru_cache(maxsize=4096)
 def infer(trace: ir.Trace, classes: tuple[int, ...] = ()) -> Inference:
@@ -25,23 +28,43 @@ def infer(trace: ir.Trace, classes: tuple[int, ...] = ()) -> Inference:
     if not classes:
         shapes = [(o.result.shape, o.result.map) for o, _ in resolved.walk() if isinstance(o, ir.Mma)]
         classes = tuple(shapes.index(s) for s in shapes)
-    found, kept = Inference(resolved, classes), list[Anchor]()
-    for _ in range(6):  # states take the distribution of what a loop gives them, which may follow other states
-        before = dict(found.states)
-        found = Inference(resolved, classes, states=dict(before), anchors=list(kept))
-        _forward(found, resolved.operations, ())
-        if found.states != before:
-            continue
-        open_states = {o.state: o for o, _ in resolved.walk() if isinstance(o, ir.Set) and o.state not in found.states}
-        if not open_states:
-            break
-        for state, operation in open_states.items():  # nothing else decides on them
-            found.states[state] = _anchored(found, operation.value.shape, 1, operation.source, False)
-        kept = found.anchors
+    found = _settled_states(resolved, classes)
     _name_products(found)
     _find_sums(found)
     _backward(found, resolved.operations)
     stage_loads(found)
+    return found
+
+
+def _settled_states(trace: ir.Trace, classes: tuple[int, ...]) -> Inference:
+    """States take the distribution of what a loop gives them, which may follow other states. One that still changes
+    after some passes, or within a pass, keeps what it has: its values are converted."""
+    states: dict[int, Spread] = {}
+    fixed: frozenset[int] = frozenset()
+    kept = list[Anchor]()
+    shapes = {o.state: o.value.shape for o, _ in trace.walk() if isinstance(o, ir.Set)}
+    for turn in itertools.count():
+        found = Inference(trace, classes, states=dict(states), fixed=fixed, anchors=list(kept))
+        _forward(found, trace.operations, ())
+        changed = {state for state, spread in found.states.items() if states.get(state) != spread}
+        states = found.states
+        if changed:
+            fixed = fixed | changed if turn >= MOST_PASSES else fixed
+            continue
+        reads = [o for o in found.made.values() if isinstance(o, ir.Read) and o.state in states]
+        changing = {o.state for o in reads if found.natural.get(o.result.id) != states[o.state]}
+        if changing:
+            fixed = fixed | changing
+            continue
+        undecided = [state for state in shapes if state not in states]
+        if not undecided:
+            break
+        for state in undecided:  # nothing else decides on them
+            states[state] = _anchored(found, shapes[state], 1)
+        kept = found.anchors
+    for state, spread in found.states.items():
+        _check_shape(spread, shapes[state])
+        found.anchor(spread)
     return found
 
 
@@ -58,19 +81,22 @@ def _forward(found: Inference, operations: tuple[ir.Operation, ...], around: tup
                 _forward(found, operation.body, (*around, operation.number))
             case ir.Set(state, value):
                 own = found.natural.get(value.id)
-                if own is not None and (around or state not in found.states):
+                if own is not None and state not in found.fixed and (around or state not in found.states):
                     found.states[state] = own
-            case ir.Store(value, window, source) | ir.AtomicRmw(_, value, window, source):
+            case ir.Store(value, window) | ir.AtomicRmw(_, value, window):
                 if value.id not in found.natural:
-                    _settle(found, value, _anchored(found, value.shape, line_dimension(window), source, False))
+                    _settle(found, value, _anchored(found, value.shape, line_dimension(window)))
                 found.stored[len(found.stores)] = found.natural[value.id]
                 found.stores.append(operation)
+                found.stored_in.append(around)
             case ir.Prefetch() | ir.Move():
                 pass
             case _:
                 found.made[operation.result.id] = operation
                 found.inside[operation.result.id] = around
                 own = _own(found, operation)
+                if own is not None:
+                    _check_shape(own, operation.result.shape)
                 found.light[operation.result.id] = _is_light(found, operation)
                 if own is not None:
                     found.natural[operation.result.id] = own
@@ -93,33 +119,34 @@ def _own(found: Inference, operation: ir.Computing) -> Spread | None:
         case ir.Mma():
             return Spread("result", result.shape, _product(found, operation))
         case ir.Read(_, state):
-            return found.states.get(state)
+            held = found.states.get(state)
+            if held is not None:
+                found.anchor(held)
+            return held
         case ir.Convert(_, value):
             if result.map is not None:
                 found.given[result.id] = result.map
                 return Spread("given", result.shape, result.id)
-            return _anchored(found, result.shape, 1, operation.source, False)
+            return _anchored(found, result.shape, 1)
         case ir.Load() | ir.Broadcast() if result.map is not None:  # what uses it prefers the map
             found.given[result.id] = result.map
             return Spread("given", result.shape, result.id)
         case ir.Load(_, window) if not all(found.light[v.id] for v in ir.inputs(operation)):
-            return _anchored(found, result.shape, line_dimension(window), operation.source, False)
+            return _anchored(found, result.shape, line_dimension(window))
         case ir.Reduce(_, _, value, dimension):
             source = found.natural.get(value.id)
             if _is_split(found, source, dimension, operation):
-                small = _anchored(found, result.shape, 1, operation.source, False)
+                small = _anchored(found, result.shape, 1)
                 source = small.expand(dimension, operation.size)
             elif source is None:
-                source = _anchored(found, value.shape, 1, operation.source, dimension == 1)
+                source = _anchored(found, value.shape, 1)
                 _settle(found, value, source)
             found.sources[result.id] = source
             return source.group(dimension, operation.size)
         case ir.Broadcast(_, value, dimension):
             own = found.natural.get(value.id)
             if _cuts_across(found, operation):
-                return (own or _anchored(found, value.shape, 1, operation.source, False)).expand(
-                    dimension, operation.size
-                )
+                return (own or _anchored(found, value.shape, 1)).expand(dimension, operation.size)
             if own is not None and own.kind in ("drop", "group") and own.of is not None and own.number == dimension:
                 return own.of if own.of.shape == result.shape else None
             return None
@@ -139,7 +166,7 @@ def _is_split(found: Inference, source: Spread | None, dimension: int, operation
     size = operation.size
     if size == operation.value.shape[dimension]:
         return False
-    if source is not None and source.kind == "blocked" and found.anchors[source.number].along != dimension:
+    if source is not None and source.kind == "blocked" and source.number != dimension:
         return True
     given = found.given.get(source.number) if source is not None and source.kind == "given" else None
     return size & (size - 1) != 0 or (isinstance(given, WgMap) and given.sg_data[dimension] % size != 0)
@@ -179,15 +206,15 @@ def _name_products(found: Inference) -> None:
         found.products = [Product(p.number, p.shape, p.given, f"_{p.number + 1}") for p in found.products]
 
 
-def _anchored(found: Inference, shape: Shape, along: int, source: ir.Source, reduced: bool) -> Spread:
+def _anchored(found: Inference, shape: Shape, along: int) -> Spread:
     """Blocks along memory; tiles of one shape share them."""
-    if shape[along] == 1:
-        along = 1 - along
-    for anchor in found.anchors:
-        if anchor.shape == shape and anchor.along == along:
-            return Spread("blocked", shape, anchor.number)
-    found.anchors.append(Anchor(len(found.anchors), shape, along, source, reduced))
-    return Spread("blocked", shape, len(found.anchors) - 1)
+    spread = Spread("blocked", shape, 1 - along if shape[along] == 1 else along)
+    found.anchor(spread)
+    return spread
+
+
+def _check_shape(spread: Spread, shape: Shape) -> None:
+    assert spread.shape == shape, f"{spread} distributes {spread.shape}, not {shape}"
 
 
 def _settle(found: Inference, value: ir.Value, spread: Spread) -> None:
@@ -205,6 +232,7 @@ def _settle(found: Inference, value: ir.Value, spread: Spread) -> None:
 
 
 def _want(found: Inference, value: ir.Value, spread: Spread) -> None:
+    _check_shape(spread, value.shape)
     wanted = found.wanted.setdefault(value.id, [])
     if spread not in wanted:
         wanted.append(spread)

@@ -16,8 +16,9 @@ Kind = Literal["result", "left", "right", "blocked", "given"] | Derived
 
 @dataclass(frozen=True)
 class Spread:
-    """``result``, ``left`` and ``right`` of product ``number``; ``blocked`` of anchor ``number``; the ``given`` map of
-    value ``number``; ``drop``, ``group`` and ``expand`` (of ``size``) of another along a dimension; its ``swap``.
+    """``result``, ``left`` and ``right`` of product ``number``; ``blocked`` of the anchor of this shape whose lines run
+    along dimension ``number``; the ``given`` map of value ``number``; ``drop``, ``group`` and ``expand`` (of ``size``)
+    of another along a dimension; its ``swap``.
 
     ``shape`` is that of the tile that it distributes.
     """
@@ -70,6 +71,11 @@ class Spread:
         return Spread("swap", (self.shape[1], self.shape[0]), 0, self)
 
     @property
+    def base(self) -> Spread:
+        """What it is derived from, in however many steps."""
+        return self if self.of is None else self.of.base
+
+    @property
     def operand(self) -> bool:
         """Whether it is an operand of a product, as it lies in registers."""
         return self.kind in ("left", "right")
@@ -107,11 +113,8 @@ class Product:
 class Anchor:
     """A tile in blocks along the lines of memory: ``along`` is the dimension of a line."""
 
-    number: int
     shape: Shape
     along: int
-    source: ir.Source
-    reduced: bool  # along the line
 
 
 @dataclass(frozen=True)
@@ -145,12 +148,14 @@ class Inference:
     light: dict[int, bool] = field(default_factory=dict)
     wanted: dict[int, list[Spread]] = field(default_factory=dict)
     states: dict[int, Spread] = field(default_factory=dict)
+    fixed: frozenset[int] = frozenset()  # states whose distribution no longer follows what they are set to
     products: list[Product] = field(default_factory=list)
     product_of: dict[int, int] = field(default_factory=dict)
     anchors: list[Anchor] = field(default_factory=list)
     sources: dict[int, Spread] = field(default_factory=dict)
     stored: dict[int, Spread] = field(default_factory=dict)  # by the place of the store in ``stores``
     stores: list[ir.Store | ir.AtomicRmw] = field(default_factory=list)
+    stored_in: list[tuple[int, ...]] = field(default_factory=list)  # the loops around each of ``stores``
     given: dict[int, ir.Given] = field(default_factory=dict)
     staged: dict[tuple[int, Spread], Staged] = field(default_factory=dict)
     sums: dict[int, ir.Reduce] = field(default_factory=dict)  # by state: what may stay partial in the loop
@@ -192,6 +197,13 @@ class Inference:
         converted |= {o.result.shape for o in self.made.values() if isinstance(o, ir.Convert)}
         converted |= {spread.shape for _, spread, _ in self.conversions}
         return sorted(converted | {s.value.shape for s in self.stores})
+
+    def anchor(self, spread: Spread) -> None:
+        """Keep the anchor that ``spread`` is derived from."""
+        base = spread.base
+        anchor = Anchor(base.shape, base.number)
+        if base.kind == "blocked" and anchor not in self.anchors:
+            self.anchors.append(anchor)
 
     def computed_in(self, value: ir.Value) -> list[Spread]:
         """Return the distributions in which a value is computed; the others are conversions from its own."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -40,12 +40,19 @@ class Distribution:
 
     digits: tuple[tuple[Digit, ...], tuple[Digit, ...]]
 
-    @property
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.digits)
+
+    def __hash__(self) -> int:  # it is a key of caches that every count reads
+        return self._hash
+
+    @cached_property
     def shape(self) -> tuple[int, int]:
         rows, columns = (math.prod(d.size for d in of) for of in self.digits)
         return rows, columns
 
-    @property
+    @cached_property
     def registers(self) -> int:
         """Of a thread."""
         return math.prod(d.size for of in self.digits for d in of if d.place == "register")
@@ -95,6 +102,9 @@ class Distribution:
 
     def folded(self, dimension: int, size: int) -> Distribution:
         """Of one value for every ``size`` along ``dimension``. Raises ValueError as ``group`` does."""
+        return _folded(self, dimension, size)
+
+    def _fold(self, dimension: int, size: int) -> Distribution:
         return self.drop(dimension) if size == self.shape[dimension] else self.group(dimension, size)
 
     def drop(self, dimension: int) -> Distribution:
@@ -182,6 +192,11 @@ class Distribution:
             return " ".join(f"{d.place}[{d.size}:{d.stride}]" for d in of) or "1"
 
         return f"({text(self.digits[0])}, {text(self.digits[1])})"
+
+
+@lru_cache(maxsize=2**14)
+def _folded(of: Distribution, dimension: int, size: int) -> Distribution:
+    return of._fold(dimension, size)
 
 
 @lru_cache(maxsize=1024)
@@ -382,7 +397,7 @@ class Shuffled:
 Move = Renamed | Shuffled
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=2**14)
 def move(source: Distribution, target: Distribution, warps: int) -> Move | None:
     """How the target's registers come from the source's without shared memory; None where they do not.
 

@@ -56,7 +56,7 @@ class _Walk:
                 case ir.Set(state, value):
                     self._set(state, value)
                 case ir.Store(value, window) if window.array.role == "shared":
-                    self._keep(value, window.array.name)
+                    self._keep(value, window)
                 case ir.Store(_, window, source) | ir.AtomicRmw(_, _, window, source) if window.index is not None:
                     self._check_places(window, source)
                 case ir.Store() | ir.AtomicRmw() | ir.Prefetch() | ir.Move():
@@ -74,16 +74,24 @@ class _Walk:
             number = number if number == constant else None
         self.states[state] = given, number
 
-    def _keep(self, value: ir.Value, name: str) -> None:
+    def _keep(self, value: ir.Value, window: ir.Window) -> None:
         """Note what a tile in shared memory holds now in some part."""
-        given = self.outside[value.id]
+        name = window.array.name
+        rows, columns = (_shifted(o, at * -1) for o, at in zip(self.outside[value.id], window.at, strict=True))
+        given = (columns, rows) if window.turned else (rows, columns)
         before = self.shared.get(name, given)
         self.shared[name] = _either(before[0], given[0]), _either(before[1], given[1])
+
+    def _kept(self, window: ir.Window) -> Both:
+        """Return what a part of a tile in shared memory holds, as the window sees it."""
+        rows, columns = self.shared.get(window.array.name, (INSIDE, INSIDE))
+        seen = (columns, rows) if window.turned else (rows, columns)
+        return _shifted(seen[0], window.at[0]), _shifted(seen[1], window.at[1])
 
     def _of(self, operation: ir.Computing) -> Both:
         match operation:
             case ir.Load(_, window) if window.array.role == "shared":
-                return self.shared.get(window.array.name, (INSIDE, INSIDE))
+                return self._kept(window)
             case ir.Load(_, window, padding, source):
                 return self._loaded(window, padding, source, 0), self._loaded(window, padding, source, 1)
             case ir.Fill(result, number):
@@ -241,6 +249,11 @@ def _misses(window: ir.Window, places: Outside) -> bool:
 def _implied(masked: frozenset[Edge], edges: frozenset[Edge]) -> frozenset[Edge]:
     """Return the edges that lie at or behind a masked one."""
     return frozenset(e for e in edges if any(m[0] == e[0] and m[1] <= e[1] for m in masked))
+
+
+def _shifted(outside: Outside, by: Index) -> Outside:
+    """Return the same of a tile that begins ``by`` elements further on."""
+    return replace(outside, edges=frozenset((at + by, extent) for at, extent in outside.edges))
 
 
 def _either(one: Outside, other: Outside) -> Outside:

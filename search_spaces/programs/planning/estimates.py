@@ -11,7 +11,7 @@ from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.distribution import Distribution, move, subgroup_lanes
+from search_spaces.programs.language.distribution import move, subgroup_lanes
 from search_spaces.programs.planning.memory import across_bytes
 from search_spaces.programs.planning.numbers import Numbers, numbers
 from search_spaces.programs.planning.opaque import WARP_BYTES, is_staged, read_behind
@@ -84,73 +84,133 @@ class Needs:
     why_not: str | None = None
 
 
+NOTHING = Needs()
+
+
 def needs(found: Inference, values: Mapping[str, Value]) -> Needs:
     """Of the parameters that distributions depend on."""
-    return _needs(found, tuple(values.items()))
+    return _needs(found, tuple(values.items())) if _divides_lines(found, values) else NOTHING
 
 
-@lru_cache(maxsize=2**16)
+@lru_cache(maxsize=2**17)
 def _needs(found: Inference, items: tuple[tuple[str, Value], ...]) -> Needs:
     made = fitting(found, dict(items))
     if made is None:
-        return Needs()
-    reason = _why_not(found, made)
+        return NOTHING
+    used = _used(found, bool(made.products) and is_opaque(made.products[0].intrinsic))
+    reason = _why_not(found, made, used)
     if reason is not None:
         return Needs(why_not=reason)
-    return Needs(_registers(found, made), _fragments(found, made), *_exchanges(found, made))
+    return Needs(_registers(found, made, used), _fragments(found, made), *_exchanges(found, made, used))
 
 
-def _why_not(found: Inference, made: Numbers) -> str | None:
+def _divides_lines(found: Inference, values: Mapping[str, Value]) -> bool:
+    """Whether lanes divide the lines of all anchors: of most combinations they do not, and rules refuse these."""
+    return all(
+        a.shape[a.along] % (int(values[f"lanes_{number}"]) * int(values[f"width_{number}"])) == 0
+        for number, a in enumerate(found.anchors, 1)
+    )
+
+
+@dataclass(frozen=True)
+class _Used:
+    """What a program does with its distributions, each once, whatever the schedule.
+
+    Attributes:
+        held: Every distribution in which threads have a value, and a line that wants it.
+        states: The distribution of each state that a loop carries.
+        inside: Of values in loops that take registers of their own beside states.
+        outside: Likewise, outside of loops.
+        grouped: (distribution, dimension, size, line) of reductions of groups.
+        moved: (loop, from, to, through shared memory in any case) of conversions.
+        joined: (loop, sum, distribution, dimension, size) of reductions; the sum's result, or None.
+        opaque: Loops in which sums are read through shared memory.
+    """
+
+    held: tuple[tuple[Spread, ir.Source], ...]
+    states: tuple[Spread, ...]
+    inside: tuple[Spread, ...]
+    outside: tuple[Spread, ...]
+    grouped: tuple[tuple[Spread, int, int, ir.Source], ...]
+    moved: tuple[tuple[int | None, Spread, Spread, bool], ...]
+    joined: tuple[tuple[int | None, int | None, Spread, int, int], ...]
+    opaque: tuple[int | None, ...]
+
+
+@lru_cache(maxsize=1024)
+def _used(found: Inference, opaque: bool) -> _Used:
+    held: dict[Spread, ir.Source] = {}
+    grouped, joined, moved, read = [], [], list[tuple[int | None, Spread, Spread, bool]](), []
+    sums = {reduce.result.id for reduce in found.sums.values()}
+    for value, source, target in found.conversions:
+        moved.append((outermost(found, found.inside[value.id]), source, target, False))
+    for id_, operation in found.made.items():
+        wanted, place = found.wanted.get(id_), outermost(found, found.inside[id_])
+        if opaque and isinstance(operation, ir.Mma):
+            around = found.inside[id_]
+            read.append(outermost(found, around if read_behind(found, operation) is None else around[:-1]))
+        if not wanted:
+            continue
+        for spread in _in_registers(found, opaque, operation.result, wanted):
+            held.setdefault(spread, operation.source)
+        if isinstance(operation, ir.Reduce):
+            of, d, size = found.sources[id_], operation.dimension, operation.size
+            if size < operation.value.shape[d]:
+                grouped.append((of, d, size, operation.source))
+            joined.append((None if id_ in sums else place, id_ if id_ in sums else None, of, d, size))
+        if isinstance(operation, ir.Convert):
+            own = found.natural.get(operation.value.id, found.natural[id_])
+            moved.append((place, own, found.natural[id_], operation.shared))
+    heavy = [(id_, spread) for id_ in found.heavy for spread in found.computed_in(found.made[id_].result)]
+    outside = [spread for id_, spread in heavy if not found.inside[id_]]
+    if not found.states:
+        for operation in found.made.values():
+            outside += _in_registers(found, opaque, operation.result, found.computed_in(operation.result))
+    return _Used(
+        held=tuple(held.items()),
+        states=tuple(found.states.values()),
+        inside=tuple(dict.fromkeys(spread for id_, spread in heavy if found.inside[id_])),
+        outside=tuple(dict.fromkeys(outside)),
+        grouped=tuple(dict.fromkeys(grouped)),
+        moved=tuple(dict.fromkeys(moved)),
+        joined=tuple(dict.fromkeys(joined)),
+        opaque=tuple(dict.fromkeys(read)),
+    )
+
+
+def _why_not(found: Inference, made: Numbers, used: _Used) -> str | None:
     """Return what no rule about one distribution sees: maps of other blocks, groups that cut across digits or
     subgroups."""
     for id_, given in found.given.items():
         if map_warps(given) != made.warps:
             source = found.made[id_].source
             return f"the map at {source} has {map_warps(given)} subgroups, and the block {made.warps}"
-    for id_, operation in found.made.items():
-        if not found.wanted.get(id_):
-            continue
+    for spread, source in used.held:
         try:
-            for spread in _in_registers(found, made, operation.result, found.wanted[id_]):
-                made.of(spread)
-            if isinstance(operation, ir.Reduce) and operation.size < operation.value.shape[operation.dimension]:
-                of = made.of(found.sources[id_])
-                folded = of.folded(operation.dimension, operation.size)
-                if of.used("warp", 0, operation.dimension) != folded.used("warp", 0, operation.dimension):
-                    return f"groups of {operation.size} of the reduction at {operation.source} are split over subgroups"
+            made.of(spread)
         except ValueError as error:
-            return f"{operation.source}: {error}"
+            return f"{source}: {error}"
+    for spread, dimension, size, source in used.grouped:
+        try:
+            of = made.of(spread)
+            folded = of.folded(dimension, size)
+        except ValueError as error:
+            return f"{source}: {error}"
+        if of.used("warp", 0, dimension) != folded.used("warp", 0, dimension):
+            return f"groups of {size} of the reduction at {source} are split over subgroups"
     return None
 
 
-def _in_registers(found: Inference, made: Numbers, value: ir.Value, spreads: Iterable[Spread]) -> list[Spread]:
+def _in_registers(found: Inference, opaque: bool, value: ir.Value, spreads: Iterable[Spread]) -> list[Spread]:
     """Of ``spreads``, those in which threads have the value: wmma's operands come from shared memory."""
-    opaque = bool(made.products) and is_opaque(made.products[0].intrinsic)
     return [s for s in spreads if not (opaque and is_staged(found, value, s))]
 
 
-def _registers(found: Inference, made: Numbers) -> int:
+def _registers(found: Inference, made: Numbers, used: _Used) -> int:
     """In a loop, its states, the widest other value and fragments; elsewhere the widest value of all."""
-    states = sum(made.of(spread).registers for spread in found.states.values())
-    inside = outside = 0
-    for id_ in found.heavy:
-        for spread in found.computed_in(found.made[id_].result):
-            count = made.of(spread).registers
-            if found.inside[id_]:
-                inside = max(inside, count)
-            else:
-                outside = max(outside, count)
-    if not states:
-        outside = max(
-            [
-                outside,
-                *(
-                    made.of(s).registers
-                    for i in found.made.values()
-                    for s in _in_registers(found, made, i.result, found.computed_in(i.result))
-                ),
-            ],
-        )
+    states = sum(made.of(spread).registers for spread in used.states)
+    inside = max((made.of(spread).registers for spread in used.inside), default=0)
+    outside = max((made.of(spread).registers for spread in used.outside), default=0)
     return max(states + inside + _fragments(found, made), outside) + OVERHEAD
 
 
@@ -174,40 +234,21 @@ def outermost(found: Inference, around: Iterable[int]) -> int | None:
 
 
 def _exchanges(
-    found: Inference, made: Numbers
+    found: Inference, made: Numbers, used: _Used
 ) -> tuple[dict[int | None, frozenset[tuple[int, int]]], dict[int | None, int], dict[int, int]]:
     """Return the ``tiles``, ``joined`` and ``sums`` of Needs."""
     shapes: dict[int | None, set[tuple[int, int]]] = {}
-    joined: dict[int | None, int] = {}
+    joined: dict[int | None, int] = {place: WARP_BYTES * made.warps for place in used.opaque}
     sums = {r.result.id: 0 for r in found.sums.values()}
-
-    def exchange(id_: int, source: Distribution, target: Distribution, forced: bool = False) -> None:
+    for place, from_, to, forced in used.moved:
+        source, target = made.of(from_), made.of(to)
         if forced or (source != target and move(source, target, made.warps) is None):
-            shapes.setdefault(outermost(found, found.inside[id_]), set()).add(source.shape)
-
-    def join(place: int | None, size: int) -> None:
-        joined[place] = max(joined.get(place, 0), size)
-
-    for value, source, target in found.conversions:
-        exchange(value.id, made.of(source), made.of(target))
-    if made.products and is_opaque(made.products[0].intrinsic):
-        for operation in found.made.values():
-            if isinstance(operation, ir.Mma):
-                around = found.inside[operation.result.id]
-                behind = around if read_behind(found, operation) is None else around[:-1]
-                join(outermost(found, behind), WARP_BYTES * made.warps)
-    for id_ in found.moving:
-        operation = found.made[id_]
-        if not found.wanted.get(id_):
-            continue
-        if isinstance(operation, ir.Reduce):
-            of = made.of(found.sources[id_])
-            size = across_bytes(of, operation.dimension, of.folded(operation.dimension, operation.size))
-            if id_ in sums:
-                sums[id_] = size
-            else:
-                join(outermost(found, found.inside[id_]), size)
-        if isinstance(operation, ir.Convert):
-            own: Spread = found.natural.get(operation.value.id, found.natural[id_])
-            exchange(id_, made.of(own), made.of(found.natural[id_]), operation.shared)
+            shapes.setdefault(place, set()).add(source.shape)
+    for place, sum_, spread, dimension, size in used.joined:
+        of = made.of(spread)
+        needed = across_bytes(of, dimension, of.folded(dimension, size))
+        if sum_ is not None:
+            sums[sum_] = needed
+        else:
+            joined[place] = max(joined.get(place, 0), needed)
     return {place: frozenset(of) for place, of in shapes.items()}, joined, dict(enumerate(sums.values()))

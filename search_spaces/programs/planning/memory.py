@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
 from search_spaces.programs.inference.inference import Inference
@@ -57,6 +58,7 @@ def aligned(size: int, to: int = ALIGNMENT) -> int:
     return -(-size // to) * to
 
 
+@lru_cache(maxsize=2**14)
 def across_bytes(source: Distribution, dimension: int, folded: Distribution) -> int:
     """Return what a reduction across warps needs: a part of each warp for each result; 0 where it stays in a warp."""
     before, behind = (math.prod(size for _, size in of.used("warp", 0, dimension)) for of in (source, folded))

@@ -45,6 +45,9 @@ class AnchorNumbers:
     vector: int
 
 
+Base = ProductNumbers | AnchorNumbers | WgMap | NestedLayout
+
+
 @dataclass(frozen=True)
 class Numbers:
     """``given`` are the maps that the user wrote, by value."""
@@ -61,14 +64,31 @@ class Numbers:
     def __hash__(self) -> int:  # it is a key of caches that every count reads
         return self._hash
 
+    @cached_property
+    def _of(self) -> dict[Spread, Distribution]:
+        return {}
+
     def of(self, spread: Spread) -> Distribution:
-        return _evaluate(self, spread)
+        found = self._of.get(spread)
+        if found is None:
+            found = self._of[spread] = _evaluate(spread, self._base(spread.base), self.warps)
+            assert found.shape == spread.shape, f"{spread} distributes {found.shape}, not {spread.shape}"
+        return found
+
+    def _base(self, base: Spread) -> Base:
+        """Return the numbers that a distribution without a parent depends on, and all that follow from it."""
+        match base.kind:
+            case "blocked":
+                return next(a for a in self.anchors if (a.shape, a.along) == (base.shape, base.number))
+            case "given":
+                return dict(self.given)[base.number]
+        return self.products[base.number]
 
 
-@lru_cache(maxsize=8192)
-def _evaluate(numbers: Numbers, spread: Spread) -> Distribution:
+@lru_cache(maxsize=2**14)
+def _evaluate(spread: Spread, base: Base, warps: int) -> Distribution:
     if spread.of is not None:
-        inner = numbers.of(spread.of)
+        inner = _evaluate(spread.of, base, warps)
         match spread.kind:
             case "drop":
                 return inner.drop(spread.number)
@@ -77,16 +97,14 @@ def _evaluate(numbers: Numbers, spread: Spread) -> Distribution:
             case "expand":
                 return inner.expand(spread.number, spread.size)
         return inner.swap()
-    match spread.kind:
-        case "blocked":
-            a = numbers.anchors[spread.number]
-            return distribution.blocked(a.shape, numbers.warps, a.along, a.columns, a.across, a.vector)
-        case "given":
-            given = dict(numbers.given)[spread.number]
-            if isinstance(given, NestedLayout):
-                return distribution.of_nested(given, spread.shape)
-            return distribution.of_wg_map(spread.shape, given, GIVEN_VECTOR)
-    return _fragments(numbers.products[spread.number], spread)
+    match base:
+        case AnchorNumbers():
+            return distribution.blocked(base.shape, warps, base.along, base.columns, base.across, base.vector)
+        case NestedLayout():
+            return distribution.of_nested(base, spread.shape)
+        case WgMap():
+            return distribution.of_wg_map(spread.shape, base, GIVEN_VECTOR)
+    return _fragments(base, spread)
 
 
 def _fragments(product: ProductNumbers, spread: Spread) -> Distribution:
@@ -141,8 +159,8 @@ def numbers(found: Inference, values: Mapping[str, Value]) -> Numbers:
     if not products:
         warps = whole("warps")
     anchors = []
-    for a in found.anchors:
-        columns, width = whole(f"lanes_{a.number + 1}"), whole(f"width_{a.number + 1}")
+    for number, a in enumerate(found.anchors, 1):
+        columns, width = whole(f"lanes_{number}"), whole(f"width_{number}")
         line, lines = a.shape[a.along], a.shape[1 - a.along]
         across = warps_across(line // (columns * width), lines, columns, warps)
         anchors.append(AnchorNumbers(a.shape, a.along, columns, across, width))

@@ -70,7 +70,8 @@ def shared_memory(
 def places(found: Inference) -> dict[str, int | None]:
     """Return where exchanges may be, by the end of the names of what is said of them: outside of loops, and in each
     loop that lies in no other."""
-    loops = [n for n in found.loops if any(estimates.outermost(found, a) == n for a in found.inside.values())]
+    around = (*found.inside.values(), *found.stored_in)
+    loops = [n for n in found.loops if any(estimates.outermost(found, a) == n for a in around)]
     inside = {"inside" if len(loops) == 1 else f"inside_{i + 1}": loop for i, loop in enumerate(loops)}
     return {OUTSIDE: None, **inside}
 
@@ -88,8 +89,9 @@ def _scratch(
     known = [p.name for p in parameters]
     number = None if loop is None else list(found.first.loops).index(loop)
     stores: dict[str, str] = {}
-    for name in known:
-        if loop is None and name.startswith("store_"):
+    for place, around in enumerate(found.first.stored_in):
+        name = f"store_{place + 1}"
+        if name in known and estimates.outermost(found.first, around) == loop:
             stores |= {name: name, f"shape_{name}": f"shape_{name}"}
     exchange = {"exchange": "exchange"} if "exchange" in known else {}
 

@@ -6,6 +6,7 @@ import dataclasses
 import random
 
 import pytest
+from random_carried import random_carried
 from random_programs import random_loops, random_program, random_tiles
 from random_schedules import random_schedule, random_start
 
@@ -47,6 +48,24 @@ def loops(seed: int) -> ProgramProblem:
 
 def check_loops(seed: int, orders: int = 1) -> None:
     prove(loops(seed), seed, orders)
+
+
+def carried(seed: int) -> ProgramProblem:
+    """Return a program whose loops carry states of every shape, with sizes that it takes."""
+    rng, made = random.Random(-seed), random_carried(seed)
+    p = problem(made, m=rng.choice((40, 77, 96, 130)), n=rng.choice((24, 40, 66, 96)), k=rng.choice((32, 40)))
+    if "outside of the array" in (template(made).why_not(p, A100) or ""):
+        p = problem(made, m=960, n=2640, k=32)  # multiples of all shapes
+    return p
+
+
+def check_carried(seed: int, schedules: int, orders: int = 1) -> None:
+    """Lower some schedules of a program, and prove the first one."""
+    p = carried(seed)
+    own = template(p.program)
+    for schedule in own.space(p, A100).sample(schedules, seed):
+        own.kernel(p, schedule, A100)
+    prove(p, seed, orders)
 
 
 def by_wgmma(p: ProgramProblem, seed: int) -> Schedule | None:
@@ -132,6 +151,11 @@ def test_random_loops(seed: int) -> None:
     check_loops(seed)
 
 
+@pytest.mark.parametrize("seed", CARRIED)
+def test_random_carried_states(seed: int) -> None:
+    check_carried(seed, 20)
+
+
 def test_random_loops_by_wgmma() -> None:
     assert sum(check_loops_by_wgmma(seed) for seed in range(24)) >= 6
 
@@ -168,6 +192,12 @@ def test_many_random_programs_with_two_buffers_of_fragments(first: int) -> None:
 @pytest.mark.parametrize("seed", range(1000, 1500))
 def test_many_random_programs_by_wgmma(seed: int) -> None:
     check_wgmma(seed, orders=2)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(1000, 6000))
+def test_many_random_carried_states(seed: int) -> None:
+    check_carried(seed, 50, orders=2)
 
 
 @pytest.mark.nightly

@@ -1,0 +1,145 @@
+"""Random tile programs whose loops carry states of every shape, reduce both axes, store, multiply and use shared tiles.
+
+All numbers are small integers in inputs, so that casts between types keep them.
+"""
+
+from __future__ import annotations
+
+import random
+
+from random_programs import made_of
+
+from search_spaces.programs.builder import Builder, Input, Output, Program
+from search_spaces.programs.language.functions import REDUCTIONS
+from search_spaces.programs.language.index import Index
+from search_spaces.programs.language.ir import Array
+from search_spaces.programs.language.values import State, Tile
+
+SHAPES = (
+    (32, 32),
+    (16, 48),
+    (48, 16),
+    (64, 24),
+    (8, 128),
+    (128, 8),
+    (96, 3),
+    (7, 33),
+    (33, 7),
+    (5, 15),
+    (1, 96),
+    (16, 40),
+)
+TYPES = ("f16", "bf16", "f32", "i8", "u8", "e4m3", "e5m2", "i32")
+FACTORS = ("f16", "bf16", "f32")
+STEPS = (
+    "set tile", "set column", "set row", "sum columns", "reduce rows", "reduce columns", "turn", "convert",
+    "shared", "product", "product", "store", "mask", "when", "cast", "multiply", "add",
+)  # fmt: skip
+
+
+def random_carried(seed: int) -> Program:
+    """Return a loop over columns with up to twelve random steps, which stores what it carried at the end."""
+    rng = random.Random(seed)
+    rows, columns = rng.choice(SHAPES)
+    typed, other = rng.choice(TYPES), rng.choice(TYPES)
+    factor, out_type = rng.choice(FACTORS), rng.choice(("f16", "f32", "bf16"))
+    depth = rng.choice((16, 32))
+    multiplies = rows % 16 == 0 and columns % 8 == 0
+    steps = [(rng.choice(STEPS), rng.random(), rng.random(), rng.random()) for _ in range(rng.randint(2, 12))]
+    steps = [s for s in steps if multiplies or s[0] != "product"]
+
+    def bounded(p: Builder, x: Tile) -> Tile:
+        """Numbers stay small, however many turns there are."""
+        return p.minimum(p.maximum(x, -8.0), 8.0)  # type: ignore[return-value]
+
+    def body(p: Builder, x: Array, y: Array, a: Array, b: Array, out: Array, total: Array) -> None:
+        m, n = x.shape
+        k = a.shape[1]
+        (i,) = p.blocks((m,), (rows,))
+        tile, column, row = (
+            p.state(p.zeros((rows, columns))),
+            p.state(p.zeros((rows, 1))),
+            p.state(p.zeros((1, columns))),
+        )
+        kept = p.shared(rows, columns, "f32")
+
+        def masked(v: Tile, j: Index, other: float = 0.0) -> Tile:
+            return p.where((p.rows(i, rows) < m) & (p.columns(j, columns) < n), whole(p, v), other)
+
+        def joined(kind: str, v: Tile, j: Index, dim: int) -> Tile:
+            return bounded(p, p.reduction(kind, masked(v, j, REDUCTIONS[kind].start), dim=dim))
+
+        def loaded(j: Index) -> list[Tile]:
+            straight = p.load(p.window(x, (i, j), (rows, columns))).cast("f32")
+            turned = p.transpose(p.load(p.window(y, (j, i), (columns, rows)))).cast("f32")
+            return [bounded(p, straight), bounded(p, turned)]
+
+        def chosen(pool: list[Tile], pick: float) -> Tile:
+            held: list[Tile | State] = [*pool, tile, column, row]
+            found = held[int(pick * len(held))]
+            return found.read() if isinstance(found, State) else found
+
+        def whole(p: Builder, v: Tile) -> Tile:
+            return v + p.zeros((rows, columns)) if v.shape != (rows, columns) else v
+
+        def stepped(j: Index, pool: list[Tile]) -> None:
+            for kind, first, second, third in steps:
+                v = chosen(pool, first)
+                if kind == "set tile":
+                    tile.set(bounded(p, tile + whole(p, v)))
+                elif kind == "set column":
+                    column.set(bounded(p, column + joined("add", v, j, 1)))
+                elif kind == "set row":
+                    row.set(bounded(p, row * 0.5 + joined("maximumf", v, j, 0)))
+                elif kind == "sum columns":
+                    row.set(bounded(p, joined("add", v, j, 0)))
+                elif kind in ("reduce rows", "reduce columns"):
+                    dim = int(kind == "reduce columns")
+                    pool.append(joined(("add", "maximumf", "minimumf")[int(third * 3)], v, j, dim))
+                elif kind == "turn":
+                    pool.append(p.transpose(p.transpose(v) * 0.5))
+                elif kind == "convert":
+                    pool.append(p.convert_layout(v, shared=second < 0.3))
+                elif kind == "shared":
+                    p.store(masked(whole(p, v), j), p.window(kept, (0, 0), (rows, columns)))
+                    straight, turned = (
+                        p.window(kept, (0, 0), (rows, columns)),
+                        p.window(kept, (0, 0), (columns, rows), turned=True),
+                    )
+                    pool.append(p.load(straight) if second < 0.5 else p.transpose(p.load(turned)))
+                elif kind == "product":
+                    s = j if second < 0.3 else 0
+                    left = p.load(p.window(a, (i, 0), (rows, depth)))
+                    right = p.load(p.window(b, (0, s), (depth, columns)))
+                    pool.append(bounded(p, p.mma(left, right) * 0.25))
+                elif kind == "store":
+                    p.store(whole(p, v).cast(out_type), p.window(out, (i, j), (rows, columns)))
+                elif kind == "mask":
+                    pool.append(p.where(p.rows(i, rows) % 3 < 2, whole(p, v), chosen(pool, second)))
+                elif kind == "when":
+                    with p.when((j // columns) % 2, int(third * 2)):
+                        tile.set(tile * 0.5 + 1.0)
+                elif kind == "cast":
+                    pool.append(v.cast(("f16", "bf16")[int(third * 2)]).cast("f32"))
+                elif kind == "multiply":
+                    pool.append(bounded(p, v * chosen(pool, second)))
+                else:
+                    pool.append(v + chosen(pool, second))
+
+        assert k >= depth
+        for j in p.steps(n, columns):
+            stepped(j, loaded(j))
+        for j in p.steps(n, columns):
+            p.store((tile + column * row).cast(out_type), p.window(out, (i, j), (rows, columns)))
+        p.store(column, p.window(total, (i, 0), (rows, 1), column=True))
+
+    return made_of(
+        body,
+        f"carried_{seed}",
+        x=Input("m n", typed),
+        y=Input("n m", other),
+        a=Input("m k", factor),
+        b=Input("k n", factor),
+        out=Output("m n", out_type),
+        total=Output("m", "f32"),
+    )

@@ -1,20 +1,63 @@
-"""What pyproject.toml cannot say: the files of a wheel have one mode, whatever the umask, so that equal sources
-give equal bytes."""
+"""What pyproject.toml cannot say: equal sources give equal wheels, and an installation compiles the emulator."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 from setuptools import setup
 from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
+
+COMPILE_SECONDS = 900
+# A build environment has no numpy, which the package `measurements.emulator` imports.
+COMPILE = """
+import sys
+from types import ModuleType
+emulator = ModuleType("measurements.emulator")
+emulator.__path__ = ["measurements/emulator"]
+sys.modules[emulator.__name__] = emulator
+sys.path.insert(0, "")
+from measurements.emulator.host.build import runner
+runner()
+"""
+
+
+class BuildPy(build_py):
+    def run(self) -> None:
+        """Build the package, then compile the emulator into the user's cache, where any installation finds it."""
+        super().run()
+        compile_emulator()
+
+
+def compile_emulator() -> None:
+    """Compile the emulator here, so that the first command need not. Without a compiler or a cache, nothing happens."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", COMPILE],
+            cwd=Path(__file__).parent,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            timeout=COMPILE_SECONDS,
+            check=False,
+        )
+        failure = done.stderr.strip().rpartition("\n")[2] if done.returncode != 0 else ""
+    except (OSError, subprocess.SubprocessError) as error:
+        failure = str(error)
+    if failure:
+        print(f"the emulator was not compiled; the first command that needs it does that: {failure}", file=sys.stderr)
 
 
 class BdistWheel(bdist_wheel):
     def write_wheelfile(self, *given: Any, **named: Any) -> None:
-        """Run the last step before all files are packed."""
+        """Give all files one mode, whatever the umask, before they are packed."""
         super().write_wheelfile(*given, **named)
         for path in Path(self.bdist_dir).rglob("*"):
             if path.is_file():
                 path.chmod(0o644)
 
 
-setup(cmdclass={"bdist_wheel": BdistWheel})
+setup(cmdclass={"bdist_wheel": BdistWheel, "build_py": BuildPy})

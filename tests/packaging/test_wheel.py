@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from fake_compiler import install_fake_compiler
 from needs import needs_compiler
 from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
@@ -33,9 +34,9 @@ PTX = """.version 7.0
 SKIPPED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 
-def built(folder: Path, umask: int = 0o022) -> Path:
+def built(folder: Path, umask: int = 0o022, **variables: str) -> Path:
     """Return a wheel of a copy of the clone, copied and built with that umask: setuptools leaves its traces where it
-    builds. As pip does, metadata is asked for first."""
+    builds. As pip does, metadata is asked for first. ``variables`` are those of the environment."""
     source = folder / "source"
     for name in PACKAGES:
         shutil.copytree(REPOSITORY / name, source / name, ignore=SKIPPED)
@@ -49,7 +50,7 @@ def built(folder: Path, umask: int = 0o022) -> Path:
         "metadata = build_meta.prepare_metadata_for_build_wheel(folder); "
         "print(build_meta.build_wheel(folder, metadata_directory=f'{folder}/{metadata}'))"
     )
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000", **variables}
     done = subprocess.run(
         [sys.executable, "-c", script, str(folder)],
         cwd=source,
@@ -133,3 +134,39 @@ def test_one_that_brings_the_runner_emulates_without_a_compiler(wheel: Path, tmp
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_building_it_compiles_the_emulator_where_that_works(works: bool, tmp_path: Path) -> None:
+    compiler = install_fake_compiler(tmp_path / "bin")
+    if not works:
+        compiler.write_text("#!/bin/sh\nexit 1\n")
+    cache = tmp_path / "cache"
+    built(
+        tmp_path,
+        PATH=f"{compiler.parent}:{os.environ['PATH']}",
+        AUTOSCHED_CACHE_DIR=str(cache),
+        LOG=str(tmp_path / "log"),
+    )
+    assert len(list(cache.glob("emulator/runner-*"))) == works
+
+
+def test_an_editable_installation_compiles_it_too(tmp_path: Path) -> None:
+    """And finds the same one: it is known by its sources."""
+    compiler = install_fake_compiler(tmp_path / "bin")
+    environment = {
+        **os.environ,
+        "PATH": f"{compiler.parent}:{os.environ['PATH']}",
+        "AUTOSCHED_CACHE_DIR": str(tmp_path / "cache"),
+        "LOG": str(tmp_path / "log"),
+    }
+    built(tmp_path, **environment)
+    script = "import sys; from setuptools import build_meta; build_meta.build_editable(sys.argv[1])"
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    subprocess.run(command, cwd=tmp_path / "source", env=environment, check=True, capture_output=True)
+    code = "from measurements.emulator.host.build import runner; print(runner())"
+    environment["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), *sys.path])
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert found.stderr == "" and [found.stdout.strip()] == [str(p) for p in tmp_path.glob("cache/emulator/runner-*")]

@@ -6,10 +6,10 @@ import errno
 import fcntl
 import hashlib
 import os
-import re
 import subprocess
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -17,17 +17,21 @@ from itertools import count
 from pathlib import Path
 
 from measurements.emulator.host.compiler import (
+    FROM_STDIN,
     HostCompiler,
     HostFailure,
     check_host,
     check_nvrtc,
     compile_to,
     emulator_folder,
+    end_compilers,
     host_compiler,
     main_complaint,
 )
+from measurements.emulator.host.parts import Part, parts_of
 from measurements.emulator.host.prebuilt import prebuilt_runner
 from measurements.emulator.host.seal import intact, seal
+from measurements.emulator.host.status import CompileStatus
 from measurements.emulator.host.work_folders import build_folder
 from measurements.files.cache_folder import CacheUnusable, cannot_write, check_writable, put
 from measurements.files.text import harmless
@@ -43,14 +47,22 @@ CACHE_KEEP_SECONDS = 3600.0  # files younger than this are never pruned: another
 CACHE_NOTE_SECONDS = 600.0  # between two notes that a file is in use
 # While another thread starts a process, that may hold a file open which this one has written: it cannot run then.
 BUSY_SECONDS = 5.0
-FEW_SOURCES = 6  # are compiled without precompiled headers, which take as long as four of them
+FEW_PARTS = 1  # are compiled without precompiled headers, which take as long as they save in two
 PRUNE_EVERY = 64  # programs that a process adds, between two looks at all files
 
 _RUNNER = "runner-"
 _added = count()
-_INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
+_IN_THIS_PROCESS = threading.Lock()
 # Aligned, so that how fast a loop is does not depend on what stands in front of it: a tenth of wgmma's time did.
-RUNTIME_FLAGS = ("-std=c++20", "-O2", "-ffp-contract=off", "-fno-trapping-math", "-falign-functions=64")
+# Without exceptions, which end the runner anyway, it compiles in a tenth less time.
+RUNTIME_FLAGS = (
+    "-std=c++20",
+    "-O2",
+    "-ffp-contract=off",
+    "-fno-trapping-math",
+    "-falign-functions=64",
+    "-fno-exceptions",
+)
 STATIC = "-static"  # how it is linked where the libraries are there
 
 
@@ -83,17 +95,19 @@ def one_at_a_time(path: Path) -> Iterator[None]:
 
 
 def check_ready(*, source: bool = True) -> None:
-    """``check_host``, but where the runner is there already, the compiler, which nothing needs then, compiles nothing.
-    Raises HostFailure."""
+    """Check that launches can be emulated here, as ``check_host`` does, and build the runner if it is not there yet:
+    what shows its own progress calls this first. Raises HostFailure."""
     try:
         there = brings_runner() or intact(emulator_folder() / _name_of(host_compiler(), RUNTIME_FLAGS))
         check_writable(emulator_folder())
     except (CacheUnusable, OSError):
         there = False
-    if not there:
-        check_host(source=source)
-    elif source:
-        check_nvrtc()
+    if there:
+        if source:
+            check_nvrtc()
+        return
+    check_host(source=source)
+    runner()
 
 
 def _name_of(compiler: HostCompiler, flags: tuple[str, ...]) -> str:
@@ -164,48 +178,59 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
     compiler = host_compiler()
     flags = (*RUNTIME_FLAGS, *extra_flags)
     path = cache_folder() / _name_of(compiler, flags)
-    if intact(path):
-        used(path)
-        return path
-    with one_at_a_time(path.parent / "runner.lock"):
-        if intact(path):
-            return path
-        with build_folder(path.parent) as folder:
-            built = folder / "runner"
-            with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-                sources = sorted(RUNTIME.rglob("*.cpp"))
-                ready: tuple[str, ...] = ()
-                if sum(not intact(_kept(compiler, source, flags)) for source in sources) > FEW_SOURCES:
-                    ready = _standard_headers(compiler, flags, folder)
-                objects = list(
-                    pool.map(lambda source: _runtime_object(compiler, source, flags, folder, ready), sources)
-                )
-            parts = tuple(str(made if made.exists() else kept) for kept, made in objects)
-            try:
-                _link_runtime(compiler, built, flags, parts)
-                seal(built)
-                _check_runs(built, compiler)
-            except HostFailure:
-                for kept, _ in objects:  # one of them may be damaged: all are compiled again next time
-                    kept.unlink(missing_ok=True)
-                raise
-            put(built, path)
-            for kept, made in objects:
-                if made.exists():
-                    put(made, kept)
+    if not intact(path):
+        with _IN_THIS_PROCESS:  # of its threads, one reports what it does
+            if not intact(path):
+                _build(path, compiler, flags)
+    used(path)
     return path
 
 
-def _kept(compiler: HostCompiler, source: Path, flags: tuple[str, ...]) -> Path:
-    """Where one file of the runtime is kept compiled, as most of them stay when one of them changes."""
-    place = source.relative_to(RUNTIME)
-    digest = _digest(compiler, flags, str(place), *_with_headers(source))
-    return cache_folder() / f"{'-'.join(place.with_suffix('').parts)}-{digest}.o"
+def _build(path: Path, compiler: HostCompiler, flags: tuple[str, ...]) -> None:
+    """Compile and link the runner, or wait for another process that does. Each object is kept as soon as it is
+    compiled, so an interrupted build goes on where it stopped. Raises HostFailure."""
+    objects = {part: _kept(compiler, part, flags) for part in parts_of(RUNTIME)}
+    with (
+        CompileStatus(len(objects), lambda: sum(kept.exists() for kept in objects.values())),
+        one_at_a_time(path.parent / "runner.lock"),
+    ):
+        if intact(path):
+            return
+        with build_folder(path.parent) as folder:
+            _compile_parts(compiler, flags, folder, {part: kept for part, kept in objects.items() if not intact(kept)})
+            built = folder / "runner"
+            try:
+                _link_runtime(compiler, built, flags, tuple(map(str, objects.values())))
+                seal(built)
+                _check_runs(built, compiler)
+            except HostFailure:
+                for kept in objects.values():  # one of them may be damaged: all are compiled again next time
+                    kept.unlink(missing_ok=True)
+                raise
+            put(built, path)
+
+
+def _kept(compiler: HostCompiler, part: Part, flags: tuple[str, ...]) -> Path:
+    """Where the object of a part is kept: most of them stay when a file changes."""
+    return cache_folder() / f"{part.name}-{_digest(compiler, flags, *part.contents(RUNTIME))}.o"
+
+
+def _compile_parts(compiler: HostCompiler, flags: tuple[str, ...], folder: Path, missing: Mapping[Part, Path]) -> None:
+    """Compile parts in ``folder``, each to where it is kept. Raises HostFailure."""
+    ready = _standard_headers(compiler, flags, folder) if len(missing) > FEW_PARTS else ()
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        try:
+            for _ in pool.map(lambda part: _compile_part(compiler, part, flags, folder, ready, missing[part]), missing):
+                pass
+        except BaseException:  # Ctrl-C, or a part that does not compile: nobody waits for the others
+            pool.shutdown(wait=False, cancel_futures=True)
+            end_compilers(folder)
+            raise
 
 
 def _standard_headers(compiler: HostCompiler, flags: tuple[str, ...], folder: Path) -> tuple[str, ...]:
-    """Return options of g++ by which the standard headers of the runtime are read once for all of its files: they take
-    a third of the time. Empty where that does not work, as every file includes what it uses."""
+    """Return options of g++ by which the standard headers of the runtime are read once for all of its parts. Empty
+    where that does not work, as every file includes what it uses."""
     if "clang" in compiler.identity:
         return ()
     header = folder / "standard.hpp"
@@ -219,29 +244,14 @@ def _standard_headers(compiler: HostCompiler, flags: tuple[str, ...], folder: Pa
     return () if log is not None else ("-include", str(header))
 
 
-def _runtime_object(
-    compiler: HostCompiler, source: Path, flags: tuple[str, ...], folder: Path, ready: tuple[str, ...]
-) -> tuple[Path, Path]:
-    """Where one file of the runtime is kept compiled, and where it has been compiled now if it was not there: it is
-    kept only once the program that it is part of has run. ``ready`` are further options."""
-    kept = _kept(compiler, source, flags)
-    made = folder / f"{'-'.join(source.relative_to(RUNTIME).with_suffix('').parts)}.o"
-    if not intact(kept):
-        _compile_runtime(compiler, made, [*flags, *ready, "-I", str(RUNTIME), "-c", str(source)])
-        seal(made)  # a linker reads no further than the headers say
-    return kept, made
-
-
-def _with_headers(source: Path) -> list[str]:
-    """Return the text of a file of the runtime, and of all headers of the runtime that it includes."""
-    texts: dict[Path, str] = {}
-    pending = [source]
-    while pending:
-        file = pending.pop()
-        if file not in texts:
-            texts[file] = file.read_text()
-            pending += [RUNTIME / name for name in _INCLUDE.findall(texts[file])]
-    return [texts[file] for file in sorted(texts)]
+def _compile_part(
+    compiler: HostCompiler, part: Part, flags: tuple[str, ...], folder: Path, ready: tuple[str, ...], kept: Path
+) -> None:
+    """Compile a part in ``folder`` and keep its object. ``ready`` are further options."""
+    made = folder / f"{part.name}.o"
+    _compile_runtime(compiler, made, [*flags, *ready, "-I", str(RUNTIME), "-c", *FROM_STDIN], part.text)
+    seal(made)  # a linker reads no further than the headers say
+    put(made, kept)
 
 
 def _link_runtime(compiler: HostCompiler, built: Path, flags: tuple[str, ...], parts: tuple[str, ...]) -> None:
@@ -252,9 +262,9 @@ def _link_runtime(compiler: HostCompiler, built: Path, flags: tuple[str, ...], p
     _compile_runtime(compiler, built, [*flags, *parts])
 
 
-def _compile_runtime(compiler: HostCompiler, built: Path, arguments: list[str]) -> None:
+def _compile_runtime(compiler: HostCompiler, built: Path, arguments: list[str], text: str = "") -> None:
     try:
-        log: str | None = compile_to(built, compiler, arguments, COMPILE_SECONDS)
+        log: str | None = compile_to(built, compiler, arguments, COMPILE_SECONDS, text)
     except subprocess.TimeoutExpired:
         log = f"not done within {COMPILE_SECONDS:.0f} s"
     if log is not None:

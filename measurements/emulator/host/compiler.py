@@ -21,6 +21,7 @@ from measurements.files.text import harmless
 
 FROM_STDIN = ("-x", "c++", "-")
 
+_running: dict[int, Path | None] = {}  # process groups of compilers, with the folders that they work in
 _ANSWER_SECONDS = 60.0  # for a compiler to say its version, or to compile next to nothing
 _PROBE = "#include <bit>\nint main() { return std::popcount(0u); }\n"
 _REPAIR = "repair it, or put another C++20 compiler (g++ 11, clang++ 16 or newer) before it on the PATH"
@@ -202,13 +203,27 @@ def _run(
     if scratch is not None:
         note_compiler(scratch, process.pid)
     with process:
+        _running[process.pid] = scratch
         try:
             said, complained = process.communicate(text, seconds)
         except BaseException:
-            with suppress(ProcessLookupError):  # all of them have ended meanwhile
-                os.killpg(process.pid, signal.SIGKILL)
+            _kill_group(process.pid)
             raise
+        finally:
+            del _running[process.pid]
     return subprocess.CompletedProcess(command, process.returncode, harmless(said), harmless(complained))
+
+
+def end_compilers(folder: Path) -> None:
+    """End the compilers that other threads of this process have running in ``folder``."""
+    for group, scratch in list(_running.items()):
+        if scratch == folder:
+            _kill_group(group)
+
+
+def _kill_group(group: int) -> None:
+    with suppress(ProcessLookupError):  # all of them have ended meanwhile
+        os.killpg(group, signal.SIGKILL)
 
 
 def cpu_flags() -> tuple[str, ...]:

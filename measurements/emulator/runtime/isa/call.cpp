@@ -252,7 +252,7 @@ void release_allocation(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-constexpr Row rows[] = {
+constexpr Row call_table[] = {
     {"heap.malloc", allocate, 0, ":", Flow::plain, false, true},
     {"heap.free", release_allocation, 0, ":", Flow::plain, false, true},
     {"ld.frame", load_frame, read_only | by_l2 | acquire | block_scope | is_volatile, "*:", Flow::plain, false, true},
@@ -261,6 +261,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-const Rows call_rows{std::begin(rows), std::end(rows)};
+const Rows call_rows{std::begin(call_table), std::end(call_table)};
 
 }  // namespace autosched::emulator::ptx

@@ -394,7 +394,7 @@ namespace {
 
 void unreachable(Warp&, const Instruction&, Lanes) {}
 
-constexpr Row rows[] = {
+constexpr Row control_table[] = {
     {"bra", unreachable, 0, ":", Flow::branch},
     {"brx.idx", unreachable, 0, ":4", Flow::indexed, true},
     {"call", unreachable, 0, ":*", Flow::call, true},
@@ -406,6 +406,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-const Rows control_rows{std::begin(rows), std::end(rows)};
+const Rows control_rows{std::begin(control_table), std::end(control_table)};
 
 }  // namespace autosched::emulator::ptx

@@ -162,10 +162,10 @@ void print(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-constexpr Row rows[] = {{"print", print, 0, ":", Flow::plain, false, true}};
+constexpr Row print_table[] = {{"print", print, 0, ":", Flow::plain, false, true}};
 
 }  // namespace
 
-const Rows print_rows{std::begin(rows), std::end(rows)};
+const Rows print_rows{std::begin(print_table), std::end(print_table)};
 
 }  // namespace autosched::emulator::ptx

@@ -229,13 +229,9 @@ struct Warp {
   unsigned char* known_at(std::uint32_t at) { return known + at + sizeof(Register); }
 };
 
-// Runs body(lane) for each lane of `lanes`.
+// Runs body(lane) for each lane of `lanes`. One loop: a second one for all lanes would compile each body twice.
 template <class Body>
 inline void for_lanes(Lanes lanes, Body body) {
-  if (lanes == all_lanes) {
-    for (unsigned lane = 0; lane < warp_size; ++lane) body(lane);
-    return;
-  }
   for (Lanes left = lanes; left != 0; left &= left - 1) body(static_cast<unsigned>(__builtin_ctz(left)));
 }
 

@@ -11,7 +11,8 @@ from needs import needs_compiler, needs_nvrtc
 
 from measurements.emulator import HostFailure, emulate, emulator, host_compiler
 from measurements.emulator.host import build
-from measurements.emulator.host.build import RUNTIME, RUNTIME_FLAGS, runner
+from measurements.emulator.host.build import RUNTIME_FLAGS, runner
+from measurements.emulator.host.parts import Part
 from measurements.emulator.host.seal import intact, seal
 from measurements.emulator.ptx.build import compile_to_program
 from search_spaces.hardware.dtypes import U32
@@ -88,36 +89,21 @@ def test_a_crash_rejects_a_kernel_only_where_the_runner_is_right(
     assert not broken.exists(), "it is compiled again next time"
 
 
-def test_a_damaged_object_of_the_runtime_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
-    built = tmp_path / "build"
-    built.mkdir()
-    source = RUNTIME / "report.cpp"  # a small one
-
-    def kept_and_made() -> tuple[Path, Path]:
-        return build._runtime_object(host_compiler(), source, RUNTIME_FLAGS, built, {})
-
-    kept, made = kept_and_made()
-    assert intact(made) and not kept.exists()
-    made.rename(kept)
-    assert kept_and_made()[0] == kept and not made.exists(), "it is there and intact"
-    damaged = bytearray(kept.read_bytes())
-    damaged[100] ^= 0xFF
-    kept.write_bytes(damaged)
-    assert kept_and_made() == (kept, made) and made.exists()
+SMALL = Part("small", ("report.cpp",))
 
 
 def test_precompiled_headers_are_used_and_change_no_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
-    compiler, source = host_compiler(), RUNTIME / "report.cpp"
+    compiler, kept = host_compiler(), tmp_path / "kept.o"
     options = build._standard_headers(compiler, RUNTIME_FLAGS, tmp_path)
     if "clang" in compiler.identity:
         assert options == ()
         return
     objects = []
     for given in ((), (*options, "-Winvalid-pch", "-Werror")):
-        _, made = build._runtime_object(compiler, source, RUNTIME_FLAGS, tmp_path, given)
-        objects.append(made.read_bytes())
+        build._compile_part(compiler, SMALL, RUNTIME_FLAGS, tmp_path, given, kept)
+        assert intact(kept)
+        objects.append(kept.read_bytes())
     assert options and objects[0] == objects[1]
     monkeypatch.setattr(build, "RUNTIME", tmp_path)
     (tmp_path / "standard.hpp").write_text("#error none\n")

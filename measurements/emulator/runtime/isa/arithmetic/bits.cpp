@@ -5,6 +5,7 @@
 
 namespace autosched::emulator::ptx {
 namespace {
+namespace bit_instructions {
 
 using s16 = std::int16_t;
 using u16 = std::uint16_t;
@@ -236,8 +237,9 @@ constexpr Row rows[] = {
     {"bmsk", execute_bit_mask, 0, "4:44"},
 };
 
+}  // namespace bit_instructions
 }  // namespace
 
-const Rows bit_rows{std::begin(rows), std::end(rows)};
+const Rows bit_rows{std::begin(bit_instructions::rows), std::end(bit_instructions::rows)};
 
 }  // namespace autosched::emulator::ptx

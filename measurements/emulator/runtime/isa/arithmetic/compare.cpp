@@ -10,6 +10,7 @@
 
 namespace autosched::emulator::ptx {
 namespace {
+namespace compare_instructions {
 
 // The order is that of COMPARISONS in measurements/emulator/ptx/forms.py.
 enum Comparison { eq, ne, lt, le, gt, ge, lo, ls, hi, hs, equ, neu, ltu, leu, gtu, geu, num, nan };
@@ -272,8 +273,9 @@ constexpr Row rows[] = {
     SELECT("b16", u16, "2"), SELECT("b32", u32, "4"), SELECT("b64", u64, "8"),
 };
 
+}  // namespace compare_instructions
 }  // namespace
 
-const Rows compare_rows{std::begin(rows), std::end(rows)};
+const Rows compare_rows{std::begin(compare_instructions::rows), std::end(compare_instructions::rows)};
 
 }  // namespace autosched::emulator::ptx

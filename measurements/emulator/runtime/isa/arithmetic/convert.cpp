@@ -313,7 +313,7 @@ void move_bytes(Warp& w, const Instruction& i, Lanes active) {
 
 constexpr std::uint32_t nearest_only = rounding_mask;
 
-constexpr Row rows[] = {
+constexpr Row convert_table[] = {
     {"cvt.s64.s32", map1<plain<std::int64_t, std::int32_t>, std::int64_t, std::int32_t>, 0, "8:4"},
     {"cvt.u64.u32", map1<plain<std::uint64_t, std::uint32_t>, std::uint64_t, std::uint32_t>, 0, "8:4"},
     {"cvt.u32.u64", map1<plain<std::uint32_t, std::uint64_t>, std::uint32_t, std::uint64_t>, 0, "4:8"},
@@ -360,6 +360,6 @@ std::uint64_t known_of_conversion(Warp& w, const Instruction& i, unsigned lane) 
   return extended(extended(known(0), from), to);
 }
 
-const Rows convert_rows{std::begin(rows), std::end(rows)};
+const Rows convert_rows{std::begin(convert_table), std::end(convert_table)};
 
 }  // namespace autosched::emulator::ptx

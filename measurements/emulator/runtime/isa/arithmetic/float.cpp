@@ -7,6 +7,7 @@
 
 namespace autosched::emulator::ptx {
 namespace {
+namespace float_instructions {
 
 constexpr std::uint32_t rounded = rounding_mask, usual = rounding_mask | ftz | sat;
 
@@ -288,8 +289,9 @@ constexpr Row rows[] = {
     {"testp.f32", test_property<float>, 0, "0:4"}, {"testp.f64", test_property<double>, 0, "0:8"},
 };
 
+}  // namespace float_instructions
 }  // namespace
 
-const Rows float_rows{std::begin(rows), std::end(rows)};
+const Rows float_rows{std::begin(float_instructions::rows), std::end(float_instructions::rows)};
 
 }  // namespace autosched::emulator::ptx

@@ -6,6 +6,7 @@
 
 namespace autosched::emulator::ptx {
 namespace {
+namespace half_instructions {
 
 using Half = std::uint16_t;
 
@@ -124,8 +125,9 @@ constexpr Row rows[] = {
     OPERATION("ex2", ex2, approx | ftz, "2:2", "4:4"), OPERATION("tanh", tanh, approx, "2:2", "4:4"),
 };
 
+}  // namespace half_instructions
 }  // namespace
 
-const Rows half_rows{std::begin(rows), std::end(rows)};
+const Rows half_rows{std::begin(half_instructions::rows), std::end(half_instructions::rows)};
 
 }  // namespace autosched::emulator::ptx

@@ -8,6 +8,7 @@
 
 namespace autosched::emulator::ptx {
 namespace {
+namespace integer_instructions {
 
 using s16 = std::int16_t;
 using u16 = std::uint16_t;
@@ -311,8 +312,9 @@ constexpr Row rows[] = {
     {"dp2a.hi.s32.u32", map3<dot2<true, false, 2>, u32, u32>, 0, "4:444"},
 };
 
+}  // namespace integer_instructions
 }  // namespace
 
-const Rows integer_rows{std::begin(rows), std::end(rows)};
+const Rows integer_rows{std::begin(integer_instructions::rows), std::end(integer_instructions::rows)};
 
 }  // namespace autosched::emulator::ptx

@@ -6,6 +6,7 @@
 
 namespace autosched::emulator::ptx {
 namespace {
+namespace narrow_instructions {
 
 using u32 = std::uint32_t;
 
@@ -108,8 +109,9 @@ constexpr Row rows[] = {
     {"fma.mixed", multiply_add, rounding_mask | sat, "4:224"},
 };
 
+}  // namespace narrow_instructions
 }  // namespace
 
-const Rows narrow_rows{std::begin(rows), std::end(rows)};
+const Rows narrow_rows{std::begin(narrow_instructions::rows), std::end(narrow_instructions::rows)};
 
 }  // namespace autosched::emulator::ptx

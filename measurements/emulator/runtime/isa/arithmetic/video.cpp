@@ -7,6 +7,7 @@
 
 namespace autosched::emulator::ptx {
 namespace {
+namespace video_instructions {
 
 using s64 = std::int64_t;
 using u64 = std::uint64_t;
@@ -167,8 +168,9 @@ constexpr Row rows[] = {
     {"vmad", multiply_add, sat, "4:444"},
 };
 
+}  // namespace video_instructions
 }  // namespace
 
-const Rows video_rows{std::begin(rows), std::end(rows)};
+const Rows video_rows{std::begin(video_instructions::rows), std::end(video_instructions::rows)};
 
 }  // namespace autosched::emulator::ptx

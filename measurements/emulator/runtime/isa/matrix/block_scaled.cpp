@@ -5,6 +5,7 @@
 
 namespace autosched::emulator::ptx {
 namespace {
+namespace block_scaled_instructions {
 
 // The order is that of _ELEMENTS in measurements/emulator/ptx/families/mma.py.
 enum Narrow { narrow_e4m3, narrow_e5m2, narrow_e2m1, narrow_e2m3, narrow_e3m2 };
@@ -82,8 +83,9 @@ constexpr Row rows[] = {
     {"mma.block_scale", mma_block_scale, 0, "*:*", Flow::collective},
 };
 
+}  // namespace block_scaled_instructions
 }  // namespace
 
-const Rows block_scaled_rows{std::begin(rows), std::end(rows)};
+const Rows block_scaled_rows{std::begin(block_scaled_instructions::rows), std::end(block_scaled_instructions::rows)};
 
 }  // namespace autosched::emulator::ptx

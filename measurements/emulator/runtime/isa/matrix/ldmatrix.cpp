@@ -10,6 +10,7 @@
 
 namespace autosched::emulator::ptx {
 namespace {
+namespace ldmatrix_instructions {
 
 const char* matrix_name(bool store, unsigned matrices, bool trans) {
   constexpr const char* names[2][2][3] = {
@@ -225,8 +226,9 @@ constexpr Row rows[] = {
     {"movmatrix", transpose, 0, "4:4", Flow::collective, false, true},
 };
 
+}  // namespace ldmatrix_instructions
 }  // namespace
 
-const Rows ldmatrix_rows{std::begin(rows), std::end(rows)};
+const Rows ldmatrix_rows{std::begin(ldmatrix_instructions::rows), std::end(ldmatrix_instructions::rows)};
 
 }  // namespace autosched::emulator::ptx

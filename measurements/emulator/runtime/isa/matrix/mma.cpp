@@ -170,13 +170,13 @@ bool knows_value(Warp& w, const std::uint32_t* registers, unsigned width, std::i
   return (~all & ones(bits)) == 0;
 }
 
-constexpr Row rows[] = {
+constexpr Row mma_table[] = {
     {"mma", mma, satfinite, "*:*", Flow::collective},
 };
 
 }  // namespace
 
-const Rows mma_rows{std::begin(rows), std::end(rows)};
+const Rows mma_rows{std::begin(mma_table), std::end(mma_table)};
 
 void multiply_unknown(Warp& w, const Instruction& i, SiteIndex origin) {
   const auto m = static_cast<unsigned>(i.immediate[1]), n = static_cast<unsigned>(i.immediate[2]),

@@ -4,6 +4,7 @@
 
 namespace autosched::emulator::ptx {
 namespace {
+namespace quad_mma_instructions {
 
 using namespace matrix;
 
@@ -58,8 +59,9 @@ constexpr Row rows[] = {
     {"mma.m8n8k4", multiply_quads, 0, "*:*", Flow::collective, true},
 };
 
+}  // namespace quad_mma_instructions
 }  // namespace
 
-const Rows quad_mma_rows{std::begin(rows), std::end(rows)};
+const Rows quad_mma_rows{std::begin(quad_mma_instructions::rows), std::end(quad_mma_instructions::rows)};
 
 }  // namespace autosched::emulator::ptx

@@ -3,6 +3,7 @@
 
 namespace autosched::emulator::ptx {
 namespace {
+namespace sparse_mma_instructions {
 
 using namespace matrix;
 
@@ -99,8 +100,9 @@ constexpr Row rows[] = {
     {"mma.sp", mma_sparse, satfinite, "*:*", Flow::collective},
 };
 
+}  // namespace sparse_mma_instructions
 }  // namespace
 
-const Rows sparse_mma_rows{std::begin(rows), std::end(rows)};
+const Rows sparse_mma_rows{std::begin(sparse_mma_instructions::rows), std::end(sparse_mma_instructions::rows)};
 
 }  // namespace autosched::emulator::ptx

@@ -312,7 +312,7 @@ void copy(Warp& w, const Instruction& i, Lanes active) {
     if (!check_group(blocks, name)) return;
     const std::uint32_t address = w.values<std::uint32_t>(i.source(0))[k] + static_cast<std::uint32_t>(i.immediate[0]);
     const unsigned column = address & 0xffff;
-    Descriptor d = matrix(w.values<std::uint64_t>(i.source(1))[k], name);
+    Descriptor d = read_descriptor(w.values<std::uint64_t>(i.source(1))[k], name);
     TensorActor& actor = tensor_actor(self->who, TensorWork::products);
     const TensorUse use = issue_tensor_work(actor);
     for (unsigned b = 0; b < blocks; ++b) {
@@ -340,7 +340,7 @@ void copy(Warp& w, const Instruction& i, Lanes active) {
   idle_polls = 0;
 }
 
-constexpr Row rows[] = {
+constexpr Row tcgen05_table[] = {
     {"tcgen05.alloc", alloc, 0, ":*4", Flow::collective, true, true},
     {"tcgen05.dealloc", dealloc, 0, ":44", Flow::collective, true, true},
     {"tcgen05.relinquish_alloc_permit", relinquish, 0, ":", Flow::collective, false, true},
@@ -354,9 +354,9 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-const Rows tcgen05_rows{std::begin(rows), std::end(rows)};
+const Rows tcgen05_rows{std::begin(tcgen05_table), std::end(tcgen05_table)};
 
-Descriptor matrix(std::uint64_t bits, const char* name) {
+Descriptor read_descriptor(std::uint64_t bits, const char* name) {
   bool known = true;
   const Descriptor d = Descriptor::of_tcgen05(bits, known);
   if ((bits >> 46 & 1u) == 0) {

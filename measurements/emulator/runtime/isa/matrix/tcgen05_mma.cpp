@@ -12,6 +12,7 @@
 
 namespace autosched::emulator::ptx {
 namespace {
+namespace tcgen05_mma_instructions {
 
 constexpr const char* name = "tcgen05.mma";
 constexpr unsigned k_bytes = 32;  // of a row of an operand
@@ -261,7 +262,7 @@ void multiply(const Product& p, const Operands& o, unsigned rank, unsigned half,
       }
     }
   } else {
-    read_shared_operand(matrix(o.a_bits, name), p.transposed_a, p.a, p, rows, rank, actor, use, [&](unsigned row, unsigned l, std::uint32_t bits) {
+    read_shared_operand(read_descriptor(o.a_bits, name), p.transposed_a, p.a, p, rows, rank, actor, use, [&](unsigned row, unsigned l, std::uint32_t bits) {
       a[row * p.k + l] = number<T>(sign * value_of(p.a, bits));
     });
   }
@@ -328,7 +329,7 @@ void multiply_blocks(const Product& p, const Operands& o) {
   const TensorUse use = issue_tensor_work(actor, static_cast<std::uint32_t>(p.kind + 1) << 20 | p.m << 10 | p.n);
   std::vector<T> b(std::size_t{p.k} * p.n);
   const double sign = p.negated_b ? -1 : 1;
-  const Descriptor descriptor = matrix(o.b_bits, name);
+  const Descriptor descriptor = read_descriptor(o.b_bits, name);
   const unsigned half = p.n / p.blocks;
   for (unsigned block = 0; block < p.blocks; ++block) {
     read_shared_operand(descriptor, p.transposed_b, p.b, p, half, first + block, actor, use, [&](unsigned column, unsigned l, std::uint32_t bits) {
@@ -412,8 +413,9 @@ constexpr Row rows[] = {
     {"tcgen05.mma", mma, 0, "*:*", Flow::plain, true},
 };
 
+}  // namespace tcgen05_mma_instructions
 }  // namespace
 
-const Rows tcgen05_mma_rows{std::begin(rows), std::end(rows)};
+const Rows tcgen05_mma_rows{std::begin(tcgen05_mma_instructions::rows), std::end(tcgen05_mma_instructions::rows)};
 
 }  // namespace autosched::emulator::ptx

@@ -37,7 +37,7 @@ float f32_of_f8(unsigned bits, unsigned mantissa_bits, int bias, bool has_infini
   return bits & 0x80u ? -x : x;
 }
 
-float value_of(std::int64_t type, const unsigned char* at) {
+float value_at(std::int64_t type, const unsigned char* at) {
   std::uint16_t half;
   std::uint32_t word;
   switch (type) {
@@ -129,7 +129,7 @@ void read_matrix(Warp& w, const Group& g, std::uint32_t operation, const Descrip
     for (unsigned line = first_line; line < first_line + lines; ++line) {
       for (unsigned piece = 0; piece < depth / per; ++piece) {
         read_piece(w, g, operation, d.along_k(line, piece), bytes);
-        for (unsigned e = 0; e < per; ++e) put(line - first_line, piece * per + e, value_of(type, bytes + e * element));
+        for (unsigned e = 0; e < per; ++e) put(line - first_line, piece * per + e, value_at(type, bytes + e * element));
       }
     }
     return;
@@ -137,7 +137,7 @@ void read_matrix(Warp& w, const Group& g, std::uint32_t operation, const Descrip
   for (unsigned k = 0; k < depth; ++k) {
     for (unsigned piece = first_line / per; piece < (first_line + lines) / per; ++piece) {
       read_piece(w, g, operation, d.along_mn(k, piece), bytes);
-      for (unsigned e = 0; e < per; ++e) put(piece * per + e - first_line, k, value_of(type, bytes + e * element));
+      for (unsigned e = 0; e < per; ++e) put(piece * per + e - first_line, k, value_at(type, bytes + e * element));
     }
   }
 }
@@ -149,7 +149,7 @@ unsigned column_of(unsigned v, unsigned lane) { return v / 4 * 8 + lane % 4 * 2 
 // d += a * b, row by row and eight columns at a time, products one by one in the order of k. `kept` are the elements of a row
 // of a, and `line(row, l)` says with which of the k lines of b each is joined.
 template <class T, class Line, class Product>
-void multiply(unsigned columns, unsigned k, unsigned kept, const T* a, const T* b, T* d, Line line, Product product) {
+void multiply_rows(unsigned columns, unsigned k, unsigned kept, const T* a, const T* b, T* d, Line line, Product product) {
   for (unsigned r = 0; r < rows_of_warp; ++r) {
     for (unsigned j = 0; j < columns / 8; ++j) {
       T sum[8];
@@ -192,15 +192,15 @@ void check_registers(Warp& w, const Instruction& i, unsigned a_registers) {
 
 template <class T, class Line>
 void multiply_floats(unsigned columns, unsigned k, unsigned kept, const T* a, const T* b, T* d, Line line) {
-  multiply(columns, k, kept, a, b, d, line, [](T x, T y) { return x * y; });
+  multiply_rows(columns, k, kept, a, b, d, line, [](T x, T y) { return x * y; });
 }
 template <class Line>
-void multiply_integers(unsigned columns, unsigned k, unsigned kept, const std::uint32_t* a, const std::uint32_t* b, std::uint32_t* d,
+void multiply_integer_rows(unsigned columns, unsigned k, unsigned kept, const std::uint32_t* a, const std::uint32_t* b, std::uint32_t* d,
                        Line line, bool of_bits, bool saturates) {
   if (of_bits) {
-    multiply(columns, k, kept, a, b, d, line, [](std::uint32_t x, std::uint32_t y) { return static_cast<std::uint32_t>(std::popcount(x & y)); });
+    multiply_rows(columns, k, kept, a, b, d, line, [](std::uint32_t x, std::uint32_t y) { return static_cast<std::uint32_t>(std::popcount(x & y)); });
   } else if (!saturates) {
-    multiply(columns, k, kept, a, b, d, line, [](std::uint32_t x, std::uint32_t y) { return x * y; });
+    multiply_rows(columns, k, kept, a, b, d, line, [](std::uint32_t x, std::uint32_t y) { return x * y; });
   } else {
     for (unsigned r = 0; r < rows_of_warp; ++r) {
       for (unsigned c = 0; c < columns; ++c) {
@@ -283,7 +283,7 @@ void issue(Warp& w, const Instruction& i, Lanes) {
     for (unsigned lane = 0; lane < warp_size; ++lane) {
       for (unsigned v = 0; v < 4 * run; ++v) {
         const unsigned reg = v / run, row = lane / 4 + 8 * (reg % 2), col = lane % 4 * run + v % run + 4 * run * (reg / 2);
-        a[row * kept + col] = value_of(a_type, register_bytes(w, i, reg, lane) + v % run * element);
+        a[row * kept + col] = value_at(a_type, register_bytes(w, i, reg, lane) + v % run * element);
       }
     }
   } else {
@@ -329,7 +329,7 @@ void issue(Warp& w, const Instruction& i, Lanes) {
       }
     }
     join([&](auto line) {
-      multiply_integers(columns, k, kept, reinterpret_cast<std::uint32_t*>(x), reinterpret_cast<std::uint32_t*>(y.data()),
+      multiply_integer_rows(columns, k, kept, reinterpret_cast<std::uint32_t*>(x), reinterpret_cast<std::uint32_t*>(y.data()),
                         reinterpret_cast<std::uint32_t*>(sum), line, a_type == b1, (i.flags & satfinite) != 0);
     });
     for (unsigned lane = 0; lane < warp_size; ++lane) {
@@ -371,15 +371,15 @@ void issue(Warp& w, const Instruction& i, Lanes) {
   idle_polls = 0;
 }
 
-void fence(Warp& w, const Instruction&, Lanes) { ++states[w.index].fences; }
+void wgmma_fence(Warp& w, const Instruction&, Lanes) { ++states[w.index].fences; }
 
-void commit(Warp& w, const Instruction&, Lanes) {
+void wgmma_commit(Warp& w, const Instruction&, Lanes) {
   State& s = states[w.index];
   s.groups.push_back(s.issued);
 }
 
 // immediate 1: groups that may be in flight. The whole warpgroup's operations end together.
-void wait(Warp& w, const Instruction& i, Lanes) {
+void wgmma_wait(Warp& w, const Instruction& i, Lanes) {
   State& s = states[w.index];
   const auto pending = static_cast<std::size_t>(i.immediate[1]);
   if (s.groups.size() <= pending) return;
@@ -405,16 +405,16 @@ void wait(Warp& w, const Instruction& i, Lanes) {
   for (; g.first < least; ++g.first) g.operations.pop_front();
 }
 
-constexpr Row rows[] = {
+constexpr Row wgmma_table[] = {
     {"wgmma.mma_async", issue, satfinite, "*:*", Flow::collective, false, true},
-    {"wgmma.fence", fence, 0, ":", Flow::collective, false, true},
-    {"wgmma.commit_group", commit, 0, ":", Flow::collective, false, true},
-    {"wgmma.wait_group", wait, 0, ":", Flow::collective, false, true},
+    {"wgmma.fence", wgmma_fence, 0, ":", Flow::collective, false, true},
+    {"wgmma.commit_group", wgmma_commit, 0, ":", Flow::collective, false, true},
+    {"wgmma.wait_group", wgmma_wait, 0, ":", Flow::collective, false, true},
 };
 
 }  // namespace
 
-const Rows wgmma_rows{std::begin(rows), std::end(rows)};
+const Rows wgmma_rows{std::begin(wgmma_table), std::end(wgmma_table)};
 
 void track_registers(Warp& w, const Instruction& i) {
   if (w.index >= states.size()) return;

@@ -11,6 +11,7 @@
 
 namespace autosched::emulator::ptx {
 namespace {
+namespace wmma_instructions {
 
 using namespace matrix;
 
@@ -264,8 +265,9 @@ constexpr Row rows[] = {
     {"wmma.mma", wmma_mma, satfinite, "*:*", Flow::collective},
 };
 
+}  // namespace wmma_instructions
 }  // namespace
 
-const Rows wmma_rows{std::begin(rows), std::end(rows)};
+const Rows wmma_rows{std::begin(wmma_instructions::rows), std::end(wmma_instructions::rows)};
 
 }  // namespace autosched::emulator::ptx

@@ -96,7 +96,7 @@ void local_address(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-constexpr Row rows[] = {
+constexpr Row address_table[] = {
     {"cvta", to_generic, 0, "8:*"},
     {"cvta.to", from_generic, 0, "8:8", Flow::plain, true},
     {"isspacep", is_space, 0, "0:8"},
@@ -105,6 +105,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-const Rows address_rows{std::begin(rows), std::end(rows)};
+const Rows address_rows{std::begin(address_table), std::end(address_table)};
 
 }  // namespace autosched::emulator::ptx

@@ -5,6 +5,7 @@
 
 namespace autosched::emulator::ptx {
 namespace {
+namespace async_instructions {
 
 // Sources: shared address, global address, and where it is given the bytes to read or the predicate that means none.
 // Immediates: the offsets of both addresses, bytes, 1 for a predicate.
@@ -61,8 +62,9 @@ constexpr Row rows[] = {
     {"cp.async.wait_group", wait, 0, ":"},
 };
 
+}  // namespace async_instructions
 }  // namespace
 
-const Rows async_rows{std::begin(rows), std::end(rows)};
+const Rows async_rows{std::begin(async_instructions::rows), std::end(async_instructions::rows)};
 
 }  // namespace autosched::emulator::ptx

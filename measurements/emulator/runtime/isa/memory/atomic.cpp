@@ -13,6 +13,7 @@
 
 namespace autosched::emulator::ptx {
 namespace {
+namespace atomic_instructions {
 
 using u16 = std::uint16_t;
 using u32 = std::uint32_t;
@@ -241,8 +242,9 @@ constexpr Row rows[] = {
     ATOMIC("inc.u32", u32, increment, "4"), ATOMIC("dec.u32", u32, decrement, "4"),
 };
 
+}  // namespace atomic_instructions
 }  // namespace
 
-const Rows atomic_rows{std::begin(rows), std::end(rows)};
+const Rows atomic_rows{std::begin(atomic_instructions::rows), std::end(atomic_instructions::rows)};
 
 }  // namespace autosched::emulator::ptx

@@ -235,7 +235,7 @@ void store(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-constexpr Row rows[] = {
+constexpr Row bulk_table[] = {
     {"bulk.load", load, 0, ":**4**", Flow::plain, true},
     {"bulk.reduce", load, 0, ":**4*", Flow::plain, true},
     {"bulk.store", store, 0, ":**4*", Flow::plain, true},
@@ -255,7 +255,7 @@ Lanes blocks_of_multicast(Warp& w, const Instruction& i, unsigned source, unsign
   return 0;
 }
 
-const Rows bulk_rows{std::begin(rows), std::end(rows)};
+const Rows bulk_rows{std::begin(bulk_table), std::end(bulk_table)};
 
 StoreReader start_bulk_store(Warp& w, unsigned lane, SiteIndex site) {
   Stores& s = stores_of(w);

@@ -220,7 +220,7 @@ bool load_input(Warp& w, const Instruction& i, const Request& r, Lanes active) {
   return true;
 }
 
-void load(Warp& w, const Instruction& i, Lanes active) {
+void load_values(Warp& w, const Instruction& i, Lanes active) {
   const Request r = request_of(i, i.destinations);
   if (load_input(w, i, r, active)) return;
   Place places[warp_size];
@@ -308,7 +308,7 @@ bool is_padding(const Instruction& i, const Request& r, const Knowledge& known) 
   return knows_one && (known.origin == i.site || moves_at(known.origin));
 }
 
-void store(Warp& w, const Instruction& i, Lanes active) {
+void store_values(Warp& w, const Instruction& i, Lanes active) {
   const Request r = request_of(i, i.sources - 1);
   if (const Lanes lost = active & ~w.head(i.source(0)).defined; lost != 0) {
     report_undefined(w, i, origin_of(w, i.source(0), i), static_cast<unsigned>(__builtin_ctz(lost)));
@@ -426,14 +426,14 @@ void clock(Warp& w, const Instruction& i, Lanes active) {
   for_lanes(active, [&](unsigned k) { write_bits(w, i.destination(0), i.width_of_destination(0), k, ticks); });
 }
 
-constexpr std::uint32_t loads = read_only | by_l2 | acquire | block_scope | is_volatile,
-                        stores = by_l2 | release | block_scope | is_volatile;
+constexpr std::uint32_t load_flags = read_only | by_l2 | acquire | block_scope | is_volatile,
+                        store_flags = by_l2 | release | block_scope | is_volatile;
 
-constexpr Row rows[] = {
-    {"ld", load, loads, "*:*", Flow::plain, true, true},
-    {"st", store, stores, ":**", Flow::plain, false, true},
-    {"ld.yielding", load, loads, "*:*", Flow::yields, true, true},
-    {"ld.parameter", load_parameter, loads, "*:"},
+constexpr Row memory_table[] = {
+    {"ld", load_values, load_flags, "*:*", Flow::plain, true, true},
+    {"st", store_values, store_flags, ":**", Flow::plain, false, true},
+    {"ld.yielding", load_values, load_flags, "*:*", Flow::yields, true, true},
+    {"ld.parameter", load_parameter, load_flags, "*:"},
     {"st.bulk", store_zeros, 0, ":*8", Flow::plain, true},
     {"fence", fence, block_scope, ":"},
     {"nothing", nothing, 0, "*:*"},
@@ -443,6 +443,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-const Rows memory_rows{std::begin(rows), std::end(rows)};
+const Rows memory_rows{std::begin(memory_table), std::end(memory_table)};
 
 }  // namespace autosched::emulator::ptx

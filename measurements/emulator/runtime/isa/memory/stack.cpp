@@ -84,7 +84,7 @@ void restore(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-constexpr Row rows[] = {
+constexpr Row stack_table[] = {
     {"alloca", allocate, 0, "8:8", Flow::plain, true},     {"alloca", allocate, 0, "4:4", Flow::plain, true},
     {"stacksave", save, 0, "8:"},                          {"stacksave", save, 0, "4:"},
     {"stackrestore", restore, 0, ":8", Flow::plain, true}, {"stackrestore", restore, 0, ":4", Flow::plain, true},
@@ -92,6 +92,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-const Rows stack_rows{std::begin(rows), std::end(rows)};
+const Rows stack_rows{std::begin(stack_table), std::end(stack_table)};
 
 }  // namespace autosched::emulator::ptx

@@ -16,6 +16,7 @@
 namespace autosched::emulator::ptx {
 
 namespace {
+namespace tensor_instructions {
 
 std::uint32_t swizzled(std::uint32_t address, unsigned swizzle_bytes) {
   const std::uint32_t pieces = swizzle_bytes / 16;
@@ -360,8 +361,9 @@ constexpr Row rows[] = {
     {"prefetch.tensormap", prefetch, 0, ":*", Flow::plain, true},
 };
 
+}  // namespace tensor_instructions
 }  // namespace
 
-const Rows tensor_rows{std::begin(rows), std::end(rows)};
+const Rows tensor_rows{std::begin(tensor_instructions::rows), std::end(tensor_instructions::rows)};
 
 }  // namespace autosched::emulator::ptx

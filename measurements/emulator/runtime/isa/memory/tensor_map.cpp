@@ -232,7 +232,7 @@ void fence_acquire(Warp& w, const Instruction& i, Lanes active) {
   }
 }
 
-constexpr Row rows[] = {
+constexpr Row tensor_map_table[] = {
     {"tensormap.replace", replace, 0, ":**", Flow::plain, true},
     {"tensormap.cp_fenceproxy", copy, block_scope, ":**", Flow::collective, true},
     {"fence.tensormap.release", fence_release, block_scope, ":"},
@@ -241,7 +241,7 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-const Rows tensor_map_rows{std::begin(rows), std::end(rows)};
+const Rows tensor_map_rows{std::begin(tensor_map_table), std::end(tensor_map_table)};
 
 std::string encoded(const TensorMapSpec& spec, void* base) {
   Map m{};

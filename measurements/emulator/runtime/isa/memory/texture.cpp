@@ -242,7 +242,7 @@ void query(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-constexpr Row rows[] = {
+constexpr Row texture_table[] = {
     {"tex", fetch_texels, 0, "4444:8*", Flow::plain, true, true},
     {"suld", load_surface, 0, "*:8*", Flow::plain, true, true},
     {"sust", store_surface, 0, ":8*", Flow::plain, true},
@@ -251,7 +251,7 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-const Rows texture_rows{std::begin(rows), std::end(rows)};
+const Rows texture_rows{std::begin(texture_table), std::end(texture_table)};
 
 Texture read_texture(std::istream& in) {
   Texture t{};

@@ -136,7 +136,7 @@ void set_registers(Warp& w, const Instruction& i, Lanes) {
   idle_polls = 0;
 }
 
-constexpr Row rows[] = {
+constexpr Row cluster_table[] = {
     {"barrier.cluster.arrive", arrive, 0, ":", Flow::collective, false, true},
     {"barrier.cluster.wait", wait, 0, ":", Flow::collective, false, true},
     {"mapa", map_address, 0, "*:*4", Flow::plain, true},
@@ -146,7 +146,7 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-const Rows cluster_rows{std::begin(rows), std::end(rows)};
+const Rows cluster_rows{std::begin(cluster_table), std::end(cluster_table)};
 
 void note_fence(Warp& w, Lanes lanes) {
   if (cluster_blocks() == 1) return;

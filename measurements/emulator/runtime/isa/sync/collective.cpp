@@ -68,7 +68,7 @@ BarrierReduction& reduction(const Warp& w, int id) {
   return reductions[w.index / block_warps() * 16 + static_cast<unsigned>(id)];
 }
 
-void arrive(Warp& w, const Instruction& i, Lanes lanes);
+void arrive_together(Warp& w, const Instruction& i, Lanes lanes);
 // Of bar.red, to the warps for which a barrier of the block of `w` has completed.
 void give_results(const Warp& w, int id, const std::vector<unsigned>& completed);
 
@@ -92,7 +92,7 @@ bool complete_collectives(Warp& w) {
     run_as(w, k);
     self->site = i.site;
     if (i.row->flow == Flow::barrier) {
-      arrive(w, i, there);
+      arrive_together(w, i, there);
     } else if (i.own) {
       if (i.strict) {
         for_lanes(there, [&](unsigned l) {
@@ -118,7 +118,7 @@ namespace {
 
 // A warp comes to a barrier of the block. Sources: id, count, predicate; immediates: 0: waits, 1: has a count,
 // 2: reduction (0 none, 1 popc, 2 and, 3 or), 3: the predicate is negated, 4: .aligned.
-void arrive(Warp& w, const Instruction& i, Lanes lanes) {
+void arrive_together(Warp& w, const Instruction& i, Lanes lanes) {
   const auto first = static_cast<unsigned>(__builtin_ctz(lanes));
   const auto value = [&](unsigned source, unsigned lane) {
     return static_cast<int>(w.values<std::uint32_t>(w.waiting[lane]->source(source))[lane]);

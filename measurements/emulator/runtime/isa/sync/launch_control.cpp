@@ -84,7 +84,7 @@ void first_block(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-constexpr Row rows[] = {
+constexpr Row launch_control_table[] = {
     {"clusterlaunchcontrol.try_cancel", try_cancel, 0, ":**", Flow::plain, true},
     {"clusterlaunchcontrol.is_canceled", is_canceled, 0, "0:*", Flow::plain, true},
     {"clusterlaunchcontrol.first_block", first_block, 0, "*:*", Flow::plain, true},
@@ -92,7 +92,7 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-const Rows launch_control_rows{std::begin(rows), std::end(rows)};
+const Rows launch_control_rows{std::begin(launch_control_table), std::end(launch_control_table)};
 
 void start_block_launch_control() { refused = false; }
 

@@ -283,7 +283,7 @@ void fence_proxy(Warp& w, const Instruction& i, Lanes active) {
 // .relaxed: orders nothing.
 constexpr std::uint32_t orders = by_l2 | acquire | release | block_scope;
 
-constexpr Row rows[] = {
+constexpr Row mbarrier_table[] = {
     {"mbarrier.init", init, 0, ":*4", Flow::plain, true},
     {"mbarrier.inval", invalidate, 0, ":*", Flow::plain, true},
     {"mbarrier.arrive", arrive_on, orders, "*:**", Flow::plain, true},
@@ -297,7 +297,7 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-const Rows mbarrier_rows{std::begin(rows), std::end(rows)};
+const Rows mbarrier_rows{std::begin(mbarrier_table), std::end(mbarrier_table)};
 
 bool shared_operand(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned lane,
                     const char* instruction, std::uint32_t& address) {

@@ -9,6 +9,7 @@
 
 namespace autosched::emulator::ptx {
 namespace {
+namespace warp_instructions {
 
 using u32 = std::uint32_t;
 using s32 = std::int32_t;
@@ -194,8 +195,9 @@ constexpr Row rows[] = {
     {"activemask", active_mask, 0, "4:"},
 };
 
+}  // namespace warp_instructions
 }  // namespace
 
-const Rows warp_rows{std::begin(rows), std::end(rows)};
+const Rows warp_rows{std::begin(warp_instructions::rows), std::end(warp_instructions::rows)};
 
 }  // namespace autosched::emulator::ptx

@@ -32,7 +32,7 @@ struct Acquire {
 };
 std::unordered_map<std::uint64_t, std::vector<Acquire>> acquires;  // by address
 
-Stamp stamp(bool narrow) { return {clocks.now[self->warp], self->fences, self->who, self->site, false, narrow}; }
+Stamp stamp_of_map(bool narrow) { return {clocks.now[self->warp], self->fences, self->who, self->site, false, narrow}; }
 
 template <class T>
 void keep(std::vector<T>& list, T one) {
@@ -77,7 +77,7 @@ bool all_writes(const Buffer& b, const Cells& cells, Holds holds) {
 
 void release_tensor_maps(std::uint32_t lanes, bool whole, bool narrow) {
   if (!launch.check) return;
-  const Stamp by = stamp(narrow);
+  const Stamp by = stamp_of_map(narrow);
   if (whole) clocks.advance(self->warp);
   auto what = std::make_shared<Knowledge>();
   clocks.publish(self->warp, lanes, whole, *what);
@@ -100,7 +100,7 @@ void acquire_tensor_map(const void* address, std::uint32_t lanes, bool narrow) {
   const bool good = all_writes(*b, cells, [&](const Stamp& w) { return released(w, narrow); });
   auto& list = acquires[reinterpret_cast<std::uintptr_t>(address)];
   std::erase_if(list, [&](const Acquire& a) { return a.writes != writes; });
-  keep(list, Acquire{stamp(narrow), lanes, writes, good});
+  keep(list, Acquire{stamp_of_map(narrow), lanes, writes, good});
   clocks.tick(self->warp);  // what is written from now on is another write
 }
 

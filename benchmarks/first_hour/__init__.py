@@ -1,0 +1,1 @@
+"""README's steps on a fresh machine, each with its time."""

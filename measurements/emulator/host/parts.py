@@ -1,0 +1,47 @@
+"""The parts of which the runner is compiled: each folder of the runtime is one translation unit.
+
+The standard library and the shared headers are most of what a C++ file costs. A part reads and instantiates them once
+for all of its files, so names in unnamed namespaces differ within a folder.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The C++ files of one folder, relative to the runtime's folder."""
+
+    name: str
+    files: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """Return the C++ of the translation unit."""
+        return "".join(f'#include "{file}"\n' for file in self.files)
+
+    def contents(self, runtime: Path) -> list[str]:
+        """Return the texts of its files and of all headers of the runtime that they include, in a fixed order."""
+        texts: dict[str, str] = {}
+        pending = list(self.files)
+        while pending:
+            file = pending.pop()
+            if file not in texts:
+                texts[file] = (runtime / file).read_text()
+                pending += _INCLUDE.findall(texts[file])
+        return [f"{file}:{texts[file]}" for file in sorted(texts)]
+
+
+def parts_of(runtime: Path) -> list[Part]:
+    """Return the parts of a runtime, those with most files first: they take longest to compile."""
+    folders: dict[str, list[str]] = {}
+    for source in sorted(runtime.rglob("*.cpp")):
+        file = source.relative_to(runtime)
+        folders.setdefault("-".join(file.parent.parts) or "main", []).append(file.as_posix())
+    parts = [Part(name, tuple(files)) for name, files in folders.items()]
+    return sorted(parts, key=lambda part: (-len(part.files), part.name))

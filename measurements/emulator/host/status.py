@@ -1,0 +1,63 @@
+"""How far the compilation of the runner is, on stderr: a line that a terminal redraws, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+_LINE_SECONDS = 4.0  # between two plain lines
+_REDRAW_SECONDS = 0.5
+_ERASE_LINE = "\r\x1b[K"
+
+
+class CompileStatus:
+    """Reports how many of ``total`` parts are compiled until it is left. Use it as a context.
+
+    ``count`` returns how many are. A process that waits for another one, which compiles them, reports the same.
+    """
+
+    def __init__(self, total: int, count: Callable[[], int]) -> None:
+        self._total, self._count, self._started = total, count, time.monotonic()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._report, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+        if kind is None:
+            _write(f"Compiled the emulator in {time.monotonic() - self._started:.0f} s\n")
+
+    def _report(self) -> None:
+        redrawn = _is_redrawn()
+        while True:
+            elapsed = time.monotonic() - self._started
+            line = f"Compiling the emulator (once): {self._count()} of {self._total} files, {elapsed:.0f} s"
+            _write(f"{_ERASE_LINE}{line}" if redrawn else f"{line}\n")
+            if self._over.wait(_REDRAW_SECONDS if redrawn else _LINE_SECONDS):
+                break
+        if redrawn:
+            _write(_ERASE_LINE)
+
+
+def _is_redrawn() -> bool:
+    """Whether stderr is a terminal, and nobody else redraws it: a live display replaces ``sys.stderr``."""
+    return sys.stderr is not None and sys.stderr is sys.__stderr__ and sys.stderr.isatty()
+
+
+def _write(text: str) -> None:
+    stream = sys.stderr
+    if stream is None:  # there is no console
+        return
+    try:
+        stream.write(text)
+        stream.flush()
+    except (OSError, ValueError):  # closed: the build goes on
+        pass

@@ -2,7 +2,7 @@
 
 >>> import autosched
 >>> problem = autosched.Matmul(m=4096, n=4096, k=4096)
->>> result = autosched.tune(problem)  # 64 trials, kept in result.database  # doctest: +SKIP
+>>> result = autosched.tune(problem)  # kept in result.database  # doctest: +SKIP
 >>> c = autosched.matmul(a, b)  # doctest: +SKIP
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from autosched.proofs.emulate.emulate import EmulatedLaunch, Im2col, Struct, Surface, TensorMapOf, Texture, emulate
     from autosched.samplers.optuna.study_sampler import StudySampler
     from autosched.tuning.backends import BackendError
-    from autosched.tuning.result import TuneResult
+    from autosched.tuning.result import CommonFailure, Interrupted, TuneResult
     from autosched.tuning.tune import tune
     from autosched.user_kernels import KernelFileError
     from autosched.user_kernels.user_kernel import Kernel
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 __version__ = VERSION
 __all__ = [
     "BackendError",
+    "CommonFailure",
     "Copy",
     "Database",
     "Device",
@@ -48,6 +49,7 @@ __all__ = [
     "Finding",
     "HostFailure",
     "Im2col",
+    "Interrupted",
     "Kernel",
     "KernelFileError",
     "LayerNorm",
@@ -103,7 +105,7 @@ _HOMES = {
     "Schedule": "search_spaces.spaces.schedule",
     "StaleSchedule": "autosched.dispatch.database",
     "StoreError": "measurements.store.errors",
-    "TuneResult": "autosched.tuning.result",
+    **dict.fromkeys(("CommonFailure", "Interrupted", "TuneResult"), "autosched.tuning.result"),
     "device": "search_spaces.hardware.devices",
     "Copy": "search_spaces.operators.copy",
     "Database": "autosched.dispatch.database",

@@ -16,6 +16,7 @@ with every change to names or meanings: a model of another version is refused.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -273,28 +274,18 @@ def features(templates: TemplateSet, problem: Problem, schedules: Sequence[Sched
         ValueError: A schedule of a template that is not there or has no cost counts, with other parameters or with a
             value outside the domain of the problem's space, or one that does not fit on the device.
     """
-    rows: dict[str, list[int]] = {template.name: [] for template in templates}
-    for i, schedule in enumerate(schedules):
-        rows[templates.of(schedule).name].append(i)
-    counted: list[CostCounts | None] = [None] * len(schedules)
     names: list[str] = []
     parts: list[Matrix] = []
+    batch, configs = _batch(templates, problem, schedules, device)
     for template in templates:
-        here, counts = rows[template.name], template.counts
-        space = template.space(problem, device)
-        configs = space.configs([schedules[i] for i in here])
-        if counts is None:
-            if here:
-                raise ValueError(f"the kernel template {template.name} has no cost counts: measure it")
+        if template.counts is None:
             continue
-        for i, config in zip(here, configs, strict=True):
-            counted[i] = counts(problem, config, device)
-        own, values = _schedule_columns(template.name, space, configs)
+        here = configs[template.name]
+        own, values = _schedule_columns(template.name, template.space(problem, device), list(here.values()))
         part = np.full((len(schedules), len(own)), np.nan, dtype=np.float32)
-        part[here] = values
+        part[list(here)] = values
         names += own
         parts.append(part)
-    batch = Batch(problem, device, tuple(c for c in counted if c is not None))
     fixed = np.empty((len(schedules), len(FEATURES)), dtype=np.float32)
     for i, feature in enumerate(FEATURES):
         fixed[:, i] = feature.of(batch) if schedules else 0.0
@@ -305,6 +296,41 @@ def features(templates: TemplateSet, problem: Problem, schedules: Sequence[Sched
         dtype=np.float32,
     )
     return FeatureTable((*(f.name for f in FEATURES), *problem_names, *names), values)
+
+
+def model_log_seconds(
+    templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], device: Device
+) -> FloatArray:
+    """Return the feature ``model.seconds`` alone, as a natural logarithm, [n]: some 10,000 schedules a second.
+
+    Raises ValueError as ``features`` does.
+    """
+    if not schedules:
+        return np.zeros(0)
+    batch, _ = _batch(templates, problem, schedules, device)
+    return np.log2(batch.analysis.seconds).astype(np.float32).astype(np.float64) * math.log(2.0)
+
+
+def _batch(
+    templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], device: Device
+) -> tuple[Batch, dict[str, dict[int, Config]]]:
+    """Return the counts of all schedules, and for each template the configurations of its schedules by position."""
+    rows: dict[str, list[int]] = {template.name: [] for template in templates}
+    for i, schedule in enumerate(schedules):
+        rows[templates.of(schedule).name].append(i)
+    counted: list[CostCounts | None] = [None] * len(schedules)
+    configs: dict[str, dict[int, Config]] = {}
+    for template in templates:
+        here, counts = rows[template.name], template.counts
+        if counts is None:
+            if here:
+                raise ValueError(f"the kernel template {template.name} has no cost counts: measure it")
+            continue
+        own = template.space(problem, device).configs([schedules[i] for i in here])
+        configs[template.name] = dict(zip(here, own, strict=True))
+        for i, config in configs[template.name].items():
+            counted[i] = counts(problem, config, device)
+    return Batch(problem, device, tuple(c for c in counted if c is not None)), configs
 
 
 def _problem_columns(problem: Problem) -> tuple[list[str], Matrix]:

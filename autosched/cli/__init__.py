@@ -4,7 +4,7 @@ import gc
 import sys
 from collections.abc import Sequence
 
-from autosched.cli.terminal import interrupts, streams
+from autosched.cli.terminal import clock, interrupts, streams
 from autosched.cli.terminal.errors import BAD_INPUT, NO, STOPPED
 from autosched.cli.terminal.supervised import supervised
 from autosched.version import VERSION
@@ -44,6 +44,7 @@ def _run(arguments: Sequence[str]) -> int:
     if list(arguments) == ["--version"]:  # waits for no command to be built
         print(f"autosched {VERSION}")
         return 0
+    clock.start()
     from autosched.cli.app import run
 
     return run(arguments)

@@ -35,6 +35,12 @@ def _evolution(space: SearchSpace, *, seed: int, prior: Prior | None, threads: i
     return EvolutionSampler(space, seed, fit=boosted_trees(seed, threads), prior=prior)
 
 
+def _model(space: SearchSpace, *, seed: int, prior: Prior | None, threads: int) -> Sampler:
+    from autosched.samplers.model import ModelSampler
+
+    return ModelSampler(space, seed, prior=prior)
+
+
 def _random(space: SearchSpace, *, seed: int, prior: Prior | None, threads: int) -> Sampler:
     from autosched.samplers.random import RandomSampler
 
@@ -48,9 +54,11 @@ def _tpe(space: SearchSpace, *, seed: int, prior: Prior | None, threads: int) ->
 
 
 BRUTE_FORCE = "brute_force"  # everything, in random order: what comes first is a fair sample of the rest
+MODEL = "model"  # what the prior guesses to be fastest: nothing is learned from results
 _OURS: dict[str, Factory] = {
     "bayes": _bayes,
     "evolution": _evolution,
+    MODEL: _model,
     "random": _random,
     "tpe": _tpe,
     BRUTE_FORCE: _random,
@@ -71,7 +79,7 @@ def sampler(name: str, space: SearchSpace, *, seed: int, prior: Prior | None = N
     """Return a new sampler by its name.
 
     Args:
-        name: "bayes", "evolution", "random", "tpe", "brute_force", or one that an installed package offers.
+        name: "bayes", "evolution", "model", "random", "tpe", "brute_force", or one that an installed package offers.
         space: What it proposes schedules of.
         seed: Of all that it draws, a non-negative integer: the same seed and the same results give the same proposals.
         prior: What is known before the first trial; samplers that use none ignore it, others take the space's encoding.
@@ -110,6 +118,7 @@ def check(name: str, seed: int) -> None:
 __all__ = [
     "DEFAULT",
     "ENTRY_POINTS",
+    "MODEL",
     "Prior",
     "Sampler",
     "UnvisitedPool",

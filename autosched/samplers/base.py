@@ -69,6 +69,11 @@ class Sampler(ABC):
         return math.inf
 
     @property
+    def num_guessed(self) -> int:
+        """Number of schedules whose time a model guessed in order to propose the best of them."""
+        return 0
+
+    @property
     def batch(self) -> int:
         """How many proposals cost about as much as one."""
         return 1

@@ -32,6 +32,10 @@ class SeededSampler(Sampler):
         return super().expected_gain if self._waiting else self._sampler.expected_gain
 
     @property
+    def num_guessed(self) -> int:
+        return self._sampler.num_guessed
+
+    @property
     def batch(self) -> int:
         return self._sampler.batch
 

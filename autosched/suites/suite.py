@@ -6,13 +6,13 @@ import math
 import time
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from autosched.dispatch.database import device_name
 from autosched.tuning import tune as tuner
-from autosched.tuning.result import Observer, SoFar, TuneResult
+from autosched.tuning.result import CommonFailure, Observer, SoFar, TuneResult
 from measurements.files.bounded import read_bounded
 from measurements.records.record import Record
 from measurements.store.errors import StoreError
@@ -202,8 +202,10 @@ def tune_suite(
                     progress=so_far,
                     **options,
                 )
-            except KeyboardInterrupt:
-                result = so_far.interrupted()
+            except KeyboardInterrupt as error:
+                result = so_far.interrupted(error)
+            except CommonFailure as error:
+                result = replace(error.result, exhausted=True)
             standing.add(result)
             left -= len(result.trials)
             interrupted, stopped = result.interrupted, result.stopped

@@ -100,8 +100,8 @@ class TrialLedger:
         objectives: What best means.
 
     After ``open``, ``stored`` are the records of this problem, device, provenance and policy, ``known`` what was
-    measured of a kernel, by its digest, ``proofs`` those of this run as canonical JSON, and ``fingerprint`` that of the
-    runner, once it has started.
+    measured of a kernel, by its digest, ``proofs`` those of this run as canonical JSON, ``verified`` the schedules that
+    were emulated in this run, and ``fingerprint`` that of the runner, once it has started.
     """
 
     def __init__(
@@ -124,6 +124,7 @@ class TrialLedger:
         self.fingerprint: dict[str, str] = {}
         self.known: dict[str, Measurement] = {}
         self.proofs: dict[Schedule, str] = {}
+        self.verified: set[Schedule] = set()
         self.stored: list[Record] = []
         self.best: Record | None = None
         self.budget: Budget | None = None
@@ -265,6 +266,7 @@ class TrialLedger:
         except ValueError as error:  # a record of earlier code, whose schedule is no longer valid
             status, reason, worst = Status.UNPROVEN, str(error), None
         else:
+            self.verified.add(schedule)
             if isinstance(outcome, Proving):
                 self.proofs[schedule] = canonical_json(outcome.proof())
             if outcome.ok:

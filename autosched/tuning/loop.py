@@ -19,6 +19,7 @@ from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, field
 
 from autosched.samplers import Sampler
+from autosched.tuning.common_failure import common_failure
 from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.ledger import Generate, RunIdentity, TrialLedger, Trials, Verifier
 from autosched.tuning.objectives import Objectives
@@ -98,6 +99,8 @@ class Tuner:
         self._unpromising = 0  # proposals in a row that promise less
         self._records: list[Record] = []
         self._failures: Counter[str] = Counter()
+        self._hopeful = False  # whether anything has worked, here or earlier
+        self._common_failure = ""
         self._wanted = 0
         self._started = 0.0
 
@@ -125,7 +128,8 @@ class Tuner:
             proof_seconds: Of all proofs at the end together.
 
         Returns:
-            What was found, also after Ctrl-C and where the backend stopped: everything until then is kept.
+            What was found, also after Ctrl-C and where the backend stopped: everything until then is kept. A search
+            ends early where its first configurations fail for one reason (``common_failure``).
 
         Raises:
             StoreError: The database refuses a record.
@@ -133,9 +137,10 @@ class Tuner:
         book = self._book
         self._started, self._wanted = time.monotonic(), trials
         self._min_gain, self._unpromising = min_gain, 0
-        self._records, self._failures = [], Counter()
+        self._records, self._failures, self._common_failure = [], Counter(), ""
         earlier = book.open(Budget(trials, seconds if math.isfinite(seconds) else None), earlier)
         # neither re-measuring nor the library is a trial
+        self._hopeful = any(record.ok for record in earlier)
         tried = len({record.schedule for record in earlier if not is_library(record.schedule)})
         there = (
             f"{tried} {'trial' if tried == 1 else 'trials'} of this problem on {book.device.name} ({book.provenance})"
@@ -179,9 +184,13 @@ class Tuner:
             out_of_time=late,
             interrupted=interrupted,
             stopped=stopped,
+            common_failure=self._common_failure,
             remeasured=remeasured,
             entrants=tuple(candidate.schedule for candidate in entrants) if remeasured is not None else (),
             proof=proof,
+            sampler=self._sampler.name,
+            num_guessed=self._sampler.num_guessed,
+            num_verified=len(book.verified),
             objectives=book.objectives,
             front=tuple(book.front()) if len(book.objectives.names) > 1 else (),
         )
@@ -235,7 +244,8 @@ class Tuner:
                 told = self._tell()
                 late = self._asked > 0 and time.monotonic() - self._started >= seconds
                 room, least = self._room()
-                if room >= least and not (exhausted or late or self._unpromising >= UNPROMISING):
+                ended = exhausted or late or self._unpromising >= UNPROMISING or bool(self._common_failure)
+                if room >= least and not ended:
                     schedules = self._ask(room)
                     exhausted = not schedules
                     self._try(schedules, stream)
@@ -320,6 +330,9 @@ class Tuner:
         self._records.append(record)
         if book.is_better(schedule, measurement):
             book.best = record
+        self._hopeful = self._hopeful or record.ok
+        if not self._hopeful and not self._common_failure:
+            self._common_failure = common_failure(self._records)
         if self._observer is not None:
             if not record.ok:
                 self._failures[record.status.value] += 1

@@ -19,6 +19,8 @@ from search_spaces.operators.problem import whole_number
 from search_spaces.templates.template import KernelTemplate
 
 TRIALS = 64  # by default: some minutes on a GPU
+MODEL_TRIALS = 48  # at most, where a model makes the times and is searched itself
+MODEL_GAIN = 1e-3  # default of min_gain there: models do not tell times apart that differ by less
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +66,8 @@ class SearchOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TuneOptions(SearchOptions):
-    """The options of ``tune``; with ``model_first`` the time model's choice is the first trial."""
+    """The options of ``tune``; with ``model_first`` the time model's choice is the first trial, with ``search_model``
+    the model that makes the times is searched itself."""
 
     device: str | Device | None = None
     backend: str = "auto"
@@ -74,6 +77,7 @@ class TuneOptions(SearchOptions):
     model: str | Path | None = None
     min_gain: float = 0.0
     model_first: bool = False
+    search_model: bool = False
     objectives: Objectives = field(default_factory=Objectives)
 
     def __post_init__(self) -> None:

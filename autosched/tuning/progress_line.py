@@ -1,17 +1,20 @@
-"""How far a search is, in one line that is drawn again: on a terminal, and below a notebook's cell."""
+"""Progress of a search: one line that is drawn again on a terminal or in a notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from types import TracebackType
+from typing import Self, TextIO
 
 from autosched.tuning.result import Observer, Progress, Start
 from measurements.files.text import harmless
 
 REDRAWN_SECONDS = 0.2  # between two drawings: a terminal that is far away keeps up
+PLAIN_SECONDS = 10.0  # between two lines where none can be drawn again
 
 
 class ProgressLine:
@@ -24,17 +27,13 @@ class ProgressLine:
 
     def started(self, start: Start) -> None:
         """Draw the line before anything is tried."""
-        self._draw(f"tuning {start.problem.operator} on {start.device.name}: 0/{start.trials}")
+        self._draw(f"{_title(start)}: 0/{start.trials}")
 
     def trial(self, progress: Progress) -> None:
         """Draw the line again, unless it was drawn just now."""
         if progress.done < progress.trials and time.monotonic() - self._drawn < REDRAWN_SECONDS:
             return
-        parts = [f"{progress.done}/{progress.trials}"]
-        if progress.best is not None and progress.best.seconds is not None:
-            parts.append(f"best {progress.best.seconds * 1e6:.4g} us, {progress.best.provenance.value}")
-        failed = sum(progress.failures.values())
-        parts += [f"failed {failed}"] if failed else []
+        parts = [_summary(progress)]
         parts += [f"{progress.seconds_left:.0f} s left"] if progress.done < progress.trials else []
         self._draw(", ".join(parts))
 
@@ -52,6 +51,54 @@ class ProgressLine:
         self._width, self._drawn = len(line), time.monotonic()
 
 
+class PlainLines(threading.Thread):
+    """Observer that prints a line to ``stream`` every ``seconds``, also while no trial ends. Use it as a context."""
+
+    def __init__(self, stream: TextIO, seconds: float = PLAIN_SECONDS) -> None:
+        super().__init__(daemon=True)
+        self._stream, self._seconds = stream, seconds
+        self._began = time.monotonic()
+        self._task, self._state = "tuning", "starting"
+        self._over = threading.Event()
+
+    def started(self, start: Start) -> None:
+        """Note what is tuned."""
+        self._task, self._state = _title(start), f"0/{start.trials}"
+
+    def trial(self, progress: Progress) -> None:
+        """Note how far the search is."""
+        self._state = _summary(progress)
+
+    def run(self) -> None:
+        while not self._over.wait(self._seconds):
+            line = f"{self._task}: {self._state}, {time.monotonic() - self._began:.0f} s"
+            try:
+                print(harmless(line), file=self._stream, flush=True)
+            except (OSError, ValueError):  # nobody reads it any more
+                return
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._over.set()
+        self.join()
+
+
+def _title(start: Start) -> str:
+    return f"tuning {start.problem.operator} on {start.device.name}"
+
+
+def _summary(progress: Progress) -> str:
+    parts = [f"{progress.done}/{progress.trials}"]
+    if progress.best is not None and progress.best.seconds is not None:
+        parts.append(f"best {progress.best.seconds * 1e6:.4g} us, {progress.best.provenance.value}")
+    failed = sum(progress.failures.values())
+    parts += [f"failed {failed}"] if failed else []
+    return ", ".join(parts)
+
+
 def is_redrawn(stream: TextIO) -> bool:
     """Tell whether a line on ``stream`` can be drawn again: on a terminal, and in a notebook."""
     return stream.isatty() or type(stream).__module__.startswith("ipykernel.")
@@ -59,14 +106,17 @@ def is_redrawn(stream: TextIO) -> bool:
 
 @contextmanager
 def shown(progress: Observer | bool | None) -> Iterator[Observer | None]:
-    """Yield who is told of a search: ``progress`` itself, or for True a line on stderr where that can be redrawn."""
+    """Yield the observer of a search: ``progress`` itself, or for True one that writes to stderr."""
     if not isinstance(progress, bool):
         yield progress
-    elif progress and sys.stderr is not None and is_redrawn(sys.stderr):
+    elif not progress or sys.stderr is None:
+        yield None
+    elif is_redrawn(sys.stderr):
         line = ProgressLine(sys.stderr)
         try:
             yield line
         finally:
             line.end()
     else:
-        yield None
+        with PlainLines(sys.stderr) as lines:
+            yield lines

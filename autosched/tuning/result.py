@@ -75,10 +75,14 @@ class TuneResult:
     None where nothing has worked yet. ``earlier`` trials were there before. ``exhausted``: the space has no schedule
     left. ``satisfied``: no gain of ``min_gain`` is expected. ``out_of_time``: the ``seconds`` of the search were over
     before its trials were.
+    ``seconds`` are those of the whole, set-up and proof included.
     ``interrupted``: by Ctrl-C. ``stopped`` says why measuring or proving could not go on, "" if they could.
+    ``common_failure`` is the one reason for which the first configurations failed, which ended the search.
     ``remeasured`` is how the fastest did in turns, where the backend can do that; its candidates are ``entrants``.
     ``worth`` says what a warm start was worth, "" where there was none. ``proof`` is what the full proof of the best
     found, in one line, "" where there was none. ``database`` is where all of it is kept.
+    ``sampler`` proposed the trials; a model guessed the times of ``num_guessed`` schedules for that, and
+    ``num_verified`` were emulated.
     ``best`` is so by the first of the ``objectives``; where there are several, ``front`` are the rows of the trials in
     the database that no other one beats in all of them.
     """
@@ -96,11 +100,15 @@ class TuneResult:
     out_of_time: bool = False
     interrupted: bool = False
     stopped: str = ""
+    common_failure: str = ""
     remeasured: Remeasurement | None = None
     entrants: tuple[Schedule, ...] = ()
     worth: str = ""
     proof: str = ""
     database: str = ""
+    sampler: str = ""
+    num_guessed: int = 0
+    num_verified: int = 0
     objectives: Objectives = field(default_factory=Objectives)
     front: tuple[dict[str, Any], ...] = ()
 
@@ -188,10 +196,40 @@ class TuneResult:
         return f"{reason} ({times} of {len(self.trials)})" if len(self.trials) > 1 else reason
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C in a search, whose trials until then are stored. ``result`` is what was found."""
+
+    def __init__(self, result: TuneResult) -> None:
+        super().__init__("the search was stopped; its trials so far are stored")
+        self.result = result
+
+
+class CommonFailure(ValueError):
+    """The first configurations of a search failed for one reason, which the message states with its remedy. ``result``
+    has the trials, which are stored."""
+
+    def __init__(self, result: TuneResult) -> None:
+        super().__init__(result.common_failure)
+        self.result = result
+
+
+def completed(result: TuneResult) -> TuneResult:
+    """Return the result of a search that came to its end.
+
+    Raises:
+        Interrupted: Ctrl-C stopped it; a KeyboardInterrupt.
+        CommonFailure: Its first configurations failed for one reason; a ValueError.
+    """
+    if result.interrupted:
+        raise Interrupted(result)
+    if result.common_failure:
+        raise CommonFailure(result)
+    return result
+
+
 @dataclass
 class SoFar:
-    """An observer that says what a run has come to where Ctrl-C came outside of the tuner, which could not; ``then`` is
-    told everything, too."""
+    """Observer that knows what a run has found where Ctrl-C came outside of the tuner. ``then`` is another observer."""
 
     then: Observer | None = None
     start: Start | None = None
@@ -209,10 +247,12 @@ class SoFar:
         if self.then is not None:
             self.then.trial(progress)
 
-    def interrupted(self) -> TuneResult:
-        """Raise KeyboardInterrupt for a run that had not started, which has come to nothing."""
+    def interrupted(self, by: KeyboardInterrupt) -> TuneResult:
+        """Return what was found until ``by``, which is raised again for a run that had not started."""
+        if isinstance(by, Interrupted):
+            return by.result
         if self.start is None:
-            raise KeyboardInterrupt
+            raise by
         return TuneResult(
             problem=self.start.problem,
             device=self.start.device,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from autosched.programs import loading
 from autosched.proofs.machine_counting import why_ptx
-from autosched.samplers import DEFAULT, Sampler
+from autosched.samplers import DEFAULT, MODEL, Sampler
 from autosched.samplers import sampler as make_sampler
 from autosched.samplers.first_choices import nvidia_heuristics
 from autosched.samplers.first_choices.model_choice import default_choice
+from autosched.samplers.first_choices.prior import prior_of
 from autosched.samplers.scalarized import ScalarizedSampler
 from autosched.samplers.seeded import SeededSampler
 from autosched.tuning import backends, preconditions, warm_start
@@ -24,9 +26,9 @@ from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.ledger import Verifier
 from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.objectives import Objectives
-from autosched.tuning.options import TRIALS, TuneOptions
+from autosched.tuning.options import MODEL_GAIN, MODEL_TRIALS, TRIALS, TuneOptions
 from autosched.tuning.progress_line import shown
-from autosched.tuning.result import Observer, TuneResult
+from autosched.tuning.result import Observer, TuneResult, completed
 from autosched.tuning.trial_table import Direction
 from autosched.tuning.winner import winner_proof
 from autosched.tuning.winner.finalists import simplicity
@@ -55,7 +57,7 @@ def tune(
     database: str | Path | None = None,
     device: str | Device | None = None,
     backend: str = "auto",
-    sampler: str = DEFAULT,
+    sampler: str | None = None,
     seed: int = 0,
     workers: int | None = None,
     verify: bool = True,
@@ -78,17 +80,18 @@ def tune(
     """Search the schedules of ``problem``, and keep every trial in a database, where ``autosched.matmul`` and the like
     find the best.
 
-    On a GPU the fastest are timed in turns at the end, which decides. Ctrl-C ends the run with everything kept. A
-    matmul is first asked of nvMatmulHeuristics, where that is installed.
+    On a GPU the fastest are timed in turns at the end, which decides. A matmul is first asked of nvMatmulHeuristics,
+    where that is installed.
 
     Args:
         problem: What is computed, such as ``autosched.Matmul(m=4096, n=4096, k=4096)``, or a tile program.
-        trials: How many further schedules are tried, by default TRIALS.
+        trials: Number of further schedules to try. Default: 64; where a time model alone makes the times, as without a
+            GPU, the model itself is searched, and its best schedules are compiled until it expects none to be faster.
         database: A path or an SQLAlchemy URL; by default the one of AUTOSCHED_DB, else ``autosched/best.db`` in the
             user's data folder. ``result.database`` says which.
         device: The name of the GPU to tune for; by default the one of this machine, or h200 where there is none.
         backend: What makes the times: "auto", "cuda", "estimate", "ray" or "replay".
-        sampler: What is tried next, by name.
+        sampler: What is tried next, by name. Default: "bayes"; "model" where the model itself is searched.
         seed: Of all that is drawn at random.
         workers: The number of compilers, by default one for each core.
         verify: Whether each new best is emulated before it is called best, on backends that do not run kernels, and the
@@ -101,7 +104,7 @@ def tune(
         ray: The address of a Ray cluster ("auto": the one of this machine) or a Fleet, on all of whose GPUs of the kind
             ``device`` is measured instead.
         progress: An observer that is told of every trial; True draws a line on stderr, on a terminal and in a notebook,
-            and False or None shows nothing.
+            and prints a line every 10 seconds elsewhere; False or None shows nothing.
         templates: The kernel templates to search, by name or themselves; by default every one that can compute it.
         model: A file of ``autosched train``, from which the search starts, by default from the times of other problems
             in the database; where times are estimated, the model estimates them.
@@ -122,10 +125,14 @@ def tune(
         The best of the database, the trials of this run, and how it ended.
 
     Raises:
-        ValueError: Input that cannot be used (StoreError for the database), before anything is written.
+        ValueError: Input that cannot be used (StoreError for the database), before anything is written; or
+            CommonFailure: the first configurations fail for one reason, which the message states with its remedy.
         TypeError: An option that there is not.
+        KeyboardInterrupt: Ctrl-C; every trial until then is stored, and the exception's ``result`` is what was found.
     """
+    began = time.monotonic()
     problem = _problem(problem, sizes)
+    unplanned = trials is None and sampler is None and effort in (None, "quick")
     trials, given = efforts.settings(effort, trials, min_gain=min_gain, proof_seconds=proof_seconds)
     min_gain = given["min_gain"] or 0.0
     policy = Policy("warm" if warm_cache else "cold", "eager" if eager else "graph", clocks)
@@ -135,7 +142,7 @@ def tune(
             database=database,
             device=device,
             backend=backend,
-            sampler=sampler,
+            sampler=sampler or DEFAULT,
             seed=seed,
             workers=workers,
             verify=verify,
@@ -166,6 +173,9 @@ def tune(
             preconditions.refuse_too_large(problem, chosen.device)
             space = _space(problem, chosen, seed)
             preconditions.refuse_unknown_objectives(options.objectives, problem, space.sample(1, seed)[0])
+            direct = unplanned and options.objectives.is_time and chosen.model_alone(problem)
+            if direct:
+                options = _model_options(options, trials, given["min_gain"])
             searched = (chosen.templates, problem, chosen.device, space)
             start = None if trained is None else warm_start.from_model(trained, str(model), *searched)
             verifier, note = winner_proof.of_new_bests(chosen) if verify else (None, "")
@@ -173,6 +183,8 @@ def tune(
                 earlier = store.trials(problem, chosen.device.name, chosen.runner.provenance, policy=chosen.policy)
                 preconditions.refuse_other_schedules(store.name, earlier, space)
                 preconditions.refuse_other_model(store.name, earlier, chosen.runner)
+                if start is None and direct:
+                    start = warm_start.WarmStart(prior_of(*searched))
                 if start is None:
                     start = warm_start.from_other_problems(
                         store, chosen.runner.provenance, *searched, policy=chosen.policy
@@ -183,13 +195,29 @@ def tune(
                     options.trials,
                     options.search_limit,
                     earlier=earlier,
-                    min_gain=min_gain,
+                    min_gain=options.min_gain,
                     full=winner_proof.of_winner(problem, chosen) if with_proof else None,
                     proof_seconds=options.proof_limit,
                 )
-                return dataclasses.replace(
-                    result, worth=start.worth(result.trials), database=str(options.database_or_default)
+                result = dataclasses.replace(
+                    result,
+                    worth=start.worth(result.trials),
+                    database=str(options.database_or_default),
+                    seconds=time.monotonic() - began,
                 )
+    return completed(result)
+
+
+def _model_options(options: TuneOptions, trials: int | None, min_gain: float | None) -> TuneOptions:
+    """Return options for searching the model itself; ``trials`` and ``min_gain`` as the user or an effort set them."""
+    return dataclasses.replace(
+        options,
+        sampler=MODEL,
+        trials=MODEL_TRIALS if trials is None else trials,
+        min_gain=MODEL_GAIN if min_gain is None else min_gain,
+        model_first=False,
+        search_model=True,
+    )
 
 
 def _problem(problem: Problem | Program, sizes: Mapping[str, int]) -> Problem:
@@ -260,15 +288,27 @@ def build_tuner(
         ValueError: A sampler that cannot be loaded.
     """
     advice = nvidia_heuristics.Advice()
-    if chosen.schedules is None:  # a recording holds only its own
+    if chosen.schedules is None and not options.search_model:  # a recording holds only its own
         advice = nvidia_heuristics.advice(chosen.templates, problem, chosen.device, start.prior)
     sampler = _sampler(problem, options, space, start)
+    if isinstance(problem, KernelProblem) and (default := _default_configuration(space)) is not None:
+        sampler = SeededSampler(sampler, (default,), "default", own_first=False)
     if options.model_first and (first := _default_schedule(problem, chosen)) is not None:
         sampler = SeededSampler(sampler, (first,), "model", own_first=False)
     if advice.schedules:
         sampler = SeededSampler(sampler, advice.schedules, nvidia_heuristics.NAME)
     optimised = "" if options.objectives.is_time else f"optimised: {options.objectives}"
-    lines = (chosen.headline, chosen.line, optimised, note, _unranked(chosen, problem), *start.lines, advice.line)
+    searching = SEARCHING if options.search_model else ""
+    lines = (
+        chosen.headline,
+        chosen.line,
+        searching,
+        optimised,
+        note,
+        _unranked(chosen, problem),
+        *start.lines,
+        advice.line,
+    )
     return Tuner(
         TunerParts(
             problem,
@@ -307,6 +347,13 @@ def _default_schedule(problem: Problem, chosen: backends.Backend) -> Schedule | 
     return None if choice is None else choice.schedule
 
 
+def _default_configuration(space: UnionSpace) -> Schedule | None:
+    """Return the first values of a user's kernel, which say whether it works at all; None where they are not legal."""
+    name, member = next(iter(space.members.items()))
+    schedule = Schedule(name, tuple((p.name, p.default) for p in member.parameters))
+    return schedule if schedule in space else None
+
+
 def _in_flight_limit(chosen: backends.Backend, workers: int | None) -> InFlightLimit:
     """On a GPU, what costs ask for. Elsewhere there is no hurry, and the same seed tries the same on every machine."""
     if chosen.runner.provenance is not Provenance.MEASURED:
@@ -315,6 +362,10 @@ def _in_flight_limit(chosen: backends.Backend, workers: int | None) -> InFlightL
     return InFlightLimit(gpus=chosen.gpus, compilers=compilers)
 
 
+SEARCHING = (
+    "the model that makes the times is searched itself; its best schedules are compiled, for registers and spills, "
+    "until it expects none to be faster (--trials N tries N schedules instead)"
+)
 ESTIMATES_PAGE = "docs/reference/estimates.md"
 
 

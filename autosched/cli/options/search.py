@@ -6,7 +6,7 @@ import typer
 
 from autosched.cli.options.problem import one_of, whole_number
 from autosched.cli.terminal.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, within
-from autosched.samplers import BRUTE_FORCE, samplers
+from autosched.samplers import BRUTE_FORCE, DEFAULT, samplers
 from autosched.tuning.backends import BACKENDS
 
 DEFAULT_TRIALS = 64
@@ -15,8 +15,13 @@ BackendOption = Annotated[
     str, typer.Option("--backend", parser=one_of(BACKENDS), metavar="|".join(BACKENDS), help="Where times come from.")
 ]
 SamplerOption = Annotated[
-    str,
-    typer.Option("--sampler", parser=one_of(samplers()), metavar="|".join(samplers()), help="What proposes schedules."),
+    str | None,
+    typer.Option(
+        "--sampler",
+        parser=one_of(samplers()),
+        metavar="|".join(samplers()),
+        help=f"What proposes schedules (default {DEFAULT}).",
+    ),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the sampler.")]
 SecondsOption = Annotated[
@@ -29,11 +34,9 @@ NoVerifyOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-def trials_or_default(trials: int | None, sampler: str) -> int:
-    """Return the trials of a search: by default as many as a brute force needs, or DEFAULT_TRIALS."""
-    if trials is not None:
-        return trials
-    return MOST_TRIALS if sampler == BRUTE_FORCE else DEFAULT_TRIALS
+def trials_or_all(trials: int | None, sampler: str | None) -> int | None:
+    """Return the trials of a search: by default as many as a brute force needs, or None for the search to decide."""
+    return MOST_TRIALS if trials is None and sampler == BRUTE_FORCE else trials
 
 
 def check_limits(trials: int | None, seed: int, workers: int | None, *, least_workers: int = 1) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from autosched.triton.tuning.runner import TritonEstimateRunner
 from autosched.triton.tuning.space import RuleText, TritonSpace, space_of
 from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.options import SearchOptions
-from autosched.tuning.result import TuneResult
+from autosched.tuning.result import TuneResult, completed
 from measurements.compiler.cores import usable_cores
 from measurements.emulator import check_ready
 from measurements.files.data_folder import database_or_default
@@ -158,9 +159,11 @@ def tune_call(
         ValueError: Input that cannot be used (CallError, SpaceError, NoReference, StoreError), before anything is
             written.
         HostFailure: This machine cannot emulate.
+        KeyboardInterrupt: As of ``autosched.tune``.
     """
     from measurements.store.store import Store, StoreError  # with sqlalchemy, which the loop itself does without
 
+    began = time.monotonic()
     row = device_named(device) if isinstance(device, str) else device
     workers = None if options.workers is None else whole_number("workers", options.workers, 0)
     check_ready(source=False)
@@ -222,7 +225,8 @@ def tune_call(
                 full=(lambda schedule, _: judge.judge(schedule, ORDERS)) if proves else None,
                 proof_seconds=options.proof_limit,
             )
-            return dataclasses.replace(result, database=str(database))
+            result = dataclasses.replace(result, database=str(database), seconds=time.monotonic() - began)
+    return completed(result)
 
 
 def _processes(

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
 
+from autosched.tuning.backends.estimates import is_counted
 from measurements.compiler.pool import CompilePool
+from measurements.records.measurement import Provenance
 from measurements.records.policy import NONE
 from measurements.runners.base import Runner
 from measurements.runners.fleet.cluster import Fleet
 from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import TemplateSet
 
@@ -46,6 +49,12 @@ class Backend:
     fleet: Fleet | None = None
     owned: Fleet | None = None
     policy: str = NONE
+
+    def model_alone(self, problem: Problem) -> bool:
+        """Tell whether every time is a model's, which needs no kernel for it: then the model itself can be searched."""
+        if self.runner.provenance is not Provenance.ESTIMATED:
+            return False
+        return not any(is_counted(template, problem) for template in self.templates)
 
     def close(self) -> None:
         self.runner.close()

@@ -111,7 +111,7 @@ class TestRandom:
 
 
 def test_unknown_names_and_seeds_are_refused_in_one_line() -> None:
-    with pytest.raises(ValueError, match="unknown sampler 'genetic': use one of bayes, evolution, random, tpe"):
+    with pytest.raises(ValueError, match="unknown sampler 'genetic': use one of bayes, evolution, model, random, tpe"):
         sampler("genetic", TOY, seed=0)
     for seed in (-1, 2**31, True, 1.5):
         with pytest.raises(ValueError, match="the seed must be an integer"):

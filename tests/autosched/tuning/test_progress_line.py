@@ -1,14 +1,15 @@
-"""``tune`` shows how far it is on a terminal and in a notebook, and nothing elsewhere."""
+"""``tune`` shows how far it is: in a line on a terminal and in a notebook, in lines elsewhere."""
 
 from __future__ import annotations
 
 import io
 import sys
+import threading
 
 import pytest
 
 import autosched
-from autosched.tuning.progress_line import is_redrawn, shown
+from autosched.tuning.progress_line import PlainLines, is_redrawn, shown
 
 COPY = autosched.Copy(rows=64, columns=64)
 
@@ -35,10 +36,34 @@ def test_who_wants_none_gets_none(progress: bool | None, monkeypatch: pytest.Mon
         assert observer is None
 
 
-def test_a_pipe_gets_none_and_an_observer_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_gets_a_line_now_and_then_also_while_no_trial_ends() -> None:
+    printed = threading.Event()
+
+    class Pipe(io.StringIO):
+        def flush(self) -> None:
+            printed.set()
+
+    pipe = Pipe()
+    with PlainLines(pipe, seconds=0.01) as lines:
+        autosched.tune(COPY, trials=2, device="h200", verify=False, progress=lines)
+        printed.clear()
+        assert printed.wait(60)
+    last = pipe.getvalue().splitlines()[-1]
+    assert last.startswith("tuning copy on h200: 2/2, best ") and "\r" not in pipe.getvalue()
+
+
+def test_a_pipe_that_nobody_reads_ends_no_search() -> None:
+    pipe = io.StringIO()
+    pipe.close()
+    with PlainLines(pipe, seconds=0.001) as lines:
+        lines.join(60)
+        assert not lines.is_alive()
+
+
+def test_who_says_nothing_gets_lines_in_a_pipe_and_an_observer_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     with shown(True) as observer:
-        assert observer is None
+        assert isinstance(observer, PlainLines)
     own = object()
     with shown(own) as observer:  # type: ignore[arg-type]
         assert observer is own

@@ -99,8 +99,11 @@ from search_spaces.operators.matmul import Matmul
 class Shown:
     def started(self, start): pass
     def trial(self, progress): print(progress.done, flush=True)
-result = tune(Matmul(m=640, n=480, k=320), trials=100000, database=sys.argv[1], device="h200", backend="estimate",
-              sampler="random", verify=False, progress=Shown())
+try:
+    tune(Matmul(m=640, n=480, k=320), trials=100000, database=sys.argv[1], device="h200", backend="estimate",
+         sampler="random", verify=False, progress=Shown())
+except KeyboardInterrupt as stopped:
+    result = stopped.result
 def parent(pid):
     try:
         return int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1])

@@ -141,7 +141,7 @@ class TestFailures:
         result = tuned(store, 10, FakeRunner(fail=lambda s: status))
         assert result.best is None
         assert result.ok == 0
-        assert sum(result.failures.values()) == len(result.trials) == 10
+        assert sum(result.failures.values()) == len(result.trials) <= 10
 
     def test_a_schedule_without_a_kernel_harms_no_other(self, store: Store) -> None:
         result = tuned(store, TOTAL)

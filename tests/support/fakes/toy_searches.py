@@ -68,6 +68,8 @@ MAKERS: dict[str, Make] = {
     "bayes_guided": lambda space, seed: BayesSampler(space, seed, prior=ToyGuide(space), settings=WHOLE),
     "bayes_of_a_living_pool": lambda space, seed: BayesSampler(space, seed, settings=LIVING),
     "random": lambda space, seed: sampler("random", space, seed=seed),
+    "model": lambda space, seed: sampler("model", space, seed=seed),
+    "model_guided": lambda space, seed: sampler("model", space, seed=seed, prior=ToyGuide(space)),
     "bayes_advised": lambda space, seed: SeededSampler(
         BayesSampler(space, seed, prior=ToyGuide(space), settings=WHOLE), space.sample(3, 99), "somebody"
     ),

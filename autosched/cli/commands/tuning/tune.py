@@ -1,8 +1,10 @@
 """``autosched tune``: search for the fastest schedule and keep every trial.
 
 ``--json``: ``problem``, ``device``, ``provenance`` of every time, ``backend`` (lines that say which and why),
-``sampler``, ``seed``, ``database``, ``trials`` (``new``, ``ok`` and ``failures`` of this run, ``earlier`` ones),
-``seconds`` (of the run), ``worth`` (of a warm start, or ""), ``proof`` (what the full proof of the best found, or ""),
+``sampler``, ``seed``, ``database``, ``trials`` (``new``, ``ok`` and ``failures`` of this run, ``earlier`` ones, how
+many schedules a model ``guessed`` the time of, and how many were ``verified`` by emulation),
+``seconds`` (of the command), ``worth`` (of a warm start, or ""), ``proof`` (what the full proof of the best found, or
+""),
 ``objectives`` (which way each is better), ``front`` (where there are several: the trials that no other one beats),
 ``exhausted``, ``out_of_time``, ``interrupted``, ``stopped`` (a reason, or ""), ``remeasured``: null, or what timing the
 fastest in turns gave (``clear``, ``rounds``, ``entrants`` in order with their median ``seconds``, ``failed`` ones with
@@ -31,15 +33,16 @@ from autosched.cli.options.search import (
     SecondsOption,
     SeedOption,
     check_limits,
-    trials_or_default,
+    trials_or_all,
 )
 from autosched.cli.options.templates import TemplateOption
+from autosched.cli.terminal import clock
 from autosched.cli.terminal.errors import NO, STOPPED, InputError
 from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.terminal.output_files import check_outputs, replaceable
 from autosched.cli.terminal.progress import TuneDisplay
 from autosched.reporting import formatting
-from autosched.samplers import BRUTE_FORCE, DEFAULT
+from autosched.samplers import BRUTE_FORCE
 from autosched.tuning.backends import Gpus
 from autosched.tuning.effort import EFFORTS
 from autosched.user_kernels.c_header import c_header as header_of
@@ -74,7 +77,8 @@ def tune(
             "--trials",
             parser=whole_number,
             metavar="N",
-            help=f"Schedules to try in this run (default {DEFAULT_TRIALS}; all with --sampler {BRUTE_FORCE}).",
+            help=f"Schedules to try (default {DEFAULT_TRIALS}; without a GPU, what the model likes best; all with "
+            f"--sampler {BRUTE_FORCE}).",
         ),
     ] = None,
     effort: Annotated[
@@ -89,7 +93,7 @@ def tune(
     device: DeviceOption = None,
     template: TemplateOption = None,
     backend: BackendOption = "auto",
-    sampler: SamplerOption = DEFAULT,
+    sampler: SamplerOption = None,
     seed: SeedOption = 0,
     min_gain: Annotated[
         float | None,
@@ -168,7 +172,7 @@ def tune(
     status 1 if no schedule has worked.
     """
     if effort is None:
-        trials = trials_or_default(trials, sampler)
+        trials = trials_or_all(trials, sampler)
     check_limits(trials, seed, workers)
     check_outputs([csv, t4, c_header], [recording])
     problem = problem_from(operator, given)
@@ -214,7 +218,7 @@ def tune(
     if c_header is not None and result.best is not None and isinstance(problem, KernelProblem):
         values = {result.device.name: result.best.schedule.values}
         publish(replaceable(c_header), header_of(problem.file, values).encode())
-    return finish(result, db, sampler, seed, json=json)
+    return finish(result, db, seed, json=json)
 
 
 def _own_database() -> str:
@@ -236,27 +240,30 @@ def searched(search: Callable[["SoFar"], "TuneResult"], *, json: bool, limit: st
     Raises:
         InputError: For a ValueError before the first trial: of what the user gave.
     """
-    from autosched.tuning.result import SoFar
+    from autosched.tuning.result import CommonFailure, SoFar
 
     display = TuneDisplay(stdout_console() if not json else stderr_console(), stderr_console(), limit)
     so_far = SoFar(display)
     try:
         with display:
             return search(so_far)
-    except KeyboardInterrupt:
-        return so_far.interrupted()
+    except KeyboardInterrupt as error:
+        return so_far.interrupted(error)
     except StoreError:
         raise
+    except CommonFailure as error:
+        raise InputError(f"{error}; the trials are stored") from error
     except ValueError as error:
         if display.has_started:  # what the user gave was fine: a bug, to be seen whole
             raise
         raise InputError(str(error)) from error
 
 
-def finish(result: "TuneResult", db: str, sampler: str, seed: int, *, json: bool) -> int:
+def finish(result: "TuneResult", db: str, seed: int, *, json: bool) -> int:
     """Print what a run came to, and return the exit status."""
+    result = dataclasses.replace(result, seconds=clock.seconds())
     if json:
-        print_json(result_json(result, sampler, seed, db))
+        print_json(result_json(result, seed, db))
     else:
         show_result(stdout_console(), result, db)
     if result.stopped:
@@ -285,6 +292,10 @@ def show_result(console: Console, result: "TuneResult", db: str) -> None:
     if result.failures:
         trials += f", failed {sum(result.failures.values())}: {formatting.reasons(result.failures)}"
     rows = [("trials", trials)]
+    if result.num_guessed:
+        looked, compiled = formatting.count(result.num_guessed), formatting.count(len(result.trials))
+        verified = formatting.count(result.num_verified)
+        rows.append(("searched", f"{looked} schedules by the model, {compiled} compiled, {verified} verified"))
     if result.earlier:
         rows.append(("earlier", f"{formatting.count(result.earlier)} in {without_password(db)}"))
     console.print()
@@ -359,14 +370,14 @@ def remeasured_json(remeasured: "Remeasurement", entrants: Sequence[Schedule]) -
     }
 
 
-def result_json(result: "TuneResult", sampler: str, seed: int, db: str) -> dict[str, Any]:
+def result_json(result: "TuneResult", seed: int, db: str) -> dict[str, Any]:
     """Return the same as JSON values."""
     return {
         "problem": result.problem.to_json(),
         "device": result.device.name,
         "provenance": result.provenance.value,
         "backend": list(result.lines),
-        "sampler": sampler,
+        "sampler": result.sampler,
         "seed": seed,
         "database": without_password(db),
         "trials": {
@@ -374,6 +385,8 @@ def result_json(result: "TuneResult", sampler: str, seed: int, db: str) -> dict[
             "ok": result.ok,
             "failures": result.failures,
             "earlier": result.earlier,
+            "guessed": result.num_guessed,
+            "verified": result.num_verified,
         },
         "tied": result.tied,
         "seconds": result.seconds,

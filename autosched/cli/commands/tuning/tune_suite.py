@@ -71,7 +71,7 @@ def tune_suite(
     ] = None,
     device: DeviceOption = None,
     backend: BackendOption = "auto",
-    sampler: SamplerOption = DEFAULT,
+    sampler: SamplerOption = None,
     seed: SeedOption = 0,
     seconds: SecondsOption = None,
     budget: Annotated[
@@ -144,7 +144,7 @@ def tune_suite(
                     database=db,
                     device=device,
                     backend=backend,
-                    sampler=sampler,
+                    sampler=sampler or DEFAULT,
                     seed=seed,
                     workers=workers,
                     ray=fleet,

@@ -20,7 +20,7 @@ from autosched.cli.options.search import (
     SecondsOption,
     SeedOption,
     check_limits,
-    trials_or_default,
+    trials_or_all,
 )
 from autosched.cli.options.triton import loaded, made, sizes
 from autosched.cli.terminal.errors import STOPPED, InputError, bad_input
@@ -88,7 +88,7 @@ def tune_triton(
         ),
     ] = None,
     device: DeviceOption = None,
-    sampler: SamplerOption = DEFAULT,
+    sampler: SamplerOption = None,
     seed: SeedOption = 0,
     seconds: SecondsOption = None,
     workers: Annotated[
@@ -114,7 +114,7 @@ def tune_triton(
         lacks = "--args FILE:FUNCTION" if args is None else "--db best.db"
         usage = "autosched tune --triton k.py:kernel --args k.py:make --db best.db"
         raise InputError(f"tune --triton needs {lacks}: {usage}")
-    trials = trials_or_default(trials, sampler)
+    trials = trials_or_all(trials, sampler) or DEFAULT_TRIALS
     check_limits(trials, seed, workers, least_workers=0)
     row = target(device)
     tuning = loaded(triton, param, rule, reference)
@@ -155,7 +155,7 @@ def tune_triton(
                 SearchOptions(
                     trials=trials,
                     database=db,
-                    sampler=sampler,
+                    sampler=sampler or DEFAULT,
                     seed=seed,
                     verify=not no_verify,
                     progress=so_far,
@@ -167,7 +167,7 @@ def tune_triton(
             )
 
     result = searched(search, json=json)
-    return finish(result, db, sampler, seed, json=json)
+    return finish(result, db, seed, json=json)
 
 
 def _heard(calls: str, tuning: "TritonTuning", load: Callable[[str, str], Any], args: str) -> list[dict[str, int]]:

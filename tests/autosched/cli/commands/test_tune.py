@@ -187,7 +187,7 @@ def test_tune_says_first_where_times_come_from_and_then_how_it_goes(run: Run, fa
     assert status == 0
     assert out.startswith("times are ESTIMATED: no GPU answers\n")
     assert "1.000 us" in out and "estimated by a model, not measured" in out
-    assert "3 new in 2.0 s, failed 1: compile_error 1" in out
+    assert "3 new in " in out and ", failed 1: compile_error 1" in out
     assert err.splitlines()[-1] == "3/3, best 1.000 us, 24.58 GB/s, estimated, record 3, failed 1: compile_error 1"
 
 
@@ -196,7 +196,8 @@ def test_tune_json_is_one_document_and_the_rest_is_on_stderr(run: Run, fake: Fak
     assert status == 0
     found = json.loads(out)
     assert found["provenance"] == found["best"]["provenance"] == "estimated"
-    assert found["trials"] == {"new": 3, "ok": 2, "failures": {"compile_error": 1}, "earlier": 0}
+    assert (found["trials"]["new"], found["trials"]["ok"], found["trials"]["earlier"]) == (3, 2, 0)
+    assert found["trials"]["failures"] == {"compile_error": 1}
     assert found["best"]["timing"]["median"] == 1e-6 and found["best"]["schedule"] == schedule().to_json()
     assert "ESTIMATED" in err and "3/3" in err
 
@@ -253,7 +254,14 @@ def test_ctrl_c_outside_the_loop_still_gives_the_document(run: Run, fake: FakeTu
     status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db", "--json")
     found = json.loads(out)
     assert (status, found["interrupted"], found["best"]["timing"]["median"]) == (130, True, 1e-6)
-    assert found["trials"] == {"new": 3, "ok": 2, "failures": {"compile_error": 1}, "earlier": 0}
+    assert found["trials"] == {
+        "new": 3,
+        "ok": 2,
+        "failures": {"compile_error": 1},
+        "earlier": 0,
+        "guessed": 0,
+        "verified": 0,
+    }
 
 
 def test_tune_says_why_a_backend_stopped(run: Run, fake: FakeTune) -> None:

@@ -1,0 +1,53 @@
+"""Decide that a search cannot succeed: its first configurations fail for one and the same reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from measurements.files.text import one_line
+from measurements.records.measurement import Status
+from measurements.records.record import Record
+
+ENOUGH = 4  # the default configuration and three more
+_SHOWN = 300  # characters of a reason
+
+# A kernel that is too slow or too large says nothing of the next one.
+_REMEDIES = {
+    Status.COMPILE_ERROR: "fix the source",
+    Status.LAUNCH_ERROR: "fix the launch: its grid, block and arguments",
+    Status.WRONG_RESULT: "fix the kernel or its reference; 'autosched verify' shows every finding",
+    Status.CRASHED: "fix the kernel; 'autosched verify' shows every finding",
+    Status.UNPROVEN: "give --no-verify (verify=False) to search without verification",
+    Status.UNRANKED: "state the kernel's costs, or tune on a GPU",
+}
+_NO_VERDICT_YET = re.compile("timeout|time limit|no time")
+_VARIES = re.compile(r"0x[0-9a-f]+|\d[\d.,e+-]*|'[^']*'|\"[^\"]*\"", re.IGNORECASE)
+
+
+def common_failure(records: Sequence[Record]) -> str:
+    """Return why all ``records`` fail and how to remedy it, in one line.
+
+    Args:
+        records: The first trials of a search, in order. Those without a kernel are ignored.
+
+    Returns:
+        The reason; "" for fewer than ENOUGH different kernels, and where a trial works or reasons differ.
+    """
+    tried = [record for record in records if record.kernel_digest is not None]
+    if len({r.kernel_digest for r in tried}) < ENOUGH or len({_reason_class(record) for record in tried}) != 1:
+        return ""
+    first = tried[0]
+    remedy = _REMEDIES.get(first.status)
+    if remedy is None:
+        return ""
+    reason = one_line(first.measurement.reason or first.status.value)[:_SHOWN]
+    return f"all of the first {len(tried)} configurations fail alike, {first.status.value}: {reason}; {remedy}"
+
+
+def _reason_class(record: Record) -> tuple[Status, str]:
+    """Return the status and the reason without what varies between configurations: numbers, names, further clauses."""
+    reason = one_line(record.measurement.reason)
+    if record.status is Status.UNPROVEN and _NO_VERDICT_YET.search(reason):
+        return record.status, str(record.id)
+    return record.status, re.split("[;,(]", _VARIES.sub("#", reason), maxsplit=1)[0]

@@ -1,0 +1,150 @@
+"""Searching the time model itself, against 64 trials by the sampler, where there is no GPU.
+
+    python -m benchmarks.search.direct_search [--trials 64] [--only NAME ...]
+
+Both are ``autosched.tune`` with a new database, set-up and full proof of the winner included: by default, and with
+``--trials``. CPU seconds are those of the process and its children, with the emulator built and no kernel compiled
+before. Writes ``benchmarks/results/direct_search.md`` after each problem. Goal: never slower than the trials, and less
+CPU time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import resource
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import autosched
+from autosched.programs import loading
+from measurements.emulator import cache_folder, check_ready
+from search_spaces.operators.problem import Problem
+
+RESULTS = Path(__file__).parents[1] / "results"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "programs"
+
+
+@dataclass(frozen=True)
+class Search:
+    """Estimated time of the best schedule, CPU seconds of the whole, and how many schedules were compiled."""
+
+    best: float
+    seconds: float
+    compiled: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem on a GPU."""
+
+    name: str
+    device: str
+    problem: Problem
+
+
+def cases() -> list[Case]:
+    """Return the problems, each with the GPU that it is for."""
+    square = {"m": 4096, "n": 4096, "k": 4096}
+    program = loading.load_program(f"{EXAMPLES / 'softmax_rows.py'}:long_softmax")
+    return [
+        Case("matmul f16 4096^3", "h200", autosched.Matmul(**square)),
+        Case("matmul e4m3 4096^3", "h200", autosched.Matmul(**square, a="e4m3", b="e4m3")),
+        Case("matmul i8 4096^3", "h200", autosched.Matmul(**square, a="i8", b="i8", acc="i32", out="i32")),
+        Case("matmul f16 1023x1025x1027", "h200", autosched.Matmul(m=1023, n=1025, k=1027)),
+        Case("matmul f16 4096^3", "b200", autosched.Matmul(**square)),
+        Case("matmul f16 4096^3", "a100", autosched.Matmul(**square)),
+        Case("softmax 4096x8192", "h200", autosched.Softmax(rows=4096, columns=8192)),
+        Case("reduce 4096x8192", "h200", autosched.Reduce(rows=4096, columns=8192)),
+        Case("layernorm 4096x8192", "h200", autosched.LayerNorm(rows=4096, columns=8192)),
+        Case("transpose 4096x4096", "h200", autosched.Transpose(rows=4096, columns=4096)),
+        Case("tile program long_softmax", "h200", loading.problem(program, m=4096, n=8192)),
+    ]
+
+
+def searched(case: Case, trials: int | None) -> Search:
+    """Run one search in a new database."""
+    with tempfile.TemporaryDirectory() as folder, _only_the_emulator(Path(folder)):
+        before = _cpu_seconds()
+        result = autosched.tune(
+            case.problem,
+            trials=trials,
+            device=case.device,
+            backend="estimate",
+            database=Path(folder) / "a.db",
+            progress=False,
+        )
+        spent = _cpu_seconds() - before
+    assert result.best is not None and result.best.seconds is not None
+    return Search(result.best.seconds, spent, len(result.trials))
+
+
+@contextmanager
+def _only_the_emulator(folder: Path) -> Iterator[None]:
+    """Use a cache in ``folder`` that has the built emulator, and no kernels."""
+    check_ready()
+    built = [path for path in cache_folder().iterdir() if path.suffix != ".program"]
+    (folder / "emulator").mkdir()
+    for path in built:
+        (folder / "emulator" / path.name).symlink_to(path)
+    before = os.environ.get("AUTOSCHED_CACHE_DIR")
+    os.environ["AUTOSCHED_CACHE_DIR"] = str(folder)
+    try:
+        yield
+    finally:
+        del os.environ["AUTOSCHED_CACHE_DIR"]
+        if before is not None:
+            os.environ["AUTOSCHED_CACHE_DIR"] = before
+
+
+def _cpu_seconds() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def report(found: Sequence[tuple[Case, Search, Search]], trials: int) -> str:
+    """Return a Markdown page."""
+    lines = [
+        f"# Direct search of the time model against {trials} trials",
+        "",
+        f"Written by `python -m benchmarks.search.direct_search`, {datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} "
+        f"shared cores ({platform.machine()}) without a GPU.",
+        "Times of the best schedule are estimates of the time model for the compiled kernel.",
+        "CPU seconds are those of the whole search, with the full proof of the winner and every kernel compiled anew.",
+        "",
+        f"| problem | GPU | best, direct | best, {trials} trials | CPU, direct | CPU, trials | compiled, direct |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for case, direct, sampled in found:
+        times = f"{direct.best * 1e6:.2f} us | {sampled.best * 1e6:.2f} us"
+        spent = f"{direct.seconds:.1f} s | {sampled.seconds:.1f} s | {direct.compiled}"
+        lines.append(f"| {case.name} | {case.device} | {times} | {spent} |")
+    worse = sum(direct.best > sampled.best * 1.001 for _, direct, sampled in found)
+    return "\n".join([*lines, "", f"Slower by more than 0.1%: {worse} of {len(found)} problems.", ""])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--only", nargs="*", default=None, help="names or GPUs of the cases to run")
+    given = parser.parse_args(arguments)
+    found: list[tuple[Case, Search, Search]] = []
+    for case in cases():
+        if given.only is not None and not {case.name, case.device} & set(given.only):
+            continue
+        found.append((case, searched(case, None), searched(case, given.trials)))
+        print(f"{case.name} on {case.device}: {found[-1][1]}, {found[-1][2]}", file=sys.stderr, flush=True)
+        if given.only is None:
+            (RESULTS / "direct_search.md").write_text(report(found, given.trials), encoding="utf-8")
+    print(report(found, given.trials))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""Where the model makes the times, ``tune`` searches the model itself, unless somebody asks for trials."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from needs import needs_nvrtc
+
+import autosched
+from autosched.samplers import DEFAULT, MODEL
+from autosched.tuning.backends import choose
+from autosched.tuning.loop import UNPROMISING
+from autosched.tuning.options import MODEL_TRIALS
+from autosched.user_kernels.user_kernel import Kernel
+
+VECTOR_ADD = Path(__file__).parents[3] / "examples" / "vector_add" / "vector_add.toml"
+PROBLEM = autosched.Softmax(rows=4096, columns=8192)
+
+pytestmark = needs_nvrtc
+
+
+def tuned(folder: Path, **options: Any) -> Any:
+    return autosched.tune(PROBLEM, database=folder / "a.db", device="h100", backend="estimate", **options)
+
+
+@pytest.fixture(scope="module")
+def direct(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    folder = tmp_path_factory.mktemp("direct")
+    return folder, tuned(folder, proof_seconds=60)
+
+
+def test_it_compiles_the_models_best_verifies_the_winner_and_stops(direct: tuple[Path, Any]) -> None:
+    _, result = direct
+    assert result.satisfied and UNPROMISING <= len(result.trials) < MODEL_TRIALS
+    assert result.sampler == MODEL and {trial.sampler for trial in result.trials} == {MODEL}
+    assert result.num_guessed > 1000 and 1 <= result.num_verified < len(result.trials)
+    assert result.proof.startswith("ok")
+    assert len({trial.schedule for trial in result.trials}) == len(result.trials)
+
+
+def test_another_run_tries_others_and_finds_nothing_better(direct: tuple[Path, Any]) -> None:
+    folder, first = direct
+    second = tuned(folder)
+    assert second.earlier == len(first.trials) and second.satisfied
+    assert not {t.schedule for t in first.trials} & {t.schedule for t in second.trials}
+    assert second.best.id == first.best.id
+
+
+def test_the_same_seed_tries_the_same(direct: tuple[Path, Any], tmp_path: Path) -> None:
+    again = tuned(tmp_path, verify=False)
+    assert [t.schedule for t in again.trials] == [t.schedule for t in direct[1].trials]
+
+
+def test_it_is_at_least_as_good_as_trials_by_the_sampler(direct: tuple[Path, Any], tmp_path: Path) -> None:
+    trials = tuned(tmp_path, trials=16, verify=False)
+    assert len(trials.trials) == 16 and trials.sampler == DEFAULT and trials.num_guessed == 0
+    assert direct[1].best.seconds <= trials.best.seconds
+
+
+@pytest.mark.parametrize("options", [{"sampler": "random"}, {"effort": "model"}, {"objective": "registers"}])
+def test_who_asks_for_another_search_gets_it(options: dict[str, Any], tmp_path: Path) -> None:
+    result = tuned(tmp_path, verify=False, seconds=0.01, **options)
+    assert result.sampler != MODEL and not result.num_guessed
+
+
+def test_a_kernel_whose_times_are_counted_in_the_emulator_has_no_model_of_its_own() -> None:
+    counted = Kernel.from_file(VECTOR_ADD).problem(n=1000)
+    for problem, expected in ((PROBLEM, True), (counted, False)):
+        with choose("estimate", "h100", problem=problem) as chosen:
+            assert chosen.model_alone(problem) is expected

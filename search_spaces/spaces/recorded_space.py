@@ -34,9 +34,8 @@ class RecordedSpace(Space):
         super().__init__(space.name, space.parameters, space.attributes, space.rules, stratified_by=space.stratified_by)
         codes = self._matrix([s for s in dict.fromkeys(listed) if _has(space, s)])
         self._rows: IntArray = codes[space.allowed(self._from_codes(codes))] if len(codes) else codes
-        if space.stratified_by is not None:  # the ranks of a stratum follow each other
-            strata = self._rows[:, self._column(space.stratified_by)]
-            self._rows = self._rows[np.argsort(strata, kind="stable")]
+        if space.stratified_by:  # the ranks of a stratum follow each other
+            self._rows = self._rows[np.lexsort(self._rows[:, self._columns_of_strata].T[::-1])]
         self._keys = {row.tobytes() for row in self._values(self._from_codes(self._rows))}
         if not len(self._rows):
             raise EmptySpace(f"none of the {len(listed)} listed schedules of {space.name} is legal", ())
@@ -49,19 +48,22 @@ class RecordedSpace(Space):
 
     @cached_property
     def strata(self) -> tuple[Stratum, ...]:
-        if self.stratified_by is None:
+        if not self.stratified_by:
             return super().strata
-        column = self._column(self.stratified_by)
-        codes, firsts = np.unique(self._rows[:, column], return_index=True)
-        values = [self.parameters[column].values[code] for code in codes.tolist()]
+        columns = self._columns_of_strata
+        codes, firsts = np.unique(self._rows[:, columns], axis=0, return_index=True)
+        domains = [self.parameters[column].values for column in columns]
+        values = [tuple(v[code] for v, code in zip(domains, row, strict=True)) for row in codes.tolist()]
         ends = [*firsts[1:].tolist(), len(self._rows)]
         return tuple(
-            Stratum(self.name, value, range(first, end))
-            for value, first, end in zip(values, firsts.tolist(), ends, strict=True)
+            Stratum(self.name, combination, range(first, end))
+            for combination, first, end in zip(values, firsts.tolist(), ends, strict=True)
         )
 
-    def _column(self, name: str) -> int:
-        return [p.name for p in self.parameters].index(name)
+    @property
+    def _columns_of_strata(self) -> list[int]:
+        names = [p.name for p in self.parameters]
+        return [names.index(name) for name in self.stratified_by]
 
     def sample(self, n: int, seed: int, replace: bool = False) -> list[Schedule]:
         if n < 0:

@@ -16,12 +16,17 @@ from search_spaces.spaces.schedule import Schedule
 
 @dataclass(frozen=True)
 class Stratum:
-    """A part of a space: the legal schedules of ``template`` with ``value`` for the parameter that its space is
-    stratified by; all of them where ``value`` is None. ``ranks`` are theirs in the space of the template."""
+    """A part of a space: the legal schedules of ``template`` with ``values`` for the parameters that its space is
+    stratified by; all of them where it is by none. ``ranks`` are theirs in the space of the template."""
 
     template: str
-    value: Value | None
+    values: tuple[Value, ...]
     ranks: range
+
+    @property
+    def value(self) -> Value | None:
+        """Value of the first parameter; None where there is none."""
+        return self.values[0] if self.values else None
 
     @property
     def count(self) -> int:

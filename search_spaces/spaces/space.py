@@ -50,8 +50,8 @@ class Space:
     right numbers. ``pruning`` rules leave out schedules that a simpler or smaller one equals or beats. A search applies
     both; a schedule tuned for another problem has to satisfy only the former, which make up ``valid``.
 
-    ``stratified_by`` names the parameter whose values divide the space into ``strata``. Only the order of the
-    ranks depends on it.
+    ``stratified_by`` names the parameters whose combinations of values divide the space into ``strata``: structural
+    decisions, some of whose values few schedules have. Only the order of the ranks depends on it.
 
     Raises ValueError for missing parameters, duplicate names, unknown names in ``needs`` or ``stratified_by``, and
     attributes that depend on themselves.
@@ -62,7 +62,7 @@ class Space:
         attributes: What follows from them, and rules may need.
         constraints: Validity constraints.
         pruning: Rules of taste.
-        stratified_by: A parameter; None for the whole as one stratum.
+        stratified_by: A parameter or several; none for the whole as one stratum.
         constants: Integers that follow from the problem alone: attributes and rules see them as columns, and schedules
             have no part of them, so that they mean the same for a problem of another size.
     """
@@ -74,7 +74,7 @@ class Space:
         attributes: Sequence[Attribute] = (),
         constraints: Sequence[Rule] = (),
         pruning: Sequence[Rule] = (),
-        stratified_by: str | None = None,
+        stratified_by: str | Sequence[str] = (),
         constants: Mapping[str, int] | None = None,
     ) -> None:
         self.name = name
@@ -96,9 +96,11 @@ class Space:
         self._attribute = {a.name: a for a in self.attributes}
         self._parameter = {p.name: p for p in self.parameters}
         self._before = {p.name: p.before for p in self.parameters if p.before is not None}
-        if stratified_by is not None and stratified_by not in self._parameter:
-            raise ValueError(f"{name} cannot be stratified by {stratified_by}, which is not a parameter")
-        self.stratified_by = stratified_by
+        self.stratified_by = (stratified_by,) if isinstance(stratified_by, str) else tuple(stratified_by)
+        _refuse_twice("stratifying parameter", self.stratified_by)
+        for parameter in self.stratified_by:
+            if parameter not in self._parameter:
+                raise ValueError(f"{name} cannot be stratified by {parameter}, which is not a parameter")
 
     def __repr__(self) -> str:
         return f"Space({self.name}: {len(self.parameters)} parameters, {len(self.rules)} rules)"
@@ -159,12 +161,15 @@ class Space:
 
     @cached_property
     def strata(self) -> tuple[Stratum, ...]:
-        """The parts with each value of ``stratified_by`` that leaves legal schedules; the whole where that is None."""
-        if self.stratified_by is None:
-            return (Stratum(self.name, None, range(self.count())),) if self.count() else ()
-        values = self._narrowed[self.stratified_by].values
-        ranges = self._tree.ranges(self.stratified_by)
-        return tuple(Stratum(self.name, values[code], ranks) for code, ranks in ranges.items())
+        """The parts with each combination of values of ``stratified_by`` that leaves legal schedules; the whole where
+        that is empty."""
+        if not self.stratified_by:
+            return (Stratum(self.name, (), range(self.count())),) if self.count() else ()
+        domains = [self._narrowed[name].values for name in self.stratified_by]
+        return tuple(
+            Stratum(self.name, tuple(values[code] for values, code in zip(domains, codes, strict=True)), ranks)
+            for codes, ranks in self._tree.ranges(self.stratified_by).items()
+        )
 
     @cached_property
     def _rejections(self) -> tuple[Rejection, ...]:

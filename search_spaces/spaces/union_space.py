@@ -2,7 +2,7 @@
 
 Every schedule belongs to exactly one template, so counts add up. A uniform sample of the union is of little use to a
 search: one template, or one tensor intrinsic of it, may have a thousand times as many schedules as the fast one. So
-samples are stratified, by the parameter that each space names in ``stratified_by``.
+samples are stratified, by the parameters that each space names in ``stratified_by``.
 """
 
 from __future__ import annotations
@@ -156,8 +156,8 @@ class UnionSpace:
     def _elsewhere(self, schedule: Schedule, rng: np.random.Generator) -> Schedule:
         """Return a random schedule of another stratum, each as likely; ``schedule`` where there is no other."""
         member = self._member(schedule)
-        value = None if member.stratified_by is None else schedule[member.stratified_by]
-        others = [i for i, s in enumerate(self.strata) if (s.template, s.value) != (schedule.template, value)]
+        values = tuple(schedule[name] for name in member.stratified_by)
+        others = [i for i, s in enumerate(self.strata) if (s.template, s.values) != (schedule.template, values)]
         if not others:
             return schedule
         place = others[int(len(others) * rng.random())]

@@ -109,15 +109,16 @@ class CountTree:
                 count *= int(step.totals[0])
         return count
 
-    def ranges(self, held: str) -> dict[int, range]:
-        """Return the ranks of the configurations with each code of ``held``, the parameter that was eliminated last.
+    def ranges(self, held: Sequence[str]) -> dict[tuple[int, ...], range]:
+        """Return the ranks of the configurations with each combination of codes of ``held``, the parameters that were
+        eliminated last.
 
-        Codes that no legal configuration has are left out.
+        Combinations that no legal configuration has are left out.
         """
         if not self.steps:
             return {}
         last = self.steps[-1]
-        codes = last.values[held].tolist()
+        codes = list(zip(*(last.values[name].tolist() for name in held), strict=True))
         ends = [int(end) for end in last.running] if last.running is not None else list(range(1, len(codes) + 1))
         below = self.count // ends[-1]  # the last root is the most significant digit of a rank
         return {

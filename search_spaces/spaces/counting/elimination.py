@@ -41,15 +41,15 @@ TABLE_ROWS = 1 << 24  # rows that a table may keep
 
 
 def eliminate(
-    constraints: Constraints, rules: Sequence[Rule], held: str | None = None, rows: RowsLeft | None = None
+    constraints: Constraints, rules: Sequence[Rule], held: Sequence[str] = (), rows: RowsLeft | None = None
 ) -> CountTree:
     """Count the configurations of all parameters that every rule allows.
 
     Args:
         constraints: Parameters and attributes.
         rules: What they must satisfy.
-        held: A parameter that is eliminated last, so that each of its values has one range of ranks: see ``ranges``.
-            None for none.
+        held: Parameters that are eliminated last, so that each combination of their values has one range of ranks: see
+            ``ranges``.
         rows: How many rows joins may make; None for the usual.
 
     Raises:
@@ -61,7 +61,7 @@ def eliminate(
 class _Tables:
     """The relations and evaluations that are left, and the steps done. Relation i of the plan is ``_relations[i]``."""
 
-    def __init__(self, constraints: Constraints, rules: Sequence[Rule], held: str | None, rows: RowsLeft) -> None:
+    def __init__(self, constraints: Constraints, rules: Sequence[Rule], held: Sequence[str], rows: RowsLeft) -> None:
         self._rows = rows
         self._fixed = constraints.constants
         relations: list[Relation] = []
@@ -105,7 +105,7 @@ class _Tables:
             waiting=mask((*self._parameters, *attributes)),
             undefined=mask(name for name in attributes if name not in self._domains),
             combinations=constraints.combinations,
-            held=mask([] if held is None else [held]),
+            held=mask(held),
         )
 
     def _open_names(self, names: Iterable[str]) -> list[str]:

@@ -10,8 +10,8 @@ While tables stay small, the next step is the one with the smallest estimated ta
 ROLLOUT_ROWS every variable is tried: take its step, go on greedily to the end on estimates alone, and add up the work.
 Everything is deterministic and depends on the sizes alone.
 
-Held variables are eliminated after all others, in a step of their own: it then says how the total splits among their
-values.
+Held variables are eliminated after all others, together in a step of their own: it then says how the total splits
+among the combinations of their values.
 """
 
 from __future__ import annotations
@@ -176,7 +176,10 @@ class Plan:
     def _plan_step(self, variable: int, at_most: float) -> Elimination | None:
         """Plan the step for a variable. Where its peak is above ``at_most``, return None, and keep that for later."""
         draft = _Draft(self, dict(self.relations), dict(self.evaluations))
-        draft.finish(1 << variable, most_peak=at_most)
+        if self.waiting & ~self.held or not self.held & ~(1 << variable):
+            draft.finish(1 << variable, most_peak=at_most)
+        else:  # the last step is of all held variables: a row is a combination of their values
+            draft.finish(self.waiting, at_most=float("inf"))
         if draft.peak > at_most:
             self._least[variable] = (draft.seen, draft.peak)
             return None

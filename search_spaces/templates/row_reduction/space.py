@@ -49,6 +49,7 @@ def space(problem: RowProblem, device: Device) -> Space:
         attributes(problem),
         validity_constraints(problem, device),
         pruning_rules(problem, device),
+        stratified_by="row_staging",  # few schedules keep a row on the chip
     )
 
 

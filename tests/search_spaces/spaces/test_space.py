@@ -264,18 +264,18 @@ def test_the_fingerprint_follows_parameters_and_rules() -> None:
 @paths
 @settings(deadline=None, max_examples=60)
 @given(space=spaces())
-def test_strata_are_ranges_of_ranks_with_one_value_each(way: Way, space: Space) -> None:
-    expected = Counter(None if (name := space.stratified_by) is None else json.loads(k)[1][name] for k in legal(space))
+def test_strata_are_ranges_of_ranks_with_one_combination_of_values_each(way: Way, space: Space) -> None:
+    names = space.stratified_by
+    expected = Counter(tuple(json.loads(key)[1][name] for name in names) for key in legal(space))
     with taking(way):
         strata = space.strata
-        assert {s.value: s.count for s in strata} == dict(expected)
+        assert {s.values: s.count for s in strata} == dict(expected)
         assert len(strata) == len(expected)
         assert [rank for s in strata for rank in s.ranks] == list(range(space.count()))
         for stratum in strata:
             assert stratum.template == space.name
-            if space.stratified_by is not None:
-                found = space.unrank(stratum.ranks).decode(space.stratified_by)
-                assert set(found) == {stratum.value}
+            found = space.unrank(stratum.ranks)
+            assert all(set(found.decode(name)) == {v} for name, v in zip(names, stratum.values, strict=True))
 
 
 def test_strata_beyond_64_bits_are_exact() -> None:
@@ -290,3 +290,5 @@ def test_strata_beyond_64_bits_are_exact() -> None:
 def test_a_space_is_stratified_by_a_parameter_only() -> None:
     with pytest.raises(ValueError, match="sums cannot be stratified by total, which is not a parameter"):
         Space("sums", sums(4).parameters, sums(4).attributes, stratified_by="total")
+    with pytest.raises(ValueError, match="twice"):
+        Space("sums", sums(4).parameters, sums(4).attributes, stratified_by=(sums(4).parameters[0].name,) * 2)

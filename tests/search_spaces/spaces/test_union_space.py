@@ -176,23 +176,23 @@ def test_every_stratum_gets_its_share_until_it_is_exhausted(members: tuple[Space
     if not union.count():
         return
     drawn = Counter(stratum_of(union, s) for s in union.sample(n, seed))
-    left = [drawn[s.template, s.value] for s in union.strata if drawn[s.template, s.value] < s.count]
+    left = [drawn[s.template, s.values] for s in union.strata if drawn[s.template, s.values] < s.count]
     assert max(left, default=0) - min(left, default=0) <= 1  # those that have more differ by a turn at most
     for stratum in union.strata:
-        if drawn[stratum.template, stratum.value] == stratum.count:
+        if drawn[stratum.template, stratum.values] == stratum.count:
             assert stratum.count <= min(left, default=stratum.count) + 1
 
 
-def stratum_of(union: UnionSpace, schedule: Schedule) -> tuple[str, int | str | None]:
-    name = union.members[schedule.template].stratified_by
-    return schedule.template, None if name is None else schedule[name]
+def stratum_of(union: UnionSpace, schedule: Schedule) -> tuple[str, tuple[int | str, ...]]:
+    names = union.members[schedule.template].stratified_by
+    return schedule.template, tuple(schedule[name] for name in names)
 
 
 def test_inside_a_stratum_all_schedules_are_equally_likely() -> None:
     first = Counter(BOTH.sample(1, seed)[0] for seed in range(9000))
     assert len(first) == BOTH.count()
     for stratum in BOTH.strata:
-        counts = [n for s, n in first.items() if stratum_of(BOTH, s) == (stratum.template, stratum.value)]
+        counts = [n for s, n in first.items() if stratum_of(BOTH, s) == (stratum.template, stratum.values)]
         expected = 3000 / stratum.count
         assert sum((n - expected) ** 2 / expected for n in counts) < stratum.count + 6 * math.sqrt(2 * stratum.count)
         assert abs(sum(counts) - 3000) < 6 * math.sqrt(3000)

@@ -65,7 +65,8 @@ def spaces(draw: st.DrawFn, name: str = "toy", largest: int = 6) -> Space:
         n, f, m = needs(), draw(factors), draw(st.integers(2, 7))
         r = draw(st.integers(0, m - 1))
         rules.append(Rule(f"r{i}", lambda f=f, m=m, r=r, **c: mixed(c, f, m) != r, f"broken: {i}", names=themselves(n)))
-    stratified_by = draw(st.none() | st.sampled_from([p.name for p in parameters]))
+    names = [p.name for p in parameters]
+    stratified_by = draw(st.lists(st.sampled_from(names), max_size=3, unique=True))
     return Space(name, parameters, draw(st.permutations(attributes)), rules, stratified_by=stratified_by)
 
 

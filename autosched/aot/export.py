@@ -88,7 +88,10 @@ def _recorded(
     store: Store, operator: str | None, device: str | None, skipped: Callable[[str], None]
 ) -> list[tuple[Problem, str]]:
     wanted: dict[tuple[Problem, str], None] = {}
-    for summary in store.problems(operator):
+    current, left_out = store.current(store.problems(operator))
+    if left_out:
+        skipped(left_out)
+    for summary in current:
         if not summary.works or device not in (None, summary.device):
             continue
         if not is_operator(summary.operator):

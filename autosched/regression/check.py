@@ -61,6 +61,7 @@ class CheckRun:
         self.entries: Sequence[Entry | Finding] = ()
         self.done: list[Finding] = []
         self.tools: Mapping[str, str] = {}
+        self.left_out = ""  # a line that says how many records of an earlier reference there are
         self._began = time.monotonic()
 
     def report(self, doubt: str = "") -> Report:
@@ -123,6 +124,7 @@ def check_database(
     with Store.open(database, create=False) as store:
         run.name = store.name
         run.entries = selected(store, options)
+        run.left_out = store.current(store.problems())[1]
         if static:
             return static_report(run, options, told)
         return timed_report(store.name, run.entries, options, told)

@@ -92,11 +92,11 @@ def entries(
 
     Returns:
         Entries; what cannot be looked at (an operator or a device that is not known here, a damaged trial) is a
-        finding.
+        finding. Trials of an earlier reference are left out (``Store.current``).
     """
     found: list[Entry | Finding] = []
     seen: set[tuple[str, str]] = set()
-    for summary in store.problems():
+    for summary in store.current(store.problems())[0]:
         key = (summary.problem_key, summary.device)
         if not summary.works or key in seen or (operators and summary.operator not in operators):
             continue

@@ -20,7 +20,7 @@ from measurements.emulator import emulate
 from measurements.files.npy import open_npy
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import DType
-from search_spaces.operators.problem import DRAWN, Array, Operand, Problem, option, standard_normal
+from search_spaces.operators.problem import DRAWN, Array, EarlierReference, Operand, Problem, option, standard_normal
 from search_spaces.spaces.parameters import Value
 
 _EMULATION_SECONDS = 60.0  # of the CPU, that a kernel which is the reference may take where its file does not say
@@ -224,9 +224,12 @@ class KernelProblem(Problem):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Raise ValueError as Problem does, and for one recorded when the kernel file computed something else."""
+        """Raise ValueError as Problem does, EarlierReference for one recorded when the kernel file computed something
+        else."""
         if data.get("computes") != cls.file.computes:
-            raise ValueError(f"this was recorded when {cls.file.name} computed something else (arguments or reference)")
+            raise EarlierReference(
+                f"this was recorded when {cls.file.name} computed something else (arguments or reference)"
+            )
         return super().from_json({k: v for k, v in data.items() if k not in ("computes", "types")})
 
     @classmethod

@@ -10,6 +10,10 @@ class StoreError(ValueError):
         super().__init__(harmless(message))
 
 
+class EarlierProblem(StoreError):
+    """Trials of a problem that a user's file described otherwise then: its reference or arguments have been edited."""
+
+
 class UnknownOperator(StoreError):
     """Problems of an operator that nobody has registered in this process: a user's kernel, or another package's."""
 

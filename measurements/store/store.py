@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from measurements.records.record import Record
 from measurements.records.vendor_library import LIBRARY_SCHEDULE
 from measurements.store import best_index
 from measurements.store.database import Database
-from measurements.store.errors import StoreError, UnknownOperator
+from measurements.store.errors import EarlierProblem, StoreError, UnknownOperator
 from measurements.store.rows import COLUMNS, Reader, from_row, read_cells, to_row, unknown
 from measurements.store.schema import (
     ENTRIES,
@@ -38,7 +38,7 @@ from measurements.store.schema import (
     wait_for_others,
 )
 from search_spaces.catalogue import is_operator
-from search_spaces.operators.problem import Problem
+from search_spaces.operators.problem import EarlierReference, Problem
 
 _MOST_ANSWERS = 10_000  # of ``best`` that are remembered
 _Asked = tuple[str, str, Provenance | None, str | None]
@@ -237,18 +237,45 @@ class Store:
         return summaries
 
     def problem(self, summary: ProblemSummary) -> Problem:
-        """Return the problem itself. Raises UnknownOperator for one of a kernel that is not registered, and StoreError
-        that names a trial for a form that this version does not know."""
+        """Return the problem itself.
+
+        Raises UnknownOperator for one of a kernel that is not registered, EarlierProblem for one of an earlier
+        reference, and StoreError that names a trial for a form that this version does not know.
+        """
         if not is_operator(summary.operator):
             raise UnknownOperator(self.name, summary.operator)
         try:
             problem = problem_of(summary.problem_key)
+        except EarlierReference as error:
+            raise EarlierProblem(f"trial {summary.first} of the database {self.name} is left out: {error}") from error
         except ValueError as error:
             raise unreadable(self.name, summary.first, str(error)) from error
         if (problem.operator, problem.key()) != (summary.operator, summary.problem_key):
             why = f"its problem is not in this version's form of {problem.operator} problems"
             raise unreadable(self.name, summary.first, why)
         return problem
+
+    def current(self, summaries: Iterable[ProblemSummary]) -> tuple[list[ProblemSummary], str]:
+        """Return the summaries without those of an earlier reference of a kernel that is known here, and a line that
+        says how many records that leaves out, "" for none."""
+        found, left_out = [], 0
+        for summary in summaries:
+            try:
+                if is_operator(summary.operator):
+                    self.problem(summary)
+            except EarlierProblem:
+                left_out += summary.trials
+                continue
+            except StoreError:  # whoever uses it says so
+                pass
+            found.append(summary)
+        if not left_out:
+            return found, ""
+        return found, (
+            "1 record of an earlier reference is left out"
+            if left_out == 1
+            else f"{left_out:,} records of an earlier reference are left out"
+        )
 
     def devices(self, problem: Problem) -> tuple[str, ...]:
         """Names of the devices that have an ok trial of the problem, sorted."""

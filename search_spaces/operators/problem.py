@@ -90,6 +90,10 @@ class Operand:
         return self.size * self.dtype.bytes
 
 
+class EarlierReference(ValueError):
+    """The JSON of a problem that a user's file described otherwise when it was written: the file has been edited."""
+
+
 @dataclass(frozen=True)
 class Problem(ABC):
     """What to compute. Subclasses are frozen dataclasses of JSON scalars; equal problems have equal ``key()``."""

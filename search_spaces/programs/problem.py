@@ -15,7 +15,7 @@ import numpy as np
 from search_spaces.arrays import FloatArray
 from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.part import Indices, grid, rectangles
-from search_spaces.operators.problem import Array, Operand, Part, Problem, option, standard_normal
+from search_spaces.operators.problem import Array, EarlierReference, Operand, Part, Problem, option, standard_normal
 from search_spaces.programs.builder import Program
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.edge_inputs import edge_inputs
@@ -122,9 +122,9 @@ class ProgramProblem(Problem):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Raise ValueError as Problem does, and for one recorded when the program was another one."""
+        """Raise ValueError as Problem does, EarlierReference for one recorded when the program was another one."""
         if data.get("computes") != computes(cls.program):
-            raise ValueError(f"this was recorded when the program {cls.program.name} was another one")
+            raise EarlierReference(f"this was recorded when the program {cls.program.name} was another one")
         return super().from_json({k: v for k, v in data.items() if k != "computes"})
 
 

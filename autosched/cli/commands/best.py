@@ -124,7 +124,11 @@ def best(
 def _find(
     store: "Store", operator: Operator, problem: Problem | None, device: str | None, objectives: Objectives
 ) -> list[Best]:
-    summaries = [s for s in store.problems(operator.name) if s.works and device in (None, s.device)]
+    summaries, left_out = store.current(
+        s for s in store.problems(operator.name) if s.works and device in (None, s.device)
+    )
+    if left_out:
+        say(left_out)
     counts = {(s.problem_key, s.device, s.provenance, s.policy): (s.trials, s.ok) for s in summaries}
     wanted: dict[tuple[str, str], ProblemSummary] = {}
     for s in summaries:

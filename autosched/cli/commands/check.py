@@ -19,11 +19,11 @@ import typer
 from rich.console import Console
 
 from autosched.cli.options.devices import device_option, target
-from autosched.cli.options.kernel import Programs
+from autosched.cli.options.kernel import Kernels, Programs, TritonKernels, register_stored
 from autosched.cli.options.problem import real_number, whole_number
 from autosched.cli.terminal import interrupts
 from autosched.cli.terminal.errors import MOST_SEED, STOPPED, InputError, bad_input, within
-from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
+from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
 from autosched.cli.terminal.output_files import check_outputs
 from autosched.cli.terminal.progress import Counter
 from autosched.reporting import formatting
@@ -62,9 +62,9 @@ def check(
             "--format", metavar="NAME", help="vllm or sglang: check the files of tuned configurations in DIR."
         ),
     ] = None,
-    triton: Annotated[
+    triton_version: Annotated[
         str | None,
-        typer.Option("--triton", metavar="VERSION", help="With --format: the Triton that must be installed."),
+        typer.Option("--triton-version", metavar="VERSION", help="With --format: the Triton that must be installed."),
     ] = None,
     db: Annotated[
         str | None, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")
@@ -83,17 +83,13 @@ def check(
             help="Timed: compare with the kernels of this Python's autosched and compiler.",
         ),
     ] = None,
-    kernel: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--kernel", metavar="FILE", help="A kernel file whose kernel the database holds; may be repeated."
-        ),
-    ] = None,
+    kernel: Kernels = None,
     baseline_kernel: Annotated[
         list[str] | None,
         typer.Option("--baseline-kernel", metavar="FILE", help="The same for the Python of --baseline."),
     ] = None,
     program: Programs = None,
+    triton: TritonKernels = None,
     operator: Annotated[
         list[str] | None, typer.Option("--operator", metavar="NAME", help="Only this operator; may be repeated.")
     ] = None,
@@ -189,10 +185,11 @@ def check(
     try:
         with interrupts.raised(), bad_input():
             if db is None:
-                report = _check_configs(folder, str(format), options, triton or "")
-            elif format is not None or folder is not None or triton is not None:
+                report = _check_configs(folder, str(format), options, triton_version or "")
+            elif format is not None or folder is not None or triton_version is not None:
                 raise InputError("check either a database (--db), or a folder of configurations (--format NAME DIR)")
             else:
+                register_stored(None, None, triton, db)
                 report = _run(db, options, static, run)
             if learn_noise and db is not None:
                 _learn(db, timed.noises(report.findings))
@@ -204,6 +201,8 @@ def check(
         written(run.report(str(error) or type(error).__name__))
         raise
     written(report)
+    if run.left_out:
+        say(run.left_out)
     if json:
         print_json(report.to_json())
     else:
@@ -258,8 +257,8 @@ def _run(db: str, options: "CheckOptions", static: bool, run: "CheckRun") -> "Re
 
 
 _OF_DATABASES = (
-    *("against", "baseline", "kernel", "baseline_kernel", "program", "operator", "max_slowdown", "floor", "growth"),
-    *("rounds", "seconds", "seed", "learn_noise"),
+    *("against", "baseline", "kernel", "baseline_kernel", "program", "triton", "operator", "max_slowdown", "floor"),
+    *("growth", "rounds", "seconds", "seed", "learn_noise"),
 )
 
 

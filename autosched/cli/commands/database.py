@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autosched.cli.options.kernel import Programs, register_stored
+from autosched.cli.options.kernel import Kernels, Programs, TritonKernels, register_stored
 from autosched.cli.terminal.errors import NO, InputError, bad_input, shortened
-from autosched.cli.terminal.output import print_json, show, stdout_console
+from autosched.cli.terminal.output import print_json, say, show, stdout_console
 from autosched.dispatch.validity import refuse_invalid
 from autosched.reporting import formatting
 from measurements.files.text import one_line, without_password
@@ -94,22 +94,31 @@ def gc(
     return 0
 
 
-def check_db(*, db: Db = "", program: Programs = None, json: Json = False) -> int:
+def check_db(
+    *,
+    db: Db = "",
+    kernel: Kernels = None,
+    program: Programs = None,
+    triton: TritonKernels = None,
+    json: Json = False,
+) -> int:
     """Is a database whole?
 
     Whether all can be read, what is kept of its entries is what its trials say, and the best schedules are valid today;
-    of kernels that are not known here 'check --static --kernel FILE' says that. Exit status 1 if anything is wrong.
+    of a user's kernels where they are given. Exit status 1 if anything is wrong.
     """
     from measurements.store import maintenance
     from measurements.store.store import Store
 
     needs(db, "--db", "db check --db best.db")
-    register_stored(program)
+    register_stored(kernel, program, triton, db)
     store = Store.open(db, create=False)
     found = maintenance.check(store)
     unknown: Counter[str] = Counter()
+    left_out = ""
     if not found:
-        for summary in store.problems():
+        current, left_out = store.current(store.problems())
+        for summary in current:
             record = store.best_of(summary)
             if record is None:
                 continue
@@ -118,6 +127,8 @@ def check_db(*, db: Db = "", program: Programs = None, json: Json = False) -> in
             if why:
                 found.append(f"trial {record.id} is the best of its problem and cannot be used: {why}")
     unknown = +unknown
+    if left_out:
+        say(left_out)
     if json:
         print_json({"database": store.name, "wrong": found, "not_judged": unknown})
     else:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from autosched.cli.options.kernel import register_stored
 from autosched.cli.terminal.errors import NO, InputError, bad_input
 from autosched.cli.terminal.output import print_json, say
 from autosched.reporting import formatting
@@ -18,8 +15,6 @@ def export_kernels(
     device: str | None,
     ptx: bool,
     calls: str,
-    kernel_files: Sequence[str],
-    programs: Sequence[str],
     json: bool,
 ) -> int:
     """Write the folder and say what is in it. Exit status 1 where nothing can be exported."""
@@ -32,7 +27,6 @@ def export_kernels(
 
     if calls and (device is None or operator is not None):
         raise InputError("--from takes every problem of the calls, on one device: give --device, and no --operator")
-    register_stored(programs, kernel_files)
     with bad_input():
         name = None if device is None else device_row(device).name
         problems = [member.problem for member in read_calls(calls).members] if calls else []

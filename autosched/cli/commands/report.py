@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autosched.cli.options.kernel import Programs, register_stored
+from autosched.cli.options.kernel import Kernels, Programs, TritonKernels, register_stored
 from autosched.cli.terminal.errors import NO, InputError
 from autosched.cli.terminal.output import print_json, say
 from autosched.cli.terminal.output_files import check_outputs, replaceable
@@ -33,7 +33,9 @@ def report(
     against: Annotated[
         str | None, typer.Option("--against", metavar="DB", help="Show how its winners differ from this database's.")
     ] = None,
+    kernel: Kernels = None,
     program: Programs = None,
+    triton: TritonKernels = None,
     operator: Annotated[str | None, typer.Option("--operator", metavar="NAME", help="Only this operator.")] = None,
     device: Annotated[str | None, typer.Option("--device", metavar="D", help="Only this device.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -48,11 +50,13 @@ def report(
         if not value:
             raise InputError(f"report needs {option}: autosched report --db best.db --out report.html")
     check_outputs([each for each in (out, optuna) if each], [db, against])
-    register_stored(program)
+    register_stored(kernel, program, triton, db)
     from autosched.reporting.html import build, render
     from measurements.store.store import Store
 
     store = Store.open(db, create=False)
+    if left_out := store.current(store.problems(operator))[1]:
+        say(left_out)
     if optuna:
         from autosched.reporting import optuna_studies
 

@@ -16,6 +16,7 @@ import typer
 
 from autosched.cli.commands.database import Db, Json, needs, unusable_reason
 from autosched.cli.commands.export_kernels import export_kernels
+from autosched.cli.options.kernel import Kernels, Programs, TritonKernels, register_stored
 from autosched.cli.terminal.errors import NO, InputError, bad_input
 from autosched.cli.terminal.output import print_json, say, stdout_console
 from autosched.reporting import formatting
@@ -47,14 +48,9 @@ def export(
     calls: Annotated[
         str, typer.Option("--from", metavar="CSV", help="With --cubin and --device: the problems of recorded calls.")
     ] = "",
-    kernel: Annotated[
-        list[str] | None,
-        typer.Option("--kernel", metavar="FILE", help="With --cubin: a kernel file whose kernel the database holds."),
-    ] = None,
-    program: Annotated[
-        list[str] | None,
-        typer.Option("--program", metavar="FILE[:NAME]", help="With --cubin: a tile program that the database holds."),
-    ] = None,
+    kernel: Kernels = None,
+    program: Programs = None,
+    triton: TritonKernels = None,
     json: Json = False,
 ) -> int:
     """Export the best schedules as JSON files for a repository, or as kernels that programs launch without autosched.
@@ -67,14 +63,15 @@ def export(
     from measurements.store.store import Store
 
     needs(db, "--db", "export --db best.db --out configs")
+    register_stored(kernel, program, triton, db)
     if bool(out) == bool(cubin):
         raise InputError("export needs --out FOLDER for JSON files, or --cubin FOLDER for kernels")
     if cubin and format is not None:
         raise InputError("--format is for --out FOLDER")
     if cubin:
-        return export_kernels(db, cubin, operator, device, ptx, calls, kernel or (), program or (), json)
-    if ptx or calls or kernel or program:
-        raise InputError("--ptx, --from, --kernel and --program are for --cubin FOLDER")
+        return export_kernels(db, cubin, operator, device, ptx, calls, json)
+    if ptx or calls:
+        raise InputError("--ptx and --from are for --cubin FOLDER")
     try:
         if format is not None:
             made = _export_configs(Store.open(db, create=False), Path(out), format, device)
@@ -105,6 +102,9 @@ def import_(
         str | None,
         typer.Option("--model", metavar="FILE", help="With --format: config.json of the model, for want of a sidecar."),
     ] = None,
+    kernel: Kernels = None,
+    program: Programs = None,
+    triton: TritonKernels = None,
     json: Json = False,
 ) -> int:
     """Take the schedules of export files into a database.
@@ -116,6 +116,7 @@ def import_(
     from measurements.store.store import Store
 
     needs(db, "--db", "import configs --db best.db")
+    register_stored(kernel, program, triton, None)
     if format is not None:
         return _import_configs(files, db, format, model, json)
     paths = [path for given in files for path in _expanded(Path(given))]
@@ -173,6 +174,9 @@ def merge(
     into: Annotated[
         str, typer.Option("--into", metavar="DB", help="Database that takes what they know better. (required)")
     ] = "",
+    kernel: Kernels = None,
+    program: Programs = None,
+    triton: TritonKernels = None,
     json: Json = False,
 ) -> int:
     """Take what other databases know better into one.
@@ -184,6 +188,7 @@ def merge(
     from measurements.store.store import Store
 
     needs(into, "--into", "merge --into best.db theirs.db")
+    register_stored(kernel, program, triton, sources[0])
     opened = [Store.open(source, create=False) for source in sources]
     with Store.open(into) as target:
         return _report(_merged(opened, target), target.name, json)

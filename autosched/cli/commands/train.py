@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from autosched.cli.options.kernel import Programs, register_stored
+from autosched.cli.options.kernel import Kernels, Programs, TritonKernels, register_stored
 from autosched.cli.options.problem import whole_number
 from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, listed, within
 from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
@@ -52,7 +52,9 @@ def train(
         list[str] | None,
         typer.Option("--recording", metavar="FILE", help="Recording (.jsonl.gz) to learn from; may be repeated."),
     ] = None,
+    kernel: Kernels = None,
     program: Programs = None,
+    triton: TritonKernels = None,
     out: Annotated[
         str | None, typer.Option("--out", metavar="MODEL", help="The file to write the model to. (required)")
     ] = None,
@@ -92,7 +94,7 @@ def train(
         raise InputError("train needs times to learn from: give --db, --recording or --update")
     within("--seed", seed, 0, MOST_SEED // 2)
     place = replaceable(out)
-    register_stored(program)
+    register_stored(kernel, program, triton, db[-1] if db else None)
     from dataclasses import replace
 
     from autosched.tuning.training_data import TrainingData, gather, usable

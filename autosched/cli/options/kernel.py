@@ -14,9 +14,18 @@ import typer
 
 from autosched.cli.terminal.errors import InputError, bad_input, listed
 
+# Where problems of a database come from that are a user's own: every command that reads databases takes these.
+Kernels = Annotated[
+    list[str] | None,
+    typer.Option("--kernel", metavar="FILE", help="A kernel file whose kernel the database holds; may be repeated."),
+]
 Programs = Annotated[
     list[str] | None,
     typer.Option("--program", metavar="FILE[:NAME]", help="A tile program that the database holds; may be repeated."),
+]
+TritonKernels = Annotated[
+    list[str] | None,
+    typer.Option("--triton", metavar="FILE:FUNCTION", help="A Triton kernel that the database holds; may be repeated."),
 ]
 INSTEAD = ("--kernel", "--program")  # of an operator
 COMMANDS = (("space",), ("tune",), ("best",), ("verify",), ("db", "threshold"))
@@ -97,8 +106,20 @@ def _of_program(command: tuple[str, ...], place: str, given: Sequence[str], rest
     return [*command, name, *sizes, *rest]
 
 
-def register_stored(programs: Sequence[str] | None, kernels: Sequence[str] | None = None) -> None:
-    """Make known what a database holds problems of: programs, FILE[:NAME], and kernel files. Raises InputError."""
+def register_stored(
+    kernels: Sequence[str] | None,
+    programs: Sequence[str] | None,
+    triton_kernels: Sequence[str] | None,
+    database: str | None = None,
+) -> None:
+    """Make known what a database holds problems of. Raises InputError.
+
+    Args:
+        kernels: Kernel files.
+        programs: Tile programs, FILE[:NAME].
+        triton_kernels: Triton functions, FILE:FUNCTION.
+        database: Has the values of a Triton kernel that lists none itself.
+    """
     with bad_input():
         if programs:
             from autosched.programs.loading import register_place
@@ -110,6 +131,11 @@ def register_stored(programs: Sequence[str] | None, kernels: Sequence[str] | Non
 
             for file in kernels:
                 Kernel.from_file(file).register()
+        if triton_kernels:
+            from autosched.cli.options import triton
+
+            for place in triton_kernels:
+                triton.registered(place, database)
 
 
 def _values(given: Sequence[str]) -> dict[str, str]:

@@ -20,11 +20,16 @@ if TYPE_CHECKING:
     from autosched.triton.tuning.search import TritonTuning
 
 
+COMMANDS = (("best",), ("db", "threshold"))
+
+
 def expanded(arguments: Sequence[str]) -> list[str]:
-    """Return the command line that ``best --triton ...`` stands for; any other one as it is. Raises InputError."""
-    if not arguments or arguments[0] != "best":
+    """Return the command line that ``best --triton ...`` or ``db threshold --triton ...`` stands for; any other one as
+    it is. Raises InputError."""
+    command = next((c for c in COMMANDS if tuple(arguments[: len(c)]) == c), None)
+    if command is None:
         return list(arguments)
-    places, rest = taken(arguments[1:], "--triton")
+    places, rest = taken(arguments[len(command) :], "--triton")
     if not places:
         return list(arguments)
     makers, rest = taken(rest, "--args")
@@ -33,12 +38,8 @@ def expanded(arguments: Sequence[str]) -> list[str]:
         raise InputError("give --triton FILE:FUNCTION and --args FILE:FUNCTION once")
     if given and not makers:
         raise InputError("--size goes with --args FILE:FUNCTION, whose function takes it")
-    tuning = loaded(places[0])
-    tuning.register()
     names, _ = taken(rest, "--db")
-    if names and tuning.space is None and not tuning.function.configs:
-        tuning = replace(tuning, space=_recorded(names[-1], tuning.problem_name))
-        tuning.register()
+    tuning = registered(places[0], names[-1] if names else None)
     problem: list[str] = []
     if makers:
         from autosched.triton.session import emulated
@@ -49,7 +50,18 @@ def expanded(arguments: Sequence[str]) -> list[str]:
             make = load(makers[0], "--args")
             call = KernelCall.of(tuning.function, made(make, sizes("--size", given), makers[0]))
             problem = ["--arguments", tuning.problem(call).arguments]
-    return ["best", tuning.problem_name, *problem, *rest]
+    return [*command, tuning.problem_name, *problem, *rest]
+
+
+def registered(place: str, database: str | None) -> TritonTuning:
+    """Return a Triton kernel that is registered; the values of one that lists none are those of a database. Raises
+    InputError."""
+    tuning = loaded(place)
+    tuning.register()
+    if database is not None and tuning.space is None and not tuning.function.configs:
+        tuning = replace(tuning, space=_recorded(database, tuning.problem_name))
+        tuning.register()
+    return tuning
 
 
 def _recorded(db: str, operator: str) -> dict[str, list[Any]] | None:

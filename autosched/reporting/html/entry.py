@@ -96,7 +96,7 @@ def entries(store: Store, now: datetime, operator: str | None = None, device: st
         StoreError: The database cannot be read.
     """
     places: dict[tuple[str, str], list[ProblemSummary]] = {}
-    for summary in store.problems(operator):
+    for summary in store.current(store.problems(operator))[0]:
         if device in (None, summary.device):
             places.setdefault((summary.problem_key, summary.device), []).append(summary)
     return tuple(_entry(store, summaries, now) for summaries in places.values())

@@ -40,7 +40,7 @@ from autosched.cli.terminal.errors import (
     listed,
     within,
 )
-from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
+from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
 from autosched.cli.terminal.progress import Counter as Progress
 from autosched.proofs.proof import FAILING, Verification
 from autosched.proofs.proof import verify as emulate_all
@@ -295,8 +295,10 @@ def _stored(
     if problem is not None:
         problems = [problem]
     else:
-        here = [store.problem(s) for s in store.problems(operator.name) if s.device == device.name]
-        problems = list(dict.fromkeys(here))
+        here, left_out = store.current(s for s in store.problems(operator.name) if s.device == device.name)
+        if left_out:
+            say(left_out)
+        problems = list(dict.fromkeys(map(store.problem, here)))
     jobs = []
     for one in problems:
         records = [r for r in store.trials(one, device.name, status=Status.OK) if not is_library(r.schedule)]

@@ -184,7 +184,7 @@ def test_one_device_and_no_proof(folder: Path, capsys: pytest.CaptureFixture[str
         (["--format", "vllm", "DIR", "--db", "best.db"], "either a database"),
         (["--format", "vllm", "DIR", "--kernel", "own.toml"], "--kernel is for a database"),
         (["--format", "vllm", "DIR", "--max-slowdown", "3%"], "--max-slowdown is for a database"),
-        (["--format", "vllm", "DIR", "--triton", "1.0.0"], "pip install triton==1.0.0"),
+        (["--format", "vllm", "DIR", "--triton-version", "1.0.0"], "pip install triton==1.0.0"),
         ([], "or a folder of configurations"),
     ],
 )

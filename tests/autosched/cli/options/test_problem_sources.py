@@ -1,0 +1,36 @@
+"""Where a user's own problems come from: one group of options, which every command that reads a database has."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from autosched.cli import app
+from autosched.cli.options import kernel, triton
+
+DATABASES = {"db", "into"}
+SOURCES = {"kernel": kernel.Kernels, "program": kernel.Programs, "triton": kernel.TritonKernels}
+NOT_OF_PROBLEMS = ("db stats", "db gc")  # which count and remove trials, whatever they are of
+OPERATORS = {" ".join(command) for command in kernel.COMMANDS}  # in whose place --kernel and --program stand
+READING = [
+    name
+    for name in app._PLACES
+    if name not in (*app.spellings.HIDDEN, *NOT_OF_PROBLEMS)
+    and DATABASES & inspect.signature(app._call(name), eval_str=True).parameters.keys()
+]
+
+
+def test_commands_are_found() -> None:
+    assert {"best", "check", "report", "train", "export", "merge", "db check", "db threshold"} <= set(READING)
+
+
+@pytest.mark.parametrize("name", READING)
+def test_a_command_that_reads_a_database_takes_every_source(name: str) -> None:
+    if name in OPERATORS:
+        assert name in ("tune", "verify") or tuple(name.split()) in triton.COMMANDS
+        return
+    parameters = inspect.signature(app._call(name), eval_str=True).parameters
+    for source, annotation in SOURCES.items():
+        assert source in parameters, f"autosched {name} has no --{source}"
+        assert parameters[source].annotation == annotation

@@ -1,0 +1,72 @@
+"""A database whose kernel's reference was edited since: its earlier trials are left out, and nothing is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from needs import needs_compiler, needs_nvrtc
+from snippets.kernel_file import FILE, SOURCE
+
+from autosched.cli import main
+from autosched.user_kernels.user_kernel import Kernel
+
+pytestmark = [needs_nvrtc, needs_compiler]
+
+KERNEL = ("--kernel", "k.toml")
+LEFT_OUT = "1 record of an earlier reference is left out"
+
+
+def write(reference: str) -> None:
+    Path("r.py").write_text(f"def f(x):\n    return {reference}\n")
+    Path("k.cu").write_text(SOURCE)
+    Path("k.toml").write_text(FILE + '[reference]\npython = "r.py:f"\n')
+
+
+def tuned() -> int:
+    return main(["tune", *KERNEL, "--device", "a100", "--trials", "1", "--sampler", "random", "--db", "b.db"])
+
+
+@pytest.fixture
+def edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    """Return the database of a kernel whose reference is written otherwise since."""
+    monkeypatch.chdir(tmp_path)
+    write("x")
+    assert tuned() == 0
+    write("1.0 * x")
+    capsys.readouterr()
+    return tmp_path / "b.db"
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        (("best", *KERNEL), 1),
+        (("check", "--static", "--no-emulate", *KERNEL), 2),
+        (("report", "--out", "r.html", *KERNEL), 1),
+        (("db", "check", *KERNEL), 0),
+        (("export", "--out", "configs"), 0),
+        (("verify", *KERNEL, "--device", "a100"), 1),
+    ],
+)
+def test_earlier_trials_are_left_out_in_one_line(
+    command: tuple[str, ...], status: int, edited: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = edited.read_bytes()
+    Kernel.from_file("k.toml").register()  # whatever the command can be told
+    assert main([*command, "--db", "b.db"]) == status
+    out, err = capsys.readouterr()
+    assert "damaged" not in out + err
+    assert command[0] == "export" or err.count(LEFT_OUT) == 1, err
+    assert edited.read_bytes() == before
+
+
+def test_beside_them_the_trials_of_today_are_found(edited: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tuned() == 0
+    capsys.readouterr()
+    assert main(["best", *KERNEL, "--db", "b.db"]) == 0
+    out, err = capsys.readouterr()
+    assert LEFT_OUT in err and "estimated by a model" in out
+    assert main(["check", "--db", "b.db", "--static", *KERNEL]) == 0
+    out, err = capsys.readouterr()
+    assert LEFT_OUT in err and "1 same" in out

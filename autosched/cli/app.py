@@ -43,6 +43,20 @@ _LIMITS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # of open fi
 _STATUSES = """Exit status: 0 done; 1 the answer is no (nothing found, a schedule that fails, or nobody reads stdout);
 2 bad usage or bad input, nothing was compared, or stdout cannot be written; 130 stopped by Ctrl-C or SIGTERM."""
 _DB_HELP = "Keep a database in order."
+_EXTRAS = {  # of the package, by the modules that they bring
+    "torch": "triton,torch",
+    "triton": "triton,torch",
+    "helion": "helion",
+    "matplotlib": "pictures",
+    "ray": "ray",
+    "psycopg": "postgresql",
+    "lz4": "run",
+    "zstandard": "run",
+    "cupy": "cuda13",
+    "cuda": "cuda13",
+    "pynvml": "cuda13",
+    "nvMatmulHeuristics": "judge",
+}
 _PROBLEM = "matmul -m 4096 -n 4096 -k 4096"
 _EXAMPLES = {
     "space": f"autosched space {_PROBLEM} --device a100 --sample 2",
@@ -283,6 +297,11 @@ def run(arguments: Sequence[str]) -> int:
         return _complain(str(error), NO)
     except SystemExit as stop:  # no command of ours raises it
         return _complain(f"a Python file exits ({stop.code}) before the command is done: take sys.exit out of it")
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _EXTRAS:
+            raise
+        return _complain(f"this needs {missing}, which is not installed: pip install 'autosched[{_EXTRAS[missing]}]'")
     except MemoryError:
         return _complain("there is not enough memory for this: free some, or raise the limit (ulimit -v)")
     except OSError as error:

@@ -118,11 +118,21 @@ def _read_own(path: Path) -> Counter[str]:
 
 def counted(path: Path, text: str) -> Iterator[tuple[str, int]]:
     """Problem keys and counts of a log's ``text``. Raises CallLogError, which names ``path``."""
-    rows = csv.reader(text.splitlines()[1:])
-    for number, row in enumerate(rows, 2):
+    for number, row in enumerate(_rows(path, text), 2):
         if len(row) != 2 or not row[0].isascii() or not row[0].isdigit() or not 0 < int(row[0]) < _MOST_COUNT:
             raise CallLogError(f"line {number} of {path} is not a count and problem: mend it, or record again")
         yield row[1], int(row[0])
+
+
+def _rows(path: Path, text: str) -> Iterator[list[str]]:
+    rows = csv.reader(text.splitlines()[1:])
+    while True:
+        try:
+            yield next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:  # a field of more than 131,072 characters
+            raise CallLogError(f"line {rows.line_num + 1} of {path} cannot be read: {error}") from None
 
 
 def text_of(path: Path) -> str:

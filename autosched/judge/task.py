@@ -12,8 +12,11 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
+from measurements.files.bounded import read_bounded
 from measurements.files.python_file import NotLoaded, load_module, run_as_module
+from measurements.files.text import one_line
 
+_MOST_BYTES = 1 << 24  # of a file of a task
 _KERNELBENCH_TOLERANCE = 1e-2  # absolute and relative, of its own check
 
 
@@ -120,7 +123,10 @@ def _kernelbot(path: Path, sizes: Mapping[str, int], folder: Path) -> Task:
         import yaml
     except ImportError as error:
         raise TaskError(f"{path}: reading it needs PyYAML: pip install pyyaml") from error
-    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    try:
+        document = yaml.safe_load(read_bounded(path, _MOST_BYTES).decode("utf-8"))
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        raise TaskError(f"{path} cannot be read: {one_line(str(error))}") from None
     if not isinstance(document, dict) or not isinstance(document.get("tests"), list):
         raise TaskError(f"{path}: a KernelBot task has a list of tests")
     if document.get("lang", "py") != "py":
@@ -128,7 +134,7 @@ def _kernelbot(path: Path, sizes: Mapping[str, int], folder: Path) -> Task:
     for file in document.get("files", ()):
         source = str(file.get("source", ""))
         if source != "@SUBMISSION@":
-            (folder / Path(str(file["name"])).name).write_bytes((path.parent / source).read_bytes())
+            (folder / Path(str(file["name"])).name).write_bytes(read_bounded(path.parent / source, _MOST_BYTES))
     sys.path.insert(0, str(folder))
     module = _load_task(folder / "reference.py", "reference")
     if not hasattr(module, "generate_input") or not hasattr(module, "ref_kernel"):

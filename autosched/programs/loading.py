@@ -6,6 +6,7 @@ import hashlib
 import re
 from pathlib import Path
 
+from measurements.files.bounded import read_bounded
 from measurements.files.python_file import NotLoaded, load_module
 from search_spaces.catalogue import register
 from search_spaces.programs.beside import Beside
@@ -16,6 +17,7 @@ from search_spaces.programs.template import operator, template
 from search_spaces.programs.text.program import parse
 
 TEXTS = (".mlir", ".txt")
+_MOST_BYTES = 1 << 22  # of a text
 
 
 def load(place: str) -> Program | Beside:
@@ -56,8 +58,8 @@ def _load(place: str) -> Program | Beside:
 
 def _read(path: Path, name: str) -> Program:
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_bounded(path, _MOST_BYTES).decode("utf-8")
+    except (OSError, ValueError) as error:
         raise ProgramError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     own = re.sub(r"\W", "_", name or path.stem)
     return parse(text, own if own[:1].isalpha() else f"listing_{own}", path.name).program

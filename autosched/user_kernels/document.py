@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 
 MOST_TEXT = 16 << 20  # bytes of a source
+MOST_INTEGER = 1 << 64
 MOST_DOCUMENT = 1 << 20  # bytes of a kernel file, a T1 file
 MOST_ENTRIES = 1000  # of a section
 _MOST_PARTS = 20  # of a dotted key, which TOML makes a table each
@@ -149,11 +150,24 @@ class Table:
         for key in values:
             if not isinstance(key, str):
                 self.fail(f"a key must be a text, not {key!r}")
+        if not path:
+            self._check_numbers(values, ())
         self.values: Mapping[str, Any] = values
         self._asked: dict[str, None] = {}
 
     def fail(self, message: str, *keys: str | int) -> NoReturn:
         raise self.places.error((*self.path, *keys), message)
+
+    def _check_numbers(self, value: Any, keys: Keys) -> None:
+        """Refuse an integer anywhere below that no expression and no type has room for."""
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                self._check_numbers(inner, (*keys, str(key)))
+        elif isinstance(value, list | tuple):
+            for number, inner in enumerate(value):
+                self._check_numbers(inner, (*keys, number))
+        elif isinstance(value, int) and abs(value) >= MOST_INTEGER:
+            self.fail("this number needs more than 64 bits", *keys)
 
     def attempt(self, key: str | int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function of a value of this table, so that its error names the place.

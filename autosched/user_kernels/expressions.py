@@ -301,14 +301,30 @@ class _Parser:
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 values = self.listed(left, depth + 1) + self.listed(right, depth + 1)
             case ast.ListComp(elt=element, generators=[ast.comprehension(target=ast.Name(id=name)) as each]):
-                given = self.listed(each.iter, depth + 1)
-                kept = [v for v in given if all(self._scalar(test, {name: v}) for test in each.ifs)]
-                values = [self._scalar(element, {name: v}) for v in kept]
+                kept = self.listed(each.iter, depth + 1)
+                for test in each.ifs:
+                    holds = self._mapped(test, name, kept)
+                    kept = [value for value, held in zip(kept, holds, strict=True) if held]
+                values = self._mapped(element, name, kept)
             case _:
                 raise self.error(node, f"{_described(node)} is not a list of values: write [1, 2, 4] or range(1, 9)")
         if len(values) > MOST_VALUES:
             raise self.error(node, f"a list has at most {MOST_VALUES} values")
         return values
+
+    def _mapped(self, node: ast.expr, name: str, values: Sequence[Result]) -> list[Result]:
+        """Return the value of an expression for each value of ``name``; it is read once for those of one type."""
+        found: dict[int, Result] = {}
+        for kind in dict.fromkeys(map(type_of, values)):
+            places = [place for place, value in enumerate(values) if type_of(value) == kind]
+            storage = object if kind == "text" else STORAGE[kind]
+            column = np.array([values[place] for place in places], dtype=storage)
+            inner = _Parser(self.text, {name: kind})
+            results, defined = inner.term(node, 0).evaluate(lambda _, column=column: column)  # type: ignore[misc]
+            if not bool(np.all(defined)):
+                raise self.error(node, "this has no value")
+            found |= zip(places, np.broadcast_to(results, len(places)).tolist(), strict=True)
+        return [found[place] for place in range(len(values))]
 
     def _scalar(self, node: ast.expr, values: Mapping[str, Result]) -> Result:
         inner = _Parser(self.text, {name: type_of(value) for name, value in values.items()})

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from measurements.files.bounded import read_bounded
 from search_spaces.hardware.dtype_names import canonical
 
+_MOST_SOURCE = 1 << 24  # bytes
 _AXES = ("x", "y", "z")
 
 
@@ -155,7 +157,15 @@ def text_of(source: Any, values: Mapping[str, Any]) -> tuple[str, str | Path]:
     if callable(source):
         return str(source(dict(values))), ""
     if isinstance(source, (list, tuple)):
-        return "\n".join(Path(s).read_text() for s in source), Path(source[0])
+        return "\n".join(map(_text, source)), Path(source[0])
     if isinstance(source, Path) or ("\n" not in source and "{" not in source):
-        return Path(source).read_text(), Path(source)
+        return _text(source), Path(source)
     return str(source), ""
+
+
+def _text(path: Any) -> str:
+    """Return what a file holds. Raises ValueError, and OSError."""
+    try:
+        return read_bounded(path, _MOST_SOURCE).decode("utf-8")
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None

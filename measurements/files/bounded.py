@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import select
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 WAIT_SECONDS = 8.0  # for a pipe that nothing has been written to
 
 
-def read_bounded(path: str | Path, most: int) -> bytes:
-    """Return the content of a file. Raises ValueError, with the reason alone, where it has more than ``most`` bytes, as
-    /dev/zero has; and OSError, as ``open_readable`` does."""
-    with open_readable(path) as file:
+def read_bounded(path: str | Path, most: int, *, regular: bool = False) -> bytes:
+    """Return the content of a file.
+
+    Args:
+        path: Its name.
+        most: Bytes that it may have.
+        regular: Whether it must be a regular file, as one is that nobody names on a command line.
+
+    Raises:
+        ValueError: It has more bytes, as /dev/zero has, or is no regular file. The message is the reason alone.
+        OSError: As of ``open_readable``.
+    """
+    with open_readable(path, regular=regular) as file:
         content = file.read(most + 1)
     if content is None:  # a file of the system's, which would have to be waited for
         raise BlockingIOError(errno.EAGAIN, "there is nothing to read yet", str(path))
@@ -24,12 +34,26 @@ def read_bounded(path: str | Path, most: int) -> bytes:
     return content
 
 
-def open_readable(path: str | Path) -> BinaryIO:
+def read_json(path: str | Path, most: int, **hooks: Any) -> Any:
+    """Return the document in a regular file; ``hooks`` are those of ``json.loads``.
+
+    Raises ValueError, with the reason alone, also for a document that is nested too deeply; and OSError.
+    """
+    content = read_bounded(path, most, regular=True)
+    try:
+        return json.loads(content.decode("utf-8"), **hooks)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def open_readable(path: str | Path, *, regular: bool = False) -> BinaryIO:
     """Open a file, or a pipe once something is written to it. Raises OSError, also where nothing is for
-    ``WAIT_SECONDS``."""
+    ``WAIT_SECONDS``, and ValueError for what is not ``regular`` where it must be."""
     file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115  # it is returned open
     try:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            if regular:
+                raise ValueError("it is not a regular file")
             waiting = select.poll()
             waiting.register(file, select.POLLIN)
             if not waiting.poll(1000 * WAIT_SECONDS):

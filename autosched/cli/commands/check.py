@@ -27,7 +27,7 @@ from autosched.cli.terminal.output import print_json, say, show, stderr_console,
 from autosched.cli.terminal.output_files import check_outputs
 from autosched.cli.terminal.progress import Counter
 from autosched.reporting import formatting
-from measurements.files.text import without_password
+from measurements.files.text import harmless, without_password
 
 if TYPE_CHECKING:
     from autosched.regression.check import CheckOptions, CheckRun
@@ -195,7 +195,7 @@ def check(
                 _learn(db, timed.noises(report.findings))
     except KeyboardInterrupt:
         written(run.report("it was stopped"))
-        print("autosched: stopped, nothing is concluded", file=sys.stderr)
+        say("stopped, nothing is concluded")
         return STOPPED
     except BaseException as error:
         written(run.report(str(error) or type(error).__name__))
@@ -300,7 +300,7 @@ def _learn(db: str, noises: Any) -> None:
 
 def _tell_github(annotations: list[str], summary: str) -> None:
     for line in annotations:
-        print(line, file=sys.stderr)
+        print(harmless(line), file=sys.stderr)
     place = os.environ.get(_SUMMARY)
     if place:
         with open(place, "a", encoding="utf-8") as file:

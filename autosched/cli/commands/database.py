@@ -13,7 +13,7 @@ import typer
 
 from autosched.cli.options.kernel import Kernels, Programs, TritonKernels, register_stored
 from autosched.cli.terminal.errors import NO, InputError, bad_input, shortened
-from autosched.cli.terminal.output import print_json, say, show, stdout_console
+from autosched.cli.terminal.output import answer, print_json, say, show, stdout_console
 from autosched.dispatch.validity import refuse_invalid
 from autosched.reporting import formatting
 from measurements.files.text import one_line, without_password
@@ -88,9 +88,9 @@ def gc(
         )
         return 0
     verb = "would be removed" if dry_run else "removed"
-    print(f"{formatting.plural(sum(done.removed.values()), 'trial')} {verb}, {formatting.count(done.left)} left")
+    answer(f"{formatting.plural(sum(done.removed.values()), 'trial')} {verb}, {formatting.count(done.left)} left")
     for why, number in sorted(done.removed.items()):
-        print(f"  {formatting.count(number)} {why}")
+        answer(f"  {formatting.count(number)} {why}")
     return 0
 
 
@@ -135,10 +135,10 @@ def check_db(
         for line in found:
             stdout_console().print(line, soft_wrap=True)
         if not found:
-            print("nothing is wrong")
+            answer("nothing is wrong")
         for operator, number in sorted(unknown.items()):
             schedules = formatting.plural(number, "best schedule")
-            print(f"not judged: {schedules} of {one_line(shortened(operator))}, whose kernels are not known here")
+            answer(f"not judged: {schedules} of {one_line(shortened(operator))}, whose kernels are not known here")
     return NO if found else 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autosched.cli.terminal.errors import NO, InputError, bad_input
-from autosched.cli.terminal.output import print_json, say
+from autosched.cli.terminal.output import answer, print_json, say
 from autosched.reporting import formatting
 from measurements.files.text import without_password
 
@@ -49,8 +49,8 @@ def export_kernels(
     for k in kernels:
         origin = "chosen by the time model" if k.provenance.origin is None else k.provenance.origin.time
         proof = "proven" if k.proof is not None else "no proof of this kernel"
-        print(f"{k.text} on {k.device.name}: {k.provenance.schedule.template}, {origin}, {proof}")
-    print(f"{formatting.plural(len(kernels), 'kernel')} in {folder}: see manifest.json and autosched_launch.hpp")
+        answer(f"{k.text} on {k.device.name}: {k.provenance.schedule.template}, {origin}, {proof}")
+    answer(f"{formatting.plural(len(kernels), 'kernel')} in {folder}: see manifest.json and autosched_launch.hpp")
     return 0
 
 

@@ -17,7 +17,7 @@ import typer
 
 from autosched.cli.options.problem import whole_number
 from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, within
-from autosched.cli.terminal.output import print_json, show, stdout_console
+from autosched.cli.terminal.output import answer, print_json, show, stdout_console
 from autosched.cli.terminal.output_files import check_outputs, check_picture, replaceable
 from autosched.replay import search
 from autosched.replay.search import Searches
@@ -125,7 +125,7 @@ def replay(
     else:
         _show(file, table, found)
         if plot is not None:
-            print(f"\nthe curves are in {plot}")
+            answer(f"\nthe curves are in {plot}")
     return 0
 
 
@@ -171,7 +171,7 @@ def _write_t4(table: Table, files: Mapping[str, str], json: bool) -> int:
         publish(replaceable(file), (dumps(document, indent=1) + "\n").encode())
         written.append({"file": file, "configurations": len(rows)})
         if not json:
-            print(f"{formatting.count(len(rows))} configurations written to {file}")
+            answer(f"{formatting.count(len(rows))} configurations written to {file}")
     if json:
         print_json({"t4": written})
     return 0

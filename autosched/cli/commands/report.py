@@ -12,7 +12,7 @@ import typer
 
 from autosched.cli.options.kernel import Kernels, Programs, TritonKernels, register_stored
 from autosched.cli.terminal.errors import NO, InputError
-from autosched.cli.terminal.output import print_json, say
+from autosched.cli.terminal.output import answer, print_json, say
 from autosched.cli.terminal.output_files import check_outputs, replaceable
 from autosched.reporting import formatting
 from measurements.files import atomic_write
@@ -66,7 +66,7 @@ def report(
             return NO
         if not json:
             number = f"{formatting.count(studies)} {'study' if studies == 1 else 'studies'}"
-            print(f"{optuna}: {number}; optuna-dashboard {optuna} shows them")
+            answer(f"{optuna}: {number}; optuna-dashboard {optuna} shows them")
         elif not out:
             print_json({"optuna": optuna, "studies": studies})
         if not out:
@@ -81,7 +81,7 @@ def report(
     if json:
         print_json(_as_json(made, out))
     else:
-        print(
+        answer(
             f"{out}: {formatting.plural(len(made.entries), 'problem')}, {formatting.plural(made.trials, 'trial')}, "
             f"{formatting.size(len(content))}"
         )

@@ -18,7 +18,7 @@ from autosched.cli.commands.database import Db, Json, needs, unusable_reason
 from autosched.cli.commands.export_kernels import export_kernels
 from autosched.cli.options.kernel import Kernels, Programs, TritonKernels, register_stored
 from autosched.cli.terminal.errors import NO, InputError, bad_input
-from autosched.cli.terminal.output import print_json, say, stdout_console
+from autosched.cli.terminal.output import answer, print_json, say, stdout_console
 from autosched.reporting import formatting
 from measurements.files.text import without_password
 
@@ -83,7 +83,7 @@ def export(
         print_json({"files": [str(path) for path in made]})
     else:
         for path in made:
-            print(_shown(path))
+            answer(_shown(path))
     if not made:
         say(f"{without_password(db)} holds no schedule that works for this: nothing is exported")
         return NO
@@ -155,7 +155,7 @@ def _import_configs(files: Sequence[str], db: str, format: str, model: str | Non
     if json:
         print_json({"files": [str(file.path) for file in found], "records": len(records)})
     else:
-        print(f"{formatting.plural(len(records), 'configuration')} of {formatting.plural(len(found), 'file')}")
+        answer(f"{formatting.plural(len(records), 'configuration')} of {formatting.plural(len(found), 'file')}")
     return 0
 
 
@@ -242,7 +242,7 @@ def _report(merged: Merged, name: str, json: bool) -> int:
         return 0
     counts = Counter(entry.verdict.value for entry in merged.entries)
     taken = sum(entry.taken for entry in merged.entries)
-    print(f"{formatting.plural(taken, 'trial')} taken into {name}: {formatting.reasons(counts) or 'nothing there'}")
+    answer(f"{formatting.plural(taken, 'trial')} taken into {name}: {formatting.reasons(counts) or 'nothing there'}")
     console = stdout_console()
     for entry in merged.entries:
         if entry.why:

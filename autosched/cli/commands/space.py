@@ -25,7 +25,7 @@ from autosched.cli.options.problem import problem_from, whole_number
 from autosched.cli.options.schedule_file import KEYS
 from autosched.cli.options.templates import TemplateOption
 from autosched.cli.terminal.errors import MOST_SAMPLES, MOST_SEED, NO, InputError, bad_input, listed, within
-from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
+from autosched.cli.terminal.output import answer, print_json, show, stderr_console, stdout_console
 from autosched.cli.terminal.output_files import check_picture, replaceable
 from autosched.reporting import formatting
 from autosched.reporting.pictures import draw
@@ -300,5 +300,5 @@ def _explain(whole: Space, schedule: Schedule, *, as_json: bool) -> int:
             made.add_row(v.rule, v.reason)
         show(stdout_console(), made)
     else:
-        print("legal: no rule refuses this schedule")
+        answer("legal: no rule refuses this schedule")
     return NO if violations else 0

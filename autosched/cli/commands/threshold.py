@@ -13,7 +13,7 @@ import typer
 from autosched.cli.commands.check import share
 from autosched.cli.options.problem import problem_from, real_number
 from autosched.cli.terminal.errors import NO, InputError, bad_input
-from autosched.cli.terminal.output import print_json, say, show, stdout_console
+from autosched.cli.terminal.output import answer, print_json, say, show, stdout_console
 from autosched.dispatch.database import device_name
 from autosched.reporting import formatting
 from measurements.files.text import one_line, printable
@@ -83,7 +83,7 @@ def threshold(
         print_json({"database": name, "problem": problem.to_json(), "device": where, "threshold": document})
     elif kept is None:
         entry = f"{formatting.one_line(problem)} on {one_line(where)}"
-        print(f"nothing is said of {entry}: it is held to the options of check")
+        answer(f"nothing is said of {entry}: it is held to the options of check")
     else:
         show(stdout_console(), formatting.facts(_rows(problem, where, kept)))
     return 0

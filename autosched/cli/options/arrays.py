@@ -22,7 +22,7 @@ from search_spaces.hardware.dtype_names import canonical
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, dtype_of
 
 _ARRAY = re.compile(
-    r"(?:(?P<how>out|zeros|ones|range|noise|fill=(?P<fill>\S+))\s+)?(?P<dtype>\w+)\[(?P<shape>\d+(?:\s*,\s*\d+)*)\]"
+    r"(?:(?P<how>out|zeros|ones|range|noise|fill=(?P<fill>\S+))\s+)?(?P<dtype>\w+)\[(?P<shape>\d{1,18}(?:\s*,\s*\d{1,18})*)\]"
 )
 _FILE = re.compile(r"(?P<out>out\s+)?(?P<file>\S.*\.npy)")
 

@@ -48,6 +48,11 @@ def say(sentence: str) -> None:
     print("autosched: " + " ".join(without_password(harmless(sentence)).split()), file=sys.stderr)
 
 
+def answer(line: str) -> None:
+    """One line of the answer on stdout; what it names may come from a stranger."""
+    print(without_password(harmless(line)))
+
+
 def show(console: Console, made: Table) -> None:
     """Print a table. Where its words need more than the console's width it is wider: no name and no number is cut."""
     needed = sum(_least_width(column) for column in made.columns)

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from measurements.emulator.programs.fatbin import FatBinaryError, ptx_texts
 from measurements.emulator.programs.link import link
+from measurements.files.bounded import read_bounded
+from measurements.files.text import one_line
 
 _ELF = b"\x7fELF\x02\x01"  # of 64 bits, little-endian
 _FATBIN = struct.pack("<I", 0xBA55ED50)
@@ -25,6 +27,8 @@ _HEADER = struct.Struct("<18xH20xQ10xHHH")  # e_machine, e_shoff, e_shentsize, e
 _SECTION = struct.Struct("<I20xQQ24x")  # sh_name, sh_offset, sh_size
 _TEXT_SECTION = ".nv_debug_ptx_txt"
 _FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegment")
+_MOST_BYTES = 1 << 28  # of a binary file
+_MOST_SOURCE = 1 << 24  # of a Python file
 _HEAD = 4096  # bytes, by which a text is told from other files
 _INTERMEDIATE = ".nv_intermediate_source_section"
 _TILELANG_HEADERS = "<tl_templates/"
@@ -77,8 +81,11 @@ def ptx_of_file(path: Path) -> str | None:
         return None  # a pipe, or nothing: who reads text says so
     with path.open("rb") as file:
         data = file.read(_HEAD)
-        if data.startswith((_FATBIN, b"\x7fELF")):
-            data += file.read()
+    if data.startswith((_FATBIN, b"\x7fELF")):
+        try:
+            data = read_bounded(path, _MOST_BYTES)
+        except ValueError as error:
+            raise NoKernelFile(f"{path} is not read: {error}; extract its PTX (cuobjdump -ptx)") from None
     if data.startswith(_FATBIN):
         return _of_fatbin(path, data)
     if not data.startswith(b"\x7fELF"):
@@ -112,9 +119,9 @@ def front_end_of(path: Path) -> FrontEnd | None:
     Raises NoKernelFile where it is no Python, and OSError.
     """
     try:
-        tree = ast.parse(path.read_bytes(), str(path))
-    except (SyntaxError, ValueError) as error:
-        raise NoKernelFile(f"{path} is no Python: {error}") from error
+        tree = ast.parse(read_bounded(path, _MOST_SOURCE), str(path))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise NoKernelFile(f"{path} is no Python: {one_line(str(error))}") from error
     names = set(_imported(tree))
     for front_end in FRONT_ENDS:
         if any(name == m or name.startswith(f"{m}.") for name in names for m in front_end.modules):

@@ -6,10 +6,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from autosched.triton.configs.file_names import FileName, Format, NotAConfigFile, parse_file_name
+from measurements.files.bounded import read_json
 from measurements.files.text import one_line
 
 SIDECAR = ".autosched.json"  # what beside a file says what the format has no place for
@@ -19,6 +21,7 @@ _TILES = {"BLOCK_SIZE_M": 1, "BLOCK_SIZE_N": 1, "BLOCK_SIZE_K": 16}
 _NEEDED = (*_TILES, "GROUP_SIZE_M")
 _FOLDER_VERSION = re.compile(r"triton_(\d+)_(\d+)_(\d+)$")
 _MOST_BYTES = 2**20
+_MOST_ELEMENTS = 2**20  # of a tile of Triton's (TRITON_MAX_TENSOR_NUMEL)
 
 Config = tuple[tuple[str, int], ...]  # names and values, sorted
 
@@ -84,20 +87,18 @@ def read_file(path: Path) -> ConfigFile:
     faults: list[str] = []
     pairs: list[tuple[str, Any]] = []
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise ValueError(f"more than {_MOST_BYTES} bytes")
-        document = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=list, parse_constant=_refused)
+        document = read_json(path, _MOST_BYTES, object_pairs_hook=list, parse_constant=_refused)
         if not isinstance(document, list) or not all(isinstance(pair, tuple) for pair in document):
             raise ValueError("not an object")
         pairs = document
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         faults.append(f"it cannot be read as JSON: {one_line(str(error))[:200]}")
     entries: list[Entry] = []
     seen: dict[int, str] = {}
     for key, value in pairs:
         if key == "triton_version":
             version = str(value)
-        elif not key.isascii() or not key.isdigit() or int(key) < 1:
+        elif not re.fullmatch(r"0*[1-9][0-9]{0,8}", key):
             faults.append(f"{key[:60]!r} is not a batch size")
         elif int(key) in seen:
             faults.append(f"batch size {int(key)} is there twice, as {seen[int(key)]!r} and {key!r}: readers disagree")
@@ -138,6 +139,11 @@ def _fault(config: Mapping[str, int], name: FileName) -> str:
             return f"{key} is {config[key]}, which is not a power of two" + f" of at least {least}" * (least > 1)
     if config["GROUP_SIZE_M"] < 1:
         return f"GROUP_SIZE_M is {config['GROUP_SIZE_M']}"
+    for one, other in combinations(_TILES, 2):
+        if config[one] * config[other] > _MOST_ELEMENTS:
+            return (
+                f"{one} {config[one]} and {other} {config[other]} make a tile of more than {_MOST_ELEMENTS:,} elements"
+            )
     warps = config.get("num_warps", 4)
     if warps < 1 or warps > 32 or warps & (warps - 1):
         return f"num_warps is {warps}, which is not a power of two of at most 32"

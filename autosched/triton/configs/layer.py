@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from autosched.triton.configs.file_names import FileName
+from measurements.files.bounded import read_json
 
 # What public models call the same thing.
+_MOST_BYTES = 1 << 24  # of a config.json
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 _TOP_K = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "top_k")
 _HIDDEN = ("hidden_size", "n_embd", "d_model")
@@ -65,7 +66,7 @@ def layer_of_model(path: Path, *, ranks: int = 1, dtype: str = "") -> Layer:
     ``dtype`` overrides what the file says of its quantization. Raises ModelError.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path, _MOST_BYTES)
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(document, dict):

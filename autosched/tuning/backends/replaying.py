@@ -48,7 +48,8 @@ def of_table(
     table, measurements = schedules_of_table(path, problem, usable, row)
     left_out = len(table.measurements) - len(measurements)
     origin = f"{path}, {table.kernel} on {table.device}"
-    digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+    with Path(path).open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
     runner = TableReplayRunner(measurements, origin, digest)
     line = f"{runner.describe()}{f'; {left_out} others have values that the kernel has not' if left_out else ''}"
     headline = f"times are REPLAYED from {path}"

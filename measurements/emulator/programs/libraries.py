@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import re
 import shutil
@@ -122,8 +123,8 @@ def needed_libraries(program: Path) -> tuple[str, ...]:
 def opens_driver(program: Path) -> bool:
     """Whether a program opens the driver's library itself when it runs: it has its name in it. One that is linked with
     the static runtime has that, too, and asks for functions by cuGetProcAddress, which nothing stands in for."""
-    content = program.read_bytes()
-    return DRIVER.encode() in content and b"cuGetProcAddress" not in content
+    with program.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(DRIVER.encode()) >= 0 and content.find(b"cuGetProcAddress") < 0
 
 
 def foreign_libraries(needed: Iterable[str]) -> tuple[str, ...]:

@@ -53,6 +53,7 @@ from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.program import FUNCTION_BASE
 from measurements.emulator.ptx.syntax import Module, Number, Symbol
 from measurements.emulator.suppression import suppress
+from measurements.files.bounded import open_readable
 from measurements.files.demangle import demangled
 from search_spaces.hardware.devices import Device
 
@@ -125,10 +126,12 @@ def _program(name: str) -> Path:
         found = shutil.which(name)
         path = Path(found) if found else path
     try:
-        with path.open("rb") as file:
+        with open_readable(path, regular=True) as file:
             head = file.read(4)
     except OSError as error:
         raise ProgramRefused(f"{name} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ProgramRefused(f"{name} cannot be run: {error}") from None
     if head != b"\x7fELF":
         raise ProgramRefused(f"{name} is not a program of this machine (an ELF file)")
     return path.absolute()  # not what a link leads to: Python finds its environment by its own name

@@ -263,3 +263,20 @@ def test_what_is_no_list_gets_one_line(text: str, message: str) -> None:
     with pytest.raises(ExpressionError) as error:
         value_list(text)
     assert message in str(error.value)
+
+
+def test_lists_are_pythons_own() -> None:
+    for text in (
+        "[x * 2 if x > 2 else x + 1 for x in [1, 2, 3, 4]]",
+        "[x for x in [1, 2.5, 3] if x > 1 if x != 3]",
+        "[x == 'a' for x in ['a', 'b']]",
+        "[7 for x in range(3)]",
+        "[x + 1 for x in [y * y for y in range(5) if y % 2]]",
+        "[x // 2 for x in [True, 3, 4.5]]",
+        "[x for x in range(0)]",
+    ):
+        assert value_list(text) == eval(text), text  # texts of this test
+    with pytest.raises(ExpressionError, match="no value"):
+        value_list("[1 // x for x in [1, 0]]")
+    with pytest.raises(ExpressionError, match="column"):
+        value_list("[y for x in [1]]")

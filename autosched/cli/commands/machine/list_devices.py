@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from autosched.cli.terminal.errors import InputError
-from autosched.cli.terminal.output import print_json, show, stdout_console
+from autosched.cli.terminal.output import answer, print_json, show, stdout_console
 from autosched.reporting import formatting
 from search_spaces.hardware.devices import DEVICES, Device
 
@@ -32,7 +32,7 @@ def devices(
         print_json({"devices": [row.to_json() for row in DEVICES]})
     elif markdown:
         for line in markdown_table():
-            print(line)
+            answer(line)
     else:
         made = formatting.table("device", "cc", "SMs", "memory", "GB/s", "f16 TFLOP/s", "note", fold=("note",))
         for row in sorted(DEVICES, key=_order):

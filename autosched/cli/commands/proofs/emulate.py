@@ -6,6 +6,7 @@
 """
 
 import math
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -19,7 +20,7 @@ import typer
 from autosched.cli.options.arrays import read_argument, read_arguments, read_array
 from autosched.cli.options.launch import LaunchesOption, OrderOption, TurnsOption, order_from
 from autosched.cli.options.problem import real_number, whole_number
-from autosched.cli.terminal.errors import MOST_SEED, NO, InputError, bad_input, within
+from autosched.cli.terminal.errors import MOST_SEED, NO, InputError, bad_input, shortened, within
 from autosched.cli.terminal.findings import print_findings
 from autosched.cli.terminal.output import print_json, say, stdout_console
 from measurements.emulator import Suppression, check_ready
@@ -219,8 +220,8 @@ def _remedy_of_unset(name: str) -> str:
 
 def _sizes(flag: str, text: str) -> tuple[int, ...]:
     parts = text.split(",")
-    if not 1 <= len(parts) <= 3 or not all(p.strip().isdigit() and int(p) > 0 for p in parts):
-        raise InputError(f"{flag} {text} is not a size: write X, or X,Y,Z")
+    if not 1 <= len(parts) <= 3 or not all(re.fullmatch(r"0*[1-9]\d{0,9}", p.strip()) for p in parts):
+        raise InputError(f"{flag} {shortened(text)} is not a size: write X, or X,Y,Z")
     return tuple(int(p) for p in parts)
 
 
@@ -233,8 +234,10 @@ def _assignment(flag: str, text: str, rng: np.random.Generator) -> tuple[str, An
 
 def _position(text: str, count: int) -> int:
     number = text.partition("=")[0].strip()
-    if "=" not in text or not number.isdigit() or int(number) >= count:
-        raise InputError(f"--expect {text} names no argument: write K=FILE.npy, with K from 0 to {count - 1}")
+    if "=" not in text or not re.fullmatch(r"\d{1,9}", number) or int(number) >= count:
+        raise InputError(
+            f"--expect {shortened(text)} names no argument: write K=FILE.npy, with K from 0 to {count - 1}"
+        )
     return int(number)
 
 

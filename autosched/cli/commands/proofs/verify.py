@@ -12,7 +12,6 @@ and what it says now. No time in it is a kernel's.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -160,10 +159,7 @@ def verify(
     interrupted = interrupted and len(work.results) < work.asked  # Ctrl-C may come when everything is done
     seconds = time.monotonic() - started
     if not work.jobs:
-        print(
-            f"autosched: {without_password(str(db))} holds no such schedule for {where.name}: tune first, or sample",
-            file=sys.stderr,
-        )
+        say(f"{without_password(str(db))} holds no such schedule for {where.name}: tune first, or sample")
     if json:
         print_json({"device": where.name, "seed": seed, **work.to_json(seconds, interrupted)})
     elif work.jobs:

@@ -14,7 +14,6 @@ or null and ``why_not``), and ``best``: null, or a record as in ``autosched best
 
 import dataclasses
 import statistics
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,7 +37,7 @@ from autosched.cli.options.search import (
 from autosched.cli.options.templates import TemplateOption
 from autosched.cli.terminal import clock
 from autosched.cli.terminal.errors import NO, STOPPED, InputError
-from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
+from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
 from autosched.cli.terminal.output_files import check_outputs, replaceable
 from autosched.cli.terminal.progress import TuneDisplay
 from autosched.reporting import formatting
@@ -267,10 +266,7 @@ def finish(result: "TuneResult", db: str, seed: int, *, json: bool) -> int:
     else:
         show_result(stdout_console(), result, db)
     if result.stopped:
-        print(
-            f"autosched: tuning stopped: {result.stopped}; everything so far is kept in {without_password(db)}",
-            file=sys.stderr,
-        )
+        say(f"tuning stopped: {result.stopped}; everything so far is kept in {without_password(db)}")
     if result.interrupted:
         return STOPPED
     return 0 if result.best is not None and not result.stopped else NO

@@ -6,7 +6,6 @@ warm start, or "", and ``best``: null, or a record as in ``autosched best --json
 """
 
 import math
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Annotated, Any
@@ -156,7 +155,7 @@ def tune_suite(
         except ValueError as error:
             raise InputError(str(error)) from error
         except KeyboardInterrupt:
-            print("autosched: stopped", file=sys.stderr)
+            say("stopped")
             return STOPPED
     if json:
         print_json(_to_json(result, str(suite or calls), db))
@@ -164,9 +163,9 @@ def tune_suite(
         _show(result)
     kept = f"everything so far is kept in {without_password(db)}" if result.trials else "nothing was tried"
     if result.stopped:
-        print(f"autosched: tuning stopped: {result.stopped}; {kept}", file=sys.stderr)
+        say(f"tuning stopped: {result.stopped}; {kept}")
     if result.interrupted:
-        print(f"autosched: stopped; {kept}", file=sys.stderr)
+        say(f"stopped; {kept}")
         return STOPPED
     return 0 if result.ok and not result.stopped else NO
 

@@ -24,6 +24,7 @@ from autosched.cli.options.search import (
 )
 from autosched.cli.options.triton import loaded, made, sizes
 from autosched.cli.terminal.errors import STOPPED, InputError, bad_input
+from autosched.cli.terminal.output import answer
 from autosched.samplers import BRUTE_FORCE, DEFAULT
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def tune_triton(
             raise InputError("--json prints one document: leave --from out, and give --size")
         status = 0
         for heard in _heard(calls, tuning, load, args):
-            print(f"{tuning.function.name}: {', '.join(f'{name} = {value}' for name, value in heard.items())}")
+            answer(f"{tuning.function.name}: {', '.join(f'{name} = {value}' for name, value in heard.items())}")
             again = [f"{name}={value}" for name, value in {**given, **heard}.items()]
             status = max(
                 status,

@@ -16,9 +16,11 @@ from autosched.triton.configs.file_names import Format, file_device_of_row
 from autosched.triton.configs.files import SIDECAR, Config, ConfigFile
 from autosched.triton.configs.layer import Layer, ModelError
 from measurements.files.atomic_write import publish
+from measurements.files.bounded import read_json
 from search_spaces.hardware.devices import Device
 
 _VERSION = 1
+_MOST_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -104,11 +106,11 @@ def _choice(rows: int, config: Config, beside: Mapping[str, Any]) -> Choice:
 
 def _sidecar(path: Path) -> dict[str, Any] | None:
     beside = path.with_name(path.stem + SIDECAR)
-    if not beside.is_file():
+    if not beside.exists():
         return None
     try:
-        document = json.loads(beside.read_text(encoding="utf-8"))
-    except ValueError as error:
+        document = read_json(beside, _MOST_BYTES)
+    except (OSError, ValueError) as error:
         raise ModelError(f"{beside} cannot be read as JSON: {error}") from error
     if not isinstance(document, dict) or document.get("autosched_sidecar") != _VERSION:
         raise ModelError(f"{beside} is no sidecar of this version")

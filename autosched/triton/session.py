@@ -15,6 +15,7 @@ from autosched.proofs.launch_counting import CountedRun
 from autosched.triton.described import LaunchFailed, described_launch
 from autosched.triton.driver import TritonLaunch, activated, first_configurations
 from autosched.triton.estimate import estimated_seconds
+from autosched.triton.ptxas import with_injected_waits
 from autosched.triton.sample import Sample, sampled
 from autosched.triton.simulated_cuda import SimulatedCuda
 from autosched.triton.simulated_tensors import TrackedTensors
@@ -183,7 +184,7 @@ class Session:
         blocks = sampled(described.grid, self.settings.blocks)
 
         def run(order: Order, calls: int = 1, perturb: bool = False, count: bool = False) -> Emulation:
-            return emulate_ptx(
+            done = emulate_ptx(
                 launch.ptx,
                 described,
                 inputs,
@@ -195,6 +196,7 @@ class Session:
                 count=count,
                 blocks=blocks,
             )
+            return with_injected_waits(done, launch.ptx, self.device.sm)
 
         first, *others = self.settings.orders
         runs = [(first.name, run(first, count=True))]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from autosched.user_kernels.expressions import suggestion
 from measurements.files import python_file
-from measurements.files.python_file import load_module
+from measurements.files.python_file import load_module, said
 
 
 class NotLoaded(ValueError):
@@ -16,7 +18,8 @@ class NotLoaded(ValueError):
 
 
 def load(place: str, what: str) -> Any:
-    """Return what ``FILE:NAME`` names. The file is imported as Python would from its own folder, once per process.
+    """Return what ``FILE:NAME`` names. The file is imported as Python would from its own folder, a file of a package as
+    a module of it, once per process.
 
     Raises NotLoaded; ``what`` names the option for people.
     """
@@ -34,7 +37,63 @@ def load(place: str, what: str) -> Any:
     return found
 
 
+def load_as_imported(module: str, file: str, name: str, search_path: Sequence[str], what: str) -> Any:
+    """Return a function of a module as another process has imported it, by the same name from the same folders.
+
+    Args:
+        module: Its name there.
+        file: Where it lies; it is loaded from there if the name leads elsewhere.
+        name: Of the function.
+        search_path: ``sys.path`` of that process.
+        what: Names the function for people.
+
+    Raises:
+        NotLoaded: It cannot be imported.
+    """
+    sys.path += [folder for folder in search_path if folder not in sys.path]
+    try:
+        imported = importlib.import_module(module)
+    except ImportError as error:
+        if not f"{module}.".startswith(f"{error.name}."):  # something that it imports is missing
+            raise NotLoaded(_cannot_import(what, module, error)) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # users' code may raise anything, and may want to exit
+        raise NotLoaded(_cannot_import(what, module, error)) from error
+    else:
+        if Path(getattr(imported, "__file__", None) or "").resolve() == Path(file).resolve() and hasattr(
+            imported, name
+        ):
+            return getattr(imported, name)
+    return load(f"{file}:{name}", what)
+
+
+def _cannot_import(what: str, module: object, error: BaseException) -> str:
+    return f"{what}: {module} cannot be imported: {said(error)}"
+
+
+def _package_of(path: Path) -> tuple[Path, str]:
+    """Return the folder that the outermost package of a file lies in, and the name of the file's module."""
+    names, folder = [path.stem], path.parent
+    while (folder / "__init__.py").is_file() and folder.name.isidentifier():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return folder, ".".join(names)
+
+
 def _module(path: Path, what: str) -> Any:
+    root, dotted = _package_of(path)
+    if "." in dotted:
+        if str(root) not in sys.path:
+            sys.path.insert(0, str(root))
+        try:
+            module = importlib.import_module(dotted)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise NotLoaded(_cannot_import(what, path, error)) from error
+        if Path(getattr(module, "__file__", None) or "").resolve() == path:
+            return module
     known = sys.modules.get(path.stem)
     if known is not None and Path(getattr(known, "__file__", None) or "").resolve() == path:
         return known

@@ -8,6 +8,7 @@ from needs import needs_compiler
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
 triton = pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
+import triton.language as tl  # noqa: E402
 import triton_sound_kernels as kernels  # noqa: E402
 from triton.tools.tensor_descriptor import TensorDescriptor  # noqa: E402
 
@@ -84,3 +85,46 @@ def test_a_ragged_row_beyond_the_tensor_is_out_of_bounds(session) -> None:
     made = [ragged.create_ragged_descriptor(t, [16, 32]) for t in (x, y)]
     kernels.copy_ragged[(1,)](*made, 60, 11)
     assert K.OUT_OF_BOUNDS_GLOBAL in faults(session)
+
+
+@pytest.mark.parametrize("kernel", [kernels.store_if_larger, kernels.increment])
+def test_a_scalar_that_one_thread_stores(session, kernel) -> None:
+    """Every warp reads it; what the others have read decides nothing that they would do."""
+    x = torch.full((1,), 43, dtype=torch.int32, device="cuda")
+    kernel[(1,)](x)
+    assert not session.fault_lines() and session.findings and x.item() in (42, 44)
+
+
+def test_a_scalar_that_decides_what_others_store_is_a_race(session) -> None:
+    x, y = torch.full((1,), 43, dtype=torch.int32, device="cuda"), torch.zeros(128, dtype=torch.int32, device="cuda")
+    kernels.store_more_if_larger[(1,)](x, y, 128)
+    assert faults(session) == {K.GLOBAL_RACE}
+
+
+def test_blocks_that_store_what_they_have_read_there(session) -> None:
+    x = torch.full((1,), 43, dtype=torch.int32, device="cuda")
+    kernels.store_back[(3,)](x, 7)
+    assert not session.fault_lines() and x.item() == 43
+    kernels.increment[(3,)](x)
+    assert faults(session) == {K.GLOBAL_RACE}
+
+
+@pytest.mark.parametrize("narrow", [tl.float16, tl.bfloat16])
+def test_lower_precision_inside_is_no_race(session, narrow) -> None:
+    torch.manual_seed(0)
+    y = torch.empty(1, device="cuda")
+    for _ in range(4):
+        kernels.low_precision_sum[(1,)](torch.randn(128, device="cuda"), y, 128, narrow)
+    assert not session.fault_lines()
+
+
+@pytest.mark.parametrize("chunk", [0, 32])
+def test_accumulators_that_are_read_while_ptxas_waits_for_them(session, chunk) -> None:
+    """``max_num_imprecise_acc``: PTX has no wait in between, and ptxas (C7517) injects one."""
+    torch.manual_seed(1)
+    a = torch.randn(64, 128, device="cuda").to(torch.float8_e5m2)
+    b = torch.randn(128, 64, device="cuda").to(torch.float8_e5m2)
+    c = torch.empty(64, 64, device="cuda")
+    kernels.fp8_matmul[(1,)](a, b, c, 128, 64, 64, 64, chunk, num_stages=1)
+    assert not session.fault_lines() and {f.kind for f in session.findings} == ({K.WGMMA_IN_FLIGHT} if chunk else set())
+    torch.testing.assert_close(c, a.float() @ b.float(), atol=1e-3, rtol=1e-3)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from needs import needs_compiler
@@ -286,3 +287,75 @@ def test_a_compiler_that_crashes_or_hangs_ends_one_candidate_alone(tmp_path):
     assert reasons[128][0] == "crashed" and "Triton's compiler crashed" in reasons[128][1]
     assert reasons[256] == ("compile_timeout", "Triton did not compile it within 15 s of the CPU")
     assert reasons[64] == reasons[512] == ("ok", "") and result.best.schedule["BLOCK"] in (64, 512)
+
+
+PACKAGED = """
+import triton
+import triton.language as tl
+
+from .helper import doubled
+
+@triton.jit
+def twice(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, doubled(tl.load(x + i, mask=i < n)), mask=i < n)
+"""
+HELPER = """
+import triton
+
+@triton.jit
+def doubled(x):
+    return x * 2
+"""
+USE = """
+import os, sys
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "elsewhere"))
+import torch, triton
+from autosched_tests_package.kernel import twice
+
+def args(n=4096):
+    x = torch.ones(n, device="cuda")
+    return {"grid": lambda m: (triton.cdiv(n, m["BLOCK"]),), "x": x, "y": torch.empty_like(x), "n": n}
+
+def reference(x, **_):
+    return {"y": 2 * x}
+"""
+
+
+@pytest.mark.parametrize("place", ["use.py", "elsewhere/autosched_tests_package/kernel.py"])
+def test_a_kernel_is_imported_as_its_package_does(tmp_path, monkeypatch, capsys, place):
+    """By a path that the user's file adds, and by the file of the package itself."""
+    package = tmp_path / "elsewhere" / "autosched_tests_package"
+    package.mkdir(parents=True)
+    for name, text in (("__init__.py", ""), ("helper.py", HELPER), ("kernel.py", PACKAGED), ("../../use.py", USE)):
+        (package / name).write_text(text)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for name in [name for name in sys.modules if name.split(".")[0] in ("autosched_tests_package", "use")]:
+        monkeypatch.delitem(sys.modules, name)
+    use = tmp_path / "use.py"
+    command = ["tune", "--triton", f"{tmp_path / place}:twice", "--args", f"{use}:args"]
+    command += [
+        "--reference",
+        f"{use}:reference",
+        "--param",
+        "BLOCK=512,1024",
+        "--device",
+        "h100",
+        "--trials",
+        "2",
+        "--workers",
+        "1",
+    ]
+    assert main([*command, "--db", str(tmp_path / "best.db")]) == 0, capsys.readouterr()
+
+
+def test_an_import_error_is_called_one(tmp_path):
+    """The process that compiles cannot import what this one has."""
+    from autosched.triton.tuning.compiling.worker import handle
+
+    file = tmp_path / "kernel_that_imports.py"
+    file.write_text("import autosched_tests_absent\n")
+    request = {"module": file.stem, "file": str(file), "function": "twice", "path": [str(tmp_path)], "device": "h100"}
+    answer = handle(request)
+    assert answer["status"] == "compile_error" and "cannot be imported" in answer["reason"]
+    assert "autosched_tests_absent" in answer["reason"] and "Triton" not in answer["reason"]

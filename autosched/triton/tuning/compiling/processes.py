@@ -3,6 +3,7 @@ own."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -41,7 +42,14 @@ class CompileProcesses:
         if device_named(device.name) != device:
             raise NotPortable(f"{device.name} is not the row of that name")
         file, name = place_of(function)
-        self._request = {"file": file, "function": name, "digest": function.digest, "device": device.name}
+        self._request = {
+            "file": file,
+            "function": name,
+            "module": function.jit.fn.__module__,
+            "path": [folder for folder in sys.path if folder],
+            "digest": function.digest,
+            "device": device.name,
+        }
         self._function = function
         self._time_limit = time_limit
         self._local = threading.local()

@@ -14,7 +14,8 @@ import torch
 from autosched.triton.arguments import tensor_of
 from autosched.triton.driver import activated
 from autosched.triton.tuning.function import TritonFunction
-from autosched.triton.tuning.loading import load
+from autosched.triton.tuning.loading import NotLoaded, load_as_imported
+from measurements.records.measurement import Status
 from measurements.workers.messages import Message
 from measurements.workers.worker import serve
 from search_spaces.hardware.devices import device
@@ -27,7 +28,7 @@ class NotPortable(ValueError):
 
 
 def place_of(function: TritonFunction) -> tuple[str, str]:
-    """File and name of a function that another process can import. Raises NotPortable."""
+    """File and name of a function that another process can import, by ``fn.__module__``. Raises NotPortable."""
     fn = function.jit.fn
     if fn.__module__ == "__main__" or not fn.__qualname__.isidentifier():
         raise NotPortable(f"{fn.__qualname__} of {fn.__module__} cannot be imported by another process")
@@ -77,7 +78,12 @@ def handle(request: Message) -> Message:
     from autosched.triton.tuning.compiling.candidate import Capture, refusal_of
 
     row = device(request["device"])
-    found = load(f"{request['file']}:{request['function']}", "the kernel")
+    try:
+        found = load_as_imported(
+            request["module"], request["file"], request["function"], request["path"], "the kernel's module"
+        )
+    except NotLoaded as error:
+        return Message({"status": Status.COMPILE_ERROR.value, "reason": str(error)})
     function = TritonFunction.of(getattr(found, "fn", found) if hasattr(found, "tuning") else found)
     if function.digest != request["digest"]:
         return Message({"unknown": True})

@@ -31,6 +31,7 @@ def run_judge(
     device: Device,
     *,
     sizes: Mapping[str, int] | None = None,
+    uneven: bool = True,
     full: bool = False,
     tolerance: float = 0.0,
     time_limit: float = TIME_LIMIT,
@@ -43,6 +44,7 @@ def run_judge(
         task: A KernelBench file, or a ``task.yml`` of KernelBot's.
         device: The GPU that kernels are compiled for.
         sizes: Replace numbers of the task, by name; None for its own.
+        uneven: Add a case of an uneven size (``read_task``).
         full: As of ``judge``.
         tolerance: As of ``judge``.
         time_limit: Seconds of the CPU of the whole judgement.
@@ -60,6 +62,7 @@ def run_judge(
         "task": str(task.resolve()),
         "device": device.name,
         "sizes": dict(sizes or {}),
+        "uneven": uneven,
         "full": full,
         "tolerance": tolerance,
     }

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from measurements.files.bounded import read_bounded
 from measurements.files.python_file import NotLoaded, load_module, run_as_module
@@ -29,13 +30,16 @@ class Case:
     """One set of inputs by ``seed``, and what they must become.
 
     ``inputs`` makes the same ones again for the same seed. ``reference`` takes inputs, in float64 where it can.
-    ``accepts`` is the task's own check of (inputs, output), None where it has none.
+    ``accepts`` is the task's own check of (inputs, output), None where it has none. ``prepare`` is called before all
+    others, and before the submission is made. ``uneven``: its size is not the task's own, which it differs from by one.
     """
 
     name: str
     inputs: Callable[[int], Any]
     reference: Callable[[Any], Any]
     accepts: Callable[[Any, Any, Any], bool] | None
+    prepare: Callable[[], None] = lambda: None
+    uneven: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,13 +50,65 @@ class Task:
     call: Callable[[ModuleType], Callable[[Any], Any]]
 
 
-def read_task(path: Path, sizes: Mapping[str, int], folder: Path) -> Task:
-    """``sizes`` replace whole numbers of a KernelBench file, or entries of every test of a ``task.yml``. ``folder``
-    is empty, for files that must lie together. Raises TaskError.
+def read_task(path: Path, sizes: Mapping[str, int], folder: Path, *, uneven: bool = True) -> Task:
+    """Read a task in one of two public forms. Call it where the task sees a GPU.
+
+    Args:
+        path: A KernelBench file, or a ``task.yml``.
+        sizes: Replace whole numbers of a KernelBench file, or entries of every test of a ``task.yml``.
+        folder: Is empty, for files that must lie together.
+        uneven: Add a case of an uneven size, where the task's own sizes are even, the reference takes it, and no
+            ``sizes`` are given.
+
+    Returns:
+        The task, its own cases first.
+
+    Raises:
+        TaskError: The file is none; and what the task's own code raises.
     """
+    uneven = uneven and not sizes
     if path.suffix in (".yml", ".yaml"):
-        return _kernelbot(path, sizes, folder)
-    return _kernelbench(path, sizes)
+        return _kernelbot(path, sizes, folder, uneven)
+    return _kernelbench(path, sizes, uneven)
+
+
+_SMALL = 8  # numbers below it are rather counts of heads or layers than sizes
+
+
+def _uneven_sizes(sizes: Mapping[str, Any]) -> Iterator[dict[str, int]]:
+    """Yield sizes that differ from even ones by one: all of them, then each alone."""
+    even = {name: n - 1 for name, n in sizes.items() if type(n) is int and n >= _SMALL and n % 2 == 0}
+    if even:
+        yield even
+    if len(even) > 1:
+        yield from ({name: n} for name, n in even.items())
+
+
+def _takes(case: Case, own: Case) -> bool:
+    """Whether the reference takes a case whose inputs have other shapes than the task's own."""
+
+    def shapes() -> list[Any]:
+        return [t.shape for t in tree_leaves(values) if isinstance(t, torch.Tensor)]
+
+    try:
+        with torch.no_grad():
+            own.prepare()
+            values = own.inputs(1)
+            before = shapes()
+            case.prepare()
+            values = case.inputs(1)
+            changed = shapes() != before
+            case.reference(values)
+    except Exception:
+        return False
+    finally:
+        own.prepare()
+    return changed
+
+
+def _with_uneven(own: tuple[Case, ...], candidates: Iterable[Case]) -> tuple[Case, ...]:
+    """Add the first candidate that the reference takes."""
+    return (*own, *itertools.islice((case for case in candidates if _takes(case, own[0])), 1))
 
 
 def load(path: Path, name: str) -> ModuleType:
@@ -81,7 +137,12 @@ def as_float64(value: Any) -> Any:
     return tree_map(wide, value)
 
 
-def _kernelbench(path: Path, sizes: Mapping[str, int]) -> Task:
+def _on_gpu(value: Any) -> Any:
+    """Move all tensors to the GPU, as KernelBench does."""
+    return tree_map(lambda leaf: leaf.cuda() if isinstance(leaf, torch.Tensor) else leaf, value)
+
+
+def _kernelbench(path: Path, sizes: Mapping[str, int], uneven: bool) -> Task:
     module = _load_task(path, "autosched_task")
     missing = [n for n in ("Model", "get_inputs", "get_init_inputs") if not hasattr(module, n)]
     if missing:
@@ -93,11 +154,12 @@ def _kernelbench(path: Path, sizes: Mapping[str, int]) -> Task:
 
     def made(kind: Any) -> Any:
         torch.manual_seed(0)  # so that both have the same weights
-        return kind(*module.get_init_inputs())
+        model = kind(*_on_gpu(list(module.get_init_inputs())))
+        return model.cuda() if isinstance(model, torch.nn.Module) else model
 
     def inputs(seed: int) -> Any:
         torch.manual_seed(seed)
-        return list(module.get_inputs())
+        return _on_gpu(list(module.get_inputs()))
 
     def accepts(_inputs: Any, output: Any, expected: Any) -> bool:
         close = torch.allclose
@@ -115,10 +177,22 @@ def _kernelbench(path: Path, sizes: Mapping[str, int]) -> Task:
             model = model.double()
         return model(*values)
 
-    return Task((Case(path.stem, inputs, reference, accepts),), call)
+    def case(name: str, numbers: Mapping[str, int], is_uneven: bool) -> Case:
+        return Case(name, inputs, reference, accepts, lambda: vars(module).update(numbers), is_uneven)
+
+    numbers = {name: n for name, n in vars(module).items() if type(n) is int and not name.startswith("_")}
+    own = (case(path.stem, numbers, False),)
+    if not uneven:
+        return Task(own, call)
+    others = (case(f"{path.stem}, {_named(less)}", {**numbers, **less}, True) for less in _uneven_sizes(numbers))
+    return Task(_with_uneven(own, others), call)
 
 
-def _kernelbot(path: Path, sizes: Mapping[str, int], folder: Path) -> Task:
+def _named(sizes: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={n}" for name, n in sizes.items())
+
+
+def _kernelbot(path: Path, sizes: Mapping[str, int], folder: Path, uneven: bool) -> Task:
     try:
         import yaml
     except ImportError as error:
@@ -146,18 +220,23 @@ def _kernelbot(path: Path, sizes: Mapping[str, int], folder: Path) -> Task:
         answer = own(values, output)
         return bool(answer[0]) if isinstance(answer, tuple) else not answer
 
-    def case(test: Mapping[str, Any]) -> Case:
+    def case(test: Mapping[str, Any], is_uneven: bool = False) -> Case:
         given = {**test, **{k: v for k, v in sizes.items() if k in test}}
-        name = " ".join(f"{k}={v}" for k, v in given.items())
+        name = _named(given)
 
         def inputs(seed: int) -> Any:
             return module.generate_input(**{**given, **({"seed": given["seed"] + seed} if "seed" in given else {})})
 
-        return Case(name, inputs, module.ref_kernel, accepts if own is not None else None)
+        return Case(name, inputs, module.ref_kernel, accepts if own is not None else None, uneven=is_uneven)
 
     def call(submission: ModuleType) -> Callable[[Any], Any]:
         if not hasattr(submission, "custom_kernel"):
             raise TaskError("the submission has no function custom_kernel")
         return lambda values: submission.custom_kernel(values)
 
-    return Task(tuple(case(test) for test in document["tests"]), call)
+    tests: list[dict[str, Any]] = document["tests"]
+    cases = tuple(case(test) for test in tests)
+    if not cases or not uneven:
+        return Task(cases, call)
+    first = {name: n for name, n in tests[0].items() if name != "seed"}
+    return Task(_with_uneven(cases, (case({**tests[0], **less}, True) for less in _uneven_sizes(first))), call)

@@ -26,6 +26,8 @@ class Cheat(StrEnum):
     OUTPUT_NOT_WRITTEN = "output_not_written"  # memory that nobody wrote is returned
     ZEROS = "zeros"  # zeros, which the task's absolute tolerance lets pass
     INPUTS_CHANGED = "inputs_changed"
+    INPUT_RETURNED = "input_returned"  # as the output, where the reference returns another tensor
+    KEPT_OUTPUT = "kept_output"  # of an earlier call, though the same buffers hold other values
     CONSTANT_OUTPUT = "constant_output"  # other inputs, same output
     TORCH = "work_left_to_torch"  # all that the reference computes
 

@@ -37,12 +37,12 @@ if __name__ == "__main__":
     from search_spaces.hardware.devices import device
 
     def handle(request: Message) -> Message:
-        """``submission``, ``task``, ``device``, ``sizes``, ``full``, ``tolerance`` to a verdict, or a ``refusal``."""
+        """Return the verdict on a request, which has the parameters of ``run_judge`` by name, or a ``refusal``."""
         row = device(request["device"])
         with tempfile.TemporaryDirectory(prefix="autosched-judge-") as folder:
             try:
                 with emulated(row, check=False):  # tasks may ask for the GPU when they are loaded
-                    task = read_task(Path(request["task"]), request["sizes"], Path(folder))
+                    task = read_task(Path(request["task"]), request["sizes"], Path(folder), uneven=request["uneven"])
                 done = judge(
                     Path(request["submission"]), task, row, full=request["full"], tolerance=request["tolerance"]
                 )

@@ -99,6 +99,23 @@ FOUND = {
         (Cheat.ZEROS, Cheat.CONSTANT_OUTPUT),
     ),
     "constants": ("constant[(3,)](o, 1.0, n, BLOCK=128)\nreturn o", Status.CHEATING, (Cheat.CONSTANT_OUTPUT,)),
+    "returns its input": (
+        RIGHT.replace("(o, x,", "(x, x,").replace("return o", "return x"),
+        Status.CHEATING,
+        (Cheat.INPUT_RETURNED,),
+    ),
+    "keeps its output": (
+        "if not hasattr(self, 'kept'):\n    self.kept = {}\nkey = x.data_ptr()\nif key not in self.kept:\n"
+        "    scale[(3,)](o, x, self.factor, n, BLOCK=128)\n    self.kept[key] = o\nreturn self.kept[key]",
+        Status.CHEATING,
+        (Cheat.KEPT_OUTPUT,),
+    ),
+    "only even sizes": (RIGHT.replace(", n,", ", n // 4 * 4,"), Status.WRONG, ()),
+    "lower precision inside": (
+        "o = o.half()\nscale[(3,)](o, x.half(), self.factor, n, BLOCK=128)\nreturn o.float()",
+        Status.RIGHT,
+        (),
+    ),
     "inputs": (f"{RIGHT.replace('return o', '')}\nx.zero_()\nreturn o", Status.CHEATING, (Cheat.INPUTS_CHANGED,)),
 }
 
@@ -141,8 +158,10 @@ def test_each_verdict(tmp_path: Path, name: str) -> None:
     assert set(verdict.cheats) == set(cheats), verdict
     assert (verdict.reasons == ()) == (status is Status.RIGHT)
     if status is Status.RIGHT:
-        assert [case.task_accepts for case in verdict.cases] == [True, True]
-        assert all(0 <= case.relative_error < 1e-6 and case.launches == 1 for case in verdict.cases)
+        assert [case.task_accepts for case in verdict.cases] == [True] * 3
+        assert [case.name for case in verdict.cases] == ["task, seed 1", "task, seed 2", "task, N=299, seed 1"]
+        limit = 1e-3 if name == "lower precision inside" else 1e-6
+        assert all(0 <= case.relative_error < limit and case.launches == 1 for case in verdict.cases)
     if status in (Status.RACING, Status.OUT_OF_BOUNDS, Status.FAULTY):
         assert "submission.py:" in verdict.reasons[0]
     assert Verdict.from_json(json.loads(json.dumps(verdict.to_json()))) == verdict
@@ -209,7 +228,7 @@ def test_a_task_of_kernelbot(tmp_path: Path, factor: str, status: Status) -> Non
     verdict = judged(tmp_path, path, kernelbot(tmp_path))
     sys.modules.pop("utils", None)
     assert verdict.status is status, verdict
-    assert len(verdict.cases) == 4 and all(case.task_accepts is (status is Status.RIGHT) for case in verdict.cases)
+    assert len(verdict.cases) == 5 and all(case.task_accepts is (status is Status.RIGHT) for case in verdict.cases)
 
 
 def test_the_command_in_a_process_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

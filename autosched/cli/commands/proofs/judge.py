@@ -1,7 +1,8 @@
 """``autosched judge SUBMISSION --task FILE``: a JSON verdict on a submitted Triton kernel.
 
 ``status`` (right, wrong, racing, out_of_bounds, faulty, cheating, failed, timed_out, out_of_memory, unproven),
-``reasons``, ``cheats`` (no_launch, output_not_written, zeros, inputs_changed, constant_output, work_left_to_torch),
+``reasons``, ``cheats`` (no_launch, output_not_written, zeros, inputs_changed, input_returned, kept_output,
+constant_output, work_left_to_torch),
 ``cases`` (each ``name``, ``launches``, ``relative_error``, ``tolerance``, ``task_accepts``, ``findings``,
 ``torch_operators``), ``network`` (none, or why there was one), ``submission``, ``task``, ``device``.
 """
@@ -28,6 +29,9 @@ def judge(
         list[str] | None,
         typer.Option("--size", metavar="NAME=N", help="A size of the task, to emulate less: batch_size=4."),
     ] = None,
+    even_only: Annotated[
+        bool, typer.Option("--no-uneven", help="Only the task's own sizes, no uneven one beside them.")
+    ] = False,
     full: Annotated[
         bool, typer.Option("--full", help="Each launch in several orders of blocks and threads, and once more.")
     ] = False,
@@ -73,6 +77,7 @@ def judge(
             Path(task),
             row,
             sizes=dict(_size(text) for text in size or ()),
+            uneven=not even_only,
             full=full,
             tolerance=tolerance,
             time_limit=time_limit,

@@ -12,6 +12,7 @@ from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.ir import ProgramError
 from search_spaces.programs.language.tracing import ARRAY_DTYPES, Builder
+from search_spaces.programs.language.values import located
 from search_spaces.short_repr import short_repr
 
 __all__ = ["ARRAY_DTYPES", "Argument", "Builder", "InOut", "Input", "Output", "Program", "program", "wg_map"]
@@ -96,7 +97,10 @@ class Program:
         arrays = tuple(
             ir.Array(name, a.role, a.dtype, a.sizes, tuple(sizes[s] for s in a.sizes)) for name, a in self.arguments
         )
-        self.function(builder, *arrays)
+        try:
+            self.function(builder, *arrays)
+        except Exception as error:  # the user's code may raise anything
+            raise located(error, self.function) from error
         if len(builder.scopes) != 1:
             raise ProgramError(f"{self.name}: a loop over p.steps was left before its end: do not break out of it")
         return builder, arrays

@@ -230,12 +230,12 @@ class Space:
         return EmptySpace(f"no schedule of {self.name} is legal: {told}", tuple(v.rule for v in reasons))
 
     def _broken_rules(self, codes: IntArray) -> IntArray:
-        """Return how many rules each schedule breaks, where a constraint counts as many pruning rules."""
+        """Return a number that is smaller where a schedule breaks fewer rules, or later ones: those say more."""
         whole = self._with_attributes(self._from_codes(codes), [a.name for a in self.attributes])
-        weights = {rule.name: len(self.rules) if rule in self.constraints else 1 for rule in self.rules}
-        total = np.zeros(len(codes), dtype=np.int64)
-        for rule in self.rules:
-            total += ~rule.evaluate(whole) * weights[rule.name]
+        count, total = len(self.rules), np.zeros(len(codes), dtype=np.int64)
+        for place, rule in enumerate(self.rules):
+            weight = count * (3 * count - place) if rule in self.constraints else 1
+            total += ~rule.evaluate(whole) * weight
         return total
 
     # -- one schedule, or columns of them ------------------------------------------------------------------------

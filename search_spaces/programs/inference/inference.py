@@ -88,6 +88,8 @@ class Spread:
                 return f"{self.kind}({self.of}, {self.number}, {self.size})"
             case "swap":
                 return f"swap({self.of})"
+            case "blocked":
+                return f"blocked({self.shape[0]}x{self.shape[1]}, {self.number})"
         return f"{self.kind}_{self.number}"
 
 

@@ -25,6 +25,10 @@ class ProgramError(ValueError):
     """A program that breaks a rule of the language: one line that names the place, the operation and the rule."""
 
 
+class MisusedArray(ProgramError):
+    """An array that is indexed in a way that the language has not; its line is that of the caller."""
+
+
 @dataclass(frozen=True)
 class Source:
     """Where an operation stands in the user's file."""
@@ -61,9 +65,14 @@ class Array:
         return self.full[len(self.lead) :]
 
     def __getitem__(self, place: Index | int) -> Array:
-        """Return the array at a place of its first dimension. Raises ProgramError where only a matrix is left."""
+        """Return the array at a place of its first dimension. Raises MisusedArray where only a matrix is left."""
         if len(self.shape) < 3:
-            raise ProgramError(f"{self.name}[..]: only dimensions before the last two are indexed; use p.window")
+            raise MisusedArray(f"{self.name}[..]: only dimensions before the last two are indexed; use p.window")
+        if not isinstance(place, Index | int) or isinstance(place, bool):
+            raise MisusedArray(
+                f"{self.name}[..]: a dimension is indexed by a place or a whole number, not by a "
+                f"{type(place).__name__.lower()}; a tile of row numbers says rows in p.window"
+            )
         index = place if isinstance(place, Index) else Index("constant", place)
         return Array(self.name, self.role, self.dtype, self.sizes, self.full, (*self.lead, index))
 

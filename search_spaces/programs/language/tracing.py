@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import NoReturn
 
 from search_spaces.hardware.dtypes import BF16, E4M3, E5M2, F16, F32, I8, I32, U8, DType, dtype
 from search_spaces.layouts.nested_layout import NestedLayout
@@ -25,6 +26,7 @@ from search_spaces.programs.language.values import (
     WindowHandle,
     caller,
     fail,
+    nearest,
     shape_text,
     tile_of,
     value_text,
@@ -43,6 +45,29 @@ def _window_of(operation: str, window: object) -> ir.Window:
     return window.window
 
 
+def _shape(operation: str, shape: object) -> Shape:
+    """Return a shape of two whole numbers from 1 up. Raises ProgramError for anything else."""
+    if not isinstance(shape, tuple | list) or len(shape) != 2:
+        fail(operation, f"a shape is a pair, (rows, columns), not {shape!r}")
+    for size in shape:
+        if type(size) is not int:
+            fail(operation, f"rows and columns of a shape are whole numbers, not {size!r}")
+    if min(shape) < 1:
+        fail(operation, f"a tile has at least one element, not {shape_text((shape[0], shape[1]))}")
+    return shape[0], shape[1]
+
+
+def _index(operation: str, value: object) -> Index:
+    """Return a place. Raises ProgramError for what is neither an index nor a whole number."""
+    if isinstance(value, Tile | State):
+        fail(operation, "a place is the same for all threads of a block: no tile of numbers that were loaded says it")
+    if isinstance(value, Index):
+        return value
+    if type(value) is not int:
+        fail(operation, f"a place is a whole number, or made of what p.blocks and p.steps give, not {value!r}")
+    return index.as_index(value)
+
+
 class Builder:
     """What a program's function gets as ``p``."""
 
@@ -54,6 +79,12 @@ class Builder:
         self.scopes: list[list[ir.Operation]] = [[]]
         self._count = 0
         self._shared = 0
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        known = [n for n in dir(type(self)) if n not in ("add", "either", "map", "result")]
+        fail(name, f"there is no operation of this name: {nearest(name, known)}")
 
     def add(self, operation: ir.Operation) -> None:
         self.scopes[-1].append(operation)
@@ -84,7 +115,7 @@ class Builder:
         for name, values in domains.items():
             if not name.isidentifier() or name in self.domains:
                 fail("choose", f"{name} is chosen twice")
-            if not values or any(type(v) is not int or v < 0 for v in values):
+            if not isinstance(values, tuple | list) or not values or any(type(v) is not int or v < 0 for v in values):
                 fail("choose", f"{name} needs whole numbers from 0 up, not {values!r}")
             self.domains[name] = tuple(sorted(set(values)))
         found = tuple(self.chosen.get(name, self.domains[name][0]) for name in domains)
@@ -94,8 +125,13 @@ class Builder:
         """Cut ``extent``, of one to three dimensions, into tiles, one for each block; gives where it begins."""
         if self.extent is not None:
             fail("blocks", "a program has one grid of blocks")
+        if not isinstance(extent, tuple | list) or not isinstance(tile, tuple | list):
+            fail("blocks", f"it takes two tuples, p.blocks((m, n), (bm, bn)), not {extent!r} and {tile!r}")
         if len(extent) != len(tile) or not 1 <= len(tile) <= 3:
             fail("blocks", f"extent and tile need one to three dimensions each, not {len(extent)} and {len(tile)}")
+        for size in (*extent, *tile):
+            if type(size) is not int:
+                fail("blocks", f"extents and tiles are whole numbers, not {size!r}")
         if min(tile) < 1:
             fail("blocks", f"a tile has at least one element, not {'x'.join(map(str, tile))}")
         self.extent, self.tile = tuple(extent), tuple(tile)
@@ -131,8 +167,11 @@ class Builder:
         Raises:
             ProgramError: With the line of the program.
         """
-        if min(shape) < 1:
-            fail("window", f"a tile has at least one element, not {shape_text(shape)}")
+        if not isinstance(array, ir.Array):
+            fail("window", f"a window is on an array of the program, not on {array!r}")
+        shape = _shape("window", shape)
+        if not isinstance(at, Tile | State | tuple | list) or (not isinstance(at, Tile | State) and len(at) != 2):
+            fail("window", f"a window begins at a pair, (row, column), not at {at!r}")
         if len(array.shape) > 2:
             fail(
                 "window",
@@ -145,9 +184,7 @@ class Builder:
         turned = turned or column
         if isinstance(at, Tile | State) or any(isinstance(a, Tile | State) for a in at):
             return self._scattered(array, at, shape, turned, map)
-        rows, columns = at
-        assert not isinstance(rows, Tile | State) and not isinstance(columns, Tile | State)
-        places = index.as_index(rows), index.as_index(columns)
+        places = _index("window", at[0]), _index("window", at[1])
         return WindowHandle(self, ir.Window(self._new(), array, places, shape, turned, map))
 
     def _scattered(
@@ -166,7 +203,7 @@ class Builder:
             across, line = at if not turned else at[::-1]
             if isinstance(line, Tile | State) or not isinstance(across, Tile | State):
                 fail("window", f"a tile says which lines of {array.name} are meant, and a place where they begin")
-            given, along = across.tile(), index.as_index(line)
+            given, along = across.tile(), _index("window", line)
             places = (along, index.constant(0)) if turned else (index.constant(0), along)
             wanted = (1, shape[1]) if turned else (shape[0], 1)
         if (given.shape, given.value.dtype) != (wanted, I32):
@@ -176,8 +213,7 @@ class Builder:
     def shared(self, rows: int, columns: int, type_: str) -> ir.Array:
         """Return a tile in shared memory (RFC, a memref with slm), which windows store to and load from. What a block
         stores there it may load behind that; the barriers in between follow. How it lies there is searched."""
-        if min(rows, columns) < 1:
-            fail("shared", f"a tile has at least one element, not {rows}x{columns}")
+        _shape("shared", (rows, columns))
         try:
             found = dtype(type_, ARRAY_DTYPES)
         except ValueError as error:
@@ -268,6 +304,9 @@ class Builder:
 
     def full(self, shape: Shape, number: float, type_: str = "f32") -> Tile:
         """Return a tile of one number."""
+        shape = _shape("full", shape)
+        if not isinstance(number, int | float):
+            fail("full", f"it takes one number, not {number!r}")
         try:
             found = dtype(type_, ARRAY_DTYPES)
         except ValueError as error:
@@ -283,7 +322,7 @@ class Builder:
         return self._coordinates(1, first, (1, count))
 
     def _coordinates(self, dimension: int, first: Index | int, shape: Shape) -> Tile:
-        base = index.as_index(first)
+        base, shape = _index("rows" if dimension == 0 else "columns", first), _shape("rows, columns", shape)
         return self.result(shape, I32, lambda v: ir.Coordinates(v, dimension, base, caller()))
 
     def state(self, value: Tile | State) -> State:
@@ -296,10 +335,12 @@ class Builder:
     def steps(self, stop: Index | int, step: int, *, first: Index | int = 0) -> Iterator[Index]:
         """``for at in p.steps(k, bk):``, a loop of the program over first, first + step, .. below ``stop``. Its body is
         traced once. ``stop`` may depend on the block."""
+        if type(step) is not int:
+            fail("steps", f"a step is a whole number, not {step!r}")
         if step < 1:
             fail("steps", f"a step has at least one element, not {step}")
         source, number = caller(), self._new()
-        begin, end = index.as_index(first), index.as_index(stop)
+        begin, end = _index("steps", first), _index("steps", stop)
         self.scopes.append([])
         yield begin + Index("loop", number) * step
         body = tuple(self.scopes.pop())
@@ -482,7 +523,8 @@ class Builder:
                     fail(function, f"{a} is not a whole number, but the other operand is i32")
                 values.append(float(a))
             else:
-                fail(function, f"an operand is a tile or a number, not {a!r}")
+                shown = f"the array {a.name}: load a window of it" if isinstance(a, ir.Array) else repr(a)
+                fail(function, f"an operand is a tile or a number, not {shown}")
         return self.result((shape[0], shape[1]), result, lambda v: ir.Map(v, function, tuple(values), caller()))
 
     def either(self, truths: str, bits: str, a: Operand, b: Operand) -> Tile:
@@ -510,13 +552,16 @@ class Builder:
 
     # Functions by name
 
-    def maximum(self, a: Operand, b: Operand) -> Tile:
+    def maximum(self, a: Operand | Index | int, b: Operand | Index | int) -> Tile | Index:
+        """Of tiles element by element, or of two indices or sizes."""
+        if isinstance(a, Index) or isinstance(b, Index):
+            return index.maximum(_index("maximum", a), _index("maximum", b))
         return self.map("maximum", a, b)
 
     def minimum(self, a: Operand | Index | int, b: Operand | Index | int) -> Tile | Index:
         """Of tiles element by element, or of two indices or sizes."""
         if isinstance(a, Index) or isinstance(b, Index):
-            return index.minimum(a, b)  # type: ignore[arg-type]
+            return index.minimum(_index("minimum", a), _index("minimum", b))
         return self.map("minimum", a, b)
 
     def where(self, condition: Tile, yes: Operand, no: Operand) -> Tile:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import sys
+import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -15,7 +17,7 @@ from search_spaces.hardware.dtypes import DType
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import Index
-from search_spaces.programs.language.ir import ProgramError, Shape, Source
+from search_spaces.programs.language.ir import MisusedArray, ProgramError, Shape, Source
 
 
 class Recorder(Protocol):
@@ -56,6 +58,7 @@ def at_source(source: Source) -> Iterator[None]:
         _source.reset(token)
 
 
+_OWN_FOLDER = Path(__file__).parents[1]
 _OURS = (__file__, str(Path(__file__).with_name("tracing.py")), contextlib.__file__)
 
 
@@ -73,6 +76,29 @@ def caller() -> Source:
 def fail(operation: str, reason: str) -> NoReturn:
     """Raise ProgramError with the user's line."""
     raise ProgramError(f"{caller()}: {operation}: {reason}")
+
+
+def located(error: Exception, function: Callable[..., object]) -> ProgramError:
+    """Return what a program's function raised, in one line with the place in the user's file."""
+    if isinstance(error, ProgramError) and not isinstance(error, MisusedArray):
+        return error
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    lines = [line for _, line in traceback.walk_tb(error.__traceback__)]
+    folder = Path(function.__code__.co_filename).parent
+    files = [Path(frame.f_code.co_filename) for frame in frames]
+    theirs = [at for at, file in enumerate(files) if file.parent == folder and not file.is_relative_to(_OWN_FOLDER)]
+    at = max(theirs, default=len(frames) - 1)
+    place = Source(Path(frames[at].f_code.co_filename).name, lines[at] or 0)
+    text = " ".join(str(error).split()) or "no reason is given"
+    kind = "" if isinstance(error, MisusedArray) else f"{type(error).__name__}: "
+    return ProgramError(f"{place}: {kind}{text}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint at what was meant, or at all that there is."""
+    public = sorted(n for n in known if not n.startswith("_"))
+    near = difflib.get_close_matches(name, public, 1, 0.5)
+    return f"did you mean {near[0]}?" if near else f"use {', '.join(public)}"
 
 
 def shape_text(shape: Shape) -> str:
@@ -165,6 +191,23 @@ class Arithmetic(ABC):
 
     def __mod__(self, other: int) -> Tile:
         return self.builder.map("modulo", self, other)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        fail(name, f"a tile has no {name}: {nearest(name, (*dir(type(self)), *vars(self)))}")
+
+    def __getitem__(self, key: object) -> NoReturn:
+        fail("[..]", "a tile has no parts of its own: load a smaller window, or store it to a p.shared tile first")
+
+    def __iter__(self) -> NoReturn:
+        fail("for", "a tile has no elements that Python sees: operations take all of them at once")
+
+    def __matmul__(self, other: object) -> NoReturn:
+        fail("@", "products are made by p.mma(a, b, c)")
+
+    def __pow__(self, exponent: object) -> NoReturn:
+        fail("**", "there are no powers: multiply a tile by itself, or use p.exp2(p.log2(x) * exponent)")
 
     def __bool__(self) -> bool:
         fail("if", "a tile has many values, and no thread may take a way of its own: use p.where")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from search_spaces.programs.language.ir import Source
@@ -27,7 +28,16 @@ class Code:
     _statements: list[_Statement] = field(default_factory=list)
     _written: set[str] = field(default_factory=set)
     _tables: dict[tuple[int, ...], str] = field(default_factory=dict)
-    _line: Source | None = None
+    source: Source | None = None  # of the operation that is emitted now
+
+    @contextmanager
+    def standing(self, source: Source) -> Iterator[None]:
+        """Lines of the body that have no source of their own are of this one."""
+        before, self.source = self.source, source
+        try:
+            yield
+        finally:
+            self.source = before
 
     def add(self, line: str, source: Source | None = None) -> None:
         """Add a line of its own."""
@@ -35,9 +45,10 @@ class Code:
         self._put(line, source)
 
     def _put(self, line: str, source: Source | None) -> None:
-        if source is not None and source != self._line:
+        """Each line says where it stands: the compiler counts on from the line before."""
+        source = source or self.source
+        if source is not None and not line.startswith("#"):
             self.lines.append(f'#line {source.line} "{source.file}"')
-            self._line = source
         self.lines.append(line if line.startswith("#") else "  " * self.depth + line)
 
     def declare(self, line: str) -> None:
@@ -84,8 +95,9 @@ class Code:
             for statement in statements:
                 self._put(statement.text("0"), statement.source)
             return
+        first = statements[0].source
         self._put("#pragma unroll", None)
-        self._put(f"for (int r = 0; r < {self._count}; r += {step}) {{", None)
+        self._put(f"for (int r = 0; r < {self._count}; r += {step}) {{", first)
         self.depth += 1
         at = 0
         while at < len(statements):
@@ -96,16 +108,16 @@ class Code:
             if width < step:
                 index = "e"
                 self._put("#pragma unroll", None)
-                self._put(f"for (int e = r; e < r + {step}; e += {width}) {{", None)
+                self._put(f"for (int e = r; e < r + {step}; e += {width}) {{", first)
                 self.depth += 1
             for statement in statements[at:end]:
                 self._put(statement.text(index), statement.source)
             if width < step:
                 self.depth -= 1
-                self._put("}", None)
+                self._put("}", first)
             at = end
         self.depth -= 1
-        self._put("}", None)
+        self._put("}", first)
 
     def table(self, numbers: tuple[int, ...]) -> str:
         """Return the name of a table of constants."""

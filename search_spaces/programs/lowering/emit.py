@@ -40,27 +40,31 @@ class Emitter(Products):
 
     def _operations(self, operations: tuple[ir.Operation, ...]) -> None:
         for operation in operations:
-            match operation:
-                case ir.Loop():
-                    self.finish()
-                    self._expect_body(operation.body)
-                    self._loop(operation)
-                case ir.If():
-                    self.finish()
-                    self._enter(f"if ({operation.place.code} == {operation.equals}) {{", operation.source)
-                    self._operations(operation.body)
-                    self._leave()
-                case ir.Set():
-                    self._set(operation)
-                case ir.Store() | ir.AtomicRmw():
-                    self.finish()
-                    self._store(operation)
-                case ir.Prefetch():
-                    self._prefetch(operation)
-                case ir.Move():
-                    pass
-                case _:
-                    self._compute(operation)
+            with self.code.standing(operation.source):
+                self._operation(operation)
+
+    def _operation(self, operation: ir.Operation) -> None:
+        match operation:
+            case ir.Loop():
+                self.finish()
+                self._expect_body(operation.body)
+                self._loop(operation)
+            case ir.If():
+                self.finish()
+                self._enter(f"if ({operation.place.code} == {operation.equals}) {{", operation.source)
+                self._operations(operation.body)
+                self._leave()
+            case ir.Set():
+                self._set(operation)
+            case ir.Store() | ir.AtomicRmw():
+                self.finish()
+                self._store(operation)
+            case ir.Prefetch():
+                self._prefetch(operation)
+            case ir.Move():
+                pass
+            case _:
+                self._compute(operation)
 
     def _compute(self, operation: ir.Computing) -> None:
         result = operation.result

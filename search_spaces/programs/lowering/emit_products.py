@@ -82,10 +82,11 @@ class Products(Boxes):
         if not self.waiting:
             return
         waiting, self.waiting = self.waiting, []
-        if self.boxed:
-            self._box_products(waiting)
-        else:
-            self._fragment_products(waiting)
+        with self.code.standing(waiting[0].operation.source):
+            if self.boxed:
+                self._box_products(waiting)
+            else:
+                self._fragment_products(waiting)
         for w in waiting:
             for state in w.sets:
                 name, array = self.states[state], w.array

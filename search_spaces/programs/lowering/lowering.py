@@ -111,7 +111,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
         + emitter.structs
         + f'\nextern "C" __global__ void __launch_bounds__({threads}, {config.integer("min_blocks")})\n'
         + f"{entry}({parameters}) {{\n"
-        + "\n".join(body)
+        + "\n".join([*body, *_last_place(body)])
         + "\n}\n"
     )
     return Kernel(
@@ -125,6 +125,11 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
         cooperating=(splits, trace.block_count if splits > 1 else 1),
         chained=streamed > 0,
     )
+
+
+def _last_place(lines: Sequence[str]) -> list[str]:
+    """Return the last #line directive, for what closes the body: the compiler counts on from it."""
+    return [line for line in lines if line.startswith("#line")][-1:]
 
 
 def _over_parts(trace: ir.Trace, emitter: Emitter, head: Sequence[str]) -> list[str]:
@@ -162,4 +167,5 @@ def _over_parts(trace: ir.Trace, emitter: Emitter, head: Sequence[str]) -> list[
             "#pragma unroll 1",
             "  for (auto next = part; part.count > 0; part = next) {",
         ]
-    return [*begin, *(f"  {line}" for line in places), *emitter.code.lines, "  }"]
+    lines = emitter.code.lines
+    return [*begin, *(f"  {line}" for line in places), *lines, *_last_place(lines), "  }"]

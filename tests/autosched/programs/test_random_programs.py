@@ -151,7 +151,7 @@ def test_random_loops(seed: int) -> None:
     check_loops(seed)
 
 
-@pytest.mark.parametrize("seed", CARRIED)
+@pytest.mark.parametrize("seed", range(8))
 def test_random_carried_states(seed: int) -> None:
     check_carried(seed, 20)
 

@@ -1,0 +1,72 @@
+"""Findings in tile programs name the line of their operation, and no other one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from autosched.programs.loading import load_program, problem
+from measurements.emulator import emulate
+from search_spaces.hardware.devices import Device, device
+from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.problem import ProgramProblem
+from search_spaces.programs.template import template
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+SIZES = {"h": 2, "g": 1, "d": 64, "m": 64, "n": 64, "k": 64, "half": 32, "groups": 1, "words": 40, "tokens": 40}
+PROGRAMS = sorted(
+    f"{path.relative_to(EXAMPLES)}:{name}"
+    for folder in ("programs", "seeds")
+    for path in (EXAMPLES / folder).glob("*.py")
+    for name in re.findall(r"^@program\(.*?^def (\w+)\(p", path.read_text("utf-8"), re.M | re.S)
+)
+A100, H100 = device("a100"), device("h100")
+
+
+def places(source: str) -> list[tuple[str, str]]:
+    """Return the directive that stands before each line of the kernel's body, "" where none does, and the line."""
+    lines = source.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("#line"))
+    found = []
+    for i in range(first, len(lines)):
+        if not lines[i].startswith("#"):
+            found.append((lines[i - 1] if lines[i - 1].startswith("#line") else "", lines[i]))
+    return found
+
+
+def of_example(place: str) -> ProgramProblem:
+    made = load_program(str(EXAMPLES / place))
+    return problem(made, **{size: SIZES.get(size, 64) for size in made.sizes})
+
+
+@pytest.mark.parametrize("place", PROGRAMS)
+def test_each_line_of_a_kernel_stands_at_one_of_its_operations(place: str) -> None:
+    p = of_example(place)
+    own = template(p.program)
+    where = A100 if own.why_not(p, A100) is None else H100
+    for schedule in own.space(p, where).sample(3, 1):
+        operations = choices(p).inference(schedule).trace.walk()
+        known = {f'#line {o.source.line} "{o.source.file}"' for o, _ in operations}
+        for directive, line in places(own.kernel(p, schedule, where).source):
+            assert directive in known, line
+
+
+@pytest.mark.parametrize("where", [A100, H100])
+def test_a_race_is_reported_at_the_store(tmp_path: Path, where: Device) -> None:
+    path = tmp_path / "all_to_row_zero.py"
+    path.write_text(
+        "from search_spaces.programs.builder import Input, Output, program\n"
+        '@program(x=Input("m n", "f16"), w=Input("n n", "f16"), out=Output("m n", "f32"))\n'
+        "def racing(p, x, w, out):\n"
+        "    i, j = p.blocks(out.shape, (32, 32))\n"
+        "    left = p.load(p.window(x, (i, 0), (32, 32)))\n"
+        "    made = p.mma(left, p.load(p.window(w, (0, j), (32, 32))))\n"
+        "    p.store(p.exp(made), p.window(out, (0, j), (32, 32)))\n"
+    )
+    p = problem(load_program(str(path)), m=64, n=32)
+    own = template(p.program)
+    run = emulate(own.kernel(p, own.space(p, where).sample(1, 1)[0], where), p.random_inputs(0), time_limit=60.0)
+    assert run.status == "findings"
+    assert set(re.findall(r"all_to_row_zero\.py:(\d+)", str(run.findings))) == {"7"}

@@ -17,7 +17,7 @@ from autosched.cli.options import spellings
 from autosched.cli.options import triton as triton_option
 from autosched.cli.options.command import Command
 from autosched.cli.options.problem import for_operator
-from autosched.cli.terminal.errors import BAD_INPUT, NO, InputError
+from autosched.cli.terminal.errors import BAD_INPUT, InputError
 from autosched.cli.terminal.output import say, waiting_told
 from autosched.user_kernels import KernelFileError
 from autosched.version import VERSION
@@ -291,10 +291,8 @@ def run(arguments: Sequence[str]) -> int:
             statuses = [_one(line, written) for line in kernel_option.expanded(arguments)]
     except _UsageError as error:
         return _complain(_usage_line(error))
-    except (InputError, KernelFileError, StoreError, TooTightlyTied, HostFailure) as error:
+    except (InputError, KernelFileError, StoreError, EmptySpace, TooTightlyTied, HostFailure) as error:
         return _complain(str(error))
-    except EmptySpace as error:
-        return _complain(str(error), NO)
     except SystemExit as stop:  # no command of ours raises it
         return _complain(f"a Python file exits ({stop.code}) before the command is done: take sys.exit out of it")
     except ModuleNotFoundError as error:

@@ -225,7 +225,9 @@ class Space:
             if best.min() >= fewest:
                 break
             closest, fewest = codes[best.argmin()], best.min()
-        reasons = self.explain(self.schedules(self._from_codes(closest[None, :]))[0])
+        broken = self.explain(self.schedules(self._from_codes(closest[None, :]))[0])
+        needed = {rule.name for rule in self.constraints}  # what merely makes it wasteful is the lesser reason
+        reasons = [violation for violation in broken if violation.rule in needed] or broken
         told = "; ".join(f"{violation.reason} ({violation.rule})" for violation in reasons)
         return EmptySpace(f"no schedule of {self.name} is legal: {told}", tuple(v.rule for v in reasons))
 

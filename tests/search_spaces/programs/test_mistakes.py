@@ -1,0 +1,113 @@
+"""Mistakes in a tile program are one line with the user's file and line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autosched.cli import main
+from autosched.programs.loading import problem
+from search_spaces.programs.builder import InOut, Input, Output, Program, program
+from search_spaces.programs.language.ir import ProgramError
+
+Mistake = Callable[[Any, Any, Any, Any, Any], Any]
+NUMBERS = {"m": 16, "n": 24, "e": 2}
+
+
+def first_number(p: Any, numbers: Any) -> Any:
+    return p.load(p.window(numbers, (0, 0), (1, 1)))
+
+
+MISTAKES: dict[str, tuple[str, Mistake]] = {
+    "unknown operation": ("did you mean sigmoid", lambda p, t, x, numbers, stack: p.sigmoyd(t)),
+    "unknown method": ("did you mean cast", lambda p, t, x, numbers, stack: t.casted("f16")),
+    "one place": ("(row, column)", lambda p, t, x, numbers, stack: p.window(x, (0,), (8, 8))),
+    "one size": ("(rows, columns)", lambda p, t, x, numbers, stack: p.window(x, (0, 0), (8,))),
+    "a number for a shape": ("(rows, columns)", lambda p, t, x, numbers, stack: p.window(x, (0, 0), 8)),
+    "half a place": ("8.0", lambda p, t, x, numbers, stack: p.window(x, (0, 16 / 2), (8, 8))),
+    "half a size": ("4.0", lambda p, t, x, numbers, stack: p.window(x, (0, 0), (8, 8 / 2))),
+    "a tile for an array": ("array", lambda p, t, x, numbers, stack: p.window(t, (0, 0), (8, 8))),
+    "an array for a tile": ("load a window", lambda p, t, x, numbers, stack: t + x),
+    "half a step": ("0.5", lambda p, t, x, numbers, stack: list(p.steps(24, 0.5))),
+    "a loaded end": ("steps", lambda p, t, x, numbers, stack: list(p.steps(first_number(p, numbers), 8))),
+    "a loaded index": ("stack", lambda p, t, x, numbers, stack: stack[first_number(p, numbers)]),
+    "a tile of three dimensions": ("(rows, columns)", lambda p, t, x, numbers, stack: p.window(x, (0, 0), (1, 8, 8))),
+    "a slice": ("smaller window", lambda p, t, x, numbers, stack: t[:, 0:4]),
+    "a list of elements": ("for", lambda p, t, x, numbers, stack: list(t)),
+    "a condition": ("p.where", lambda p, t, x, numbers, stack: 1 if t else 0),
+    "a product": ("p.mma", lambda p, t, x, numbers, stack: t @ t),
+    "an argument that there is not": ("mask", lambda p, t, x, numbers, stack: p.load(p.window(x, (0, 0), (8, 8)), mask=t)),
+    "no arrays": ("blocks", lambda p, t, x, numbers, stack: p.blocks(8, 8)),
+    "no number": ("full", lambda p, t, x, numbers, stack: p.full((8, 8), "one")),
+    "another exception": ("ZeroDivisionError", lambda p, t, x, numbers, stack: 1 // 0),
+}  # fmt: skip
+
+
+def with_mistake(mistake: Mistake) -> Program:
+    @program(
+        x=Input("m n", "f32"), numbers=Input("m", "i32"), stack=Input("e m n", "f32"), out=Output("m n", "f32"),
+        added=InOut("m n", "f32"),
+    )  # fmt: skip
+    def mistaken(p: Any, x: Any, numbers: Any, stack: Any, out: Any, added: Any) -> None:
+        i, j = p.blocks(x.shape, (8, 8))
+        t = p.load(p.window(x, (i, j), (8, 8)))
+        mistake(p, t, x, numbers, stack)
+        p.store(t, p.window(out, (i, j), (8, 8)))
+
+    return mistaken
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_line_with_its_place(name: str) -> None:
+    token, mistake = MISTAKES[name]
+    with pytest.raises(ProgramError) as caught:
+        problem(with_mistake(mistake), **NUMBERS)
+    said = str(caught.value)
+    assert token in said and "\n" not in said and len(said) < 400
+    assert said.startswith(f"{Path(__file__).name}:{mistake.__code__.co_firstlineno}: ")
+
+
+def test_a_mistake_in_a_function_of_the_users_stands_at_its_own_line(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match=r"test_mistakes\.py:\d+: TypeError"):
+        problem(with_mistake(lambda p, t, x, numbers, stack: first_number(p)), **NUMBERS)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("command", [["space"], ["verify", "--sample", "1"], ["tune", "--trials", "1"]])
+@pytest.mark.parametrize(("line", "told"), [("p.softmax(t)", "softmax"), ("1 // 0", "ZeroDivisionError")])
+def test_commands_end_with_exit_status_2(
+    command: list[str], line: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mistaken.py"
+    path.write_text(
+        "from search_spaces.programs.builder import Input, Output, program\n"
+        '@program(x=Input("m n", "f32"), out=Output("m n", "f32"))\n'
+        "def mistaken(p, x, out):\n"
+        "    i, j = p.blocks(x.shape, (8, 8))\n"
+        "    t = p.load(p.window(x, (i, j), (8, 8)))\n"
+        f"    {line}\n"
+    )
+    place = [*command, "--program", str(path), "--size", "m=16", "--size", "n=16", "--device", "a100"]
+    assert main(place) == 2
+    err = capsys.readouterr().err
+    assert f"mistaken.py:6: {told}" in err and "Traceback" not in err
+
+
+def test_a_program_without_schedules_says_numbers_and_ends_with_exit_status_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "wide.py"
+    path.write_text(
+        "from search_spaces.programs.builder import Input, Output, program\n"
+        '@program(x=Input("m n", "f32"), out=Output("m n", "f32"))\n'
+        "def wide(p, x, out):\n"
+        "    (i,) = p.blocks((x.shape[0],), (17,))\n"
+        "    t = p.load(p.window(x, (i, 0), (17, 37)))\n"
+        "    p.store(p.exp(t) + p.reduction('add', p.exp(t), dim=0), p.window(out, (i, 0), (17, 37)))\n"
+    )
+    place = ["verify", "--program", str(path), "--size", "m=17", "--size", "n=37", "--device", "a100"]
+    assert main(place) == 2
+    err = capsys.readouterr().err
+    assert "registers" in err and "Traceback" not in err

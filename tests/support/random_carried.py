@@ -44,6 +44,7 @@ def random_carried(seed: int) -> Program:
     typed, other = rng.choice(TYPES), rng.choice(TYPES)
     factor, out_type = rng.choice(FACTORS), rng.choice(("f16", "f32", "bf16"))
     depth = rng.choice((16, 32))
+    stored = [rng.choice((factor, *TYPES)) for _ in range(2)]
     multiplies = rows % 16 == 0 and columns % 8 == 0
     steps = [(rng.choice(STEPS), rng.random(), rng.random(), rng.random()) for _ in range(rng.randint(2, 12))]
     steps = [s for s in steps if multiplies or s[0] != "product"]
@@ -73,6 +74,9 @@ def random_carried(seed: int) -> Program:
             straight = p.load(p.window(x, (i, j), (rows, columns))).cast("f32")
             turned = p.transpose(p.load(p.window(y, (j, i), (columns, rows)))).cast("f32")
             return [bounded(p, straight), bounded(p, turned)]
+
+        def multiplied(v: Tile) -> Tile:
+            return v if v.value.dtype.name == factor else v.cast("f32").cast(factor)
 
         def chosen(pool: list[Tile], pick: float) -> Tile:
             held: list[Tile | State] = [*pool, tile, column, row]
@@ -109,8 +113,8 @@ def random_carried(seed: int) -> Program:
                     pool.append(p.load(straight) if second < 0.5 else p.transpose(p.load(turned)))
                 elif kind == "product":
                     s = j if second < 0.3 else 0
-                    left = p.load(p.window(a, (i, 0), (rows, depth)))
-                    right = p.load(p.window(b, (0, s), (depth, columns)))
+                    left = multiplied(p.load(p.window(a, (i, 0), (rows, depth))))
+                    right = multiplied(p.load(p.window(b, (0, s), (depth, columns))))
                     pool.append(bounded(p, p.mma(left, right) * 0.25))
                 elif kind == "store":
                     p.store(whole(p, v).cast(out_type), p.window(out, (i, j), (rows, columns)))
@@ -138,8 +142,8 @@ def random_carried(seed: int) -> Program:
         f"carried_{seed}",
         x=Input("m n", typed),
         y=Input("n m", other),
-        a=Input("m k", factor),
-        b=Input("k n", factor),
+        a=Input("m k", stored[0]),
+        b=Input("k n", stored[1]),
         out=Output("m n", out_type),
         total=Output("m", "f32"),
     )

@@ -26,13 +26,18 @@ def linear(index: Index, loop: int) -> tuple[Index, int] | None:
 
 
 def stage_loads(found: Inference) -> None:
+    """Stage what is multiplied as it is stored; what is cast from another width is converted in registers."""
     names: list[str] = []
+    factors = {found.product_of[o.result.id]: o.a.dtype for o in found.made.values() if isinstance(o, ir.Mma)}
     for id_, operation in list(found.made.items()):
         if not isinstance(operation, ir.Load):
             continue
         for spread in found.wanted.get(id_, []):
             base = spread.of if spread.kind == "swap" and spread.of is not None else spread
             if not base.operand:
+                continue
+            stored, factor = operation.window.array.dtype, factors[base.number]
+            if (stored.bits, stored.is_float) != (factor.bits, factor.is_float):
                 continue
             staged = _staged(found, operation, base, spread.kind == "swap", names)
             if staged is not None:

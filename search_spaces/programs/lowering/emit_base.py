@@ -47,6 +47,7 @@ class EmitterBase:
         self.numbers: Numbers = numbers(found, values)
         self.boxed = bool(found.products) and is_boxed(str(values["intrinsic"]))
         self.row: TensorIntrinsic | None = fragments(str(values["intrinsic"])) if found.products else None
+        self.factor_bits = next((o.a.dtype.bits for o in found.made.values() if isinstance(o, ir.Mma)), 0)
         self.opaque = bool(found.products) and is_opaque(str(values["intrinsic"]))
         self.staged: dict[tuple[int, Spread], StagedNumbers | BoxedNumbers] = {
             key: placed(staged, values, self.numbers) for key, staged in in_shared(found, values).items()
@@ -146,7 +147,9 @@ class EmitterBase:
 
     def is_packed(self, dtype: DType, spread: Spread) -> bool:
         """Whether a value is an operand of tensor cores: pairs of 16 bits, or four of 8 bits, in words."""
-        return spread.operand and dtype.bits < 32 and self.row is not None and self.row.unit == "mma"
+        return (
+            spread.operand and dtype.bits == self.factor_bits < 32 and self.row is not None and self.row.unit == "mma"
+        )
 
     def _array(self, ref: Ref, count: int, source: ir.Source, dtype: DType | None = None, type_: str = "") -> Ref:
         """Return the value in an array of its own."""

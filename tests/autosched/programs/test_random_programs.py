@@ -14,6 +14,7 @@ from autosched.programs.loading import problem
 from measurements.emulator import ASCENDING, Order, emulate
 from measurements.records.comparison import check as check_outputs
 from search_spaces.hardware.devices import Device, device
+from search_spaces.programs.language import ir
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
@@ -55,7 +56,9 @@ def carried(seed: int) -> ProgramProblem:
     rng, made = random.Random(-seed), random_carried(seed)
     p = problem(made, m=rng.choice((40, 77, 96, 130)), n=rng.choice((24, 40, 66, 96)), k=rng.choice((32, 40)))
     if "outside of the array" in (template(made).why_not(p, A100) or ""):
-        p = problem(made, m=960, n=2640, k=32)  # multiples of all shapes
+        trace = p.usual_trace()
+        step = next(o.step for o, _ in trace.walk() if isinstance(o, ir.Loop))
+        p = problem(made, m=2 * trace.tile[0], n=2 * step, k=32)
     return p
 
 

@@ -39,7 +39,7 @@ MISTAKES: dict[str, tuple[str, Mistake]] = {
     "a list of elements": ("for", lambda p, t, x, numbers, stack: list(t)),
     "a condition": ("p.where", lambda p, t, x, numbers, stack: 1 if t else 0),
     "a product": ("p.mma", lambda p, t, x, numbers, stack: t @ t),
-    "an argument that there is not": ("mask", lambda p, t, x, numbers, stack: p.load(p.window(x, (0, 0), (8, 8)), mask=t)),
+    "an unknown argument": ("mask", lambda p, t, x, numbers, stack: p.load(p.window(x, (0, 0), (8, 8)), mask=t)),
     "no arrays": ("blocks", lambda p, t, x, numbers, stack: p.blocks(8, 8)),
     "no number": ("full", lambda p, t, x, numbers, stack: p.full((8, 8), "one")),
     "another exception": ("ZeroDivisionError", lambda p, t, x, numbers, stack: 1 // 0),

@@ -10,6 +10,7 @@ from typing import Literal
 from search_spaces.hardware.dtypes import DType, dtype
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.language import ir
+from search_spaces.programs.language.depths import pad_depths
 from search_spaces.programs.language.ir import ProgramError
 from search_spaces.programs.language.tracing import ARRAY_DTYPES, Builder
 from search_spaces.programs.language.values import located
@@ -87,7 +88,7 @@ class Program:
         builder, arrays = self._run(sizes, chosen)
         if builder.extent is None:
             raise ProgramError(f"{self.name}: a program cuts its result into blocks: call p.blocks")
-        operations = tuple(builder.scopes[0])
+        operations = pad_depths(tuple(builder.scopes[0]), builder.unused_id)
         return ir.Trace(
             self.name, arrays, builder.extent, builder.tile, operations, tuple(sorted(builder.chosen.items()))
         )

@@ -89,6 +89,11 @@ class Builder:
     def add(self, operation: ir.Operation) -> None:
         self.scopes[-1].append(operation)
 
+    @property
+    def unused_id(self) -> int:
+        """From which on no value, window, state or loop has a number."""
+        return self._count + 1
+
     def _new(self) -> int:
         self._count += 1
         return self._count

@@ -1,0 +1,58 @@
+"""Products whose depth no instruction divides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from program_outcome import outcome
+
+from autosched.programs.loading import load_program, problem
+from search_spaces.hardware.devices import device
+from search_spaces.programs.builder import Builder, Input, Output, program
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.ir import Array
+from search_spaces.programs.template import template
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
+A100 = device("a100")
+
+
+@pytest.mark.parametrize(("head", "depth"), [(40, 48), (72, 80), (96, 96)])
+def test_heads_of_any_multiple_of_eight(head: int, depth: int) -> None:
+    p = problem(load_program(str(EXAMPLES / "attention.py:causal_attention")), h=1, g=1, s=70, d=head)
+    own = template(p.program)
+    depths = [o.a.shape[1] for o, _ in p.usual_trace().walk() if isinstance(o, ir.Mma)]
+    assert depths[0] == depth
+    schedules = own.space(p, A100).sample(10, 1)
+    kernels = [own.kernel(p, schedule, A100) for schedule in schedules]
+    assert outcome(p, kernels[0]) == "ok"
+
+
+@pytest.mark.parametrize("typed", ["f16", "i8"])
+def test_short_depths(typed: str) -> None:
+    @program(x=Input("m k", typed), w=Input("n k", typed), out=Output("m n", "i32" if typed == "i8" else "f32"))
+    def short(p: Builder, x: Array, w: Array, out: Array) -> None:
+        i, j = p.blocks(out.shape, (32, 32))
+        left, right = p.load(p.window(x, (i, 0), (32, 20))), p.load(p.window(w, (j, 0), (32, 20)))
+        p.store(p.mma(left, p.transpose(right)), p.window(out, (i, j), (32, 32)))
+
+    p = problem(short, m=40, n=33, k=20)
+    own = template(short)
+    assert outcome(p, own.kernel(p, own.space(p, A100).sample(1, 1)[0], A100)) == "ok"
+
+
+def test_a_depth_that_goes_on_in_the_array_is_refused_with_its_number() -> None:
+    """What lies behind the window belongs to the next step."""
+
+    @program(x=Input("m k", "f16"), w=Input("k n", "f16"), out=Output("m n", "f32"))
+    def by_twenty(p: Builder, x: Array, w: Array, out: Array) -> None:
+        i, j = p.blocks(out.shape, (32, 32))
+        acc = p.state(p.zeros((32, 32)))
+        for s in p.steps(x.shape[1], 20):
+            left, right = p.load(p.window(x, (i, s), (32, 20))), p.load(p.window(w, (s, j), (20, 32)))
+            acc.set(p.mma(left, right, acc))
+        p.store(acc, p.window(out, (i, j), (32, 32)))
+
+    with pytest.raises(ValueError, match="20"):
+        template(by_twenty).space(problem(by_twenty, m=32, n=32, k=60), A100).sample(1, 1)

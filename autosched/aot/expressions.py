@@ -13,6 +13,7 @@ from autosched.user_kernels.arithmetic import FUNCTIONS
 from autosched.user_kernels.expressions import Expression, ExpressionError, Result, parse
 
 _OPERATORS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.FloorDiv: "floor_div", ast.Mod: "mod"}
+_BITWISE = {ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^"}
 _COMPARISONS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _MOST_CHARACTERS = 4000  # that attributes of attributes may grow to
 
@@ -62,6 +63,15 @@ class _Folded(ast.NodeTransformer):
         self, sizes: frozenset[str], known: Mapping[str, Result], derived: Mapping[str, Expression], depth: int = 0
     ) -> None:
         self.sizes, self.known, self.derived, self.depth = sizes, known, derived, depth
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Of Python's module ``math`` what the language of manifests has, too."""
+        match node.func:
+            case ast.Attribute(value=ast.Name(id="math"), attr=name):
+                if name not in FUNCTIONS:
+                    raise NotPortable(f"math.{name} has no form in a manifest")
+                node = ast.Call(ast.Name(name), node.args, [])
+        return self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         name = node.id
@@ -117,6 +127,8 @@ class _Cpp:
             case ast.UnaryOp(op=(ast.USub() | ast.UAdd()) as op, operand=operand):
                 text, kind = self.number(operand)
                 return (f"(-{text})" if isinstance(op, ast.USub) else text), kind
+            case ast.UnaryOp(op=ast.Invert(), operand=operand):
+                return f"(~{self.number(operand)[0]})", "int"
             case ast.BinOp(left=left, op=ast.Div(), right=right):
                 return f"divide({self.wide(left)}, {self.wide(right)}, ok)", "float"
             case ast.BinOp(left=left, op=op, right=right):
@@ -147,6 +159,11 @@ class _Cpp:
             return f"({self.wide(left)} {sign} {self.wide(right)})", "float"
         if isinstance(op, ast.Pow):
             return f"power({a}, {b}, ok)", "int"
+        if type(op) in _BITWISE:
+            return f"({a} {_BITWISE[type(op)]} {b})", "int"
+        if isinstance(op, ast.LShift | ast.RShift):
+            by = "multiply" if isinstance(op, ast.LShift) else "floor_div"
+            return f"{by}({a}, power(Int{{2}}, {b}, ok), ok)", "int"
         return f"{_OPERATORS[type(op)]}({a}, {b}, ok)", "int"
 
     def compared(self, left: ast.expr, ops: list[ast.cmpop], rights: list[ast.expr]) -> str:

@@ -213,6 +213,16 @@ def _square_root(a: Array) -> tuple[Array, Array]:
     return np.sqrt(np.maximum(a, 0).astype(np.float64)), a >= 0
 
 
+def _shift_left(a: Array, b: Array) -> tuple[Array, Array]:
+    possible = (b >= 0) & (b < 62)
+    product, fits = _multiply(a, np.left_shift(1, np.where(possible, b, 0)))
+    return product, possible & fits
+
+
+def _shift_right(a: Array, b: Array) -> tuple[Array, Array]:
+    return np.right_shift(a, np.clip(b, 0, 63)), b >= 0
+
+
 _CEIL_DIV = _divided(lambda a, b: -(-a // b))
 
 BINARY: dict[type[ast.operator], Operation] = {
@@ -223,6 +233,13 @@ BINARY: dict[type[ast.operator], Operation] = {
     ast.FloorDiv: _divided(np.floor_divide),
     ast.Mod: _divided(np.mod),
     ast.Pow: _power,
+}
+BITWISE: dict[type[ast.operator], Operation] = {  # of integers
+    ast.BitAnd: _everywhere(np.bitwise_and),
+    ast.BitOr: _everywhere(np.bitwise_or),
+    ast.BitXor: _everywhere(np.bitwise_xor),
+    ast.LShift: _shift_left,
+    ast.RShift: _shift_right,
 }
 COMPARISONS: dict[type[ast.cmpop], Callable[[Array, Array], Array]] = {
     ast.Eq: np.equal,
@@ -261,3 +278,24 @@ FUNCTIONS: dict[str, Function] = {
     "sqrt": Function((1, 1), _square_root, "float", partial=True),
     "log2": Function((1, 1), lambda a: _each(math.log2, a), "float", partial=True),
 }
+# By their names behind "math.", as Python's module has them.
+MATH: dict[str, Function] = {
+    **{name: FUNCTIONS[name] for name in ("sqrt", "log2", "floor", "ceil", "gcd")},
+    "fabs": Function((1, 1), _everywhere(lambda a: np.abs(a).astype(np.float64)), "float"),
+    "trunc": FUNCTIONS["int"],
+    "pow": Function(
+        (2, 2), lambda a, b: _each(_float_power, a.astype(np.float64), b.astype(np.float64)), "float", True
+    ),
+    "log": Function((1, 2), lambda *a: _each(math.log, *a), "float", partial=True),
+    "log10": Function((1, 1), lambda a: _each(math.log10, a), "float", partial=True),
+    "exp": Function((1, 1), lambda a: _each(math.exp, a), "float", partial=True),
+    "isqrt": Function((1, 1), lambda a: _integers(math.isqrt, a), "int", partial=True, integers=True),
+    "lcm": Function((2, 2), _everywhere(np.lcm), integers=True),
+}
+
+
+def _integers(function: Callable[..., int], a: Array) -> tuple[Array, Array]:
+    """Return an integer function of integers from 0 up."""
+    possible = a >= 0
+    found = [function(value) for value in np.where(possible, a, 0).ravel().tolist()]
+    return np.array(found, dtype=np.int64).reshape(a.shape), possible

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import difflib
 import math
+import re
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,12 +22,15 @@ import numpy as np
 
 from autosched.user_kernels.arithmetic import (
     BINARY,
+    BITWISE,
     BOUND,
     COMPARISONS,
     FUNCTIONS,
+    MATH,
     STORAGE,
     Array,
     Evaluate,
+    Function,
     Pair,
     Type,
     applied,
@@ -193,6 +197,8 @@ class _Parser:
         except (SyntaxError, Warning) as error:
             foreign = any(sign in self.text for sign in ("&&", "||", "!"))
             said = "write and, or, not" if foreign else getattr(error, "msg", str(error))
+            if re.search(r"(?<![=!<>:])=(?!=)", self.text):
+                said = "write == to compare"
         except (ValueError, RecursionError, MemoryError):
             said = "it is nested too deeply, or has characters that do not belong"
         shown = self.text.replace("\0", "\\0")
@@ -228,6 +234,14 @@ class _Parser:
                     self.partial = True
                 wide = "float" if isinstance(op, ast.Div) else _widest(a, b)
                 return _Term(wide, applied(BINARY[type(op)], wide, wide, (a.evaluate, b.evaluate)))
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in BITWISE:
+                a, b = self._integer(left, depth), self._integer(right, depth)
+                shifts = isinstance(op, ast.LShift | ast.RShift)
+                self.partial |= shifts
+                kind: Type = "bool" if a.type == b.type == "bool" and not shifts else "int"
+                return _Term(kind, applied(BITWISE[type(op)], kind, kind, (a.evaluate, b.evaluate)))
+            case ast.UnaryOp(op=ast.Invert(), operand=operand):
+                return _Term("int", unary(lambda a: ~a.astype(np.int64), self._integer(operand, depth).evaluate))
             case ast.BoolOp(op=op, values=values):
                 terms = [self.term(value, depth) for value in values]
                 joined = self._joined(node, terms)
@@ -246,7 +260,11 @@ class _Parser:
                     links.append(compared(COMPARISONS[type(comparison)], a.evaluate, b.evaluate))
                 return _Term("bool", either(links, False, "bool"))
             case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
-                return self._call(node, name, arguments, depth)
+                return self._call(node, name, FUNCTIONS, arguments, depth)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="math"), attr=name), args=arguments, keywords=[]) if (
+                "math" not in self.known
+            ):
+                return self._call(node, name, MATH, arguments, depth)
         raise self.error(node, f"{_described(node)} is not part of the expression language")
 
     def _number(self, node: ast.expr, depth: int) -> _Term:
@@ -269,10 +287,18 @@ class _Parser:
         found = is_among(a.evaluate, [b.evaluate for b in among])
         return _Term("bool", unary(np.logical_not, found) if isinstance(op, ast.NotIn) else found)
 
-    def _call(self, node: ast.AST, name: str, given: Sequence[ast.expr], depth: int) -> _Term:
-        if name not in FUNCTIONS:
-            raise self.error(node, f"unknown function {name}, {suggestion(name, FUNCTIONS)}")
-        function, arguments = FUNCTIONS[name], [self._number(a, depth) for a in given]
+    def _integer(self, node: ast.expr, depth: int) -> _Term:
+        term = self._number(node, depth)
+        if term.type == "float":
+            raise self.error(node, "bit operators take integers")
+        return term
+
+    def _call(
+        self, node: ast.AST, name: str, known: Mapping[str, Function], given: Sequence[ast.expr], depth: int
+    ) -> _Term:
+        if name not in known:
+            raise self.error(node, f"unknown function {name}, {suggestion(name, known)}")
+        function, arguments = known[name], [self._number(a, depth) for a in given]
         least, most = function.arguments
         if not least <= len(arguments) <= most:
             wanted = f"{least}" if least == most else f"{least} or more"
@@ -347,12 +373,6 @@ _SPELLED: dict[type[ast.AST], str] = {
     ast.List: "a list",
     ast.Tuple: "a tuple",
     ast.NamedExpr: ":=",
-    ast.BitAnd: "the operator &",
-    ast.BitOr: "the operator |",
-    ast.BitXor: "the operator ^",
-    ast.Invert: "the operator ~",
-    ast.LShift: "the operator << (write * 2**k)",
-    ast.RShift: "the operator >> (write // 2**k)",
     ast.Is: "is (write ==)",
     ast.In: "in between other comparisons",
 }

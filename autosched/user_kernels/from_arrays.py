@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from autosched.user_kernels.signature import declared_parameters
 from measurements.files.bounded import read_bounded
 from search_spaces.hardware.dtype_names import canonical
 
@@ -40,11 +42,10 @@ def arguments_of(
     Raises:
         ValueError: An argument is neither an array nor a number.
     """
-    parameters = _parameters(entry, source)
+    parameters = declared_parameters(entry, (source,))
     tables: list[dict[str, Any]] = []
     for i, value in enumerate(given):
-        text = parameters[i] if i < len(parameters) else ""
-        name = (re.findall(r"[A-Za-z_]\w*", text) or [""])[-1]
+        text, name = parameters[i][:2] if i < len(parameters) else ("", "")
         if not name or any(t["name"] == name for t in tables):
             name = f"argument_{i}"
         if isinstance(value, (bool, int, float, np.generic)):
@@ -52,6 +53,11 @@ def arguments_of(
             dtype = canonical(np.asarray(value).dtype)
             tables.append({"name": name, "kind": "scalar", "dtype": dtype, "value": number})
             continue
+        if isinstance(value, (tuple, ctypes.Structure)):
+            raise ValueError(
+                f"argument {i} is a struct, which is not passed by value here: pass its fields one by one, or an array "
+                "of it and a pointer"
+            )
         if not isinstance(value, np.ndarray):
             raise ValueError(f"argument {i} must be a numpy array or a number, not {type(value).__name__}")
         if outputs is not None:
@@ -64,7 +70,8 @@ def arguments_of(
     return [*tables, *(_array(name, "constant", np.asarray(value)) for name, value in constants.items())]
 
 
-def _array(name: str, kind: str, value: np.ndarray[Any, Any]) -> dict[str, Any]:
+def _array(name: str, kind: str, given: np.ndarray[Any, Any]) -> dict[str, Any]:
+    value = as_pairs(given)
     shape = [str(n) for n in value.shape] or ["1"]
     return {
         "name": name,
@@ -75,17 +82,27 @@ def _array(name: str, kind: str, value: np.ndarray[Any, Any]) -> dict[str, Any]:
     }
 
 
-def _parameters(entry: str, source: str) -> list[str]:
-    plain = re.sub(r"//[^\n]*|/\*.*?\*/", "", source, flags=re.DOTALL)
-    found = re.search(rf"\b{re.escape(entry.partition('<')[0])}\s*\(([^)]*)\)", plain)
-    return [p.strip() for p in found[1].split(",")] if found else []
+def as_pairs(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return complex numbers as pairs of floats along a further axis, as memory holds them; other arrays as they
+    are."""
+    if array.dtype.kind != "c":
+        return array
+    part = array.real.dtype
+    return np.ascontiguousarray(array).reshape(*array.shape, 1).view(part)
+
+
+def as_given(array: Any, given: Any) -> Any:
+    """Return the array of a kernel in the type that the user has given it in."""
+    if not isinstance(given, np.ndarray) or given.dtype.kind != "c" or array is None:
+        return array
+    return np.ascontiguousarray(array).astype(given.real.dtype).view(given.dtype).reshape(given.shape)
 
 
 def answers(tables: Sequence[Mapping[str, Any]], answer: Sequence[Any] | None) -> Callable[..., Any] | None:
     """Return a reference that gives the arrays of ``answer``; None without them."""
     if answer is None:
         return None
-    known = {t["name"]: np.asarray(a) for t, a in zip(tables, answer, strict=False) if a is not None}
+    known = {t["name"]: as_pairs(np.asarray(a)) for t, a in zip(tables, answer, strict=False) if a is not None}
 
     def answered(known: Mapping[str, Any] = known) -> Mapping[str, Any]:
         return known
@@ -94,7 +111,11 @@ def answers(tables: Sequence[Mapping[str, Any]], answer: Sequence[Any] | None) -
 
 
 def judge(
-    tables: Sequence[Mapping[str, Any]], verify: Callable[..., Any], answer: Sequence[Any] | None, atol: float
+    tables: Sequence[Mapping[str, Any]],
+    verify: Callable[..., Any],
+    answer: Sequence[Any] | None,
+    atol: float,
+    arguments: Sequence[Any] = (),
 ) -> Callable[..., Any]:
     """Return Kernel Tuner's ``verify(answer, result, atol)`` as a function of the arrays by name.
 
@@ -103,11 +124,13 @@ def judge(
         verify: The user's function; it may leave ``atol`` out.
         answer: What it is given as such.
         atol: An absolute tolerance.
+        arguments: As they were given: their types are those of the arrays that ``verify`` gets.
     """
     takes_atol = len(inspect.signature(verify).parameters) > 2 or "atol" in inspect.signature(verify).parameters
 
     def judged(answer: Any = answer, verify: Any = verify, atol: float = atol, **arrays: Any) -> bool:
-        result = [arrays.get(t["name"]) for t in tables if t["kind"] != "constant"]
+        names = [t["name"] for t in tables if t["kind"] != "constant"]
+        result = [as_given(arrays.get(n), a) for n, a in zip_longest(names, arguments[: len(names)])]
         return bool(verify(answer, result, atol=atol) if takes_atol else verify(answer, result))
 
     return judged

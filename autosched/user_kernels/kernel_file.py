@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal
@@ -23,6 +23,14 @@ Passing = Literal["define", "constexpr", "struct", "template"]
 # The launch, as attributes that rules and costs may use.
 GRID, BLOCK, CLUSTER = (tuple(f"{what}_dim_{axis}" for axis in "xyz") for what in ("grid", "block", "cluster"))
 SHARED = "dynamic_shared_bytes"
+
+
+def launch_macros(known: Container[str]) -> dict[str, str]:
+    """Return the macros that Kernel Tuner defines for each launch, but for those that are names already: the sizes of
+    the block and of the grid."""
+    names = {f"block_size_{axis}": name for axis, name in zip("xyz", BLOCK, strict=True)}
+    names |= {f"grid_size_{axis}": name for axis, name in zip("xyz", GRID, strict=True)}
+    return {macro: name for macro, name in names.items() if macro not in known}
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from autosched.user_kernels.c_header import c_header
 from autosched.user_kernels.document import Places
 from autosched.user_kernels.expressions import suggestion
 from autosched.user_kernels.function_traits import function_text
-from autosched.user_kernels.kernel_file import KernelFile, UserFunction
+from autosched.user_kernels.kernel_file import KernelFile, UserFunction, launch_macros
 from autosched.user_kernels.problem import KernelProblem, problem_type
 from autosched.user_kernels.reading.kernel_files import read_document, read_file, read_t1
 from autosched.user_kernels.template import operator, template
@@ -187,7 +187,8 @@ class Kernel:
             kernel_name: The function, with template arguments where it has some.
             kernel_source: A text, a file, a list of files, or a function of the values.
             problem_size: A number, a text, up to three of them, or a function of the values.
-            arguments: Arrays, which hold their contents before each launch, and numbers.
+            arguments: Arrays, which hold their contents before each launch, and numbers. Complex numbers are pairs of
+                floats along a further axis for everything but ``answer`` and ``verify``.
             tune_params: Values of each parameter.
             grid_div_x: What ``problem_size`` is divided by along x: texts, or a function of the values. None for the
                 block's size.
@@ -198,7 +199,7 @@ class Kernel:
                 and ``verify`` the reference is the kernel itself at its defaults.
             atol: An absolute tolerance.
             verify: ``verify(answer, result, atol)`` in place of the comparison.
-            smem_args: ``{"size": ...}``, dynamic shared memory in bytes.
+            smem_args: ``{"size": ...}``, dynamic shared memory in bytes, perhaps a function of the values.
             cmem_args: Arrays of constant memory, by symbol.
             compiler_options: Of the compiler.
             compile_time_limit: Seconds of the CPU that one compilation may take; 0 for the usual.
@@ -235,12 +236,12 @@ class Kernel:
             "rule": [{"expr": rule} for rule in rules],
             "launch": launch | {"shared_bytes": (smem_args or {}).get("size", 0)},
             "argument": tables,
-            "defines": {"kernel_tuner": 1, **(defines or {})},
+            "defines": {**launch_macros(tune_params), "kernel_tuner": 1, **(defines or {})},
             "tolerance": {"atol": atol} if reference is not None else {},
             "metrics": metrics or {},
         }
         folder = Path(file).parent if file else Path()
-        judge = None if verify is None else from_arrays.judge(tables, verify, answer, atol)
+        judge = None if verify is None else from_arrays.judge(tables, verify, answer, atol, arguments)
         made = read_document(document, Places(f"Kernel {name}"), folder, source=text, reference=reference, judge=judge)
         if callable(kernel_source):
             made = replace(made, generator=UserFunction(name, given=kernel_source))

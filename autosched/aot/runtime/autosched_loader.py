@@ -108,6 +108,8 @@ def _power(base: Any, exponent: Any) -> Any:
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: _power,
+    ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.RShift: operator.rshift,
+    ast.LShift: lambda a, b: a * _power(2, b),
 }  # fmt: skip
 _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
@@ -131,6 +133,8 @@ def _value(node: ast.expr, sizes: Mapping[str, int]) -> Any:
             return not _value(operand, sizes)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_number(_value(operand, sizes))
+        case ast.UnaryOp(op=ast.Invert(), operand=operand):
+            return ~int(_number(_value(operand, sizes)))
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
             return _number(_value(operand, sizes))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:

@@ -19,6 +19,7 @@ from autosched.user_kernels.expressions import Expression, suggestion
 from autosched.user_kernels.kernel_file import Argument, Fetch, Fill
 from autosched.user_kernels.lowering import operand, texture
 from autosched.user_kernels.reading.sources import callable_reference, python_reference, read_limits
+from autosched.user_kernels.signature import contradicts, declared_parameters
 from measurements.files.npy import open_npy
 from search_spaces.hardware.dtype_names import canonical, spellings
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType, dtype_of
@@ -98,6 +99,31 @@ def read_arguments(
         top.fail('no [[argument]] is an output: give one kind = "output" or "inout"')
     tolerances.done()
     return tuple(arguments)
+
+
+def check_declared(
+    top: Table,
+    arguments: tuple[Argument, ...],
+    entries: Sequence[str],
+    passed: Sequence[Sequence[str]],
+    sources: Sequence[str],
+) -> None:
+    """Refuses arrays whose type is not that of the parameter which they are passed for."""
+    tables = top.tables("argument")
+    places = {a.name: number for number, a in enumerate(arguments)}
+    usual = [a.name for a in arguments if a.kind != "constant"]
+    for entry, names in zip(entries, passed or [usual], strict=True):
+        declared = declared_parameters(entry, sources)
+        if len(declared) != len(names):
+            continue  # macros, or a signature that is not understood here
+        for name, parameter in zip(names, declared, strict=True):
+            a = arguments[places[name]]
+            is_array = a.kind != "scalar" and a.fetch is None and a.dtype_by is None
+            if is_array and parameter.element is not None and contradicts(a.dtype, parameter.element):
+                tables[places[name]].fail(
+                    f"{name} is {a.dtype.name}, and its parameter {parameter.text}: make it {parameter.element.name}",
+                    "dtype",
+                )
 
 
 def check_files(top: Table, arguments: tuple[Argument, ...], problems: Sequence[Mapping[str, int]]) -> None:

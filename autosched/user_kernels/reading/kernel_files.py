@@ -32,7 +32,13 @@ from autosched.user_kernels.kernel_file import (
     Reference,
     UserFunction,
 )
-from autosched.user_kernels.reading.arguments import IDENTIFIER, check_files, check_shapes, read_arguments
+from autosched.user_kernels.reading.arguments import (
+    IDENTIFIER,
+    check_declared,
+    check_files,
+    check_shapes,
+    read_arguments,
+)
 from autosched.user_kernels.reading.kernel_tuner_files import t1_document
 from autosched.user_kernels.reading.launches import Launches
 from autosched.user_kernels.reading.sources import (
@@ -44,6 +50,7 @@ from autosched.user_kernels.reading.sources import (
     read_limits,
     read_options,
 )
+from autosched.user_kernels.signature import declared_parameters
 from search_spaces.operators.problem import Problem, whole_number
 from search_spaces.spaces.parameters import Parameter, Value
 
@@ -174,6 +181,18 @@ class _Reader:
         names = [p.name for p in parameters if self.types[p.name] == "text"]
         passing, entries = read_entries(kernel, top.tables("step"), (source, *(text for _, text in headers)), names)
         steps = launches.steps(entries, arguments)
+        texts = (source, *(text for _, text in headers))
+        check_declared(top, arguments, entries, [step.arguments for step in steps], texts)
+        if passing == "define":
+            taken = {p.name for entry in entries for p in declared_parameters(entry, texts)}
+            for section in ("parameters", "attributes", "defines"):
+                for macro in top.table(section).values:
+                    if macro in taken and macro not in sizes:
+                        top.table(section).fail(
+                            f"the kernel itself has a parameter {macro}, which the macro of this name would replace: "
+                            'give one of them another name, or write parameters_as = "constexpr"',
+                            macro,
+                        )
         cost = top.table("cost")
         flops = self._cost(cost, "flops", dict.fromkeys(sizes, "int"))
         moved = self._cost(cost, "bytes", self.types)

@@ -19,7 +19,7 @@ import numpy as np
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.document import Keys, Places, Table, read_text
 from autosched.user_kernels.expressions import Result, parse, value_list
-from autosched.user_kernels.kernel_file import BLOCK, GRID
+from autosched.user_kernels.kernel_file import launch_macros
 from measurements.files.npy import MOST_BYTES
 
 _AXES = ("x", "y", "z")
@@ -295,9 +295,7 @@ class _T1:
         return {"reference": {"constants": fills}, "tolerance": tolerances}
 
     def _defines(self) -> dict[str, Any]:
-        macros = {f"block_size_{axis}": name for axis, name in zip(_AXES, BLOCK, strict=True)}
-        macros |= {f"grid_size_{axis}": name for axis, name in zip(_AXES, GRID, strict=True)}
-        return {**{n: text for n, text in macros.items() if n not in self.values}, "kernel_tuner": 1}
+        return {**launch_macros(self.values), "kernel_tuner": 1}
 
     def _translated(self, table: Table, key: str, text: str) -> str:
         """``ProblemSize[0]`` as the size that it is, and ``max(filter_width)`` as the largest value of a parameter."""

@@ -71,7 +71,9 @@ class Launches:
             *self._axes(table, "block", step.named(BLOCK), usual),
             *self._axes(table, "cluster", step.named(CLUSTER)),
         ]
-        shared = table.get("shared_bytes", (str, int), "an expression", 0)
+        shared = table.values.get("shared_bytes")
+        if "shared_bytes" not in table or not callable(shared):
+            shared = table.get("shared_bytes", (str, int), "an expression", 0)
         (name,) = step.named((SHARED,))
         made.append(NamedExpression(name, table.expression("shared_bytes", shared, self._types, ("int",))))
         if not within:

@@ -327,4 +327,4 @@ def test_the_header_of_all_of_cub_stands_for_what_a_kernel_can_use(tmp_path: Pat
     (tmp_path / "k.cu").write_text("#include <cub/cub.cuh>\n#include <cstdio>\n__global__ void k(float* x, int n) {}\n")
     table = Table({}, Places("k.toml"))
     headers = dict(read_headers(table, (tmp_path / "k.cu").read_text(), tmp_path, tmp_path))
-    assert headers["cstdio"] == "" and "#include <cub/block/block_reduce.cuh>" in headers["cub/cub.cuh"]
+    assert "include" not in headers["cstdio"] and "#include <cub/block/block_reduce.cuh>" in headers["cub/cub.cuh"]

@@ -174,8 +174,8 @@ REFUSED = [
     ("a in 3", "in needs a list or a tuple"),
     ("a in ()", "in needs a list or a tuple"),
     ("a is b", "is (write ==) is not part"),
-    ("a << 2", "the operator << (write * 2**k) is not part"),
-    ("a & b", "the operator & is not part"),
+    ("a << 2.5", "bit operators take integers"),
+    ("a @ b", "is not part of the expression language"),
     ("f'{a}'", "is not part of the expression language"),
     ("b'x'", "is not part of the expression language"),
     ("None", "is not part of the expression language"),
@@ -280,3 +280,60 @@ def test_lists_are_pythons_own() -> None:
         value_list("[1 // x for x in [1, 0]]")
     with pytest.raises(ExpressionError, match="column"):
         value_list("[y for x in [1]]")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(x & (x - 1)) == 0",
+        "x | 3",
+        "x ^ 5",
+        "x << 2",
+        "x >> 1",
+        "~x",
+        "(x > 3) & (x < 9)",
+        "math.log2(x) >= 2",
+        "math.sqrt(x)",
+        "math.ceil(x / 3)",
+        "math.gcd(x, 6)",
+        "math.lcm(x, 6)",
+        "math.log(x, 3)",
+        "math.log10(x)",
+        "math.exp(x / 4)",
+        "math.pow(x, 2)",
+        "math.isqrt(x)",
+        "math.trunc(x / 3)",
+        "math.fabs(-x)",
+    ],
+)
+def test_bit_operators_and_functions_of_math_are_pythons_own(text: str) -> None:
+    expression = parse(text, {"x": "int"})
+    for x in range(1, 12):
+        assert expression.value({"x": x}) == pytest.approx(eval(text, {"math": math, "x": x}))
+    columns, defined = expression.columns({"x": np.arange(1, 12)}, {})
+    assert defined.all()
+    assert columns.tolist() == [expression.value({"x": x}) for x in range(1, 12)]
+
+
+@pytest.mark.parametrize(
+    "text", ["1 << x", "x >> (0 - x)", "math.log(0 - x)", "math.exp(x * 100)", "math.isqrt(0 - x)"]
+)
+def test_they_have_no_value_where_python_has_none_or_a_huge_one(text: str) -> None:
+    with pytest.raises(ExpressionError, match="no value"):
+        parse(text, {"x": "int"}).value({"x": 80})
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("x = 2", "write =="),
+        ("y = x", "write =="),
+        ("x & 1.5", "integers"),
+        ("math.lgo2(x)", "log2"),
+        ("math.sin(x)", "unknown function"),
+        ("os.system(x)", "not part of"),
+    ],
+)
+def test_mistakes_name_what_to_write(text: str, hint: str) -> None:
+    with pytest.raises(ExpressionError, match=hint):
+        parse(text, {"x": "int"})

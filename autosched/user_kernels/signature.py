@@ -1,0 +1,57 @@
+"""The parameters of a kernel as its source declares them: their names, and the types that pointers point to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from search_spaces.hardware.dtype_names import canonical
+from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_QUALIFIERS = re.compile(r"\b(?:const|volatile|struct|__restrict__|__restrict|restrict|__grid_constant__)\b")
+_VECTOR = re.compile(r"(\w*?[a-z])([1-4])")
+
+
+class DeclaredParameter(NamedTuple):
+    """``element`` is the scalar type that a pointer leads to, of a vector that of its numbers; None where it is no
+    pointer, or to a type that is not known here."""
+
+    text: str
+    name: str
+    element: DType | None
+
+
+def declared_parameters(entry: str, sources: Sequence[str]) -> tuple[DeclaredParameter, ...]:
+    """Return the parameters of a function, which may be an instance of a template; none where no source declares it as
+    is understood here."""
+    called = re.escape(entry.partition("<")[0].rpartition("::")[2].strip())
+    for source in sources:
+        found = re.search(rf"\b{called}\s*\(([^()]*)\)\s*\{{", _COMMENT.sub(" ", source))
+        if found:
+            return tuple(_parameter(text) for text in found[1].split(",") if text.strip())
+    return ()
+
+
+def _parameter(text: str) -> DeclaredParameter:
+    plain = _QUALIFIERS.sub(" ", re.sub(r"\[[^\]]*\]", "*", text))
+    words = re.findall(r"[A-Za-z_]\w*", plain)
+    name = words[-1] if words else ""
+    element = _known(" ".join(words[:-1])) if plain.count("*") == 1 else None
+    return DeclaredParameter(" ".join(text.split()), name, element)
+
+
+def _known(type_name: str) -> DType | None:
+    vector = _VECTOR.fullmatch(type_name)
+    for name in (type_name, vector[1] if vector else ""):
+        if canonical(name) in SCALAR_DTYPES:
+            return SCALAR_DTYPES[canonical(name)]
+    return None
+
+
+def contradicts(array: DType, parameter: DType) -> bool:
+    """Whether a kernel that takes ``parameter`` cannot mean an array of ``array``: another float, or elements of 64
+    bits that it would read as narrower ones. Integers of other widths may be packed."""
+    both_floats = array.is_float and parameter.is_float and array.values == parameter.values == 1
+    return (both_floats and array.name != parameter.name) or (array.bits == 64 and parameter.bits < 64)

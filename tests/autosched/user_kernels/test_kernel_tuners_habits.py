@@ -1,0 +1,158 @@
+"""What sources and calls written for Kernel Tuner rely on."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+from needs import needs_compiler, needs_nvrtc
+
+from autosched.proofs.proof import Verification, verify_one
+from autosched.user_kernels import KernelFileError
+from autosched.user_kernels.signature import declared_parameters
+from autosched.user_kernels.user_kernel import Kernel
+from search_spaces.hardware.devices import device
+
+A100 = device("a100")
+N = 300
+SCALE = """
+__global__ void scale(float* y, const float* x, int n) {
+  extern __shared__ float staged[];
+  int i = blockIdx.x * block_size_x + threadIdx.x;
+  if (i < n) y[i] = 2 * x[i];
+}
+"""
+X = np.arange(N, dtype=np.float32)
+
+
+def scale(source: str = SCALE, **more: Any) -> Kernel:
+    given: dict[str, Any] = {
+        "arguments": [np.zeros(N, np.float32), X, np.int32(N)],
+        "tune_params": {"block_size_x": [32, 64]},
+        "answer": [2 * X, None, None],
+    }
+    given |= more
+    return Kernel.from_arrays("scale", source, N, given.pop("arguments"), given.pop("tune_params"), **given)
+
+
+def verified(kernel: Kernel) -> Verification:
+    problem = kernel.problem()
+    (schedule,) = kernel.template.space(problem, A100).sample(1, 0)
+    return verify_one(kernel.template, problem, schedule, A100)
+
+
+@needs_compiler
+@needs_nvrtc
+def test_all_six_macros_of_a_launch_are_defined() -> None:
+    body = """
+__global__ void scale(float* y, const float* x, int n) {
+  static_assert(block_size_y == 1 && block_size_z == 1 && grid_size_y == 1 && grid_size_z == 1, "");
+  for (int i = blockIdx.x * block_size_x + threadIdx.x; i < n; i += grid_size_x * block_size_x) y[i] = 2 * x[i];
+}
+"""
+    assert verified(scale(body)).ok
+    own = body.replace("grid_size_z == 1", "grid_size_z == 7")
+    assert verified(scale(own, defines={"grid_size_z": 7})).ok
+
+
+@needs_compiler
+@needs_nvrtc
+def test_shared_memory_may_be_a_function_of_the_values() -> None:
+    made = scale(smem_args={"size": lambda values: 4 * values["block_size_x"]})
+    assert verified(made).ok
+    (schedule,) = made.template.space(made.problem(), A100).sample(1, 0)
+    kernel = made.template.kernel(made.problem(), schedule, A100)
+    assert kernel.dynamic_shared_bytes == 4 * schedule.integer("block_size_x")
+
+
+def test_restrictions_may_use_bit_operators_and_math() -> None:
+    restrictions = ["(block_size_x & (block_size_x - 1)) == 0", "math.log2(block_size_x) >= 6"]
+    made = scale(tune_params={"block_size_x": [32, 64, 96, 128]}, restrictions=restrictions)
+    space = made.template.space(made.problem(), A100)
+    assert sorted(s.integer("block_size_x") for s in space.sample(4, 0)) == [64, 128]
+
+
+@needs_compiler
+@needs_nvrtc
+@pytest.mark.parametrize(("kind", "parameter"), [(np.complex64, "float2"), (np.complex128, "double2")])
+@pytest.mark.parametrize("judged", [False, True])
+def test_complex_arrays_are_pairs(kind: type, parameter: str, judged: bool) -> None:
+    source = """
+__global__ void scale(TYPE* y, const TYPE* x, int n) {
+  int i = blockIdx.x * block_size_x + threadIdx.x;
+  if (i < n) y[i] = TYPE{-x[i].y, x[i].x};
+}
+""".replace("TYPE", parameter)
+    x = (np.arange(N) + 1j * np.arange(N)[::-1]).astype(kind)
+    seen: list[Any] = []
+
+    def verify(answer: Any, result: Any, atol: float) -> bool:
+        seen.append((result[0].dtype, result[0].shape))
+        return bool(np.allclose(answer[0], result[0], atol=atol))
+
+    def wrong(answer: Any, result: Any, atol: float) -> bool:
+        return result[0].dtype == kind and bool((result[0] == 2 * x).all())
+
+    arguments, answer = [np.zeros(N, kind), x, np.int32(N)], [1j * x, None, None]
+    made = scale(source, arguments=arguments, answer=answer, **({"verify": verify} if judged else {}))
+    found = verified(made)
+    assert found.ok, found.reason
+    assert not judged or set(seen) == {(np.dtype(kind), (N,))}
+    assert not verified(
+        scale(source, arguments=arguments, answer=[2 * x, None, None], **({"verify": wrong} if judged else {}))
+    ).ok
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.int64, np.float16])
+def test_an_array_of_another_type_than_its_parameter_is_refused_at_once(kind: type) -> None:
+    with pytest.raises(KernelFileError) as error:
+        scale(arguments=[np.zeros(N, kind), X, np.int32(N)])
+    message = str(error.value)
+    assert "float* y" in message and "f32" in message and "\n" not in message
+
+
+def test_types_that_may_be_packed_or_are_not_known_pass() -> None:
+    for parameter, kind in (
+        ("unsigned*", np.uint8),
+        ("T*", np.float64),
+        ("void*", np.float64),
+        ("float4*", np.float32),
+    ):
+        scale(SCALE.replace("float* y", f"{parameter} y"), arguments=[np.zeros(N, kind), X, np.int32(N)])
+
+
+def test_a_parameter_called_like_one_of_the_kernels_is_told() -> None:
+    with pytest.raises(KernelFileError, match="parameter n") as error:
+        scale(tune_params={"block_size_x": [32], "n": [1, 2]})
+    assert "\n" not in str(error.value)
+
+
+def test_a_single_equals_sign_suggests_two() -> None:
+    with pytest.raises(KernelFileError, match="write =="):
+        scale(restrictions=["block_size_x = 32"])
+
+
+class Pair(ctypes.Structure):
+    _fields_ = (("a", ctypes.c_int), ("b", ctypes.c_int))
+
+
+@pytest.mark.parametrize("struct", [(np.int32(1), np.int32(2)), Pair(1, 2)])
+def test_a_struct_is_refused_with_what_to_do(struct: Any) -> None:
+    with pytest.raises(ValueError, match="struct"):
+        scale(arguments=[np.zeros(N, np.float32), X, struct])
+
+
+def test_declarations_are_read_as_people_write_them() -> None:
+    source = """
+// void k(int wrong) {
+template <typename T, int n>
+__global__ void __launch_bounds__(256) k(const float *__restrict__ a, unsigned long long* b, half2 const* c, T* d,
+                                         float e[], int n_, float** f, __nv_bfloat16 *g) {
+"""
+    found = declared_parameters("ns::k<float, 3>", ("int other;", source))
+    assert [p.name for p in found] == ["a", "b", "c", "d", "e", "n_", "f", "g"]
+    names = [p.element.name if p.element else None for p in found]
+    assert names == ["f32", "u64", "f16", None, "f32", None, None, "bf16"]
+    assert declared_parameters("missing", (source,)) == ()

@@ -107,6 +107,7 @@ _PLACES = {  # below autosched.cli.commands
     "run": "proofs.run:run",
     "verify": "proofs.verify:verify",
     spellings.PYTHON: "proofs.verify_python:verify_python",
+    spellings.KNOWN: "best_known:best_known",
     "replay": "replay:replay",
     "report": "report:report",
     "export": "sharing:export",
@@ -235,7 +236,7 @@ def _root(
 _OWN = ("--kernel FILE [--size NAME=N] [OPTIONS]", "--program FILE[:NAME] --size NAME=N [OPTIONS]")
 _INSTEAD = {  # of an operator and its problem
     "space": _OWN,
-    "best": _OWN,
+    "best": (*_OWN, "[--db DB] [OPTIONS]"),
     "tune": (
         *_OWN,
         "--suite FILE [OPTIONS]",

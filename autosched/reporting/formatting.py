@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
-from autosched.reporting.roofline import bound_by, known, roofline
+from autosched.reporting.roofline import Costed, bound_by, known, roofline
+from measurements.records.facts import ProblemFacts
 from measurements.records.vendor_library import is_library
 from search_spaces.hardware.dtypes import MULTIPLIED_DTYPES
 from search_spaces.operators.problem import Problem
@@ -40,7 +41,7 @@ def time(seconds: float) -> str:
     return f"{seconds:.2e} s"
 
 
-def rate(problem: Problem, seconds: float, device: str | None = None) -> str:
+def rate(problem: Costed, seconds: float, device: str | None = None) -> str:
     """Return what a time amounts to: ``4.103 TB/s`` where moving the operands takes longest on ``device`` (or where
     there is no arithmetic), else ``644.1 TFLOP/s``."""
     chip = None if device is None else known(device)
@@ -49,7 +50,7 @@ def rate(problem: Problem, seconds: float, device: str | None = None) -> str:
     return f"{_scaled(problem.flops / seconds)}FLOP/s"
 
 
-def share_of_roof(problem: Problem, seconds: float, device: str) -> str | None:
+def share_of_roof(problem: Costed, seconds: float, device: str) -> str | None:
     """``41% of the peak``, or of the bandwidth of DRAM where that bounds the problem; None for an unknown device."""
     chip = known(device)
     if chip is None:
@@ -193,9 +194,28 @@ def decisions(schedule: Schedule, width: int) -> Table:
     return made
 
 
-def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
+def cut(text: str, most: int) -> str:
+    """Return ``text``, or as many of its words as ``most`` characters hold."""
+    if len(text) <= most:
+        return text
+    start = text[: most - 3].rpartition(" ")[0] or text[: most - 3]
+    return f"{start.rstrip(' ,;:')}..."
+
+
+def name_without_file(problem_key: str, facts: ProblemFacts | None) -> str:
+    """Return the name of a problem that is not known here: what its record says, else its fields."""
+    from measurements.records.problem_key import fields_of
+
+    if facts is not None:
+        return facts.name
+    fields = {k: v for k, v in fields_of(problem_key).items() if k not in ("operator", "computes", "types")}
+    operator = fields_of(problem_key).get("operator", "")
+    return " ".join((str(operator), *(f"{name}={value}" for name, value in sorted(fields.items()))))
+
+
+def record_facts(problem: Costed, record: Record) -> list[tuple[str, str]]:
     """Return what is known about a schedule that works: its time and where that comes from, its error, its
-    resources."""
+    resources. ``problem`` may be what the record says of one that is not known here."""
     from measurements.records.policy import DEFAULT, NONE, described
 
     timing, resources = record.measurement.timing, record.measurement.resources
@@ -210,7 +230,9 @@ def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
         rows.append(("timed", described(record.runner_info.policy)))
     if record.runner_info.derived:
         rows.append(("device row", record.runner_info.derived))
-    metrics = problem.metrics(record.schedule.values, timing.median)
+    metrics = (
+        problem.metrics if isinstance(problem, ProblemFacts) else problem.metrics(record.schedule.values, timing.median)
+    )
     if metrics:
         rows.append(("metrics", ", ".join(f"{value:.4g} {name}" for name, value in metrics.items())))
     if timing.count > 1:
@@ -221,7 +243,7 @@ def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
     rows.append(("numbers", "not checked" if error is None else f"right: largest error {error:.2g} of its tolerance"))
     if resources is not None:
         rows.append(("resources", _resources(resources)))
-    bound = bound_by(problem, record)
+    bound = None if isinstance(problem, ProblemFacts) else bound_by(problem, record)
     if bound is not None:
         rows.append(("bound by", bound))
     tools = ", ".join(name for name in (record.toolchain, record.driver and f"driver {record.driver}") if name)

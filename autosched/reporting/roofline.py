@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from measurements.records.facts import ProblemFacts
 from measurements.records.vendor_library import is_library
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.block_scaling import UNIT_SCALED_AS
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from measurements.records.record import Record
 
 
+Costed = Problem | ProblemFacts  # has ``flops`` and ``min_bytes``
+
+
 @dataclass(frozen=True)
 class Roofline:
     """Of one problem on one device, in flop/s and bytes/s; ``peak`` is that of the fastest unit for the operands.
@@ -24,7 +28,7 @@ class Roofline:
     Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 2009.
     """
 
-    problem: Problem
+    problem: Costed
     peak: float
     bandwidth: float
 
@@ -39,7 +43,7 @@ class Roofline:
         return least / seconds
 
 
-def roofline(problem: Problem, chip: Device) -> Roofline:
+def roofline(problem: Costed, chip: Device) -> Roofline:
     """Return the roofs over ``problem`` on a device: tensor cores where they take its operands."""
     peak = chip.fma_peak
     if isinstance(problem, Matmul | Matvec):

@@ -13,6 +13,7 @@ from autosched.tuning.objectives import Objectives, dominates
 from autosched.tuning.trial_table import Row
 from autosched.user_kernels import KernelFileError
 from autosched.version import VERSION
+from measurements.records.facts import ProblemFacts
 from measurements.records.measurement import Measurement, Provenance, Status
 from measurements.records.record import Budget, Record, canonical_json
 from measurements.records.vendor_library import is_library
@@ -197,6 +198,7 @@ class TrialLedger:
         Returns:
             The record, with the run's problem, device, provenance of versions, seed and budget, made now (UTC).
         """
+        timing = measurement.timing
         return Record(
             problem_key=self.problem.key(),
             schedule=schedule,
@@ -215,6 +217,7 @@ class TrialLedger:
             rank=rank,
             budget=self.budget,
             proof=self.proofs.get(schedule),
+            facts=ProblemFacts.of(self.problem, schedule.values, None if timing is None else timing.median),
         )
 
     def mark_wrong(self, record: Record, found: Measurement) -> Record:

@@ -43,6 +43,10 @@ class KernelProblem(Problem):
             if min(o.shape) < 1:
                 raise ValueError(f"{o.name} would have the shape {o.shape}: use larger sizes")
 
+    @property
+    def described(self) -> str:
+        return " ".join((self.operator, *(f"{name}={size}" for name, size in self.sizes.items())))
+
     def operands(self) -> tuple[Operand, ...]:
         """Every array but workspaces, in the order of the entry function; one that is read and written is an input and
         an output of one name."""

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from measurements.files.text import printable
+from measurements.records.facts import ProblemFacts
 from measurements.records.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
 from measurements.records.policy import NONE
 from measurements.records.problem_key import operator_of, problem_of
@@ -100,7 +101,8 @@ class Record:
     a paired re-measurement, 1 for the winner; None for what was timed alone. ``budget`` is that of the run that tried
     it, ``proof`` the canonical JSON text of an object that says what was proven of the kernel and how; None in records
     that predate them. ``control`` is what was timed beside the winner of a re-measurement, to tell a machine that has
-    changed from a kernel that has. ``id`` is the row, None before it is stored. Raises ValueError for a name that
+    changed from a kernel that has. ``facts`` are of a problem that a user's file describes. ``id`` is the row, None
+    before it is stored. Raises ValueError for a name that
     cannot be printed, for a time that is not a positive finite number, and for a ``created`` without a time zone. An
     error that is NaN is kept as infinity: worse than every tolerance.
     """
@@ -123,6 +125,7 @@ class Record:
     budget: Budget | None = None
     proof: str | None = None
     control: Control | None = None
+    facts: ProblemFacts | None = None
     id: int | None = None
 
     __repr__ = short_repr
@@ -226,12 +229,13 @@ class Record:
             "budget": None if self.budget is None else dataclasses.asdict(self.budget),
             "proof": None if self.proof is None else json.loads(self.proof),
             "control": None if self.control is None else dataclasses.asdict(self.control),
+            "facts": None if self.facts is None else dataclasses.asdict(self.facts),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the record whose ``to_json()`` was ``data``; ``code``, ``budget``, ``proof``, ``control`` and
-        ``watts`` may be missing.
+        """Return the record whose ``to_json()`` was ``data``; ``code``, ``budget``, ``proof``, ``control``,
+        ``watts`` and ``facts`` may be missing.
 
         Raises ValueError for a missing or malformed field.
         """
@@ -274,6 +278,7 @@ class Record:
                 budget=None if data["budget"] is None else Budget.from_json(data["budget"]),
                 proof=None if data["proof"] is None else canonical_json(data["proof"]),
                 control=None if data["control"] is None else Control.from_json(data["control"]),
+                facts=None if data["facts"] is None else ProblemFacts.from_json(data["facts"]),
                 id=data.get("id"),
             )
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
@@ -287,7 +292,7 @@ _MAYBE_NUMBER = (int, float, type(None))
 _TIMING: Mapping[str, _Kinds] = {"median": _NUMBER, "p25": _NUMBER, "p75": _NUMBER, "count": int}
 _RESOURCES: Mapping[str, _Kinds] = {field.name: int for field in dataclasses.fields(Resources)}
 _CODE: Mapping[str, _Kinds] = {"cubin_digest": str, "sass_digest": str, "sass_bytes": int}
-_MAY_BE_MISSING = ("code", "budget", "proof", "control", "watts")  # in recordings that predate them
+_MAY_BE_MISSING = ("code", "budget", "proof", "control", "watts", "facts")  # in recordings that predate them
 _KINDS: Mapping[str, _Kinds] = {
     **dict.fromkeys(("problem", "schedule", "fingerprint"), dict),
     **dict.fromkeys(("template", "template_version", "device", "space_version", "provenance", "status"), str),

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from measurements.files.text import harmless, printable
+from measurements.records.facts import ProblemFacts
 from measurements.records.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
 from measurements.records.record import MOST_LEVELS, Budget, Control, Record, canonical_json, refuse_deep
 from measurements.records.runner_info import RunnerInfo
@@ -30,7 +31,7 @@ _SHARED = (  # by most trials of a problem
 )
 _OWN = (
     *("id", "kernel_digest", "schedule", *_TIMES, "error", "compile_seconds", "clock_mhz", "created", "final_rank"),
-    *("proof", "control", "watts", *_RESOURCES, *_CODE),
+    *("proof", "control", "watts", "facts", *_RESOURCES, *_CODE),
 )
 COLUMNS = tuple(TRIALS.c[name] for name in (*_SHARED, *_OWN))  # that make a record
 _Part = TypeVar("_Part")
@@ -74,6 +75,7 @@ def to_row(record: Record) -> dict[str, Any]:
         "budget": None if record.budget is None else canonical_json(dataclasses.asdict(record.budget)),
         "proof": record.proof,
         "control": None if record.control is None else canonical_json(dataclasses.asdict(record.control)),
+        "facts": None if record.facts is None else canonical_json(dataclasses.asdict(record.facts)),
         "policy": record.policy,
         "problem_digest": digest_of(record.problem_key),
         "schedule_digest": digest_of(schedule_key),
@@ -129,6 +131,7 @@ def from_row(row: Mapping[Any, Any], database: str) -> Record:
             budget=cells["budget"],
             proof=cells["proof"],
             control=cells["control"],
+            facts=cells["facts"],
             id=cells["id"],
         )
     except (ValueError, TypeError) as error:  # such as a median outside its quartiles, or a time without them
@@ -213,6 +216,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "budget": lambda text: Budget.from_json(_json_object(text)),
     "proof": _checked_object,
     "control": lambda text: Control.from_json(_json_object(text)),
+    "facts": lambda text: ProblemFacts.from_json(_json_object(text)),
     "reason": harmless,
     "created": lambda text: _in_utc(datetime.fromisoformat(text)),
 }
@@ -246,7 +250,7 @@ class Reader:
 
     def _like(self, first: Record, own: tuple[Any, ...]) -> Record:
         (row, digest, schedule, median, p25, p75, repeats, error, compiled, clock, created, rank, proof, *more) = own
-        control, watts, *sizes = more
+        control, watts, facts, *sizes = more
         resources, code = sizes[: len(_RESOURCES)], sizes[len(_RESOURCES) :]
         if proof is not None:
             _json_object(proof)
@@ -280,6 +284,7 @@ class Reader:
             budget=first.budget,
             proof=proof,
             control=None if control is None else Control.from_json(_json_object(control)),
+            facts=None if facts is None else ProblemFacts.from_json(_json_object(facts)),
             id=row,
         )
 

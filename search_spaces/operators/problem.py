@@ -119,6 +119,11 @@ class Problem(ABC):
         return self.reference(inputs), self.tolerance(inputs)
 
     @property
+    def described(self) -> str:
+        """A name for people, where a file of the user's says what the JSON alone does not; "" elsewhere."""
+        return ""
+
+    @property
     def judged(self) -> bool:
         """Whether outputs are right by ``judge``, and have no reference."""
         return False

@@ -43,6 +43,10 @@ class ProgramProblem(Problem):
         """Return the program with the largest of its tile sizes, which computes the same as with all others."""
         return _trace(self, False)
 
+    @property
+    def described(self) -> str:
+        return " ".join((self.operator, *(f"{name}={size}" for name, size in self.sizes.items())))
+
     def operands(self) -> tuple[Operand, ...]:
         return tuple(
             Operand(name, a.role, a.dtype, tuple(self.sizes[s] for s in a.sizes))

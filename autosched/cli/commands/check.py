@@ -19,8 +19,8 @@ import typer
 from rich.console import Console
 
 from autosched.cli.options.devices import device_option, target
-from autosched.cli.options.kernel import Kernels, Programs, TritonKernels, register_stored
 from autosched.cli.options.problem import real_number, whole_number
+from autosched.cli.options.sources import Kernels, Programs, TritonKernels, register_stored
 from autosched.cli.terminal import interrupts
 from autosched.cli.terminal.errors import MOST_SEED, STOPPED, InputError, bad_input, within
 from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autosched.cli.options.kernel import Kernels, Programs, TritonKernels, register_stored
+from autosched.cli.options.sources import Kernels, Programs, TritonKernels, register_stored
 from autosched.cli.terminal.errors import NO, InputError, bad_input, shortened
 from autosched.cli.terminal.output import answer, print_json, say, show, stdout_console
 from autosched.dispatch.validity import refuse_invalid

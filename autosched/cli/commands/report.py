@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autosched.cli.options.kernel import Kernels, Programs, TritonKernels, register_stored
+from autosched.cli.options.sources import Kernels, Programs, TritonKernels, register_stored
 from autosched.cli.terminal.errors import NO, InputError
 from autosched.cli.terminal.output import answer, print_json, say
 from autosched.cli.terminal.output_files import check_outputs, replaceable

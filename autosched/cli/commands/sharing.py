@@ -16,7 +16,7 @@ import typer
 
 from autosched.cli.commands.database import Db, Json, needs, unusable_reason
 from autosched.cli.commands.export_kernels import export_kernels
-from autosched.cli.options.kernel import Kernels, Programs, TritonKernels, register_stored
+from autosched.cli.options.sources import Kernels, Programs, TritonKernels, register_stored
 from autosched.cli.terminal.errors import NO, InputError, bad_input
 from autosched.cli.terminal.output import answer, print_json, say, stdout_console
 from autosched.reporting import formatting

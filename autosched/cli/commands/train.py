@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from autosched.cli.options.kernel import Kernels, Programs, TritonKernels, register_stored
 from autosched.cli.options.problem import whole_number
+from autosched.cli.options.sources import Kernels, Programs, TritonKernels, register_stored
 from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, listed, within
 from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.terminal.output_files import check_outputs, check_picture, replaceable

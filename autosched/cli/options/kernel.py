@@ -8,25 +8,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Annotated
-
-import typer
 
 from autosched.cli.terminal.errors import InputError, bad_input, listed
 
-# Where problems of a database come from that are a user's own: every command that reads databases takes these.
-Kernels = Annotated[
-    list[str] | None,
-    typer.Option("--kernel", metavar="FILE", help="A kernel file whose kernel the database holds; may be repeated."),
-]
-Programs = Annotated[
-    list[str] | None,
-    typer.Option("--program", metavar="FILE[:NAME]", help="A tile program that the database holds; may be repeated."),
-]
-TritonKernels = Annotated[
-    list[str] | None,
-    typer.Option("--triton", metavar="FILE:FUNCTION", help="A Triton kernel that the database holds; may be repeated."),
-]
 INSTEAD = ("--kernel", "--program")  # of an operator
 COMMANDS = (("space",), ("tune",), ("best",), ("verify",), ("db", "threshold"))
 
@@ -104,38 +88,6 @@ def _of_program(command: tuple[str, ...], place: str, given: Sequence[str], rest
         if missing:
             raise InputError(f"{name} needs {listed([f'--size {o.name}=N' for o in missing])}")
     return [*command, name, *sizes, *rest]
-
-
-def register_stored(
-    kernels: Sequence[str] | None,
-    programs: Sequence[str] | None,
-    triton_kernels: Sequence[str] | None,
-    database: str | None = None,
-) -> None:
-    """Make known what a database holds problems of. Raises InputError.
-
-    Args:
-        kernels: Kernel files.
-        programs: Tile programs, FILE[:NAME].
-        triton_kernels: Triton functions, FILE:FUNCTION.
-        database: Has the values of a Triton kernel that lists none itself.
-    """
-    with bad_input():
-        if programs:
-            from autosched.programs.loading import register_place
-
-            for place in programs:
-                register_place(place)
-        if kernels:
-            from autosched.user_kernels.user_kernel import Kernel
-
-            for file in kernels:
-                Kernel.from_file(file).register()
-        if triton_kernels:
-            from autosched.cli.options import triton
-
-            for place in triton_kernels:
-                triton.registered(place, database)
 
 
 def _values(given: Sequence[str]) -> dict[str, str]:

@@ -1,4 +1,5 @@
-"""Command lines that stand for another: ``tune --suite``, ``--moe`` and ``--triton``, ``verify FILE`` and ``--python``.
+"""Command lines that stand for another: ``tune --suite``, ``--moe`` and ``--triton``, ``verify FILE`` and ``--python``,
+``best`` without a problem.
 
 What they stand for are commands that no help lists; usage errors name them as they are called here. Nothing here
 imports a command.
@@ -7,13 +8,14 @@ imports a command.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from autosched.cli.terminal.errors import InputError
 
 SUITE, MOE, TRITON = "tune --suite FILE", "tune --moe FILE", "tune --triton FILE:FUNCTION"
-PYTHON = "verify --python FILE"
-HIDDEN = (SUITE, MOE, TRITON, PYTHON)
+PYTHON, KNOWN = "verify --python FILE", "best --db DB"
+HIDDEN = (SUITE, MOE, TRITON, PYTHON, KNOWN)
 
 
 def expanded(arguments: Sequence[str]) -> list[str]:
@@ -23,6 +25,8 @@ def expanded(arguments: Sequence[str]) -> list[str]:
         return _tune(arguments)
     if len(arguments) > 1 and arguments[0] == "verify":
         return _verify(arguments)
+    if arguments and arguments[0] == "best":
+        return _best(arguments)
     return list(arguments)
 
 
@@ -35,6 +39,16 @@ def _tune(arguments: Sequence[str]) -> list[str]:
     if arguments[1].startswith("-") and given & {"--suite", "--from"}:
         return [SUITE, *arguments[1:]]
     return list(arguments)
+
+
+def _best(arguments: Sequence[str]) -> list[str]:
+    """``best`` without a problem lists what a database knows."""
+    given = {a.partition("=")[0] for a in arguments[1:]}
+    if given & {"--kernel", "--program", "--triton", "--help", "-h"} or not all(
+        a.startswith("-") or before in ("--db", "--device") for before, a in pairwise(arguments)
+    ):
+        return list(arguments)
+    return [KNOWN, *arguments[1:]]
 
 
 def _verify(arguments: Sequence[str]) -> list[str]:

@@ -13,11 +13,12 @@ from autosched.dispatch.validity import refuse_invalid
 from autosched.proofs import stored_proof
 from autosched.reporting import formatting
 from autosched.reporting.html.decisions import Decision, decisions
-from autosched.reporting.roofline import busy_shares, known, roofline
+from autosched.reporting.roofline import Costed, busy_shares, known, roofline
 from measurements.files.text import one_line
 from measurements.records.measurement import Provenance
 from measurements.records.policy import DEFAULT
-from measurements.records.record import Record
+from measurements.records.problem_key import fields_of
+from measurements.records.record import Record, canonical_json
 from measurements.records.vendor_library import is_library
 from measurements.store.store import ProblemSummary, Store
 from search_spaces.catalogue import is_operator, template
@@ -44,7 +45,8 @@ class Entry:
     """One problem on one device. ``trials`` are all of the winner's provenance, in their order.
 
     ``share`` is that of the roofline, None where it is not known; ``problem`` is None for an operator that is not known
-    here. ``advice`` says what to do next, "" where nothing is left to do.
+    here; ``costed`` is then what a record says of it. ``replaced``: a later revision of its file has been tried.
+    ``advice`` says what to do next, "" where nothing is left to do.
     """
 
     name: str
@@ -52,6 +54,8 @@ class Entry:
     provenance: str
     best: Record | None
     problem: Problem | None
+    costed: Costed | None
+    replaced: bool
     trials: tuple[Record, ...]
     share: float | None
     memory_bound: bool
@@ -75,9 +79,9 @@ class Entry:
 
     @property
     def rate(self) -> str:
-        if self.problem is None or self.seconds is None:
+        if self.costed is None or self.seconds is None:
             return ""
-        return formatting.rate(self.problem, self.seconds, self.device)
+        return formatting.rate(self.costed, self.seconds, self.device)
 
 
 def entries(store: Store, now: datetime, operator: str | None = None, device: str | None = None) -> tuple[Entry, ...]:
@@ -99,10 +103,17 @@ def entries(store: Store, now: datetime, operator: str | None = None, device: st
     for summary in store.current(store.problems(operator))[0]:
         if device in (None, summary.device):
             places.setdefault((summary.problem_key, summary.device), []).append(summary)
-    return tuple(_entry(store, summaries, now) for summaries in places.values())
+    newest = {_revised(s): (s.problem_key, s.device) for group in places.values() for s in group}
+    return tuple(_entry(store, group, now, newest[_revised(group[0])] != place) for place, group in places.items())
 
 
-def _entry(store: Store, summaries: Sequence[ProblemSummary], now: datetime) -> Entry:
+def _revised(summary: ProblemSummary) -> tuple[str, str]:
+    """Return what the revisions of a user's file have in common: the problem but for what the file computes."""
+    fields = {name: value for name, value in fields_of(summary.problem_key).items() if name != "computes"}
+    return canonical_json(fields), summary.device
+
+
+def _entry(store: Store, summaries: Sequence[ProblemSummary], now: datetime, replaced: bool) -> Entry:
     ranked = sorted(summaries, key=lambda s: (not s.works, _RANKING.index(s.provenance), s.policy != DEFAULT, s.policy))
     summary = ranked[0]
     best = store.best_of(summary) if summary.works else None
@@ -110,20 +121,29 @@ def _entry(store: Store, summaries: Sequence[ProblemSummary], now: datetime) -> 
     trials = store.entry(summary)
     chip = known(summary.device)
     share, memory_bound = None, False
-    if problem is not None and chip is not None and best is not None and best.seconds is not None:
-        roof = roofline(problem, chip)
+    newest = best if best is not None else trials[-1] if trials else None
+    facts = None if newest is None else newest.facts
+    costed = problem if problem is not None else facts
+    if costed is not None and chip is not None and best is not None and best.seconds is not None:
+        roof = roofline(costed, chip)
         share, memory_bound = roof.share(best.seconds), roof.memory_bound
     usable, stale = _today(problem, best)
     proof = "" if best is None or is_library(best.schedule) else stored_proof.brief(best.proof)
     advised = best is not None and not is_library(best.schedule)
     shares = busy_shares(problem, best) if best is not None and problem is not None and not usable else None
-    name = formatting.one_line(problem) if problem is not None else one_line(summary.problem_key)[:_SHOWN]
+    name = (
+        formatting.one_line(problem)
+        if problem is not None
+        else formatting.cut(one_line(formatting.name_without_file(summary.problem_key, facts)), _SHOWN)
+    )
     entry = Entry(
         name=name,
         device=summary.device,
         provenance=summary.provenance.value,
         best=best,
         problem=problem,
+        costed=costed,
+        replaced=replaced,
         trials=tuple(t for t in trials if not is_library(t.schedule)),
         share=share,
         memory_bound=memory_bound,
@@ -133,7 +153,7 @@ def _entry(store: Store, summaries: Sequence[ProblemSummary], now: datetime) -> 
         decisions=decisions(best, trials) if best is not None and advised else (),
         failures=_failures(trials),
         busy=() if shares is None else tuple(sorted(shares.items(), key=lambda item: -item[1])),
-        facts=() if best is None or problem is None else tuple(formatting.record_facts(problem, best)),
+        facts=() if best is None or costed is None else tuple(formatting.record_facts(costed, best)),
     )
     return dataclasses.replace(entry, advice=_advice(entry, usable, stale))
 
@@ -169,6 +189,8 @@ def _today(problem: Problem | None, best: Record | None) -> tuple[str, tuple[str
 def _advice(entry: Entry, unusable: str, stale: Sequence[str]) -> str:
     """Return the first of these that applies."""
     best = entry.best
+    if entry.replaced:
+        return ""
     if best is None:
         return "nothing has worked: see the failures"
     if unusable:
@@ -190,7 +212,9 @@ def _advice(entry: Entry, unusable: str, stale: Sequence[str]) -> str:
 
 
 def _failures(trials: Sequence[Record]) -> tuple[Failure, ...]:
-    counts = Counter((t.status.value, one_line(t.measurement.reason)[:_SHOWN]) for t in trials if not t.ok)
+    counts = Counter(
+        (t.status.value, formatting.cut(one_line(t.measurement.reason), _SHOWN)) for t in trials if not t.ok
+    )
     return tuple(
         Failure(status, reason, count, count / len(trials))
         for (status, reason), count in counts.most_common(_MOST_FAILURES)

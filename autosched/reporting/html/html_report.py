@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
+from pathlib import Path
 
 import jinja2
 from markupsafe import Markup
@@ -56,6 +57,11 @@ class Report:
     sections: tuple[Section, ...]
     against: str
     changes: tuple[Change, ...]
+
+    @property
+    def title(self) -> str:
+        """The name of the database: of a file without its folders."""
+        return self.database if "://" in self.database else Path(self.database).name
 
     @property
     def trials(self) -> int:

@@ -7,10 +7,10 @@ import inspect
 import pytest
 
 from autosched.cli import app
-from autosched.cli.options import kernel, triton
+from autosched.cli.options import kernel, sources, triton
 
 DATABASES = {"db", "into"}
-SOURCES = {"kernel": kernel.Kernels, "program": kernel.Programs, "triton": kernel.TritonKernels}
+SOURCES = {"kernel": sources.Kernels, "program": sources.Programs, "triton": sources.TritonKernels}
 NOT_OF_PROBLEMS = ("db stats", "db gc")  # which count and remove trials, whatever they are of
 OPERATORS = {" ".join(command) for command in kernel.COMMANDS}  # in whose place --kernel and --program stand
 READING = [

@@ -1,0 +1,120 @@
+"""``autosched best --db DB``: every problem that a database knows, with its best time.
+
+``--json``: ``database`` and ``best``, a list with ``name``, ``problem``, ``device``, ``template``, ``seconds``,
+``provenance`` and ``trials`` of each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autosched.cli.options.devices import device_option
+from autosched.cli.terminal.errors import NO, bad_input
+from autosched.cli.terminal.output import print_json, say, show, stdout_console
+from autosched.dispatch.database import device_name
+from autosched.reporting import formatting
+from measurements.files.data_folder import default_database
+from measurements.files.text import one_line
+from measurements.records.problem_key import fields_of
+from measurements.records.record import Record
+from measurements.records.vendor_library import is_library
+from search_spaces.catalogue import is_operator
+
+if TYPE_CHECKING:
+    from measurements.store.store import ProblemSummary, Store
+
+_MOST_NAME = 200  # characters
+
+
+@dataclass(frozen=True)
+class Known:
+    """The best record of a problem on a device, and how many schedules of its provenance were tried."""
+
+    name: str
+    record: Record
+    rate: str
+    trials: int
+
+
+def best_known(
+    *,
+    db: Annotated[
+        str | None,
+        typer.Option(
+            "--db",
+            metavar="DB",
+            help="Database file or SQLAlchemy URL.  [default: AUTOSCHED_DB, or your own]",
+        ),
+    ] = None,
+    device: Annotated[str | None, device_option("every one in the database")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """List what a database knows: each problem with its device, best time and provenance.
+
+    Exit status 1 if nothing works. Schedules are shown by 'best OPERATOR', 'best --kernel FILE' and the like.
+    """
+    with bad_input():
+        db = default_database() if db is None else db
+    from measurements.store.store import Store
+
+    store = Store.open(db, create=False)
+    with bad_input():
+        device = None if device is None else device_name(store, device)
+    summaries, left_out = store.current(s for s in store.problems() if s.works and device in (None, s.device))
+    if left_out:
+        say(left_out)
+    wanted: dict[tuple[str, str], ProblemSummary] = {}
+    for summary in sorted(summaries, key=lambda s: list(formatting.PROVENANCE_NOTE).index(s.provenance)):
+        wanted.setdefault((summary.problem_key, summary.device), summary)
+    found = [known for summary in wanted.values() if (known := _known(store, summary)) is not None]
+    found.sort(key=lambda known: (known.record.operator, known.name, known.record.device))
+    if json:
+        print_json({"database": store.name, "best": [_as_json(known) for known in found]})
+    elif found:
+        made = formatting.table(
+            *("problem", "device", "time", "rate", "trials", "provenance"),
+            right=("time", "rate", "trials"),
+            fold=("problem",),
+        )
+        for known in found:
+            seconds, provenance = known.record.seconds or 0.0, known.record.provenance.value
+            numbers = formatting.time(seconds), known.rate, formatting.count(known.trials)
+            made.add_row(known.name, known.record.device, *numbers, provenance)
+        show(stdout_console(), made)
+    if not found:
+        where = "" if device is None else f" on {device}"
+        say(f"{store.name} holds no schedule that works{where}: tune a problem first")
+        return NO
+    return 0
+
+
+def _known(store: Store, summary: ProblemSummary) -> Known | None:
+    """None where every schedule has turned out to be wrong."""
+    record = store.best_of(summary)
+    if record is None or record.seconds is None:
+        return None
+    costed = record.facts
+    name = formatting.name_without_file(summary.problem_key, costed)
+    if is_operator(summary.operator):
+        problem = store.problem(summary)
+        name = formatting.one_line(problem)
+        rate = formatting.rate(problem, record.seconds, record.device)
+    else:
+        rate = "" if costed is None else formatting.rate(costed, record.seconds, record.device)
+    return Known(formatting.cut(one_line(name), _MOST_NAME), record, rate, summary.trials)
+
+
+def _as_json(known: Known) -> dict[str, object]:
+    record = known.record
+    return {
+        "name": known.name,
+        "problem": fields_of(record.problem_key),
+        "device": record.device,
+        "template": "library" if is_library(record.schedule) else record.schedule.template,
+        "seconds": record.seconds,
+        "provenance": record.provenance.value,
+        "trials": known.trials,
+    }

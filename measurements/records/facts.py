@@ -1,0 +1,60 @@
+"""What a record keeps of a problem that a user's file describes, for reports that do not have the file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from measurements.files.text import printable
+from search_spaces.operators.problem import Problem
+
+_MOST_METRICS = 100
+
+
+@dataclass(frozen=True)
+class ProblemFacts:
+    """The problem's name for people, and what it costs.
+
+    ``flops`` and ``min_bytes`` are of one launch, ``multiplied_as`` is the type that tensor cores multiply ("" for
+    none), as of the problem itself. ``metrics`` are those of the file at the time of the record, by name and unit.
+    Raises ValueError for a name that cannot be printed and for numbers that are not finite.
+    """
+
+    name: str
+    flops: float
+    min_bytes: float
+    multiplied_as: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for text in (self.name, self.multiplied_as, *self.metrics):
+            printable(text)
+        numbers = (self.flops, self.min_bytes, *self.metrics.values())
+        if not all(isinstance(n, (int, float)) and math.isfinite(n) for n in numbers):
+            raise ValueError("what a problem costs, and its metrics, are finite numbers")
+        if self.flops < 0 or self.min_bytes <= 0 or len(self.metrics) > _MOST_METRICS:
+            raise ValueError("a problem moves some bytes, calculates no less than nothing, and has few metrics")
+
+    @classmethod
+    def of(cls, problem: Problem, config: Mapping[str, int | str], seconds: float | None) -> Self | None:
+        """Return the facts of a problem with a schedule's values; None where its JSON alone describes it, and where
+        they are not finite."""
+        name = problem.described
+        if not name:
+            return None
+        metrics: Mapping[str, float] = {}
+        try:
+            if seconds is not None:
+                metrics = dict(problem.metrics(config, seconds))
+            return cls(name, problem.flops, problem.min_bytes, getattr(problem, "multiplied_as", ""), metrics)
+        except ValueError:  # a metric that has no value here
+            return None
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Raise ValueError for other or missing fields."""
+        if set(data) != set(cls.__dataclass_fields__) or not isinstance(data["metrics"], dict):
+            raise ValueError("the facts of a problem are its name, flops, min_bytes, multiplied_as and metrics")
+        return cls(**data)

@@ -1,0 +1,75 @@
+"""``best --db DB`` and reports of databases whose kernel files are not at hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from needs import needs_compiler, needs_nvrtc
+from snippets.kernel_file import FILE, SOURCE
+
+from autosched.cli import main
+from autosched.reporting import formatting
+from search_spaces import catalogue
+
+pytestmark = [needs_nvrtc, needs_compiler]
+
+COSTS = '[cost]\nflops = "2 * n"\n[metrics]\n"GB/s" = "8 * n / time / 1e9"\n'
+NAME = "measured_copy"
+
+
+def forget_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = catalogue._Catalogue()
+    monkeypatch.setattr(catalogue, "_catalogue", lambda: empty)
+
+
+@pytest.fixture
+def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    """Return one with a revision of a kernel that failed, and the one that replaced it; the kernel is forgotten."""
+    monkeypatch.chdir(tmp_path)
+    forget_kernels(monkeypatch)
+    text = FILE.replace("[kernel]", f'[kernel]\nname = "{NAME}"') + COSTS
+    tune = ["tune", "--kernel", "k.toml", "--device", "a100", "--sampler", "random", "--db", "b.db", "--trials"]
+    Path("r.py").write_text("def f(x):\n    return x\n")
+    Path("k.toml").write_text(text + '[reference]\npython = "r.py:f"\n')
+    Path("k.cu").write_text(SOURCE.replace("= x[i]", "= x[i] + 1.0f"))
+    assert main([*tune, "1"]) != 0
+    Path("k.cu").write_text(SOURCE)
+    Path("k.toml").write_text(text)
+    assert main([*tune, "2"]) == 0
+    forget_kernels(monkeypatch)
+    capsys.readouterr()
+    return tmp_path / "b.db"
+
+
+def test_what_a_database_knows_is_listed(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not catalogue.is_operator(NAME)
+    assert main(["best", "--db", "b.db"]) == 0
+    out = capsys.readouterr().out
+    assert f"{NAME} n=64" in out and "a100" in out and "estimated" in out and "B/s" in out
+    assert main(["best", "--db=b.db", "--json"]) == 0
+    (known,) = json.loads(capsys.readouterr().out)["best"]
+    assert known["name"] == f"{NAME} n=64" and known["seconds"] > 0 and known["trials"] == 2
+    assert main(["best", "--db", "b.db", "--device", "h100"]) == 1
+    assert main(["best", "copy", "--db", "b.db"]) == 1
+
+
+def test_a_report_names_it_with_its_rate_and_metrics(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--db", "b.db", "--out", "r.html", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["problems"]
+    assert {p["problem"] for p in found} == {f"{NAME} n=64"}
+    worked = [p for p in found if p["seconds"] is not None]
+    assert len(found) == 2 and len(worked) == 1 and 0 < worked[0]["share_of_roof"] <= 1
+    assert [bool(p["advice"]) for p in found if p["seconds"] is None] == [False], "it was replaced"
+    page = Path("r.html").read_text()
+    assert "<title>autosched: b.db</title>" in page and str(database.parent) not in page
+    assert "GB/s" in page and "computes" not in page
+
+
+@pytest.mark.parametrize("most", range(12, 40))
+def test_no_word_is_cut_in_the_middle(most: int) -> None:
+    text = "updates element 0 of bins, which nobody has written"
+    shown = formatting.cut(text, most)
+    assert len(shown) <= most and shown.endswith("...")
+    assert set(shown.removesuffix("...").split()) <= set(text.replace(",", "").split()) | set(text.split())

@@ -18,9 +18,10 @@ from search_spaces.operators.part import Indices, grid, rectangles
 from search_spaces.operators.problem import Array, EarlierReference, Operand, Part, Problem, option, standard_normal
 from search_spaces.programs.builder import Program
 from search_spaces.programs.language import ir
+from search_spaces.programs.language.bounded import rounded
 from search_spaces.programs.language.edge_inputs import edge_inputs
 from search_spaces.programs.language.independence import independent
-from search_spaces.programs.language.interpret import interpret, rounded
+from search_spaces.programs.language.interpret import interpret
 from search_spaces.programs.language.ir import Trace
 from search_spaces.programs.language.place_inputs import place_inputs
 

@@ -63,7 +63,7 @@ class AnalyticPrior:
 
     def _guessed(self, schedules: Sequence[Schedule]) -> list[float]:
         try:
-            return model_log_seconds(self._templates, self._problem, schedules, self._device).tolist()
+            return list(map(float, model_log_seconds(self._templates, self._problem, schedules, self._device)))
         except ValueError:  # one of them does not fit: find out which
             if len(schedules) == 1:
                 return [math.inf]

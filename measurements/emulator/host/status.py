@@ -49,7 +49,8 @@ class CompileStatus:
 
 def _is_redrawn() -> bool:
     """Whether stderr is a terminal, and nobody else redraws it: a live display replaces ``sys.stderr``."""
-    return sys.stderr is not None and sys.stderr is sys.__stderr__ and sys.stderr.isatty()
+    stream = sys.stderr
+    return stream is not None and stream.isatty() and stream is sys.__stderr__
 
 
 def _write(text: str) -> None:

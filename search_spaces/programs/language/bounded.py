@@ -73,6 +73,26 @@ def applied(row: Function, type_: DType, given: Sequence[Bounded]) -> Bounded:
     return certain(type_, values, bounds + _UNDERFLOW * (bounds > 0), sure)
 
 
+LIMITS = {"i8": (-128, 127), "u8": (0, 255), "i32": (-(2**31), 2**31 - 1), "e4m3": (-448, 448), "e5m2": (-57344, 57344)}
+
+
+def cast(type_: DType, value: Bounded) -> Bounded:
+    """Return a cast: whole numbers are cut towards zero, and narrow types hold their largest number in place of what is
+    beyond."""
+    if type_.name not in LIMITS:
+        return certain(type_, *rounded(type_, value))
+    least, most = LIMITS[type_.name]
+    values, bounds = value
+    if type_.is_float:
+        return certain(F32, *rounded(type_, (np.clip(values, least, most), bounds)))
+
+    def whole(x: FloatArray) -> FloatArray:
+        return np.clip(np.trunc(np.where(np.isnan(x), 0.0, x)), least, most)
+
+    found = whole(values)
+    return found, np.where(bounds > 0, np.maximum(whole(values + bounds) - found, found - whole(values - bounds)), 0.0)
+
+
 def reduced(operation: ir.Reduce, parts: FloatArray, errors: FloatArray, axis: int) -> Bounded:
     """Return the groups of ``parts`` along ``axis`` joined, in any order."""
     result = np.asarray(REDUCTIONS[operation.kind].on_numpy(parts, axis=axis), dtype=np.float64)

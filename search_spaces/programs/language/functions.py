@@ -6,6 +6,7 @@ A bound is called with the arguments, their bounds and the result, all float64; 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -85,6 +86,33 @@ def _logarithm(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
     return np.where(least > 0, e[0] / np.maximum(least, 1e-300) * 1.4427 + 2 * U * np.abs(r) + 4 * U, np.inf)
 
 
+def _natural(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
+    least = x[0] - e[0]
+    return np.where(least > 0, e[0] / np.maximum(least, 1e-300) + 2 * U * np.abs(r) + 4 * U, np.inf)
+
+
+def _power(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
+    size = np.abs(x[0])
+    share = np.where(size > 0, e[0] / np.maximum(size, 1e-300), np.where(e[0] > 0, np.inf, 0.0))
+    turned = np.where(share < 1, -np.log1p(-np.minimum(share, 0.99)), np.inf)
+    of_exponent = np.where(e[1] > 0, e[1] * np.abs(np.log(np.maximum(size, 1e-300))), 0.0)
+    exponent = np.abs(x[1]) + e[1]
+    bound = np.abs(r) * np.expm1(np.where(exponent > 0, exponent * turned, 0.0) + of_exponent) + 16 * U * np.abs(r)
+    return np.where((share >= 1) | ((x[0] < 0) & (e[1] > 0)), np.inf, bound)
+
+
+def _step(function: Callable[[FloatArray], FloatArray]) -> Bound:
+    """Return the bound of a function that jumps between whole numbers."""
+    return lambda x, e, r: np.maximum(np.abs(function(x[0] + e[0]) - r), np.abs(function(x[0] - e[0]) - r))
+
+
+def _rounding(function: Callable[[FloatArray], FloatArray], code: str) -> Function:
+    return Function(1, function, code, _step(function), 1)
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
 def _compared(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
     """1 where the other answer lies within the bounds of the operands, or of an operand nothing is known."""
     near = ~(np.abs(x[0] - x[1]) > e[0] + e[1])
@@ -155,6 +183,13 @@ FUNCTIONS = {
     "rsqrt": Function(1, lambda x: 1.0 / np.sqrt(x), "tile::rsqrt({0})", _reverse_root, 4, "floats", 1),
     "sine": Function(1, np.sin, "tile::sine({0})", lambda x, e, r: np.minimum(e[0], 2.0) + 4 * U, 24),
     "cosine": Function(1, np.cos, "tile::cosine({0})", lambda x, e, r: np.minimum(e[0], 2.0) + 4 * U, 24),
+    "log": Function(1, np.log, "tile::log({0})", _natural, 8, "floats", 1),
+    "erf": Function(1, _erf, "tile::erf({0})", lambda x, e, r: np.minimum(1.1284 * e[0], 2.0) + 4 * U, 24),
+    "power": Function(2, np.power, "tile::power({0}, {1})", _power, 40, "floats", 2),
+    "floor": _rounding(np.floor, "floorf({0})"),
+    "ceil": _rounding(np.ceil, "ceilf({0})"),
+    "round": _rounding(np.rint, "rintf({0})"),  # ties to even
+    "truncate": _rounding(np.trunc, "truncf({0})"),
     "absolute": Function(1, np.abs, "tile::absolute({0})", lambda x, e, r: e[0], 1, "numbers"),
     "less": _comparison(np.less, "<"),
     "less_equal": _comparison(np.less_equal, "<="),
@@ -169,6 +204,7 @@ FUNCTIONS = {
     "shift_right": _integers(np.right_shift, ">>"),
     "shift_left": _integers(np.left_shift, "<<"),
     "modulo": Function(2, _bits(np.mod), "({0} % {1})", _exact, 4, "whole"),  # of numbers from 0 up
+    "floor_divide": Function(2, _bits(np.floor_divide), "tile::floor_divide({0}, {1})", _exact, 6, "whole"),
 }
 
 

@@ -16,7 +16,7 @@ from search_spaces.arrays import BoolArray, FloatArray, IntArray
 from search_spaces.hardware.dtypes import F32, SMALLEST, DType
 from search_spaces.operators.problem import Array, sum_growth
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.bounded import Bounded, applied, certain, product, reduced, rounded
+from search_spaces.programs.language.bounded import Bounded, applied, cast, product, reduced, rounded
 from search_spaces.programs.language.functions import ATOMICS, FUNCTIONS, REDUCTIONS, U
 from search_spaces.programs.language.places import resolve
 
@@ -136,8 +136,7 @@ class _Block:
             case ir.Mma():
                 return self._product(operation)
             case ir.Map(result, "cast", arguments):
-                values, bounds = rounded(result.dtype, self._argument(arguments[0], result.shape))
-                return certain(result.dtype, values, bounds)
+                return cast(result.dtype, self._argument(arguments[0], result.shape))
             case ir.Map(result, function, arguments):
                 return applied(FUNCTIONS[function], result.dtype, [self._argument(a, result.shape) for a in arguments])
         raise TypeError(f"{operation} has no result")

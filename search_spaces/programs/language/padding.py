@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from search_spaces.programs.language import ir
+from search_spaces.programs.language.bounded import cast
 from search_spaces.programs.language.functions import FUNCTIONS, REDUCTIONS
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import ProgramError, Source
@@ -207,6 +208,8 @@ class _Walk:
         if not edges:
             return INSIDE
         number = _number(operation.function, values)
+        if number is not None and operation.function == "cast":
+            number = float(cast(operation.result.dtype, (np.array([number]), np.zeros(1)))[0][0])
         if number is None:
             return Outside("unknown", 0.0, edges, source)
         return Outside("constant", number, edges, source)

@@ -513,7 +513,7 @@ class Builder:
         result = row.result(types)
         if isinstance(result, str):
             shown = " and ".join(t.value.dtype.name for t in tiles)
-            hint = ': use .cast("f32")' if any(t.value.dtype in (F16, BF16) for t in tiles) else ""
+            hint = ': use .cast("f32")' if any(t.value.dtype not in (F32, I32) for t in tiles) else ""
             fail(function, f"arithmetic is in {result}, not {shown}{hint}")
         values: list[ir.Value | float] = []
         for a in read:
@@ -545,14 +545,16 @@ class Builder:
         return self.map(bits if left is not None and left.value.dtype == I32 else truths, a, b)
 
     def cast(self, value: Tile | State, to: str) -> Tile:
-        """Return the values in another type, rounded where it is narrower."""
+        """Return the values in another type, rounded where it is narrower. To a whole number they are cut towards zero
+        (``p.round`` before it takes the nearest); i8, u8, e4m3 and e5m2 hold their largest number in place of what is
+        beyond."""
         tile = tile_of("cast", value)
         try:
             type_ = dtype(to, ARRAY_DTYPES)
         except ValueError as error:
             fail("cast", str(error))
-        if type_ in (I8, U8, E4M3, E5M2) or (type_ == I32 and tile.value.dtype.is_float):
-            fail("cast", f"to {to} is not offered: whole numbers become f32, and narrow ones i32")
+        if type_ == tile.value.dtype:
+            return tile
         return self.result(tile.shape, type_, lambda v: ir.Map(v, "cast", (tile.value,), caller()))
 
     # Functions by name
@@ -602,3 +604,30 @@ class Builder:
 
     def absolute(self, x: Tile | State) -> Tile:
         return self.map("absolute", x)
+
+    def log(self, x: Tile | State) -> Tile:
+        return self.map("log", x)
+
+    def erf(self, x: Tile | State) -> Tile:
+        return self.map("erf", x)
+
+    def power(self, x: Operand, exponent: Operand) -> Tile:
+        """``x`` to the power of ``exponent``; a square is a product."""
+        return (
+            self.map("multiply", x, x)
+            if isinstance(exponent, int | float) and exponent == 2
+            else self.map("power", x, exponent)
+        )
+
+    def floor(self, x: Tile | State) -> Tile:
+        return self.map("floor", x)
+
+    def ceil(self, x: Tile | State) -> Tile:
+        return self.map("ceil", x)
+
+    def round(self, x: Tile | State) -> Tile:
+        """To the nearest whole number, ties to even."""
+        return self.map("round", x)
+
+    def truncate(self, x: Tile | State) -> Tile:
+        return self.map("truncate", x)

@@ -33,6 +33,8 @@ class Recorder(Protocol):
 
     def cast(self, value: Tile, to: str) -> Tile: ...
 
+    def power(self, x: Operand, exponent: Operand) -> Tile: ...
+
     def window(
         self,
         array: ir.Array,
@@ -206,8 +208,13 @@ class Arithmetic(ABC):
     def __matmul__(self, other: object) -> NoReturn:
         fail("@", "products are made by p.mma(a, b, c)")
 
-    def __pow__(self, exponent: object) -> NoReturn:
-        fail("**", "there are no powers: multiply a tile by itself, or use p.exp2(p.log2(x) * exponent)")
+    def __pow__(self, exponent: Operand) -> Tile:
+        return self.builder.power(self, exponent)
+
+    def __floordiv__(self, divisor: int) -> Tile:
+        if type(divisor) is not int or divisor < 1:
+            fail("//", f"whole numbers are divided by a whole number from 1 up, not by {divisor!r}")
+        return self.builder.map("floor_divide", self, divisor)
 
     def __bool__(self) -> bool:
         fail("if", "a tile has many values, and no thread may take a way of its own: use p.where")

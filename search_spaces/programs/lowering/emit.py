@@ -168,6 +168,15 @@ class Emitter(Products):
         return typed[0] if typed else operation.result.dtype
 
     def _cast(self, given: Ref, to: DType, spread: Spread, source: ir.Source) -> Ref:
+        code = _narrowing(given.dtype, to)
+        if code:
+            name, count = self.declare("v", register_type(to), self.of(spread).registers), self.of(spread).registers
+            self.code.each(
+                count, lambda r: f"{name}[{r}] = {code.format(given.text(self.code, r))};", source, writes=name,
+                scattered=given.scattered,
+            )  # fmt: skip
+            made = Ref("array", name, to)
+            return self._pack(made, count, source) if self.is_packed(to, spread) else made
         if given.kind == "constant":
             if given.dtype.is_float or not to.is_float:
                 return Ref("constant", given.name, to)
@@ -422,6 +431,16 @@ class Emitter(Products):
         self._operations(loop.body)
         self.finish()
         self.turns, self.stores = turns, stores
+
+
+def _narrowing(given: DType, to: DType) -> str:
+    """Return the function of a cast to a whole number or to 8 bits; "" of others, and where all numbers stay."""
+    if to.is_float:
+        return f"tile::narrowed<{to.c_name}>({{0}})" if to.bits == 8 else ""
+    cut = "tile::truncated({0})" if given.is_float else "{0}"
+    if to.bits == 8:
+        return f"tile::saturated<{to.c_name}>({cut})"
+    return cut if given.is_float else ""
 
 
 def _is_power_of_two(number: float) -> bool:

@@ -22,6 +22,9 @@ __device__ __forceinline__ float absolute(float x) { return fabsf(x); }
 __device__ __forceinline__ int absolute(int x) { return abs(x); }
 __device__ __forceinline__ float log2(float x) { return log2f(x); }
 __device__ __forceinline__ float rsqrt(float x) { return rsqrtf(x); }
+__device__ __forceinline__ float log(float x) { return logf(x); }
+__device__ __forceinline__ float erf(float x) { return erff(x); }
+__device__ __forceinline__ float power(float x, float y) { return powf(x, y); }
 
 // 1 / (1 + exp(-x)), to about 8 units of 2^-24.
 __device__ __forceinline__ float sigmoid(float x) {
@@ -77,7 +80,7 @@ __device__ __forceinline__ auto unpacked(const unsigned* words, int i) {
 // Four numbers that T has, of 8 bits.
 template <class T, class X>
 __device__ __forceinline__ unsigned narrow(X x) {
-  if constexpr (is_same<T, signed char>) {
+  if constexpr (is_same<T, signed char> || is_same<T, unsigned char>) {
     return unsigned(x) & 0xffu;
   } else {
     // Both have the upper half of an f16, e4m3 shifted by a bit and with another bias.
@@ -93,6 +96,43 @@ __device__ __forceinline__ unsigned narrow(X x) {
 template <class T, class X>
 __device__ __forceinline__ unsigned packed(X a, X b, X c, X d) {
   return narrow<T>(a) | narrow<T>(b) << 8 | narrow<T>(c) << 16 | narrow<T>(d) << 24;
+}
+
+// x as T has it: to nearest, ties to even, and the largest number in place of what is beyond. Of whole numbers as well.
+template <class T>
+__device__ __forceinline__ float narrowed(float x) {
+  constexpr bool wide = is_same<T, e4m3>;  // has a bit more behind the point, and one less in the exponent
+  constexpr float largest = wide ? 448.0f : 57344.0f, least = wide ? 0.015625f : 6.10351562e-05f;
+  constexpr float per_step = wide ? 512.0f : 65536.0f;  // of numbers below `least`
+  constexpr int cut = wide ? 20 : 21;
+  const float size = fminf(fabsf(x), largest);
+  const unsigned bits = ptx::bits_of(size);
+  const unsigned even = bits + (1u << (cut - 1)) - 1u + (bits >> cut & 1u);
+  const float above = ptx::float_of(even >> cut << cut), below = rintf(size * per_step) / per_step;
+  return x == x ? copysignf(size < least ? below : above, x) : x;
+}
+template <class T>
+__device__ __forceinline__ int saturated(int x) {
+  constexpr int least = is_same<T, signed char> ? -128 : 0, most = is_same<T, signed char> ? 127 : 255;
+  return min(max(x, least), most);
+}
+// Towards zero; the nearest int in place of what is beyond, and 0 of NaN.
+__device__ __forceinline__ int truncated(float x) { return __float2int_rz(x); }
+// The quotient rounded down, of a divisor from 1 up.
+__device__ __forceinline__ int floor_divide(int a, int b) { return a / b - (a % b < 0); }
+// The bits of V numbers that T has, of 8 bits.
+template <class T, int V, class X>
+__device__ __forceinline__ AlignedVector<V> pack_bytes(const X* x) {
+  AlignedVector<V> p;
+  if constexpr (V == 1) {
+    p.byte = static_cast<unsigned char>(narrow<T>(x[0]));
+  } else if constexpr (V == 2) {
+    p.half = static_cast<unsigned short>(narrow<T>(x[0]) | narrow<T>(x[1]) << 8);
+  } else {
+#pragma unroll
+    for (int i = 0; i < V / 4; ++i) p.word[i] = packed<T>(x[4 * i], x[4 * i + 1], x[4 * i + 2], x[4 * i + 3]);
+  }
+  return p;
 }
 
 // The V elements from `from` on, or `padding` where they are not inside: all of them are, or none.
@@ -121,7 +161,12 @@ __device__ __forceinline__ unsigned load_pair(const T* from, int stride, bool in
 
 template <class T, int V, class X>
 __device__ __forceinline__ void store(T* to, const X* x, bool inside) {
-  if (inside) ptx::st_global(to, pack<T, V>(x));
+  if (!inside) return;
+  if constexpr (sizeof(T) == 1) {
+    ptx::st_global(to, pack_bytes<T, V>(x));
+  } else {
+    ptx::st_global(to, pack<T, V>(x));
+  }
 }
 
 // Bits of a register of any type, as they move between threads.

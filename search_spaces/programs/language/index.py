@@ -40,7 +40,11 @@ class Index:
         return as_index(other) + self
 
     def __sub__(self, other: Index | int) -> Index:
-        return self + as_index(other) * -1
+        right = as_index(other)
+        if right.kind == "minimum" and self in right.args:  # x - min(x, y) is never negative
+            rest = right.args[1] if right.args[0] == self else right.args[0]
+            return maximum(self - rest, 0)
+        return self + right * -1
 
     def __rsub__(self, other: int) -> Index:
         return as_index(other) - self

@@ -18,7 +18,8 @@ from search_spaces.programs.language.functions import FUNCTIONS, REDUCTIONS
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import ProgramError, Source
 
-Edge = tuple[Index, int]  # where a tile begins along a dimension, and the extent of the array there
+Edge = tuple[Index, int, bool]
+"""Where a tile begins along a dimension, and the first place that is outside; or, if True, the first one inside."""
 
 
 @dataclass(frozen=True)
@@ -128,10 +129,13 @@ class _Walk:
             if places.kind == "inside":
                 return INSIDE
             return replace(places, value=padding) if _misses(window, places) else replace(places, kind="unknown")
-        _, high = window.at[d].interval(self.trace.blocks, self.turns)
-        if high + window.shape[d] <= window.extent[d]:
-            return INSIDE
-        return Outside("constant", padding, frozenset({(window.at[d], window.extent[d])}), source)
+        low, high = window.at[d].interval(self.trace.blocks, self.turns)
+        edges: set[Edge] = set()
+        if high + window.shape[d] > window.extent[d]:
+            edges.add((window.at[d], window.extent[d], False))
+        if low < 0:
+            edges.add((window.at[d], 0, True))
+        return Outside("constant", padding, frozenset(edges), source) if edges else INSIDE
 
     def _check_places(self, window: ir.Window, source: Source) -> None:
         assert window.index is not None
@@ -225,13 +229,20 @@ class _Walk:
                         found |= own.edges
             return found
         left, right = operation.arguments
-        place = self._places(left, d) if isinstance(left, ir.Value) else None
-        bound = right if not isinstance(right, ir.Value) else self.everywhere.get(right.id)
-        if place is None or bound is None:
+        places = [self._places(a, d) if isinstance(a, ir.Value) else None for a in (left, right)]
+        bounds = [self.everywhere.get(a.id) if isinstance(a, ir.Value) else a for a in (left, right)]
+        closed, shape = operation.function == "less_equal", operation.result.shape
+        if any(bound is not None and not math.isfinite(bound) for bound in bounds):
             return frozenset()
-        end = int(bound) + (operation.function == "less_equal")
-        _, high = place.interval(self.trace.blocks, self.turns)
-        return frozenset() if high + operation.result.shape[d] <= end else frozenset({(place, end)})
+        if places[0] is not None and bounds[1] is not None:
+            end = math.floor(bounds[1]) + 1 if closed else math.ceil(bounds[1])
+            _, high = places[0].interval(self.trace.blocks, self.turns)
+            return frozenset() if high + shape[d] <= end else frozenset({(places[0], end, False)})
+        if places[1] is not None and bounds[0] is not None:
+            first = math.ceil(bounds[0]) if closed else math.floor(bounds[0]) + 1
+            low, _ = places[1].interval(self.trace.blocks, self.turns)
+            return frozenset() if low >= first else frozenset({(places[1], first, True)})
+        return frozenset()
 
     def _places(self, value: ir.Value, d: int) -> Index | None:
         operation = self.made[value.id]
@@ -250,13 +261,17 @@ def _misses(window: ir.Window, places: Outside) -> bool:
 
 
 def _implied(masked: frozenset[Edge], edges: frozenset[Edge]) -> frozenset[Edge]:
-    """Return the edges that lie at or behind a masked one."""
-    return frozenset(e for e in edges if any(m[0] == e[0] and m[1] <= e[1] for m in masked))
+    """Return the edges whose outside a mask covers."""
+
+    def covers(mask: Edge, edge: Edge) -> bool:
+        return mask[0] == edge[0] and mask[2] == edge[2] and (mask[1] >= edge[1] if edge[2] else mask[1] <= edge[1])
+
+    return frozenset(e for e in edges if any(covers(m, e) for m in masked))
 
 
 def _shifted(outside: Outside, by: Index) -> Outside:
     """Return the same of a tile that begins ``by`` elements further on."""
-    return replace(outside, edges=frozenset((at + by, extent) for at, extent in outside.edges))
+    return replace(outside, edges=frozenset((at + by, extent, before) for at, extent, before in outside.edges))
 
 
 def _either(one: Outside, other: Outside) -> Outside:

@@ -37,9 +37,7 @@ class MemoryAccess(SharedTiles):
             start = self.coordinate(of, d)
             place = " + ".join(t for t in (window.at[d].code, start) if t != "0") or "0"
             low, high = window.at[d].interval(self.found.trace.blocks, self.turns)
-            if low < 0:
-                raise ir.ProgramError(f"{source}: a window begins {-low} elements before {window.array.name}")
-            if high + window.shape[d] > window.extent[d]:
+            if low < 0 or high + window.shape[d] > window.extent[d]:
                 name = self.new("place")
                 self.code.add(f"const int {name} = {place};", source)
                 inside.append(name)
@@ -83,11 +81,12 @@ class MemoryAccess(SharedTiles):
         if places is not None:
             extent = window.array.matrix[1] if len(window.indexed) == 2 else window.array.matrix[0]
             tests.append(f"unsigned({places.text(self.code, index)}) < {extent}u")
-        tests += [
-            f"{name} + {self.code.at(of.of_registers(d), index)} < {window.extent[d]}"
-            for d, name in enumerate(names)
-            if name
-        ]
+        for d, name in enumerate(names):
+            if name:
+                place = f"{name} + {self.code.at(of.of_registers(d), index)}"
+                low, _ = window.at[d].interval(self.found.trace.blocks, self.turns)
+                # of unsigned numbers, what lies before the array is beyond its end
+                tests.append(f"unsigned({place}) < {window.extent[d]}u" if low < 0 else f"{place} < {window.extent[d]}")
         return " && ".join(tests) or "true"
 
     def _width(self, window: ir.Window, of: Distribution, most: int) -> int:
@@ -263,7 +262,8 @@ class MemoryAccess(SharedTiles):
         self.code.add(f"const int along = {window.at[along].code} + i % {count} * {line};", source)
         level = "l1" if operation.locality == 3 else "l2"
         self.code.add(
-            f"if (across < {window.extent[1 - along]} && along < {window.extent[along]}) ptx::prefetch_{level}("
+            f"if (unsigned(across) < {window.extent[1 - along]}u && unsigned(along) < {window.extent[along]}u) "
+            f"ptx::prefetch_{level}("
             f"{self.base(window.array)} + static_cast<long long>(across) * {strides[1 - along]} + along);",
             source,
         )

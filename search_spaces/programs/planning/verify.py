@@ -18,6 +18,7 @@ from search_spaces.layouts.wg_map_consistency import (
 )
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
+from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import ProgramError, Source
 from search_spaces.programs.language.padding import check_padding
 from search_spaces.programs.planning.estimates import map_warps
@@ -54,21 +55,21 @@ def _check_scopes(found: Inference) -> None:
 
 
 def _check_windows(found: Inference) -> None:
-    """Windows begin inside of their arrays."""
+    """Check that no place is a quotient of what may be negative, and that tiles in shared memory are not left."""
     turns = found.trace.turns()
     for operation, _ in found.trace.walk():
+        if isinstance(operation, ir.Loop):
+            for end in (operation.first, operation.stop):
+                _check_quotients(end, found, turns, operation.source, "steps")
         if not isinstance(operation, ir.Load | ir.Store | ir.AtomicRmw):
             continue
         window, name = operation.window, type(operation).__name__.lower()
         for d, axis in enumerate(("rows", "columns")):
             low, high = window.at[d].interval(found.trace.blocks, turns)
-            if low < 0:
-                _refuse(
-                    operation.source,
-                    name,
-                    f"the window begins {-low} {axis} before {window.array.name}: it may reach beyond the end alone",
-                )
-            if window.array.role == "shared" and high + window.shape[d] > window.extent[d]:
+            _check_quotients(window.at[d], found, turns, operation.source, name)
+            if low < 0 and window.index is not None and d in window.indexed:
+                _refuse(operation.source, name, f"the window begins {-low} {axis} before {window.array.name}")
+            if window.array.role == "shared" and (low < 0 or high + window.shape[d] > window.extent[d]):
                 _refuse(operation.source, name, f"the window leaves {window.array.name}, which is in shared memory")
         for place, extent in zip(window.array.lead, window.array.full, strict=False):
             low, high = place.interval(found.trace.blocks, turns)
@@ -76,6 +77,32 @@ def _check_windows(found: Inference) -> None:
                 _refuse(
                     operation.source, name, f"{window.array.name}[{place}] reaches {low} to {high}, but it has {extent}"
                 )
+
+
+def _check_quotients(index: Index, found: Inference, turns: dict[int, int], source: Source, name: str) -> None:
+    """Check that numbers are divided from 0 up alone: C++ rounds others up, and Python down."""
+    for inner in index.args:
+        low, _ = inner.interval(found.trace.blocks, turns)
+        if index.kind in ("floordiv", "mod") and low < 0:
+            _refuse(source, name, f"{index} divides a number that may be {low}: use p.maximum(.., 0) before")
+        _check_quotients(inner, found, turns, source, name)
+
+
+def notes(found: Inference) -> tuple[str, ...]:
+    """Return what is legal and hardly meant: windows that lie outside of their arrays in every block."""
+    turns, told = found.trace.turns(), []
+    for operation, _ in found.trace.walk():
+        if not isinstance(operation, ir.Load | ir.Store | ir.AtomicRmw) or operation.window.index is not None:
+            continue
+        window = operation.window
+        for d, axis in enumerate(("rows", "columns")):
+            low, high = window.at[d].interval(found.trace.blocks, turns)
+            if low >= window.extent[d] or high + window.shape[d] <= 0:
+                told.append(
+                    f"{operation.source}: {type(operation).__name__.lower()}: the window begins at {axis} {low} to "
+                    f"{high} of {window.array.name}, which has {window.extent[d]}: all of it is outside"
+                )
+    return tuple(dict.fromkeys(told))
 
 
 def _check_assigned(found: Inference) -> None:

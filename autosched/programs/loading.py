@@ -6,6 +6,7 @@ import hashlib
 import re
 from pathlib import Path
 
+from autosched.programs.references import with_reference
 from measurements.files.bounded import read_bounded
 from measurements.files.python_file import NotLoaded, load_module
 from search_spaces.catalogue import register
@@ -83,10 +84,14 @@ def register_beside(beside: Beside) -> None:
     register(beside.template(), replace=True)
 
 
-def register_place(place: str) -> Program | Beside:
-    """Make what ``place`` names known to the catalogue of this process. Raises ProgramError as ``load`` does, and
-    ValueError as ``register_program``."""
+def register_place(place: str, reference: str = "") -> Program | Beside:
+    """Make what ``place`` names known to the catalogue of this process, with a reference, "" for none. Raises
+    ProgramError as ``load`` and ``with_reference`` do, and ValueError as ``register_program``."""
     found = load(place)
+    if reference and isinstance(found, Beside):
+        raise ProgramError(f"--reference is for programs of their own: {found.operator} has a reference")
+    if isinstance(found, Program) and reference:
+        found = with_reference(found, reference)
     if isinstance(found, Beside):
         register_beside(found)
     else:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import DType, dtype
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.language import ir
@@ -19,6 +20,10 @@ from search_spaces.short_repr import short_repr
 __all__ = ["ARRAY_DTYPES", "Argument", "Builder", "InOut", "Input", "Output", "Program", "program", "wg_map"]
 
 Role = Literal["input", "output", "inout"]
+# Of sizes, inputs as float64, and the shapes of outputs: what these must be.
+Reference = Callable[
+    [Mapping[str, int], Mapping[str, FloatArray], Mapping[str, tuple[int, ...]]], Mapping[str, FloatArray]
+]
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,7 @@ class Program:
     summary: str
     defaults: tuple[tuple[str, int], ...] = ()  # sizes that a text gives
     notes: tuple[str, ...] = ()  # readings of a text that were taken
+    reference: Reference | None = None  # the user's own, in place of the interpreter's numbers
 
     __repr__ = short_repr
 

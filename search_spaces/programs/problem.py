@@ -55,8 +55,13 @@ class ProgramProblem(Problem):
         )
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """Return what the interpreter gives, and its bound with the rounding to the outputs' types."""
+        """Return what the interpreter gives, or the user's own reference, and the interpreter's bound with the rounding
+        to the outputs' types."""
         values, bounds = interpret(self.usual_trace(), inputs)
+        if self.program.reference is not None:
+            given = {o.name: o.dtype.load(np.asarray(inputs[o.name])) for o in self.operands() if o.role != "output"}
+            shapes = {o.name: o.shape for o in self.operands() if o.role != "input"}
+            values = {**values, **self.program.reference(self.sizes, given, shapes)}
         types = {o.name: o.dtype for o in self.operands()}
         both = {name: rounded(types[name], (values[name], bound)) for name, bound in bounds.items()}
         return {name: value for name, (value, _) in both.items()}, {name: bound for name, (_, bound) in both.items()}

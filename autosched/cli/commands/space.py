@@ -34,6 +34,7 @@ from search_spaces.catalogue import candidates, templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
+from search_spaces.programs.planning.verify import program_notes
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules import describe
 from search_spaces.spaces.parameters import Parameter
@@ -148,7 +149,7 @@ def space(
     ]
     show(console, formatting.facts(facts))
     if isinstance(problem, ProgramProblem):
-        for note in problem.program.notes:
+        for note in program_notes(problem):
             console.print(note, markup=False, style="dim")
     for one, why_not in listed_templates:
         console.print()
@@ -174,7 +175,7 @@ space.__doc__ = f"""Count the legal schedules, and show parameters, rules and sa
 
 def _notes_json(problem: Problem) -> dict[str, Any]:
     """Return the readings that were taken of a listing, one line each."""
-    return {"notes": list(problem.program.notes)} if isinstance(problem, ProgramProblem) else {}
+    return {"notes": list(program_notes(problem))} if isinstance(problem, ProgramProblem) else {}
 
 
 def _program_json(problem: Problem, schedule: Schedule) -> dict[str, Any]:

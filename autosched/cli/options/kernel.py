@@ -26,6 +26,7 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
         return [list(arguments)]
     paths, rest = taken(arguments[len(command) :], "--kernel")
     programs, rest = taken(rest, "--program")
+    references, rest = taken(rest, "--reference") if programs else ([], rest)
     given, rest = taken(rest, "--size")
     chosen, rest = taken(rest, "--set")
     if chosen and not paths:
@@ -33,7 +34,9 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
     if programs:
         if paths or len(programs) > 1:
             raise InputError("give one --program FILE[:NAME] at a time, without --kernel")
-        return [_of_program(command, programs[0], given, rest)]
+        if len(references) > 1:
+            raise InputError("give one --reference FILE.py:FUNCTION at a time")
+        return [_of_program(command, programs[0], given, rest, *references)]
     if not paths:
         if given:
             raise InputError("--size is for --kernel FILE and --program FILE: an operator has options of its own")
@@ -68,7 +71,9 @@ def written(arguments: Sequence[str]) -> str | None:
     return next(named, None)
 
 
-def _of_program(command: tuple[str, ...], place: str, given: Sequence[str], rest: Sequence[str]) -> list[str]:
+def _of_program(
+    command: tuple[str, ...], place: str, given: Sequence[str], rest: Sequence[str], reference: str = ""
+) -> list[str]:
     """Return the command line of a tile program, which is registered."""
     from autosched.programs.loading import register_place
     from search_spaces import catalogue
@@ -76,7 +81,7 @@ def _of_program(command: tuple[str, ...], place: str, given: Sequence[str], rest
     from search_spaces.programs.template import operator
 
     with bad_input():
-        program = register_place(place)
+        program = register_place(place, reference)
         if isinstance(program, Beside):
             name, options = program.operator, catalogue.operator(program.operator).options
         else:

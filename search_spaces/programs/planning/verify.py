@@ -21,8 +21,10 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import ProgramError, Source
 from search_spaces.programs.language.padding import check_padding
+from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.estimates import map_warps
 from search_spaces.programs.planning.ways import SUBGROUPS
+from search_spaces.programs.problem import ProgramProblem
 
 
 def _refuse(source: Source, operation: str, reason: str) -> NoReturn:
@@ -103,6 +105,14 @@ def notes(found: Inference) -> tuple[str, ...]:
                     f"{high} of {window.array.name}, which has {window.extent[d]}: all of it is outside"
                 )
     return tuple(dict.fromkeys(told))
+
+
+def program_notes(problem: ProgramProblem) -> tuple[str, ...]:
+    """Return the readings of a text that were taken, and what is hardly meant."""
+    try:
+        return (*problem.program.notes, *notes(choices(problem).first))
+    except ProgramError:
+        return problem.program.notes
 
 
 def _check_assigned(found: Inference) -> None:

@@ -1,0 +1,51 @@
+"""A user's own reference of a tile program, ``FILE.py:FUNCTION``: what its outputs must be, within the usual bounds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosched.user_kernels import KernelFileError
+from autosched.user_kernels.kernel_file import UserFunction
+from autosched.user_kernels.user_functions import call
+from search_spaces.arrays import FloatArray
+from search_spaces.programs.builder import Program
+from search_spaces.programs.language.ir import ProgramError
+
+
+def with_reference(program: Program, place: str) -> Program:
+    """Return a program whose results are compared with those of a function, which gets those of its sizes and arrays
+    that it names, and gives one array, or a dict of all outputs. It runs in a process of its own.
+
+    Raises ProgramError for a place that names no function of a file.
+    """
+    file, _, name = place.rpartition(":")
+    if not file or not name.isidentifier():
+        raise ProgramError(f"--reference {place} names no function: write FILE.py:FUNCTION")
+    try:
+        content = Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProgramError(f"--reference {file} cannot be read: {' '.join(str(error).split())}") from error
+    function = UserFunction(name, str(Path(file).resolve()), content)
+    outputs = [name for name, a in program.arguments if a.role != "input"]
+
+    def reference(
+        sizes: Mapping[str, int], inputs: Mapping[str, FloatArray], shapes: Mapping[str, tuple[int, ...]]
+    ) -> dict[str, FloatArray]:
+        told = f"the reference {place}"
+        count = sum(int(np.prod(shape)) for shape in shapes.values())
+        result: Any = call(function, told, sizes, inputs, count)
+        found = result if isinstance(result, Mapping) else {outputs[0]: result}
+        if set(found) != set(outputs):
+            raise KernelFileError(f"{told} must give {', '.join(outputs)}, not {', '.join(map(str, found))}")
+        made = {name: np.asarray(found[name], dtype=np.float64) for name in outputs}
+        for name, values in made.items():
+            if values.shape != shapes[name]:
+                raise KernelFileError(f"{told} gives {name} of shape {values.shape}, which must be {shapes[name]}")
+        return made
+
+    return dataclasses.replace(program, reference=reference)

@@ -1,0 +1,47 @@
+"""A user's own reference of a tile program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autosched.cli import main
+
+PROGRAM = """
+from search_spaces.programs.builder import Input, Output, program
+@program(x=Input("m n", "f32"), out=Output("m n", "f32"))
+def doubled(p, x, out):
+    i, j = p.blocks(x.shape, (8, 32))
+    p.store(p.load(p.window(x, (i, j), (8, 32))) * 2.0, p.window(out, (i, j), (8, 32)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("reference", "status", "told"),
+    [
+        ("def f(x): return 2.0 * x", 0, ""),
+        ("def f(x, m, n): return {'out': x + x[:m, :n]}", 0, ""),
+        ("def f(x): return 2.5 * x", 1, "should be"),
+        ("def f(x): return x[0]", 2, "shape"),
+        ("def f(y): return y", 2, "y"),
+        ("def g(x): return x", 2, "f"),
+    ],
+)
+def test_results_are_compared_with_it(
+    reference: str, status: int, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "doubled.py").write_text(PROGRAM)
+    (tmp_path / "reference.py").write_text(reference)
+    sizes = ["--size", "m=9", "--size", "n=40", "--device", "a100", "--sample", "1"]
+    place = ["--program", str(tmp_path / "doubled.py"), "--reference", f"{tmp_path / 'reference.py'}:f"]
+    assert main(["verify", *place, *sizes]) == status
+    said = capsys.readouterr()
+    assert told in said.out + said.err and "Traceback" not in said.err
+
+
+def test_a_place_without_a_function_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "doubled.py").write_text(PROGRAM)
+    place = ["--program", str(tmp_path / "doubled.py"), "--size", "m=9", "--size", "n=40"]
+    assert main(["verify", *place, "--reference", "nowhere.py"]) == 2
+    assert "FILE.py:FUNCTION" in capsys.readouterr().err

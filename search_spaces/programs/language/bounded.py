@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from search_spaces.arrays import BoolArray, FloatArray
+from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import F32, SMALLEST, DType
 from search_spaces.operators.problem import sum_growth
 from search_spaces.programs.language import ir
@@ -99,7 +99,7 @@ def reduced(operation: ir.Reduce, parts: FloatArray, errors: FloatArray, axis: i
     type_ = operation.result.dtype
     if not type_.is_float:
         return result, np.zeros_like(result)
-    sure: BoolArray = np.asarray(np.isfinite(errors).all(axis))
+    sure = np.asarray(np.isfinite(errors).all(axis))
     if operation.kind == "add":
         sizes = np.abs(parts)
         bound = errors.sum(axis) + sum_growth(operation.size) * U * sizes.sum(axis)
@@ -129,8 +129,8 @@ def product(operation: ir.Mma, left: Bounded, right: Bounded, added: Bounded) ->
         return certain(type_, result, bound)
     (finite_a, open_a, turns_a), (finite_b, open_b, turns_b) = (_parts(*of) for of in ((a, a_bound), (b, b_bound)))
     vague = open_a @ turns_b + turns_a @ open_b  # infinite times what may have either sign
-    rows, columns = (np.asarray(np.isinf(bounds).any(axis)) for bounds, axis in ((a_bound, 1), (b_bound, 0)))
-    unknown = rows[:, None] | columns[None, :] | np.isinf(c_bound)
+    unknown = np.isinf(a_bound).any(axis=1, keepdims=True) | np.isinf(b_bound).any(axis=0, keepdims=True)
+    unknown = unknown | np.isinf(c_bound)
     largest = finite_a @ finite_b + np.where(np.isfinite(c), np.abs(c), 0.0)
     return _in_any_order(type_, result, bound, largest, ~unknown & (vague == 0))
 

@@ -209,7 +209,7 @@ class Arithmetic(ABC):
         fail("@", "products are made by p.mma(a, b, c)")
 
     def __pow__(self, exponent: Operand) -> Tile:
-        return self.builder.power(self, exponent)
+        return self.builder.power(self.tile(), exponent)
 
     def __floordiv__(self, divisor: int) -> Tile:
         if type(divisor) is not int or divisor < 1:

@@ -15,6 +15,8 @@ from search_spaces.programs.planning.opaque import WARP_BYTES, read_behind
 from search_spaces.programs.planning.staging import sides
 from search_spaces.spaces.parameters import Value
 
+UNROLLED_FMA = 8  # steps of a product by FMA, each of which is hundreds of instructions
+
 
 class Products(Boxes):
     """``waiting`` are the products whose loop over k is not written yet."""
@@ -114,7 +116,8 @@ class Products(Boxes):
                 if (value.id, spread) not in operands:
                     operands[value.id, spread] = self._operand(value, spread, w.operation.source, loaded)
         self.code.flush()
-        self.code.add("#pragma unroll")
+        staged = all(self.refs[key].kind == "staged" for key in operands)  # no register is indexed by the step
+        self.code.add(f"#pragma unroll {UNROLLED_FMA}" if row.unit == "fma" and staged else "#pragma unroll")
         self._scopes.append([])
         self.code.open(f"for (int step = 0; step < {first.a.shape[1] // row.k}; ++step) {{", first.source)
         for line in loaded:

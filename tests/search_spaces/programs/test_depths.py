@@ -56,3 +56,22 @@ def test_a_depth_that_goes_on_in_the_array_is_refused_with_its_number() -> None:
 
     with pytest.raises(ValueError, match="20"):
         template(by_twenty).space(problem(by_twenty, m=32, n=32, k=60), A100).sample(1, 1)
+
+
+def test_products_by_fma_are_unrolled_in_part() -> None:
+    """Each step of the depth is hundreds of instructions, which a compiler takes seconds for."""
+
+    @program(x=Input("m k", "f32"), w=Input("k n", "f32"), out=Output("m n", "f32"))
+    def by_fma(p: Builder, x: Array, w: Array, out: Array) -> None:
+        i, j = p.blocks(out.shape, (32, 64))
+        acc = p.state(p.zeros((32, 64)))
+        for s in p.steps(x.shape[1], 48):
+            left, right = p.load(p.window(x, (i, s), (32, 48))), p.load(p.window(w, (s, j), (48, 64)))
+            acc.set(p.mma(left, right, acc))
+        p.store(acc, p.window(out, (i, j), (32, 64)))
+
+    p = problem(by_fma, m=40, n=70, k=96)
+    own = template(by_fma)
+    kernel = own.kernel(p, own.space(p, A100).sample(1, 3)[0], A100)
+    assert "#pragma unroll 8\n" in kernel.source
+    assert outcome(p, kernel) == "ok"

@@ -9,13 +9,11 @@ from autosched.version import VERSION
 
 project = "autosched"
 release = VERSION
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
 exclude_patterns: list[str] = []
 html_theme = "furo"
 html_title = f"autosched {VERSION}"
 myst_heading_anchors = 4
-autodoc_typehints = "description"
-autodoc_member_order = "bysource"
 # Pages link to files of the repository, which are not part of the site.
-suppress_warnings = ["myst.xref_missing", "misc.highlighting_failure", "ref.python"]
+suppress_warnings = ["myst.xref_missing", "misc.highlighting_failure"]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import enum
+import importlib
+import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +44,28 @@ SPACES: dict[str, tuple[Problem, ...]] = {
     "transpose": (Transpose(rows=4096, columns=4096),),
     "copy": (Copy(rows=4096, columns=4096),),
 }
+
+
+# What `autosched` exports, by what it is for. A class named with `+` is shown with its methods.
+API = {
+    "Tuning": ("tune", "emulate", "Im2col", "Struct", "Surface", "TensorMapOf", "Texture", "+StudySampler"),
+    "Running tuned kernels": (
+        *("+Database", "use", "recording", "matmul", "matvec", "softmax", "rmsnorm", "layernorm", "reduce"),
+        "transpose",
+    ),
+    "PyTorch": ("torch.patch", "+torch.Calls", "torch.emulated"),
+    "Problems and kernels": (
+        *("Matmul", "Matvec", "Softmax", "RmsNorm", "LayerNorm", "Reduce", "Transpose", "Copy", "+Kernel"),
+    ),
+    "Reports": ("reporting.html.build", "reporting.html.render"),
+    "Results and errors": (
+        *("TuneResult", "Record", "Provenance", "Schedule", "Device", "device", "EmulatedLaunch", "Finding", "Order"),
+        *("NotTuned", "StaleSchedule", "NoSchedule", "RuntimeUnavailable", "StoreError", "KernelFileError"),
+        *("BackendError", "HostFailure"),
+    ),
+    "Tests of plug-ins": ("testing.SamplerContract",),
+}
+_NARROW = 100  # columns of a signature in one line
 
 
 def schedule_parameters() -> str:
@@ -152,7 +178,96 @@ def emulator_findings() -> str:
     return "".join(lines)
 
 
+def api() -> str:
+    """Return what `autosched` exports, from its signatures and docstrings. It needs torch, as `autosched.torch` does."""
+    lines = [
+        "# API reference\n",
+        MADE,
+        "What `autosched` exports. The command line says what it can do with `autosched --help`.\n",
+    ]
+    for section, names in API.items():
+        lines.append(f"\n## {section}\n")
+        for name in names:
+            path = f"autosched.{name.removeprefix('+')}"
+            found = _exported(path)
+            lines += [f"\n### `{path}`\n", _signature(path.rpartition(".")[2], found), _prose(found)]
+            if name.startswith("+"):
+                for method, function in _methods(found):
+                    lines += [f"\n#### `{path}.{method}`\n", _signature(method, function), _prose(function)]
+    return "".join(lines)
+
+
+def _exported(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def _methods(kind: type) -> Iterator[tuple[str, Any]]:
+    for name, value in vars(kind).items():
+        function = getattr(value, "__func__", getattr(value, "fget", value))
+        if not name.startswith("_") and inspect.isfunction(function) and inspect.getdoc(function):
+            yield name, value
+
+
+def _signature(name: str, found: Any) -> str:
+    """Return a block of code; "" for an exception or an enumeration, which nobody calls."""
+    if isinstance(found, property):
+        return ""
+    function = getattr(found, "__func__", found)
+    if inspect.isclass(found) and issubclass(found, BaseException | enum.Enum):
+        return ""
+    parameters: list[str] = []
+    last: Any = None
+    signature = inspect.signature(function)
+    for p in signature.parameters.values():
+        if p.name in ("self", "cls"):
+            continue
+        if p.kind is p.KEYWORD_ONLY and last not in (p.KEYWORD_ONLY, p.VAR_POSITIONAL):
+            parameters.append("*")
+        last = p.kind
+        text = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "") + p.name
+        if p.annotation is not p.empty:
+            text += f": {_type(p.annotation)}"
+        if p.default is not p.empty:
+            text += f" = {p.default!r}" if p.annotation is not p.empty else f"={p.default!r}"
+        parameters.append(text)
+    result = "" if signature.return_annotation in (signature.empty, "None", None) else signature.return_annotation
+    ending = f" -> {_type(result)}" if result and not inspect.isclass(found) else ""
+    line = f"{name}({', '.join(parameters)}){ending}"
+    if len(line) > _NARROW:
+        line = "\n".join([f"{name}(", *(f"    {p}," for p in parameters), f"){ending}"])
+    return f"```python\n{line}\n```\n"
+
+
+def _type(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def _prose(found: Any) -> str:
+    """Return a docstring as Markdown: each entry of `Args`, `Returns` and `Raises` is a line of a list."""
+    text = inspect.getdoc(found.fget if isinstance(found, property) else found) or ""
+    if inspect.isclass(found) and not vars(found).get("__doc__"):
+        text = ""
+    lines: list[str] = []
+    inside = False
+    for line in text.splitlines():
+        if re.fullmatch(r"(Args|Returns|Raises|Yields|Attributes):", line):
+            lines += ["", f"**{line[:-1]}**", ""]
+            inside = True
+        elif inside and re.match(r" {4}\S", line):
+            entry = re.match(r"    (\*{0,2}[\w., ]+?): (.*)", line)
+            begins = "- " if lines[-1] == "" else "  "  # of a paragraph, or its next line
+            lines.append(f"- `{entry[1]}`: {entry[2]}" if entry else begins + line.strip())
+        elif inside and line.startswith(" "):
+            lines.append(f"  {line.strip()}")
+        else:
+            inside = inside and not line
+            lines.append(line)
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).replace("``", "`").strip() + "\n"
+
+
 PAGES = {
+    "api.md": api,
     "emulator-findings.md": emulator_findings,
     "schedule-parameters.md": schedule_parameters,
     "command-line.md": command_line,

@@ -17,6 +17,8 @@ spec.loader.exec_module(generate)
 
 @pytest.mark.parametrize("name", generate.PAGES)
 def test_the_page_is_that_of_the_code(name: str) -> None:
+    if name == "api.md":
+        pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
     page = (DOCS / "reference" / name).read_text("utf-8")
     assert page == generate.PAGES[name](), "python docs/generate.py writes it"
 

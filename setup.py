@@ -1,5 +1,8 @@
-"""What pyproject.toml cannot say: equal sources give equal wheels, and an installation compiles the emulator."""
+"""What pyproject.toml cannot say: equal sources give equal wheels, an installation compiles the emulator, and README's
+links are absolute in the package's description."""
 
+import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -60,4 +63,16 @@ class BdistWheel(bdist_wheel):
                 path.chmod(0o644)
 
 
-setup(cmdclass={"bdist_wheel": BdistWheel, "build_py": BuildPy})
+def description() -> str:
+    """Return README.md with links to the files of this version's tag."""
+    folder = Path(__file__).parent
+    version = runpy.run_path(str(folder / "autosched" / "version.py"))["VERSION"]
+    files = f"https://github.com/autosched/autosched/blob/v{version}/"
+    return re.sub(r"\]\((?!\w+:|#)([^)\s]+)\)", rf"]({files}\1)", (folder / "README.md").read_text("utf-8"))
+
+
+setup(
+    cmdclass={"bdist_wheel": BdistWheel, "build_py": BuildPy},
+    long_description=description(),
+    long_description_content_type="text/markdown",
+)

@@ -179,7 +179,7 @@ def emulator_findings() -> str:
 
 
 def api() -> str:
-    """Return what `autosched` exports, from its signatures and docstrings. It needs torch, as `autosched.torch` does."""
+    """Return what `autosched` exports, from signatures and docstrings. It needs torch, as `autosched.torch` does."""
     lines = [
         "# API reference\n",
         MADE,

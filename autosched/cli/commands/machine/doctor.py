@@ -262,10 +262,10 @@ def _answer(program: str, *arguments: str) -> str:
 
 
 def _package(name: str) -> Part:
-    try:
-        return Part(name, version(name))
-    except PackageNotFoundError:
-        return Part(name, None, f"pip install {name}")
+    for distribution in (name, f"{name}-cpu"):  # xgboost-cpu is imported as xgboost
+        with suppress(PackageNotFoundError):
+            return Part(name, version(distribution))
+    return Part(name, None, f"pip install {name}")
 
 
 def _cache() -> Cache:

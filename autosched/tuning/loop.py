@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, field
 
@@ -35,9 +35,11 @@ from measurements.runners.base import Candidate, Comparing, Runner, RunnerStoppe
 from measurements.runners.streams import InOrder, stream_of
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
+from search_spaces.spaces.counting.limits import TooTightlyTied
 from search_spaces.spaces.schedule import Schedule
 
 UNPROMISING = 8  # proposals in a row that promise too little end a search
+_UNCOUNTED = 100_000  # trials that nobody counts a space for
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class TunerParts:
     policy: str | None = None  # how times are taken, a text of Policy; None: of any
     in_flight: InFlightLimit = field(default_factory=InFlightLimit)  # how many schedules are out at a time
     objectives: Objectives = field(default_factory=Objectives)  # what best means, by default the time
+    schedules: Callable[[], int] | None = None  # counts those of the space; None where nobody can
 
 
 class Tuner:
@@ -91,6 +94,7 @@ class Tuner:
         self._lines = tuple(parts.lines)
         self._observer = parts.observer
         self._in_flight = parts.in_flight
+        self._schedules = parts.schedules
         self._asked = self._told = 0
         self._out: dict[Schedule, Measurement | None] = {}  # asked for, not told; in that order
         self._under_way: dict[str, list[Schedule]] = {}  # the schedules that give a kernel, by its digest
@@ -101,7 +105,7 @@ class Tuner:
         self._failures: Counter[str] = Counter()
         self._hopeful = False  # whether anything has worked, here or earlier
         self._common_failure = ""
-        self._wanted = 0
+        self._wanted = self._expected = 0  # trials: asked for, and shown, which are no more than the space has
         self._started = 0.0
 
     def run(
@@ -145,9 +149,10 @@ class Tuner:
         there = (
             f"{tried} {'trial' if tried == 1 else 'trials'} of this problem on {book.device.name} ({book.provenance})"
         )
-        lines = (*self._lines, f"{book.name} holds {there}; {trials:,} more to go")
+        self._expected = self._at_most(trials, tried)
+        lines = (*self._lines, f"{book.name} holds {there}; {self._expected:,} more to go")
         if self._observer is not None:
-            start = Start(book.problem, book.device, book.provenance, lines, trials, tried, book.best)
+            start = Start(book.problem, book.device, book.provenance, lines, self._expected, tried, book.best)
             self._observer.started(start)
         exhausted = interrupted = late = False
         stopped = proof = ""
@@ -323,6 +328,15 @@ class Tuner:
     def _must_prove(self, schedule: Schedule, measured: Measurement) -> bool:
         return measured.status is Status.UNRANKED or self._book.is_new_on_front(schedule, measured)
 
+    def _at_most(self, trials: int, tried: int) -> int:
+        """Return how many trials there may be, where so many are asked for that the space is worth counting."""
+        if trials <= _UNCOUNTED or self._schedules is None:
+            return trials
+        try:
+            return min(trials, max(0, self._schedules() - tried))
+        except TooTightlyTied:
+            return trials
+
     def _finish(self, schedule: Schedule, digest: str | None, measurement: Measurement) -> None:
         book = self._book
         self._out[schedule] = measurement
@@ -337,5 +351,5 @@ class Tuner:
             if not record.ok:
                 self._failures[record.status.value] += 1
             done, seconds = len(self._records), time.monotonic() - self._started
-            progress = Progress(record, book.best, done, self._wanted, dict(self._failures), seconds)
+            progress = Progress(record, book.best, done, self._expected, dict(self._failures), seconds)
             self._observer.trial(progress)

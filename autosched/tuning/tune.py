@@ -328,6 +328,7 @@ def build_tuner(
             observer=options.progress,
             in_flight=_in_flight_limit(chosen, options.workers),
             objectives=options.objectives,
+            schedules=space.count,
         )
     )
 

@@ -216,6 +216,7 @@ def tune_call(
                     verifier=(lambda _, schedule: judge.judge(schedule)) if options.verify else None,
                     lines=lines,
                     observer=options.progress,
+                    schedules=space.count,
                 )
             )
             proves = options.verify and options.proof_limit > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.proofs.proof import Verification, verify_one
+from autosched.tuning.result import Progress, Start
+from autosched.tuning.tune import tune
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.signature import declared_parameters
 from autosched.user_kernels.user_kernel import Kernel
@@ -156,3 +159,32 @@ __global__ void __launch_bounds__(256) k(const float *__restrict__ a, unsigned l
     names = [p.element.name if p.element else None for p in found]
     assert names == ["f32", "u64", "f16", None, "f32", None, None, "bf16"]
     assert declared_parameters("missing", (source,)) == ()
+
+
+class Seen:
+    """What a search says of its size."""
+
+    def __init__(self) -> None:
+        self.trials: list[int] = []
+        self.lines: tuple[str, ...] = ()
+
+    def started(self, start: Start) -> None:
+        self.trials.append(start.trials)
+        self.lines = start.lines
+
+    def trial(self, progress: Progress) -> None:
+        self.trials.append(progress.trials)
+
+
+@needs_compiler
+@needs_nvrtc
+def test_a_brute_force_knows_the_size_of_its_space(tmp_path: Path) -> None:
+    problem = scale(tune_params={"block_size_x": [32, 64, 128]}).problem()
+    given: dict[str, Any] = {"device": "a100", "backend": "estimate", "database": tmp_path / "best.db"}
+    seen = Seen()
+    result = tune(problem, trials=10**9, sampler="brute_force", progress=seen, **given)
+    assert result.exhausted and len(result.trials) == 3
+    assert set(seen.trials) == {3} and "3 more to go" in " ".join(seen.lines)
+    again = Seen()
+    tune(problem, trials=10**9, sampler="brute_force", progress=again, **given)
+    assert set(again.trials) == {0}

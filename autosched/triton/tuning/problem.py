@@ -33,6 +33,10 @@ class TritonProblem(Problem):
 
     arguments: str = option("The call: types, shapes and strides of its tensors, and its numbers.")
 
+    @property
+    def described(self) -> str:
+        return f"{self.operator} {self.arguments}"
+
     def operands(self) -> tuple[Operand, ...]:
         """Each tensor, as unsigned integers of the size of its elements: the description does not say what is read."""
         found = []

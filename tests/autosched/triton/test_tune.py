@@ -200,6 +200,13 @@ class TestCommandLine:
         assert status == 0 and best["schedule"] == document["best"]["schedule"] and best["stale"] == []
         status, out, _ = self.run(capsys, "best", *given, "--size", "n=7")
         assert status == 1
+        status, out, _ = self.run(capsys, "best", "--db", db)
+        assert status == 0 and "triton:scale" in out and "B/s" in out
+        status, out, _ = self.run(capsys, "db", "threshold", *given, "--max-slowdown", "5%")
+        assert status == 0 and "may lose" in out and "5%" in out
+        for command in (("report", "--out", tmp_path / "r.html"), ("db", "check"), ("train", "--out", tmp_path / "m")):
+            status, out, err = self.run(capsys, *command, "--db", db, "--triton", f"{FILE}:scale")
+            assert (status == 0 or command[0] == "train") and "not judged" not in out and "no such option" not in err
 
     @pytest.mark.parametrize(
         ("changed", "said"),

@@ -12,9 +12,12 @@ import numpy as np
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.kernel_file import UserFunction
 from autosched.user_kernels.user_functions import call
+from measurements.files.bounded import read_bounded
 from search_spaces.arrays import FloatArray
 from search_spaces.programs.builder import Program
 from search_spaces.programs.language.ir import ProgramError
+
+_MOST_BYTES = 1 << 22  # of the file
 
 
 def with_reference(program: Program, place: str) -> Program:
@@ -27,8 +30,8 @@ def with_reference(program: Program, place: str) -> Program:
     if not file or not name.isidentifier():
         raise ProgramError(f"--reference {place} names no function: write FILE.py:FUNCTION")
     try:
-        content = Path(file).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        content = read_bounded(file, _MOST_BYTES).decode("utf-8")
+    except (OSError, ValueError) as error:
         raise ProgramError(f"--reference {file} cannot be read: {' '.join(str(error).split())}") from error
     function = UserFunction(name, str(Path(file).resolve()), content)
     outputs = [name for name, a in program.arguments if a.role != "input"]

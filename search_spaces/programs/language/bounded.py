@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from search_spaces.arrays import FloatArray
+from search_spaces.arrays import BoolArray, FloatArray
 from search_spaces.hardware.dtypes import F32, SMALLEST, DType
 from search_spaces.operators.problem import sum_growth
 from search_spaces.programs.language import ir

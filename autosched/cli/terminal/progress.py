@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from autosched.tuning.result import Start
 
 PLAIN_SECONDS = 5.0  # between two lines where no terminal can be redrawn
-QUIET_SECONDS = 15.0  # without a step, after which a line says so where no terminal can be redrawn
+QUIET_SECONDS = 4.0  # without a step, after which a line says so where no terminal can be redrawn
+LIMIT_SECONDS = 15.0  # without a step, after which that line also says how long one may take
 LEAST_TRIALS = 16  # that a rate is told from
 
 
@@ -87,9 +88,10 @@ class Counter:
     def _tell_quiet(self) -> None:
         if time.monotonic() - self._last_line >= QUIET_SECONDS:
             self._last_line = time.monotonic()
-            taken = f"{self._last_line - self._started:.0f} s"
+            taken = self._last_line - self._started
+            limit = self._limit if taken >= LIMIT_SECONDS else ""
             text = ", ".join(
-                part for part in (f"{self._noun} {self._done}/{self._total} in {taken}", self._limit) if part
+                part for part in (f"{self._noun} {self._done}/{self._total} in {taken:.0f} s", limit) if part
             )
             self._console.print(text, soft_wrap=True)
 
@@ -153,8 +155,10 @@ class TuneDisplay:
             quiet, self._last_line = time.monotonic() - self._last_trial, time.monotonic()
             done = 0 if self._now is None else self._now.done
             total = self._start.trials if self._start is not None else done
-            taken = f"none in the last {quiet:.0f} s" if done < total else f"the best is proven or timed, {quiet:.0f} s"
-            text = ", ".join(part for part in (f"{done}/{total}", taken, self._limit) if part)
+            doing = "no trial finished" if done < total else "verifying or timing the best"
+            taken = f"{doing} for {quiet:.0f} s"
+            limit = self._limit if quiet >= LIMIT_SECONDS else ""
+            text = ", ".join(part for part in (f"{done}/{total}", taken, limit) if part)
             self._console.print(text, soft_wrap=True)
 
     def trial(self, progress: Tuning) -> None:

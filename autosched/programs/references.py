@@ -17,7 +17,7 @@ from search_spaces.arrays import FloatArray
 from search_spaces.programs.builder import Program
 from search_spaces.programs.language.ir import ProgramError
 
-_MOST_BYTES = 1 << 22  # of the file
+_MOST_BYTES = 1 << 22  # of a file
 
 
 def with_reference(program: Program, place: str) -> Program:

@@ -31,10 +31,17 @@ class RecordedSpace(Space):
     """
 
     def __init__(self, space: Space, listed: Sequence[Schedule]) -> None:
-        super().__init__(space.name, space.parameters, space.attributes, space.rules, stratified_by=space.stratified_by)
+        super().__init__(
+            space.name,
+            space.parameters,
+            space.attributes,
+            space.rules,
+            stratified_by=space.stratified_by,
+            covering=space.covering,
+        )
         codes = self._matrix([s for s in dict.fromkeys(listed) if _has(space, s)])
         self._rows: IntArray = codes[space.allowed(self._from_codes(codes))] if len(codes) else codes
-        if space.stratified_by:  # the ranks of a stratum follow each other
+        if space.stratifying:  # the ranks of a stratum follow each other
             self._rows = self._rows[np.lexsort(self._rows[:, self._columns_of_strata].T[::-1])]
         self._keys = {row.tobytes() for row in self._values(self._from_codes(self._rows))}
         if not len(self._rows):
@@ -48,22 +55,24 @@ class RecordedSpace(Space):
 
     @cached_property
     def strata(self) -> tuple[Stratum, ...]:
-        if not self.stratified_by:
+        if not self.stratifying:
             return super().strata
         columns = self._columns_of_strata
         codes, firsts = np.unique(self._rows[:, columns], axis=0, return_index=True)
         domains = [self.parameters[column].values for column in columns]
         values = [tuple(v[code] for v, code in zip(domains, row, strict=True)) for row in codes.tolist()]
         ends = [*firsts[1:].tolist(), len(self._rows)]
-        return tuple(
-            Stratum(self.name, combination, range(first, end))
-            for combination, first, end in zip(values, firsts.tolist(), ends, strict=True)
+        return self._shared_out(
+            [
+                Stratum(self.name, combination, range(first, end))
+                for combination, first, end in zip(values, firsts.tolist(), ends, strict=True)
+            ]
         )
 
     @property
     def _columns_of_strata(self) -> list[int]:
         names = [p.name for p in self.parameters]
-        return [names.index(name) for name in self.stratified_by]
+        return [names.index(name) for name in self.stratifying]
 
     def sample(self, n: int, seed: int, replace: bool = False) -> list[Schedule]:
         if n < 0:

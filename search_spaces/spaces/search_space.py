@@ -17,11 +17,13 @@ from search_spaces.spaces.schedule import Schedule
 @dataclass(frozen=True)
 class Stratum:
     """A part of a space: the legal schedules of ``template`` with ``values`` for the parameters that its space is
-    stratified by; all of them where it is by none. ``ranks`` are theirs in the space of the template."""
+    stratified by and covers; all of them where there are none. ``ranks`` are theirs in the space of the template.
+    ``share`` of the draws is its own, relative to other strata, after the first."""
 
     template: str
     values: tuple[Value, ...]
     ranks: range
+    share: float = 1.0
 
     @property
     def value(self) -> Value | None:

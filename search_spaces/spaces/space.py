@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -29,6 +30,7 @@ if TYPE_CHECKING:  # a proof of one schedule neither counts nor draws
 
 
 DRAWN = 256  # schedules among which an empty space looks for one that is nearly legal
+LEAST_SHARE = 1 / 8  # of a combination of covered values, among the schedules of one value of the stratifying parameter
 
 
 class EmptySpace(ValueError):
@@ -50,8 +52,10 @@ class Space:
     right numbers. ``pruning`` rules leave out schedules that a simpler or smaller one equals or beats. A search applies
     both; a schedule tuned for another problem has to satisfy only the former, which make up ``valid``.
 
-    ``stratified_by`` names the parameters whose combinations of values divide the space into ``strata``: structural
-    decisions, some of whose values few schedules have. Only the order of the ranks depends on it.
+    ``stratified_by`` names the parameter whose values divide the space into ``strata``, and ``covering`` further ones:
+    structural decisions, some of whose values few schedules have. Samples of a union have as many schedules of each
+    value of the former, and soon one of each combination of the latter; these then get their part of the schedules, but
+    no less than LEAST_SHARE. Only the order of the ranks depends on them.
 
     Raises ValueError for missing parameters, duplicate names, unknown names in ``needs`` or ``stratified_by``, and
     attributes that depend on themselves.
@@ -62,7 +66,8 @@ class Space:
         attributes: What follows from them, and rules may need.
         constraints: Validity constraints.
         pruning: Rules of taste.
-        stratified_by: A parameter or several; none for the whole as one stratum.
+        stratified_by: A parameter; None for none.
+        covering: Further parameters.
         constants: Integers that follow from the problem alone: attributes and rules see them as columns, and schedules
             have no part of them, so that they mean the same for a problem of another size.
     """
@@ -74,7 +79,8 @@ class Space:
         attributes: Sequence[Attribute] = (),
         constraints: Sequence[Rule] = (),
         pruning: Sequence[Rule] = (),
-        stratified_by: str | Sequence[str] = (),
+        stratified_by: str | None = None,
+        covering: Sequence[str] = (),
         constants: Mapping[str, int] | None = None,
     ) -> None:
         self.name = name
@@ -96,9 +102,10 @@ class Space:
         self._attribute = {a.name: a for a in self.attributes}
         self._parameter = {p.name: p for p in self.parameters}
         self._before = {p.name: p.before for p in self.parameters if p.before is not None}
-        self.stratified_by = (stratified_by,) if isinstance(stratified_by, str) else tuple(stratified_by)
-        _refuse_twice("stratifying parameter", self.stratified_by)
-        for parameter in self.stratified_by:
+        self.stratified_by = stratified_by
+        self.covering = tuple(covering)
+        _refuse_twice("stratifying parameter", self.stratifying)
+        for parameter in self.stratifying:
             if parameter not in self._parameter:
                 raise ValueError(f"{name} cannot be stratified by {parameter}, which is not a parameter")
 
@@ -148,7 +155,7 @@ class Space:
     def _tree(self) -> CountTree:
         from search_spaces.spaces.counting.elimination import eliminate
 
-        return eliminate(self._narrowed_constraints, self.rules, self.stratified_by)
+        return eliminate(self._narrowed_constraints, self.rules, self.stratifying)
 
     def count(self) -> int:
         """Exact number of legal configurations. Raises TooTightlyTied where the rules tie too much together."""
@@ -159,16 +166,39 @@ class Space:
         """Itself, by the name of its template."""
         return {self.name: self}
 
+    @property
+    def stratifying(self) -> tuple[str, ...]:
+        """Parameters whose combinations of values are the strata."""
+        return (*([] if self.stratified_by is None else [self.stratified_by]), *self.covering)
+
     @cached_property
     def strata(self) -> tuple[Stratum, ...]:
-        """The parts with each combination of values of ``stratified_by`` that leaves legal schedules; the whole where
+        """The parts with each combination of values of ``stratifying`` that leaves legal schedules; the whole where
         that is empty."""
-        if not self.stratified_by:
+        if not self.stratifying:
             return (Stratum(self.name, (), range(self.count())),) if self.count() else ()
-        domains = [self._narrowed[name].values for name in self.stratified_by]
+        domains = [self._narrowed[name].values for name in self.stratifying]
+        return self._shared_out(
+            [
+                Stratum(self.name, tuple(values[code] for values, code in zip(domains, codes, strict=True)), ranks)
+                for codes, ranks in self._tree.ranges(self.stratifying).items()
+            ]
+        )
+
+    def _shared_out(self, strata: Sequence[Stratum]) -> tuple[Stratum, ...]:
+        """Return strata whose shares add up to one for each value of ``stratified_by``."""
+        if not self.covering:
+            return tuple(strata)
+        first = 0 if self.stratified_by is None else 1
+        counts, shares = Counter[tuple[Value, ...]](), Counter[tuple[Value, ...]]()
+        for stratum in strata:
+            counts[stratum.values[:first]] += stratum.count
+        parts = [max(stratum.count / counts[stratum.values[:first]], LEAST_SHARE) for stratum in strata]
+        for stratum, part in zip(strata, parts, strict=True):
+            shares[stratum.values[:first]] += part  # type: ignore[assignment]  # a Counter of floats
         return tuple(
-            Stratum(self.name, tuple(values[code] for values, code in zip(domains, codes, strict=True)), ranks)
-            for codes, ranks in self._tree.ranges(self.stratified_by).items()
+            replace(stratum, share=part / shares[stratum.values[:first]])
+            for stratum, part in zip(strata, parts, strict=True)
         )
 
     @cached_property

@@ -53,9 +53,9 @@ class UnionSpace:
     def sample(self, n: int, seed: int, replace: bool = False) -> list[Schedule]:
         """``n`` random schedules, the same for a seed on every machine.
 
-        Every stratum gets the same share, in turns, and inside a stratum each schedule is equally likely. A stratum
-        that is exhausted leaves its turns to the others. Raises EmptySpace where nothing is legal, ValueError for a
-        negative ``n`` or ``seed``.
+        Every stratum gets its share, in turns, the first turn of each at once, and inside a stratum each schedule is
+        equally likely. A stratum that is exhausted leaves its turns to the others. Raises EmptySpace where nothing is
+        legal, ValueError for a negative ``n`` or ``seed``.
         """
         self._refuse_empty()
         turns = self._turns(n, seed, replace)
@@ -66,7 +66,8 @@ class UnionSpace:
         return self._at([(i, next(drawn_of[i])) for i in turns])
 
     def _turns(self, n: int, seed: int, replace: bool) -> list[int]:
-        """Return the stratum of each of ``n`` draws: draw j of a stratum comes at the time j + a random start."""
+        """Return the stratum of each of ``n`` draws: draw j of a stratum comes at the time j / its share + a random
+        start."""
         draw_ranks(1, min(n, 0), seed)  # raises for negative values
         starts = (np.random.PCG64(seed).random_raw(len(self.strata)) >> np.uint64(11)) * 2.0**-53
         waiting = [(float(start), i) for i, start in enumerate(starts)]
@@ -77,7 +78,7 @@ class UnionSpace:
             turns.append(i)
             taken[i] += 1
             if replace or taken[i] < self.strata[i].count:
-                heapq.heappush(waiting, (taken[i] + float(starts[i]), i))
+                heapq.heappush(waiting, (taken[i] / self.strata[i].share + float(starts[i]), i))
         return turns
 
     def _at(self, places: Sequence[tuple[int, int]]) -> list[Schedule]:
@@ -156,7 +157,7 @@ class UnionSpace:
     def _elsewhere(self, schedule: Schedule, rng: np.random.Generator) -> Schedule:
         """Return a random schedule of another stratum, each as likely; ``schedule`` where there is no other."""
         member = self._member(schedule)
-        values = tuple(schedule[name] for name in member.stratified_by)
+        values = tuple(schedule[name] for name in member.stratifying)
         others = [i for i, s in enumerate(self.strata) if (s.template, s.values) != (schedule.template, values)]
         if not others:
             return schedule

@@ -15,7 +15,7 @@ STARTS = 8  # from each of which a descent takes some 150 to 300 guesses
 _DISTANCE = 6  # parameters in which they differ where possible: the best of a sample are often much the same
 _NEIGHBOURS = 256  # looked at in a step
 _STEPS = 32
-_STRATA = 2  # of a space whose best a sample finds; of more, each gets as many schedules as one of these
+_STRATA = 2  # whole shares of a space whose best a sample finds; of more, each gets as many schedules as one of these
 TIE = 1e-3  # guesses of times that differ by less are the same: no model tells them apart
 
 Rank = tuple[int, int, int, float]
@@ -24,7 +24,7 @@ Rank = tuple[int, int, int, float]
 def starting_points(space: SearchSpace, samples: int, seed: int) -> list[Schedule]:
     """Return ``samples`` random schedules, more of a space of many strata: another template must not thin out those of
     the best one."""
-    return space.sample(max(samples, -(-samples * len(space.strata) // _STRATA)), seed)
+    return space.sample(max(samples, math.ceil(samples * round(sum(s.share for s in space.strata)) / _STRATA)), seed)
 
 
 def descended(space: SearchSpace, prior: Prior, starts: Sequence[Schedule]) -> list[Schedule]:

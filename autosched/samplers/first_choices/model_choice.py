@@ -17,7 +17,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import TemplateSet
 
-SAMPLES = 256  # stratified by template and intrinsic; predicting them takes less time than building the space
+SAMPLES = 512  # stratified by template and intrinsic; predicting them takes less time than building the space
 SEED = 0
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from autosched.samplers.base import Prior
-from autosched.samplers.first_choices.descent import TIE, descended, ranking, starting_points
+from autosched.samplers.first_choices.descent import TIE, descended, ranking
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
@@ -68,7 +68,7 @@ def fastest(space: SearchSpace, prior: Guessed, seed: int) -> list[Schedule]:
 
 def _evolved(space: SearchSpace, prior: Guessed, seed: int) -> list[Schedule]:
     rng = np.random.default_rng([seed, SAMPLES])
-    living = starting_points(space, SAMPLES, seed)
+    living = space.sample(SAMPLES, seed)
     prior.log_seconds(living)
     living = _survivors(prior, living)
     for _ in range(GENERATIONS if living else 0):

@@ -42,6 +42,7 @@ def space(problem: Matmul, device: Device) -> Space:
         validity_constraints(problem, device),
         pruning_rules(problem, device),
         stratified_by="intrinsic",
+        covering=("stream_k",),
     )
 
 

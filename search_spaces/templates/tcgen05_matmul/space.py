@@ -57,6 +57,7 @@ def space(problem: Matmul, device: Device, *, transposed: bool = False) -> Space
         attributes(problem, device),
         validity_constraints(problem, device),
         pruning_rules(problem, device),
+        covering=("stream_k",),
     )
 
 

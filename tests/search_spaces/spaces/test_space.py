@@ -265,7 +265,7 @@ def test_the_fingerprint_follows_parameters_and_rules() -> None:
 @settings(deadline=None, max_examples=60)
 @given(space=spaces())
 def test_strata_are_ranges_of_ranks_with_one_combination_of_values_each(way: Way, space: Space) -> None:
-    names = space.stratified_by
+    names = space.stratifying
     expected = Counter(tuple(json.loads(key)[1][name] for name in names) for key in legal(space))
     with taking(way):
         strata = space.strata
@@ -291,4 +291,4 @@ def test_a_space_is_stratified_by_a_parameter_only() -> None:
     with pytest.raises(ValueError, match="sums cannot be stratified by total, which is not a parameter"):
         Space("sums", sums(4).parameters, sums(4).attributes, stratified_by="total")
     with pytest.raises(ValueError, match="twice"):
-        Space("sums", sums(4).parameters, sums(4).attributes, stratified_by=(sums(4).parameters[0].name,) * 2)
+        Space("sums", sums(4).parameters, sums(4).attributes, covering=(sums(4).parameters[0].name,) * 2)

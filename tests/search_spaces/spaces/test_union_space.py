@@ -176,15 +176,18 @@ def test_every_stratum_gets_its_share_until_it_is_exhausted(members: tuple[Space
     if not union.count():
         return
     drawn = Counter(stratum_of(union, s) for s in union.sample(n, seed))
-    left = [drawn[s.template, s.values] for s in union.strata if drawn[s.template, s.values] < s.count]
-    assert max(left, default=0) - min(left, default=0) <= 1  # those that have more differ by a turn at most
+    assert len(drawn) == min(n, len(union.strata))  # the first turn of each comes at once
+    turns = {s: drawn[s.template, s.values] / s.share for s in union.strata}
+    left = {s: turns[s] for s in union.strata if drawn[s.template, s.values] < s.count}
+    for one, turn in left.items():  # those that have more differ by a turn at most
+        assert all(turn - 1 / one.share <= other + 1e-9 + 1 for other in left.values())
     for stratum in union.strata:
         if drawn[stratum.template, stratum.values] == stratum.count:
-            assert stratum.count <= min(left, default=stratum.count) + 1
+            assert turns[stratum] <= min(left.values(), default=turns[stratum]) + 1 / stratum.share + 1
 
 
 def stratum_of(union: UnionSpace, schedule: Schedule) -> tuple[str, tuple[int | str, ...]]:
-    names = union.members[schedule.template].stratified_by
+    names = union.members[schedule.template].stratifying
     return schedule.template, tuple(schedule[name] for name in names)
 
 

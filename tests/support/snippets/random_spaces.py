@@ -66,8 +66,11 @@ def spaces(draw: st.DrawFn, name: str = "toy", largest: int = 6) -> Space:
         r = draw(st.integers(0, m - 1))
         rules.append(Rule(f"r{i}", lambda f=f, m=m, r=r, **c: mixed(c, f, m) != r, f"broken: {i}", names=themselves(n)))
     names = [p.name for p in parameters]
-    stratified_by = draw(st.lists(st.sampled_from(names), max_size=3, unique=True))
-    return Space(name, parameters, draw(st.permutations(attributes)), rules, stratified_by=stratified_by)
+    stratifying = draw(st.lists(st.sampled_from(names), max_size=3, unique=True))
+    stratified_by = stratifying.pop() if stratifying and draw(st.booleans()) else None
+    return Space(
+        name, parameters, draw(st.permutations(attributes)), rules, stratified_by=stratified_by, covering=stratifying
+    )
 
 
 def raw(space: Space) -> list[dict[str, Value]]:

@@ -85,10 +85,11 @@ bool starts_with_one_of(std::string_view name, std::initializer_list<std::string
   return false;
 }
 
-// What an instruction makes: numbers of a format, or bits of its sources, or neither.
+// What an instruction makes: numbers of a format, or bits of its sources, or neither. `adds`: as integers, as compilers round
+// f32 to bf16 below sm_80, by a sum whose upper half they keep.
 struct Making {
   Formats formats = 0;
-  bool passes_on = false;
+  bool passes_on = false, adds = false;
 };
 
 Making making_of(const Instruction& i) {
@@ -107,6 +108,7 @@ Making making_of(const Instruction& i) {
                                 "shr.", "shf.", "bfe.", "bfi."})) {
     return {0, true};
   }
+  if (name == "add.s32" || name == "add.u32") return {0, true, true};
   if (starts_with_one_of(name, {"ld", "atom", "setp.", "set.", "testp."})) return {};
   std::string_view type = name.substr(name.rfind('.') + 1);
   if (type.ends_with("x2")) type.remove_suffix(2);
@@ -142,6 +144,7 @@ Stored stored_by(SiteIndex site) {
     if (i.site == site && i.destinations == 0) open.insert(open.end(), i.operand, i.operand + i.sources);
   }
   Stored stored;
+  bool adds = false;
   std::unordered_set<std::uint32_t> seen(open.begin(), open.end());
   const auto go_back = [&](std::deque<std::uint32_t>& slots, auto&& visit) {
     while (!slots.empty() && stored.terms.size() < most_terms) {
@@ -159,9 +162,14 @@ Stored stored_by(SiteIndex site) {
   };
   go_back(open, [&](const Instruction&, const Making& making, std::uint32_t slot) {
     stored.formats |= making.formats;
+    adds = adds || making.adds;
     if (making.formats != 0) computed.push_back(slot);
     return making.passes_on;
   });
+  if (adds && stored.formats == only(f32)) {
+    stored.formats |= only(bf16);
+    stored.coarsest = bf16;
+  }
   stored.is_known = stored.formats != 0;
   if (!stored.is_known) stored.formats = only(f32);
   go_back(computed, [&](const Instruction& i, const Making& making, std::uint32_t slot) {

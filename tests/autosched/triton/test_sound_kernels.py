@@ -18,9 +18,12 @@ from measurements.emulator import FindingKind as K  # noqa: E402
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
 
 
-@pytest.fixture
-def session():
-    with emulated("h100", check=False) as opened:
+DEVICES = ["h100", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("b200", "rtx5090", "a100", "t4"))]
+
+
+@pytest.fixture(params=DEVICES)
+def session(request):
+    with emulated(request.param, check=False) as opened:
         triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
         yield opened
 
@@ -38,7 +41,8 @@ def test_sums_of_products_whose_replicas_differ_in_the_last_bit(session, dtype, 
     kernels.column_sums[(1,)](x, w, y, 16, 16)
     kernels.sum_of_squares[(1,)](torch.randn(100, device="cuda").to(dtype), total, 100, 128)
     assert not session.fault_lines()
-    assert any("last bits" in line for line in session.note_lines())
+    if session.device.name == "h100":
+        assert any("last bits" in line for line in session.note_lines())
     torch.testing.assert_close(y.float(), (x.float() * w.float()[:, None]).sum(0), atol=0.1, rtol=0.02)
 
 
@@ -121,10 +125,13 @@ def test_lower_precision_inside_is_no_race(session, narrow) -> None:
 @pytest.mark.parametrize("chunk", [0, 32])
 def test_accumulators_that_are_read_while_ptxas_waits_for_them(session, chunk) -> None:
     """``max_num_imprecise_acc``: PTX has no wait in between, and ptxas (C7517) injects one."""
+    if session.device.sm < 89:
+        pytest.skip("no products of fp8")
     torch.manual_seed(1)
     a = torch.randn(64, 128, device="cuda").to(torch.float8_e5m2)
     b = torch.randn(128, 64, device="cuda").to(torch.float8_e5m2)
     c = torch.empty(64, 64, device="cuda")
     kernels.fp8_matmul[(1,)](a, b, c, 128, 64, 64, 64, chunk, num_stages=1)
-    assert not session.fault_lines() and {f.kind for f in session.findings} == ({K.WGMMA_IN_FLIGHT} if chunk else set())
+    is_noted = K.WGMMA_IN_FLIGHT in {f.kind for f in session.findings}
+    assert not session.fault_lines() and is_noted == (chunk != 0 and session.device.sm == 90)
     torch.testing.assert_close(c, a.float() @ b.float(), atol=1e-3, rtol=1e-3)

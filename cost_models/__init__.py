@@ -1,1 +1,6 @@
-"""How long it will take: an analytic model, features, and a model learned from measurements."""
+"""How long will a kernel take?
+
+Start at ``analytic.py``, the time model over counts of work. ``features.py`` describes schedules for learned models,
+``trees/`` learns from measurements, and ``gaussian_process.py`` serves the sampler. This package imports
+``search_spaces`` only, and never ``measurements``.
+"""

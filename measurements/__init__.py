@@ -1,1 +1,6 @@
-"""Evidence: compiling, running on GPUs, emulating on the CPU, checking numbers, and the record store."""
+"""Evidence: compile, run, emulate, compare and store.
+
+Start at ``runners/`` (times), ``emulator/`` (correctness without a GPU) and ``store/`` (the database). ``compiler/``
+makes PTX and cubins, ``workers/`` are the processes that do risky work. This package imports ``search_spaces`` only,
+and never ``cost_models``.
+"""

@@ -1,4 +1,9 @@
-"""The command ``autosched``: one module a command, ``app`` ties them together."""
+"""The command ``autosched``.
+
+Start at ``app.py``, which maps arguments to commands and errors to exit statuses. ``commands/`` has one file a
+command, ``options/`` turns text into problems, kernels and devices, and ``terminal/`` prints. No other room imports
+this one.
+"""
 
 import gc
 import sys

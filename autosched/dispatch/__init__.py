@@ -1,5 +1,6 @@
 """Which kernel is for these arrays, and how is it called?
 
-Start at ``functions`` (``autosched.matmul``), then ``database`` and ``lookup``; ``staleness`` and ``validity`` say
-which stored schedules may be used. Programs that only call import it: it must not know how schedules are found.
+Start at ``functions.py`` (``autosched.matmul``), then ``database.py`` and ``lookup.py``. ``staleness.py`` and
+``validity.py`` decide which stored schedules may be used. Programs that only call kernels import this room, so it
+must not import the search.
 """

@@ -1,1 +1,6 @@
-"""Tile programs of users: found in their Python files, and registered like any kernel template."""
+"""Find a user's tile programs and register them.
+
+Start at ``loading.py``, which finds programs in Python and text files and registers each as a kernel template.
+``references.py`` attaches a reference function of the user. The language and its compiler are in
+``search_spaces.programs``.
+"""

@@ -1,5 +1,6 @@
-"""Is this kernel right?
+"""Is this kernel correct?
 
-Start at ``proof`` (schedules of a template) or ``emulate/`` (any kernel). ``stored_proof`` says when a proof that a
-database keeps has gone stale. It must not know how kernels are searched or timed.
+Start at ``proof.py`` (schedules of a template) or ``emulate/`` (any kernel). ``plan.py`` chooses the runs of a
+verification, ``stored_proof.py`` decides when a stored one has gone stale. This room must not import samplers or
+tuning.
 """

@@ -1,5 +1,6 @@
 """Has a tuned kernel become slower or wrong?
 
-Start at ``check``: every entry of a database is still valid, right, and as fast as it was. ``judging`` has the
-statistics, ``pytest_plugin`` the same for a test suite.
+Start at ``check.py``, which checks every entry of a database for validity, correctness and speed. ``judging.py`` has
+the statistics, ``pytest_plugin.py`` offers the same to a test suite, ``report.py`` writes JUnit and Markdown. An
+entry that cannot be judged is uncertain; it never ends the check.
 """

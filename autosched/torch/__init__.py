@@ -1,7 +1,8 @@
-"""Tuned kernels in PyTorch: operators of ``torch.ops.autosched``, and ``patch``, which sends a model's calls to them.
+"""Tuned kernels in PyTorch.
 
-Start with ``ops.py``. ``import autosched`` never imports this package, which imports torch. On GPUs the operators run
-what ``autosched.dispatch.functions`` chooses; on CPU tensors the formula in torch, or the emulator within ``emulated``.
+Start at ``ops.py``, which defines ``torch.ops.autosched``; ``patching.py`` sends a model's calls to them. On GPUs the
+operators run what ``autosched.dispatch.functions`` chooses; on CPU tensors they use torch's own formula, or the
+emulator within ``emulated``. ``import autosched`` must not import this room, which imports torch.
 """
 
 from typing import Any

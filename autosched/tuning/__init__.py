@@ -1,5 +1,5 @@
 """How is the search for a fast schedule run, for one problem?
 
-Start at ``tune``; ``loop`` has the trials, ``ledger`` what became of them, ``paired_timing`` which finalist wins.
-It must not know the command line, nor how tuned kernels are called.
+Start at ``tune.py``. ``loop.py`` runs the trials, ``ledger.py`` stores them, and ``winner/`` decides which finalist
+wins. ``backends/`` chooses how candidates are timed. This room must not import the command line or ``dispatch``.
 """

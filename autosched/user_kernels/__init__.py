@@ -1,6 +1,8 @@
-"""A user's own kernel: a ``.cu`` file and what may vary, how it is launched, what it computes.
+"""A user's own kernel: its source, what may vary, how it is launched, what it computes.
 
-Start at ``user_kernel``; ``document`` and ``reading`` have the TOML, ``template`` makes it a kernel template.
+Start at ``user_kernel.py``. ``document.py`` and ``reading/`` read the TOML file, ``template.py`` makes a kernel
+template of it, and ``user_functions.py`` calls the user's Python functions in a child process. This room must not
+import tuning or the command line.
 """
 
 

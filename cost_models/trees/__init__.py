@@ -1,4 +1,6 @@
-"""What do measurements teach? Boosted trees on top of the time model: start at ``trained_model.py``.
+"""What do measurements teach?
 
-``training.py`` learns, ``observations.py`` is what it learns from, ``evaluation.py`` says how good it is.
+Boosted trees learn corrections on top of the time model. Start at ``trained_model.py``; ``training.py`` fits,
+``observations.py`` prepares the data, ``evaluation.py`` reports the quality on held-out problems. Nothing here
+measures.
 """

@@ -1,4 +1,6 @@
-"""From CUDA C++ to PTX and cubins: start at ``pool``.
+"""From CUDA C++ to PTX and cubins.
 
-Compilers run in processes of their own and give a result or a failure with a reason; cubins are kept on disk.
+Start at ``pool.py``. Compilers run in processes of their own and return a result or a failure with a reason.
+``cubin_cache.py`` keeps cubins on disk, ``cuda_headers.py`` finds headers, ``disassembly.py`` reads machine code.
+This room knows nothing of problems and schedules.
 """

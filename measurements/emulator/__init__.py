@@ -1,4 +1,9 @@
-"""Runs kernels without a GPU: numbers, races, bounds, barriers, and memory transactions, on the CPU."""
+"""Run kernels without a GPU: numbers, races, bounds, barriers and memory transactions.
+
+Start at ``emulator.py`` (``emulate``). ``ptx/`` translates PTX to a program, ``runtime/`` executes it (C++),
+``host/`` compiles the runtime, and ``findings.py`` says what was found. It executes launches and knows nothing of
+operators or searches.
+"""
 
 from measurements.emulator.emulator import emulate, emulate_ptx
 from measurements.emulator.findings import Emulation, Finding, FindingKind, GlobalSite, SharedSite, by_cause

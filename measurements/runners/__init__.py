@@ -1,1 +1,6 @@
-"""How long does a kernel take? Start at ``base``, the protocol: on a GPU (``cuda``), as recorded, or estimated."""
+"""How long does a kernel take?
+
+Start at ``base.py``, the protocol of all runners. ``cuda/`` measures on a GPU, ``fleet/`` on many machines,
+``replay.py`` answers from recordings and ``estimate.py`` from the time model. Runners know launches, and nothing of
+samplers or the store.
+"""

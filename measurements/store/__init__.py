@@ -1,4 +1,6 @@
-"""What is known, on disk? SQLite or PostgreSQL.
+"""What is stored, in SQLite or PostgreSQL?
 
-Start at ``store``; ``schema`` has the tables, ``best_index`` the best of each problem, ``migrations`` older databases.
+Start at ``store.py``. ``schema.py`` has the tables, ``best_index.py`` the best trial of each problem, ``merge.py``
+joins databases. There is one schema; databases of another are refused and left unchanged. This room knows nothing of
+kernels.
 """

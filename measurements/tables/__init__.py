@@ -1,1 +1,5 @@
-"""Tables of measured configurations that come as files, to search in again and to learn from: ``reading``."""
+"""Tables of measured configurations that come as files.
+
+Start at ``reading.py``. ``table.py`` is one table, ``kernel_tuner.py`` reads the cache files and T4 files of Kernel
+Tuner. Searches are replayed in these tables, and models learn from them.
+"""

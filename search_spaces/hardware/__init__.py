@@ -1,1 +1,6 @@
-"""What the chip does: devices, element types, tensor intrinsics, bank conflicts, data movement, cost counts."""
+"""What can a chip do?
+
+Start at ``devices.py``; ``products.py`` has one row a GPU and ``architectures.py`` one a compute capability.
+``intrinsics.py`` describes tensor instructions as data with the constraints on their operands, ``costs/`` counts
+accesses. Nothing here knows problems.
+"""

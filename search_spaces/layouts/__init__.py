@@ -1,1 +1,6 @@
-"""Where things lie: shared-memory layouts, distributions over threads, lowering configs, and their text."""
+"""Where do elements lie, and which thread holds which?
+
+Start at ``shared_layout.py`` (swizzle, padding, transpose) and ``nested_layout.py`` (distributions over threads).
+``wg_map.py`` is XeTile's tiling of a workgroup, ``lowering_config.py`` IREE's configuration of reductions. Layouts
+are pure mathematics: they know neither devices nor problems.
+"""

@@ -1,1 +1,6 @@
-"""Tile programs: a user's operator as operations on tiles, checked, scheduled, lowered to CUDA C++."""
+"""Tile programs: a user's operator as operations on tiles.
+
+Start at ``builder.py``, the public language. A program is traced (``language``), given distributions (``inference``),
+planned (``planning``), lowered to CUDA C++ (``lowering``), and its open decisions are a space (``schedules``).
+``text`` reads and prints programs as listings.
+"""

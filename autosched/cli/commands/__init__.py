@@ -1,5 +1,6 @@
-"""The commands: one file for each, named like it; ``sharing`` has export, import and merge, ``database`` has db.
+"""The commands, one file each, named like the command.
 
-Searches are in ``tuning/``, checks of kernels in ``proofs/``, what this machine can do in ``machine/``.
-A command parses options, calls one function of another room and prints. It decides nothing itself.
+A command parses options, calls one function of another room and prints the result; it decides nothing itself.
+Searches are in ``tuning/``, checks of kernels in ``proofs/``, and what this machine can do in ``machine/``.
+``sharing.py`` has ``export``, ``import`` and ``merge``; ``database.py`` has ``db``.
 """

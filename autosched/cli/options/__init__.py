@@ -1,1 +1,6 @@
-"""What do options mean? From texts of the command line to problems, kernels, devices and stored schedules."""
+"""What do the options of a command mean?
+
+Each file turns one kind of text into a value: problems, devices, kernel files, schedules, arguments of a launch.
+Start at ``sources.py``, which says where a problem comes from. Bad text raises ``InputError``, whose message is one
+line.
+"""

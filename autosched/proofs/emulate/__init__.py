@@ -1,5 +1,5 @@
-"""What is wrong with one launch of anyone's kernel? Start at ``emulate.py``.
+"""What is wrong with one launch of any kernel?
 
-``kernel_files.py`` tells what a file is, ``kernel_signature.py`` what its parameters are, ``launch_memory.py`` makes
-its arguments. Knows nothing of templates, problems or schedules.
+Start at ``emulate.py``. ``kernel_files.py`` recognises what a file is, ``kernel_signature.py`` finds its parameters
+and ``launch_memory.py`` makes its arguments. This room knows nothing of templates, problems or schedules.
 """

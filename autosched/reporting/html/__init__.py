@@ -1,6 +1,7 @@
-"""How results are shown to people who were not there: one HTML file for a database.
+"""One HTML page that reports a database.
 
-Start with ``html_report.py``. Nothing here tunes, compiles or needs a GPU.
+Start at ``html_report.py``. ``entry.py`` describes one problem, ``decisions.py`` the effect of each decision, and
+``svg.py`` draws. The page works offline, on phones and in the dark. Nothing here tunes, compiles or needs a GPU.
 """
 
 from autosched.reporting.html.html_report import Report, build, render

@@ -1,1 +1,6 @@
-"""Bayesian optimisation, the default sampler: start at ``sampler``. Candidates, coordinates, acquisition."""
+"""Bayesian optimisation, the default sampler.
+
+Start at ``sampler.py``. ``coordinates.py`` maps schedules to points, ``pool.py`` makes candidates, ``acquisition.py``
+ranks them by expected improvement, and ``settings.py`` holds the constants. The Gaussian process itself is in
+``cost_models``.
+"""

@@ -1,4 +1,6 @@
 """What is worth trying before anything has been measured?
 
-Descents along the time model (``descent``, ``prior``), NVIDIA's heuristics, guesses that a sampler tries first.
+Start at ``model_search.py``, which searches the time model itself. ``descent.py`` and ``prior.py`` are its parts,
+``nvidia_heuristics.py`` asks NVIDIA's library in a child process, and ``guesses.py`` combines proposals. Nothing here
+learns from measurements.
 """

@@ -1,1 +1,5 @@
-"""Our samplers inside an Optuna study: ``study_sampler``, with the axes of a study's parameters."""
+"""Use our samplers in an Optuna study.
+
+Start at ``study_sampler.py``, an ``optuna.samplers.BaseSampler``. ``axes.py`` maps the study's distributions to
+parameters of a space. Only public interfaces of Optuna are used.
+"""

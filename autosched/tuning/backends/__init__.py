@@ -1,7 +1,7 @@
-"""What makes the times: a GPU of this machine, a cluster, a recording, or a model? Start at ``choosing.py``.
+"""How are candidates timed: on a GPU, a cluster, from a recording, or by a model?
 
-``gpus.py`` asks what there is; ``cluster.py``, ``replaying.py`` and ``estimates.py`` are the others. Knows nothing of
-samplers and trials.
+Start at ``choosing.py``. ``gpus.py`` finds local GPUs; ``cluster.py``, ``replaying.py`` and ``estimates.py`` are the
+other backends. This room knows nothing of samplers and trials.
 """
 
 from autosched.tuning.backends.backend import BACKENDS, Backend, BackendError, Gpus

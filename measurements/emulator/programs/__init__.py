@@ -1,7 +1,7 @@
-"""How does a whole CUDA program run without a GPU? Its runtime library is replaced by one whose launches are emulated.
+"""Run a whole CUDA program without a GPU.
 
-Start at session.py, which runs the program and answers it; library/ is the replacement, in C++. Nothing here knows of
-operators, templates or schedules.
+Its runtime library is replaced by one whose launches are emulated. Start at ``session.py``, which runs the program
+and answers it; ``library/`` is the replacement, in C++. Nothing here knows operators, templates or schedules.
 """
 
 from measurements.emulator.programs.result import LaunchFinding, ProgramOptions, ProgramRefused, ProgramResult

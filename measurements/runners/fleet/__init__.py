@@ -1,4 +1,5 @@
-"""How do many GPUs of many machines measure? ``cluster.py`` finds them through Ray, ``dispatch.py`` gives them work.
+"""How do the GPUs of many machines measure?
 
-What runs there, ``actors.py``, knows nothing of Ray, and drives its GPU's worker process as a runner here does.
+``cluster.py`` finds them through Ray and ``dispatch.py`` gives them work. ``actors.py`` runs on each machine; it
+knows nothing of Ray and drives its GPU's worker process as a local runner does.
 """

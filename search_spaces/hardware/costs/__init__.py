@@ -1,4 +1,5 @@
-"""What does an access, an instruction or a launch cost the chip, in counts? Start at ``data_movement.py``.
+"""What does an access, an instruction or a launch cost the chip, in counts?
 
-Times are the cost models'.
+Start at ``cost_counts.py``, the counts of one schedule. ``transactions.py`` and ``bank_conflicts.py`` count memory
+accesses. Turning counts into times is the job of ``cost_models``.
 """

@@ -1,1 +1,6 @@
-"""Which thread has which element of each value, as expressions over what a schedule decides."""
+"""Which thread holds which element of each value?
+
+Start at ``infer.py``, which propagates distributions from anchors (loads, products, stores) through a program.
+``staged_loads.py`` decides which loads go through shared memory. Results are expressions over parameters that a
+schedule fixes later.
+"""

@@ -1,1 +1,6 @@
-"""What a tile program says: operations, indices, values, and what each computes."""
+"""What does a tile program say?
+
+Start at ``ir.py``, the operations, and ``tracing.py``, which records them. ``interpret.py`` executes a program in
+numpy, ``bounded.py`` does so with error bounds, ``padding.py`` follows what fills the ends of arrays. Nothing here
+knows devices or schedules.
+"""

@@ -1,1 +1,5 @@
-"""One schedule of a program in numbers: distributions, copies, shared memory, registers."""
+"""One schedule of a program in numbers.
+
+Start at ``choices.py``. The files compute distributions, copies, shared memory, registers and splits of one schedule.
+Space and lowering both use ``memory.py``, so they count the same bytes. Nothing here writes code.
+"""

@@ -1,1 +1,6 @@
-"""Tile programs as text: the listings of the XeTile RFC, VectorExt and the reduction issue, and a canonical form."""
+"""Tile programs as text.
+
+Start at ``reader.py``, which reads listings in the syntax of the XeTile RFC, of VectorExt and of IREE's reduction
+configurations; ``printer.py`` writes the canonical form. Each liberty that the reader takes is reported. This room
+uses ``builder`` as any user does.
+"""

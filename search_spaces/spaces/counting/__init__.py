@@ -1,5 +1,6 @@
-"""How many configurations are legal, and which has a given rank? Start at ``elimination.py``.
+"""How many configurations are legal, and which one has a given rank?
 
-``planning.py`` chooses the order, ``constraints.py`` and ``tables.py`` are the relations, ``count_tree.py`` the result.
-Knows nothing of schedules, templates or moves of a search.
+Start at ``elimination.py``. ``planning.py`` chooses the order of elimination, ``constraints.py`` and ``tables.py``
+are the relations, and ``count_tree.py`` is the result. This room knows nothing of schedules, templates or moves of a
+search.
 """

@@ -1,1 +1,5 @@
-"""What several templates sample alike: cache hints, the order of tiles, the limits of a launch."""
+"""What do several templates have in common?
+
+``cache_hints.py``, ``raster.py`` and ``tiling.py`` offer parameters, ``launch_rules.py`` the limits of a launch,
+``stream_k.py`` and ``persistent.py`` the ways to share work between blocks. These files know no particular template.
+"""

@@ -1,1 +1,5 @@
-"""Copies of one run of bytes."""
+"""Copy a contiguous run of bytes.
+
+Start at ``template.py``. ``space.py`` has parameters and rules, ``lowering.py`` makes the kernel and ``counts.py``
+counts its work. The device code is ``autosched/kernels/copy.cuh``.
+"""

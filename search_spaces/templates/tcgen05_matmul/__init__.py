@@ -1,1 +1,6 @@
-"""Matmuls by tcgen05, on GPUs with tensor memory."""
+"""Matrix multiplication by tcgen05, on GPUs with tensor memory.
+
+Start at ``template.py``. ``space.py`` has parameters and rules, ``lowering.py`` makes the kernel and ``counts.py``
+counts its work; ``transposed.py`` exchanges sides for few rows. The device code is
+``autosched/kernels/tcgen05_matmul.cuh``.
+"""

@@ -1,1 +1,5 @@
-"""What can this machine do? ``autosched doctor`` and ``autosched devices``."""
+"""What can this machine do?
+
+``doctor.py`` reports what is installed, what is missing and how to get it. ``list_devices.py`` lists the GPUs that
+autosched knows. Neither tunes, compiles or verifies anything.
+"""

@@ -1,1 +1,5 @@
-"""Which schedule is fastest? ``autosched tune``, of one problem, a suite, a Triton kernel or an MoE model."""
+"""Which schedule is fastest?
+
+Start at ``tune.py``, the command for one problem. ``tune_suite.py`` handles many problems, ``tune_triton.py`` a
+Triton function and ``tune_moe.py`` the expert layers of a model. The search itself is in ``autosched.tuning``.
+"""

@@ -1,4 +1,5 @@
-"""Which configuration of an MoE layer is fastest? Start at ``measure.py``; ``tune_layer.py`` chooses without a GPU.
+"""Which configuration of an MoE layer is fastest?
 
-``layer_counts.py`` counts, ``pool.py`` judges in processes, ``sidecar.py`` and ``records.py`` keep what was found.
+Start at ``measure.py``; ``tune_layer.py`` chooses without a GPU. ``layer_counts.py`` counts work, ``pool.py``
+verifies in processes of their own, ``sidecar.py`` and ``records.py`` store the results.
 """

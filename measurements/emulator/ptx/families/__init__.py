@@ -1,2 +1,5 @@
-"""How do instructions with operands of their own become rows of the machine? A file a family; start at ``mma``.
-A family knows ``forms``, and none of the others."""
+"""Instructions whose operands need code of their own.
+
+There is one file a family; start at ``mma.py``. Each turns the operands of its instructions into a row for the
+runtime. A family imports ``forms`` and no other family.
+"""

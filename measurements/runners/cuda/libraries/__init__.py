@@ -1,2 +1,5 @@
-"""What do others' kernels take on the same arrays? Start at ``baselines``; it knows cuBLAS, cuBLASLt, torch and Triton,
-and nothing of how times are taken."""
+"""How long do libraries take on the same arrays?
+
+Start at ``baselines.py``. It knows cuBLAS, cuBLASLt, torch and Triton, one file each where they need code. How times
+are taken is decided in the room above.
+"""

@@ -26,7 +26,7 @@ class ProblemFacts:
     flops: float
     min_bytes: float
     multiplied_as: str = ""
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         for text in (self.name, self.multiplied_as, *self.metrics):

@@ -1,0 +1,52 @@
+"""What a record keeps of a problem that a user's file describes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+from store_records import record
+
+from measurements.records.facts import ProblemFacts
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.records.record import Record
+from measurements.store.store import Store
+from search_spaces.operators.row_reduction import Softmax
+from search_spaces.spaces.schedule import Schedule
+
+FACTS = ProblemFacts("hist n=64", 128.0, 512, "", {"GB/s": 3.5})
+
+
+def test_they_are_stored_and_exchanged_with_the_record() -> None:
+    timed = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing(1e-6, 1e-6, 1e-6, 1))
+    plain = record(Schedule("row_reduction", (("vector", 1),)), timed, Softmax(64, 64))
+    one = dataclasses.replace(plain, facts=FACTS)
+    assert Record.from_json(one.to_json()) == one and len({one, dataclasses.replace(one)}) == 1
+    with Store.open(":memory:") as store:
+        for _ in range(2):  # the second is read as one like the first
+            store.append(one)
+        assert [r.facts for r in store.trials()] == [FACTS, FACTS]
+
+
+def test_a_problem_that_its_json_describes_has_none() -> None:
+    assert ProblemFacts.of(Softmax(64, 64), {}, 1e-6) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "a\nb"},
+        {"flops": math.inf},
+        {"flops": -1.0},
+        {"min_bytes": 0},
+        {"min_bytes": "many"},
+        {"metrics": {"x": math.nan}},
+        {"metrics": [1]},
+        {"more": 1},
+    ],
+)
+def test_others_are_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        ProblemFacts.from_json({**dataclasses.asdict(FACTS), **change})

@@ -18,6 +18,7 @@ _GRAPH_SECONDS = (
     2e-3  # a replay is long against what events resolve, half a microsecond, and what the host takes for it
 )
 _ESTIMATED = 64  # launches of the graph that tells how long one takes: for one alone an idle GPU waits for the host
+_CERTAIN_SECONDS = 100e-6  # of a launch in the warm-up: what an idle GPU waits for the host hardly counts beyond
 _REPLAYS = 4  # that are timed behind one that is not
 _BATCH_SECONDS = 10e-3
 _MAX_BATCH = 20
@@ -184,7 +185,8 @@ class LaunchTimer:
         single = max(self._warmed_up(next_launch, limit), 1e-6)
         if single >= graph_below:
             return self._launches(next_launch, single, limit)
-        single = self._graph_of(next_launch, _ESTIMATED, limit + 10 * _ESTIMATED * single)()[0]
+        if single < _CERTAIN_SECONDS:
+            single = self._graph_of(next_launch, _ESTIMATED, limit + 10 * _ESTIMATED * single)()[0]
         # A graph visits every copy equally often, else the next replay would find its first ones still in the L2.
         count = copies * min(math.ceil(_GRAPH_SECONDS / single / copies), MAX_GRAPH // copies)
         return self._graph_of(next_launch, count, limit + 10 * count * single)

@@ -26,7 +26,7 @@ MATMUL = "matmul -m 4096 -n 4096 -k 4096 --device h200"
 TUNE = f"autosched tune {MATMUL} --trials 64 --db best.db"
 PYTHON_TUNE = """
 import autosched
-result = autosched.tune(autosched.Matmul(m=4096, n=4096, k=4096), device="h200", db="python.db")
+result = autosched.tune(autosched.Matmul(m=4096, n=4096, k=4096), device="h200")
 print(result.best, result.database)
 """
 OWN = "--kernel examples/convolution/convolution.toml --size width=512 --size height=512 --device h200"

@@ -191,7 +191,7 @@ def _build(path: Path, compiler: HostCompiler, flags: tuple[str, ...]) -> None:
     compiled, so an interrupted build goes on where it stopped. Raises HostFailure."""
     objects = {part: _kept(compiler, part, flags) for part in parts_of(RUNTIME)}
     with (
-        CompileStatus(len(objects), lambda: sum(kept.exists() for kept in objects.values())),
+        CompileStatus("the emulator", len(objects), lambda: sum(kept.exists() for kept in objects.values())),
         one_at_a_time(path.parent / "runner.lock"),
     ):
         if intact(path):

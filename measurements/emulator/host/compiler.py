@@ -22,6 +22,7 @@ from measurements.files.text import harmless
 FROM_STDIN = ("-x", "c++", "-")
 
 _running: dict[int, Path | None] = {}  # process groups of compilers, with the folders that they work in
+_ended: set[Path] = set()  # folders in which no compiler may run any more
 _ANSWER_SECONDS = 60.0  # for a compiler to say its version, or to compile next to nothing
 _PROBE = "#include <bit>\nint main() { return std::popcount(0u); }\n"
 _REPAIR = "repair it, or put another C++20 compiler (g++ 11, clang++ 16 or newer) before it on the PATH"
@@ -205,6 +206,8 @@ def _run(
     with process:
         _running[process.pid] = scratch
         try:
+            if scratch in _ended:  # while this one was started
+                _kill_group(process.pid)
             said, complained = process.communicate(text, seconds)
         except BaseException:
             _kill_group(process.pid)
@@ -215,7 +218,8 @@ def _run(
 
 
 def end_compilers(folder: Path) -> None:
-    """End the compilers that other threads of this process have running in ``folder``."""
+    """End the compilers that other threads of this process have running in ``folder``, or are about to start there."""
+    _ended.add(folder)
     for group, scratch in list(_running.items()):
         if scratch == folder:
             _kill_group(group)

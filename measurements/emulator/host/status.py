@@ -1,4 +1,4 @@
-"""How far the compilation of the runner is, on stderr: a line that a terminal redraws, plain lines elsewhere."""
+"""How far a compilation is, on stderr: a line that a terminal redraws, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ _ERASE_LINE = "\r\x1b[K"
 
 
 class CompileStatus:
-    """Reports how many of ``total`` parts are compiled until it is left. Use it as a context.
+    """Reports how many of ``total`` files of ``what`` are compiled until it is left. Use it as a context.
 
     ``count`` returns how many are. A process that waits for another one, which compiles them, reports the same.
     """
 
-    def __init__(self, total: int, count: Callable[[], int]) -> None:
+    def __init__(self, what: str, total: int, count: Callable[[], int]) -> None:
+        self._what = what
         self._total, self._count, self._started = total, count, time.monotonic()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._report, daemon=True)
@@ -33,13 +34,13 @@ class CompileStatus:
         self._over.set()
         self._thread.join()
         if kind is None:
-            _write(f"Compiled the emulator in {time.monotonic() - self._started:.0f} s\n")
+            _write(f"Compiled {self._what} in {time.monotonic() - self._started:.0f} s\n")
 
     def _report(self) -> None:
         redrawn = _is_redrawn()
         while True:
             elapsed = time.monotonic() - self._started
-            line = f"Compiling the emulator (once): {self._count()} of {self._total} files, {elapsed:.0f} s"
+            line = f"Compiling {self._what} (once): {self._count()} of {self._total} files, {elapsed:.0f} s"
             _write(f"{_ERASE_LINE}{line}" if redrawn else f"{line}\n")
             if self._over.wait(_REDRAW_SECONDS if redrawn else _LINE_SECONDS):
                 break

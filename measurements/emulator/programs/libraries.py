@@ -14,6 +14,7 @@ from pathlib import Path
 
 from measurements.emulator.host.build import cache_folder, one_at_a_time
 from measurements.emulator.host.compiler import HostCompiler, HostFailure, host_compiler, main_complaint
+from measurements.emulator.host.status import CompileStatus
 from measurements.emulator.host.work_folders import temporary_folder
 
 _SOURCES = Path(__file__).parent / "library"
@@ -49,7 +50,11 @@ def library_folder() -> Path:
 
 
 def _build(compiler: HostCompiler, folder: Path) -> None:
-    with temporary_folder() as work:
+    total = len((_CORE, DRIVER, *_OF_ALL_VERSIONS, *RUNTIMES))
+    with (
+        temporary_folder() as work,
+        CompileStatus("the emulated CUDA runtime", total, lambda: len([*work.glob("*.o"), *work.glob("*.so*")])),
+    ):
         _compile(compiler, work / _CORE, ("core.cpp",), [], _CORE, "")
         linked = ["-L", str(work), "-lautosched_program", "-Wl,-rpath,$ORIGIN"]
 

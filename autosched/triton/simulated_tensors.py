@@ -197,13 +197,13 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
             return "pinned"
         if kwargs.get("device") is not None:
             return "plain"
-        hosts = [self._storages.host_of(t) for t in _tensors((args, kwargs)) if t.dim() or not t.is_cpu]
-        return "plain" if all(hosts) else None
+        on_host = all(self._storages.host_of(t) is not None for t in _inputs(args, kwargs))
+        return "plain" if on_host else None
 
     def _backend(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Return the dispatch key of the kernel of an operator that a program has registered; None for a kernel that
         only the dispatcher finds, as of sparse tensors."""
-        tensors = _tensors((args, kwargs))
+        tensors = list(_inputs(args, kwargs))
         if any(t.layout is not torch.strided or type(t).__torch_dispatch__ is not _DISABLED for t in tensors):
             return None
         is_on_device = not tensors or not all(self._storages.host_of(t) for t in tensors)
@@ -240,6 +240,14 @@ def thread_run(entered: Callable[[], ExitStack]) -> Callable[[threading.Thread],
             run(thread)
 
     return run_with_modes
+
+
+def _inputs(args: Any, kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+    """Yield the tensors among an operator's arguments, and in lists among them."""
+    for value in (*args, *kwargs.values()):
+        for each in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(each, torch.Tensor):
+                yield each
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:

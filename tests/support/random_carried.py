@@ -49,11 +49,14 @@ def random_carried(seed: int) -> Program:
     steps = [(rng.choice(STEPS), rng.random(), rng.random(), rng.random()) for _ in range(rng.randint(2, 12))]
     steps = [s for s in steps if multiplies or s[0] != "product"]
 
+    stores = [at for at, step in enumerate(steps) if step[0] == "store"]
+    steps = [step for at, step in enumerate(steps) if at not in stores[1:]]  # what is stored twice is lost
+
     def bounded(p: Builder, x: Tile) -> Tile:
         """Numbers stay small, however many turns there are."""
         return p.minimum(p.maximum(x, -8.0), 8.0)  # type: ignore[return-value]
 
-    def body(p: Builder, x: Array, y: Array, a: Array, b: Array, out: Array, total: Array) -> None:
+    def body(p: Builder, x: Array, y: Array, a: Array, b: Array, out: Array, total: Array, side: Array) -> None:
         m, n = x.shape
         k = a.shape[1]
         (i,) = p.blocks((m,), (rows,))
@@ -117,7 +120,7 @@ def random_carried(seed: int) -> Program:
                     right = multiplied(p.load(p.window(b, (0, s), (depth, columns))))
                     pool.append(bounded(p, p.mma(left, right) * 0.25))
                 elif kind == "store":
-                    p.store(whole(p, v).cast(out_type), p.window(out, (i, j), (rows, columns)))
+                    p.store(whole(p, v).cast(out_type), p.window(side, (i, j), (rows, columns)))
                 elif kind == "mask":
                     pool.append(p.where(p.rows(i, rows) % 3 < 2, whole(p, v), chosen(pool, second)))
                 elif kind == "when":
@@ -133,6 +136,8 @@ def random_carried(seed: int) -> Program:
         assert k >= depth
         for j in p.steps(n, columns):
             stepped(j, loaded(j))
+            if not stores:
+                p.store(tile.read().cast(out_type), p.window(side, (i, j), (rows, columns)))
         for j in p.steps(n, columns):
             p.store((tile + column * row).cast(out_type), p.window(out, (i, j), (rows, columns)))
         p.store(column, p.window(total, (i, 0), (rows, 1), column=True))
@@ -146,4 +151,5 @@ def random_carried(seed: int) -> Program:
         b=Input("k n", stored[1]),
         out=Output("m n", out_type),
         total=Output("m", "f32"),
+        side=Output("m n", out_type),
     )

@@ -37,7 +37,7 @@ def test_arrays_of_the_command_line_have_any_spelling() -> None:
 
 
 def test_types_of_other_libraries_are_known() -> None:
-    import torch
+    torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
 
     assert [canonical(t) for t in (np.float16, np.dtype("int8"), torch.bfloat16)] == ["f16", "i8", "bf16"]
     assert canonical(torch.float8_e4m3fn) == canonical("float8_e4m3fn") == canonical("fp8e4nv") == "e4m3"

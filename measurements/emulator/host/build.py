@@ -250,6 +250,8 @@ def _compile_part(
     """Compile a part in ``folder`` and keep its object. ``ready`` are further options."""
     made = folder / f"{part.name}.o"
     _compile_runtime(compiler, made, [*flags, *ready, "-I", str(RUNTIME), "-c", *FROM_STDIN], part.text)
+    if _kept(compiler, part, flags) != kept:
+        raise HostFailure("the emulator's sources have changed while they were compiled: try again")
     seal(made)  # a linker reads no further than the headers say
     put(made, kept)
 

@@ -94,7 +94,8 @@ SMALL = Part("small", ("report.cpp",))
 
 def test_precompiled_headers_are_used_and_change_no_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
-    compiler, kept = host_compiler(), tmp_path / "kept.o"
+    compiler = host_compiler()
+    kept = build._kept(compiler, SMALL, RUNTIME_FLAGS)
     options = build._standard_headers(compiler, RUNTIME_FLAGS, tmp_path)
     if "clang" in compiler.identity:
         assert options == ()
@@ -105,7 +106,10 @@ def test_precompiled_headers_are_used_and_change_no_object(tmp_path: Path, monke
         assert intact(kept)
         objects.append(kept.read_bytes())
     assert options and objects[0] == objects[1]
+    (tmp_path / "report.cpp").write_text("int changed;\n")
     monkeypatch.setattr(build, "RUNTIME", tmp_path)
+    with pytest.raises(HostFailure, match="changed"):
+        build._compile_part(compiler, SMALL, RUNTIME_FLAGS, tmp_path, (), kept)
     (tmp_path / "standard.hpp").write_text("#error none\n")
     assert build._standard_headers(compiler, RUNTIME_FLAGS, tmp_path) == (), "it goes on without them"
 

@@ -4,7 +4,7 @@ Run: autosched tune --program examples/programs/attention.py:attention
     --size h=16 --size g=16 --size s=4096 --size d=128
 """
 
-from search_spaces.programs.builder import Input, Output, program
+from autosched.tile import Input, Output, program
 
 INFINITY = float("inf")
 

@@ -1,6 +1,6 @@
 """The cross entropy of logits over a vocabulary, in one pass: log(sum(exp(x))) - x[label] for each row."""
 
-from search_spaces.programs.builder import Input, Output, program
+from autosched.tile import Input, Output, program
 
 INFINITY = float("inf")
 LOG2_E = 1.4426950408889634

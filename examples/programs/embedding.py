@@ -4,7 +4,7 @@ Run: autosched tune --program examples/programs/embedding.py:embedding
     --size tokens=4096 --size words=32000 --size d=1024
 """
 
-from search_spaces.programs.builder import InOut, Input, Output, program
+from autosched.tile import InOut, Input, Output, program
 
 
 def places(p, ids, i, bm):

@@ -1,6 +1,6 @@
 """out = silu(x @ gate) * (x @ up): the first half of a gated MLP in one kernel, which reads x once."""
 
-from search_spaces.programs.builder import Input, Output, program
+from autosched.tile import Input, Output, program
 
 
 @program(x=Input("m k", "bf16"), gate=Input("k n", "bf16"), up=Input("k n", "bf16"), out=Output("m n", "bf16"))

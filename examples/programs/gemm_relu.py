@@ -3,7 +3,7 @@
 Run: autosched tune --program examples/programs/gemm_relu.py --size m=4096 --size n=4096 --size k=4096 --trials 64
 """
 
-from search_spaces.programs.builder import Input, Output, program
+from autosched.tile import Input, Output, program
 
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), bias=Input("n", "f32"), out=Output("m n", "f16"))

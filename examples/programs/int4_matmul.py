@@ -1,6 +1,6 @@
 """out = x @ dequantised w: weights of 4 bits, two along k in a byte, a scale for each group of k and each column."""
 
-from search_spaces.programs.builder import Input, Output, program
+from autosched.tile import Input, Output, program
 
 
 @program(

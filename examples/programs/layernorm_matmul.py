@@ -1,6 +1,6 @@
 """out = layernorm(x) @ w: means and deviations of rows from one pass, and normalised rows as operands of a product."""
 
-from search_spaces.programs.builder import Input, Output, program
+from autosched.tile import Input, Output, program
 
 
 @program(

@@ -5,8 +5,7 @@
 
 from functools import cache
 
-from search_spaces.programs.beside import Beside
-from search_spaces.programs.builder import Input, Output, program
+from autosched.tile import Beside, Input, Output, program
 
 ENDS = ("none", "relu", "silu")
 

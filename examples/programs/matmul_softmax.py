@@ -1,6 +1,6 @@
 """out = softmax(x @ w) along rows, of up to 256 columns: a router of experts in one kernel."""
 
-from search_spaces.programs.builder import Input, Output, program
+from autosched.tile import Input, Output, program
 
 
 @program(x=Input("m k", "f16"), w=Input("k n", "f16"), out=Output("m n", "f32"))

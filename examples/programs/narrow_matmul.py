@@ -4,7 +4,7 @@ Run: autosched tune --program examples/programs/narrow_matmul.py:fp8_matmul --de
     --size m=4096 --size n=4096 --size k=4096
 """
 
-from search_spaces.programs.builder import Input, Output, program
+from autosched.tile import Input, Output, program
 
 
 def product(p, x, weights, type_, tf32=False):

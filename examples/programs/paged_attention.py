@@ -4,7 +4,7 @@ Run: autosched tune --program examples/programs/paged_attention.py --size h=32 -
     --size d=128 --size pages=256 --size places=8192
 """
 
-from search_spaces.programs.builder import Input, Output, program
+from autosched.tile import Input, Output, program
 
 INFINITY = float("inf")
 PAGE = 16  # keys

@@ -3,7 +3,7 @@
 Run: autosched tune --program examples/programs/quantize_rows.py:quantize_rows --size m=4096 --size n=1024
 """
 
-from search_spaces.programs.builder import Input, Output, program
+from autosched.tile import Input, Output, program
 
 LARGEST = 448.0  # of e4m3
 

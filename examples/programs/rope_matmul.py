@@ -1,6 +1,6 @@
 """A projection with rotary positions: x @ w, the halves of a head rotated by the angle of their row and column."""
 
-from search_spaces.programs.builder import Input, Output, program
+from autosched.tile import Input, Output, program
 
 
 @program(

@@ -3,7 +3,7 @@
 Run: autosched tune --program examples/programs/sliding_window.py --size h=16 --size s=8192 --size d=128
 """
 
-from search_spaces.programs.builder import Input, Output, program
+from autosched.tile import Input, Output, program
 
 INFINITY = float("inf")
 WINDOW = 1024  # keys up to the query's own

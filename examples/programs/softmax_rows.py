@@ -1,6 +1,6 @@
 """The softmax of every row: rows that fit a block from one load, and rows of any length in two passes."""
 
-from search_spaces.programs.builder import Input, Output, program
+from autosched.tile import Input, Output, program
 
 INFINITY = float("inf")
 LOG2_E = 1.4426950408889634

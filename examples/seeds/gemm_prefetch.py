@@ -4,7 +4,7 @@ The document's 256x256 accumulators are the whole register file of an SM; 16 sub
 products accumulate from zero, and what is prefetched is the tile three steps ahead.
 """
 
-from search_spaces.programs.builder import Input, Output, program, wg_map
+from autosched.tile import Input, Output, program, wg_map
 
 A, B, C = wg_map([4, 4], [32, 32]), wg_map([4, 4], [32, 64]), wg_map([4, 4], [32, 64])
 FAR_A, FAR_B = wg_map([16, 1], [8, 32]), wg_map([4, 4], [8, 64])

@@ -4,7 +4,7 @@ In the document every block of columns stores its part of the row sums over the 
 ``atomic_rmw <addf>`` into an array that the caller has set to zero.
 """
 
-from search_spaces.programs.builder import InOut, Input, program, wg_map
+from autosched.tile import InOut, Input, program, wg_map
 
 A, B, C = wg_map([4, 4], [32, 32]), wg_map([4, 4], [32, 64]), wg_map([4, 4], [32, 64])
 BT = wg_map([4, 4], [64, 32])

@@ -4,7 +4,7 @@ The document's 64 subgroups are 2,048 threads; 16 of 32x32 on 128x128 fit. Its r
 operation that is relative; here a slot is a place of the turn.
 """
 
-from search_spaces.programs.builder import Input, Output, program, wg_map
+from autosched.tile import Input, Output, program, wg_map
 
 A, B, C = wg_map([4, 4], [32, 32]), wg_map([4, 4], [32, 32]), wg_map([4, 4], [32, 32])
 COPY_A, COPY_B = wg_map([16, 1], [8, 32]), wg_map([4, 4], [8, 32])

@@ -4,7 +4,7 @@ The document's 512x256 accumulators are 512 KiB; 4x2 subgroups of 64x64 on 256x1
 columns behind the first, as wide as a tile is, and its condition counts steps.
 """
 
-from search_spaces.programs.builder import Input, Output, program, wg_map
+from autosched.tile import Input, Output, program, wg_map
 
 A, B, C = wg_map([4, 2], [64, 32]), wg_map([4, 2], [32, 64]), wg_map([4, 2], [64, 64])
 FAR_A, FAR_B = wg_map([8, 1], [32, 128]), wg_map([8, 1], [16, 128])

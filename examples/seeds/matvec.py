@@ -4,8 +4,8 @@ Plain, a thread carries all 8 products of its vector for each row; expanded (512
 and carries one. A subgroup of 64 lanes is two warps.
 """
 
-from search_spaces.layouts.lowering_config import LoweringConfig
-from search_spaces.programs.builder import Input, Output, program
+from autosched.layouts import LoweringConfig
+from autosched.tile import Input, Output, program
 
 CONFIG = LoweringConfig.parse(
     "#iree_gpu.lowering_config<{lane_basis = [[1, 1, 64], [0, 1, 2]], partial_reduction = [0, 0, 512], "

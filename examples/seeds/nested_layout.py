@@ -1,7 +1,7 @@
 """IREE VectorExt: the example of nested_layout, as the target of to_layout. A subgroup of 64 lanes is two warps."""
 
-from search_spaces.layouts.nested_layout import NestedLayout
-from search_spaces.programs.builder import Input, Output, program
+from autosched.layouts import NestedLayout
+from autosched.tile import Input, Output, program
 
 FULL_EXAMPLE = NestedLayout(
     subgroup_tile=(2, 1),

@@ -1,6 +1,6 @@
 """XeTile RFC, appendix 1: C = A B with B as it is, with B stored transposed, and with B transposed behind its load."""
 
-from search_spaces.programs.builder import Input, Output, program
+from autosched.tile import Input, Output, program
 
 
 def product(p, a, b, c, at, shape, step, **view):

@@ -1,6 +1,6 @@
 """XeTile RFC, appendix 2.3: the transposed operand of 2.2 with a map under which no subgroup needs another's data."""
 
-from search_spaces.programs.builder import Input, Output, program, wg_map
+from autosched.tile import Input, Output, program, wg_map
 
 A, B, C = wg_map([4, 4], [32, 32]), wg_map([4, 4], [32, 64]), wg_map([4, 4], [32, 64])
 BT = wg_map([16, 1], [64, 32])

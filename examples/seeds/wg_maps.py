@@ -1,6 +1,6 @@
 """XeTile RFC, the examples of wg_map, each with one operation; a block of 256x256 f32 is cut to what an SM holds."""
 
-from search_spaces.programs.builder import Input, Output, program, wg_map
+from autosched.tile import Input, Output, program, wg_map
 
 
 @program(x=Input("m n", "f32"), out=Output("m n", "f32"))

@@ -1,0 +1,46 @@
+"""What a package needs that adds a kernel template, an operator or a sampler.
+
+>>> from autosched.plugins import KernelTemplate, Space, ordinal
+"""
+
+from autosched.samplers import Sampler, UnvisitedPool
+from search_spaces.catalogue import TemplateSet, register
+from search_spaces.hardware.costs.cost_counts import CostCounts
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.operator import Operator, Option
+from search_spaces.operators.problem import Operand, Problem, option
+from search_spaces.spaces.config import Config
+from search_spaces.spaces.parameters import Parameter, categorical, ordinal
+from search_spaces.spaces.rules import Attribute, Rule
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
+from search_spaces.templates.common.launch_rules import device_rules
+from search_spaces.templates.device_source import DeviceSource
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.template import KernelTemplate
+
+__all__ = [
+    "Attribute",
+    "Config",
+    "CostCounts",
+    "Device",
+    "DeviceSource",
+    "Kernel",
+    "KernelTemplate",
+    "Operand",
+    "Operator",
+    "Option",
+    "Parameter",
+    "Problem",
+    "Rule",
+    "Sampler",
+    "Schedule",
+    "Space",
+    "TemplateSet",
+    "UnvisitedPool",
+    "categorical",
+    "device_rules",
+    "option",
+    "ordinal",
+    "register",
+]

@@ -4,7 +4,7 @@
 """
 
 from autosched.samplers import Sampler, UnvisitedPool
-from search_spaces.catalogue import TemplateSet, register
+from search_spaces.catalogue import register
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator, Option
@@ -17,7 +17,7 @@ from search_spaces.spaces.space import Space
 from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.device_source import DeviceSource
 from search_spaces.templates.kernel import Kernel
-from search_spaces.templates.template import KernelTemplate
+from search_spaces.templates.template import KernelTemplate, TemplateSet
 
 __all__ = [
     "Attribute",

@@ -18,6 +18,7 @@ from search_spaces.programs.language.distribution import subgroup_lanes
 from search_spaces.programs.language.functions import ATOMICS, FUNCTIONS, REDUCTIONS
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Shape
+from search_spaces.programs.language.named_functions import NamedFunctions, place_of
 from search_spaces.programs.language.values import (
     Operand,
     Place,
@@ -57,18 +58,7 @@ def _shape(operation: str, shape: object) -> Shape:
     return shape[0], shape[1]
 
 
-def _index(operation: str, value: object) -> Index:
-    """Return a place. Raises ProgramError for what is neither an index nor a whole number."""
-    if isinstance(value, Tile | State):
-        fail(operation, "a place is the same for all threads of a block: no tile of numbers that were loaded says it")
-    if isinstance(value, Index):
-        return value
-    if type(value) is not int:
-        fail(operation, f"a place is a whole number, or made of what p.blocks and p.steps give, not {value!r}")
-    return index.as_index(value)
-
-
-class Builder:
+class Builder(NamedFunctions):
     """What a program's function gets as ``p``."""
 
     def __init__(self, chosen: Mapping[str, int]) -> None:
@@ -189,7 +179,7 @@ class Builder:
         turned = turned or column
         if isinstance(at, Tile | State) or any(isinstance(a, Tile | State) for a in at):
             return self._scattered(array, at, shape, turned, map)
-        places = _index("window", at[0]), _index("window", at[1])
+        places = place_of("window", at[0]), place_of("window", at[1])
         return WindowHandle(self, ir.Window(self._new(), array, places, shape, turned, map))
 
     def _scattered(
@@ -208,7 +198,7 @@ class Builder:
             across, line = at if not turned else at[::-1]
             if isinstance(line, Tile | State) or not isinstance(across, Tile | State):
                 fail("window", f"a tile says which lines of {array.name} are meant, and a place where they begin")
-            given, along = across.tile(), _index("window", line)
+            given, along = across.tile(), place_of("window", line)
             places = (along, index.constant(0)) if turned else (index.constant(0), along)
             wanted = (1, shape[1]) if turned else (shape[0], 1)
         if (given.shape, given.value.dtype) != (wanted, I32):
@@ -327,7 +317,7 @@ class Builder:
         return self._coordinates(1, first, (1, count))
 
     def _coordinates(self, dimension: int, first: Index | int, shape: Shape) -> Tile:
-        base, shape = _index("rows" if dimension == 0 else "columns", first), _shape("rows, columns", shape)
+        base, shape = place_of("rows" if dimension == 0 else "columns", first), _shape("rows, columns", shape)
         return self.result(shape, I32, lambda v: ir.Coordinates(v, dimension, base, caller()))
 
     def state(self, value: Tile | State) -> State:
@@ -345,7 +335,7 @@ class Builder:
         if step < 1:
             fail("steps", f"a step has at least one element, not {step}")
         source, number = caller(), self._new()
-        begin, end = _index("steps", first), _index("steps", stop)
+        begin, end = place_of("steps", first), place_of("steps", stop)
         self.scopes.append([])
         yield begin + Index("loop", number) * step
         body = tuple(self.scopes.pop())
@@ -556,78 +546,3 @@ class Builder:
         if type_ == tile.value.dtype:
             return tile
         return self.result(tile.shape, type_, lambda v: ir.Map(v, "cast", (tile.value,), caller()))
-
-    # Functions by name
-
-    def maximum(self, a: Operand | Index | int, b: Operand | Index | int) -> Tile | Index:
-        """Of tiles element by element, or of two indices or sizes."""
-        if isinstance(a, Index) or isinstance(b, Index):
-            return index.maximum(_index("maximum", a), _index("maximum", b))
-        return self.map("maximum", a, b)
-
-    def minimum(self, a: Operand | Index | int, b: Operand | Index | int) -> Tile | Index:
-        """Of tiles element by element, or of two indices or sizes."""
-        if isinstance(a, Index) or isinstance(b, Index):
-            return index.minimum(_index("minimum", a), _index("minimum", b))
-        return self.map("minimum", a, b)
-
-    def where(self, condition: Tile, yes: Operand, no: Operand) -> Tile:
-        """``yes`` where the condition holds, else ``no``."""
-        return self.map("where", condition, yes, no)
-
-    def exp(self, x: Tile | State) -> Tile:
-        return self.map("exp", x)
-
-    def exp2(self, x: Tile | State) -> Tile:
-        return self.map("exp2", x)
-
-    def log2(self, x: Tile | State) -> Tile:
-        return self.map("log2", x)
-
-    def tanh(self, x: Tile | State) -> Tile:
-        return self.map("tanh", x)
-
-    def sigmoid(self, x: Tile | State) -> Tile:
-        return self.map("sigmoid", x)
-
-    def sqrt(self, x: Tile | State) -> Tile:
-        return self.map("sqrt", x)
-
-    def rsqrt(self, x: Tile | State) -> Tile:
-        return self.map("rsqrt", x)
-
-    def sine(self, x: Tile | State) -> Tile:
-        return self.map("sine", x)
-
-    def cosine(self, x: Tile | State) -> Tile:
-        return self.map("cosine", x)
-
-    def absolute(self, x: Tile | State) -> Tile:
-        return self.map("absolute", x)
-
-    def log(self, x: Tile | State) -> Tile:
-        return self.map("log", x)
-
-    def erf(self, x: Tile | State) -> Tile:
-        return self.map("erf", x)
-
-    def power(self, x: Operand, exponent: Operand) -> Tile:
-        """``x`` to the power of ``exponent``; a square is a product."""
-        return (
-            self.map("multiply", x, x)
-            if isinstance(exponent, int | float) and exponent == 2
-            else self.map("power", x, exponent)
-        )
-
-    def floor(self, x: Tile | State) -> Tile:
-        return self.map("floor", x)
-
-    def ceil(self, x: Tile | State) -> Tile:
-        return self.map("ceil", x)
-
-    def round(self, x: Tile | State) -> Tile:
-        """To the nearest whole number, ties to even."""
-        return self.map("round", x)
-
-    def truncate(self, x: Tile | State) -> Tile:
-        return self.map("truncate", x)

@@ -61,7 +61,8 @@ def at_source(source: Source) -> Iterator[None]:
 
 
 _OWN_FOLDER = Path(__file__).parents[1]
-_OURS = (__file__, str(Path(__file__).with_name("tracing.py")), contextlib.__file__)
+_NAMES = ("tracing", "named_functions")
+_OURS = (__file__, *(str(Path(__file__).with_name(f"{name}.py")) for name in _NAMES), contextlib.__file__)
 
 
 def caller() -> Source:

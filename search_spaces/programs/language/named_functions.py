@@ -1,0 +1,101 @@
+"""Element-wise functions that a program calls by name: ``p.exp(x)``."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from search_spaces.programs.language import index
+from search_spaces.programs.language.index import Index
+from search_spaces.programs.language.values import Operand, State, Tile, fail
+
+
+def place_of(operation: str, value: object) -> Index:
+    """Return a place. Raises ProgramError for what is neither an index nor a whole number."""
+    if isinstance(value, Tile | State):
+        fail(operation, "a place is the same for all threads of a block: no tile of numbers that were loaded says it")
+    if isinstance(value, Index):
+        return value
+    if type(value) is not int:
+        fail(operation, f"a place is a whole number, or made of what p.blocks and p.steps give, not {value!r}")
+    return index.as_index(value)
+
+
+class NamedFunctions(ABC):
+    """What the builder offers besides operators of tiles."""
+
+    @abstractmethod
+    def map(self, function: str, *given: object) -> Tile:
+        """Return an element-wise function of tiles and numbers; extents of 1 stretch."""
+
+    def maximum(self, a: Operand | Index | int, b: Operand | Index | int) -> Tile | Index:
+        """Of tiles element by element, or of two indices or sizes."""
+        if isinstance(a, Index) or isinstance(b, Index):
+            return index.maximum(place_of("maximum", a), place_of("maximum", b))
+        return self.map("maximum", a, b)
+
+    def minimum(self, a: Operand | Index | int, b: Operand | Index | int) -> Tile | Index:
+        """Of tiles element by element, or of two indices or sizes."""
+        if isinstance(a, Index) or isinstance(b, Index):
+            return index.minimum(place_of("minimum", a), place_of("minimum", b))
+        return self.map("minimum", a, b)
+
+    def where(self, condition: Tile, yes: Operand, no: Operand) -> Tile:
+        """``yes`` where the condition holds, else ``no``."""
+        return self.map("where", condition, yes, no)
+
+    def exp(self, x: Tile | State) -> Tile:
+        return self.map("exp", x)
+
+    def exp2(self, x: Tile | State) -> Tile:
+        return self.map("exp2", x)
+
+    def log2(self, x: Tile | State) -> Tile:
+        return self.map("log2", x)
+
+    def tanh(self, x: Tile | State) -> Tile:
+        return self.map("tanh", x)
+
+    def sigmoid(self, x: Tile | State) -> Tile:
+        return self.map("sigmoid", x)
+
+    def sqrt(self, x: Tile | State) -> Tile:
+        return self.map("sqrt", x)
+
+    def rsqrt(self, x: Tile | State) -> Tile:
+        return self.map("rsqrt", x)
+
+    def sine(self, x: Tile | State) -> Tile:
+        return self.map("sine", x)
+
+    def cosine(self, x: Tile | State) -> Tile:
+        return self.map("cosine", x)
+
+    def absolute(self, x: Tile | State) -> Tile:
+        return self.map("absolute", x)
+
+    def log(self, x: Tile | State) -> Tile:
+        return self.map("log", x)
+
+    def erf(self, x: Tile | State) -> Tile:
+        return self.map("erf", x)
+
+    def power(self, x: Operand, exponent: Operand) -> Tile:
+        """``x`` to the power of ``exponent``; a square is a product."""
+        return (
+            self.map("multiply", x, x)
+            if isinstance(exponent, int | float) and exponent == 2
+            else self.map("power", x, exponent)
+        )
+
+    def floor(self, x: Tile | State) -> Tile:
+        return self.map("floor", x)
+
+    def ceil(self, x: Tile | State) -> Tile:
+        return self.map("ceil", x)
+
+    def round(self, x: Tile | State) -> Tile:
+        """To the nearest whole number, ties to even."""
+        return self.map("round", x)
+
+    def truncate(self, x: Tile | State) -> Tile:
+        return self.map("truncate", x)

@@ -61,7 +61,17 @@ API = {
     "Results and errors": (
         *("TuneResult", "Record", "Provenance", "Schedule", "Device", "device", "EmulatedLaunch", "Finding", "Order"),
         *("NotTuned", "StaleSchedule", "NoSchedule", "RuntimeUnavailable", "StoreError", "KernelFileError"),
-        *("BackendError", "HostFailure"),
+        *("BackendError", "HostFailure", "CommonFailure", "Interrupted"),
+    ),
+    "Tile programs": (
+        *("tile.program", "tile.Input", "tile.Output", "tile.InOut", "tile.wg_map", "+tile.Builder", "tile.Program"),
+        *("tile.Beside", "tile.ProgramError"),
+    ),
+    "Layouts": ("+layouts.NestedLayout", "+layouts.SharedLayout", "+layouts.WgMap", "+layouts.LoweringConfig"),
+    "Plug-ins": (
+        *("plugins.KernelTemplate", "plugins.DeviceSource", "plugins.Space", "plugins.ordinal", "plugins.categorical"),
+        *("plugins.Attribute", "plugins.Rule", "plugins.device_rules", "plugins.CostCounts", "plugins.Sampler"),
+        *("plugins.UnvisitedPool", "plugins.TemplateSet", "plugins.register"),
     ),
     "Tests of plug-ins": ("testing.SamplerContract",),
 }

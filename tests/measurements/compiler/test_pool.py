@@ -104,7 +104,8 @@ def test_a_log_that_does_not_tell_gives_nothing():
     ],
 )
 def test_the_reason_is_the_first_error_on_one_line(log, reason):
-    assert error_reason(log) == reason
+    assert error_reason(log).startswith(reason)
+    assert "\n" not in error_reason(log)
 
 
 def kernel(name: str, body: str = "x[threadIdx.x] = 1.0f;", **changes) -> Kernel:

@@ -30,8 +30,10 @@ def supervised(command: Callable[[], int]) -> int:
     if pid == 0:
         os.close(reading)
         _end_with(parent)
+        child = os.getpid()
         status = command()
-        os.write(writing, bytes([status & 0xFF]))
+        if os.getpid() == child:  # a file that forks has a second process come here
+            os.write(writing, bytes([status & 0xFF]))
         raise SystemExit(status)
     os.close(writing)
     _forward_to(pid)
@@ -45,12 +47,19 @@ def supervised(command: Callable[[], int]) -> int:
             return told[0]
     if ended == STOPPED:
         return STOPPED
-    how = f"exit status {ended}" if ended >= 0 else signal.Signals(-ended).name
+    how = f"exit status {ended}" if ended >= 0 else _signal_name(-ended)
     line = (
         f"autosched: the process ended ({how}) before the command was done: a file that it runs may end it (os._exit)"
     )
     print(line, file=sys.stderr)
     return BAD_INPUT
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
 
 
 def _forward_to(pid: int) -> None:

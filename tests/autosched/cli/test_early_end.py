@@ -23,6 +23,19 @@ def copy(p, x, y):
     b, c = p.blocks(y, names=("b", "c"))
     p.store(y, (b, c), p.load(x, (b, c)))
 """
+FORKS = """\
+import os, sys
+from autosched.cli.terminal.supervised import supervised
+
+def command():
+    pid = os.fork()
+    if pid:
+        os.waitpid(pid, 0)
+        os._exit(1)
+    return 0
+
+sys.exit(supervised(command))
+"""
 DOORS = {
     "space --program": ("space", "--program", "x.py", "--size", "n=64"),
     "tune --program": ("tune", "--program", "x.py", "--size", "n=64", "--db", "b.db"),
@@ -87,6 +100,17 @@ def test_a_file_that_crashes_does_not_pass(tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
     done = run(tmp_path, "verify", "--program", "x.py", "--size", "n=64")
     assert done.returncode == 2 and "SIGSEGV" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_real_time_signal_has_no_name(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGRTMIN + 1)\n")
+    done = run(tmp_path, "verify", "--program", "x.py", "--size", "n=64")
+    assert done.returncode == 2 and "Traceback" not in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_second_process_of_a_file_does_not_decide_the_status() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKS], cwd=ROOT, capture_output=True, timeout=120, check=False)
+    assert done.returncode == 2
 
 
 def test_within_a_process_of_somebody_elses_it_is_told_as_well(

@@ -47,7 +47,7 @@ def _family(pid: int, file: str) -> Iterator[str]:
     while waiting:
         folder = Path("/proc", str(waiting.pop()))
         try:
-            yield (folder / file).read_text()
+            yield (folder / file).read_text(errors="replace")  # a process may name itself by any bytes
             for thread in (folder / "task").iterdir():
                 waiting += map(int, (thread / "children").read_text().split())
         except OSError:  # it has ended, or this is not Linux

@@ -20,6 +20,11 @@ from measurements.workers.worker import serve
 def handle(request):
     if request["does"] == "sleep":
         time.sleep(request["seconds"])
+    elif request["does"] == "spin with a name of bytes":
+        with open("/proc/self/comm", "wb") as name:
+            name.write(bytes([0xFF]))
+        while True:
+            pass
     elif request["does"] == "spin":
         while True:
             pass
@@ -63,3 +68,9 @@ def test_a_worker_is_ended_at_its_limit_and_replaced(
         request_within(worker, {"does": does, "seconds": 60.0}, seconds=seconds, memory=memory)
     assert exceeded.value.what == what
     assert request_within(worker, {"does": "nothing"}, seconds=5.0) == {"done": True}
+
+
+def test_a_process_whose_name_is_not_text_is_watched(worker: Worker) -> None:
+    with pytest.raises(LimitExceeded) as exceeded:
+        request_within(worker, {"does": "spin with a name of bytes"}, seconds=0.2)
+    assert exceeded.value.what == "time"

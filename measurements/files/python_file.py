@@ -30,7 +30,7 @@ def run_as_module(path: Path, name: str) -> ModuleType:
         spec.loader.exec_module(module)
     except BaseException:
         if before is None:
-            del sys.modules[name]
+            sys.modules.pop(name, None)  # the file may have removed itself
         else:
             sys.modules[name] = before
         raise

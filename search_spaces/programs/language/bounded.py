@@ -98,7 +98,11 @@ def reduced(operation: ir.Reduce, parts: FloatArray, errors: FloatArray, axis: i
     result = np.asarray(REDUCTIONS[operation.kind].on_numpy(parts, axis=axis), dtype=np.float64)
     type_ = operation.result.dtype
     if not type_.is_float:
-        return result, np.zeros_like(result)
+        if operation.kind == "add":
+            return result, errors.sum(axis)
+        if operation.kind in ("maxsi", "minsi"):
+            return result, errors.max(axis)
+        return result, np.where((errors > 0).any(axis), np.inf, 0.0)
     sure = np.asarray(np.isfinite(errors).all(axis))
     if operation.kind == "add":
         sizes = np.abs(parts)
@@ -117,7 +121,7 @@ def product(operation: ir.Mma, left: Bounded, right: Bounded, added: Bounded) ->
     (a, a_bound), (b, b_bound), (c, c_bound) = left, right, added
     type_ = operation.result.dtype
     if not type_.is_float:
-        return a @ b + c, np.zeros(operation.result.shape)
+        return certain(type_, a @ b + c, np.abs(a) @ b_bound + a_bound @ (np.abs(b) + b_bound) + c_bound)
     if operation.tf32:
         a_bound, b_bound = (_of_tf32(values, bounds) for values, bounds in (left, right))
     result = a @ b + c

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from autosched.programs.loading import load_program, problem
-from search_spaces.hardware.dtypes import BF16, F16
+from search_spaces.hardware.dtypes import BF16, F16, I32
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.bounded import product, reduced
 from search_spaces.programs.language.interpret import interpret, rounded
 
 GEMM, GATED = "examples/programs/gemm_relu.py", "examples/programs/gated_mlp.py"
@@ -47,3 +50,27 @@ def test_casts_give_an_infinity_only_where_every_kernel_would() -> None:
     found, allowed = rounded(F16, (values, bounds))
     np.testing.assert_array_equal(found, [0.0, 0.0, np.inf, -np.inf, 1e5, 65504.0, np.inf, np.nan])
     assert allowed[[2, 3, 6, 7]].tolist() == [0, 0, 0, 0] and np.all(allowed[[0, 1, 4]] >= 1e5)
+
+
+SOURCE = ir.Source("program.py", 1)
+
+
+def whole(number: int, shape: ir.Shape) -> ir.Value:
+    return ir.Value(number, shape, I32)
+
+
+@pytest.mark.parametrize(("kind", "bound"), [("add", [2.0, 0.0]), ("maxsi", [1.0, 0.0]), ("mul", [np.inf, 0.0])])
+def test_reductions_of_whole_numbers_keep_the_bounds(kind: str, bound: list[float]) -> None:
+    """A cast towards zero may be off by one where the number is next to a whole one."""
+    operation = ir.Reduce(whole(1, (2, 1)), kind, whole(0, (2, 3)), 1, SOURCE)
+    parts, errors = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
+    np.testing.assert_array_equal(reduced(operation, parts, errors, 1)[1], bound)
+
+
+def test_products_of_whole_numbers_keep_the_bounds() -> None:
+    operation = ir.Mma(whole(3, (2, 1)), whole(0, (2, 2)), whole(1, (2, 1)), None, SOURCE)
+    a, b = np.array([[3.0, -2.0], [5.0, 1.0]]), np.array([[10.0], [7.0]])
+    off = np.array([[1.0, 0.0], [0.0, 0.0]]), np.array([[0.0], [1.0]])
+    zeros = np.zeros((2, 1))
+    values, bounds = product(operation, (a, off[0]), (b, off[1]), (zeros, zeros))
+    assert values.tolist() == [[16.0], [57.0]] and bounds.tolist() == [[12.0], [1.0]]

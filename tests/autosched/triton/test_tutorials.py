@@ -66,18 +66,18 @@ def test_layer_norm(session):
 
 
 def test_gradients_of_layer_norm_by_partial_sums(session):
-    x, w, b = (torch.randn(*shape).requires_grad_() for shape in ((7, 300), (300,), (300,)))
-    dy = torch.randn(7, 300)
+    x, w, b = (torch.randn(*shape, device="cuda").requires_grad_() for shape in ((7, 300), (300,), (300,)))
+    dy = torch.randn(7, 300, device="cuda")
     torch.nn.functional.layer_norm(x, (300,), w, b, 1e-5).backward(dy)
     values, mean = x.detach(), x.detach().mean(1)
     rstd = 1 / torch.sqrt(values.var(1, correction=0) + 1e-5)
-    dx, parts_w, parts_b = torch.empty_like(values), torch.empty(3, 300), torch.empty(3, 300)
+    dx, (parts_w, parts_b) = torch.empty_like(values), (torch.empty(3, 300, device="cuda") for _ in range(2))
     kernels.layer_norm_slopes[(3,)](
         dx, parts_w, parts_b, dy, values, w.detach(), mean, rstd, 300, 7, 300, ROWS=3, BLOCK=512, num_warps=4
     )
     torch.testing.assert_close(dx, x.grad)
     for parts, expected in ((parts_w, w.grad), (parts_b, b.grad)):
-        total = torch.empty(300)
+        total = torch.empty(300, device="cuda")
         kernels.sum_of_lines[(3,)](total, parts, 3, 300, BLOCK=128, num_warps=4)
         torch.testing.assert_close(total, expected)
 

@@ -32,8 +32,8 @@ using Formats = unsigned;  // a bit for each
 constexpr Formats only(NumberFormat format) { return 1u << format; }
 
 // How far apart two sums of the same terms may be. `ulps` and `relative` are of the value itself, `of_largest` is of the
-// largest value that the instruction stores or, in 16 bits, that it was computed from: where terms cancel, sums differ by few
-// units of what cancelled.
+// largest value that the instruction stores or, in 16 bits, of the largest term of this sum: where terms cancel, sums differ
+// by few units of what cancelled.
 struct Tolerance {
   int bytes;
   std::int64_t ulps;
@@ -119,7 +119,17 @@ Making making_of(const Instruction& i) {
   return {};
 }
 
-// A register from which a stored number was computed.
+// The first of the sources, the last ones, that are terms of what an instruction computes: all of a sum, a difference, a
+// minimum or a change of sign or format, what a product is added to, and none of other instructions. What is multiplied or
+// exponentiated says nothing about the size of the result.
+unsigned first_term(const Instruction& i) {
+  const std::string_view name = i.row->name;
+  if (starts_with_one_of(name, {"add.", "sub.", "min", "max", "neg.", "abs.", "cvt"})) return 0;
+  const unsigned added = starts_with_one_of(name, {"fma.", "mad."}) ? 1u : name.starts_with("mma") ? i.destinations : 0u;
+  return i.sources - std::min<unsigned>(i.sources, added);
+}
+
+// A register from which a stored number was added up.
 struct Term {
   std::uint32_t slot;
   unsigned width;
@@ -153,18 +163,18 @@ Stored stored_by(SiteIndex site) {
       slots.pop_front();
       for (auto maker = begin; maker != end; ++maker) {
         const Instruction& i = *maker->second;
-        if (!visit(i, making_of(i), slot)) continue;
-        for (unsigned s = 0; s < i.sources; ++s) {
+        for (unsigned s = visit(i, making_of(i), slot); s < i.sources; ++s) {
           if (seen.insert(i.source(s)).second) slots.push_back(i.source(s));
         }
       }
     }
   };
-  go_back(open, [&](const Instruction&, const Making& making, std::uint32_t slot) {
+  // Each visit returns the first source from which to go on.
+  go_back(open, [&](const Instruction& i, const Making& making, std::uint32_t slot) {
     stored.formats |= making.formats;
     adds = adds || making.adds;
     if (making.formats != 0) computed.push_back(slot);
-    return making.passes_on;
+    return making.passes_on ? 0u : i.sources;
   });
   if (adds && stored.formats == only(f32)) {
     stored.formats |= only(bf16);
@@ -178,7 +188,7 @@ Stored stored_by(SiteIndex site) {
       const auto d = static_cast<unsigned>(std::find(i.operand, i.operand + i.destinations, slot) - i.operand);
       stored.terms.push_back({slot, i.width_of_destination(d), format});
     }
-    return making.passes_on || making.formats != 0;
+    return making.passes_on ? 0u : first_term(i);
   });
   for (const Term& term : stored.terms) {
     const bool is_half = term.format == f16 || term.format == bf16;
@@ -188,14 +198,14 @@ Stored stored_by(SiteIndex site) {
   return stored;
 }
 
-// The largest of what the running warp has computed a number from.
+// The largest term of what the running lanes store.
 double largest_term(const Stored& stored) {
   ptx::Warp& warp = ptx::machine[self->warp];
   double largest = 0;
   for (const Term& term : stored.terms) {
     const unsigned bits = 8 * static_cast<unsigned>(tolerances[term.format].bytes);
     if (8 * term.width < bits) continue;
-    ptx::for_lanes(warp.head(term.slot).defined, [&](unsigned lane) {
+    ptx::for_lanes(warp.head(term.slot).defined & lanes_of(self->who), [&](unsigned lane) {
       const std::uint64_t all = ptx::read_bits(warp, term.slot, term.width, lane);
       for (unsigned at = 0; at < 8 * term.width; at += bits) {
         const double x = std::fabs(value_of(term.format, bits == 64 ? all : all >> at & ((std::uint64_t{1} << bits) - 1)));
@@ -211,7 +221,7 @@ const unsigned char* bytes_of(const void* p, int at) { return static_cast<const 
 // Small integers, which are subnormal as f32, are none.
 bool may_be_f32(std::uint64_t bits) { return (bits >> 23 & 0xffu) != 0; }
 
-bool are_sums(NumberFormat format, const void* one, const void* other, int bytes, Stored& stored) {
+bool are_sums(NumberFormat format, const void* one, const void* other, int bytes, const Stored& stored, double& largest) {
   const int each = tolerances[format].bytes;
   if (bytes % each != 0) return false;
   for (int at = 0; at < bytes; at += each) {
@@ -219,7 +229,7 @@ bool are_sums(NumberFormat format, const void* one, const void* other, int bytes
     std::memcpy(&a, bytes_of(one, at), static_cast<std::size_t>(each));
     std::memcpy(&b, bytes_of(other, at), static_cast<std::size_t>(each));
     if (!stored.is_known && a != b && !may_be_f32(a)) return false;
-    if (!are_one_sum(format, stored.coarsest, a, b, stored.largest[format])) return false;
+    if (!are_one_sum(format, stored.coarsest, a, b, largest)) return false;
   }
   return true;
 }
@@ -234,8 +244,10 @@ bool nearly_equal(const void* one, const void* other, int bytes, SiteIndex site)
   const double term = largest_term(stored);
   for (unsigned format = 0; format < num_formats; ++format) {
     if ((stored.formats >> format & 1u) == 0) continue;
-    stored.largest[format] = std::fmax(stored.largest[format], term);
-    if (are_sums(static_cast<NumberFormat>(format), one, other, bytes, stored)) return true;
+    // Where the terms of this sum are known, what other threads store is no measure for it.
+    double own = term;
+    double& largest = stored.terms.empty() ? stored.largest[format] : own;
+    if (are_sums(static_cast<NumberFormat>(format), one, other, bytes, stored, largest)) return true;
   }
   return false;
 }

@@ -227,7 +227,7 @@ void report_two_writes(const Buffer& b, std::size_t cell, const Stamp& write, co
     report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; both write the same value");
   } else if (same && by_block && copies_the_same(b, address, bytes)) {
     report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; both have loaded it from one place, which nobody writes");
-  } else if (from != nullptr && !same && write.site == self->site && nearly_equal(address, from, bytes, self->site)) {
+  } else if (from != nullptr && !same && by_block && write.site == self->site && nearly_equal(address, from, bytes, self->site)) {
     report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; the values are not deterministic in the last bits");
   } else {
     report_race(b, cell, {doing, write, "wrote"});

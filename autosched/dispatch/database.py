@@ -139,7 +139,7 @@ class Database:
         ``problem`` may be a tile program, with its ``sizes``: ``database.kernel(program, m=4096, n=4096, k=4096)``.
         """
         from autosched.dispatch.kernel import CompiledKernel, RuntimeUnavailable, cupy_module
-        from measurements.runners.cuda.device import gpu_here
+        from measurements.runners.cuda.device import gpu_here, missing_driver
 
         problem = _problem(problem, sizes)
         cp = cupy_module()
@@ -148,7 +148,7 @@ class Database:
         except UnknownDevice as error:
             raise RuntimeUnavailable(str(error)) from error
         except Exception as error:  # whatever cupy raises where there is no driver or no GPU
-            why = f"{type(error).__name__}: {first_line(error)}"
+            why = missing_driver() or f"{type(error).__name__}: {first_line(error)}"
             raise RuntimeUnavailable(f"kernels need a GPU, and none can be used: {why}") from error
         cache = ResolvedCache(self._path)
         resolved = cache.load(problem, gpu)

@@ -26,15 +26,22 @@ _SLICED = (80, 90, 100, 103, 120)  # compute capabilities of GPUs that can be pa
 _INTEGRATED = (87, 110, 121)  # all of whose products share the CPU's memory
 
 
+def missing_driver() -> str:
+    """Return one line that says that no NVIDIA driver is installed, or "" where one is."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "no NVIDIA driver is installed (libcuda.so.1 was not found)"
+    return ""
+
+
 @cache
 def _ask(request: str, gpu: int) -> dict[str, Any] | str:
     """Return what a worker answers to ``request``, asked once per process; or one line on why none does."""
     if importlib.util.find_spec("cupy") is None:
         return f"cupy is not installed: {_INSTALL}"
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return "no NVIDIA driver is installed (libcuda.so.1 was not found)"
+    if why := missing_driver():
+        return why
     # What a program that uses the GPU itself does without:
     from measurements.runners.cuda.requests import Count, Open, to_message
     from measurements.workers.transport import WorkerError

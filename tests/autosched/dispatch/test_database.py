@@ -1,3 +1,4 @@
+import ctypes
 import dataclasses
 import json
 import subprocess
@@ -165,8 +166,22 @@ class TestKernel:
             raise RuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")
 
         monkeypatch.setattr(cupy.cuda, "Device", refuse)
+        monkeypatch.setattr(ctypes, "CDLL", lambda name: name)
         with pytest.raises(RuntimeUnavailable, match=r"kernels need a GPU, and none can be used: .*no CUDA-capable"):
             written(tmp_path, record(1e-6)).kernel(PROBLEM)
+
+    def test_without_a_driver(self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse() -> None:
+            raise RuntimeError("CUDA driver version is insufficient for CUDA runtime version")
+
+        def missing(name: str) -> None:
+            raise OSError(f"{name}: cannot open shared object file")
+
+        monkeypatch.setattr(cupy.cuda, "Device", refuse)
+        monkeypatch.setattr(ctypes, "CDLL", missing)
+        with pytest.raises(RuntimeUnavailable, match="no NVIDIA driver") as unavailable:
+            written(tmp_path, record(1e-6)).kernel(PROBLEM)
+        assert "insufficient" not in str(unavailable.value)
 
     def test_what_was_tuned(self, tmp_path: Path, cupy: PretendedCupy) -> None:
         kernel = written(tmp_path, small(SMALL)).kernel(SMALL)

@@ -135,6 +135,17 @@ def test_the_plug_in(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 Triton launches emulated for h100" in done.stdout
+    assert "warning" not in done.stdout
+
+
+def test_only_the_warning_of_tritons_default_is_hidden(tmp_path: Path) -> None:
+    path = program(tmp_path, 0)
+    path.write_text(path.read_text() + '    import warnings; warnings.warn("of the program")\n')
+    command = [sys.executable, "-m", "autosched", "verify", "--python", str(path), "--device", "h100"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "UserWarning: of the program" in done.stderr
+    assert "TRITON_DEFAULT_FP_FUSION" not in done.stdout + done.stderr
 
 
 AROUND = """

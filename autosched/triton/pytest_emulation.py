@@ -13,10 +13,6 @@ import pytest
 from autosched.triton.session import QUICK, THOROUGH, Session, emulated
 
 
-class FaultyLaunches(AssertionError):
-    """The message has a line for each finding."""
-
-
 class TritonEmulation:
     """The plug-in. The device is there from the start, since test modules may ask for it when they are imported."""
 
@@ -49,14 +45,17 @@ class TritonEmulation:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[Any]:
+        __tracebackhide__ = True
         return (yield from self._watched())
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[Any]:
+        __tracebackhide__ = True
         return (yield from self._watched())
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[Any]:
+        __tracebackhide__ = True
         return (yield from self._watched())
 
     @pytest.hookimpl(wrapper=True)
@@ -68,7 +67,9 @@ class TritonEmulation:
         return report
 
     def _watched(self) -> Iterator[Any]:
-        """Fail what launched a fault; what fails for another reason says of the fault, too."""
+        """Fail a test whose launches had faults, without frames of this plug-in. A test that fails for another reason
+        gets the faults as a note."""
+        __tracebackhide__ = True
         try:
             result = yield
         except BaseException as error:
@@ -76,7 +77,7 @@ class TritonEmulation:
                 error.add_note("\n".join(lines))
             raise
         if lines := self._faults():
-            raise FaultyLaunches("\n".join(lines))
+            pytest.fail("\n".join(lines), pytrace=False)
         return result
 
     def _faults(self) -> list[str]:

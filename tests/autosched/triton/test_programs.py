@@ -168,11 +168,24 @@ def test_within():
 
 def test_without_a_launch():
     pass
+
+def test_with_a_fixture_that_raises(raising):
+    pass
+"""
+
+
+RAISING = """
+import pytest
+
+@pytest.fixture
+def raising():
+    raise ValueError("in a fixture")
 """
 
 
 def test_the_plug_in_fails_what_has_findings(tmp_path: Path) -> None:
     """A launch of a test, of one that fails anyway, of a fixture, and of a module."""
+    (tmp_path / "conftest.py").write_text(RAISING)
     program(tmp_path, 3).rename(tmp_path / "twice.py")
     (tmp_path / "test_around.py").write_text(AROUND)
     (tmp_path / "test_module.py").write_text("import torch, twice\ntwice.twice(torch.rand(200, device='cuda'))\n")
@@ -180,11 +193,13 @@ def test_the_plug_in_fails_what_has_findings(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", *plain, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "2 failed, 1 passed" in done.stdout and "2 errors" in done.stdout
+    assert "2 failed, 1 passed" in done.stdout and "3 errors" in done.stdout
     assert "_ test_within _" in done.stdout
     assert "ERROR at setup of test_with_a_fixture" in done.stdout and "another reason" in done.stdout
     assert "ERROR collecting test_module.py" in done.stdout
     assert done.stdout.count("twice.py:11: out_of_bounds_global") >= 4
+    assert "ValueError: in a fixture" in done.stdout
+    assert "pytest_emulation.py" not in done.stdout
 
 
 CONFTEST = """

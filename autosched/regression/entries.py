@@ -56,6 +56,7 @@ class Entry:
 
     def finding(self, verdict: Verdict, *reasons: str, **more: object) -> Finding:
         """Return a finding about this entry; ``more`` are its other fields."""
+        file, line = self.problem.defined_at
         found = Finding(
             name=self.name,
             operator=self.problem.operator,
@@ -65,6 +66,8 @@ class Entry:
             reasons=tuple(one_line(reason) for reason in reasons if reason),
             provenance=self.record.provenance.value,
             seconds=self.record.seconds,
+            file=file,
+            line=line,
         )
         return dataclasses.replace(found, **more)  # type: ignore[arg-type]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from pathlib import Path
 from typing import Any
 
 from autosched.regression.report import Finding, Report, Verdict, worst_first
@@ -98,7 +99,8 @@ def workflow_commands(report: Report) -> list[str]:
         if level is not None:
             title = f"autosched: {f.verdict.value}"
             file = f.file or report.database
-            place = f"file={_property(file)}," if "://" not in file else ""
+            place = f"file={_property(_from_here(file))}," if "://" not in file else ""
+            place += f"line={f.line}," if f.line else ""
             found.append(f"::{level} {place}title={_property(title)}::{_data(_line(f))}")
     if report.status == 2:
         found.append(f"::error title=autosched check::{_data(report.conclusion)}")
@@ -183,6 +185,12 @@ def _md(text: str) -> str:
 def _data(text: str) -> str:
     """Return the message of a workflow command, where only these three have a meaning."""
     return harmless(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _from_here(file: str) -> str:
+    """Return a path relative to the current folder, which is where GitHub looks, if the file lies in it."""
+    path, here = Path(file), Path.cwd()
+    return str(path.relative_to(here)) if path.is_absolute() and path.is_relative_to(here) else file
 
 
 def _property(text: str) -> str:

@@ -42,8 +42,8 @@ class Finding:
 
     ``name`` tells the entry apart for people and tools. ``seconds`` are of the stored record and only for show;
     ``ratio`` is candidate over baseline, ``baseline_seconds`` and ``candidate_seconds`` the medians of this run: None
-    where nothing was timed. ``numbers`` is whatever else was found, by name. ``file`` is the one that the entry stands
-    in, where that is not the database.
+    where nothing was timed. ``numbers`` is whatever else was found, by name. ``file`` and ``line`` say where the
+    entry is defined, where that is not the database; line 0 stands for the whole file.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Finding:
     numbers: Mapping[str, float | int | str] = field(default_factory=dict)
     check_seconds: float = 0.0
     file: str = ""
+    line: int = 0
 
     @property
     def reason(self) -> str:

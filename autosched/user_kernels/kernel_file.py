@@ -175,6 +175,7 @@ class KernelFile:
     generator: UserFunction | None = field(default=None, compare=False, repr=False)  # of the source, from the values
     is_under: bool = False  # a configuration, whose types and tolerances its arguments have
     limits: CompileLimits = field(default=CompileLimits(), compare=False, repr=False)  # of compiling it
+    defined_at: tuple[str, int] = field(default=("", 0), compare=False, repr=False)  # source file and line of entry
     pinned: tuple[tuple[str, Value], ...] = ()  # values that a command asks for: no part of what the kernel is
 
     @cached_property
@@ -243,6 +244,7 @@ class KernelFile:
         limits = [0 if f is None else (f.time_limit, f.memory_limit) for f in functions]
         return (
             *paths,
+            self.defined_at[0],
             repr((self.reference.time_limit, limits, self.limits)),
             *(() if self.reference.kernel is None else self.reference.kernel.places),
         )

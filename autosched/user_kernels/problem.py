@@ -47,6 +47,10 @@ class KernelProblem(Problem):
     def described(self) -> str:
         return " ".join((self.operator, *(f"{name}={size}" for name, size in self.sizes.items())))
 
+    @property
+    def defined_at(self) -> tuple[str, int]:
+        return self.file.defined_at
+
     def operands(self) -> tuple[Operand, ...]:
         """Every array but workspaces, in the order of the entry function; one that is read and written is an input and
         an output of one name."""

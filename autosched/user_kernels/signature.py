@@ -26,12 +26,23 @@ class DeclaredParameter(NamedTuple):
 def declared_parameters(entry: str, sources: Sequence[str]) -> tuple[DeclaredParameter, ...]:
     """Return the parameters of a function, which may be an instance of a template; none where no source declares it as
     is understood here."""
-    called = re.escape(entry.partition("<")[0].rpartition("::")[2].strip())
     for source in sources:
-        found = re.search(rf"\b{called}\s*\(([^()]*)\)\s*\{{", _COMMENT.sub(" ", source))
+        found = _declaration(entry, source)
         if found:
             return tuple(_parameter(text) for text in found[1].split(",") if text.strip())
     return ()
+
+
+def declared_line(entry: str, source: str) -> int:
+    """Return the line of ``source`` that names the function, counted from 1; 0 where it is not declared there."""
+    found = _declaration(entry, source)
+    return 0 if found is None else found.string.count("\n", 0, found.start()) + 1
+
+
+def _declaration(entry: str, source: str) -> re.Match[str] | None:
+    called = re.escape(entry.partition("<")[0].rpartition("::")[2].strip())
+    plain = _COMMENT.sub(lambda comment: " " + "\n" * comment[0].count("\n"), source)  # lines keep their numbers
+    return re.search(rf"\b{called}\s*\(([^()]*)\)\s*\{{", plain)
 
 
 def _parameter(text: str) -> DeclaredParameter:

@@ -124,6 +124,11 @@ class Problem(ABC):
         return ""
 
     @property
+    def defined_at(self) -> tuple[str, int]:
+        """File and line of the user's kernel, line 0 where it is unknown; ("", 0) for an operator without a file."""
+        return "", 0
+
+    @property
     def judged(self) -> bool:
         """Whether outputs are right by ``judge``, and have no reference."""
         return False

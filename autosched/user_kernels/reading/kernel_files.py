@@ -50,7 +50,7 @@ from autosched.user_kernels.reading.sources import (
     read_limits,
     read_options,
 )
-from autosched.user_kernels.signature import declared_parameters
+from autosched.user_kernels.signature import declared_line, declared_parameters
 from search_spaces.operators.problem import Problem, whole_number
 from search_spaces.spaces.parameters import Parameter, Value
 
@@ -169,7 +169,9 @@ class _Reader:
         name = kernel.text("name", default_name)
         if not _NAME.fullmatch(name):
             kernel.fail(f"{name[:60]!r} is not a name: use letters, digits, _ . and -, at most 100", "name")
-        path, source = self._source(kernel, name, source)
+        in_files = source is None
+        files = self._source(kernel, name, source)
+        path, source = files[0][0], "".join(text for _, text in files)
         headers = read_headers(kernel, source, self.folder, path.parent)
         sizes = self._sizes(top.table("sizes"))
         parameters, floats = self._parameters(top.table("parameters"))
@@ -205,6 +207,7 @@ class _Reader:
             headers=headers,
             entry=entries[0],
             passing=passing,  # type: ignore[arg-type]  # one of PASSINGS
+            defined_at=_definition(entries[0], files) if in_files else ("", 0),
             options=read_options(kernel),
             limits=read_compile_limits(kernel),
             sizes=tuple(sizes.items()),
@@ -237,18 +240,18 @@ class _Reader:
         check_files(top, arguments, [dict(problem) for problem in (made.sizes, *made.problems)])
         return made
 
-    def _source(self, kernel: Table, name: str, source: str | None) -> tuple[Path, str]:
-        """Return the first file of the source, and the text of all of them, one behind the other."""
+    def _source(self, kernel: Table, name: str, source: str | None) -> list[tuple[Path, str]]:
+        """Return the files of the source with their texts, which are compiled one after the other."""
         if source is not None:
-            return self.folder / kernel.text("source", f"{name}.cu"), source
+            return [(self.folder / kernel.text("source", f"{name}.cu"), source)]
         given = kernel.listed("source") or [kernel.text("source")]
-        texts: list[str] = []
+        files: list[tuple[Path, str]] = []
         for file in given:
             if not isinstance(file, str):
                 kernel.fail(f"this must be the name of a file, or a list of them, not {file!r}", "source")
             text = read_text(self.folder / file, kernel, "source")
-            texts.append(text if not texts else f'\n#line 1 "{Path(file).name}"\n{text}')
-        return self.folder / given[0], "".join(texts)
+            files.append((self.folder / file, text if not files else f'\n#line 1 "{Path(file).name}"\n{text}'))
+        return files
 
     # -- names ---------------------------------------------------------------------------------------------------
 
@@ -459,3 +462,11 @@ def _parameter(name: str, table: Table, given: Any) -> tuple[Parameter, bool]:
 
 
 __all__ = ["KernelFileError", "read_document", "read_file"]
+
+
+def _definition(entry: str, files: Sequence[tuple[Path, str]]) -> tuple[str, int]:
+    """Return file and line of the entry function; the first file and 0 where no file declares it as is understood."""
+    for number, (path, text) in enumerate(files):
+        if line := declared_line(entry, text):
+            return str(path), line - 2 * (number > 0)  # a further file starts with an empty line and #line
+    return str(files[0][0]), 0

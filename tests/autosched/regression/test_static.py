@@ -223,7 +223,11 @@ def test_a_database_without_entries_never_passes(database: MakeDatabase, capsys:
 
 @needs_compiler
 def test_a_users_kernel_that_computes_something_else_now_is_wrong(
-    tmp_path: Path, record: MakeRecord, database: MakeDatabase, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    record: MakeRecord,
+    database: MakeDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     from autosched.user_kernels.user_kernel import Kernel
     from search_spaces.catalogue import template
@@ -239,7 +243,8 @@ def test_a_users_kernel_that_computes_something_else_now_is_wrong(
     space = template(kernel.file.name).space(problem, device("h200"))
     schedule = next(s for s in space.sample(20, 0) if s["vector_width"] == 4)
     path = database(record(schedule, problem=problem))
-    command = ["check", "--db", str(path), "--static", "--growth", "100%", "--kernel", str(toml), "--json"]
+    command = ["check", "--db", str(path), "--static", "--growth", "100%", "--kernel", str(toml), "--json", "--github"]
+    monkeypatch.chdir(tmp_path)
     assert main(command) == 0
     (entry,) = json.loads(capsys.readouterr().out)["entries"]
     assert entry["verdict"] == "same" and 0 < entry["numbers"]["error_over_tolerance"] <= 1
@@ -249,8 +254,12 @@ def test_a_users_kernel_that_computes_something_else_now_is_wrong(
     source.write_text(right.replace("load(a + i) + load(b + i)", "load(a + i) - load(b + i)"))
     capsys.readouterr()
     assert main(command) == 1
-    (entry,) = json.loads(capsys.readouterr().out)["entries"]
+    shown = capsys.readouterr()
+    (entry,) = json.loads(shown.out)["entries"]
     assert entry["verdict"] == "wrong" and "emulated:" in entry["reasons"][0]
+    line = 1 + next(i for i, text in enumerate(right.splitlines()) if f" {kernel.file.entry}(" in text)
+    (annotation,) = (text for text in shown.err.splitlines() if text.startswith("::error "))
+    assert f"file=kernel/{source.name},line={line},title=" in annotation
 
 
 def test_without_a_host_compiler_it_says_how_to_go_on(

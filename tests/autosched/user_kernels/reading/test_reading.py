@@ -19,7 +19,7 @@ from autosched.user_kernels.kernel_file import KernelFile
 from autosched.user_kernels.problem import problem_type
 from autosched.user_kernels.reading.kernel_files import read_document, read_file
 
-from ..conftest import TOML
+from ..conftest import SOURCE, TOML
 
 Write = Callable[..., Path]
 
@@ -263,6 +263,17 @@ JUNK = [
 def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [*([path] if path else []), *(p for key, part in inner for p in paths(part, (*path, key)))]
+
+
+def test_a_kernel_is_defined_where_a_source_file_names_its_entry(write: Write) -> None:
+    path = write(TOML, ('source = "scale.cu"', 'source = ["first.cu", "scale.cu"]'))
+    (path.parent / "first.cu").write_text("/* scale(float x) {\n*/\n__device__ int helper(int i) { return i; }\n")
+    second = path.parent / "scale.cu"
+    second.write_text(f"/* two\nlines */\n{second.read_text()}")
+    line = 1 + next(i for i, text in enumerate(second.read_text().splitlines()) if "scale(" in text)
+    assert read_file(path).defined_at == (str(second), line)
+    without_file = read_document(tomllib.loads(TOML), Places("x"), path.parent, default_name="x", source=SOURCE)
+    assert without_file.defined_at == ("", 0)
 
 
 PATHS = paths(tomllib.loads(TOML))

@@ -10,6 +10,7 @@ took), ``templates``: for each its ``name``, ``version`` and ``why_not``; if tha
 ``reason``). ``--picture`` draws layouts to a file beside all that.
 """
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -85,7 +86,8 @@ def space(
         typer.Option(
             "--pictures",
             metavar="DIR",
-            help="Draw who holds what of each value of a tile program (--program), under the first sample, into DIR.",
+            help="Draw which thread holds what of each value of a tile program (--program) into DIR, under the first "
+            "sample or the schedule of --explain.",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -93,10 +95,11 @@ def space(
     check_picture("--picture", picture)
     if picture is not None and not picture.parent.is_dir():
         raise InputError(f"--picture cannot write {picture} (there is no such folder): name a file in a folder you own")
-    check_picture("--pictures", None if pictures is None else pictures / "values.svg")
     within("--sample", sample, 0, MOST_SAMPLES)
     within("--seed", seed, 0, MOST_SEED)
     problem, where = problem_from(operator, given), target(device)
+    if pictures is not None:
+        _check_pictures(problem, pictures)
     started = time.perf_counter()
     with bad_input():
         usable = templates_for(problem, where, template or None)
@@ -106,6 +109,8 @@ def space(
         status = _explain(spaces[schedule.template], schedule, as_json=json)
         if picture is not None and status == 0:
             _draw(usable, problem, schedule, where, picture)
+        if pictures is not None and status == 0:
+            _draw_program(problem, schedule, pictures)
         return status
     legal = {name: s.count() for name, s in spaces.items()}
     rejects = {name: s.rejects() for name, s in spaces.items()}
@@ -264,10 +269,19 @@ def _draw(templates: TemplateSet, problem: Problem, schedule: Schedule, device: 
     stderr_console().print(f"drew {path}")
 
 
-def _draw_program(problem: Problem, schedule: Schedule, folder: Path) -> None:
-    """Raise InputError for what is no tile program, and where the folder cannot be written."""
+def _check_pictures(problem: Problem, folder: Path) -> None:
+    """Raise InputError, before anything is counted, where ``_draw_program`` would fail."""
+    check_picture("--pictures", folder / "values.svg")
     if not isinstance(problem, ProgramProblem):
         raise InputError("--pictures draws the values of a tile program: give --program FILE")
+    existing = next(at for at in (folder, *folder.absolute().parents) if os.path.exists(at))
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise InputError(f"--pictures cannot write to {folder}: name a folder of yours")
+
+
+def _draw_program(problem: Problem, schedule: Schedule, folder: Path) -> None:
+    """Raise InputError where the folder cannot be written."""
+    assert isinstance(problem, ProgramProblem)
     try:
         drawn = draw_program(problem, schedule, folder)
     except OSError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from autosched.cli import main
 from autosched.reporting.program_pictures import panels
 from search_spaces.programs.language.distribution import blocked
+from search_spaces.spaces.space import Space
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -31,5 +34,25 @@ def test_space_draws_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[str
     drawn = sorted(folder.iterdir())
     assert any("convert" in path.name for path in drawn) and all(b"<svg" in p.read_bytes()[:2000] for p in drawn)
     assert f"drew {len(drawn)} pictures" in " ".join(capsys.readouterr().err.split())
+    assert main(["space", "--program", place, *sizes, "--sample", "1", "--json"]) == 0
+    (sample,) = json.loads(capsys.readouterr().out)["samples"]
+    (tmp_path / "schedule.json").write_text(json.dumps(sample))
+    explained = ["--explain", str(tmp_path / "schedule.json"), "--pictures", str(tmp_path / "explained")]
+    assert main(["space", "--program", place, *sizes, *explained]) == 0
+    assert any((tmp_path / "explained").iterdir())
+
+
+def test_nothing_is_counted_before_pictures_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    place, sizes = str(EXAMPLES / "seeds" / "nested_layout.py:distributed"), ["--size", "m=64", "--size", "n=64"]
+    monkeypatch.setattr(Space, "count", None)
     assert main(["space", "matmul", "-m", "64", "-n", "64", "-k", "64", "--device", "a100", "--pictures", "x"]) == 2
+    (tmp_path / "file").write_text("")
+    for unusable in (tmp_path / "file", tmp_path / "file" / "folder"):
+        assert main(["space", "--program", place, *sizes, "--pictures", str(unusable)]) == 2
     assert "give --program FILE" in capsys.readouterr().err
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert main(["space", "--program", place, *sizes, "--pictures", str(tmp_path / "folder")]) == 2
+    assert "autosched[pictures]" in capsys.readouterr().err

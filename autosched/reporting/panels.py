@@ -13,11 +13,16 @@ from typing import Any
 from autosched.reporting.figure_file import save
 
 Colour = tuple[float, float, float]
+Legend = tuple[tuple[Colour, str], ...]
 
 LARGEST = 16384  # cells of one panel; more are illegible, and an .svg of them is slow to open
 _LONG_SIDE_INCHES = (7.0, 14.0)  # least and most of a panel
 _CELL_INCHES = 0.11  # enough for a number
 _TITLE_POINTS, _SUBTITLE_POINTS, _LARGEST_POINTS, _SMALLEST_POINTS = 12, 9, 13.0, 3.5
+_LEGEND_COLUMNS, _LEGEND_POINTS, _LEGEND_INCHES = 4, 8, 0.22  # entries of a line, and the height of a line
+_BELOW_INCHES = 0.45  # of a panel, for its ticks and the name of its axis
+_SWATCH_INCHES = 0.45  # a colour of the legend, with the space around it
+_MOST_NAMED = 8  # colours of a legend
 _GLYPH = 0.62  # width of a character over its size, on the generous side
 _INK, _MUTED = (0.1, 0.1, 0.15), (0.35, 0.35, 0.4)
 
@@ -36,13 +41,17 @@ class Cell:
 
 @dataclass(frozen=True)
 class Panel:
-    """Cells of a tile of ``shape`` under a title; ``grid`` lines stand at multiples of these rows and columns."""
+    """Cells of a tile of ``shape`` under a title; ``grid`` lines stand at multiples of these rows and columns.
+
+    ``legend`` names colours of cells.
+    """
 
     title: str
     subtitle: str
     shape: tuple[int, int]
     cells: list[Cell]
     grid: tuple[int, int] | None = None
+    legend: Legend = ()
 
     @property
     def long_side_inches(self) -> float:
@@ -59,6 +68,15 @@ class Panel:
     @property
     def title_inches(self) -> float:
         return max(len(self.title) * _TITLE_POINTS, len(self.subtitle) * _SUBTITLE_POINTS) * _GLYPH / 72
+
+    @property
+    def legend_inches(self) -> tuple[float, float]:
+        """Width and height, nothing without a legend."""
+        if not self.legend:
+            return 0.0, 0.0
+        longest = max(len(label) for _, label in self.legend) * _LEGEND_POINTS * _GLYPH / 72
+        columns = min(_LEGEND_COLUMNS, len(self.legend))
+        return columns * (longest + _SWATCH_INCHES), math.ceil(len(self.legend) / columns) * _LEGEND_INCHES
 
 
 def checked_path(path: str | Path) -> Path:
@@ -84,18 +102,25 @@ def render(rows: Sequence[Sequence[Panel]], target: Path) -> Path:
     for row in rows:
         long_side = max(panel.long_side_inches for panel in row)
         sizes.append([panel.inches(long_side) for panel in row])
-        slots.append([max(size[0], panel.title_inches) for size, panel in zip(sizes[-1], row, strict=True)])
+        slots.append(
+            [
+                max(size[0], panel.title_inches, panel.legend_inches[0])
+                for size, panel in zip(sizes[-1], row, strict=True)
+            ]
+        )
     width = max(sum(row_slots) + margin * (len(row_slots) + 1) for row_slots in slots)
-    height = sum(max(size[1] for size in row_sizes) + title for row_sizes in sizes) + margin * len(rows)
+    legends = [max(panel.legend_inches[1] for panel in row) for row in rows]
+    heights = [max(size[1] for size in row_sizes) for row_sizes in sizes]
+    height = sum(heights) + sum(legends) + (title + margin) * len(rows)
     figure = Figure(figsize=(width, height))
     top = height
-    for row, row_sizes, row_slots in zip(rows, sizes, slots, strict=True):
+    for row, row_sizes, row_slots, tallest, legend in zip(rows, sizes, slots, heights, legends, strict=True):
         left = margin
         for panel, (w, h), slot in zip(row, row_sizes, row_slots, strict=True):
             bottom = top - title - h
             _draw_panel(figure.add_axes((left / width, bottom / height, w / width, h / height)), panel, w, h)
             left += slot + margin
-        top -= title + max(size[1] for size in row_sizes) + margin
+        top -= title + tallest + legend + margin
     # A fixed salt and no date: the same layout gives the same file. Text stays text, to be searched and copied.
     with matplotlib.rc_context({"svg.hashsalt": "autosched", "svg.fonttype": "none"}):
         save(figure, target, dpi=150, facecolor="white")
@@ -104,6 +129,7 @@ def render(rows: Sequence[Sequence[Panel]], target: Path) -> Path:
 
 def _draw_panel(axes: Any, panel: Panel, width: float, height: float) -> None:
     from matplotlib.collections import PolyCollection
+    from matplotlib.patches import Patch
 
     rows, columns = panel.shape
     corners = [
@@ -120,7 +146,7 @@ def _draw_panel(axes: Any, panel: Panel, width: float, height: float) -> None:
         PolyCollection(corners, facecolors=[c.colour for c in panel.cells], edgecolors="white", linewidths=line)
     )
     points, turned = _font(panel.cells, width / columns * 72, height / rows * 72)
-    for cell in panel.cells if points else []:
+    for cell in (c for c in panel.cells if c.text and points):
         # a background of its own, or grid lines would strike the text through
         crossed = panel.grid is not None and (cell.rows > panel.grid[0] or cell.columns > panel.grid[1])
         axes.text(
@@ -144,6 +170,17 @@ def _draw_panel(axes: Any, panel: Panel, width: float, height: float) -> None:
     axes.set_xticks(_ticks(columns))
     axes.set_yticks(_ticks(rows))
     axes.tick_params(labelsize=8, length=2)
+    if panel.legend:
+        axes.legend(
+            handles=[Patch(facecolor=colour, label=label) for colour, label in panel.legend],
+            loc="upper left",
+            bbox_to_anchor=(0, -_BELOW_INCHES / height),
+            ncols=_LEGEND_COLUMNS,
+            fontsize=_LEGEND_POINTS,
+            frameon=False,
+            borderpad=0,
+            borderaxespad=0,
+        )
     above = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom"}
     axes.annotate(panel.title, (0, 1), (0, 18), fontsize=_TITLE_POINTS, fontweight="bold", color=_INK, **above)
     axes.annotate(panel.subtitle, (0, 1), (0, 5), fontsize=_SUBTITLE_POINTS, color=_MUTED, **above)
@@ -181,3 +218,14 @@ def subgroup_colour(subgroup: int) -> Colour:
 def cyclic_colour(turn: float) -> Colour:
     # Lightness swings once more around the circle, so that opposite hues differ for the colour-blind too.
     return colorsys.hsv_to_rgb(turn % 1, 0.45, 0.86 + 0.12 * math.cos(2 * math.pi * turn))
+
+
+def cell_legend(cells: Sequence[Cell]) -> Legend:
+    """Name the colours of cells by the first line of their text, each colour once."""
+    named = {cell.colour: cell.text.partition("\n")[0] for cell in reversed(cells)}
+    return tuple(sorted(named.items(), key=lambda item: (len(item[1]), item[1])))[:_MOST_NAMED]
+
+
+def cyclic_legend(name: str, count: int) -> Legend:
+    """Name a few of ``count`` cyclic colours, evenly spaced."""
+    return tuple((cyclic_colour(i / count), f"{name} {i}") for i in range(0, count, max(1, count // 4)))

@@ -12,7 +12,17 @@ from pathlib import Path
 
 import numpy as np
 
-from autosched.reporting.panels import Cell, Panel, checked_path, cyclic_colour, render, subgroup_colour
+from autosched.reporting.panels import (
+    Cell,
+    Colour,
+    Panel,
+    cell_legend,
+    checked_path,
+    cyclic_colour,
+    cyclic_legend,
+    render,
+    subgroup_colour,
+)
 from search_spaces.arrays import IntArray
 from search_spaces.hardware.costs.bank_conflicts import ideal_wavefronts, wavefronts
 from search_spaces.hardware.costs.transactions import BANK_BYTES, BANKS, PHASE_BYTES
@@ -31,6 +41,11 @@ class _Accesses:
     bytes: int
     cycles: IntArray
     ideal: IntArray
+
+    @property
+    def are_alike(self) -> bool:
+        """Whether all are free of conflicts, and of as many cycles."""
+        return bool((self.cycles == self.ideal).all() and (self.cycles == self.cycles.flat[0]).all())
 
 
 def draw(drawings: Sequence[Drawing], path: str | Path) -> Path:
@@ -90,7 +105,8 @@ def _distribution_panels(
             raise ValueError("a WgMap is drawn on a tile: give its shape")
         title = f"sg_layout = {list(layout.sg_layout)}, sg_data = {list(layout.sg_data)}"
         cells = _wg_map_cells(layout, shape)
-        return [Panel(title, f"{shape[0]} x {shape[1]} tile", (shape[0], shape[1]), cells)]
+        size = (shape[0], shape[1])
+        return [Panel(title, f"{size[0]} x {size[1]} tile", size, cells, legend=cell_legend(cells))]
     if layout.rank not in (1, 2):
         raise ValueError(f"the layout has rank {layout.rank}: only ranks 1 and 2 can be drawn")
     layout.verify(shape, None, subgroups)
@@ -100,18 +116,21 @@ def _distribution_panels(
         math.prod(levels) for levels in zip(flat.outer_tile, flat.thread_tile, flat.element_tile, strict=True)
     )
     size = (flat.shape[0], flat.shape[1])
+    by_subgroup = _subgroup_cells(flat, subgroups or flat.subgroups)
     tile = Panel(
         "tile by subgroup",
         f"{size[0]} x {size[1]}, batches of {rows} x {columns}",
         size,
-        _subgroup_cells(flat, subgroups or flat.subgroups),
+        by_subgroup,
         (rows, columns),
+        cell_legend(by_subgroup),
     )
     batch = Panel(
         "one batch by thread",
         f"t: thread of {flat.threads}, r: its elements",
         (rows, columns),
         _thread_cells(flat),
+        legend=cyclic_legend("thread", flat.threads),
     )
     return [tile, batch]
 
@@ -125,7 +144,7 @@ def draw_bank_map(
 ) -> Path:
     """Draw the bank of every 4-byte word of a tile and, beside it, the conflicts of every access of one kind.
 
-    A block shows its cycles (wavefronts); green has no conflict.
+    A block shows its cycles (wavefronts); green has no conflict. Where no block has one, the subtitle gives the cycles.
 
     Args:
         layout: Where the elements of the tile lie in shared memory.
@@ -152,6 +171,8 @@ def _bank_panels(
     layout: SharedLayout, element_bytes: int, access: tuple[int, int] | None, access_bytes: int | None
 ) -> list[Panel]:
     accesses = _accesses(layout, element_bytes, access, access_bytes)
+    degrees = np.unique(accesses.cycles / accesses.ideal).tolist()
+    alike = f", {_cycles(int(accesses.cycles.flat[0]))} each" if accesses.are_alike else ""
     lost, total = accesses.cycles.sum() - accesses.ideal.sum(), accesses.cycles.sum()
     rows, columns = accesses.block
     shape = f"{layout.shape[0]} x {layout.shape[1]} tile of {element_bytes}-byte elements"
@@ -159,12 +180,13 @@ def _bank_panels(
     # an access narrower than a word has no outline of its own
     outlines = accesses.block if rows >= words[0].rows and columns >= words[0].columns else None
     return [
-        Panel(f"{layout.text}: bank of each word", shape, layout.shape, words, outlines),
+        Panel(f"{layout.text}: bank of each word", shape, layout.shape, words, outlines, cyclic_legend("bank", BANKS)),
         Panel(
             "no conflicts" if not lost else f"conflicts cost {lost} of {total} cycles",
-            f"warp accesses of {rows} x {columns} elements, {accesses.bytes} bytes a lane",
+            f"warp accesses of {rows} x {columns} elements, {accesses.bytes} bytes a lane{alike}",
             layout.shape,
             _conflict_cells(accesses),
+            legend=tuple((_heat(d), f"{d:g}-way conflict" if d > 1 else "no conflict") for d in degrees),
         ),
     ]
 
@@ -242,11 +264,19 @@ def _conflict_cells(accesses: _Accesses) -> list[Cell]:
     for row, column in np.ndindex(accesses.cycles.shape):
         cycles = int(accesses.cycles[row, column])
         degree = cycles / accesses.ideal[row, column]
-        heat = min(1.0, math.log2(degree) / 3)  # green without conflicts, red from 8-way on
-        colour = colorsys.hsv_to_rgb(0.36 * (1 - heat), 0.3 + 0.4 * heat, 0.96)
-        text = f"{cycles} cycle{'s' * (cycles > 1)}" + (f"\n{degree:g}-way" if degree > 1 else "")
-        cells.append(Cell(row * rows, column * columns, rows, columns, colour, text))
+        text = _cycles(cycles) + (f"\n{degree:g}-way" if degree > 1 else "")
+        text = "" if accesses.are_alike else text
+        cells.append(Cell(row * rows, column * columns, rows, columns, _heat(degree), text))
     return cells
+
+
+def _cycles(cycles: int) -> str:
+    return f"{cycles} cycle{'s' * (cycles > 1)}"
+
+
+def _heat(degree: float) -> Colour:
+    heat = min(1.0, math.log2(degree) / 3)  # green without conflicts, red from 8-way on
+    return colorsys.hsv_to_rgb(0.36 * (1 - heat), 0.3 + 0.4 * heat, 0.96)
 
 
 def _accesses(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from autosched.reporting.panels import Cell, Panel, cyclic_colour, render, subgroup_colour
+from autosched.reporting.panels import Cell, Panel, cell_legend, cyclic_colour, cyclic_legend, render, subgroup_colour
 from search_spaces.arrays import IntArray
 from search_spaces.hardware.fragments import WARP
 from search_spaces.programs.language import ir
@@ -65,9 +65,10 @@ def panels(of: Distribution, warps: int, title: str) -> list[Panel]:
         for row, column, height, width, thread in _blocks(part)
     ]  # fmt: skip
     return [
-        Panel(title, f"{rows} x {columns} by warp, of {warps}", (rows, columns), by_warp),
+        Panel(title, f"{rows} x {columns} by warp, of {warps}", (rows, columns), by_warp,
+              legend=cell_legend(by_warp)),
         Panel("by thread", f"the first {part.shape[0]} x {part.shape[1]}; r: register", (part.shape[0], part.shape[1]),
-              by_thread),
+              by_thread, legend=cyclic_legend("lane", WARP)),
     ]  # fmt: skip
 
 

@@ -103,8 +103,25 @@ def panel(shown: Panel) -> Markup:
             at = f'x="{middle}" y="{top + 1.15 * size * number:.4g}" font-size="{size:.3g}"'
             parts.append(f"<text {at}>{escape(line)}</text>")
     label = escape(f"{shown.title}; {shown.subtitle}")
+    legend, height = _legend(shown, width, height)
+    parts += legend
     frame = f'viewBox="0 0 {width:.4g} {height:.4g}" style="max-width:{width:.4g}px"'
     return Markup(f'<svg class="panel" {frame} role="img" aria-label="{label}">{"".join(parts)}</svg>')
+
+
+def _legend(shown: Panel, width: float, height: float) -> tuple[list[str], float]:
+    """Return the legend under a panel, as many entries a line as fit, and the height of both."""
+    parts: list[str] = []
+    left, top = 0.0, height + 6
+    for colour, label in shown.legend:
+        wide = 16 + 0.62 * 10 * len(label) + 8
+        if left and left + wide > width:
+            left, top = 0.0, top + 15
+        parts.append(f'<rect x="{left:.4g}" y="{top:.4g}" width="11" height="11" fill="{_hex(colour)}"/>')
+        at = f'x="{left + 15:.4g}" y="{top + 9:.4g}" font-size="10"'
+        parts.append(f'<text class="legend" {at}>{escape(label)}</text>')
+        left += wide
+    return parts, top + 15 if shown.legend else height
 
 
 def _hex(colour: Colour) -> str:

@@ -32,10 +32,11 @@ class TestDistribution:
         assert {"subgroups 0, 2", "subgroups 1, 3", "64 x 64, batches of 16 x 16"} <= set(found)
         assert {f"t{t}" for t in range(64)} <= set(found)
         assert found.count("r0-3") == 64
+        assert {"thread 0", "thread 32"} <= set(found), "the legend"
 
     def test_wg_map(self, tmp_path):
         found = texts(draw_distribution(WgMap((2, 2), (32, 128)), tmp_path / "map.svg", shape=(128, 128)))
-        assert [found.count(t) for t in ("subgroups 0, 1", "subgroups 2, 3", "round 0", "round 1")] == [2, 2, 2, 2]
+        assert [found.count(t) for t in ("subgroups 0, 1", "subgroups 2, 3", "round 0", "round 1")] == [3, 3, 2, 2]
 
     def test_one_dimension_and_copies(self, tmp_path):
         scale = NestedLayout((2,), (2,), (1,), (8,), (4,), (1,), (4,))
@@ -62,6 +63,7 @@ class TestBankMap:
         assert (ldmatrix_wavefronts(rows) == 4).all()
         assert found.count("4-way") == 8
         assert "conflicts cost 24 of 32 cycles" in found
+        assert {"bank 0", "bank 8", "bank 24", "4-way conflict"} <= set(found) and "no conflict" not in found
 
     @pytest.mark.parametrize(
         ("text", "shape", "access"),
@@ -73,9 +75,10 @@ class TestBankMap:
     )
     def test_default_access_follows_the_layout(self, tmp_path, text, shape, access):
         found = texts(draw_bank_map(SharedLayout.parse(text, shape), tmp_path / "banks.svg", element_bytes=2))
-        assert {"no conflicts", f"warp accesses of {access}"} <= set(found)
+        assert {"no conflicts", "no conflict"} <= set(found) and not any(t.endswith(("cycle", "cycles")) for t in found)
+        assert any(t.startswith(f"warp accesses of {access}") and "cycle" in t for t in found)
 
-    @pytest.mark.parametrize(("access", "cycles"), [((32, 1), 32), ((1, 32), 1), ((8, 4), 8)])
+    @pytest.mark.parametrize(("access", "cycles"), [((32, 1), 32), ((8, 4), 8)])
     def test_given_access(self, tmp_path, access, cycles):
         layout = SharedLayout.parse("identity", (32, 32))
         found = texts(draw_bank_map(layout, tmp_path / "banks.svg", 4, access=access, access_bytes=4))
@@ -93,7 +96,8 @@ class TestBankMap:
             for text, layout in layouts.items()
         }
         assert (found["identity"].count("16 cycles"), found["identity"].count("4-way")) == (4, 4)
-        assert (found["pad(8,1)"].count("4 cycles"), found["pad(8,1)"].count("4-way")) == (4, 0)
+        once = [t for t in found["pad(8,1)"] if "4 cycles" in t]
+        assert (len(once), found["pad(8,1)"].count("4-way")) == (1, 0)
 
 
 class TestRefusals:

@@ -22,6 +22,7 @@ def test_panels_say_who_holds_what() -> None:
         (0, 0, 4, 32, "warp 0"),
         (4, 0, 4, 32, "warp 1"),
     ]
+    assert [label for _, label in tile.legend] == ["warp 0", "warp 1"]
     assert lanes.shape == (8, 32) and len(lanes.cells) == 8 * 8
     assert lanes.cells[9].text == "t9\nr0" and (lanes.cells[9].row, lanes.cells[9].column) == (1, 4)
 

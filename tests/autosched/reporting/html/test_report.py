@@ -191,6 +191,7 @@ def test_a_panel_draws_every_cell() -> None:
     (panel,) = panels(Drawing("map", WgMap((2, 2), (32, 128)), (128, 128)))
     drawn = svg.panel(panel)
     assert drawn.count("M") == len(panel.cells) and "subgroups 0, 1" in drawn
+    assert drawn.count("<rect") == len(panel.legend) == 2
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,8 @@ def _signature(name: str, found: Any) -> str:
         if p.annotation is not p.empty:
             text += f": {_type(p.annotation)}"
         if p.default is not p.empty:
-            text += f" = {p.default!r}" if p.annotation is not p.empty else f"={p.default!r}"
+            default = "..." if inspect.isfunction(p.default) else repr(p.default)
+            text += f" = {default}" if p.annotation is not p.empty else f"={default}"
         parameters.append(text)
     result = "" if signature.return_annotation in (signature.empty, "None", None) else signature.return_annotation
     ending = f" -> {_type(result)}" if result and not inspect.isclass(found) else ""

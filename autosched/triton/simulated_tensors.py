@@ -48,7 +48,8 @@ def tensor_attributes(storages: Storages) -> dict[str, Any]:
 
     def device(tensor: torch.Tensor) -> torch.device:
         actual = _TENSOR.device.__get__(tensor)
-        is_device = actual.type == "cpu" and storages.host_of(tensor) is None and not in_compiler()
+        # The compiler's tensors may have no storage that could be asked for.
+        is_device = actual.type == "cpu" and not in_compiler() and storages.host_of(tensor) is None
         return CUDA if is_device else actual
 
     def to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:

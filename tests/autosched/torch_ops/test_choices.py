@@ -156,7 +156,7 @@ from autosched.triton import emulated
 config.inductor_choices_class = choices(sys.argv[1] or None, device="h100", told=print)
 config.max_autotune_gemm_backends = "TRITON"
 with emulated("h100") as session, torch.no_grad():
-    a, b = torch.randn(64, 96, dtype=torch.float16), torch.randn(96, 32, dtype=torch.float16)
+    a, b = (torch.randn(*shape, dtype=torch.float16, device="cuda") for shape in ((64, 96), (96, 32)))
     out = torch.compile(lambda a, b: a @ b, options={"max_autotune": True})(a, b)
     torch.testing.assert_close(out, a @ b, atol=2e-2, rtol=2e-2)
     print([launch.kernel for launch in session.launches], len(session.findings))

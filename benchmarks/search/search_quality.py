@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -203,7 +204,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found: dict[str, dict[str, list[Search]]] = {_name(str(f)): {} for f in files}
     wanted = Counter((_name(job.file), job.method) for job in todo)
     text = ""
-    with ProcessPoolExecutor(given.workers) as pool:
+    # A forked worker would hang in OpenMP if this process has already used it.
+    with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn")) as pool:
         made = pool.map(run, [job for job in todo if _key(job) not in done], chunksize=max(given.repeats // 2, 1))
         for following, job in zip([*todo[1:], None], todo, strict=True):
             if (found_here := done.get(_key(job))) is None:

@@ -91,7 +91,7 @@ def test_planted_faults_are_reported(line: str, instead: str) -> None:
 
 
 EARLY = gemm(bk=64, copy_columns_a=8, store_1="turned")  # an exchange that the last stage has room for
-FIRST_BARRIER = "ptx::barrier_sync();\n  next = walk.next();"
+FIRST_BARRIER = 'ptx::barrier_sync();\n#line 17 "gemm_relu.py"\n  next = walk.next();'
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=["ascending", "random"])

@@ -18,9 +18,21 @@ from autosched.user_kernels.reading.kernel_files import read_file
 from measurements.records.comparison import check
 from search_spaces.operators.operator import Operator
 
-from .conftest import TOML
+from .conftest import SOURCE, TOML
 
 Write = Callable[..., Path]
+C_TYPES = {
+    "f32": "float",
+    "f16": "__half",
+    "f64": "double",
+    "i32": "int",
+    "u8": "unsigned char",
+    "bool": "bool",
+    "bf16": "__nv_bfloat16",
+    "i64": "long long",
+    "int64": "long long",
+    "uint64": "unsigned long long",
+}
 
 
 def problem(file: KernelFile, **sizes: int) -> KernelProblem:
@@ -103,7 +115,8 @@ def test_inputs_are_filled_as_the_file_says(
     write: Write, dtype: str, fill: str, expected: Callable[[Any], bool]
 ) -> None:
     changes = (('dtype = "float32"', f'dtype = "{dtype}"'), ("{ uniform = [-1, 1] }", fill))
-    one = problem(read_file(write(TOML, *changes)))
+    source = SOURCE.replace("const float* in", f"const {C_TYPES[dtype]}* in")
+    one = problem(read_file(write(TOML, *changes, source=source)))
     (name, array), *others = one.random_inputs(7).items()
     assert (name, others, array.shape) == ("input", [], (8, 1000))
     assert array.dtype == np.dtype(one.operands()[1].dtype.storage)
@@ -164,6 +177,7 @@ def test_integers_that_no_float_holds_must_be_equal(write: Write, tmp_path: Path
         ('dtype = "float32"', f'dtype = "{dtype}"'),
         ("fill = { uniform = [-1, 1] }", "fill = { integers = [0, 9] }"),
         ("reference.py:scale", "reference.py:same"),
+        source=SOURCE.replace("float*", f"{C_TYPES[dtype]}*"),
     )
     (tmp_path / "reference.py").write_text("def same(input):\n    return input\n")
     two = problem(read_file(path), width=2, height=1)

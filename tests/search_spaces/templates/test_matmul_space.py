@@ -187,13 +187,14 @@ def test_sampled_copies_are_among_the_good_ones(problem: Matmul) -> None:
 
 
 def test_work_counts_what_the_tile_does() -> None:
+    rounded = 1 - 1e-12  # counts of persistent blocks are means; a byte of a launch is more than this
     for schedule in space(LARGE, H200).sample(25, seed=3):
         counted = counts(LARGE, MATMUL.config(LARGE, schedule, H200), H200)
         tile = schedule.integer("tile_m") * schedule.integer("tile_n")
-        assert counted.blocks * counted.flops >= LARGE.flops
+        assert counted.blocks * counted.flops >= LARGE.flops * rounded
         assert counted.dram_bytes >= LARGE.min_bytes
         element_loads = 2 * (schedule.integer("tile_m") + schedule.integer("tile_n"))
         k_of_block = counted.flops / (2.0 * tile)  # over all its tiles
-        assert counted.load_bytes >= element_loads * k_of_block
+        assert counted.load_bytes >= element_loads * k_of_block * rounded
         assert counted.shared_wavefronts * 128 >= counted.load_bytes / 2
         assert counted.store_bytes >= tile * 2 / schedule.integer("split_k")

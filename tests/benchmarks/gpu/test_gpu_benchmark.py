@@ -49,10 +49,10 @@ H200 = device("h200")
 SHAPES = (("square", Matmul(m=256, n=256, k=256)), ("odd", Matmul(m=127, n=63, k=65)))
 
 
-def pretended(problem, schedule, device):
-    """Return times by a formula; one candidate in ten is bad."""
+def pretended(problem, schedule, device, bad_every=10):
+    """Return times by a formula; one candidate in ``bad_every`` is bad, in one of three ways."""
     number = zlib.crc32(schedule.key().encode())
-    name = ("wrong", "poison", "segfault")[number % 3] if number % 10 == 0 else f"time_{2000 + number % 3000}"
+    name = ("wrong", "poison", "segfault")[number % 3] if number % bad_every == 0 else f"time_{2000 + number % 3000}"
     return fault_kernel(f"{name}_{number}", problem)
 
 
@@ -313,7 +313,8 @@ def test_wrong_schedules_that_were_drawn_at_random_are_a_failure(make_runner, tm
     out = tmp_path / "out"
     problems = tuple(problem for _, problem in SHAPES)
     plan = Plan(600.0, out, trials=40, sampled=problems, parts=("sampled",))
-    assert Benchmark(plan, H200, make_runner(), generate=pretended).run() == 1
+    generate = partial(pretended, bad_every=4)
+    assert Benchmark(plan, H200, make_runner(), generate=generate).run() == 1
     results = json.loads((out / "results.json").read_text())
     assert [row["trials"] for row in results["sampled"]] == [40, 40]
     for row in results["sampled"]:

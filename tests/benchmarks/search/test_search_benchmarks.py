@@ -51,6 +51,16 @@ def test_every_method_but_kernel_tuner_searches(
     assert (tmp_path / "r" / "small.png").stat().st_size > 1000
 
 
+def test_workers_search_after_this_process_has_used_openmp(folder: Path, tmp_path: Path) -> None:
+    """A forked worker would wait for OpenMP threads that it does not have."""
+    pytest.importorskip("matplotlib")
+    xgboost = pytest.importorskip("xgboost")
+    rows = np.random.default_rng(0).random((1000, 4))
+    xgboost.train({"nthread": 2}, xgboost.DMatrix(rows, label=rows[:, 0], nthread=2), num_boost_round=2)
+    given = ["--repeats", "1", "--budget", "12", "--workers", "1", "--results", str(tmp_path)]
+    assert search_quality.main([str(folder), *given, "--methods", "xgboost_bootstrap"]) == 0
+
+
 def test_restrictions_are_those_that_give_what_is_recorded() -> None:
     values = {
         "block_size_x": [1, 16, 32],

@@ -50,8 +50,9 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class UserFunction:
-    """A Python function of the user's: ``given`` from Python, or ``name`` in the file ``path``, whose text is
-    ``content``, with the seconds and the bytes of memory that a call of it may take, 0 where the file does not say."""
+    """A Python function of the user's: ``given`` from Python, or ``name`` in the file at ``path`` (absolute), whose
+    text is ``content``, with the seconds and the bytes of memory that a call of it may take, 0 where the file
+    does not say."""
 
     name: str
     path: str = ""

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from functools import cache, lru_cache
+from pathlib import PurePath
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -413,11 +414,12 @@ def _filled(rng: np.random.Generator, fill: Fill, dtype: DType, operand: Operand
 
 
 def _loaded(fill: Fill, dtype: DType, operand: Operand) -> Array:
+    name = PurePath(fill.path).name
     try:
         array = open_npy(fill.path)
     except ValueError as error:
-        raise KernelFileError(f"{fill.path} is not a .npy file of numbers: {error}") from None
-    return _fitting(fill.path, array, dtype, operand)
+        raise KernelFileError(f"{name} is not a .npy file of numbers: {error}") from None
+    return _fitting(name, array, dtype, operand)
 
 
 def _fitting(name: str, array: npt.NDArray[Any], dtype: DType, operand: Operand) -> Array:

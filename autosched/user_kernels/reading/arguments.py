@@ -258,7 +258,7 @@ def _fill(table: Table, dtype: DType, folder: Path) -> Fill:
         except ValueError as error:
             table.fail(f"{value} is not a .npy file of numbers: {error}", "fill")
         with path.open("rb") as file:
-            return Fill("file", path=str(path), content=hashlib.file_digest(file, "sha256").hexdigest())
+            return Fill("file", path=str(path.absolute()), content=hashlib.file_digest(file, "sha256").hexdigest())
     numbers = usual[kind] if value is None else value if isinstance(value, (list, tuple)) else [value]
     wanted = 1 if kind in ("constant", "zeros") else 2
     if len(numbers) != wanted or not all(type(v) in (int, float) and math.isfinite(v) for v in numbers):

@@ -177,7 +177,7 @@ def python_reference(
         table.fail(f"{file} has no function {name!r}", key)
     place = table.places.at((*table.path, key))
     seconds, memory = limits
-    function = UserFunction(name, str(path), content, time_limit=seconds, memory_limit=memory)
+    function = UserFunction(name, str(path.absolute()), content, time_limit=seconds, memory_limit=memory)
     return Reference(text, f"{text}\n{content}", function, place=place)
 
 

@@ -138,6 +138,22 @@ def test_an_input_from_a_file(write: Write, tmp_path: Path) -> None:
         problem(file).random_inputs(0)
 
 
+@pytest.mark.parametrize("fill", ['{ file = "in.npy" }', '{ python = "reference.py:ones" }'])
+def test_the_current_folder_may_change(
+    fill: str, write: Write, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that was named by a relative path is found again from another folder."""
+    path = write(TOML, ("{ uniform = [-1, 1] }", fill))
+    np.save(tmp_path / "in.npy", np.ones((8, 1000), np.float32))
+    with (tmp_path / "reference.py").open("a") as file:
+        file.write("\n\ndef ones():\n    import numpy\n    return numpy.ones((8, 1000))\n")
+    monkeypatch.chdir(tmp_path)
+    one = problem(read_file(path.name))
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    inputs = one.random_inputs(0)
+    assert np.all(inputs["input"] == 1) and np.all(one.reference(inputs)["out"] == 3)
+
+
 def test_a_python_function_is_the_reference(kernel_file: KernelFile) -> None:
     one = problem(kernel_file, width=16)
     inputs = one.random_inputs(0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from difflib import get_close_matches
 
 # Every other spelling, by our own name. "long" has 64 bits on the platforms that CUDA and this project support.
 _SPELLINGS = {
@@ -64,8 +63,10 @@ def spellings(known: Collection[str]) -> tuple[str, ...]:
 def unknown_type(name: object, known: Collection[str]) -> str:
     """Return the sentence for a name that is not a type of ``known``, with the nearest
     of these where it is not a type at all."""
+    import difflib  # which a program that only calls kernels does without
+
     is_other = canonical(name) in DTYPE_NAMES
-    near = [] if is_other else get_close_matches(str(name)[:64], spellings(known), 1)
+    near = [] if is_other else difflib.get_close_matches(str(name)[:64], spellings(known), 1)
     perhaps = f" (did you mean {near[0]}?)" if near else ""
     return f"unknown type {str(name)[:64]!r}{perhaps}: use one of {', '.join(known)}"
 

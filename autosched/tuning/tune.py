@@ -178,6 +178,8 @@ def tune(
                 options = _model_options(options, trials, given["min_gain"])
             searched = (chosen.templates, problem, chosen.device, space)
             start = None if trained is None else warm_start.from_model(trained, str(model), *searched)
+            if chosen.pool is not None:
+                chosen.pool.cache.check()  # before the emulator is compiled
             verifier, note = winner_proof.of_new_bests(chosen) if verify else (None, "")
             with _opened(options, chosen) as store:
                 earlier = store.trials(problem, chosen.device.name, chosen.runner.provenance, policy=chosen.policy)
@@ -247,8 +249,6 @@ def _opened(options: TuneOptions, chosen: backends.Backend) -> Iterator[Store]:
     from measurements.store.store import Store, StoreError  # with sqlalchemy, which the loop itself does without
 
     database = options.database_or_default
-    if chosen.pool is not None:
-        chosen.pool.cache.check()
     if options.database is None and "://" not in str(database):
         Path(database).parent.mkdir(parents=True, exist_ok=True)
     with Store.open(database) as store:

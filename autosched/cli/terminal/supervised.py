@@ -47,12 +47,22 @@ def supervised(command: Callable[[], int]) -> int:
             return told[0]
     if ended == STOPPED:
         return STOPPED
-    how = f"exit status {ended}" if ended >= 0 else _signal_name(-ended)
-    line = (
-        f"autosched: the process ended ({how}) before the command was done: a file that it runs may end it (os._exit)"
-    )
-    print(line, file=sys.stderr)
+    print(f"autosched: {_early_end(ended)}", file=sys.stderr)
     return BAD_INPUT
+
+
+def _early_end(ended: int) -> str:
+    """Return the line for a child that ended before its command was done, by an exit status or minus a signal."""
+    if ended >= 0:
+        how = f"the process ended with exit status {ended}"
+        cause = "a file that it runs may have called os._exit"
+    elif -ended == signal.SIGKILL:
+        how = "SIGKILL ended the process"
+        cause = "the system may be out of memory (free some), or a file that it runs sent the signal"
+    else:
+        how = f"{_signal_name(-ended)} ended the process"
+        cause = "a file that it runs may have crashed or sent the signal"
+    return f"{how} before the command was done: {cause}"
 
 
 def _signal_name(number: int) -> str:

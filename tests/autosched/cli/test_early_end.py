@@ -96,10 +96,20 @@ def test_a_program_that_exits_while_it_is_traced_does_not_pass(ends: str, tmp_pa
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
 
 
-def test_a_file_that_crashes_does_not_pass(tmp_path: Path) -> None:
-    (tmp_path / "x.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", ("SIGSEGV", "crashed")),
+        ("os.kill(os.getpid(), signal.SIGKILL)", ("SIGKILL", "out of memory")),
+        ("os._exit(0)", ("the process ended with exit status 0", "os._exit")),
+    ],
+)
+def test_how_the_process_ended_comes_first(end: str, said: tuple[str, str], tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text(f"import os, signal\n{end}\n")
     done = run(tmp_path, "verify", "--program", "x.py", "--size", "n=64")
-    assert done.returncode == 2 and "SIGSEGV" in done.stderr and done.stderr.count("\n") == 1
+    how, cause = said
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith(f"autosched: {how} ") and cause in done.stderr
 
 
 def test_a_real_time_signal_has_no_name(tmp_path: Path) -> None:

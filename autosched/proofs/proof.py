@@ -120,6 +120,10 @@ class Verification:
         return sum(e.compile_seconds + e.run_seconds for e in emulations)
 
 
+class ProblemTooLarge(HostFailure):
+    """The emulator takes no arrays of this size, on any machine."""
+
+
 @dataclass(frozen=True)
 class Prover:
     """Proves schedules of ``template`` for ``problem`` on ``device``, as ``settings`` say."""
@@ -136,7 +140,8 @@ class Prover:
     def prove(self, schedule: Schedule) -> Verification:
         """Make the runs of the plan until one fails, or the budget is spent.
 
-        Raises ValueError if the schedule breaks a validity constraint, HostFailure where this machine cannot emulate.
+        Raises ValueError if the schedule breaks a validity constraint, ProblemTooLarge, HostFailure where this machine
+        cannot emulate.
         """
         self.template.config(self.problem, schedule, self.device)  # what an invalid schedule cuts means nothing
         try:
@@ -162,7 +167,7 @@ class Prover:
         started = time.monotonic()
         emulated = emulated_problem(self.template, self.problem, schedule)
         if emulated.min_bytes > MOST_BYTES:
-            raise HostFailure(
+            raise ProblemTooLarge(
                 f"the arrays of {emulated} take {emulated.min_bytes:,} bytes, and the emulator takes no more than "
                 f"{MOST_BYTES:,}: verify a smaller problem, or name one in [proxy] of the kernel file"
             )

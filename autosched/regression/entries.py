@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from autosched.proofs.proof import ProblemTooLarge
 from autosched.regression.judging import Limits
 from autosched.regression.report import Finding, Verdict
 from autosched.regression.since_tuning import AtTuning
 from autosched.reporting import formatting
-from measurements.emulator import HostFailure
 from measurements.files.text import one_line
 from measurements.records.problem_key import fields_of
 from measurements.records.record import Record
@@ -21,8 +21,9 @@ from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
 
-# Of an entry that could not be judged, such as a reference that gives no answer: they end no other entry's check.
-ENTRY_ERRORS = (ValueError, HostFailure, MemoryError)
+# Errors of the entry itself, such as a reference that gives no answer: the others are judged all the same. A failure of
+# this machine (HostFailure, MemoryError) says nothing of an entry and ends the check.
+ENTRY_ERRORS = (ValueError, ProblemTooLarge)
 LIBRARY_WON = "the vendor's library won when it was tuned: there is no kernel of ours to check"
 RIVALS = 3  # of the next fastest schedules, whose predicted order is looked at
 

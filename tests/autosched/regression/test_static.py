@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,14 @@ import pytest
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.cli import main
+from autosched.proofs import proof
 from autosched.regression import static
 from autosched.regression.check import CheckOptions, check_database
 from autosched.regression.report import Report, Verdict
 from autosched.regression.static import StaticOptions
 from autosched.tuning.backends import Estimate
 from measurements.compiler.pool import CompileFailure
-from measurements.emulator import HostCompilerMissing
+from measurements.emulator import HostCompilerMissing, HostFailure
 from measurements.records.measurement import Provenance, Status
 from measurements.records.record import Record
 from measurements.runners.base import Candidate
@@ -288,6 +290,52 @@ def test_an_emulation_without_a_verdict_is_uncertain(
     monkeypatch.setattr(static, "verify_one", lambda *arguments, **more: Late())
     report = checked(database(record(schedules[0])), CheckOptions())
     assert (report.findings[0].verdict, report.status) == (Verdict.UNCERTAIN, 2)
+
+
+@pytest.mark.parametrize("failure", [HostFailure("the disk is full: make room"), MemoryError()])
+def test_a_machine_that_fails_meanwhile_passes_nothing(
+    failure: Exception,
+    record: MakeRecord,
+    database: MakeDatabase,
+    schedules: list[Schedule],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The entries before it keep their verdicts, the reports are written, and the exit status is 2."""
+    larger = Matmul(m=128, n=64, k=64)
+    failing = record(template("matmul").space(larger, device("h200")).sample(1, 1)[0], problem=larger)
+    path = database(record(schedules[0]), failing)
+
+    class Right:
+        status, reason, worst, ok = "ok", "", 0.1, True
+
+    def verify(template: Any, problem: Any, *arguments: Any, **more: Any) -> Right:
+        if problem == larger:
+            raise failure
+        return Right()
+
+    monkeypatch.setattr(static, "verify_one", verify)
+    junit, markdown = tmp_path / "check.xml", tmp_path / "check.md"
+    command = ["check", "--db", str(path), "--static", "--junit", str(junit), "--markdown", str(markdown)]
+    assert main(command) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    doubt = str(failure) or "MemoryError"
+    assert "1 same" in markdown.read_text() and doubt in markdown.read_text()
+    cases = {case.attrib["name"]: case for case in ET.parse(junit).iter("testcase")}
+    (error,) = cases["the run"].iter("error")
+    assert len(cases) == 3 and doubt in error.attrib["message"]
+
+
+def test_a_problem_too_large_for_the_emulator_ends_no_other_check(
+    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    larger = Matmul(m=128, n=64, k=64)
+    large = record(template("matmul").space(larger, device("h200")).sample(1, 1)[0], problem=larger)
+    monkeypatch.setattr(proof, "MOST_BYTES", PROBLEM.min_bytes)
+    report = checked(database(large, record(schedules[0])), CheckOptions())
+    assert [f.verdict for f in report.findings] == [Verdict.UNCERTAIN, Verdict.SAME]
+    assert report.status == 0 and "[proxy]" in report.findings[0].reason
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -74,7 +74,7 @@ class CheckRun:
             for one in self.entries
         )
         seconds = time.monotonic() - self._began
-        return Report(self.name, self.kind, findings, one_line(doubt), self.tools, seconds)
+        return Report(self.name, self.kind, findings, one_line(doubt), self.tools, seconds, self.left_out)
 
 
 def selected(store: Store, options: CheckOptions) -> list[Entry | Finding]:
@@ -127,7 +127,7 @@ def check_database(
         run.left_out = store.current(store.problems())[1]
         if static:
             return static_report(run, options, told)
-        return timed_report(store.name, run.entries, options, told)
+        return replace(timed_report(store.name, run.entries, options, told), left_out=run.left_out)
 
 
 def static_report(run: CheckRun, options: CheckOptions, told: Told) -> Report:

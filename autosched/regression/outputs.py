@@ -38,7 +38,8 @@ def junit(report: Report) -> bytes:
         "testsuite",
         {"name": f"autosched check {report.kind}", "time": seconds, **_texts({**counts, "skipped": skipped})},
     )
-    _properties(suite, {"database": report.database, "conclusion": report.conclusion, **report.tools})
+    left_out = {"left_out": report.left_out} if report.left_out else {}
+    _properties(suite, {"database": report.database, "conclusion": report.conclusion, **left_out, **report.tools})
     for finding in report.findings:
         case = ET.SubElement(
             suite,

@@ -92,7 +92,7 @@ class Finding:
 class Report:
     """All findings of one check of ``database``. ``kind`` is "static", "timed" or "configs" (then ``database`` is a
     folder); ``doubt`` says in one line why the run as a whole proves nothing, "" where it does; ``tools`` are names and
-    versions of what was used."""
+    versions of what was used; ``left_out`` says how many records of an earlier reference there are, "" for none."""
 
     database: str
     kind: str
@@ -100,6 +100,7 @@ class Report:
     doubt: str = ""
     tools: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    left_out: str = ""
 
     @property
     def counts(self) -> dict[Verdict, int]:
@@ -127,8 +128,9 @@ class Report:
     @property
     def conclusion(self) -> str:
         """One line for people."""
+        left_out = f"; {self.left_out}" if self.left_out else ""
         if not self.findings:
-            return f"nothing was judged: {self.doubt or f'{self.database} holds no schedule that works'}"
+            return f"nothing was judged: {self.doubt or f'{self.database} holds no schedule that works'}{left_out}"
         counts = ", ".join(f"{n} {verdict}" for verdict, n in self.counts.items())
         configs = self.kind == "configs"
         told = {
@@ -137,7 +139,7 @@ class Report:
             UNJUDGED: "could not judge",
         }[self.status]
         why = f" ({self.doubt})" if self.doubt else ""
-        return f"{told}: {counts}{why}"
+        return f"{told}: {counts}{why}{left_out}"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -146,6 +148,7 @@ class Report:
             "status": self.status,
             "conclusion": self.conclusion,
             "doubt": self.doubt,
+            "left_out": self.left_out,
             "judged": self.judged,
             "counts": {verdict.value: n for verdict, n in self.counts.items()},
             "tools": dict(self.tools),

@@ -1,9 +1,10 @@
 """``autosched check``: is every entry of a database still valid, right, and as fast as it was?
 
 ``--json``: ``database``, ``kind`` ("static" or "timed"), ``status`` (the exit status), ``conclusion``, ``doubt``,
-``judged``, ``counts`` by verdict, ``tools``, ``seconds``, and ``entries``, each with ``name``, ``problem``, ``device``,
-``verdict``, ``reasons``, ``ratio`` (candidate over baseline: ``median``, ``low``, ``high``, ``pairs``, or null),
-``baseline_seconds``, ``candidate_seconds``, ``recorded_seconds`` and ``numbers``.
+``left_out`` (how many records of an earlier reference there are, in words, or ""), ``judged``, ``counts`` by verdict,
+``tools``, ``seconds``, and ``entries``, each with ``name``, ``problem``, ``device``, ``verdict``, ``reasons``,
+``ratio`` (candidate over baseline: ``median``, ``low``, ``high``, ``pairs``, or null), ``baseline_seconds``,
+``candidate_seconds``, ``recorded_seconds`` and ``numbers``.
 """
 
 import json as json_module
@@ -201,8 +202,6 @@ def check(
         written(run.report(str(error) or type(error).__name__))
         raise
     written(report)
-    if run.left_out:
-        say(run.left_out)
     if json:
         print_json(report.to_json())
     else:

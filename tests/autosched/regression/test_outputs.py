@@ -96,6 +96,16 @@ def test_junit_has_a_case_for_each_entry_with_both_times_and_the_interval() -> N
     ]
 
 
+@pytest.mark.parametrize("report", [FINE, NONE, EVERY])
+def test_records_that_were_left_out_are_in_every_report(report: Report) -> None:
+    left_out = "7 records of an earlier reference are left out"
+    told = replace(report, left_out=left_out)
+    assert told.status == report.status and told.to_json()["left_out"] == left_out
+    assert told.conclusion == f"{report.conclusion}; {left_out}" and left_out in outputs.markdown(told)
+    properties = {p.attrib["name"]: p.attrib["value"] for p in ET.fromstring(outputs.junit(told)).iter("property")}
+    assert properties["left_out"] == left_out and "left_out" not in outputs.junit(report).decode()
+
+
 def test_the_summary_puts_failures_first_and_says_what_was_cut() -> None:
     text = outputs.markdown(EVERY)
     rows = [line for line in text.splitlines() if line.startswith("| 🔴") or line.startswith("| 🟢")]

@@ -263,7 +263,7 @@ def _conflict_cells(accesses: _Accesses) -> list[Cell]:
     rows, columns = accesses.block
     for row, column in np.ndindex(accesses.cycles.shape):
         cycles = int(accesses.cycles[row, column])
-        degree = cycles / accesses.ideal[row, column]
+        degree = cycles / float(accesses.ideal[row, column])
         text = _cycles(cycles) + (f"\n{degree:g}-way" if degree > 1 else "")
         text = "" if accesses.are_alike else text
         cells.append(Cell(row * rows, column * columns, rows, columns, _heat(degree), text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -15,17 +16,23 @@ from measurements.emulator import Emulation, Finding, FindingKind
 
 _SECONDS = 120.0
 # "(C7517) wgmma.wait_group is injected in around line 319 by compiler to allow use of registers defined by GMMA"
-_INJECTED = "(C7517) wgmma.wait_group is injected"
+_INJECTED = re.compile(r"\(C7517\) wgmma\.wait_group is injected in around line (\d+)")
+_AROUND = 64  # lines of PTX between a wait as ptxas names it and the use that it is for
+_PTX_LINE = re.compile(r"PTX line (\d+):")
 _REGISTER = "a register of the wgmma"  # what the runtime says of such a use (isa/matrix/wgmma.cpp)
 
 
 def with_injected_waits(emulation: Emulation, ptx: str, arch: int) -> Emulation:
     """Grade uses of registers that a wgmma still computes as notes, where ptxas waits for it before them."""
-    if not any(_is_use(f) for f in emulation.findings) or not _injects_waits(ptx, arch):
+    if not any(_is_use(f) for f in emulation.findings):
         return emulation
+    waits = _injected_waits(ptx, arch)
     why = "; ptxas injects the wait"
     return emulation.with_findings(
-        [replace(f, grade="note", message=f.message + why) if _is_use(f) else f for f in emulation.findings]
+        [
+            replace(f, grade="note", message=f.message + why) if _is_use(f) and _is_near(f, waits) else f
+            for f in emulation.findings
+        ]
     )
 
 
@@ -33,9 +40,15 @@ def _is_use(finding: Finding) -> bool:
     return finding.kind is FindingKind.WGMMA_IN_FLIGHT and finding.is_fault and _REGISTER in finding.message
 
 
+def _is_near(finding: Finding, waits: tuple[int, ...]) -> bool:
+    """Whether ptxas injects a wait around the line of PTX that a finding names."""
+    named = _PTX_LINE.match(finding.instruction)
+    return named is not None and any(abs(int(named[1]) - line) <= _AROUND for line in waits)
+
+
 @lru_cache(maxsize=64)
-def _injects_waits(ptx: str, arch: int) -> bool:
-    """Compile with the ptxas that Triton would take; False where it says nothing of the kind, or cannot be run."""
+def _injected_waits(ptx: str, arch: int) -> tuple[int, ...]:
+    """Return the lines of PTX around which Triton's ptxas injects waits; none where it cannot be run."""
     with tempfile.TemporaryDirectory(prefix="autosched-ptxas-") as folder:
         source = Path(folder) / "kernel.ptx"
         source.write_text(ptx)
@@ -43,8 +56,8 @@ def _injects_waits(ptx: str, arch: int) -> bool:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired):
-            return False
-    return done.returncode == 0 and _INJECTED in done.stderr
+            return ()
+    return tuple(int(line) for line in _INJECTED.findall(done.stderr)) if done.returncode == 0 else ()
 
 
 def _ptxas(arch: int) -> str:

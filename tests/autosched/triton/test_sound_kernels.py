@@ -135,3 +135,17 @@ def test_accumulators_that_are_read_while_ptxas_waits_for_them(session, chunk) -
     is_noted = K.WGMMA_IN_FLIGHT in {f.kind for f in session.findings}
     assert not session.fault_lines() and is_noted == (chunk != 0 and session.device.sm == 90)
     torch.testing.assert_close(c, a.float() @ b.float(), atol=1e-3, rtol=1e-3)
+
+
+def test_a_use_far_from_an_injected_wait_stays_a_fault(monkeypatch) -> None:
+    from autosched.triton import ptxas
+    from measurements.emulator import Emulation, Finding, FindingKind
+
+    def use(line: int) -> Finding:
+        message = f"warp 0 reads {ptxas._REGISTER}"
+        return Finding(FindingKind.WGMMA_IN_FLIGHT, message, "k.py", 1, instruction=f"PTX line {line}: add.f32 a, b, c")
+
+    monkeypatch.setattr(ptxas, "_injected_waits", lambda ptx, arch: (300,))
+    done = Emulation("ok", {}, findings=(use(290), use(900)), shared_sites=(), global_sites=())
+    grades = {f.instruction.split(":")[0]: f.grade for f in ptxas.with_injected_waits(done, "", 90).findings}
+    assert grades == {"PTX line 290": "note", "PTX line 900": "fault"}

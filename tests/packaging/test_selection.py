@@ -125,8 +125,8 @@ def test_child(): subprocess.run([sys.executable, "-c", BUSY], check=True)
 def test_prepared(prepared): pass
 def test_skipped(): pytest.skip("it needs something")
 
-@pytest.mark.parametrize("case", range(4))
-def test_one_case_in_four(case): case or exec(BUSY, {})
+@pytest.mark.parametrize("case", range(8))
+def test_one_case_in_eight(case): case or exec(BUSY, {})
 """
 
 
@@ -140,13 +140,13 @@ def test_the_list_of_slow_tests_has_those_that_take_long(folder: Path) -> None:
     assert {line.removeprefix("test_x.py::test_") for line in listed.read_text().splitlines()} == slow
     quick = outcomes(folder, "-m", "not slow")
     assert quick == {
-        f"test_x.py::test_{name}": "PASSED" for name in ("quick", *map("one_case_in_four[{}]".format, range(4)))
+        f"test_x.py::test_{name}": "PASSED" for name in ("quick", *map("one_case_in_eight[{}]".format, range(8)))
     }
 
 
 @pytest.mark.parametrize(
     ("listed", "seconds", "slow"),
-    [(False, 0.12, False), (False, 0.2, True), (True, 0.08, True), (True, 0.05, False)],
+    [(False, 0.06, False), (False, 0.1, True), (True, 0.04, True), (True, 0.02, False)],
 )
 def test_a_test_near_the_limit_keeps_its_mark(listed: bool, seconds: float, slow: bool) -> None:
     names = {"test_x.py::test_a"} if listed else set()

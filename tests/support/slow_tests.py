@@ -16,7 +16,7 @@ from statistics import mean
 import pytest
 
 LIST = Path("tests", "slow.txt")  # in the root folder of the run
-LIMIT = 0.1  # seconds of CPU
+LIMIT = 0.05  # seconds of CPU
 MARGIN = 1.5  # a function changes its mark only this factor beyond the limit
 
 

@@ -183,6 +183,10 @@ def test_commands_print_by_the_terminals_own_functions_alone() -> None:
 def test_a_command_that_needs_an_extra_names_it(run: Run, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     Path("configs").mkdir()
     Path("configs", NAME).write_text(json.dumps({"1": GOOD}))
+    import autosched.triton
+
+    # Later tests find again the package whose submodules they import, and not the one that is imported below.
+    monkeypatch.setattr(autosched, "triton", autosched.triton)
     for name in [n for n in sys.modules if n.partition(".")[0] == module or n.startswith("autosched.triton")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)

@@ -120,6 +120,10 @@ FOUND = {
 }
 
 
+# Of an output that is kept by address: later cases may get an address again.
+MAY_FOLLOW = {"keeps its output": {Cheat.CONSTANT_OUTPUT, Cheat.NO_LAUNCH}}
+
+
 def submission(folder: Path, body: str, before: str = "") -> Path:
     path = folder / "submission.py"
     path.write_text(before + KERNEL + "".join(f"        {line}\n" for line in body.splitlines()))
@@ -155,7 +159,7 @@ def test_each_verdict(tmp_path: Path, name: str) -> None:
         path.write_text(path.read_text().replace("tl.store(o + i, tl.load", "tl.store(o + i % 200, tl.load"))
     verdict = judged(tmp_path, path, task(tmp_path))
     assert verdict.status is status, verdict
-    assert set(verdict.cheats) == set(cheats), verdict
+    assert set(verdict.cheats) - MAY_FOLLOW.get(name, set()) == set(cheats), verdict
     assert (verdict.reasons == ()) == (status is Status.RIGHT)
     if status is Status.RIGHT:
         assert [case.task_accepts for case in verdict.cases] == [True] * 3

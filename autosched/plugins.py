@@ -1,4 +1,4 @@
-"""What a package needs that adds a kernel template, an operator or a sampler.
+"""Names for packages that add a kernel template, an operator or a sampler.
 
 >>> from autosched.plugins import KernelTemplate, Space, ordinal
 """

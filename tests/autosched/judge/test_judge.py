@@ -104,9 +104,9 @@ FOUND = {
         Status.CHEATING,
         (Cheat.INPUT_RETURNED,),
     ),
-    "keeps its output": (
+    "keeps its output": (  # and its input, so that no later input gets the same address
         "if not hasattr(self, 'kept'):\n    self.kept = {}\nkey = x.data_ptr()\nif key not in self.kept:\n"
-        "    scale[(3,)](o, x, self.factor, n, BLOCK=128)\n    self.kept[key] = o\nreturn self.kept[key]",
+        "    scale[(3,)](o, x, self.factor, n, BLOCK=128)\n    self.kept[key] = o, x\nreturn self.kept[key][0]",
         Status.CHEATING,
         (Cheat.KEPT_OUTPUT,),
     ),
@@ -118,10 +118,6 @@ FOUND = {
     ),
     "inputs": (f"{RIGHT.replace('return o', '')}\nx.zero_()\nreturn o", Status.CHEATING, (Cheat.INPUTS_CHANGED,)),
 }
-
-
-# Of an output that is kept by address: later cases may get an address again.
-MAY_FOLLOW = {"keeps its output": {Cheat.CONSTANT_OUTPUT, Cheat.NO_LAUNCH}}
 
 
 def submission(folder: Path, body: str, before: str = "") -> Path:
@@ -159,7 +155,7 @@ def test_each_verdict(tmp_path: Path, name: str) -> None:
         path.write_text(path.read_text().replace("tl.store(o + i, tl.load", "tl.store(o + i % 200, tl.load"))
     verdict = judged(tmp_path, path, task(tmp_path))
     assert verdict.status is status, verdict
-    assert set(verdict.cheats) - MAY_FOLLOW.get(name, set()) == set(cheats), verdict
+    assert set(verdict.cheats) == set(cheats), verdict
     assert (verdict.reasons == ()) == (status is Status.RIGHT)
     if status is Status.RIGHT:
         assert [case.task_accepts for case in verdict.cases] == [True] * 3

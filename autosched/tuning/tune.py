@@ -90,17 +90,17 @@ def tune(
         database: A path or an SQLAlchemy URL; by default the one of AUTOSCHED_DB, else ``autosched/best.db`` in the
             user's data folder. ``result.database`` says which.
         device: The name of the GPU to tune for; by default the one of this machine, or h200 where there is none.
-        backend: What makes the times: "auto", "cuda", "estimate", "ray" or "replay".
-        sampler: What is tried next, by name. Default: "bayes"; "model" where the model itself is searched.
-        seed: Of all that is drawn at random.
+        backend: How candidates are timed: "auto", "cuda", "estimate", "ray" or "replay".
+        sampler: Name of the sampler. Default: "bayes"; "model" where the model itself is searched.
+        seed: Random seed.
         workers: The number of compilers, by default one for each core.
         verify: Whether each new best is emulated before it is called best, on backends that do not run kernels, and the
             best at the end with a full proof.
         warm_cache: Whether to time with operands in the L2 instead of from memory. How times are taken, this and the
             next two, is a part of what they are ranked with.
         eager: Whether the host queues each launch, instead of a CUDA graph.
-        clocks: The MHz to which the SM clock is locked, which is checked; None where it is free.
-        gpus: Those that measure, by default GPU 0 alone: numbers as CUDA counts them, or "all", all of one kind.
+        clocks: SM clock in MHz if locked (verified); None if unlocked.
+        gpus: GPUs to measure on: CUDA device numbers, or "all", all of one kind. Default: GPU 0.
         ray: The address of a Ray cluster ("auto": the one of this machine) or a Fleet, on all of whose GPUs of the kind
             ``device`` is measured instead.
         progress: An observer that is told of every trial; True draws a line on stderr, on a terminal and in a notebook,
@@ -110,8 +110,8 @@ def tune(
             in the database; where times are estimated, the model estimates them.
         min_gain: Ends the search once UNPROMISING proposals in a row are expected to shorten the best time by less than
             this fraction of it.
-        seconds: Ends the search after so many, by default never: what is under way is finished, and the fastest are
-            timed in turns or proven as ever.
+        seconds: Time limit of the search in seconds. Default: none. Trials in flight are completed, and the fastest
+            schedules are still timed in turns or verified.
         proof_seconds: How long the full proof may take, by default PROOF_SECONDS; 0 leaves it out.
         effort: Stands for trials, min_gain and proof_seconds that are not given: "model" tries the time model's own
             choice alone, "quick" goes on while that promises 2%, "full" for long.

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from autosched.integrations.config_files.check import ConfigEntry
     from autosched.regression.check import CheckOptions
-    from autosched.regression.config_files import ConfigEntry
     from autosched.regression.entries import Entry
     from autosched.regression.report import Finding
     from search_spaces.operators.problem import Problem
@@ -116,8 +116,8 @@ class ConfigGuard:
     """Checks entries of tuned-configuration files, each when its test runs."""
 
     def __init__(self, config: pytest.Config, folder: Path) -> None:
-        from autosched.regression.config_files import ConfigCheck, ConfigJudge, config_entries
-        from autosched.triton.configs.file_names import FORMATS
+        from autosched.integrations.config_files.check import ConfigCheck, ConfigJudge, config_entries
+        from autosched.integrations.config_files.file_names import FORMATS
         from search_spaces.hardware.devices import device
 
         name, row = config.getoption("autosched_format"), config.getoption("autosched_device")

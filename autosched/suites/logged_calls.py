@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autosched.dispatch.call_log import HEADER, CallLogError, counted, text_of
-from autosched.suites import flashinfer, tunableop
+from autosched.integrations.flashinfer import trace_dump
+from autosched.integrations.tunableop import log
 from autosched.suites.suite import Member
 from measurements.records.problem_key import problem_of
 from search_spaces.operators.problem import Problem
@@ -31,7 +32,7 @@ def read_calls(path: str | Path, rows: Sequence[int] = ()) -> Calls:
     file = Path(path)
     if file.is_dir() or file.suffix in (".json", ".jsonl"):
         try:
-            counts, skipped = flashinfer.problems(list(flashinfer.documents(file, text_of)), rows)
+            counts, skipped = trace_dump.problems(list(trace_dump.documents(file, text_of)), rows)
         except ValueError as error:
             raise CallLogError(str(error)) from None
     else:
@@ -54,10 +55,10 @@ def _of_csv(file: Path, path: str | Path) -> tuple[Counter[Problem], Counter[str
                 counts[problem_of(key)] += count
             except ValueError as error:
                 skipped[" ".join(str(error).split())] += 1
-    elif tunableop.is_log(first):
+    elif log.is_log(first):
         for line in text.splitlines():
             try:
-                problem = tunableop.problem(line)
+                problem = log.problem(line)
             except ValueError as error:
                 skipped[str(error)] += 1
                 continue

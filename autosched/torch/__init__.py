@@ -5,15 +5,12 @@ operators run what ``autosched.dispatch.functions`` chooses; on CPU tensors they
 emulator within ``emulated``. ``import autosched`` must not import this room, which imports torch.
 """
 
-from typing import Any
-
 from autosched.torch.cpu import emulated
 from autosched.torch.ops import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose
 from autosched.torch.patching import Calls, patch
 
 __all__ = [
     "Calls",
-    "choices",
     "emulated",
     "layernorm",
     "matmul",
@@ -24,12 +21,3 @@ __all__ = [
     "softmax",
     "transpose",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """``choices`` imports Inductor, which takes seconds that other users of this package do without."""
-    if name == "choices":
-        from autosched.torch.inductor_choices import choices
-
-        return choices
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

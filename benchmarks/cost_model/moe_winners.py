@@ -22,10 +22,10 @@ from pathlib import Path
 
 import numpy as np
 
-from autosched.triton.configs.file_names import Format
-from autosched.triton.configs.files import read_folder
-from autosched.triton.configs.layer import Layer
-from autosched.triton.configs.tuning.layer_counts import SPACE, estimated_seconds, tuner_space
+from autosched.integrations.config_files.file_names import Format
+from autosched.integrations.config_files.files import read_folder
+from autosched.integrations.config_files.layer import Layer
+from autosched.integrations.config_files.tuning.layer_counts import SPACE, estimated_seconds, tuner_space
 
 # Hidden size and top-k by experts, and where that is not enough by the whole intermediate size.
 MODELS = {

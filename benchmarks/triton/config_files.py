@@ -23,9 +23,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from autosched.triton.configs.file_names import FORMATS, FileName, Format
-from autosched.triton.configs.files import Entry, NoConfigs, read_folder
-from autosched.triton.configs.tuning.pool import JudgePool
+from autosched.integrations.config_files.file_names import FORMATS, FileName, Format
+from autosched.integrations.config_files.files import Entry, NoConfigs, read_folder
+from autosched.integrations.config_files.tuning.pool import JudgePool
 
 _FOLDERS: dict[Format, tuple[str, ...]] = {
     "vllm": ("model_executor/layers",),

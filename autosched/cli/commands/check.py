@@ -271,13 +271,13 @@ def _refuse_options_of_databases(ctx: typer.Context) -> None:
 
 
 def _check_configs(folder: str | None, format: str, options: "CheckOptions", triton: str) -> "Report":
-    from autosched.triton.configs.file_names import FORMATS
+    from autosched.integrations.config_files.file_names import FORMATS
 
     if format not in FORMATS:
         raise InputError(f"--format {format[:60]} is not known: write {' or '.join(FORMATS)}")
     if folder is None:
         raise InputError(f"name the folder: autosched check --format {format} configs")
-    from autosched.regression.config_files import ConfigCheck, check_configs, config_entries
+    from autosched.integrations.config_files.check import ConfigCheck, check_configs, config_entries
 
     asked = ConfigCheck("vllm" if format == "vllm" else "sglang", options.device, options.static.emulate, triton)
     total = len(config_entries(Path(folder), asked)[0])

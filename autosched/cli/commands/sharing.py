@@ -23,7 +23,7 @@ from autosched.reporting import formatting
 from measurements.files.text import without_password
 
 if TYPE_CHECKING:
-    from autosched.triton.configs.file_names import Format
+    from autosched.integrations.config_files.file_names import Format
     from measurements.store.merge import Merged, MergedEntry
     from measurements.store.store import Store
 
@@ -131,7 +131,7 @@ def import_(
 
 
 def _format(text: str) -> Format:
-    from autosched.triton.configs.file_names import FORMATS
+    from autosched.integrations.config_files.file_names import FORMATS
 
     if text not in FORMATS:
         raise InputError(f"--format {text[:60]} is not known: write {' or '.join(FORMATS)}")
@@ -139,10 +139,10 @@ def _format(text: str) -> Format:
 
 
 def _import_configs(files: Sequence[str], db: str, format: str, model: str | None, json: bool) -> int:
-    from autosched.triton.configs.files import read_folder
-    from autosched.triton.configs.layer import layer_of_model
-    from autosched.triton.configs.tuning.records import records_of
-    from autosched.triton.configs.tuning.sidecar import read_tuned
+    from autosched.integrations.config_files.files import read_folder
+    from autosched.integrations.config_files.layer import layer_of_model
+    from autosched.integrations.config_files.tuning.records import records_of
+    from autosched.integrations.config_files.tuning.sidecar import read_tuned
     from measurements.store.store import Store
 
     with bad_input():
@@ -160,8 +160,8 @@ def _import_configs(files: Sequence[str], db: str, format: str, model: str | Non
 
 
 def _export_configs(store: Store, folder: Path, format: str, device: str | None) -> list[Path]:
-    from autosched.triton.configs.tuning.records import tuned_layers
-    from autosched.triton.configs.tuning.sidecar import write_tuned
+    from autosched.integrations.config_files.tuning.records import tuned_layers
+    from autosched.integrations.config_files.tuning.sidecar import write_tuned
 
     form = _format(format)
     with bad_input():

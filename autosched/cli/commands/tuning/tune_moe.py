@@ -20,7 +20,7 @@ from autosched.cli.terminal.progress import Counter
 from autosched.reporting import formatting
 
 if TYPE_CHECKING:
-    from autosched.triton.configs.tuning.sidecar import TunedLayer
+    from autosched.integrations.config_files.tuning.sidecar import TunedLayer
 
 FormatOption = Annotated[str, typer.Option("--format", metavar="NAME", help="vllm or sglang.")]
 
@@ -59,7 +59,7 @@ def tune_moe(
     in the emulator, and ranked again by what the compiled kernels do: the fastest is taken. No GPU is asked, and times
     are ESTIMATED, unless --measure is given.
     """
-    from autosched.triton.configs.file_names import FORMATS
+    from autosched.integrations.config_files.file_names import FORMATS
 
     if not out:
         raise InputError("tune --moe needs --out: autosched tune --moe config.json --device h200 --out configs")
@@ -77,11 +77,11 @@ def tune_moe(
         import torch  # noqa: F401
         import triton  # noqa: F401
 
-        from autosched.triton.configs.layer import batch_sizes, layer_of_model
-        from autosched.triton.configs.tuning.measure import gpu_measure
-        from autosched.triton.configs.tuning.pool import JudgePool
-        from autosched.triton.configs.tuning.sidecar import write_tuned
-        from autosched.triton.configs.tuning.tune_layer import tune_layer
+        from autosched.integrations.config_files.layer import batch_sizes, layer_of_model
+        from autosched.integrations.config_files.tuning.measure import gpu_measure
+        from autosched.integrations.config_files.tuning.pool import JudgePool
+        from autosched.integrations.config_files.tuning.sidecar import write_tuned
+        from autosched.integrations.config_files.tuning.tune_layer import tune_layer
     except ImportError as error:
         raise InputError(f"--moe needs Triton and torch ({error}): pip install 'autosched[triton,torch]'") from None
     form = FORMATS[FORMATS.index(format)]
@@ -123,7 +123,7 @@ def tune_moe(
 
 
 def _keep(db: str, tuned: TunedLayer) -> None:
-    from autosched.triton.configs.tuning.records import records_of
+    from autosched.integrations.config_files.tuning.records import records_of
     from measurements.store.store import Store
 
     with Store.open(db) as store:

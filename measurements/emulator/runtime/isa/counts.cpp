@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t arithmetic = 4, doubles = 8, multiplied = 33, special = 22, divided = 40, from_shared = 26, from_l1 = 36,
                         from_constant = 6, from_memory = 480, atomic = 480, exchanged = 24;
 // From the last tcgen05.mma before a commit to the mbarrier that says so. Of no microbenchmark: with it, a turn of a loop is
-// as long as the configurations that won on B200 say (autosched/triton/configs/tuning/layer_counts.py).
+// as long as the configurations that won on B200 say (autosched/integrations/config_files/tuning/layer_counts.py).
 constexpr std::uint32_t products_done = 300;
 
 std::vector<std::uint64_t> counts;           // by instruction

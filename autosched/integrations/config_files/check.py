@@ -1,0 +1,209 @@
+"""Checks folders of tuned configurations that vLLM and SGLang ship: a finding for each entry, and one for each file.
+
+A configuration is compiled and proven once for each architecture that it is used on. No time is taken: what is slow
+here is not seen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from autosched.integrations.config_files.file_names import Format
+from autosched.integrations.config_files.files import ConfigFile, Entry, read_folder
+from autosched.integrations.config_files.ladder import ladder_notes
+from autosched.integrations.config_files.tuning.pool import JudgePool
+from autosched.regression.check import CannotCheck
+from autosched.regression.report import Finding, Report, Verdict
+from measurements.emulator import HostFailure, check_ready
+from search_spaces.hardware.devices import Device
+
+_VERDICTS = {
+    "sound": Verdict.SOUND,
+    "compiled": Verdict.SOUND,
+    "no_kernel": Verdict.CANNOT_COMPARE,
+    "compile_error": Verdict.BROKEN,
+    "too_large": Verdict.BROKEN,
+    "wrong": Verdict.WRONG,
+    "unproven": Verdict.UNCERTAIN,
+}
+
+
+@dataclass(frozen=True)
+class ConfigCheck:
+    """``device`` restricts the files to those of one device. ``emulate``: prove each configuration.
+    ``triton`` is the version that must be installed, "" for whichever is."""
+
+    format: Format
+    device: Device | None = None
+    emulate: bool = True
+    triton: str = ""
+
+
+@dataclass(frozen=True)
+class ConfigEntry:
+    """One entry of a file, by its place in it; ``entry`` is None for the file as a whole."""
+
+    file: ConfigFile
+    entry: Entry | None
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        at = self.file.path.relative_to(self.folder) if self.file.path != self.folder else Path(self.file.path.name)
+        return f"{at}: {self.entry.size} rows" if self.entry else str(at)
+
+
+def config_entries(folder: Path, check: ConfigCheck) -> tuple[list[ConfigEntry], list[str]]:
+    """Return the file itself and its entries, file by file; and a line for each file that is no such file.
+
+    Raises NoConfigs, CannotCheck where no file is for the device.
+    """
+    files, skipped = read_folder(folder, check.format)
+    if check.device is not None:
+        mine = [f for f in files if f.name.device is not None and f.name.device.name == check.device.name]
+        if not mine:
+            held = ", ".join(sorted({f.name.device.name for f in files if f.name.device is not None}))
+            raise CannotCheck(f"{folder} holds nothing for {check.device.name}, but for {held or 'no known device'}")
+        files = mine
+    found = []
+    for file in files:
+        found.append(ConfigEntry(file, None, folder))
+        if file.name.device is not None:
+            found += [ConfigEntry(file, entry, folder) for entry in file.entries]
+    return found, skipped
+
+
+def check_configs(folder: Path, check: ConfigCheck, told: Callable[[str], None] = lambda note: None) -> Report:
+    """Raise NoConfigs, CannotCheck."""
+    began = time.monotonic()
+    entries, skipped = config_entries(folder, check)
+    with ConfigJudge(check) as judge:
+        findings = []
+        for finding in judge.findings(entries):
+            findings.append(finding)
+            told("" if finding.verdict.judged and not finding.verdict.fails else finding.verdict.value)
+        tools = judge.tools
+    if skipped:
+        tools["files of another kind"] = str(len(skipped))
+    return Report(str(folder), "configs", tuple(findings), tools=tools, seconds=time.monotonic() - began)
+
+
+class ConfigJudge:
+    """Judges entries, in processes of its own, each distinct configuration of an architecture once.
+
+    Raises CannotCheck where configurations cannot be proven here.
+    """
+
+    def __init__(self, check: ConfigCheck, workers: int | None = None) -> None:
+        self.check = check
+        self.tools: dict[str, str] = {}
+        self._pool = JudgePool(check.format, prove=check.emulate, workers=workers)
+
+    def __enter__(self) -> ConfigJudge:
+        try:
+            import torch  # noqa: F401
+            import triton
+        except ImportError as error:
+            raise CannotCheck(
+                f"--format needs Triton and torch ({error}): pip install 'autosched[triton,torch]'"
+            ) from None
+        if self.check.triton not in ("", triton.__version__):
+            raise CannotCheck(
+                f"Triton {triton.__version__} is installed: pip install triton=={self.check.triton} to check with that"
+            )
+        if self.check.emulate:
+            try:
+                check_ready(source=False)
+            except HostFailure as error:
+                raise CannotCheck(f"the numbers cannot be checked here: {error}; or give --no-emulate") from error
+        self.tools["triton"] = triton.__version__
+        self._pool.__enter__()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._pool.close()
+
+    def findings(self, entries: Sequence[ConfigEntry]) -> Iterator[Finding]:
+        """One for each entry, in their order."""
+        distinct = {_key(e): e for e in reversed(entries) if _key(e)}
+        with ThreadPoolExecutor(self._pool.workers) as threads:
+            jobs = {key: threads.submit(self._judged, entry) for key, entry in reversed(distinct.items())}
+            try:
+                for entry in entries:
+                    if _key(entry):
+                        jobs[_key(entry)].result()
+                    yield self.finding(entry)
+            finally:
+                threads.shutdown(wait=False, cancel_futures=True)
+                if any(not job.done() for job in jobs.values()):
+                    self._pool.close()
+
+    def finding(self, entry: ConfigEntry) -> Finding:
+        """Of one entry, which is judged now if it was not yet."""
+        if entry.entry is None:
+            return _of_file(entry, self.tools.get("triton", ""))
+        if entry.entry.fault:
+            return _finding(entry, Verdict.BROKEN, [entry.entry.fault])
+        found, seconds = self._judged(entry)
+        numbers: dict[str, float | int | str] = {"kernel": found["kernel"]} if found.get("kernel") else {}
+        for key in ("shared_bytes", "registers", "local_bytes"):
+            if found.get("registers"):
+                numbers[key] = found[key]
+        verdict, reasons = _VERDICTS[found["status"]], [found["reason"]] if found["reason"] else []
+        if found["status"] == "sound":
+            numbers["error_over_tolerance"] = found["error_over_bound"]
+        if found.get("local_bytes") and not verdict.fails:
+            reasons.append(f"{found['local_bytes']} bytes of a thread lie in local memory: registers spill")
+        if not self.check.emulate and found["status"] == "compiled":
+            reasons.append("it compiles and fits; nothing was proven")
+        return replace(_finding(entry, verdict, reasons, numbers), check_seconds=seconds)
+
+    def _judged(self, entry: ConfigEntry) -> tuple[Mapping[str, Any], float]:
+        device = entry.file.name.device
+        assert entry.entry is not None and device is not None
+        return self._pool.judged(entry.file.name, dict(entry.entry.config), device)
+
+
+def _key(entry: ConfigEntry) -> str:
+    """Return what is compiled; "" where there is nothing to compile."""
+    device = entry.file.name.device
+    if entry.entry is None or entry.entry.fault or device is None:
+        return ""
+    return JudgePool.key(entry.file.name, dict(entry.entry.config), device)
+
+
+def _of_file(entry: ConfigEntry, triton: str) -> Finding:
+    file = entry.file
+    if file.name.device is None:
+        return _finding(entry, Verdict.CANNOT_COMPARE, [f"{file.name.device_name} is not a NVIDIA GPU with a row here"])
+    notes = list(file.notes) + ladder_notes(file.entries)
+    if not file.triton:
+        notes.append("nobody wrote down which Triton tuned it")
+    elif triton and file.triton != triton:
+        notes.append(f"Triton {file.triton} tuned it, and {triton} is installed: it may not be the fastest any more")
+    return _finding(entry, Verdict.BROKEN if file.faults else Verdict.SOUND, [*file.faults, *notes])
+
+
+def _finding(
+    entry: ConfigEntry, verdict: Verdict, reasons: Sequence[str], numbers: Mapping[str, float | int | str] | None = None
+) -> Finding:
+    name = entry.file.name
+    problem: dict[str, Any] = {"experts": name.experts} if name.is_moe else {"k": name.k}
+    problem |= {"n": name.n, "dtype": name.dtype or "16-bit float", "rows": entry.entry.size if entry.entry else None}
+    if name.block_shape:
+        problem["block_shape"] = list(name.block_shape)
+    return Finding(
+        entry.name,
+        "fused_moe" if name.is_moe else "scaled_matmul",
+        problem,
+        name.device.name if name.device is not None else name.device_name,
+        verdict,
+        tuple(reasons),
+        numbers=numbers or {},
+        file=str(entry.file.path),
+    )

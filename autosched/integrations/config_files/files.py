@@ -1,0 +1,208 @@
+"""Reads folders of tuned configurations, and says what is wrong with a file before anything is compiled."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from autosched.integrations.config_files.file_names import FileName, Format, NotAConfigFile, parse_file_name
+from measurements.files.bounded import read_json
+from measurements.files.text import one_line
+
+SIDECAR = ".autosched.json"  # what beside a file says what the format has no place for
+LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas")
+# With the least that Triton multiplies: rows and columns it fills up.
+_TILES = {"BLOCK_SIZE_M": 1, "BLOCK_SIZE_N": 1, "BLOCK_SIZE_K": 16}
+_NEEDED = (*_TILES, "GROUP_SIZE_M")
+_FOLDER_VERSION = re.compile(r"triton_(\d+)_(\d+)_(\d+)$")
+_MOST_BYTES = 2**20
+_MOST_ELEMENTS = 2**20  # of a tile of Triton's (TRITON_MAX_TENSOR_NUMEL)
+
+Config = tuple[tuple[str, int], ...]  # names and values, sorted
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One configuration of a file: what a batch of ``size`` rows takes. ``fault`` says why it is none."""
+
+    size: int
+    config: Config
+    fault: str = ""
+
+    def __getitem__(self, name: str) -> int:
+        return dict(self.config)[name]
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """``triton`` is the version that tuned it, "" where nobody wrote it down. ``faults`` are of the file as a whole,
+    ``notes`` are true and harm nothing."""
+
+    path: Path
+    name: FileName
+    entries: tuple[Entry, ...]
+    triton: str = ""
+    faults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class NoConfigs(ValueError):
+    """A folder holds no such file. The message is one line that says what to do."""
+
+
+def read_folder(folder: Path, format: Format) -> tuple[list[ConfigFile], list[str]]:
+    """All files of the folder and of those below it, in the order of their paths; and a line for each that is skipped.
+
+    Raises NoConfigs.
+    """
+    if not folder.exists():
+        raise NoConfigs(f"{folder}: no such folder")
+    paths = (
+        [folder] if folder.is_file() else [p for p in sorted(folder.rglob("*.json")) if not p.name.endswith(SIDECAR)]
+    )
+    files, skipped = [], []
+    for path in paths:
+        try:
+            files.append(read_file(path))
+        except NotAConfigFile as error:
+            skipped.append(one_line(str(error)))
+    if not files:
+        raise NoConfigs(
+            f"{folder} holds no file whose name is of the form E=8,N=7168,device_name=NVIDIA_H200.json: "
+            f"give the folder `configs` of {'vLLM' if format == 'vllm' else 'SGLang'}, or one with your own"
+        )
+    return _with_rivals(files, format), skipped
+
+
+def read_file(path: Path) -> ConfigFile:
+    """Raise NotAConfigFile for a name that says not what it is for; what is wrong inside are faults."""
+    name = parse_file_name(path.name)
+    folder = _FOLDER_VERSION.search(path.parent.name)
+    version = ".".join(folder.groups()) if folder else ""
+    faults: list[str] = []
+    pairs: list[tuple[str, Any]] = []
+    try:
+        document = read_json(path, _MOST_BYTES, object_pairs_hook=list, parse_constant=_refused)
+        if not isinstance(document, list) or not all(isinstance(pair, tuple) for pair in document):
+            raise ValueError("not an object")
+        pairs = document
+    except (OSError, ValueError) as error:
+        faults.append(f"it cannot be read as JSON: {one_line(str(error))[:200]}")
+    entries: list[Entry] = []
+    seen: dict[int, str] = {}
+    for key, value in pairs:
+        if key == "triton_version":
+            version = str(value)
+        elif not re.fullmatch(r"0*[1-9][0-9]{0,8}", key):
+            faults.append(f"{key[:60]!r} is not a batch size")
+        elif int(key) in seen:
+            faults.append(f"batch size {int(key)} is there twice, as {seen[int(key)]!r} and {key!r}: readers disagree")
+        else:
+            seen[int(key)] = key
+            entries.append(_entry(int(key), value, name))
+    if not entries and not faults:
+        faults.append("it holds no configuration")
+    return ConfigFile(path, name, tuple(sorted(entries, key=lambda e: e.size)), version, tuple(faults))
+
+
+def _refused(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _entry(size: int, value: Any, name: FileName) -> Entry:
+    if not isinstance(value, list) or not all(isinstance(pair, tuple) for pair in value):
+        return Entry(size, (), "it is not an object with BLOCK_SIZE_M and the like")
+    config: dict[str, int] = {}
+    for key, number in value:
+        if key in config:
+            return Entry(size, (), f"{key} is there twice")
+        if isinstance(number, bool):
+            number = int(number)
+        if not isinstance(number, int):
+            return Entry(size, (), f"{key} is {json.dumps(number)[:60]}, no integer")
+        config[str(key)] = number
+    return Entry(size, tuple(sorted(config.items())), _fault(config, name))
+
+
+def _fault(config: Mapping[str, int], name: FileName) -> str:
+    """Why no kernel can be launched with it, whatever the device."""
+    missing = [key for key in _NEEDED if key not in config]
+    if missing:
+        return f"{' and '.join(missing)} is missing"
+    for key, least in _TILES.items():
+        if config[key] < least or config[key] & (config[key] - 1):
+            return f"{key} is {config[key]}, which is not a power of two" + f" of at least {least}" * (least > 1)
+    if config["GROUP_SIZE_M"] < 1:
+        return f"GROUP_SIZE_M is {config['GROUP_SIZE_M']}"
+    for one, other in combinations(_TILES, 2):
+        if config[one] * config[other] > _MOST_ELEMENTS:
+            return (
+                f"{one} {config[one]} and {other} {config[other]} make a tile of more than {_MOST_ELEMENTS:,} elements"
+            )
+    warps = config.get("num_warps", 4)
+    if warps < 1 or warps > 32 or warps & (warps - 1):
+        return f"num_warps is {warps}, which is not a power of two of at most 32"
+    if not 0 <= config.get("num_stages", 3) <= 32:
+        return f"num_stages is {config['num_stages']}"
+    if name.block_shape and name.device is not None:
+        depth = name.block_shape[1]
+        least = min(config["BLOCK_SIZE_K"], depth)
+        if depth % least:
+            return f"BLOCK_SIZE_K {config['BLOCK_SIZE_K']} does not divide the {depth} elements that share a scale"
+    return ""
+
+
+def _with_rivals(files: Sequence[ConfigFile], format: Format) -> list[ConfigFile]:
+    """Files of one folder that are looked up by one name; and SGLang's pairs of files, which share a sorting."""
+    from dataclasses import replace
+
+    names: dict[tuple[Path, str], list[ConfigFile]] = {}
+    for file in files:
+        names.setdefault((file.path.parent, _looked_up(file.name, format)), []).append(file)
+    done = []
+    for file in files:
+        looked_up = _looked_up(file.name, format)
+        rivals = [f for f in names[file.path.parent, looked_up] if f is not file]
+        faults = list(file.faults)
+        faults += [
+            f"{rival.path.name} is for the same layer, and has other values"
+            for rival in rivals
+            if _values(rival) != _values(file)
+        ]
+        if file.path.name != looked_up and not file.name.rest:
+            faults.append(f"it is never found: the program looks for {looked_up}")
+        notes: list[str] = []
+        if format == "sglang" and file.name.down:
+            notes += _pair_notes(file, names.get((file.path.parent, looked_up.replace("_down.json", ".json")), []))
+        done.append(replace(file, faults=tuple(faults), notes=tuple(notes)))
+    return done
+
+
+def _looked_up(name: FileName, format: Format) -> str:
+    from dataclasses import replace
+
+    if format == "vllm" and "H200" in name.device_name.split("_"):
+        name = replace(name, device_name="NVIDIA_H200")
+    return name.text(format if name.is_moe else "sglang" if format == "sglang" else "vllm")
+
+
+def _values(file: ConfigFile) -> dict[int, Config]:
+    return {entry.size: entry.config for entry in file.entries}
+
+
+def _pair_notes(down: ConfigFile, ups: Sequence[ConfigFile]) -> Iterator[str]:
+    """SGLang sorts the rows once for both matmuls, by the first one's BLOCK_SIZE_M."""
+    for up in ups:
+        first = _values(up)
+        for entry in down.entries:
+            other = dict(first.get(entry.size, ()))
+            if other and entry.config and other.get("BLOCK_SIZE_M") != dict(entry.config).get("BLOCK_SIZE_M"):
+                yield (
+                    f"batch size {entry.size}: BLOCK_SIZE_M is {dict(entry.config).get('BLOCK_SIZE_M')} here and "
+                    f"{other.get('BLOCK_SIZE_M')} in {up.path.name}, which SGLang takes for both"
+                )

@@ -1,0 +1,128 @@
+"""One configuration on one device: compiled by the installed Triton, its resources looked at, then proven."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from autosched.integrations.config_files.file_names import FileName, Format
+from autosched.integrations.config_files.installed import kernel_for
+from autosched.integrations.config_files.launches import NoSuchKernel, SmallLaunch, parameters_of, small_launch
+from autosched.triton.cubin import cubin_resources
+from autosched.triton.described import LaunchFailed
+from autosched.triton.session import ProofSettings, emulated
+from measurements.files.text import one_line
+from measurements.records.comparison import told_apart
+from search_spaces.hardware.devices import Device
+
+_SETTINGS = ProofSettings(time_limit=120.0)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """``status``: ``sound``, ``illegal``, ``no_kernel``, ``compile_error``, ``too_large``, ``wrong``, ``unproven``, or
+    ``compiled`` where nothing was to be proven. ``shared_bytes`` of a block, ``registers`` and ``local_bytes`` of a
+    thread (0 where it did not compile).
+    """
+
+    status: str
+    reason: str = ""
+    shared_bytes: int = 0
+    registers: int = 0
+    local_bytes: int = 0
+    error_over_bound: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def judge(format: Format, name: FileName, config: Mapping[str, int], device: Device, *, prove: bool) -> Judgement:
+    """Judge one configuration of a file of vLLM or SGLang by compiling its kernel and emulating a small launch.
+
+    Args:
+        format: Whose file it is, which says the kernel.
+        name: What the file's name says: experts, sizes, types, block shape.
+        config: The configuration: BLOCK_SIZE_M, num_warps and so on.
+        device: The GPU.
+        prove: Whether the launch is emulated; else only compiled and checked against the device's limits.
+
+    Returns:
+        The status with its reason, and the resources of a block.
+
+    Raises:
+        HostFailure: This machine cannot emulate.
+    """
+    kernel = kernel_for(format, name.is_moe)
+    # vLLM's layers take no more of k at a time than share a scale, whatever the file says.
+    clamped = format == "vllm" and name.is_moe
+    with emulated(device, proof=_SETTINGS, pretend_cuda=False, check=False) as session:
+        try:
+            launch = small_launch(parameters_of(kernel.function), name, config, clamped)
+        except NoSuchKernel as error:
+            return Judgement("no_kernel", f"{kernel.origin}: {error}" if kernel.package else str(error))
+        try:
+            compiled = kernel.function.warmup(grid=launch.grid, **launch.arguments)
+        except Exception as error:  # whatever a compiler raises is its answer
+            return Judgement("compile_error", _compiler_says(error))
+        cubin = cubin_resources(compiled.asm["cubin"])
+        found = Judgement(
+            "compiled",
+            shared_bytes=int(compiled.metadata.shared),
+            registers=cubin.registers if cubin else 0,
+            local_bytes=cubin.local_bytes if cubin else 0,
+        )
+        reason = _too_large(found, config.get("num_warps", 4), device)
+        if reason:
+            return _with(found, "too_large", reason)
+        if not prove:
+            return found
+        try:
+            kernel.function[launch.grid](**launch.arguments)
+        except LaunchFailed as error:
+            return _with(found, "unproven", one_line(str(error)))
+        faults = session.fault_lines()
+    if faults:
+        return _with(found, "wrong", one_line("; ".join(faults[:3])))
+    return _compared(found, launch)
+
+
+def _compared(found: Judgement, launch: SmallLaunch) -> Judgement:
+    error = (launch.out.double() - launch.expected).abs() / launch.bound
+    worst = float(torch.nan_to_num(error, nan=float("inf")).max())
+    if worst <= 1:
+        return Judgement(**{**asdict(found), "status": "sound", "error_over_bound": worst})
+    row, column = divmod(int(torch.nan_to_num(error, nan=float("inf")).argmax()), launch.out.shape[1])
+    value, should = told_apart(float(launch.out[row, column]), float(launch.expected[row, column]))
+    return _with(
+        found,
+        "wrong",
+        f"element ({row}, {column}) is {value}, not {should}: "
+        f"{int((~(error <= 1)).sum())} of {error.numel()} are out of bounds",
+    )
+
+
+def _with(found: Judgement, status: str, reason: str) -> Judgement:
+    return Judgement(**{**asdict(found), "status": status, "reason": reason})
+
+
+def _too_large(found: Judgement, warps: int, device: Device) -> str:
+    if found.shared_bytes > device.shared_per_block:
+        return (
+            f"it needs {found.shared_bytes:,} bytes of shared memory, and {device.name} has "
+            f"{device.shared_per_block:,} for a block"
+        )
+    each = -(-found.registers * device.warp_size // device.register_allocation_unit) * device.register_allocation_unit
+    if warps * each > device.registers_per_block:
+        return (
+            f"its {warps} warps need {warps * each:,} registers, and {device.name} has {device.registers_per_block:,} "
+            "for a block"
+        )
+    return ""
+
+
+def _compiler_says(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return one_line(f"{type(error).__name__}: {lines[-1] if lines else ''}")[:300]

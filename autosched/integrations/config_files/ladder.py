@@ -1,0 +1,40 @@
+"""The batch sizes of a file: a program takes the entry whose size is nearest, so that gaps and ends matter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from autosched.integrations.config_files.files import Entry
+
+_GAP = 4  # times the size before: what lies between gets an entry of less than half or more than twice its size
+_LAST = 1024  # rows: where the ladder ends below, prompts get the entry of a few rows
+_JUMP = 4  # times BLOCK_SIZE_M up or down and back again
+
+
+def ladder_notes(entries: Sequence[Entry]) -> list[str]:
+    """One line for each gap, for ends that leave sizes uncovered, and for steps that no neighbour shares."""
+    good = [entry for entry in entries if not entry.fault]
+    if not good:
+        return []
+    notes = []
+    if good[0].size > 1:
+        notes.append(f"it begins at {good[0].size} rows: smaller batches get the same configuration")
+    for before, after in pairwise(good):
+        if after.size > _GAP * before.size:
+            middle = (before.size + after.size) // 2
+            notes.append(
+                f"nothing between {before.size} and {after.size} rows: {middle} rows get the configuration of "
+                f"{before.size}, {middle + 1} that of {after.size}"
+            )
+    if good[-1].size < _LAST:
+        notes.append(f"it ends at {good[-1].size} rows: every larger batch gets the same configuration")
+    tiles = [entry["BLOCK_SIZE_M"] for entry in good]
+    for k in range(1, len(good) - 1):
+        left, here, right = tiles[k - 1 : k + 2]
+        if min(left, right) >= _JUMP * here or here >= _JUMP * max(left, right):
+            notes.append(
+                f"BLOCK_SIZE_M goes {left}, {here}, {right} at {good[k - 1].size}, {good[k].size}, "
+                f"{good[k + 1].size} rows: the middle one looks like noise"
+            )
+    return notes

@@ -1,0 +1,114 @@
+"""A mixture-of-experts layer as its kernel sees it, from a model's ``config.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autosched.integrations.config_files.file_names import FileName
+from measurements.files.bounded import read_json
+
+# What public models call the same thing.
+_MOST_BYTES = 1 << 24  # of a config.json
+_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+_TOP_K = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "top_k")
+_HIDDEN = ("hidden_size", "n_embd", "d_model")
+_INTERMEDIATE = ("moe_intermediate_size", "expert_ffn_hidden_size", "ffn_hidden_size", "intermediate_size")
+_BYTES = {"": 2, "float16": 2, "bf16": 2, "bfloat16": 2, "fp8_w8a8": 1, "int8_w8a8": 1, "int8_w8a16": 1}
+
+
+class ModelError(ValueError):
+    """A file that describes no such layer. The message is one line that says what to do."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """``intermediate`` is that of one rank: what a file's ``N`` is. ``dtype`` is as in file names, "" for bf16."""
+
+    experts: int
+    hidden: int
+    intermediate: int
+    top_k: int
+    dtype: str = ""
+    block_shape: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("experts", "hidden", "intermediate", "top_k"):
+            if getattr(self, name) < 1:
+                raise ModelError(f"{name} of a layer is {getattr(self, name)}: it must be at least 1")
+        if self.top_k > self.experts:
+            raise ModelError(f"{self.top_k} of {self.experts} experts for a token: give a smaller --top-k")
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of an element of a weight."""
+        return _BYTES.get(self.dtype, 2)
+
+    @property
+    def row_bytes(self) -> int:
+        """Of an element of what a weight is multiplied with."""
+        return 2 if self.dtype == "int8_w8a16" else self.weight_bytes
+
+    @property
+    def matmuls(self) -> tuple[tuple[int, int], ...]:
+        """Columns and depth of the two that one configuration serves: gate and up together, then down."""
+        return (2 * self.intermediate, self.hidden), (self.hidden, self.intermediate)
+
+    def file_name(self, device_name: str) -> FileName:
+        return FileName(self.experts, self.intermediate, 0, device_name, self.dtype, self.block_shape)
+
+
+def layer_of_model(path: Path, *, ranks: int = 1, dtype: str = "") -> Layer:
+    """Return the layer of a model's ``config.json`` on one of ``ranks`` GPUs that share each expert (tensor parallel).
+
+    ``dtype`` overrides what the file says of its quantization. Raises ModelError.
+    """
+    try:
+        document = read_json(path, _MOST_BYTES)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read as JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise ModelError(f"{path} is no config.json of a model: it holds no object")
+    inner = document.get("text_config")
+    model = {**document, **inner} if isinstance(inner, dict) else document
+    found = {name: _size(path, model, keys) for name, keys in _KEYS.items()}
+    if ranks < 1 or found["intermediate"] % ranks:
+        raise ModelError(f"{ranks} ranks do not share an intermediate size of {found['intermediate']}")
+    kind, block = _quantization(model)
+    return Layer(
+        found["experts"],
+        found["hidden"],
+        found["intermediate"] // ranks,
+        found["top_k"],
+        dtype or kind,
+        block if not dtype or dtype == kind else None,
+    )
+
+
+_KEYS = {"experts": _EXPERTS, "top_k": _TOP_K, "hidden": _HIDDEN, "intermediate": _INTERMEDIATE}
+
+
+def _size(path: Path, model: Mapping[str, Any], keys: tuple[str, ...]) -> int:
+    for key in keys:
+        value = model.get(key)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    raise ModelError(f"{path} has none of {', '.join(keys)}: is it the config.json of a mixture of experts?")
+
+
+def _quantization(model: Mapping[str, Any]) -> tuple[str, tuple[int, int] | None]:
+    """As file names say it."""
+    settings = model.get("quantization_config")
+    if not isinstance(settings, dict):
+        return "", None
+    method, block = settings.get("quant_method"), settings.get("weight_block_size")
+    if method == "fp8":
+        return "fp8_w8a8", (int(block[0]), int(block[1])) if isinstance(block, list) and len(block) == 2 else None
+    return ("int8_w8a16", None) if method == "experts_int8" else ("", None)
+
+
+def batch_sizes() -> tuple[int, ...]:
+    """Those that vLLM's own tuner writes."""
+    return (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)

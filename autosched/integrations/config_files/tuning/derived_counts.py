@@ -1,0 +1,99 @@
+"""The time of a layer's two matmuls from what the compiled kernel does, as of every Triton kernel (``estimate.py``).
+
+The kernel is compiled for the device, and one of its blocks runs in the emulator at the layer's true depth, with as
+many rows as a block has on average. All blocks do the same: which expert and which columns they have is no matter. How
+many there are, and what the launch moves from DRAM, follow from sizes (``layer_counts.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from autosched.integrations.config_files.file_names import Format
+from autosched.integrations.config_files.installed import kernel_for
+from autosched.integrations.config_files.launches import NoSuchKernel, parameters_of, true_launch
+from autosched.integrations.config_files.layer import Layer
+from autosched.integrations.config_files.tuning.layer_counts import Columns, launch_table, rows_of_blocks
+from autosched.triton.estimate import compiled_resources, triton_counts, triton_times
+from autosched.triton.storages import Storages
+from autosched.triton.tuning.call import KernelCall
+from autosched.triton.tuning.compiling.candidate import NotLaunched, compiled
+from autosched.triton.tuning.function import TritonFunction
+from autosched.triton.tuning.runner import TritonEstimateRunner
+from cost_models.launch_time import LaunchTable
+from search_spaces.hardware.devices import Device
+
+
+class NotCounted(ValueError):
+    """The kernel of a configuration cannot be counted. The message is one line."""
+
+
+def derived_seconds(format: Format, layer: Layer, rows: int, config: Mapping[str, int], device: Device) -> float:
+    """Estimate both matmuls of a layer for a batch by what their compiled kernels execute.
+
+    Args:
+        format: Whose kernel it is.
+        layer: Experts, sizes and types.
+        rows: Tokens of the batch.
+        config: Tiles, warps and stages.
+        device: The GPU.
+
+    Returns:
+        ESTIMATED seconds; infinity where no block fits.
+
+    Raises:
+        NotCounted: The kernel cannot be counted.
+        HostFailure: This machine cannot emulate.
+    """
+    tables = [derived_table(format, layer, rows, config, shape, device) for shape in layer.matmuls]
+    return float(sum(triton_times(table, device).seconds[0] for table in tables))
+
+
+def derived_table(
+    format: Format, layer: Layer, rows: int, config: Mapping[str, int], shape: tuple[int, int], device: Device
+) -> LaunchTable:
+    """Count one matmul of a layer.
+
+    Args:
+        format: Whose kernel it is.
+        layer: Experts, sizes and types.
+        rows: Tokens of the batch.
+        config: Tiles, warps and stages.
+        shape: (columns, depth) of the weights of one expert.
+        device: The GPU.
+
+    Returns:
+        A table of one row.
+
+    Raises:
+        NotCounted: The kernel cannot be counted.
+        HostFailure: This machine cannot emulate.
+    """
+    kernel = kernel_for(format, moe=True).function
+    tiles = dict(config)
+    if format == "vllm" and layer.block_shape:
+        tiles["BLOCK_SIZE_K"] = min(tiles["BLOCK_SIZE_K"], *layer.block_shape)
+    columns = Columns.of([tiles])
+    valid = max(1, round(float(rows_of_blocks(columns, layer, rows)[0])))
+    try:
+        grid, arguments = true_launch(
+            parameters_of(kernel),
+            layer.file_name("a GPU"),
+            tiles,
+            (valid,),
+            1,
+            (tiles["BLOCK_SIZE_N"], shape[1]),
+            "cpu",
+        )
+        function = TritonFunction.of(kernel)
+        call = KernelCall.of(function, {"grid": grid, **arguments})
+        made = compiled(function, call, {}, None, device, Storages())
+    except (NoSuchKernel, NotLaunched) as error:
+        raise NotCounted(str(error)) from error
+    runs = TritonEstimateRunner(device, lambda _: made).counted(made)
+    if isinstance(runs, str):
+        raise NotCounted(runs)
+    by_size = launch_table(columns, layer, rows, *shape, device)
+    counted = LaunchTable.of(triton_counts(made.launch, runs), compiled_resources(made.cubin))
+    return replace(counted, blocks=by_size.blocks, dram_bytes=by_size.dram_bytes)

@@ -1,0 +1,262 @@
+"""What the two matmuls of a layer execute and move, for every configuration at once: counted from sizes alone.
+
+Nothing is compiled, so that a tuner's whole space is ranked in milliseconds and only the first few need a compiler.
+Those are ranked again by what the compiled kernel does (``derived_counts.py``).
+These are the counts that the emulator finds in the compiled kernel (a test compares them), and their time is that of
+any Triton launch (``autosched/triton/estimate.py``). Tokens choose experts evenly and independently.
+
+Figures of a warp and a turn of the loop are those of the code that Triton 3.9 makes of vLLM's kernel, read off as lines
+through a dozen tiles: ``_TURN`` and ``_COPY`` a turn and each copy in it, ``_ONCE`` and the like what is done once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.integrations.config_files.files import Config
+from autosched.integrations.config_files.layer import Layer
+from autosched.triton.estimate import triton_times
+from cost_models.launch_time import CHAIN_LOAD, MEMORY_SECONDS, LaunchTable
+from search_spaces.hardware.costs.transactions import SECTOR_BYTES
+from search_spaces.hardware.devices import Device
+
+Floats = npt.NDArray[np.float64]
+_WARPGROUP_ROWS = 64  # of an output tile, from which Triton multiplies by wgmma or tcgen05
+_NAMES = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
+_USUAL = {"num_warps": 4, "num_stages": 3, "GROUP_SIZE_M": 1}
+# The space of vLLM's own tuner for NVIDIA, in its order of loops.
+SPACE: dict[str, tuple[int, ...]] = {
+    "BLOCK_SIZE_M": (16, 32, 64, 128, 256),
+    "BLOCK_SIZE_N": (32, 64, 128, 256),
+    "BLOCK_SIZE_K": (64, 128, 256),
+    "GROUP_SIZE_M": (1, 16, 32, 64),
+    "num_warps": (4, 8),
+    "num_stages": (2, 3, 4, 5),
+}
+_TURN, _COPY = 24.0, 4.8  # integer instructions of a warp
+_ONCE, _ONCE_COPY = 120.0, 26.0  # likewise, before the loop and behind it
+_WIDE_ONCE, _WIDE_COPY = 25.0, 7.0  # multiplications of addresses, once
+_DECODED = 0.8  # integer instructions for each 8-bit float of a fragment that is made a 16-bit one
+_LOOP = 6.0  # other instructions of a turn: barriers, the branch, the wait for copies
+# Cycles of a chain: one multiplication of mma.sync after another, what else a turn waits for, and what is done once.
+_MMA, _AROUND_MMA, _AROUND_WGMMA, _AROUND_TCGEN05, _SCALED, _CHAIN_ONCE = 33.0, 60.0, 86.0, 386.0, 60.0, 1500.0
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Configurations by parameter, one array each."""
+
+    m: Floats
+    n: Floats
+    k: Floats
+    group: Floats
+    warps: Floats
+    stages: Floats
+
+    @classmethod
+    def of(cls, configs: list[dict[str, int]]) -> Columns:
+        table = np.array([[c.get(name, _USUAL.get(name, 0)) for name in _NAMES] for c in configs], dtype=np.float64)
+        return cls(*table.reshape(-1, len(_NAMES)).T)
+
+    def warps_across(self) -> tuple[Floats, Floats]:
+        """Warps along rows and columns, as Triton lays out mma.sync of 16 rows and 8 columns."""
+        rows, columns = np.ones_like(self.m), np.ones_like(self.m)
+        for _ in range(5):
+            more = rows * columns < self.warps
+            down = (self.m / rows >= self.n / columns) & (rows < self.m / 16)
+            rows, columns = np.where(more & down, 2 * rows, rows), np.where(more & ~down, 2 * columns, columns)
+        return rows, columns
+
+
+def tuner_space(layer: Layer) -> list[dict[str, int]]:
+    """Return the configurations that vLLM's tuner would time for the layer."""
+    found = [dict(zip(SPACE, values, strict=True)) for values in product(*SPACE.values())]
+    if layer.block_shape:
+        found = [c for c in found if layer.block_shape[1] % c["BLOCK_SIZE_K"] == 0]
+    return found
+
+
+def as_config(config: dict[str, int]) -> Config:
+    return tuple(sorted(config.items()))
+
+
+def estimated_seconds(configs: list[dict[str, int]], layer: Layer, rows: int, device: Device) -> Floats:
+    """Estimate both matmuls of a layer for a batch, by configuration.
+
+    Args:
+        configs: Tiles, warps and stages of each.
+        layer: Experts, sizes and types.
+        rows: Tokens of the batch.
+        device: The GPU.
+
+    Returns:
+        ESTIMATED seconds, [configs]; infinity where no block fits.
+    """
+    c = Columns.of(configs)
+    times = [triton_times(launch_table(c, layer, rows, n, k, device), device).seconds for n, k in layer.matmuls]
+    return np.asarray(sum(times))
+
+
+@lru_cache(maxsize=256)
+def tokens_of_experts(experts: int, top_k: int, rows: int) -> tuple[int, ...]:
+    """Tokens of each expert in a batch whose tokens choose evenly: one draw, always the same."""
+    rng = np.random.default_rng(0)
+    choices = np.argpartition(rng.random((rows, experts)), top_k - 1, axis=1)[:, :top_k]
+    return tuple(np.bincount(choices.reshape(-1), minlength=experts).tolist())
+
+
+def launch_table(c: Columns, layer: Layer, rows: int, n: int, k: int, device: Device) -> LaunchTable:
+    """Count what one matmul of a layer executes, by configuration.
+
+    Args:
+        c: The configurations, a column for each of their values.
+        layer: Experts, sizes and types.
+        rows: Tokens of the batch, dealt out evenly among the experts.
+        n: Columns of the weights of one expert.
+        k: Their depth.
+        device: The GPU, which decides whether wgmma or mma.sync multiplies.
+
+    Returns:
+        Counts of a launch in each row.
+    """
+    tokens = np.array(tokens_of_experts(layer.experts, layer.top_k, rows))
+    blocks = _row_blocks(c, layer, rows) * np.ceil(n / c.n)
+    depth = np.minimum(c.k, min(layer.block_shape)) if layer.block_shape else c.k
+    turns = np.ceil(k / depth)
+    valid = rows_of_blocks(c, layer, rows)
+    copied = (c.m * layer.row_bytes + c.n * layer.weight_bytes) * depth  # bytes of a turn, of 16 for each copy
+    asked = (valid * layer.row_bytes + c.n * layer.weight_bytes) * depth
+    stored = valid * c.n * 2
+    sectors = turns * asked / SECTOR_BYTES
+
+    tile = _Tile.of(c, layer, depth, device)
+    needed = registers(c, layer)
+    code, executed = _executed(c, layer, tile, copied, turns)
+    weights = (tokens > 0).sum() * n * k * layer.weight_bytes
+    moved = weights + rows * layer.top_k * n * 2 + rows * k * layer.row_bytes
+    memory = MEMORY_SECONDS * device.clock_hz
+    waiting, cold = (turns * tile.turn(c.stages, load) for load in (CHAIN_LOAD, memory))
+    return LaunchTable(
+        blocks=blocks,
+        threads=32 * c.warps,
+        code=code,
+        executed=executed,
+        chain_cycles=_CHAIN_ONCE + waiting,
+        chain_loads=1.0 + (cold - waiting) / (memory - CHAIN_LOAD),
+        # Copies are written in lines of 128 bytes, and fragments read so; the output passes once more.
+        shared_wavefronts=(turns * (copied + tile.fragment_bytes * c.warps) + 2 * c.m * c.n * 2) / 128,
+        wavefronts=(turns * copied + c.m * c.n * 2) / 128,
+        held_lines=np.zeros_like(blocks),
+        unique_sectors=sectors,
+        store_sectors=stored / SECTOR_BYTES,
+        atomic_sectors=np.zeros_like(blocks),
+        dram_bytes=np.minimum(moved, blocks * (turns * asked + stored)),
+        shared_bytes=shared_bytes(c, layer, device),
+        registers=needed,
+        # Each is stored and loaded in a turn.
+        spill_bytes=2 * 4 * np.maximum(needed - device.max_registers_per_thread, 0.0),
+    )
+
+
+def rows_of_blocks(c: Columns, layer: Layer, rows: int) -> Floats:
+    """Rows of a tile that a token has, on average."""
+    return np.asarray(np.minimum(rows * layer.top_k / _row_blocks(c, layer, rows), c.m))
+
+
+def _row_blocks(c: Columns, layer: Layer, rows: int) -> Floats:
+    tokens = np.array(tokens_of_experts(layer.experts, layer.top_k, rows))
+    by_tile = {int(m): int(np.ceil(tokens / m).sum()) for m in np.unique(c.m)}
+    return np.array([by_tile[int(m)] for m in c.m], dtype=np.float64)
+
+
+def shared_bytes(c: Columns, layer: Layer, device: Device) -> Floats:
+    """Of a block: Triton keeps a buffer a stage for wgmma, which reads it late, and one less for mma.sync."""
+    buffers = np.where(_by_warpgroups(c, device), c.stages, np.maximum(c.stages - 1, 1))
+    return np.asarray(buffers * (c.m * layer.row_bytes + c.n * layer.weight_bytes) * c.k)
+
+
+def registers(c: Columns, layer: Layer) -> Floats:
+    """Return that a thread would need: sums, what it copies, and addresses. What is beyond the device's most is
+    spilled."""
+    threads = 32 * c.warps
+    sums = c.m * c.n / threads * (2.0 if layer.block_shape else 1.3)
+    copied = (c.m + c.n) * c.k * layer.weight_bytes / 16 / threads  # of 16 bytes, each with an address
+    return np.asarray(sums + 2.0 * copied + 32.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Tile:
+    """What a turn multiplies. Per warp: ``mma`` instructions of mma.sync, ``wgmma`` instructions, bytes of fragments
+    that it reads from shared memory, 8-bit floats that a thread decodes, integers that it converts; and cycles of the
+    turn's ``chain`` without its copies."""
+
+    mma: Floats
+    mma_operation: str
+    wgmma: Floats
+    wgmma_operation: str
+    fragment_bytes: Floats
+    decoded: Floats
+    converted: Floats
+    chain: Floats
+
+    def turn(self, stages: Floats, load: float) -> Floats:
+        """Cycles of a turn where a copy takes ``load``: it is asked for so many turns before it is used."""
+        return np.maximum(self.chain, (self.chain + load) / np.maximum(stages - 1, 1))
+
+    @classmethod
+    def of(cls, c: Columns, layer: Layer, depth: Floats, device: Device) -> _Tile:
+        wide = _by_warpgroups(c, device)
+        across_m, across_n = c.warps_across()
+        rows, columns = c.m / across_m, np.maximum(c.n / across_n, 8.0)
+        dtype = {"fp8_w8a8": "e4m3", "int8_w8a8": "s8"}.get(layer.dtype, "bf16")
+        # mma.sync multiplies 8-bit floats on Ada and consumer Blackwell; elsewhere Triton makes them f16 before.
+        decodes = dtype == "e4m3" and device.sm not in (89, 120, 121)
+        narrow = "f16" if decodes else dtype
+        step = 32 if narrow in ("e4m3", "s8") else 16
+        none = np.zeros_like(c.m)
+        fragments = rows * layer.row_bytes + columns * layer.weight_bytes
+        around = _AROUND_TCGEN05 if device.sm // 10 == 10 else _AROUND_WGMMA
+        scaled = _SCALED if layer.block_shape else 0.0
+        return cls(
+            mma=np.where(wide, 0.0, rows / 16 * columns / 8 * depth / step),
+            mma_operation=f"mma.sync.aligned.m16n8k{step}.row.col.f32.{narrow}.{narrow}.f32",
+            wgmma=np.where(wide, c.m / 64 * c.n / 64 * depth / 32 * 4 / c.warps, 0.0),
+            wgmma_operation=f"wgmma.mma_async.sync.aligned.m64n64k32.f32.{dtype}.{dtype}",
+            fragment_bytes=np.where(wide, 0.0, fragments * depth),
+            decoded=np.where(wide, 0.0, (rows + columns) * depth / 32) if decodes else none,
+            converted=np.where(wide, c.n / c.warps, columns) * depth / 32 if layer.dtype == "int8_w8a16" else none,
+            chain=scaled + np.where(wide, around, _MMA * depth / step + _AROUND_MMA),
+        )
+
+
+def _executed(c: Columns, layer: Layer, tile: _Tile, copied: Floats, turns: Floats) -> tuple[Floats, dict[str, Floats]]:
+    """Instructions of a warp's code, and how often the warps of a block execute each operation."""
+    copies = copied / 16 / (32 * c.warps)  # of a thread and a turn
+    results = c.m * c.n / (32 * c.warps)
+    integer = _TURN + _COPY * copies + _DECODED * tile.decoded + tile.converted
+    once = _ONCE + _ONCE_COPY * copies
+    scaled = 2 * results if layer.block_shape else np.zeros_like(results)
+    # Of the sums in the end: the router's weight, and the scales of rows and of columns.
+    factors = 1 if layer.block_shape else {"": 1, "int8_w8a16": 2}.get(layer.dtype, 3)
+    loads = copies + tile.fragment_bytes / 512  # ldmatrix reads 512 bytes
+    of_warp = {
+        "add.s32": turns * integer + once,
+        "mad.lo.s32": _WIDE_ONCE + _WIDE_COPY * copies,
+        "cvt.rn.f32.s32": turns * tile.converted,
+        "fma.rn.f32": turns * scaled + factors * results,
+        "cp.async.cg.shared.global": turns * loads + c.stages * copies,
+        "bar.sync": turns * _LOOP,
+        tile.mma_operation: turns * tile.mma,
+        tile.wgmma_operation: turns * tile.wgmma,
+    }
+    code = integer + once + scaled + results + loads + _LOOP + tile.mma + tile.wgmma + tile.converted
+    return code, {operation: times * c.warps for operation, times in of_warp.items()}
+
+
+def _by_warpgroups(c: Columns, device: Device) -> npt.NDArray[np.bool_]:
+    return np.asarray((c.m >= _WARPGROUP_ROWS) & (c.warps % 4 == 0) & (device.sm // 10 in (9, 10)))

@@ -1,0 +1,106 @@
+"""Processes that compile and prove configurations, several at a time, each distinct one of an architecture once."""
+
+from __future__ import annotations
+
+import json
+import queue
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict
+from typing import Any, Self
+
+from autosched.integrations.config_files.file_names import FileName, Format
+from autosched.integrations.config_files.layer import Layer
+from measurements.compiler.cores import usable_cores
+from measurements.files.text import one_line
+from measurements.workers.resource_watch import LimitExceeded, request_within
+from measurements.workers.transport import WorkerError, WorkerFailed
+from measurements.workers.worker import Worker
+from search_spaces.hardware.devices import Device
+
+_WORKER = "autosched.integrations.config_files.worker"
+_SECONDS = 300.0  # of the CPU, for one configuration: a compile, and an emulation that has a limit of its own
+
+
+class JudgePool:
+    """``prove``: emulate each configuration. May be used by as many threads as it has workers."""
+
+    def __init__(self, format: Format, *, prove: bool = True, workers: int | None = None) -> None:
+        self.workers = workers or usable_cores()
+        self._format, self._prove = format, prove
+        self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        self._stack = ExitStack()
+        self._known: dict[str, tuple[Mapping[str, Any], float]] = {}
+        self._counted: dict[str, Mapping[str, Any]] = {}
+
+    def __enter__(self) -> Self:
+        for _ in range(self.workers):
+            self._idle.put(self._stack.enter_context(Worker(_WORKER)))
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._stack.close()
+
+    @staticmethod
+    def key(name: FileName, config: Mapping[str, int], device: Device) -> str:
+        """Return what the compiled code depends on, and whether it fits."""
+        kind = [name.is_moe, name.dtype, name.block_shape, name.per_channel]
+        return json.dumps([*kind, device.arch, device.shared_per_block, sorted(config.items())])
+
+    def judged(self, name: FileName, config: Mapping[str, int], device: Device) -> tuple[Mapping[str, Any], float]:
+        """Return a judgement as JSON, and the seconds it took; see ``judge_config.Judgement``."""
+        key = self.key(name, config, device)
+        if key not in self._known:
+            began = time.monotonic()
+            request = {
+                "format": self._format,
+                "name": name.text(self._format),
+                "config": dict(config),
+                "device": device.name,
+                "prove": self._prove,
+            }
+            self._known[key] = self._asked(request), time.monotonic() - began
+        return self._known[key]
+
+    def counted(self, layer: Layer, rows: int, config: Mapping[str, int], device: Device) -> float | None:
+        """Estimate a batch by counts of the compiled kernel, in one of the processes; what was counted is not counted
+        again.
+
+        Args:
+            layer: Experts, sizes and types.
+            rows: Tokens of the batch.
+            config: Tiles, warps and stages.
+            device: The GPU.
+
+        Returns:
+            ESTIMATED seconds; None where the kernel cannot be counted.
+        """
+        key = json.dumps([asdict(layer), rows, device.name, sorted(config.items())])
+        if key not in self._counted:
+            request = {
+                "format": self._format,
+                "layer": asdict(layer),
+                "rows": rows,
+                "config": dict(config),
+                "device": device.name,
+            }
+            self._counted[key] = self._asked(request)
+        seconds = self._counted[key].get("seconds")
+        return None if seconds is None else float(seconds)
+
+    def _asked(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        worker = self._idle.get()
+        try:
+            return request_within(worker, request, seconds=_SECONDS)
+        except WorkerFailed as error:  # our own fault: say so, and go on with the others
+            return {"status": "unproven", "reason": one_line(f"it could not be judged: {error}")}
+        except LimitExceeded:
+            return {"status": "unproven", "reason": f"it took more than {_SECONDS:.0f} s of the CPU"}
+        except WorkerError as error:
+            return {"status": "compile_error", "reason": one_line(f"the compiler ended the process: {error}")}
+        finally:
+            self._idle.put(worker)

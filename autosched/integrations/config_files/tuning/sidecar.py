@@ -1,0 +1,121 @@
+"""Writes tuned-configuration files, and beside each what the format has no place for.
+
+``NAME.autosched.json`` has the layer's hidden size and top-k, the device's row, Triton, whose kernel was proven, and
+for each batch size a time, where it comes from, resources and proof.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autosched.integrations.config_files.file_names import Format, file_device_of_row
+from autosched.integrations.config_files.files import SIDECAR, Config, ConfigFile
+from autosched.integrations.config_files.layer import Layer, ModelError
+from measurements.files.atomic_write import publish
+from measurements.files.bounded import read_json
+from search_spaces.hardware.devices import Device
+
+_VERSION = 1
+_MOST_BYTES = 1 << 24
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a batch of ``rows`` takes. ``provenance`` is "estimated" or "measured"; ``proof`` has a status and numbers,
+    and is empty where nothing was proven."""
+
+    rows: int
+    config: Config
+    seconds: float | None
+    provenance: str = "estimated"
+    proof: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TunedLayer:
+    """The content of a file and of its sidecar."""
+
+    layer: Layer
+    device: Device
+    choices: tuple[Choice, ...]
+    triton: str
+    kernel: str = ""
+
+
+def write_tuned(folder: Path, format: Format, tuned: TunedLayer) -> Path:
+    """Write both files, the sidecar first. SGLang looks in a folder of the version. Raises ValueError, OSError."""
+    name = tuned.layer.file_name(file_device_of_row(tuned.device, format))
+    if format == "sglang" and tuned.triton:
+        folder = folder / f"triton_{tuned.triton.replace('.', '_')}"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name.text(format)
+    document: dict[str, Any] = {"triton_version": tuned.triton} if format == "vllm" and tuned.triton else {}
+    ordered = sorted(tuned.choices, key=lambda c: c.rows)
+    document |= {str(c.rows): dict(c.config) for c in ordered}
+    beside = {
+        "autosched_sidecar": _VERSION,
+        "hidden_size": tuned.layer.hidden,
+        "top_k": tuned.layer.top_k,
+        "device": tuned.device.name,
+        "triton": tuned.triton,
+        "kernel": tuned.kernel,
+        "entries": {
+            str(c.rows): {"seconds": c.seconds, "provenance": c.provenance, "proof": dict(c.proof)} for c in ordered
+        },
+    }
+    publish(path.with_name(path.stem + SIDECAR), _json(beside))
+    publish(path, _json(document))
+    return path
+
+
+def read_tuned(file: ConfigFile, model: Layer | None) -> TunedLayer:
+    """Return a file with its sidecar, or of a layer whose hidden size and top-k are those of ``model``. Raises
+    ModelError."""
+    name, device = file.name, file.name.device
+    beside = _sidecar(file.path)
+    if file.faults or not name.is_moe:
+        raise ModelError(f"{file.path}: {file.faults[0] if file.faults else 'not of a mixture of experts'}")
+    if device is None:
+        raise ModelError(f"{file.path}: {name.device_name} is no NVIDIA GPU with a row here")
+    if beside is None and model is None:
+        raise ModelError(f"{file.path} has no {SIDECAR[1:]} beside it: give --model config.json of its model")
+    try:
+        hidden = int(beside["hidden_size"]) if beside is not None else model.hidden  # type: ignore[union-attr]
+        top_k = int(beside["top_k"]) if beside is not None else model.top_k  # type: ignore[union-attr]
+        entries = {int(rows): value for rows, value in (beside or {}).get("entries", {}).items()}
+        layer = Layer(name.experts, hidden, name.n, top_k, name.dtype, name.block_shape)
+        choices = tuple(_choice(e.size, e.config, entries.get(e.size, {})) for e in file.entries if not e.fault)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ModelError(f"{file.path.stem}{SIDECAR} is damaged: {error}") from error
+    return TunedLayer(layer, device, choices, file.triton, str((beside or {}).get("kernel", "")))
+
+
+def _choice(rows: int, config: Config, beside: Mapping[str, Any]) -> Choice:
+    seconds = beside.get("seconds")
+    if seconds is not None and not 0 < float(seconds) < float("inf"):
+        raise ValueError(f"{seconds} is no time")
+    provenance = str(beside.get("provenance", "estimated"))
+    if provenance not in ("estimated", "measured"):
+        raise ValueError(f"{provenance[:40]} is no provenance")
+    return Choice(rows, config, None if seconds is None else float(seconds), provenance, dict(beside.get("proof", {})))
+
+
+def _sidecar(path: Path) -> dict[str, Any] | None:
+    beside = path.with_name(path.stem + SIDECAR)
+    if not beside.exists():
+        return None
+    try:
+        document = read_json(beside, _MOST_BYTES)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{beside} cannot be read as JSON: {error}") from error
+    if not isinstance(document, dict) or document.get("autosched_sidecar") != _VERSION:
+        raise ModelError(f"{beside} is no sidecar of this version")
+    return document
+
+
+def _json(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, indent=4, allow_nan=False).encode() + b"\n"

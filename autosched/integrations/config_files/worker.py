@@ -1,0 +1,49 @@
+"""The process in which configurations are compiled and proven: a compiler that crashes ends it, not the check."""
+
+from __future__ import annotations
+
+import warnings
+from functools import lru_cache
+
+from autosched.integrations.config_files.file_names import parse_file_name
+from autosched.integrations.config_files.installed import kernel_for
+from autosched.integrations.config_files.layer import Layer
+from measurements.workers.messages import Message
+from measurements.workers.worker import serve
+from search_spaces.hardware.devices import device
+
+_origin = lru_cache(maxsize=8)(kernel_for)
+
+
+def handle(request: Message) -> Message:
+    """``format``, ``name`` (of a file), ``config``, ``device`` and ``prove`` to a judgement and the kernel's origin;
+    with ``layer`` and ``rows`` for ``name`` and ``prove``, to ESTIMATED ``seconds``, or None with a reason."""
+    import triton
+
+    from autosched.integrations.config_files.judge_config import judge
+
+    if "layer" in request:
+        return _counted(request)
+    name = parse_file_name(request["name"])
+    found = judge(request["format"], name, request["config"], device(request["device"]), prove=request["prove"])
+    origin = _origin(request["format"], name.is_moe).origin
+    return Message({**found.to_json(), "kernel": origin, "triton": triton.__version__})
+
+
+def _counted(request: Message) -> Message:
+    from autosched.integrations.config_files.tuning.derived_counts import NotCounted, derived_seconds
+
+    block = request["layer"].pop("block_shape")
+    layer = Layer(**request["layer"], block_shape=(block[0], block[1]) if block else None)
+    try:
+        seconds = derived_seconds(
+            request["format"], layer, request["rows"], request["config"], device(request["device"])
+        )
+    except NotCounted as error:
+        return Message({"seconds": None, "reason": str(error)})
+    return Message({"seconds": seconds, "reason": ""})
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")  # of compilers, for their authors
+    serve(handle)

@@ -1,0 +1,84 @@
+"""Helion's remote cache, in our database.
+
+HELION_AUTOTUNE_CACHE=RemoteAutotuneCache HELION_REMOTE_CACHE_BACKEND=autosched.integrations.helion.DatabaseBackend
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from importlib import metadata
+
+from helion.autotuner import RemoteCacheBackend
+
+from autosched.integrations.helion.problem import CACHE, CacheEntry
+from autosched.version import VERSION
+from measurements.files.data_folder import database_or_default, default_database
+from measurements.records.measurement import Measurement, Provenance, Status
+from measurements.records.record import Record, canonical_json
+from measurements.store.store import Store, StoreError
+from search_spaces.spaces.schedule import Schedule
+
+_ENTRY = "entry"
+_NO_TIME = "Helion's cache keeps no time"
+
+
+class DatabaseBackend(RemoteCacheBackend):  # type: ignore[misc]
+    """Winners of Helion's own searches, in the database that AUTOSCHED_DB names, a path or URL: on a server, all
+    machines and ranks share them. Another kernel, device or version has another key."""
+
+    def get(self, key: str) -> str | None:
+        """Return the newest entry of the key; None where there is none, or no database yet. Raises StoreError."""
+        store = self._reading()
+        if store is None:
+            return None
+        with store:
+            found = store.trials(CacheEntry(key))
+        return _text_of(found[-1]) if found else None
+
+    def put(self, key: str, data: str) -> None:
+        """Keep an entry. Raises StoreError, and ValueError for what is no JSON."""
+        entry = json.loads(data)
+        fields = entry.get("key", {}).get("fields", {})
+        hardware = str(fields.get("hardware") or "unknown")
+        with Store.open(database_or_default(None)) as store:
+            store.append(
+                Record(
+                    problem_key=CacheEntry(key).key(),
+                    schedule=Schedule("helion", ((_ENTRY, canonical_json(entry)),)),
+                    device=hardware,
+                    fingerprint=canonical_json({"device": hardware}),
+                    template_version=key,
+                    space_version="",
+                    kernel_digest=None,
+                    measurement=Measurement(Status.UNRANKED, Provenance.MEASURED, _NO_TIME),
+                    toolchain=f"Helion {metadata.version('helion')}",
+                    driver="",
+                    autosched_version=VERSION,
+                    created=datetime.now(UTC),
+                    sampler="helion",
+                    seed=0,
+                )
+            )
+
+    def list(self, max_results: int | None = None) -> Iterable[str]:
+        """Return entries of all keys, newest first: Helion starts a search with those of the same kernel."""
+        store = self._reading()
+        if store is None:
+            return ()
+        with store:
+            records = [r for summary in store.problems(CACHE) for r in store.entry(summary)]
+        newest = {record.problem_key: record for record in sorted(records, key=lambda record: record.id or 0)}
+        found = sorted(newest.values(), key=lambda record: record.id or 0, reverse=True)
+        return [_text_of(record) for record in found[:max_results]]
+
+    def _reading(self) -> Store | None:
+        try:
+            return Store.open(default_database(), create=False)
+        except StoreError:
+            return None
+
+
+def _text_of(record: Record) -> str:
+    return record.schedule.text(_ENTRY)

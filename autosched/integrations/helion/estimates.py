@@ -1,0 +1,96 @@
+"""Times of Helion's configurations without a GPU: what Triton launches is compiled, counted, and ESTIMATED."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from helion.autotuner.benchmark_provider import BenchmarkProvider, BenchmarkResult
+
+from autosched.integrations.helion.emulating import on_cpu_tensors
+from autosched.triton.driver import activated
+from autosched.triton.storages import Storages
+from autosched.triton.tuning.compiling.candidate import Capture, NotLaunched, candidate_of, refusal_of
+from autosched.triton.tuning.runner import TritonEstimateRunner
+from measurements.records.measurement import Status
+from search_spaces.hardware.devices import Device
+
+
+class EstimateProvider(BenchmarkProvider):  # type: ignore[misc]
+    """Of CPU tensors at the sizes that count. A configuration's host code is run, and its launches are estimated.
+
+    Args:
+        kernel: The bound kernel.
+        settings: Helion's; not used.
+        config_spec: Helion's; not used.
+        args: CPU tensors at the sizes that count.
+        log: Helion's; not used.
+        autotune_metrics: Where Helion counts configurations.
+        device: The GPU that times are of.
+    """
+
+    mutated_arg_indices: Sequence[int] = ()
+
+    def __init__(
+        self,
+        kernel: Any,
+        settings: Any,
+        config_spec: Any,
+        args: Sequence[Any],
+        log: Any,
+        autotune_metrics: Any,
+        *,
+        device: Device,
+    ) -> None:
+        self.reasons: dict[str, str] = {}  # why there is no time, by configuration
+        self._kernel, self._args, self._metrics = kernel, args, autotune_metrics
+        self._device = device
+        self._runner = TritonEstimateRunner(device, _none)
+
+    def setup(self) -> None:
+        """Prepare nothing."""
+
+    def cleanup(self) -> None:
+        """Release nothing."""
+
+    def benchmark(
+        self, configs: list[Any], *, desc: str = "Benchmarking", raise_if_no_viable_config: bool = True
+    ) -> list[Any]:
+        """Return milliseconds of each; infinite where it does not compile, or no block fits on the device."""
+        results = []
+        for config in configs:
+            began = time.monotonic()
+            function, seconds, why = self._estimated(config)
+            self._metrics.num_configs_tested += 1
+            if why:
+                self.reasons[config.to_json()] = why
+            status = "error" if why else "ok"
+            spent = time.monotonic() - began
+            results.append(BenchmarkResult(config, function, seconds * 1e3, status, spent, time.perf_counter()))
+        return results
+
+    def _estimated(self, config: Any) -> tuple[Callable[..., Any], float, str]:
+        function: Callable[..., Any] = _none
+        capture = Capture(self._device, [])
+        try:
+            with activated(capture), on_cpu_tensors(self._device):
+                function = self._kernel.compile_config(config)
+                function(*self._args)
+        except Exception as error:  # Helion and Triton refuse with exceptions of their own
+            return function, math.inf, refusal_of(error, self._device).reason
+        total = 0.0
+        for launch in capture.launches:
+            try:
+                status, why, seconds = self._runner.estimated(candidate_of(launch, Storages()))
+            except NotLaunched as refused:
+                return function, math.inf, refused.reason
+            if status is not Status.OK:
+                return function, math.inf, why
+            total += seconds
+        return function, total or math.inf, "" if total else "it launches nothing"
+
+
+def _none(*_: Any, **__: Any) -> Any:
+    return None

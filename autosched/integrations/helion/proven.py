@@ -1,0 +1,110 @@
+"""Helion's autotuner tries what is legal and proven: ``autotune_config_filter`` without a GPU.
+
+    kernel.settings.autotune_config_filter = autosched.integrations.helion.proven(kernel, args, device="h100")
+
+Helion calls the filter with each configuration before it compiles or times it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from autosched.integrations.helion.emulating import emulating
+from measurements.files.text import one_line
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.devices import device as device_row
+
+Comparison = Callable[[Any, Any], None]  # of expected and found: raises AssertionError where they differ
+
+
+class ProvenConfigs:
+    """A filter: a configuration, if Helion generates a kernel for it that compiles for the device, launches, finds no
+    fault in the emulator and gives what the default configuration gives; else None.
+
+    ``accepted`` are those that passed, ``refused`` the others with a line on why. A configuration is emulated once.
+
+    Args:
+        kernel: What ``@helion.kernel`` made.
+        args: Tensors of small sizes, which are copied to the CPU.
+        device: The GPU that is emulated.
+        compare: As of ``proven``; None for the usual tolerance.
+    """
+
+    def __init__(self, kernel: Any, args: Sequence[Any], device: Device, compare: Comparison | None) -> None:
+        self._kernel, self._device = kernel, device
+        self._args = tuple(a.detach().cpu() if isinstance(a, torch.Tensor) else a for a in args)
+        self._compare = compare or self._close
+        self._known: dict[str, str] = {}  # why not, by the configuration's JSON; "" for those that passed
+        self._bound: Any = None
+        self._expected: Any = None
+        self.accepted: list[Any] = []
+        self.refused: list[tuple[Any, str]] = []
+
+    def __call__(self, config: Any) -> Any:
+        """``config`` or None. Raises ValueError where the default configuration itself fails: nothing can be compared
+        with it then."""
+        key = config.to_json()
+        if key not in self._known:
+            self._known[key] = why = self._why_not(config)
+            if why:
+                self.refused.append((config, why))
+            else:
+                self.accepted.append(config)
+        return None if self._known[key] else config
+
+    def _why_not(self, config: Any) -> str:
+        if self._bound is None:
+            with emulating(self._device):
+                bound = self._kernel.bind(self._fresh())
+            default = bound.config_spec.default_config()
+            result, why = self._run(bound, default)
+            if why:
+                raise ValueError(f"Helion's default configuration does not pass: {why}")
+            self._bound, self._expected = bound, result
+        result, why = self._run(self._bound, config)
+        if not why:
+            try:
+                self._compare(self._expected, result)
+            except AssertionError as error:
+                why = f"it computes something else than the default configuration: {one_line(str(error))}"
+        return why
+
+    def _run(self, bound: Any, config: Any) -> tuple[Any, str]:
+        """Return what a configuration computes; or why it does not, in one line."""
+        with emulating(self._device) as session:
+            try:
+                result = bound.compile_config(config)(*self._fresh())
+            except Exception as error:  # Helion, Triton and the emulator refuse with exceptions of their own
+                return None, one_line(f"{type(error).__name__}: {error}")
+        faults = [finding for finding in session.findings if finding.is_fault]
+        if faults:
+            return None, one_line(f"{faults[0].kind}: {faults[0].message}")
+        return result, ""
+
+    def _fresh(self) -> tuple[Any, ...]:
+        """Return the arguments, as they were given: kernels may write to them."""
+        return tuple(a.clone() if isinstance(a, torch.Tensor) else a for a in self._args)
+
+    def _close(self, expected: Any, found: Any) -> None:
+        torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-2)
+
+
+def proven(
+    kernel: Any, args: Sequence[Any], *, device: str | Device, compare: Comparison | None = None
+) -> ProvenConfigs:
+    """Return the filter of configurations of a ``@helion.kernel``: each is emulated.
+
+    Args:
+        kernel: What ``@helion.kernel`` made.
+        args: Tensors of small sizes.
+        device: The name of the GPU that is emulated, or its row.
+        compare: ``compare(expected, found)`` raises AssertionError where results differ; None: they agree within 2% of
+            their values and 0.02.
+
+    Raises:
+        ValueError: An unknown device.
+    """
+    return ProvenConfigs(kernel, args, device if isinstance(device, Device) else device_row(device), compare)

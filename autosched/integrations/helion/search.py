@@ -1,0 +1,301 @@
+"""Searches of Helion's autotuner by our samplers, with every trial in our database: ``autotuner_fn``."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import math
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+from helion.autotuner.base_search import BaseSearch, normalize_autotune_seed_configs
+from helion.autotuner.benchmark_provider import LocalBenchmarkProvider
+from helion.exc import InvalidConfig, NoConfigFound
+
+from autosched.integrations.helion.emulating import emulating
+from autosched.integrations.helion.estimates import EstimateProvider
+from autosched.integrations.helion.problem import problem_of
+from autosched.integrations.helion.proven import ProvenConfigs, proven
+from autosched.integrations.helion.space import ConfigSpace
+from autosched.samplers import DEFAULT
+from autosched.samplers import check as check_sampler
+from autosched.samplers import sampler as make_sampler
+from autosched.triton.tuning.devices import active_device
+from autosched.version import VERSION
+from measurements.files.data_folder import database_or_default
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.records.record import Record, canonical_json
+from measurements.store.store import Store
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.devices import device as device_named
+from search_spaces.operators.problem import whole_number
+from search_spaces.spaces.schedule import Schedule
+
+TRIALS = 64
+_BATCH = 8  # configurations that Helion compiles side by side
+_ROUNDS = 4  # of proposals for each trial: those of known configurations are passed over
+_STATUSES = {
+    "timeout": Status.TIMEOUT,
+    "accuracy_error": Status.WRONG_RESULT,
+    "filtered": Status.UNPROVEN,
+    "peer_compilation_fail": Status.COMPILE_ERROR,
+    "error": Status.COMPILE_ERROR,
+}
+
+
+class SampledSearch(BaseSearch):  # type: ignore[misc]
+    """Satisfies Helion's ``BaseAutotuner``. Times are Helion's on a GPU, else ESTIMATED for ``device``.
+
+    Args:
+        bound: Helion's bound kernel.
+        args: What it is called with.
+        database: Where every trial is kept; None for the usual one.
+        device: The GPU; None for the emulated one.
+        trials: How many configurations.
+        sampler: By name.
+        seed: Of all that is drawn.
+        filtered: Proves a configuration before it is called the best; None proves none.
+    """
+
+    def __init__(
+        self,
+        bound: Any,
+        args: Sequence[Any],
+        *,
+        database: str | Path | None,
+        device: Device | None,
+        trials: int,
+        sampler: str,
+        seed: int,
+        filtered: ProvenConfigs | None,
+    ) -> None:
+        self.device = active_device() if device is None else device
+        # A tensor of a pretended GPU says that it is on one; its storage does not.
+        on_gpu = any(isinstance(a, torch.Tensor) and a.untyped_storage().device.type != "cpu" for a in args)
+        self.provenance = Provenance.MEASURED if on_gpu else Provenance.ESTIMATED
+        provider = LocalBenchmarkProvider if on_gpu else partial(EstimateProvider, device=self.device)
+        super().__init__(bound, args, provider)
+        self._database = database_or_default(database)
+        self._trials, self._sampler, self._seed = trials, sampler, seed
+        self._proven = filtered
+        self._problem = problem_of(bound.kernel, args)
+        self._domain = ConfigSpace.of(bound)
+        self._toolchain = f"Helion {importlib.metadata.version('helion')}, Triton {triton.__version__}"
+        source = f"{bound.kernel.kernel_source()}\0{self._domain.space.fingerprint}"
+        self._version = hashlib.sha256(source.encode()).hexdigest()[:16]
+        self.measured: dict[Schedule, Measurement] = {}
+
+    def autotune(self, *, skip_cache: bool = False) -> Any:
+        """Return the recorded winner of such a call on such a device, by the same source and versions; else, and with
+        ``skip_cache``, that of a search. Raises helion.exc.NoConfigFound, StoreError, and ValueError where the default
+        configuration itself does not pass."""
+        with Store.open(self._database) as store:
+            self._restore(store)
+        found = None if skip_cache else self._best()
+        return super().autotune(skip_cache=skip_cache) if found is None else found
+
+    def best(self, count: int) -> list[Any]:
+        """Return the fastest configurations that passed, the fastest first."""
+        timed = [(m.timing.median, s) for s, m in self.measured.items() if m.timing is not None]
+        found: dict[str, Any] = {}
+        for _, schedule in sorted(timed, key=lambda pair: pair[0]):
+            config = self._domain.config(schedule)
+            found.setdefault(config.to_json(), config)
+        return list(found.values())[:count]
+
+    def _best(self) -> Any:
+        return next(iter(self.best(1)), None)
+
+    def _restore(self, store: Store) -> None:
+        for record in store.trials(self._problem, self.device.name, self.provenance):
+            if record.template_version == self._version and record.toolchain == self._toolchain:
+                self.measured[record.schedule] = record.measurement
+
+    def _autotune(self) -> Any:
+        sampler = make_sampler(self._sampler, self._domain.space, seed=self._seed)
+        for schedule, measurement in self.measured.items():
+            sampler.tell(schedule, measurement)
+        with Store.open(self._database) as store:
+            proposals = self._proposals(sampler)
+            while schedules := list(islice(proposals, _BATCH)):
+                for schedule, measurement in self._measured(schedules):
+                    self.measured[schedule] = measurement
+                    sampler.tell(schedule, measurement)
+                    store.append(self._record(schedule, measurement))
+        found = self._best()
+        if found is None:
+            raise NoConfigFound
+        return found
+
+    def _proposals(self, sampler: Any) -> Iterator[Schedule]:
+        """Yield Helion's default, the user's and the compiler's seeds; then the sampler's."""
+        spec = self.config_spec
+        seeds = [spec.default_config(), *normalize_autotune_seed_configs(self.settings), *spec.autotune_seed_configs()]
+        first = [s for s in map(self._domain.schedule, seeds) if s is not None]
+        known = {self._name(schedule) for schedule in self.measured}
+        given, asked = 0, first
+        for _ in range(_ROUNDS * self._trials):
+            for schedule in asked:
+                name = self._name(schedule)
+                if name in known:
+                    continue
+                if given == self._trials:
+                    return
+                known.add(name)
+                given += 1
+                yield schedule
+            asked = sampler.ask(_BATCH)
+            if not asked:
+                return
+
+    def _name(self, schedule: Schedule) -> str:
+        """Name the configuration of a schedule: Helion's repairs make one of several."""
+        try:
+            return str(self._domain.config(schedule).to_json())
+        except InvalidConfig:
+            return schedule.key()
+
+    def _measured(self, schedules: Sequence[Schedule]) -> Iterator[tuple[Schedule, Measurement]]:
+        configs, made = [], []
+        for schedule in schedules:
+            try:
+                configs.append(self._domain.config(schedule))
+                made.append(schedule)
+            except InvalidConfig as error:
+                yield schedule, Measurement(Status.COMPILE_ERROR, self.provenance, f"Helion refuses it: {error}")
+        best = min((m.timing.median for m in self.measured.values() if m.timing is not None), default=math.inf)
+        for schedule, result in zip(made, self.benchmark_batch(configs, raise_if_no_viable_config=False), strict=True):
+            measurement = self._measurement(result, best)
+            if measurement.timing is not None:
+                best = min(best, measurement.timing.median)
+            yield schedule, measurement
+
+    def _measurement(self, result: Any, best: float) -> Measurement:
+        """Prove what would be the best before it counts."""
+        seconds = result.perf * 1e-3
+        if not 0 < seconds < math.inf:
+            status = _STATUSES.get(result.status, Status.CRASHED)
+            known = getattr(self.benchmark_provider, "reasons", {})
+            why = known.get(result.config.to_json(), f"Helion: {result.status}")
+            return Measurement(status, self.provenance, why, compile_seconds=result.compile_time)
+        if seconds < best and self._proven is not None and self._proven(result.config) is None:
+            why = next((why for config, why in self._proven.refused if config == result.config), "it is not proven")
+            return Measurement(Status.WRONG_RESULT, self.provenance, why, compile_seconds=result.compile_time)
+        timing = Timing.estimate(seconds) if self.provenance is Provenance.ESTIMATED else Timing.of([seconds])
+        return Measurement(Status.OK, self.provenance, timing=timing, compile_seconds=result.compile_time)
+
+    def _record(self, schedule: Schedule, measurement: Measurement) -> Record:
+        return Record(
+            problem_key=self._problem.key(),
+            schedule=schedule,
+            device=self.device.name,
+            fingerprint=canonical_json({"device": self.device.name, "sm": self.device.arch}),
+            template_version=self._version,
+            space_version=self._domain.space.fingerprint,
+            kernel_digest=None,
+            measurement=measurement,
+            toolchain=self._toolchain,
+            driver="",
+            autosched_version=VERSION,
+            created=datetime.now(UTC),
+            sampler=self._sampler,
+            seed=self._seed,
+        )
+
+
+def autotuner(
+    database: str | Path | None = None,
+    *,
+    device: str | Device | None = None,
+    trials: int = TRIALS,
+    sampler: str = DEFAULT,
+    seed: int = 0,
+    prove: bool = True,
+    proof_args: Sequence[Any] | None = None,
+) -> Callable[..., SampledSearch]:
+    """Make Helion's setting ``autotuner_fn``: what a database holds for a call, else a search by one of our samplers.
+
+    On a GPU Helion times configurations; of CPU tensors, times are ESTIMATED. Every trial is kept.
+
+    Args:
+        database: A path or an SQLAlchemy URL; None for the usual one.
+        device: The name of the GPU that estimates are for, or its row; None for the emulated one.
+        trials: How many configurations a search tries.
+        sampler: What is tried next, by name.
+        seed: Of all that is drawn.
+        prove: Whether a configuration is emulated before it is called the best: it must have no fault, and compute what
+            Helion's default does.
+        proof_args: Tensors of small sizes to prove on; None for the arguments themselves.
+
+    Returns:
+        The function for the setting.
+
+    Raises:
+        ValueError: An unknown device or sampler, and numbers that are none.
+    """
+    check_sampler(sampler, seed)
+    trials = whole_number("trials", trials, 1)
+    row = device_named(device) if isinstance(device, str) else device
+
+    def make(bound: Any, args: Sequence[Any], **_: Any) -> SampledSearch:
+        where = active_device() if row is None else row
+        small = args if proof_args is None else proof_args
+        filtered = proven(bound.kernel, small, device=where) if prove else None
+        return SampledSearch(
+            bound,
+            args,
+            database=database,
+            device=where,
+            trials=trials,
+            sampler=sampler,
+            seed=seed,
+            filtered=filtered,
+        )
+
+    return make
+
+
+def seeds(
+    kernel: Any,
+    args: Sequence[Any],
+    *,
+    device: str | Device,
+    count: int = 4,
+    trials: int = 32,
+    database: str | Path | None = None,
+    seed: int = 0,
+    prove: bool = True,
+    proof_args: Sequence[Any] | None = None,
+) -> list[Any]:
+    """Find configurations for Helion's setting ``autotune_seed_configs`` without a GPU.
+
+    Args:
+        kernel: What ``@helion.kernel`` made.
+        args: What it is called with; tensors are copied to the CPU.
+        device: The name of the GPU that estimates are for, or its row.
+        count: How many are returned at most.
+        trials: How many are tried.
+        database: Where every trial is kept; None for the usual one.
+        seed: Of all that is drawn.
+        prove: As of ``autotuner``.
+        proof_args: As of ``autotuner``.
+
+    Returns:
+        The best by their ESTIMATED times, the fastest first.
+
+    Raises:
+        ValueError: An unknown device.
+    """
+    row = device_named(device) if isinstance(device, str) else device
+    here = tuple(a.detach().cpu() if isinstance(a, torch.Tensor) else a for a in args)
+    make = autotuner(database, device=row, trials=trials, seed=seed, prove=prove, proof_args=proof_args)
+    with emulating(row):
+        search = make(kernel.bind(here), here)
+        search.autotune(skip_cache=len(search.best(count)) < count)
+    return search.best(count)

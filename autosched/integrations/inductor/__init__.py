@@ -1,0 +1,24 @@
+"""How does ``torch.compile`` use tuned kernels and stored choices?
+
+``candidates.py`` offers our kernels to Inductor, which times them next to its own. ``matmul_choices.py`` answers which
+configuration of Inductor's own matmul template is compiled. Both import torch, so names are resolved on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autosched.integrations.inductor.candidates import external_matmul, race_formulas
+    from autosched.integrations.inductor.matmul_choices import choices
+
+__all__ = ["choices", "external_matmul", "race_formulas"]
+
+_HOMES = {"choices": "matmul_choices", "external_matmul": "candidates", "race_formulas": "candidates"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,338 @@
+"""Which configuration of its own Triton matmul Inductor compiles: recorded, else the time model's, never timed twice.
+
+``torch._inductor.config.inductor_choices_class = choices("best.db", device="h100")``, with ``choices`` of
+``autosched.integrations.inductor``. Everything that depends on Inductor's names is in this file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._inductor.lookup_table import LookupTableChoices
+
+from autosched.version import VERSION
+from cost_models.analytic import predict
+from cost_models.triton_matmul import TritonConfig, counts
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.records.record import Record, canonical_json
+from measurements.store.store import Store
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.devices import device as device_row
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
+
+OPERATOR = "inductor_mm"  # of records: a problem of Inductor's template, with the strides that it is called for
+TEMPLATES = {"mm": "triton::mm", "addmm": "triton::mm", "bmm": "triton::bmm"}
+_DTYPES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
+_GROUP_M = 8
+_MOST_SUMS = 256  # of a thread: more are spilled
+# Powers of two that Inductor's own lists draw from; what does not fit a device is left out for it.
+_SPACE = {
+    "block_m": (16, 32, 64, 128, 256), "block_n": (16, 32, 64, 128, 256), "block_k": (16, 32, 64, 128),
+    "stages": (2, 3, 4, 5), "warps": (2, 4, 8),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An answer, and where it comes from: "recorded" (measured before, with these versions of torch and Triton) or
+    "model" (ESTIMATED), with its time in seconds."""
+
+    op: str
+    problem: str
+    config: TritonConfig | None
+    origin: str
+    seconds: float | None = None
+    note: str = ""
+
+    def __str__(self) -> str:
+        """One line."""
+        if self.config is None:
+            return f"{self.op} {self.problem}: left to Inductor ({self.note})"
+        c = self.config
+        time = (
+            ""
+            if self.seconds is None
+            else f", {self.seconds * 1e6:.2f} us {'ESTIMATED' if self.origin == 'model' else 'MEASURED'}"
+        )
+        shape = f"{c.block_m}x{c.block_n}x{c.block_k}, {c.stages} stages, {c.warps} warps"
+        return f"{self.op} {self.problem}: {shape} ({self.origin}{time}){f'; {self.note}' if self.note else ''}"
+
+
+def choices(
+    database: str | Path | None = None,
+    *,
+    device: str | Device,
+    told: Callable[[Choice], None] = lambda choice: None,
+    record: bool = False,
+) -> Callable[[], Any]:
+    """Return a factory for Inductor's option ``inductor_choices_class``.
+
+    For each mm, addmm and bmm of f16, bf16 or f32 on a GPU called ``device`` Inductor gets one configuration of its
+    Triton template: the recorded winner of ``database`` for these sizes, strides and versions of torch and Triton, else
+    the time model's first choice. So it times nothing, and every process and rank chooses alike.
+
+    Args:
+        database: A path or an SQLAlchemy URL; None for the model's choices alone.
+        device: The name of the GPU, or its row.
+        told: Hears of each answer once.
+        record: What ``database`` does not hold is left to Inductor, and its winner is kept as measured: run it once
+            with max_autotune on the GPU.
+
+    Raises:
+        ValueError: An unknown device, or ``record`` without a database.
+        StoreError: The database cannot be read.
+    """
+    row = device if isinstance(device, Device) else device_row(device)
+    if record and database is None:
+        raise ValueError("record needs a database to keep winners in")
+    if database is not None:
+        Store.open(database, create=record).close()
+    shared = _Shared(None if database is None else str(database), row, told, record)
+    return lambda: _Choices(shared)
+
+
+class _Shared:
+    """What all instances of one call know; Inductor makes one whenever it asks for its cache key."""
+
+    def __init__(self, database: str | None, device: Device, told: Callable[[Choice], None], record: bool) -> None:
+        self.database, self.device, self.told, self.record = database, device, told, record
+        self.answers: dict[str, Choice] = {}
+        self.recorded = {} if database is None else _recorded(database, device)
+
+    @property
+    def identity(self) -> str:
+        known = sorted((key, dataclasses.astuple(config)) for key, (config, _) in self.recorded.items())
+        text = json.dumps([VERSION, self.device.name, self.record, known])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class _Choices(LookupTableChoices):  # type: ignore[misc]
+    def __init__(self, shared: _Shared) -> None:
+        super().__init__()
+        self._shared = shared
+
+    def uuid(self) -> str:
+        """Return what Inductor's caches depend on: other answers are other code."""
+        return f"autosched-{self._shared.identity}"
+
+    def lookup_template_configs(
+        self,
+        kernel_inputs: Any,
+        op_name: str,
+        template_uids: list[str],
+        template_hash_map: dict[str, str | None] | None = None,
+    ) -> dict[str, list[dict[str, Any]]]:
+        """One configuration of one template, or none where it is left to Inductor."""
+        template = TEMPLATES.get(op_name)
+        if template is None or template not in template_uids:
+            return {}
+        key, problem, why = _problem(kernel_inputs, op_name)
+        choice = self._choose(op_name, key, problem, why)
+        if choice.config is None:
+            return {}
+        c, k = choice.config, kernel_inputs.shapes_symbolic()[-1][-2]
+        static = isinstance(k, int) or (getattr(k, "is_integer", False) and not getattr(k, "free_symbols", True))
+        config = {
+            "BLOCK_M": c.block_m, "BLOCK_N": c.block_n, "BLOCK_K": c.block_k, "GROUP_M": _GROUP_M,
+            "num_stages": c.stages, "num_warps": c.warps,
+            # Of this block: without a mask only where k is known to be a multiple.
+            "EVEN_K": bool(static and int(k) % c.block_k == 0),
+        }  # fmt: skip
+        return {template: [config]}
+
+    def override_best_choice(self, best_choice: Any, timings: Mapping[Any, float]) -> Any:
+        """Keep what Inductor has timed."""
+        if self._shared.record:
+            _keep(self._shared, best_choice, timings)
+        return best_choice
+
+    def _choose(self, op: str, key: str, problem: Matmul | None, why: str) -> Choice:
+        shared = self._shared
+        known = shared.answers.get(key)
+        if known is not None:
+            return known
+        text = key if problem is None else f"m={problem.m} n={problem.n} k={problem.k} {problem.a}"
+        if problem is None:
+            choice = Choice(op, text, None, "", note=why)
+        elif key in shared.recorded:
+            config, seconds = shared.recorded[key]
+            choice = Choice(op, text, config, "recorded", seconds)
+        elif shared.record:
+            choice = Choice(op, text, None, "", note="it is timed, and recorded")
+        else:
+            config, seconds = first_choice(problem, shared.device)
+            choice = Choice(
+                op, text, config, "model", seconds, f"{len(shared.recorded)} winners are recorded, not this"
+            )
+        if not shared.record or choice.config is not None:
+            shared.answers[key] = choice
+        shared.told(choice)
+        return choice
+
+
+@cache
+def first_choice(problem: Matmul, device: Device) -> tuple[TritonConfig, float]:
+    """Return the configuration that the time model expects to be the fastest, and its ESTIMATED seconds. Ties go to the
+    smaller block, so that it is the same everywhere."""
+    element = problem.input_dtype.bytes
+    widest = [16 if line * element % 16 == 0 else element for line in _lines(problem)]
+    best: tuple[float, tuple[int, ...], TritonConfig] | None = None
+    for values in product(*_SPACE.values()):
+        config = TritonConfig(**dict(zip(_SPACE, values, strict=True)))
+        if not _fits(config, element, device):
+            continue
+        seconds = predict(counts(problem, device, (widest[0], widest[1]), config), device)
+        if seconds is not None and (best is None or (seconds, values) < best[:2]):
+            best = (seconds, values, config)
+    assert best is not None  # the smallest block fits every device
+    return best[2], best[0]
+
+
+def _lines(problem: Matmul) -> tuple[int, int]:
+    """Elements of a contiguous line of a and of b."""
+    a = problem.k if problem.order_a == "row" else problem.m
+    return a, problem.n if problem.order_b == "row" else problem.k
+
+
+def _fits(config: TritonConfig, element: int, device: Device) -> bool:
+    shared = (config.block_m + config.block_n) * config.block_k * element * config.stages
+    sums = config.block_m * config.block_n / (32 * config.warps)
+    return shared <= device.shared_per_block and 4 <= sums <= _MOST_SUMS
+
+
+def _problem(kernel_inputs: Any, op: str) -> tuple[str, Matmul | None, str]:
+    """Return a key, and the problem; or None, and why there is none."""
+    shapes, strides = kernel_inputs.shapes_hinted()[-2:], kernel_inputs.strides_hinted()[-2:]
+    dtypes = kernel_inputs.dtypes()[-2:]
+    return _described(op, shapes, strides, dtypes)
+
+
+def _described(
+    op: str, shapes: Sequence[Sequence[int]], strides: Sequence[Sequence[int]], dtypes: Sequence[Any]
+) -> tuple[str, Matmul | None, str]:
+    kinds = [str(d).removeprefix("torch.") for d in dtypes]
+    facts = {
+        "operator": OPERATOR, "op": op, "shapes": [list(map(int, s)) for s in shapes],
+        "strides": [list(map(int, s)) for s in strides], "dtypes": kinds,
+    }  # fmt: skip
+    key = canonical_json(facts)
+    name = _DTYPES.get(dtypes[0])
+    if name is None or dtypes[0] != dtypes[1]:
+        return key, None, f"the model does not know products of {' and '.join(kinds)}"
+    orders = ["row" if s[-1] == 1 else "col" if s[-2] == 1 else "" for s in strides]
+    if "" in orders:
+        return key, None, "neither dimension of an operand is contiguous"
+    m, k, n = int(shapes[0][-2]), int(shapes[0][-1]), int(shapes[1][-1])
+    batch = int(shapes[0][0]) if len(shapes[0]) == 3 else 1
+    precision = "tf32" if name != "f32" or torch.backends.cuda.matmul.allow_tf32 else "ieee"
+    try:
+        problem = Matmul(
+            m=m,
+            n=n,
+            k=k,
+            batch=batch,
+            a=name,
+            b=name,
+            out=name,
+            order_a=orders[0],
+            order_b=orders[1],
+            precision=precision,
+        )
+    except ValueError as error:
+        return key, None, str(error)
+    return key, problem, ""
+
+
+def _versions() -> str:
+    import triton
+
+    return f"torch {torch.__version__}, triton {triton.__version__}"
+
+
+def _recorded(database: str, device: Device) -> dict[str, tuple[TritonConfig, float]]:
+    """Return configurations and seconds by problem, of these versions."""
+    found = {}
+    with Store.open(database, create=False) as store:
+        for summary in store.problems(OPERATOR):
+            record = store.best_of(summary) if summary.device == device.name else None
+            if record is None or record.toolchain != _versions() or record.seconds is None:
+                continue
+            values = record.schedule.values
+            config = TritonConfig(**{f.name: int(values[f.name]) for f in dataclasses.fields(TritonConfig)})
+            found[record.problem_key] = config, record.seconds
+    return found
+
+
+def _keep(shared: _Shared, best: Any, timings: Mapping[Any, float]) -> None:
+    """Store the fastest Triton configuration of one timing; the library's time is no choice of ours."""
+    timed = {choice: ms for choice, ms in timings.items() if _config_of(choice) is not None and 0 < ms < float("inf")}
+    nodes = [node for node in best.input_nodes if len(node.get_size()) >= 2][-2:]
+    if not timed or len(nodes) != 2 or any(node.get_device().type != "cuda" for node in nodes):
+        return  # times of a machine without a GPU are none
+    fastest = min(timed, key=lambda choice: timed[choice])
+    config = _config_of(fastest)
+    assert config is not None
+    op = "bmm" if len(nodes[0].get_size()) == 3 else "addmm" if len(best.input_nodes) == 3 else "mm"
+    key, problem, _ = _described(
+        op, [n.get_size() for n in nodes], [n.get_stride() for n in nodes], [n.get_dtype() for n in nodes]
+    )
+    if problem is None or shared.database is None:
+        return
+    record_winner(shared.database, shared.device, key, config, timed[fastest] * 1e-3)
+    shared.recorded[key] = config, timed[fastest] * 1e-3
+
+
+def _config_of(choice: Any) -> TritonConfig | None:
+    """Of a caller of Inductor's matmul templates; None of the library's and of others."""
+    told = getattr(choice, "log_info", None)
+    if not told or "tile_shape" not in told:
+        return None
+    m, k, n = (int(side) for side in str(told["tile_shape"]).strip("()").split(","))
+    return TritonConfig(m, n, k, int(told["num_stages"]), int(told["num_warps"]))
+
+
+def record_winner(database: str | Path, device: Device, key: str, config: TritonConfig, seconds: float) -> Record:
+    """Keep a measured winner for a problem of Inductor's.
+
+    Args:
+        database: A path or an SQLAlchemy URL.
+        device: The GPU that it was measured on.
+        key: The problem: operator, sizes, strides and types.
+        config: The winner.
+        seconds: Its time.
+
+    Returns:
+        The record as it was stored.
+
+    Raises:
+        StoreError: The database refuses it.
+    """
+    record = Record(
+        problem_key=key,
+        schedule=Schedule("inductor", tuple(dataclasses.asdict(config).items())),
+        device=device.name,
+        fingerprint=canonical_json({"device": device.name, "sm": device.arch}),
+        template_version=torch.__version__,
+        space_version="",
+        kernel_digest=None,
+        measurement=Measurement(Status.OK, Provenance.MEASURED, timing=Timing.of([seconds])),
+        toolchain=_versions(),
+        driver="",
+        autosched_version=VERSION,
+        created=datetime.now(UTC),
+        sampler="inductor",
+        seed=0,
+    )
+    with Store.open(database) as store:
+        return store.append(record)

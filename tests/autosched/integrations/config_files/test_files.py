@@ -1,0 +1,180 @@
+"""Names and contents of tuned-configuration files, before anything is compiled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from autosched.integrations.config_files.file_names import (
+    FileName,
+    NotAConfigFile,
+    file_device_of_row,
+    parse_file_name,
+    row_of_file_device,
+)
+from autosched.integrations.config_files.files import NoConfigs, read_file, read_folder
+from autosched.integrations.config_files.ladder import ladder_notes
+from search_spaces.hardware.devices import DEVICES, device
+
+GOOD = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1, "num_warps": 4, "num_stages": 3}
+H100 = "E=8,N=7168,device_name=NVIDIA_H100_80GB_HBM3"
+
+names = st.builds(
+    FileName,
+    experts=st.integers(1, 512),
+    n=st.integers(1, 2**15),
+    k=st.just(0),
+    device_name=st.sampled_from(["NVIDIA_H200", "AMD_Instinct_MI300X", "NVIDIA_H20-3e", "Intel(R)_Arc(TM)_Pro_B70"]),
+    dtype=st.sampled_from(["", "fp8_w8a8", "int4_w4a16"]),
+    block_shape=st.none() | st.tuples(st.integers(1, 256), st.integers(1, 256)),
+    per_channel=st.booleans(),
+    down=st.booleans(),
+    rest=st.just(()) | st.just((("backend", "flydsl"),)),
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(names, st.sampled_from(["vllm", "sglang"]))
+def test_a_name_that_is_written_is_read_again(name: FileName, format: str) -> None:
+    assert parse_file_name(name.text(format)) == name  # type: ignore[arg-type]
+
+
+def test_a_matmul_has_a_depth_in_place_of_experts() -> None:
+    name = parse_file_name("N=1536,K=7168,device_name=NVIDIA_L40S,dtype=fp8_w8a8,block_shape=[128, 128].json")
+    assert (name.is_moe, name.n, name.k, name.block_shape) == (False, 1536, 7168, (128, 128))
+    assert name.device is device("l40s")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "config.json", "E=8.json", "E=8,N=x,device_name=a.json", "E=8,N=64,device_name=a.txt",
+        "E=8,E=9,N=4,device_name=a.json", "E=8,N=64,K=64,device_name=a.json", "N=64,device_name=a.json",
+        "E=8,N=64,device_name=a,block_shape=[128].json",
+    ],
+)  # fmt: skip
+def test_names_of_other_files_are_refused(name: str) -> None:
+    with pytest.raises(NotAConfigFile) as caught:
+        parse_file_name(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_devices_of_files_are_rows() -> None:
+    assert row_of_file_device("NVIDIA_H100_80GB_HBM3") is device("h100")
+    assert row_of_file_device("NVIDIA_GeForce_RTX_4090") is device("rtx4090")
+    assert row_of_file_device("AMD_Instinct_MI300X") is None
+    for row in DEVICES:
+        if row.driver_names:
+            found = row_of_file_device(file_device_of_row(row, "sglang"))
+            assert found is not None and found.driver_names[0] == row.driver_names[0]
+    assert file_device_of_row(device("h200_nvl"), "vllm") == "NVIDIA_H200"
+
+
+def write(folder: Path, name: str, text: str | dict[str, object]) -> Path:
+    folder.mkdir(exist_ok=True, parents=True)
+    path = folder / name
+    path.write_text(text if isinstance(text, str) else json.dumps(text))
+    return path
+
+
+def test_a_good_file(tmp_path: Path) -> None:
+    file = read_file(write(tmp_path, f"{H100}.json", {"triton_version": "3.4.0", "64": GOOD, "1": GOOD}))
+    assert file.triton == "3.4.0" and not file.faults
+    assert [entry.size for entry in file.entries] == [1, 64] and not any(entry.fault for entry in file.entries)
+
+
+def test_tiles_of_few_rows_or_columns_are_legal(tmp_path: Path) -> None:
+    """Triton fills them up to what the tensor cores multiply; vLLM ships files with BLOCK_SIZE_M of 8."""
+    small = {"1": GOOD | {"BLOCK_SIZE_M": 8}, "2": GOOD | {"BLOCK_SIZE_N": 8}}
+    assert not any(entry.fault for entry in read_file(write(tmp_path, f"{H100}.json", small)).entries)
+
+
+def test_the_version_may_be_the_folder_s(tmp_path: Path) -> None:
+    assert read_file(write(tmp_path / "triton_3_4_0", f"{H100}.json", {"1": GOOD})).triton == "3.4.0"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "cannot be read as JSON"), ("[1]", "not an object"), ("{}", "holds no configuration"),
+        ('{"1": {"a": NaN}}', "NaN"), ("[" * 100_000, "cannot be read as JSON"), ('{"0": {}}', "is not a batch size"),
+        (f'{{"16": {json.dumps(GOOD)}, "016": {json.dumps(GOOD)}}}', "16 is there twice"),
+    ],
+)  # fmt: skip
+def test_faults_of_a_file(tmp_path: Path, text: str, words: str) -> None:
+    file = read_file(write(tmp_path, f"{H100}.json", text))
+    assert any(words in fault for fault in file.faults), file.faults
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"BLOCK_SIZE_M": 48}, "BLOCK_SIZE_M is 48"), ({"BLOCK_SIZE_N": 0}, "BLOCK_SIZE_N is 0"),
+        ({"BLOCK_SIZE_K": 8}, "BLOCK_SIZE_K is 8"),
+        ({"num_warps": 3}, "num_warps is 3"), ({"num_warps": 64}, "num_warps is 64"),
+        ({"num_stages": -1}, "num_stages"),
+        ({"GROUP_SIZE_M": 0}, "GROUP_SIZE_M is 0"), ({"num_warps": "4"}, 'num_warps is "4"'),
+    ],
+)  # fmt: skip
+def test_entries_that_no_kernel_takes(tmp_path: Path, change: dict[str, object], words: str) -> None:
+    (entry,) = read_file(write(tmp_path, f"{H100}.json", {"1": GOOD | change})).entries
+    assert words in entry.fault
+
+
+def test_entries_that_are_none(tmp_path: Path) -> None:
+    without = {key: value for key, value in GOOD.items() if key != "GROUP_SIZE_M"}
+    file = read_file(write(tmp_path, f"{H100}.json", {"1": None, "2": without}))
+    assert [entry.fault for entry in file.entries] == [
+        "it is not an object with BLOCK_SIZE_M and the like",
+        "GROUP_SIZE_M is missing",
+    ]
+
+
+def test_files_that_contradict_each_other(tmp_path: Path) -> None:
+    shape = ",dtype=fp8_w8a8,block_shape=[128,128]"
+    write(tmp_path, f"{H100}{shape}.json", {"1": GOOD})
+    write(tmp_path, f"{H100}{shape.replace('8,1', '8, 1')}.json", {"1": GOOD | {"num_warps": 8}})
+    files, _ = read_folder(tmp_path, "vllm")
+    told = [fault for file in files for fault in file.faults]
+    assert sum("is for the same layer, and has other values" in fault for fault in told) == 2
+    assert sum("it is never found" in fault for fault in told) == 1
+
+
+def test_vllm_calls_the_family_of_the_h200_by_one_name(tmp_path: Path) -> None:
+    write(tmp_path, "E=8,N=64,device_name=NVIDIA_H200_NVL.json", {"1": GOOD})
+    (file,), _ = read_folder(tmp_path, "vllm")
+    assert file.faults == ("it is never found: the program looks for E=8,N=64,device_name=NVIDIA_H200.json",)
+    (file,), _ = read_folder(tmp_path, "sglang")
+    assert not file.faults
+
+
+def test_a_pair_of_sglang_shares_a_sorting(tmp_path: Path) -> None:
+    write(tmp_path, f"{H100}.json", {"8": GOOD})
+    write(tmp_path, f"{H100}_down.json", {"8": GOOD | {"BLOCK_SIZE_M": 64}})
+    files, _ = read_folder(tmp_path, "sglang")
+    (note,) = [note for file in files for note in file.notes]
+    assert "BLOCK_SIZE_M is 64 here and 16" in note
+
+
+def test_folders_without_such_files(tmp_path: Path) -> None:
+    write(tmp_path, "other.json", {})
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(NoConfigs):
+            read_folder(folder, "vllm")
+
+
+def test_the_ladder(tmp_path: Path) -> None:
+    sizes = {1: 16, 2: 16, 4: 128, 8: 16, 64: 16, 128: 64, 512: 64, 1024: 64}
+    file = read_file(write(tmp_path, f"{H100}.json", {str(m): GOOD | {"BLOCK_SIZE_M": b} for m, b in sizes.items()}))
+    notes = ladder_notes(file.entries)
+    assert len(notes) == 2
+    assert "nothing between 8 and 64 rows" in notes[0] and "36 rows get the configuration of 8" in notes[0]
+    assert "16, 128, 16 at 2, 4, 8 rows" in notes[1]
+    ends = ladder_notes([entry for entry in file.entries if 2 <= entry.size <= 128 and entry.size != 4])
+    assert ends[0].startswith("it begins at 2 rows") and ends[-1].startswith("it ends at 128 rows")
+    full = {str(2**k): GOOD for k in range(13)}
+    assert ladder_notes(read_file(write(tmp_path, f"{H100}.json", full)).entries) == []

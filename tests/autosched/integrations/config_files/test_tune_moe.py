@@ -1,0 +1,274 @@
+"""Files of configurations from a model: chosen without a GPU, kept in a database, written and read again."""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from needs import needs_compiler
+
+pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
+pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
+
+from autosched.cli import main
+from autosched.integrations.config_files.layer import Layer, ModelError, layer_of_model
+from autosched.integrations.config_files.tuning import layer_counts
+from autosched.integrations.config_files.tuning.layer_counts import estimated_seconds, tuner_space
+from autosched.integrations.config_files.tuning.tune_layer import NothingSound, first_choices, tune_layer
+from cost_models.launch_time import LaunchTable
+from search_spaces.hardware.costs.ptx_costs import by_pipe, tensor_flops
+from search_spaces.hardware.devices import device
+
+MIXTRAL = Layer(8, 4096, 14336, 2)
+MODEL = {"hidden_size": 4096, "intermediate_size": 14336, "num_local_experts": 8, "num_experts_per_tok": 2}
+
+
+def model_file(folder: Path, **changes: object) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps({k: v for k, v in (MODEL | changes).items() if v is not None}))
+    return path
+
+
+def test_the_layer_of_a_model(tmp_path: Path) -> None:
+    assert layer_of_model(model_file(tmp_path)) == MIXTRAL
+    shared = layer_of_model(model_file(tmp_path), ranks=4, dtype="fp8_w8a8")
+    assert (shared.intermediate, shared.dtype, shared.block_shape) == (3584, "fp8_w8a8", None)
+    quantized = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    deep = model_file(
+        tmp_path,
+        num_local_experts=None,
+        n_routed_experts=256,
+        moe_intermediate_size=2048,
+        quantization_config=quantized,
+    )
+    assert layer_of_model(deep) == Layer(256, 4096, 2048, 2, "fp8_w8a8", (128, 128))
+    inner = tmp_path / "outer.json"
+    inner.write_text(json.dumps({"text_config": MODEL}))
+    assert layer_of_model(inner) == MIXTRAL
+
+
+@pytest.mark.parametrize(
+    ("changes", "ranks", "words"),
+    [
+        ({"num_local_experts": None}, 1, "mixture of experts"),
+        ({"num_experts_per_tok": 9}, 1, "9 of 8 experts"),
+        ({}, 3, "3 ranks"),
+    ],
+)
+def test_models_without_such_a_layer(tmp_path: Path, changes: dict[str, object], ranks: int, words: str) -> None:
+    with pytest.raises(ModelError, match=words):
+        layer_of_model(model_file(tmp_path, **changes), ranks=ranks)
+
+
+@pytest.mark.parametrize("name", ["a100", "h100", "rtx4090", "b200"])
+def test_the_time_model_is_of_the_device(name: str) -> None:
+    row, space = device(name), tuner_space(MIXTRAL)
+    assert len(space) == 1920
+    few, many = (estimated_seconds(space, MIXTRAL, rows, row) for rows in (1, 4096))
+    fits = np.isfinite(few)
+    assert np.array_equal(fits, np.isfinite(many)) and 0 < fits.sum() < len(space)
+    assert (many[fits] > few[fits]).all()
+    weights = sum(n * k for n, k in MIXTRAL.matmuls) * 2
+    assert few[fits].min() > 2 * weights / row.dram_bandwidth, "no less than the weights of two experts take"
+    flops = 2 * 4096 * 2 * sum(n * k for n, k in MIXTRAL.matmuls)
+    assert many[fits].min() > flops / row.tensor_peak("bf16")
+    best = space[int(np.argmin(many))]
+    assert best["BLOCK_SIZE_M"] >= 64 and space[int(np.argmin(few))]["BLOCK_SIZE_M"] == 16
+
+
+def test_first_choices_differ_in_time() -> None:
+    found = first_choices(MIXTRAL, 64, device("h200"), 6)
+    times = [seconds for _, seconds in found]
+    assert len(found) == 6 and times == sorted(set(times))
+    scaled = Layer(8, 4096, 1024, 2, "fp8_w8a8", (128, 128))
+    assert all(128 % config["BLOCK_SIZE_K"] == 0 for config, _ in first_choices(scaled, 64, device("h200"), 50))
+
+
+class Judged:
+    """Stands for a pool: ``verdicts`` and ``seconds`` (by counts) of the candidates in their order."""
+
+    workers = 1
+
+    def __init__(self, *verdicts: dict[str, object], seconds: tuple[float | None, ...] = (1.0, 2.0, 3.0, 4.0)) -> None:
+        self.verdicts, self.seconds = list(verdicts), seconds
+        self.seen: list[dict[str, int]] = []
+
+    def counted(self, layer, rows, config, row):
+        return self.seconds[self.seen.index(config)]
+
+    def judged(self, name, config, row):
+        if config not in self.seen:
+            self.seen.append(config)
+        verdict = self.verdicts[min(self.seen.index(config), len(self.verdicts) - 1)]
+        return {"status": "sound", "reason": "", "kernel": "ours", "triton": "3.9.0"} | verdict, 0.0
+
+
+def tuned(pool: Judged, **options: object):
+    return tune_layer(MIXTRAL, device("h200"), "vllm", pool, rows=[64], **options)
+
+
+def test_the_first_sound_candidate_is_taken() -> None:
+    ranked = first_choices(MIXTRAL, 64, device("h200"), 4)
+    pool = Judged({"status": "too_large", "reason": "much"}, {"local_bytes": 16}, {})
+    (choice,) = tuned(pool).choices
+    assert dict(choice.config) == ranked[2][0] and choice.provenance == "estimated"
+    (choice,) = tuned(Judged({"local_bytes": 16})).choices
+    assert dict(choice.config) == ranked[0][0] or choice.proof["local_bytes"] == 16, "where all spill, one is taken"
+    for status in ("wrong", "unproven"):
+        with pytest.raises(NothingSound, match="no configuration for 64 rows: much"):
+            tuned(Judged({"status": status, "reason": "much"}))
+    (choice,) = tuned(Judged({"status": "unproven", "reason": "lacks", "registers": 40})).choices
+    assert choice.proof["status"] == "unproven", "compiled and fits; the file beside it says that it is not proven"
+
+
+def test_counts_of_the_compiled_kernels_rank_candidates_again() -> None:
+    ranked = first_choices(MIXTRAL, 64, device("h200"), 4)
+    (choice,) = tuned(Judged({}, seconds=(4.0, 2.0, 1.0, 3.0))).choices
+    assert (dict(choice.config), choice.seconds) == (ranked[2][0], 1.0)
+    wrong = {"status": "wrong", "reason": "no"}
+    (choice,) = tuned(Judged({}, {}, wrong, {}, seconds=(4.0, 2.0, 1.0, 3.0))).choices
+    assert (dict(choice.config), choice.seconds) == (ranked[1][0], 2.0)
+    (choice,) = tuned(Judged({}, {"local_bytes": 8}, {}, seconds=(4.0, 1.0, 2.0, 3.0))).choices
+    assert dict(choice.config) == ranked[2][0], "what spills is last"
+    (choice,) = tuned(Judged({}, seconds=(4.0, None, 1.0, 3.0))).choices
+    assert (dict(choice.config), choice.seconds) == ranked[0], "estimates of two kinds are not compared"
+
+
+def test_times_of_a_gpu_decide_where_there_are_some() -> None:
+    ranked = first_choices(MIXTRAL, 64, device("h200"), 4)
+    times = {json.dumps(config): seconds for (config, _), seconds in zip(ranked, (4.0, 2.0, 1.0, 3.0), strict=True)}
+    pool = Judged({}, {}, {"status": "wrong", "reason": "no"}, {})
+    (choice,) = tuned(pool, measure=lambda layer, rows, config: times[json.dumps(config)]).choices
+    assert dict(choice.config) == ranked[1][0] and choice.seconds == 2.0 and choice.provenance == "measured"
+
+
+@needs_compiler
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("layer", [Layer(4, 64, 48, 2), Layer(3, 128, 64, 1, "fp8_w8a8", (64, 64))])
+def test_a_gpu_is_given_the_layer_at_its_true_sizes(layer: Layer) -> None:
+    """With an emulated GPU, whose time is a model's: what is launched, and that it is in order, is what counts."""
+    from autosched.integrations.config_files.tuning.measure import gpu_measure
+    from autosched.triton import emulated
+
+    config = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 2, "num_warps": 2}
+    with emulated("h100") as session:
+        seconds = gpu_measure("vllm")(layer, 5, config)
+    assert 0 < seconds < 1 and session.ok
+    grids = [launch.grid[0] for launch in session.launches]
+    assert len(set(grids[: len(grids) // 2])) == 1 and grids[0] * 32 >= 2 * layer.intermediate
+    for n, _ in layer.matmuls:
+        written = {dict(launch.written)["c_ptr"] for launch in session.launches}
+        assert 2 * n * 5 * layer.top_k in written, "every row of the output"
+
+
+@needs_compiler
+@pytest.mark.filterwarnings("ignore")
+def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "autosched.integrations.config_files.tuning.pool.usable_cores", lambda: 1
+    )  # each imports torch: seconds
+    monkeypatch.chdir(tmp_path)
+    model = str(model_file(tmp_path, num_local_experts=4, intermediate_size=256, hidden_size=128))
+    arguments = ["tune", "--moe", model, "--device", "h200", "--out", "configs", "--rows", "1", "--candidates", "2"]
+    assert main([*arguments, "--db", "best.db", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    path = Path("configs", "E=4,N=256,device_name=NVIDIA_H200.json")
+    assert document["file"] == str(path) and document["provenance"] == "estimated"
+    (entry,) = document["entries"]
+    assert entry["proof"]["status"] == "sound" and entry["seconds"] > 0
+    assert json.loads(path.read_text())["1"] == entry["config"]
+    sidecar = path.with_name("E=4,N=256,device_name=NVIDIA_H200.autosched.json")
+    beside = json.loads(sidecar.read_text())
+    assert (beside["hidden_size"], beside["top_k"], beside["device"]) == (128, 2, "h200")
+
+    assert main(["export", "--format", "vllm", "--db", "best.db", "--out", "again"]) == 0
+    assert Path("again", path.name).read_bytes() == path.read_bytes()
+    assert Path("again", sidecar.name).read_bytes() == sidecar.read_bytes()
+    assert main(["import", "configs", "--format", "vllm", "--db", "other.db"]) == 0
+    assert main(["export", "--format", "sglang", "--db", "other.db", "--out", "third"]) == 0
+    (third,) = Path("third").rglob("E=*H200.json")
+    assert json.loads(third.read_text())["1"] == entry["config"] and third.parent.name.startswith("triton_")
+    capsys.readouterr()
+
+    sidecar.unlink()
+    assert main(["import", "configs", "--format", "vllm", "--db", "more.db"]) == 2
+    assert "give --model config.json" in capsys.readouterr().err
+    assert main(["import", "configs", "--format", "vllm", "--db", "more.db", "--model", model]) == 0
+    assert "1 configuration of 1 file" in capsys.readouterr().out
+    sidecar.write_text('{"autosched_sidecar": 1, "hidden_size": "x", "top_k": 1}')
+    assert main(["import", "configs", "--format", "vllm", "--db", "more.db"]) == 2
+    assert "is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--moe", "config.json"], "needs --out"),
+        (["--moe", "nowhere.json", "--out", "x"], "cannot be read"),
+        (["--moe", "config.json", "--out", "x", "--format", "tgi"], "write vllm or sglang"),
+        (["--moe", "config.json", "--out", "x", "--candidates", "0"], "--candidates"),
+        (["--moe", "config.json", "--out", "x", "--device", "gb10", "--measure"], "needs the GPU that the file is for"),
+    ],
+)
+def test_what_cannot_be_tuned_is_one_line(tmp_path, monkeypatch, capsys, arguments: list[str], words: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    model_file(tmp_path)
+    assert main(["tune", *arguments]) == 2
+    said = capsys.readouterr()
+    assert words in said.err and said.err.count("\n") == 1 and not Path("x").exists()
+
+
+@needs_compiler
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("name", "dtype", "block", "tile", "warps"),
+    [
+        ("h100", "", None, (16, 64, 64), 4),
+        ("h100", "", None, (64, 128, 64), 4),
+        ("h100", "fp8_w8a8", None, (64, 64, 128), 4),
+        ("a100", "", None, (64, 64, 64), 8),
+        ("b200", "", None, (128, 128, 64), 4),
+        ("b200", "fp8_w8a8", None, (64, 128, 128), 4),
+    ],
+)
+def test_counts_by_sizes_are_those_of_the_compiled_kernel(monkeypatch, name, dtype, block, tile, warps) -> None:
+    """One estimator: what sizes say of a configuration is about what the emulator counts in its compiled code."""
+    from autosched.integrations.config_files.installed import kernel_for
+    from autosched.integrations.config_files.launches import parameters_of, true_launch
+    from autosched.integrations.config_files.tuning.derived_counts import derived_table
+    from autosched.triton import ProofSettings, emulated, session
+    from autosched.triton.estimate import compiled_resources, triton_counts, triton_times
+
+    counted = []
+    monkeypatch.setattr(
+        session, "estimated_seconds", lambda launch, runs, cubin, row: counted.append((launch, runs, cubin)) or 1.0
+    )
+    row, layer = device(name), Layer(2, 512, 256, 1, dtype, block)
+    config = dict(zip(("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K"), tile, strict=True))
+    config |= {"GROUP_SIZE_M": 1, "num_warps": warps, "num_stages": 3}
+    tokens, rows = (64, 64), 128
+    kernel = kernel_for("vllm", moe=True).function
+    monkeypatch.setattr(layer_counts, "tokens_of_experts", lambda *_: tokens)
+    with emulated(name, proof=ProofSettings(blocks=1), pretend_cuda=False):
+        grid, arguments = true_launch(
+            parameters_of(kernel), layer.file_name("x"), config, tokens, 1, layer.matmuls[0], "cpu"
+        )
+        kernel[grid](**arguments)
+    ((launch, runs, cubin),) = counted
+    found = LaunchTable.of(triton_counts(launch, runs), compiled_resources(cubin))
+    ours = layer_counts.launch_table(layer_counts.Columns.of([config]), layer, rows, *layer.matmuls[0], row)
+    for exact in ("blocks", "threads", "unique_sectors", "store_sectors"):
+        assert getattr(ours, exact) == pytest.approx(getattr(found, exact), rel=0.03), exact
+    for about in ("chain_cycles", "shared_wavefronts", "wavefronts", "shared_bytes", "dram_bytes"):
+        assert 0.7 < getattr(ours, about)[0] / getattr(found, about)[0] < 1.4, about
+    by_size, by_emulator = by_pipe(ours.executed), by_pipe(found.executed)
+    assert sum(by_size.values()) == pytest.approx(sum(by_emulator.values()), rel=0.35)
+    flops = [sum(float(t[0]) * tensor_flops(o)[0] for o, t in table.executed.items()) for table in (ours, found)]
+    assert flops[0] == pytest.approx(flops[1], rel=0.01)
+    derived = derived_table("vllm", layer, rows, config, layer.matmuls[0], row)
+    times = [float(triton_times(table, row).seconds[0]) for table in (ours, found, derived)]
+    assert times[0] == pytest.approx(times[1], rel=0.35)
+    assert times[2] == pytest.approx(times[1], rel=0.05), "one block stands for all"

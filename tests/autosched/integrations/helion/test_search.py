@@ -1,0 +1,165 @@
+"""Helion's autotuner, seeds and remote cache are ours, by its public hooks: no GPU is asked."""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from needs import needs_compiler
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+helion = pytest.importorskip("helion", reason="Helion is not installed: pip install helion")
+import helion.language as hl  # noqa: E402
+
+from autosched.integrations.helion import DatabaseBackend, autotuner, seeds  # noqa: E402
+from autosched.integrations.helion.emulating import emulating  # noqa: E402
+from autosched.integrations.helion.space import ConfigSpace  # noqa: E402
+from autosched.triton import emulated  # noqa: E402
+from measurements.records.measurement import Provenance, Status  # noqa: E402
+from measurements.store.store import Store  # noqa: E402
+from search_spaces.hardware.devices import device  # noqa: E402
+
+pytestmark = [
+    needs_compiler,
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+H100 = device("h100")
+
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    for tile in hl.tile(x.size(0)):
+        out[tile, :] = x[tile, :] * 2
+    return out
+
+
+def last_writer(x: torch.Tensor) -> torch.Tensor:
+    out = torch.zeros([1], dtype=torch.float32, device=x.device)
+    for tile in hl.tile(x.size(0)):
+        out[0] = hl.load(x, [tile]).sum()
+    return out
+
+
+def kernel_of(function, **settings):
+    return helion.kernel(function, static_shapes=True, **settings)
+
+
+def test_times_of_a_pretended_gpu_are_estimates(tmp_path: Path) -> None:
+    """The program sees a GPU, and what is recorded says that there was none."""
+    database = tmp_path / "best.db"
+    kernel = kernel_of(doubled, autotuner_fn=autotuner(database, trials=2, seed=3))
+    with emulated("h100"):
+        x = torch.randn(64, 32, device="cuda")
+        torch.testing.assert_close(kernel(x), x * 2)
+    with Store.open(database, create=False) as store:
+        assert {(r.device, r.provenance) for r in store.trials()} == {("h100", Provenance.ESTIMATED)}
+
+
+def test_a_call_is_tuned_by_our_sampler_and_then_known(tmp_path: Path) -> None:
+    database = tmp_path / "best.db"
+    kernel = kernel_of(doubled, autotuner_fn=autotuner(database, device="h100", trials=4, seed=3))
+    x = torch.randn(64, 32)
+    with emulating(H100):
+        torch.testing.assert_close(kernel(x), x * 2)
+    with Store.open(database, create=False) as store:
+        records = store.trials()
+        assert len(records) == 4 and {r.provenance for r in records} == {Provenance.ESTIMATED}
+        assert {r.operator for r in records} == {"helion:doubled"} and {r.device for r in records} == {"h100"}
+        assert len({r.schedule for r in records}) == 4
+
+        again = kernel_of(doubled, autotuner_fn=autotuner(database, device="h100", trials=4))
+        with emulating(H100):
+            best = again.bind((x,)).autotune((x,), force=False)
+            assert len(store.trials()) == 4, "the winner was known"
+            fastest = min((r for r in records if r.ok), key=lambda r: r.seconds)
+            assert ConfigSpace.of(again.bind((x,))).config(fastest.schedule) == best
+            again.bind((x,)).autotune((x,), force=True)
+        assert len(store.trials()) == 8 and len({r.schedule for r in store.trials()}) == 8, "it goes on"
+
+
+def test_what_computes_something_else_does_not_win(tmp_path: Path) -> None:
+    """The last tile wins: only a block of all elements gives the sum of Helion's default."""
+    database = tmp_path / "best.db"
+    x = torch.arange(1.0, 33.0)
+    kernel = kernel_of(last_writer, autotuner_fn=autotuner(database, device="h100", trials=12))
+    with emulating(H100):
+        bound = kernel.bind((x,))
+        best = bound.autotune((x,), force=True)
+        assert bound.compile_config(best)(x) == bound.compile_config(bound.config_spec.default_config())(x)
+    with Store.open(database, create=False) as store:
+        statuses = {r.status for r in store.trials()}
+        refused = [r.measurement.reason for r in store.trials() if r.status is Status.WRONG_RESULT]
+    assert Status.OK in statuses and all(refused)
+
+
+def test_seeds_are_the_fastest_that_passed(tmp_path: Path) -> None:
+    kernel = kernel_of(doubled)
+    x = torch.randn(64, 32)
+    found = seeds(kernel, (x,), device="h100", count=2, trials=4, database=tmp_path / "best.db")
+    assert len(found) == 2 and all(isinstance(config, helion.Config) for config in found) and found[0] != found[1]
+    seeded = kernel_of(doubled, autotune_seed_configs=found)
+    assert seeded.settings.autotune_seed_configs == found
+
+
+def test_every_schedule_is_a_configuration_and_back() -> None:
+    x = torch.randn(64, 32)
+    with emulating(H100):
+        domain = ConfigSpace.of(kernel_of(doubled).bind((x,)))
+        for schedule in domain.space.sample(20, seed=1):
+            config = domain.config(schedule)
+            again = domain.schedule(config)
+            assert again is not None and domain.config(again) == config
+
+
+def test_the_remote_cache_is_a_database(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("AUTOSCHED_DB", str(tmp_path / "shared" / "best.db"))
+    backend = DatabaseBackend()
+    assert backend.get("key") is None and list(backend.list()) == []
+    backend.put("key", '{"config":"old"}')
+    backend.put("other", '{"config": "of another", "key": {"fields": {"hardware": "NVIDIA H100"}}}')
+    backend.put("key", '{"config":"new"}')
+    assert DatabaseBackend().get("key") == '{"config":"new"}'
+    assert DatabaseBackend().get("none") is None
+    assert [text[:16] for text in backend.list()] == ['{"config":"new"}', '{"config":"of an']
+    assert len(list(backend.list(1))) == 1
+
+
+def test_helion_reads_and_writes_that_cache(tmp_path: Path, monkeypatch) -> None:
+    from helion.autotuner import FiniteSearch, RemoteAutotuneCache
+    from helion.autotuner.base_cache import LooseAutotuneCacheKey
+
+    from autosched.integrations.helion.estimates import EstimateProvider
+
+    monkeypatch.setenv("AUTOSCHED_DB", str(tmp_path / "best.db"))
+    monkeypatch.setenv("HELION_CACHE_DIR", str(tmp_path / "local"))
+    monkeypatch.setenv("HELION_REMOTE_CACHE_BACKEND", "autosched.integrations.helion.DatabaseBackend")
+    # Helion has no key for a call without a GPU.
+    key = LooseAutotuneCacheKey("", (), (), "source", "NVIDIA H100", "13.0", "triton")
+    monkeypatch.setattr(RemoteAutotuneCache, "_generate_key", lambda self: key)
+    x = torch.randn(64, 32)
+
+    def search(bound, args, **_):
+        configs = [helion.Config(block_sizes=[size], num_warps=1, num_stages=1) for size in (8, 16)]
+
+        def provider(**given):
+            return EstimateProvider(**given, device=H100)
+
+        inner = FiniteSearch(bound, args, configs, benchmark_provider_cls=provider)
+        return RemoteAutotuneCache(inner, autotuner_factory=lambda: inner)
+
+    kernel = kernel_of(doubled, autotuner_fn=search)
+    with emulating(H100):
+        best = kernel.bind((x,)).autotune((x,), force=False)
+    assert len(list(DatabaseBackend().list())) == 1
+    monkeypatch.setenv("HELION_CACHE_DIR", str(tmp_path / "elsewhere"))
+    with emulating(H100):
+        assert kernel_of(doubled, autotuner_fn=search).bind((x,)).autotune((x,), force=False) == best
+
+
+@pytest.mark.parametrize(("options", "why"), [({"device": "h1000"}, "h1000"), ({"sampler": "none"}, "sampler")])
+def test_bad_input_is_refused_before_anything_is_tuned(options, why) -> None:
+    with pytest.raises(ValueError, match=why):
+        autotuner(**options)

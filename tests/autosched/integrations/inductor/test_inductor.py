@@ -1,0 +1,64 @@
+"""Inductor times the tuned matmul beside its own choices."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from autosched.integrations.inductor.candidates import external_matmul  # noqa: E402
+
+PROGRAM = """
+import torch
+from autosched.integrations.inductor.candidates import external_matmul
+options = {"max_autotune": True, "external_matmul": [external_matmul]}
+compiled = torch.compile(lambda a, b: a @ b, options=options)
+a, b = torch.randn(64, 48), torch.randn(48, 32)
+with torch.no_grad():
+    torch.testing.assert_close(compiled(a, b), a @ b)
+"""
+
+
+RACING = """
+import torch
+import autosched.torch
+from autosched.integrations.inductor.candidates import race_formulas
+race_formulas()
+def block(x, w):
+    return 2 * torch.ops.autosched.rmsnorm(torch.ops.autosched.softmax(x), w)
+x, w = torch.randn(64, 512), torch.randn(512)
+with torch.no_grad():
+    torch.testing.assert_close(torch.compile(block)(x, w), block(x, w))
+"""
+
+
+def _said(program: str, cache: Path) -> str:
+    """Return what a process of ``program`` writes to stderr. What Inductor has in its cache it does not time again."""
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+@pytest.mark.nightly
+def test_inductor_times_a_kernel_beside_its_formula(tmp_path: Path) -> None:
+    assert _said(RACING, tmp_path).count('"num_choices": 2') == 2, "the kernel and the formula of each"
+
+
+def test_the_result_is_written_in_place() -> None:
+    a, b, out = torch.randn(8, 16), torch.randn(16, 4), torch.zeros(8, 4)
+    external_matmul(a, b, out)
+    torch.testing.assert_close(out, a @ b)
+
+
+@pytest.mark.nightly
+def test_max_autotune_times_it(tmp_path: Path) -> None:
+    said = _said(PROGRAM, tmp_path)
+    table = said[said.index("AUTOTUNE mm(64x48, 48x32)") :]
+    assert any(line.split()[:1] == ["external_matmul"] and line.split()[2] == "ms" for line in table.splitlines())

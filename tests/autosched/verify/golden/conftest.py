@@ -1,0 +1,39 @@
+"""The golden verdicts: which front door accepts or refuses what, with the kinds and lines of its findings.
+
+``pytest tests/autosched/verify/golden -n 0 --update-golden`` accepts what is found now; the diff is the review.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+VERDICTS = Path(__file__).parent / "verdicts.json"
+Golden = Callable[..., None]
+
+
+def _entry(verdict: str, findings: Iterable[Any], why: Iterable[str]) -> dict[str, Any]:
+    """Return what is compared: faults by kind and line, and what else speaks against the launch."""
+    faults = sorted({f"{f.kind}:{f.line}" for f in findings if f.is_fault})
+    return {"verdict": verdict, "found": [*faults, *sorted(set(why))]}
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Return a function that compares one verdict, "accepted", "refused" or "uncertain", with the golden one."""
+
+    def compare(name: str, verdict: str, findings: Iterable[Any] = (), why: Iterable[str] = ()) -> None:
+        assert verdict in ("accepted", "refused", "uncertain"), verdict
+        found = _entry(verdict, findings, why)
+        known = json.loads(VERDICTS.read_text()) if VERDICTS.exists() else {}
+        if request.config.getoption("--update-golden"):
+            known[name] = found
+            lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(known[key])}" for key in sorted(known))
+            VERDICTS.write_text(f"{{\n{lines}\n}}\n")
+        assert found == known.get(name), f"the verdict on {name} differs: --update-golden accepts it"
+
+    return compare

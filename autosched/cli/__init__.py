@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 
 from autosched.cli.terminal import clock, interrupts, streams
-from autosched.cli.terminal.errors import BAD_INPUT, NO, STOPPED
 from autosched.cli.terminal.supervised import supervised
+from autosched.reporting.exit_status import ExitStatus
 from autosched.version import VERSION
 
 __all__ = ["main"]
@@ -36,13 +36,13 @@ def _command(out: streams.Stream, err: streams.Stream) -> int:
     interrupts.leave()
     out.flush()
     err.flush()
-    if out.lost is None or status == STOPPED:
+    if out.lost is None or status == ExitStatus.STOPPED:
         return status
     if isinstance(out.lost, BrokenPipeError):  # the reader went away (`autosched ... | head`), which is its right
-        return NO
+        return ExitStatus.NO
     print(f"autosched: stdout cannot be written ({out.lost.strerror}); what was stored is kept", file=err)
     err.flush()
-    return BAD_INPUT
+    return ExitStatus.NO_ANSWER
 
 
 def _run(arguments: Sequence[str]) -> int:

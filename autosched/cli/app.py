@@ -17,8 +17,9 @@ from autosched.cli.options import spellings
 from autosched.cli.options import triton as triton_option
 from autosched.cli.options.command import Command
 from autosched.cli.options.problem import for_operator
-from autosched.cli.terminal.errors import BAD_INPUT, InputError
+from autosched.cli.terminal.errors import InputError
 from autosched.cli.terminal.output import say, waiting_told
+from autosched.reporting.exit_status import ExitStatus
 from autosched.user_kernels import KernelFileError
 from autosched.version import VERSION
 from measurements.emulator import HostFailure
@@ -349,6 +350,6 @@ def _usage_line(error: Any) -> str:
     return f"{text[:1].lower()}{text[1:]}{where}"
 
 
-def _complain(sentence: str, status: int = BAD_INPUT) -> int:
+def _complain(sentence: str, status: int = ExitStatus.NO_ANSWER) -> int:
     say(sentence)
     return status

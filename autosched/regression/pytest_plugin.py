@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _NODE = "autosched"
 _EMULATION = "autosched-triton"  # the plug-in that emulates
 _VERDICT = "autosched_verdict"  # the property of a test report that names it
-_UNJUDGED = 2
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -309,9 +308,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     verdicts = config.stash[_VERDICTS]
     if verdicts and not hasattr(config, "workerinput") and exitstatus == pytest.ExitCode.OK:
         from autosched.regression.report import Verdict
+        from autosched.reporting.exit_status import ExitStatus
 
         if not any(Verdict(verdict).judged for verdict in verdicts):
-            session.exitstatus = _UNJUDGED
+            session.exitstatus = int(ExitStatus.NO_ANSWER)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from autosched.reporting.exit_status import ExitStatus
 from measurements.records.timing_statistics import Ratio
 
 
@@ -31,9 +32,6 @@ class Verdict(StrEnum):
     def fails(self) -> bool:
         """Whether this verdict alone makes a check fail."""
         return self in (Verdict.SLOWER, Verdict.WRONG, Verdict.BROKEN)
-
-
-CONFIRMED, REGRESSED, UNJUDGED = 0, 1, 2  # exit statuses
 
 
 @dataclass(frozen=True)
@@ -118,12 +116,12 @@ class Report:
         return sum(f.verdict.judged for f in self.findings)
 
     @property
-    def status(self) -> int:
+    def status(self) -> ExitStatus:
         """0 for no confirmed regression, 1 for one, 2 where the check could not judge: also where nothing was judged,
         because a check that looks at nothing must not pass."""
         if any(f.verdict.fails for f in self.findings):
-            return REGRESSED
-        return UNJUDGED if self.doubt or not self.judged else CONFIRMED
+            return ExitStatus.NO
+        return ExitStatus.NO_ANSWER if self.doubt or not self.judged else ExitStatus.OK
 
     @property
     def conclusion(self) -> str:
@@ -134,9 +132,9 @@ class Report:
         counts = ", ".join(f"{n} {verdict}" for verdict, n in self.counts.items())
         configs = self.kind == "configs"
         told = {
-            CONFIRMED: "every configuration that was judged is sound" if configs else "no confirmed regression",
-            REGRESSED: "BROKEN CONFIGURATIONS" if configs else "REGRESSION",
-            UNJUDGED: "could not judge",
+            ExitStatus.OK: "every configuration that was judged is sound" if configs else "no confirmed regression",
+            ExitStatus.NO: "BROKEN CONFIGURATIONS" if configs else "REGRESSION",
+            ExitStatus.NO_ANSWER: "could not judge",
         }[self.status]
         why = f" ({self.doubt})" if self.doubt else ""
         return f"{told}: {counts}{why}{left_out}"

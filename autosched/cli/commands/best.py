@@ -17,11 +17,12 @@ from rich.console import Console
 from autosched.cli.options.devices import device_option, target
 from autosched.cli.options.problem import maybe_problem
 from autosched.cli.options.stored import refuse_unusable, stale
-from autosched.cli.terminal.errors import NO, InputError, bad_input
+from autosched.cli.terminal.errors import InputError, bad_input
 from autosched.cli.terminal.output import print_json, say, show, stdout_console
 from autosched.dispatch.database import device_name
 from autosched.proofs import stored_proof
 from autosched.reporting import formatting
+from autosched.reporting.exit_status import ExitStatus
 from autosched.tuning import trial_table
 from autosched.tuning.objectives import Objectives
 from autosched.tuning.trial_table import Row
@@ -111,7 +112,7 @@ def best(
         what = formatting.one_line(problem) if problem is not None else operator.name
         where = f" on {device}" if device is not None else ""
         say(f"{store.name} holds no schedule that works for {what}{where}: tune it first")
-        return NO
+        return ExitStatus.NO
     if not json:
         console = stdout_console()
         if problem is None and len({b.problem for b in found}) > 1:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autosched.cli.options.devices import device_option
-from autosched.cli.terminal.errors import NO, bad_input
+from autosched.cli.terminal.errors import bad_input
 from autosched.cli.terminal.output import print_json, say, show, stdout_console
 from autosched.dispatch.database import device_name
 from autosched.reporting import formatting
+from autosched.reporting.exit_status import ExitStatus
 from measurements.files.data_folder import default_database
 from measurements.files.text import one_line
 from measurements.records.problem_key import fields_of
@@ -87,7 +88,7 @@ def best_known(
     if not found:
         where = "" if device is None else f" on {device}"
         say(f"{store.name} holds no schedule that works{where}: tune a problem first")
-        return NO
+        return ExitStatus.NO
     return 0
 
 

@@ -23,11 +23,12 @@ from autosched.cli.options.devices import device_option, target
 from autosched.cli.options.problem import real_number, whole_number
 from autosched.cli.options.sources import Kernels, Programs, TritonKernels, register_stored
 from autosched.cli.terminal import interrupts
-from autosched.cli.terminal.errors import MOST_SEED, STOPPED, InputError, bad_input, within
+from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, within
 from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
 from autosched.cli.terminal.output_files import check_outputs
 from autosched.cli.terminal.progress import Counter
 from autosched.reporting import formatting
+from autosched.reporting.exit_status import ExitStatus
 from measurements.files.text import harmless, without_password
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def check(
     except KeyboardInterrupt:
         written(run.report("it was stopped"))
         say("stopped, nothing is concluded")
-        return STOPPED
+        return ExitStatus.STOPPED
     except BaseException as error:
         written(run.report(str(error) or type(error).__name__))
         raise

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autosched.cli.options.sources import Kernels, Programs, TritonKernels, register_stored
-from autosched.cli.terminal.errors import NO, InputError, bad_input, shortened
+from autosched.cli.terminal.errors import InputError, bad_input, shortened
 from autosched.cli.terminal.output import answer, print_json, say, show, stdout_console
 from autosched.dispatch.validity import refuse_invalid
 from autosched.reporting import formatting
+from autosched.reporting.exit_status import ExitStatus
 from measurements.files.text import one_line, without_password
 from measurements.records.record import Record
 from search_spaces.catalogue import is_operator
@@ -139,7 +140,7 @@ def check_db(
         for operator, number in sorted(unknown.items()):
             schedules = formatting.plural(number, "best schedule")
             answer(f"not judged: {schedules} of {one_line(shortened(operator))}, whose kernels are not known here")
-    return NO if found else 0
+    return ExitStatus.NO if found else 0
 
 
 def unusable_reason(store: Store, summary: ProblemSummary, record: Record) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from autosched.cli.terminal.errors import NO, InputError, bad_input
+from autosched.cli.terminal.errors import InputError, bad_input
 from autosched.cli.terminal.output import answer, print_json, say
 from autosched.reporting import formatting
+from autosched.reporting.exit_status import ExitStatus
 from measurements.files.text import without_password
 
 
@@ -37,7 +38,7 @@ def export_kernels(
             raise InputError(str(error)) from error
     if not kernels:
         say(f"{without_password(db)} holds no kernel that can be exported for this")
-        return NO
+        return ExitStatus.NO
     try:
         files = write(kernels, folder)
     except OSError as error:

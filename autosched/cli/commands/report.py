@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autosched.cli.options.sources import Kernels, Programs, TritonKernels, register_stored
-from autosched.cli.terminal.errors import NO, InputError
+from autosched.cli.terminal.errors import InputError
 from autosched.cli.terminal.output import answer, print_json, say
 from autosched.cli.terminal.output_files import check_outputs, replaceable
 from autosched.reporting import formatting
+from autosched.reporting.exit_status import ExitStatus
 from measurements.files import atomic_write
 from measurements.files.text import without_password
 
@@ -63,7 +64,7 @@ def report(
         studies = optuna_studies.write(store, replaceable(Path(optuna)), operator, device)
         if not studies:
             say(f"{without_password(db)} holds no trial for this: there is nothing to report")
-            return NO
+            return ExitStatus.NO
         if not json:
             number = f"{formatting.count(studies)} {'study' if studies == 1 else 'studies'}"
             answer(f"{optuna}: {number}; optuna-dashboard {optuna} shows them")
@@ -75,7 +76,7 @@ def report(
     made = build(store, other, operator=operator, device=device)
     if not (made.entries or made.changes):
         say(f"{without_password(db)} holds no trial for this: there is nothing to report")
-        return NO
+        return ExitStatus.NO
     content = render(made).encode("utf-8", "replace")
     atomic_write.publish(replaceable(Path(out)), content)
     if json:

@@ -17,9 +17,10 @@ import typer
 from autosched.cli.commands.database import Db, Json, needs, unusable_reason
 from autosched.cli.commands.export_kernels import export_kernels
 from autosched.cli.options.sources import Kernels, Programs, TritonKernels, register_stored
-from autosched.cli.terminal.errors import NO, InputError, bad_input
+from autosched.cli.terminal.errors import InputError, bad_input
 from autosched.cli.terminal.output import answer, print_json, say, stdout_console
 from autosched.reporting import formatting
+from autosched.reporting.exit_status import ExitStatus
 from measurements.files.text import without_password
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def export(
             answer(_shown(path))
     if not made:
         say(f"{without_password(db)} holds no schedule that works for this: nothing is exported")
-        return NO
+        return ExitStatus.NO
     return 0
 
 

@@ -25,10 +25,11 @@ from autosched.cli.options.devices import DEVICE_NOTE, DeviceOption, target
 from autosched.cli.options.problem import problem_from, whole_number
 from autosched.cli.options.schedule_file import KEYS
 from autosched.cli.options.templates import TemplateOption
-from autosched.cli.terminal.errors import MOST_SAMPLES, MOST_SEED, NO, InputError, bad_input, listed, within
+from autosched.cli.terminal.errors import MOST_SAMPLES, MOST_SEED, InputError, bad_input, listed, within
 from autosched.cli.terminal.output import answer, print_json, show, stderr_console, stdout_console
 from autosched.cli.terminal.output_files import check_picture, replaceable
 from autosched.reporting import formatting
+from autosched.reporting.exit_status import ExitStatus
 from autosched.reporting.pictures import draw
 from autosched.reporting.program_pictures import draw_program
 from search_spaces.catalogue import candidates, templates_for
@@ -316,4 +317,4 @@ def _explain(whole: Space, schedule: Schedule, *, as_json: bool) -> int:
         show(stdout_console(), made)
     else:
         answer("legal: no rule refuses this schedule")
-    return NO if violations else 0
+    return ExitStatus.NO if violations else 0

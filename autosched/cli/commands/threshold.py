@@ -12,10 +12,11 @@ import typer
 
 from autosched.cli.commands.check import share
 from autosched.cli.options.problem import problem_from, real_number
-from autosched.cli.terminal.errors import NO, InputError, bad_input
+from autosched.cli.terminal.errors import InputError, bad_input
 from autosched.cli.terminal.output import answer, print_json, say, show, stdout_console
 from autosched.dispatch.database import device_name
 from autosched.reporting import formatting
+from autosched.reporting.exit_status import ExitStatus
 from measurements.files.text import one_line, printable
 from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
@@ -71,7 +72,7 @@ def threshold(
             asked = formatting.one_line(problem)
             on = "" if device is None else f" on {one_line(device)}"
             say(f"{store.name} holds no schedule of {asked}{on} that works: tune it first")
-            return NO
+            return ExitStatus.NO
         kept = store.guard(problem, where)
         if forget or given_ones:
             with bad_input():

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 from typer.models import OptionInfo
 
-from autosched.cli.terminal.errors import STOPPED, InputError, bad_input, listed, shortened
+from autosched.cli.terminal.errors import InputError, bad_input, listed, shortened
+from autosched.reporting.exit_status import ExitStatus
 from search_spaces.hardware.dtype_names import canonical
 from search_spaces.operators.operator import Operator, Option
 from search_spaces.operators.problem import Problem
@@ -41,7 +42,7 @@ def for_operator(command: Command, operator: Operator, name: str) -> Command:
             raise InputError(f"{error}: see '{ctx.command_path} --help'") from error
         except KeyboardInterrupt:
             print("autosched: stopped", file=sys.stderr)
-            return STOPPED
+            return ExitStatus.STOPPED
 
     own = list(inspect.signature(command, eval_str=True).parameters.values())[2:]
     taken = {*OF_FILES, *(flag for parameter in own for flag in _flags(parameter))}

@@ -1,12 +1,7 @@
-"""Errors that a user caused: each becomes one line on stderr and exit status 2, in ``app.run`` and nowhere else."""
+"""Errors that a user caused: ``app.run`` turns each into one line on stderr and exit status 2."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-
-# Exit statuses, beside 0 for done
-NO = 1
-BAD_INPUT = 2
-STOPPED = 130  # by Ctrl-C, as shells have it
 
 # The largest values that an option takes: what memory holds, and what nobody means
 MOST_SAMPLES = 100_000

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
-from autosched.cli.terminal.errors import STOPPED
+from autosched.reporting.exit_status import ExitStatus
 
 PATIENCE = 2.0  # seconds
 RETRY = 0.005  # seconds until another try where it was not safe to raise
@@ -123,4 +123,4 @@ def _end(*_: object) -> NoReturn:
     leave()
     with suppress(OSError):
         os.write(2, b"autosched: stopped\n")
-    os._exit(STOPPED)
+    os._exit(ExitStatus.STOPPED)

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
-from autosched.cli.terminal.errors import BAD_INPUT, STOPPED
+from autosched.reporting.exit_status import ExitStatus
 
 _FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
 
 
 def supervised(command: Callable[[], int]) -> int:
-    """Return the status of ``command``, which runs in a child; or BAD_INPUT where the child ends before it is done.
+    """Return the status of ``command``, which runs in a child; NO_ANSWER if the child ends before it is done.
 
     The child raises SystemExit. Where there is no fork, this process itself runs the command.
     """
@@ -45,10 +45,10 @@ def supervised(command: Callable[[], int]) -> int:
         told = os.read(reading, 1)
         if told:
             return told[0]
-    if ended == STOPPED:
-        return STOPPED
+    if ended == ExitStatus.STOPPED:
+        return ExitStatus.STOPPED
     print(f"autosched: {_early_end(ended)}", file=sys.stderr)
-    return BAD_INPUT
+    return ExitStatus.NO_ANSWER
 
 
 def _early_end(ended: int) -> str:
@@ -92,4 +92,4 @@ def _end_with(parent: int) -> None:
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        os._exit(BAD_INPUT)
+        os._exit(ExitStatus.NO_ANSWER)

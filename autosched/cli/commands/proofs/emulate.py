@@ -20,9 +20,10 @@ import typer
 from autosched.cli.options.arrays import read_argument, read_arguments, read_array
 from autosched.cli.options.launch import LaunchesOption, OrderOption, TurnsOption, order_from
 from autosched.cli.options.problem import real_number, whole_number
-from autosched.cli.terminal.errors import MOST_SEED, NO, InputError, bad_input, shortened, within
+from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, shortened, within
 from autosched.cli.terminal.findings import print_findings
 from autosched.cli.terminal.output import print_json, say, stdout_console
+from autosched.reporting.exit_status import ExitStatus
 from measurements.emulator import Suppression, check_ready
 from measurements.emulator.findings import Grade
 from measurements.files.bounded import read_bounded
@@ -166,7 +167,7 @@ def emulate(
                 "seconds": run.emulation.seconds,
             }
         )
-        return NO if wrong else 0
+        return ExitStatus.NO if wrong else 0
     console = stdout_console()
     if run.printed:
         console.print(run.printed, end="", markup=False, highlight=False, soft_wrap=True)
@@ -180,7 +181,7 @@ def emulate(
     if run.shared_sites:
         verdict += f"; bank conflicts up to {max(s.conflict_degree for s in run.shared_sites):.1f} x"
     console.print(verdict, markup=False, highlight=False, soft_wrap=True)
-    return NO if wrong else 0
+    return ExitStatus.NO if wrong else 0
 
 
 def _program(file: str, is_ptx: Any, options: Sequence[str]) -> tuple[str, bool, tuple[str, ...]]:

@@ -14,8 +14,9 @@ import typer
 
 from autosched.cli.options.devices import DeviceOption, target
 from autosched.cli.options.problem import real_number
-from autosched.cli.terminal.errors import NO, InputError
+from autosched.cli.terminal.errors import InputError
 from autosched.cli.terminal.output import print_json
+from autosched.reporting.exit_status import ExitStatus
 from measurements.emulator import check_ready
 
 
@@ -86,7 +87,7 @@ def judge(
     except Refused as error:
         raise InputError(str(error)) from error
     print_json({**verdict.to_json(), "submission": submission, "task": task, "device": row.name})
-    return 0 if verdict.status == "right" else NO
+    return 0 if verdict.status == "right" else ExitStatus.NO
 
 
 def _size(text: str) -> tuple[str, int]:

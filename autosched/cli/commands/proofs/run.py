@@ -15,7 +15,8 @@ import typer
 
 from autosched.cli.options.launch import OrderOption, TurnsOption, order_from
 from autosched.cli.options.problem import real_number
-from autosched.cli.terminal.errors import BAD_INPUT, NO, InputError, bad_input
+from autosched.cli.terminal.errors import InputError, bad_input
+from autosched.reporting.exit_status import ExitStatus
 from measurements.emulator import Order, Suppression
 from measurements.emulator.programs import LaunchFinding, ProgramOptions, ProgramRefused, ProgramResult, run_program
 from measurements.files.text import harmless
@@ -96,11 +97,11 @@ def run(
         }
         Path(report).write_text(dumps(document, indent=2) + "\n", encoding="utf-8")
     if result.faults:
-        return NO
+        return ExitStatus.NO
     if result.lacking:
-        return BAD_INPUT
+        return ExitStatus.NO_ANSWER
     if not result.launches and not result.status:
-        return BAD_INPUT  # nothing was compared
+        return ExitStatus.NO_ANSWER  # nothing was compared
     return result.status if result.status >= 0 else 128 - result.status
 
 

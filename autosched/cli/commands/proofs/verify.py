@@ -28,23 +28,14 @@ from autosched.cli.options.problem import maybe_problem, problem_from, whole_num
 from autosched.cli.options.schedule_file import KEYS
 from autosched.cli.options.templates import TemplateOption
 from autosched.cli.terminal import interrupts
-from autosched.cli.terminal.errors import (
-    MOST_SAMPLES,
-    MOST_SEED,
-    MOST_WORKERS,
-    NO,
-    STOPPED,
-    InputError,
-    bad_input,
-    listed,
-    within,
-)
+from autosched.cli.terminal.errors import MOST_SAMPLES, MOST_SEED, MOST_WORKERS, InputError, bad_input, listed, within
 from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
 from autosched.cli.terminal.progress import Counter as Progress
 from autosched.proofs.proof import FAILING, Verification
 from autosched.proofs.proof import verify as emulate_all
 from autosched.proofs.run import LIMIT_TOLD, Depth, LaunchOverride
 from autosched.reporting import formatting
+from autosched.reporting.exit_status import ExitStatus
 from measurements.emulator import SharedSite, check_ready
 from measurements.files.text import without_password
 from measurements.records.vendor_library import is_library
@@ -165,8 +156,8 @@ def verify(
     elif work.jobs:
         console.print(work.conclusion(seconds, interrupted))
     if interrupted:
-        return STOPPED
-    return 0 if work.results and all(map(_passes, work.results)) else NO
+        return ExitStatus.STOPPED
+    return 0 if work.results and all(map(_passes, work.results)) else ExitStatus.NO
 
 
 verify.__doc__ = f"""Emulate candidates on the CPU: numbers, races, bounds, conflicts.

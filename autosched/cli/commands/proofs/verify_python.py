@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autosched.cli.options.devices import DeviceOption, target
-from autosched.cli.terminal.errors import BAD_INPUT, NO, InputError
+from autosched.cli.terminal.errors import InputError
 from autosched.cli.terminal.output import print_json, stderr_console, stdout_console
+from autosched.reporting.exit_status import ExitStatus
 from measurements.emulator import check_ready
 
 if TYPE_CHECKING:
@@ -151,7 +152,9 @@ def verify_python(
 def _status(proof: "ProgramProof") -> int:
     if proof.ok:
         return 0
-    return NO if proof.failure or proof.session.launches or not proof.session.ok else BAD_INPUT  # nothing was compared
+    return (
+        ExitStatus.NO if proof.failure or proof.session.launches or not proof.session.ok else ExitStatus.NO_ANSWER
+    )  # nothing was compared
 
 
 def _split(python: str) -> tuple[Path, str]:

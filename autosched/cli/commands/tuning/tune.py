@@ -36,11 +36,12 @@ from autosched.cli.options.search import (
 )
 from autosched.cli.options.templates import TemplateOption
 from autosched.cli.terminal import clock
-from autosched.cli.terminal.errors import NO, STOPPED, InputError
+from autosched.cli.terminal.errors import InputError
 from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
 from autosched.cli.terminal.output_files import check_outputs, replaceable
 from autosched.cli.terminal.progress import TuneDisplay
 from autosched.reporting import formatting
+from autosched.reporting.exit_status import ExitStatus
 from autosched.samplers import BRUTE_FORCE
 from autosched.tuning.backends import Gpus
 from autosched.tuning.effort import EFFORTS
@@ -268,8 +269,8 @@ def finish(result: "TuneResult", db: str, seed: int, *, json: bool) -> int:
     if result.stopped:
         say(f"tuning stopped: {result.stopped}; everything so far is kept in {without_password(db)}")
     if result.interrupted:
-        return STOPPED
-    return 0 if result.best is not None and not result.stopped else NO
+        return ExitStatus.STOPPED
+    return 0 if result.best is not None and not result.stopped else ExitStatus.NO
 
 
 def _gpus(text: str) -> Gpus:

@@ -24,9 +24,10 @@ from autosched.cli.options.search import (
     check_limits,
 )
 from autosched.cli.terminal import interrupts
-from autosched.cli.terminal.errors import MOST_TRIALS, NO, STOPPED, InputError, bad_input
+from autosched.cli.terminal.errors import MOST_TRIALS, InputError, bad_input
 from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
 from autosched.reporting import formatting
+from autosched.reporting.exit_status import ExitStatus
 from autosched.samplers import DEFAULT
 from autosched.tuning.backends.cluster import cluster
 from measurements.files.text import without_password
@@ -156,7 +157,7 @@ def tune_suite(
             raise InputError(str(error)) from error
         except KeyboardInterrupt:
             say("stopped")
-            return STOPPED
+            return ExitStatus.STOPPED
     if json:
         print_json(_to_json(result, str(suite or calls), db))
     else:
@@ -166,8 +167,8 @@ def tune_suite(
         say(f"tuning stopped: {result.stopped}; {kept}")
     if result.interrupted:
         say(f"stopped; {kept}")
-        return STOPPED
-    return 0 if result.ok and not result.stopped else NO
+        return ExitStatus.STOPPED
+    return 0 if result.ok and not result.stopped else ExitStatus.NO
 
 
 def _seconds(budget: str) -> float:

@@ -23,8 +23,9 @@ from autosched.cli.options.search import (
     trials_or_all,
 )
 from autosched.cli.options.triton import loaded, made, sizes
-from autosched.cli.terminal.errors import STOPPED, InputError, bad_input
+from autosched.cli.terminal.errors import InputError, bad_input
 from autosched.cli.terminal.output import answer
+from autosched.reporting.exit_status import ExitStatus
 from autosched.samplers import BRUTE_FORCE, DEFAULT
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def tune_triton(
                     seconds, workers, no_verify,
                 ),
             )  # fmt: skip
-            if status == STOPPED:
+            if status == ExitStatus.STOPPED:
                 break
         return status
 

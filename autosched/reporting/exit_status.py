@@ -1,0 +1,85 @@
+"""Exit statuses: one table for every command and for the pytest plug-in.
+
+``docs/reference/exit-statuses.md`` is this table, made by ``docs/generate.py``.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitStatus(IntEnum):
+    OK = 0
+    NO = 1
+    NO_ANSWER = 2
+    STOPPED = 130  # as shells report Ctrl-C
+
+    @property
+    def meaning(self) -> str:
+        return MEANINGS[self]
+
+
+MEANINGS = {
+    ExitStatus.OK: "done; for a question, the answer is yes",
+    ExitStatus.NO: "the answer is no, or nothing was found",
+    ExitStatus.NO_ANSWER: "bad input (one line says what to do), or the question could not be answered",
+    ExitStatus.STOPPED: "stopped by Ctrl-C or SIGTERM; what was stored is kept",
+}
+
+# What 0, 1 and 2 mean for the commands that answer a question. Every other command follows MEANINGS.
+ANSWERS = {
+    "verify of a schedule": (
+        "every schedule passes",
+        "a schedule fails",
+        "a schedule could not be verified: the emulator lacks an instruction, or there was no time",
+    ),
+    "verify of CUDA, PTX or a binary": (
+        "no fault was found, and --expect holds",
+        "a fault was found (with --fail-on note: or a note), or --expect does not hold",
+        "the code is refused or does not compile, or the launch could not be emulated to its end",
+    ),
+    "verify of a Python script": (
+        "it launched a Triton kernel, and no fault was found",
+        "a fault was found, or the script fails or is ended at --time-limit",
+        "it launched no Triton kernel, or a launch could not be emulated to its end",
+    ),
+    "verify of an executable, run": (
+        "it launched a kernel, no fault was found, and its own status is 0",
+        "a fault was found, or the executable fails",
+        "it launched no kernel, or it calls what is not emulated",
+    ),
+    "verify of a submission, judge": (
+        "the submission is right",
+        "the submission is not right",
+        "the task or the submission is malformed, or the check is inconclusive",
+    ),
+    "check": (
+        "an entry was compared, and none is slower, wrong or broken",
+        "an entry is slower, wrong or broken",
+        "no entry could be compared, or the machine is in doubt",
+    ),
+    "pytest --autosched-db, --autosched-configs": (
+        "as check",
+        "as check",
+        "as check",
+    ),
+    "best, space --explain, db check": (
+        "found; the schedule is legal; the database is in order",
+        "nothing was found; a rule is broken; the database is not in order",
+        "bad input",
+    ),
+    "tune": ("a schedule was found", "no schedule works, or the search ended early", "bad input"),
+}
+
+
+def of_verdicts(accepted: int, refused: int, uncertain: int) -> ExitStatus:
+    """Return the status of a command that must be sure of everything it was given.
+
+    Args:
+        accepted: How much passed.
+        refused: How much failed.
+        uncertain: How much could not be decided.
+    """
+    if refused:
+        return ExitStatus.NO
+    return ExitStatus.OK if accepted and not uncertain else ExitStatus.NO_ANSWER

@@ -16,6 +16,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from measurements.emulator.memory import Flags
 
+_FIRST_SWEEP = 128  # new tensors before entries of freed ones are looked for
 _NO_VALUE = 0xFF  # every byte of it: NaN as a float, -1 as an integer
 
 Host = Literal["plain", "pinned"]
@@ -40,6 +41,7 @@ class Storages:
         self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
         self._on_host: dict[int, tuple[StorageWeakRef, Host]] = {}
         self._lock = threading.RLock()
+        self._adds_until_sweep = _FIRST_SWEEP
 
     def add(self, tensor: torch.Tensor, undefined: bool) -> None:
         """Take note of a new tensor."""
@@ -51,12 +53,25 @@ class Storages:
             return
         reference = StorageWeakRef(storage)
         with self._lock:
+            self._adds_until_sweep -= 1
+            if self._adds_until_sweep <= 0:
+                self._forget_expired()
             self._alive[storage.data_ptr()] = (reference, size)
             self._flags.pop(storage.data_ptr(), None)
             self._on_host.pop(storage.data_ptr(), None)
             if undefined:
                 storage_bytes(storage)[:] = _NO_VALUE
                 self._flags[storage.data_ptr()] = (reference, np.zeros(size, dtype=np.bool_))
+
+    def _forget_expired(self) -> None:
+        """Drop the entries of freed storages, whose flags would keep as many bytes as their tensors had.
+
+        The next sweep comes after as many new tensors as entries remain, so a tensor costs constant time on average.
+        """
+        for entries in (self._flags, self._alive, self._on_host):
+            for address in [a for a, (reference, _) in entries.items() if reference.expired()]:
+                del entries[address]
+        self._adds_until_sweep = max(_FIRST_SWEEP, len(self._alive))
 
     def define(self, tensor: torch.Tensor) -> None:
         """All elements of ``tensor`` hold values from now on."""

@@ -38,8 +38,8 @@ def parse(text: str) -> Module:
         return _parsed(text)
     except PtxError:
         raise
-    except (ValueError, OverflowError) as error:  # a number of thousands of digits
-        raise PtxError(f"a number in the PTX cannot be read: {error}") from None
+    except (ValueError, OverflowError) as error:  # for example a number of thousands of digits
+        raise PtxError(f"the PTX cannot be read: {error}") from None
 
 
 def _parsed(text: str) -> Module:

@@ -108,7 +108,7 @@ class LaunchTimer:
             if passed > 1e-3:
                 self.host.sleep(1e-4)
 
-    def _timed(
+    def timed(
         self,
         limit: float,
         work: list[Work],
@@ -117,9 +117,18 @@ class LaunchTimer:
         held: bool = False,
         before: Work | None = None,
     ) -> list[float]:
-        """Seconds on the GPU of each piece of ``work``, queued without a gap between them behind ``lead``, which takes
-        longer than to queue the first; or, if ``held``, all of them before the first begins. ``before`` is queued
-        before each, and not timed."""
+        """Return the seconds that each piece of ``work`` takes on the GPU.
+
+        Args:
+            limit: Seconds for all of it.
+            work: What to time. It is queued without a gap between the pieces.
+            lead: Work that takes longer than to queue the first piece; it is not timed. None for none.
+            held: Whether the stream is held until everything is queued.
+            before: Is queued before each piece, and not timed; None for nothing.
+
+        Raises:
+            LaunchTimeout: It takes longer; and CUDA's errors.
+        """
         cuda = self._cp.cuda
         pairs = [(cuda.Event(), cuda.Event()) for _ in work]
         hold = self._hold if held else None
@@ -152,7 +161,7 @@ class LaunchTimer:
         while True:
             until, pairs = self.host.perf_counter() + _WARM_UP_SECONDS, 0
             while not pairs or (self.host.perf_counter() < until and pairs < _MOST_PAIRS):
-                fastest = min(fastest, *self._timed(2 * limit, [launch] * 2, before=before))
+                fastest = min(fastest, *self.timed(2 * limit, [launch] * 2, before=before))
                 pairs += 1
             earlier, clock = clock, self.clock
             self._highest = max(self._highest, clock or 0.0)
@@ -215,7 +224,7 @@ class LaunchTimer:
             single = max(self._warmed_up(next_launch, limit, before), 1e-6)
             batch = min(max(math.ceil(_BATCH_SECONDS / single), 1), _MAX_BATCH)
             limit += 10 * batch * single
-            return lambda: self._timed(limit, [next_launch] * batch, held=True, before=before)
+            return lambda: self.timed(limit, [next_launch] * batch, held=True, before=before)
         single = max(self._warmed_up(next_launch, limit), 1e-6)
         count = min(math.ceil(_GRAPH_SECONDS / single), _HELD_CALLS)
         limit += 10 * (_HELD_GROUPS + 1) * count * single
@@ -224,7 +233,7 @@ class LaunchTimer:
             for _ in range(count):
                 next_launch()
 
-        return lambda: [s / count for s in self._timed(limit, [group] * _HELD_GROUPS, group, held=True)]
+        return lambda: [s / count for s in self.timed(limit, [group] * _HELD_GROUPS, group, held=True)]
 
     def mean_watts(self, launch: Callable[[int], None], copies: int, limit: float) -> float | None:
         """Return what the GPU draws while it does nothing but this kernel, over ``_POWER_SECONDS``, as NVML renews its
@@ -262,7 +271,7 @@ class LaunchTimer:
             captured.graph.launch(self._stream)
 
         def replays() -> list[float]:
-            return [seconds / count for seconds in self._timed(limit, [replay] * _REPLAYS, replay)]
+            return [seconds / count for seconds in self.timed(limit, [replay] * _REPLAYS, replay)]
 
         began = self.host.perf_counter()
         replays()
@@ -274,7 +283,7 @@ class LaunchTimer:
         batch = min(max(math.ceil(_BATCH_SECONDS / single), 1), _MAX_BATCH)
         limit += 10 * batch * single
         # The first keeps the GPU busy while the others are queued, so it is not counted.
-        return lambda: self._timed(limit, [launch] * batch, launch)
+        return lambda: self.timed(limit, [launch] * batch, launch)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from measurements.records.timing_statistics import StopRule
+from measurements.runners.cuda.race import RaceRule
 from measurements.workers.messages import Buffer, Message
 
 
@@ -61,10 +62,19 @@ class SentKernel:
 
 
 @dataclass(frozen=True)
+class Incumbent:
+    """The fastest kernel of this data so far, with which others are raced; ``seconds`` of one launch."""
+
+    kernel: SentKernel
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Measure:
     """Verify, time, and verify again.
 
-    Answer: a status, ``seconds``, and a reason: why there are none, or what is unusual about them.
+    Answer: a status, ``seconds``, and a reason: why there are none, or what is unusual about them. With an
+    ``incumbent``, times are the ratios to its times, multiplied by its seconds.
     """
 
     data: str
@@ -74,6 +84,8 @@ class Measure:
     launch_limit: float  # seconds of one launch
     graph_below: float  # seconds: shorter launches are timed in a CUDA graph
     power: bool = False  # also the mean watts of a second of launches, null where NVML does not tell
+    incumbent: Incumbent | None = None  # times are taken in pairs with it
+    race: RaceRule | None = None  # when those suffice
 
 
 @dataclass(frozen=True)
@@ -121,6 +133,11 @@ def from_message(message: Mapping[str, Any]) -> Request:
             fields["kernels"] = [SentKernel(**kernel) for kernel in fields["kernels"]]
         if "rule" in fields:
             fields["rule"] = StopRule(**fields["rule"])
+        if fields.get("incumbent") is not None:
+            sent = dict(fields["incumbent"])
+            fields["incumbent"] = Incumbent(SentKernel(**sent.pop("kernel")), **sent)
+        if fields.get("race") is not None:
+            fields["race"] = RaceRule(**fields["race"])
         return kind(**fields)
     except TypeError as error:
         raise ValueError(f"{message['op']}: {error}") from error

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import queue
 import threading
 import time
@@ -30,8 +29,18 @@ from measurements.runners.base import Candidate, Entrant, RunnerStopped, runnabl
 from measurements.runners.cuda import check_kernels
 from measurements.runners.cuda.device import WORKER_MODULE, cuda_available, cuda_count, cuda_device
 from measurements.runners.cuda.libraries.baselines import OTHERS
+from measurements.runners.cuda.race import RaceRule
 from measurements.runners.cuda.references import PARTS, DataSet, References
-from measurements.runners.cuda.requests import Compare, Measure, Open, Outputs, Prepare, SentKernel, to_message
+from measurements.runners.cuda.requests import (
+    Compare,
+    Incumbent,
+    Measure,
+    Open,
+    Outputs,
+    Prepare,
+    SentKernel,
+    to_message,
+)
 from measurements.runners.cuda.supervisor import Limits, Outcome, Supervisor
 from measurements.runners.streams import Call, PoolRunner, PoolStream
 from measurements.workers.messages import Message
@@ -54,7 +63,8 @@ class CudaOptions:
 
     ``launch_limit`` is in seconds per launch, ``graph_below`` the seconds under which launches are timed in a CUDA
     graph (ten times as many in comparisons); ``seed`` draws the inputs; ``power`` also measures that of the GPU, which
-    takes a second more for each candidate.
+    takes a second more for each candidate. ``race``: when pairs with the fastest candidate so far suffice; None times
+    each candidate alone.
     """
 
     rule: StopRule = field(default_factory=StopRule)
@@ -64,12 +74,15 @@ class CudaOptions:
     policy: Policy = field(default_factory=Policy)
     seed: int = 0
     power: bool = False
+    race: RaceRule | None = field(default_factory=RaceRule)
 
 
 class CudaRunner(PoolRunner):
     """Measure on GPUs of one kind. After RunnerStopped the runner is unusable.
 
-    Kernels that compile to the same program are measured once.
+    Kernels that compile to the same program are measured once. The first candidate of a problem is timed alone. Each
+    later one is timed in pairs with the fastest so far, and its times are the ratios of these pairs multiplied by that
+    one's median: ratios do not change with the GPU's clock.
 
     Args:
         device: Describes the GPUs.
@@ -112,7 +125,7 @@ class CudaRunner(PoolRunner):
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._known: dict[tuple[object, ...], Measurement] = {}
-        self._fastest: dict[str, float] = {}  # median of each data set so far
+        self._fastest: dict[str, _Fastest] = {}  # of each data set so far
         self._calls: set[Call] = set()
         self._closed = False
 
@@ -364,16 +377,22 @@ class CudaRunner(PoolRunner):
         if known is None and candidate.problem.judged:
             known = self._judged(supervisor, candidate, program, data)
         if known is None:
+            race = None if options.power else options.race
             request = Measure(
                 data.key,
                 kernel,
                 options.rule,
-                best=fastest,
+                best=None if fastest is None else fastest.seconds,
                 launch_limit=options.launch_limit,
                 graph_below=self._graph_below,
                 power=options.power,
+                incumbent=None if fastest is None or race is None else Incumbent(fastest.kernel, fastest.seconds),
+                race=race,
             )
-            message = to_message(request, {program.digest: program.cubin})
+            blobs = {program.digest: program.cubin}
+            if request.incumbent is not None and fastest is not None:
+                blobs[fastest.program.digest] = fastest.program.cubin
+            message = to_message(request, blobs)
             outcome = supervisor.run(data.key, partial(self._prepare, data), message)
             ok = outcome.status is Status.OK
             error, clock, watts = (outcome.answer.get(name) for name in ("error", "clock_mhz", "watts"))
@@ -389,8 +408,9 @@ class CudaRunner(PoolRunner):
             self._refuse_other_clock(known.clock_mhz)
             with self._lock:
                 self._known[identity] = known
-                if known.timing is not None:
-                    self._fastest[data.key] = min(known.timing.median, self._fastest.get(data.key, math.inf))
+                best = self._fastest.get(data.key)
+                if known.timing is not None and (best is None or known.timing.median < best.seconds):
+                    self._fastest[data.key] = _Fastest(known.timing.median, kernel, program)
         return dataclasses.replace(
             known, resources=program.resources, compile_seconds=program.compile_seconds, code=program.code
         )
@@ -455,6 +475,15 @@ class CudaRunner(PoolRunner):
 class _Task:
     call: Call
     work: Callable[[Supervisor], Any]
+
+
+@dataclass(frozen=True)
+class _Fastest:
+    """The fastest candidate of a data set so far; ``seconds`` is its median."""
+
+    seconds: float
+    kernel: SentKernel
+    program: Compiled
 
 
 def _outputs(candidate: Candidate, outcome: Outcome) -> dict[str, Array]:

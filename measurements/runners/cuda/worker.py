@@ -29,10 +29,11 @@ from measurements.runners.cuda.check_kernels import (
 )
 from measurements.runners.cuda.device_arrays import ProblemData, Program, Slots
 from measurements.runners.cuda.l2_cache import reset_persisting_lines
-from measurements.runners.cuda.launch_timer import MAX_GRAPH, LaunchTimeout, LaunchTimer, NoGraph, repeated
+from measurements.runners.cuda.launch_timer import MAX_GRAPH, LaunchTimeout, LaunchTimer, NoGraph, Repeats, repeated
 from measurements.runners.cuda.libraries.baselines import TOLERANCES, baseline_call
 from measurements.runners.cuda.libraries.cublas import CublasError, library_version
 from measurements.runners.cuda.nvml import open_state
+from measurements.runners.cuda.race import race
 from measurements.runners.cuda.references import PARTS, array_of
 from measurements.runners.cuda.requests import (
     Compare,
@@ -58,6 +59,7 @@ from search_spaces.templates.kernel import launch_from_json, operand_from_json
 
 _MAX_COPIES = MAX_GRAPH // 2  # of tiny problems, whose buffers then stay below the wanted size
 _LOADS_PER_FLUSH = 64
+_LAUNCHES_AFTER_RACE = 3
 _COMPARED_LONGER = 10.0  # times graph_below: a library may take longer to queue its kernels than they run
 _OUT_OF_MEMORY, _LAUNCH_OUT_OF_RESOURCES = 2, 701
 
@@ -74,6 +76,7 @@ class GpuWorker:
         self._checks = ResultChecks(cp, {}, 0)
         self._timer = LaunchTimer(cp, self._stream)
         self._data: dict[str, ProblemData] = {}
+        self._incumbent: tuple[SentKernel, Program] | None = None
         self._loads = 0
 
     def handle(self, message: Message) -> Message:
@@ -143,6 +146,7 @@ class GpuWorker:
     def _prepare(self, request: Prepare, blobs: Blobs) -> dict[str, Any]:
         cp = self._cp
         self._data.clear()
+        self._incumbent = None
         cp.get_default_memory_pool().free_all_blocks()
         operands = tuple(operand_from_json(o) for o in request.operands)
         try:
@@ -209,8 +213,10 @@ class GpuWorker:
             answer["error"] = self._verified(program, data, limit)
             self._poison(program.slots)
             reset_persisting_lines()
-            sampler = self._sampler(program, data, limit, request.graph_below)
-            repeats = repeated(self._timer, sampler, request.rule, request.best)
+            repeats = self._raced(request, program, data, blobs)
+            if repeats is None:
+                sampler = self._sampler(program, data, limit, request.graph_below)
+                repeats = repeated(self._timer, sampler, request.rule, request.best)
             answer |= {"seconds": repeats.seconds, "clock_mhz": repeats.clock}
             answer["reason"] = "; ".join(filter(None, (program.loaded.shrunk(), repeats.reason)))
             self._checks.expect_undamaged(program, data)
@@ -220,6 +226,25 @@ class GpuWorker:
             if request.power:  # last: what is changed in place is not restored meanwhile
                 answer["watts"] = self._timer.mean_watts(program.launch, data.copies, limit)
         return answer
+
+    def _raced(self, request: Measure, program: Program, data: ProblemData, blobs: Blobs) -> Repeats | None:
+        """Return times in pairs with the incumbent; None where there is none, or no pairs can be timed."""
+        incumbent, rule, limit = request.incumbent, request.race, request.launch_limit
+        if incumbent is None or rule is None or any(slot.operand.role == "inout" for slot in program.slots):
+            return None
+        known = self._incumbent
+        if known is None or known[0] != incumbent.kernel:
+            known = self._incumbent = (incumbent.kernel, self._load(incumbent.kernel, data, blobs))
+        raced = race(self._timer, known[1].launch, program.launch, incumbent.seconds, data.copies, limit, rule)
+        if raced is None:
+            return None
+        self._poison(program.slots)
+        for _ in range(_LAUNCHES_AFTER_RACE):  # the outputs that are checked next are the challenger's
+            program.launch(0)
+        self._timer.wait(_LAUNCHES_AFTER_RACE * limit)
+        reason = f"timed {len(raced.ratios)} times only: over {rule.out_factor:g} times as slow as the best"
+        seconds = [incumbent.seconds * ratio for ratio in raced.ratios]
+        return Repeats(seconds, self._timer.clock, reason if raced.out else "")
 
     def _sampler(
         self, program: Program, data: ProblemData, limit: float, graph_below: float

@@ -118,6 +118,52 @@ def test_a_right_kernel_is_measured_at_its_own_time(arrays):
     assert "poisoned" not in answer
 
 
+def raced(worker, name, incumbent="right", workspace=False, **changes):
+    request = {
+        "op": "measure", "data": "key", "kernel": kernel(name, workspace), "rule": RULE, "best": 3e-3,
+        "launch_limit": 0.05, "graph_below": 100e-6, "power": False,
+        "incumbent": {"kernel": kernel(incumbent), "seconds": 3e-3}, "race": {"out_factor": 1.15} | changes,
+    }  # fmt: skip
+    return worker.handle(Message(request, BLOBS))
+
+
+def test_a_raced_kernel_has_the_incumbents_seconds_times_its_ratio(arrays):
+    worker = opened(FakeCupy(time=2e-3), arrays)
+    same = raced(worker, "right", max_rounds=3)["seconds"]
+    assert same == pytest.approx([3e-3] * 6, rel=1e-6)  # two pairs a round
+    half = raced(worker, "right", incumbent="slow", max_rounds=3)["seconds"]
+    assert half == pytest.approx([1.5e-3] * 6, rel=1e-6)
+
+
+def test_a_raced_kernel_that_is_much_slower_is_timed_three_times(arrays):
+    answer = raced(opened(FakeCupy(time=2e-3), arrays), "slow")
+    assert answer["status"] == Status.OK
+    assert answer["seconds"] == pytest.approx([6e-3] * 3, rel=1e-6)
+    assert "1.15" in answer["reason"]
+
+
+@pytest.mark.parametrize(
+    ("name", "status"), [("wrong", "wrong_result"), ("sometimes", "wrong_result"), ("overruns", "wrong_result"),
+                         ("overwrites", "wrong_result"), ("unclean", "wrong_result"), ("illegal", "launch_error")]
+)  # fmt: skip
+def test_a_race_finds_what_is_wrong_with_the_challenger(arrays, name, status):
+    answer = raced(opened(FakeCupy(time=2e-3), arrays), name, workspace=name == "unclean")
+    assert answer["status"] == status
+    assert answer["seconds"] == []
+
+
+def test_a_race_leaves_the_incumbent_loaded_until_the_data_change(arrays):
+    cupy = FakeCupy(time=2e-3)
+    worker = opened(cupy, arrays)
+    raced(worker, "right")
+    loads = worker._loads
+    raced(worker, "right")
+    assert worker._loads == loads + 1
+    worker.handle(prepare(arrays))
+    raced(worker, "right")
+    assert worker._loads == loads + 3
+
+
 def test_every_type_of_an_output_has_a_check():
     assert all(f"CHECK({name}," in KERNEL.source and entry_for(name) == f"check_{name}" for name in SCALAR_DTYPES)
 

@@ -58,7 +58,7 @@ def test_replays_on_an_idle_stream_would_have_the_host_in_their_times() -> None:
     assert single > 1.5 * kernel.steady
     count = int(2e-3 / single)
     graph = capture(gpu.stream, [lambda: gpu.launch(kernel)] * count).graph
-    idle = [timer._timed(1.0, [lambda: graph.launch(gpu.stream)])[0] / count for _ in range(15)]
+    idle = [timer.timed(1.0, [lambda: graph.launch(gpu.stream)])[0] / count for _ in range(15)]
     assert bias(idle, kernel) > 0.01
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from measurements.records.timing_statistics import StopRule
 from measurements.runners.cuda import requests
+from measurements.runners.cuda.race import RaceRule
 from measurements.runners.cuda.requests import Request, SentKernel, from_message, to_message
 from measurements.workers.messages import Message
 
@@ -18,6 +19,9 @@ REQUESTS: list[Request] = [
     requests.Health(),
     requests.Prepare("key", {"operator": "copy"}, 3, [{"name": "a"}], {"inputs": {"a": "digest"}}, 2**20),
     requests.Measure("key", KERNEL, StopRule(), 1e-6, 0.5, 1e-4, power=True),
+    requests.Measure(
+        "key", KERNEL, StopRule(), 1e-6, 0.5, 1e-4, False, requests.Incumbent(KERNEL, 1e-6), RaceRule(1.2)
+    ),
     requests.Outputs("key", KERNEL, 0.5),
     requests.Compare("key", [KERNEL, KERNEL], 7, ["library"], 0.5, 1e-4),
 ]

@@ -1,0 +1,133 @@
+"""Timing a kernel in pairs with the fastest one so far: ratios of neighbouring times do not drift with the clock.
+
+A search needs to know whether a candidate is faster than the incumbent, and by how much. Both are launched in the
+order A B B A, so that a clock that rises or falls steadily cancels out. A candidate that its first three launches show
+to be much slower is timed no further.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from measurements.runners.cuda.launch_timer import LaunchTimer, Work
+
+_FIRST_LAUNCHES = 3
+_GROUP_SECONDS = 0.3e-3  # of consecutive launches of one kernel: long against the half microsecond of events
+_MOST_IN_GROUP = 50  # a stream takes about 1000 launches while it is held, and a pipeline launches several kernels
+_HELD_BELOW = 20e-6  # of a launch: the host queues longer ones faster than the GPU runs them
+_LEAD_SECONDS = 0.5e-3  # of launches that keep the GPU busy while the first timed ones are queued
+_MOST_IN_LEAD = 50
+_EVENT_SECONDS = 0.5e-6  # what events resolve
+
+
+@dataclass(frozen=True)
+class RaceRule:
+    """When a race is decided.
+
+    Attributes:
+        out_factor: A challenger slower than this, relative to the incumbent, is timed three times only.
+        seconds: Wall time after which no further round begins.
+        min_rounds: Rounds (A B B A) that are always timed.
+        max_rounds: Rounds after which a race ends.
+
+    Raises:
+        ValueError: A factor below 1, or no round.
+    """
+
+    out_factor: float = 1.15
+    seconds: float = 0.015
+    min_rounds: int = 3
+    max_rounds: int = 12
+
+    def __post_init__(self) -> None:
+        if not (self.out_factor >= 1 and 1 <= self.min_rounds <= self.max_rounds and self.seconds >= 0):
+            raise ValueError(
+                "a race needs out_factor >= 1, seconds >= 0 and 1 <= min_rounds <= max_rounds, not "
+                f"{self.out_factor}, {self.seconds}, {self.min_rounds} and {self.max_rounds}"
+            )
+
+
+@dataclass(frozen=True)
+class Raced:
+    """The ``ratios`` of the challenger's time to the incumbent's, one per pair of neighbouring times; ``out`` if the
+    first launches decided."""
+
+    ratios: tuple[float, ...]
+    out: bool
+
+
+def race(
+    timer: LaunchTimer,
+    incumbent: Callable[[int], None],
+    challenger: Callable[[int], None],
+    incumbent_seconds: float,
+    copies: int,
+    limit: float,
+    rule: RaceRule,
+) -> Raced | None:
+    """Time a challenger in pairs with the incumbent.
+
+    Args:
+        timer: Of the stream that both are queued to.
+        incumbent: Queues the fastest kernel so far on copy i of the operands.
+        challenger: Queues the other one.
+        incumbent_seconds: About how long the incumbent takes.
+        copies: How many copies of the operands there are. Both kernels share one rotation, so neither finds in the L2
+            what the other has read.
+        limit: Seconds that a launch may take.
+        rule: When the race is decided.
+
+    Returns:
+        The ratios; None where short launches waited for the host, so that their times say nothing.
+
+    Raises:
+        LaunchTimeout: A launch takes longer than ``limit``; and CUDA's errors.
+    """
+    began = timer.host.perf_counter()
+    next_copy = _rotation(copies)
+    kernels = (lambda: incumbent(next_copy()), lambda: challenger(next_copy()))
+    short = incumbent_seconds < _HELD_BELOW
+    lead = _repeated(kernels[0], min(math.ceil(_LEAD_SECONDS / incumbent_seconds), _MOST_IN_LEAD))
+    first = timer.timed(8 * limit, [*kernels] * _FIRST_LAUNCHES, lead, held=short)
+    if timer.with_host:
+        return None
+    ratios = tuple(second / one for one, second in zip(first[0::2], first[1::2], strict=True))
+    if statistics.median(ratios) > rule.out_factor + 2 * _EVENT_SECONDS / min(first[0::2]):
+        return Raced(ratios, out=True)
+
+    single = max(min(first), 1e-6)
+    count = min(math.ceil(_GROUP_SECONDS / single), _MOST_IN_GROUP)
+    incumbents, challengers = (_repeated(kernel, count) for kernel in kernels)
+    held = short or single < _HELD_BELOW
+    pairs: list[float] = []
+    for done in range(rule.max_rounds):
+        if done >= rule.min_rounds and timer.host.perf_counter() - began >= rule.seconds:
+            break
+        work = [incumbents, challengers, challengers, incumbents]
+        a, b, c, d = timer.timed(5 * limit * count, work, incumbents, held=held)
+        if timer.with_host:
+            return None
+        pairs += [b / a, c / d]
+    return Raced(tuple(pairs), out=False)
+
+
+def _rotation(copies: int) -> Callable[[], int]:
+    position = -1
+
+    def following() -> int:
+        nonlocal position
+        position = (position + 1) % copies
+        return position
+
+    return following
+
+
+def _repeated(work: Work, count: int) -> Work:
+    def group() -> None:
+        for _ in range(count):
+            work()
+
+    return group

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from autosched.integrations.config_files.check import ConfigEntry
     from autosched.regression.check import CheckOptions
+    from autosched.regression.config_files import ConfigEntry
     from autosched.regression.entries import Entry
     from autosched.regression.report import Finding
     from search_spaces.operators.problem import Problem
@@ -115,17 +115,19 @@ class ConfigGuard:
     """Checks entries of tuned-configuration files, each when its test runs."""
 
     def __init__(self, config: pytest.Config, folder: Path) -> None:
-        from autosched.integrations.config_files.check import ConfigCheck, ConfigJudge, config_entries
-        from autosched.integrations.config_files.file_names import FORMATS
+        from autosched.registry import CONFIG_FILES, UnknownIntegration
+        from autosched.regression.config_files import ConfigCheck, ConfigFiles
         from search_spaces.hardware.devices import device
 
         name, row = config.getoption("autosched_format"), config.getoption("autosched_device")
-        if name not in FORMATS:
-            raise ValueError(f"--autosched-format {name} is not known: write {' or '.join(FORMATS)}")
-        check = ConfigCheck(name, device(row) if row else None, not config.getoption("autosched_no_emulate"))
+        try:
+            files: ConfigFiles = CONFIG_FILES.load(name)
+        except UnknownIntegration as error:
+            raise ValueError(f"--autosched-format {error}") from error
+        check = ConfigCheck(device(row) if row else None, not config.getoption("autosched_no_emulate"))
         self.folder = folder
-        self.entries = config_entries(folder, check)[0]
-        self._judge = ConfigJudge(check, workers=1)
+        self.entries = files.entries(folder, check)[0]
+        self._judge = files.judge(check, workers=1)
         self._started = False
 
     def finding(self, entry: ConfigEntry) -> Finding:
@@ -209,7 +211,7 @@ class ConfigItem(_JudgedItem):
         return self.config.stash[_CONFIGS].finding(self.entry)
 
     def reportinfo(self) -> tuple[Path | str, int | None, str]:
-        return self.entry.file.path, None, self.name
+        return self.entry.path, None, self.name
 
 
 class ConfigEntries(pytest.Collector):

@@ -1,18 +1,39 @@
-"""Call logs, ours, TunableOp's and FlashInfer's, as members of a suite."""
+"""Call logs, our own and those of other projects, as members of a suite."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from autosched.dispatch.call_log import HEADER, CallLogError, counted, text_of
-from autosched.integrations.flashinfer import trace_dump
-from autosched.integrations.tunableop import log
+from autosched.registry import CALL_READERS
 from autosched.suites.suite import Member
 from measurements.records.problem_key import problem_of
 from search_spaces.operators.problem import Problem
+
+
+class CallReader(Protocol):
+    """Reads what another project writes about the calls of a program."""
+
+    def reads(self, path: Path, first_line: str) -> bool:
+        """Whether a file is in this format, by its name and its first line; "" is that of a folder."""
+
+    def problems(self, path: Path, rows: Sequence[int]) -> tuple[Counter[Problem], Counter[str]]:
+        """Count the problems of a file or folder.
+
+        Args:
+            path: What ``reads`` accepted.
+            rows: Sizes of dimensions that the file leaves open.
+
+        Returns:
+            How often each problem is computed, and how many calls were left out, by reason.
+
+        Raises:
+            CallLogError: The file cannot be read, or leaves sizes open and there are no ``rows``.
+        """
 
 
 @dataclass(frozen=True)
@@ -30,13 +51,18 @@ def read_calls(path: str | Path, rows: Sequence[int] = ()) -> Calls:
     Raises CallLogError for another file and for one without a problem that kernels compute, and OSError.
     """
     file = Path(path)
-    if file.is_dir() or file.suffix in (".json", ".jsonl"):
-        try:
-            counts, skipped = trace_dump.problems(list(trace_dump.documents(file, text_of)), rows)
-        except ValueError as error:
-            raise CallLogError(str(error)) from None
+    first = "" if file.is_dir() else text_of(file).partition("\n")[0].strip()
+    readers: Iterator[CallReader] = (CALL_READERS.load(name) for name in CALL_READERS)
+    reader = next((reader for reader in readers if reader.reads(file, first)), None)
+    if first == ",".join(HEADER):
+        counts, skipped = _own(file)
+    elif reader is not None:
+        counts, skipped = reader.problems(file, rows)
     else:
-        counts, skipped = _of_csv(file, path)
+        raise CallLogError(
+            f"{path} is not a log of calls: give a CSV that starts with {','.join(HEADER)}, "
+            f"or a file that {' or '.join(CALL_READERS)} wrote"
+        )
     if not counts:
         why = f": {skipped.most_common(1)[0][0]}" if skipped else ""
         raise CallLogError(f"{path} holds no problem that can be tuned{why}")
@@ -44,28 +70,12 @@ def read_calls(path: str | Path, rows: Sequence[int] = ()) -> Calls:
     return Calls(members, skipped)
 
 
-def _of_csv(file: Path, path: str | Path) -> tuple[Counter[Problem], Counter[str]]:
-    text = text_of(file)
-    first = text.partition("\n")[0].strip()
+def _own(file: Path) -> tuple[Counter[Problem], Counter[str]]:
     skipped: Counter[str] = Counter()
     counts: Counter[Problem] = Counter()
-    if first == ",".join(HEADER):
-        for key, count in counted(file, text):
-            try:
-                counts[problem_of(key)] += count
-            except ValueError as error:
-                skipped[" ".join(str(error).split())] += 1
-    elif log.is_log(first):
-        for line in text.splitlines():
-            try:
-                problem = log.problem(line)
-            except ValueError as error:
-                skipped[str(error)] += 1
-                continue
-            if problem is not None:
-                counts[problem] += 1
-    else:
-        raise CallLogError(
-            f"{path} is not a log of calls: it starts neither with {','.join(HEADER)} nor as TunableOp's"
-        )
+    for key, count in counted(file, text_of(file)):
+        try:
+            counts[problem_of(key)] += count
+        except ValueError as error:
+            skipped[" ".join(str(error).split())] += 1
     return counts, skipped

@@ -1,8 +1,8 @@
 """Triton programs without a GPU.
 
 Start at ``session.py``, which runs every launch of a Triton program in the emulator and verifies it. ``tuning/``
-searches configurations of a function, ``configs/`` handles the files of vLLM and SGLang. Importing the package does
-not import torch; the names that need it do so on first use.
+searches configurations of a function. Importing the package does not import torch; the names that need it do so on
+first use.
 """
 
 from importlib import import_module

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 
+from autosched.cli.options.config_files import config_files
 from autosched.cli.options.devices import device_option, target
 from autosched.cli.options.problem import real_number, whole_number
 from autosched.cli.options.sources import Kernels, Programs, TritonKernels, register_stored
@@ -272,18 +273,15 @@ def _refuse_options_of_databases(ctx: typer.Context) -> None:
 
 
 def _check_configs(folder: str | None, format: str, options: "CheckOptions", triton: str) -> "Report":
-    from autosched.integrations.config_files.file_names import FORMATS
+    from autosched.regression.config_files import ConfigCheck
 
-    if format not in FORMATS:
-        raise InputError(f"--format {format[:60]} is not known: write {' or '.join(FORMATS)}")
+    files = config_files(format)
     if folder is None:
         raise InputError(f"name the folder: autosched check --format {format} configs")
-    from autosched.integrations.config_files.check import ConfigCheck, check_configs, config_entries
-
-    asked = ConfigCheck("vllm" if format == "vllm" else "sglang", options.device, options.static.emulate, triton)
-    total = len(config_entries(Path(folder), asked)[0])
+    check = ConfigCheck(options.device, options.static.emulate, triton)
+    total = len(files.entries(Path(folder), check)[0])
     with Counter(stderr_console(), "checked", total) as progress:
-        return check_configs(Path(folder), asked, progress.advance)
+        return files.check(Path(folder), check, progress.advance)
 
 
 def _learn(db: str, noises: Any) -> None:

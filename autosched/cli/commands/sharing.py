@@ -16,6 +16,7 @@ import typer
 
 from autosched.cli.commands.database import Db, Json, needs, unusable_reason
 from autosched.cli.commands.export_kernels import export_kernels
+from autosched.cli.options.config_files import config_files
 from autosched.cli.options.sources import Kernels, Programs, TritonKernels, register_stored
 from autosched.cli.terminal.errors import InputError, bad_input
 from autosched.cli.terminal.output import answer, print_json, say, stdout_console
@@ -24,7 +25,6 @@ from autosched.reporting.exit_status import ExitStatus
 from measurements.files.text import without_password
 
 if TYPE_CHECKING:
-    from autosched.integrations.config_files.file_names import Format
     from measurements.store.merge import Merged, MergedEntry
     from measurements.store.store import Store
 
@@ -131,42 +131,26 @@ def import_(
         return _report(_merged(sources, target), target.name, json)
 
 
-def _format(text: str) -> Format:
-    from autosched.integrations.config_files.file_names import FORMATS
-
-    if text not in FORMATS:
-        raise InputError(f"--format {text[:60]} is not known: write {' or '.join(FORMATS)}")
-    return "vllm" if text == "vllm" else "sglang"
-
-
 def _import_configs(files: Sequence[str], db: str, format: str, model: str | None, json: bool) -> int:
-    from autosched.integrations.config_files.files import read_folder
-    from autosched.integrations.config_files.layer import layer_of_model
-    from autosched.integrations.config_files.tuning.records import records_of
-    from autosched.integrations.config_files.tuning.sidecar import read_tuned
     from measurements.store.store import Store
 
+    configs = config_files(format)
     with bad_input():
-        layer = layer_of_model(Path(model)) if model is not None else None
-        found = [file for given in files for file in read_folder(Path(given), _format(format))[0]]
-        tuned = [read_tuned(file, layer) for file in found]
-        records = [record for one in tuned for record in records_of(one)]
+        tuned = configs.read(map(Path, files), None if model is None else Path(model))
+        records = [record for _, one in tuned for record in configs.records(one)]
     with Store.open(db) as store:
         store.extend(records)
     if json:
-        print_json({"files": [str(file.path) for file in found], "records": len(records)})
+        print_json({"files": [str(path) for path, _ in tuned], "records": len(records)})
     else:
-        answer(f"{formatting.plural(len(records), 'configuration')} of {formatting.plural(len(found), 'file')}")
+        answer(f"{formatting.plural(len(records), 'configuration')} of {formatting.plural(len(tuned), 'file')}")
     return 0
 
 
 def _export_configs(store: Store, folder: Path, format: str, device: str | None) -> list[Path]:
-    from autosched.integrations.config_files.tuning.records import tuned_layers
-    from autosched.integrations.config_files.tuning.sidecar import write_tuned
-
-    form = _format(format)
+    configs = config_files(format)
     with bad_input():
-        return [write_tuned(folder, form, tuned) for tuned in tuned_layers(store, device)]
+        return [configs.write(folder, tuned) for tuned in configs.stored(store, device)]
 
 
 def merge(

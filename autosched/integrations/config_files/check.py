@@ -18,9 +18,9 @@ from autosched.integrations.config_files.files import ConfigFile, Entry, read_fo
 from autosched.integrations.config_files.ladder import ladder_notes
 from autosched.integrations.config_files.tuning.pool import JudgePool
 from autosched.regression.check import CannotCheck
+from autosched.regression.config_files import ConfigCheck
 from autosched.regression.report import Finding, Report, Verdict
 from measurements.emulator import HostFailure, check_ready
-from search_spaces.hardware.devices import Device
 
 _VERDICTS = {
     "sound": Verdict.SOUND,
@@ -31,17 +31,6 @@ _VERDICTS = {
     "wrong": Verdict.WRONG,
     "unproven": Verdict.UNCERTAIN,
 }
-
-
-@dataclass(frozen=True)
-class ConfigCheck:
-    """``device`` restricts the files to those of one device. ``emulate``: prove each configuration.
-    ``triton`` is the version that must be installed, "" for whichever is."""
-
-    format: Format
-    device: Device | None = None
-    emulate: bool = True
-    triton: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,13 +46,17 @@ class ConfigEntry:
         at = self.file.path.relative_to(self.folder) if self.file.path != self.folder else Path(self.file.path.name)
         return f"{at}: {self.entry.size} rows" if self.entry else str(at)
 
+    @property
+    def path(self) -> Path:
+        return self.file.path
 
-def config_entries(folder: Path, check: ConfigCheck) -> tuple[list[ConfigEntry], list[str]]:
+
+def config_entries(folder: Path, format: Format, check: ConfigCheck) -> tuple[list[ConfigEntry], list[str]]:
     """Return the file itself and its entries, file by file; and a line for each file that is no such file.
 
     Raises NoConfigs, CannotCheck where no file is for the device.
     """
-    files, skipped = read_folder(folder, check.format)
+    files, skipped = read_folder(folder, format)
     if check.device is not None:
         mine = [f for f in files if f.name.device is not None and f.name.device.name == check.device.name]
         if not mine:
@@ -78,15 +71,17 @@ def config_entries(folder: Path, check: ConfigCheck) -> tuple[list[ConfigEntry],
     return found, skipped
 
 
-def check_configs(folder: Path, check: ConfigCheck, told: Callable[[str], None] = lambda note: None) -> Report:
-    """Raise NoConfigs, CannotCheck."""
+def check_configs(
+    folder: Path, format: Format, check: ConfigCheck, on_entry: Callable[[str], None] = lambda verdict: None
+) -> Report:
+    """Judge all entries of a folder. Raises NoConfigs, CannotCheck."""
     began = time.monotonic()
-    entries, skipped = config_entries(folder, check)
-    with ConfigJudge(check) as judge:
+    entries, skipped = config_entries(folder, format, check)
+    with ConfigJudge(format, check) as judge:
         findings = []
         for finding in judge.findings(entries):
             findings.append(finding)
-            told("" if finding.verdict.judged and not finding.verdict.fails else finding.verdict.value)
+            on_entry("" if finding.verdict.judged and not finding.verdict.fails else finding.verdict.value)
         tools = judge.tools
     if skipped:
         tools["files of another kind"] = str(len(skipped))
@@ -99,10 +94,10 @@ class ConfigJudge:
     Raises CannotCheck where configurations cannot be proven here.
     """
 
-    def __init__(self, check: ConfigCheck, workers: int | None = None) -> None:
+    def __init__(self, format: Format, check: ConfigCheck, workers: int | None = None) -> None:
         self.check = check
         self.tools: dict[str, str] = {}
-        self._pool = JudgePool(check.format, prove=check.emulate, workers=workers)
+        self._pool = JudgePool(format, prove=check.emulate, workers=workers)
 
     def __enter__(self) -> ConfigJudge:
         try:

@@ -16,6 +16,8 @@ _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_exp
 _TOP_K = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "top_k")
 _HIDDEN = ("hidden_size", "n_embd", "d_model")
 _INTERMEDIATE = ("moe_intermediate_size", "expert_ffn_hidden_size", "ffn_hidden_size", "intermediate_size")
+# Those that vLLM's own tuner writes.
+BATCH_SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
 _BYTES = {"": 2, "float16": 2, "bf16": 2, "bfloat16": 2, "fp8_w8a8": 1, "int8_w8a8": 1, "int8_w8a16": 1}
 
 
@@ -107,8 +109,3 @@ def _quantization(model: Mapping[str, Any]) -> tuple[str, tuple[int, int] | None
     if method == "fp8":
         return "fp8_w8a8", (int(block[0]), int(block[1])) if isinstance(block, list) and len(block) == 2 else None
     return ("int8_w8a16", None) if method == "experts_int8" else ("", None)
-
-
-def batch_sizes() -> tuple[int, ...]:
-    """Those that vLLM's own tuner writes."""
-    return (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)

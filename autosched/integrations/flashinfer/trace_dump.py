@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autosched.dispatch.call_log import CallLogError, text_of
+from autosched.suites.logged_calls import CallReader
 from search_spaces.hardware.dtype_names import canonical
 from search_spaces.hardware.dtypes import FLOAT_DTYPES
 from search_spaces.operators.matmul import Matmul
@@ -21,6 +23,20 @@ from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import LayerNorm, RmsNorm, Softmax
 
 _EPS = 1e-6  # what FlashInfer's norms add where a call says nothing
+
+
+class _Reader:
+    def reads(self, path: Path, first_line: str) -> bool:
+        return path.is_dir() or path.suffix in (".json", ".jsonl")
+
+    def problems(self, path: Path, rows: Sequence[int]) -> tuple[Counter[Problem], Counter[str]]:
+        try:
+            return problems(list(documents(path)), rows)
+        except ValueError as error:
+            raise CallLogError(str(error)) from None
+
+
+READER: CallReader = _Reader()
 
 
 @dataclass(frozen=True)
@@ -74,12 +90,12 @@ def definition(document: Any) -> Definition | None:
     return Definition(str(document["name"]), function, sizes, unknown, arrays)
 
 
-def documents(path: Path, read: Callable[[Path], str]) -> Iterator[Any]:
+def documents(path: Path) -> Iterator[Any]:
     """Yield the JSON documents of a file, or of the ``*.json`` and ``*.jsonl`` files in a folder. Raises ValueError
     that names the file."""
     files = sorted(p for p in path.rglob("*") if p.suffix in (".json", ".jsonl")) if path.is_dir() else [path]
     for file in files:
-        text = read(file)
+        text = text_of(file)
         try:
             yield from (
                 map(json.loads, filter(str.strip, text.splitlines())) if file.suffix == ".jsonl" else [json.loads(text)]

@@ -9,17 +9,39 @@ its rows are n, its columns m, its first factor is B.
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 
+from autosched.dispatch.call_log import text_of
+from autosched.suites.logged_calls import CallReader
 from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
 
 _TYPES = {"Half": "f16", "BFloat16": "bf16", "float": "f32", "tf32": "f32"}
 _OPERATION = re.compile(r"(Gemm|GemmAndBias|GemmStridedBatched|ScaledGemm)TunableOp_(\w+?)_([NT][NT])")
 _SIZES = re.compile(r"([nt])([nt])_(\d+)_(\d+)_(\d+)(?:_B_(\d+))?_ld_(\d+)_(\d+)_(\d+)")
 
 
-def is_log(first: str) -> bool:
-    """Whether a file whose first line this is may be TunableOp's."""
-    return first.startswith("Validator,") or _OPERATION.match(first) is not None
+class _Reader:
+    def reads(self, path: Path, first_line: str) -> bool:
+        return first_line.startswith("Validator,") or _OPERATION.match(first_line) is not None
+
+    def problems(self, path: Path, rows: Sequence[int]) -> tuple[Counter[Problem], Counter[str]]:
+        counts: Counter[Problem] = Counter()
+        skipped: Counter[str] = Counter()
+        for line in text_of(path).splitlines():
+            try:
+                gemm = problem(line)
+            except ValueError as error:
+                skipped[str(error)] += 1
+                continue
+            if gemm is not None:
+                counts[gemm] += 1
+        return counts, skipped
+
+
+READER: CallReader = _Reader()
 
 
 def problem(line: str) -> Matmul | None:

@@ -107,7 +107,7 @@ def test_tunableop_is_row_major_transposed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "starts neither with count,problem nor"),
+        ("", "is not a log of calls"),
         ("count,problem\n", "holds no problem"),
         ("count,problem\nmany,{}\n", "line 2 of"),
         ("count,problem\n0,{}\n", "line 2 of"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autosched.cli.options.config_files import config_files
 from autosched.cli.options.devices import DeviceOption, gpu_here, target
 from autosched.cli.options.problem import whole_number
 from autosched.cli.options.search import JsonOption
@@ -20,7 +21,7 @@ from autosched.cli.terminal.progress import Counter
 from autosched.reporting import formatting
 
 if TYPE_CHECKING:
-    from autosched.integrations.config_files.tuning.sidecar import TunedLayer
+    from autosched.regression.config_files import TunedConfigs
 
 FormatOption = Annotated[str, typer.Option("--format", metavar="NAME", help="vllm or sglang.")]
 
@@ -59,12 +60,9 @@ def tune_moe(
     in the emulator, and ranked again by what the compiled kernels do: the fastest is taken. No GPU is asked, and times
     are ESTIMATED, unless --measure is given.
     """
-    from autosched.integrations.config_files.file_names import FORMATS
-
     if not out:
         raise InputError("tune --moe needs --out: autosched tune --moe config.json --device h200 --out configs")
-    if format not in FORMATS:
-        raise InputError(f"--format {format[:60]} is not known: write {' or '.join(FORMATS)}")
+    files = config_files(format)
     within("--candidates", candidates, 1, 64)
     for m in rows or ():
         within("--rows", m, 1, 2**20)
@@ -73,74 +71,42 @@ def tune_moe(
     if measure and (here is None or here.name != row.name):
         what = "none answers" if here is None else f"that of this machine is {here.name}"
         raise InputError(f"--measure needs the GPU that the file is for, {row.name}, and {what}: leave it out")
-    try:
-        import torch  # noqa: F401
-        import triton  # noqa: F401
-
-        from autosched.integrations.config_files.layer import batch_sizes, layer_of_model
-        from autosched.integrations.config_files.tuning.measure import gpu_measure
-        from autosched.integrations.config_files.tuning.pool import JudgePool
-        from autosched.integrations.config_files.tuning.sidecar import write_tuned
-        from autosched.integrations.config_files.tuning.tune_layer import tune_layer
-    except ImportError as error:
-        raise InputError(f"--moe needs Triton and torch ({error}): pip install 'autosched[triton,torch]'") from None
-    form = FORMATS[FORMATS.index(format)]
+    sizes = sorted(set(rows or files.batch_sizes))
     with bad_input():
-        layer = layer_of_model(Path(moe), ranks=ranks, dtype=dtype)
-        sizes = sorted(set(rows)) if rows else list(batch_sizes())
-        with JudgePool(form) as pool, Counter(stderr_console(), "batch sizes", len(sizes)) as progress:
-            tuned = tune_layer(
-                layer,
+        with Counter(stderr_console(), "batch sizes", len(sizes)) as progress:
+            tuned = files.tune(
+                Path(moe),
                 row,
-                form,
-                pool,
                 rows=sizes,
+                ranks=ranks,
+                dtype=dtype,
                 candidates=candidates,
-                measure=gpu_measure(form) if measure else None,
-                told=progress.advance,
+                measure=measure,
+                on_batch_size=progress.advance,
             )
         if db is not None:
-            _keep(db, tuned)
-        path = write_tuned(Path(out), form, tuned)
+            from measurements.store.store import Store
+
+            with Store.open(db) as store:
+                store.extend(list(files.records(tuned)))
+        path = files.write(Path(out), tuned)
     if json:
-        print_json(
-            {
-                "file": str(path),
-                "device": row.name,
-                "kernel": tuned.kernel,
-                "triton": tuned.triton,
-                "provenance": "measured" if measure else "estimated",
-                "entries": [
-                    {"rows": c.rows, "config": dict(c.config), "seconds": c.seconds, "proof": dict(c.proof)}
-                    for c in tuned.choices
-                ],
-            }
-        )
+        print_json({"file": str(path), **tuned.document()})
         return 0
     _show(tuned)
     stdout_console().print(str(path), markup=False, highlight=False, soft_wrap=True)
     return 0
 
 
-def _keep(db: str, tuned: TunedLayer) -> None:
-    from autosched.integrations.config_files.tuning.records import records_of
-    from measurements.store.store import Store
-
-    with Store.open(db) as store:
-        store.extend(list(records_of(tuned)))
-
-
-def _show(tuned: TunedLayer) -> None:
+def _show(tuned: TunedConfigs) -> None:
     console = stdout_console()
-    console.print(
-        f"{tuned.layer.experts} experts of {tuned.layer.intermediate}, hidden {tuned.layer.hidden}, "
-        f"{tuned.layer.top_k} a token, on {tuned.device.name}; times are "
-        + ("measured" if tuned.choices[0].provenance == "measured" else "ESTIMATED"),
-        soft_wrap=True,
-    )
-    console.print(f"kernel: {tuned.kernel}; Triton {tuned.triton}", markup=False, soft_wrap=True)
-    made = formatting.table("rows", "time", "proof", "configuration", right=("rows", "time"), fold=("configuration",))
-    for c in tuned.choices:
-        text = " ".join(f"{name}={value}" for name, value in c.config)
-        made.add_row(str(c.rows), formatting.time(c.seconds or 0.0), str(c.proof.get("status", "")), text)
-    show(console, made)
+    document = tuned.document()
+    times = "measured" if document["provenance"] == "measured" else "ESTIMATED"
+    console.print(f"{tuned.summary}; times are {times}", soft_wrap=True)
+    console.print(f"kernel: {document['kernel']}; Triton {document['triton']}", markup=False, soft_wrap=True)
+    table = formatting.table("rows", "time", "proof", "configuration", right=("rows", "time"), fold=("configuration",))
+    for entry in document["entries"]:
+        text = " ".join(f"{name}={value}" for name, value in entry["config"].items())
+        proof = str(entry["proof"].get("status", ""))
+        table.add_row(str(entry["rows"]), formatting.time(entry["seconds"] or 0.0), proof, text)
+    show(console, table)

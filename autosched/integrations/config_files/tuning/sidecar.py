@@ -45,6 +45,27 @@ class TunedLayer:
     triton: str
     kernel: str = ""
 
+    @property
+    def summary(self) -> str:
+        layer = self.layer
+        return (
+            f"{layer.experts} experts of {layer.intermediate}, hidden {layer.hidden}, {layer.top_k} a token, "
+            f"on {self.device.name}"
+        )
+
+    def document(self) -> dict[str, Any]:
+        measured = any(choice.provenance == "measured" for choice in self.choices)
+        return {
+            "device": self.device.name,
+            "kernel": self.kernel,
+            "triton": self.triton,
+            "provenance": "measured" if measured else "estimated",
+            "entries": [
+                {"rows": c.rows, "config": dict(c.config), "seconds": c.seconds, "proof": dict(c.proof)}
+                for c in self.choices
+            ],
+        }
+
 
 def write_tuned(folder: Path, format: Format, tuned: TunedLayer) -> Path:
     """Write both files, the sidecar first. SGLang looks in a folder of the version. Raises ValueError, OSError."""

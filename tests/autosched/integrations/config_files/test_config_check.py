@@ -195,7 +195,8 @@ def test_what_cannot_be_checked_is_one_line(folder: Path, capsys, arguments: lis
 
 
 def test_a_compiler_that_crashes_ends_no_check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from autosched.integrations.config_files.check import ConfigCheck, check_configs
+    from autosched.integrations.config_files.check import check_configs
+    from autosched.regression.config_files import ConfigCheck
 
     worker = folder.parent / "crashing_worker.py"
     worker.write_text(
@@ -207,7 +208,7 @@ def test_a_compiler_that_crashes_ends_no_check(folder: Path, monkeypatch: pytest
     )
     monkeypatch.setenv("PYTHONPATH", str(folder.parent))
     monkeypatch.setattr("autosched.integrations.config_files.tuning.pool._WORKER", "crashing_worker")
-    report = check_configs(folder, ConfigCheck("vllm"))
+    report = check_configs(folder, "vllm", ConfigCheck())
     broken = [f for f in report.findings if f.verdict.fails]
     assert [f.name.rpartition(": ")[2] for f in broken] == ["2048 rows"] and "SIGABRT" in broken[0].reason
 

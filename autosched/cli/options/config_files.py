@@ -1,0 +1,20 @@
+"""The option --format: whose files of tuned configurations are read or written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autosched.cli.terminal.errors import InputError
+from autosched.registry import CONFIG_FILES, UnknownIntegration
+
+if TYPE_CHECKING:
+    from autosched.regression.config_files import ConfigFiles
+
+
+def config_files(format: str) -> ConfigFiles:
+    """Return the files that ``--format`` names. Raises InputError that lists the formats."""
+    try:
+        files: ConfigFiles = CONFIG_FILES.load(format)
+    except UnknownIntegration as error:
+        raise InputError(f"--format {error}") from error
+    return files

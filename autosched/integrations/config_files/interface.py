@@ -1,0 +1,89 @@
+"""The files of one project as other rooms see them: checked, tuned, read and written.
+
+Torch and Triton are imported when configurations are compiled, not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autosched.integrations.config_files.check import ConfigEntry, ConfigJudge, check_configs, config_entries
+from autosched.integrations.config_files.file_names import Format
+from autosched.integrations.config_files.files import read_folder
+from autosched.integrations.config_files.layer import BATCH_SIZES, layer_of_model
+from autosched.integrations.config_files.tuning.records import records_of, tuned_layers
+from autosched.integrations.config_files.tuning.sidecar import TunedLayer, read_tuned, write_tuned
+from autosched.regression.config_files import ConfigCheck
+from autosched.regression.config_files import ConfigFiles as Protocol
+from autosched.regression.report import Report
+from measurements.records.record import Record
+from measurements.store.store import Store
+from search_spaces.hardware.devices import Device
+
+
+@dataclass(frozen=True)
+class ConfigFiles:
+    """Implements the protocol of ``autosched.registry.CONFIG_FILES``."""
+
+    format: Format
+    batch_sizes: Sequence[int] = BATCH_SIZES
+
+    def entries(self, folder: Path, check: ConfigCheck) -> tuple[list[ConfigEntry], list[str]]:
+        return config_entries(folder, self.format, check)
+
+    def judge(self, check: ConfigCheck, workers: int | None = None) -> ConfigJudge:
+        return ConfigJudge(self.format, check, workers)
+
+    def check(self, folder: Path, check: ConfigCheck, on_entry: Callable[[str], None]) -> Report:
+        return check_configs(folder, self.format, check, on_entry)
+
+    def tune(
+        self,
+        model: Path,
+        device: Device,
+        *,
+        rows: Sequence[int],
+        ranks: int,
+        dtype: str,
+        candidates: int,
+        measure: bool,
+        on_batch_size: Callable[[str], None],
+    ) -> TunedLayer:
+        import torch  # noqa: F401
+        import triton  # noqa: F401
+
+        from autosched.integrations.config_files.tuning.measure import gpu_measure
+        from autosched.integrations.config_files.tuning.pool import JudgePool
+        from autosched.integrations.config_files.tuning.tune_layer import tune_layer
+
+        layer = layer_of_model(model, ranks=ranks, dtype=dtype)
+        with JudgePool(self.format) as pool:
+            return tune_layer(
+                layer,
+                device,
+                self.format,
+                pool,
+                rows=rows,
+                candidates=candidates,
+                measure=gpu_measure(self.format) if measure else None,
+                told=on_batch_size,
+            )
+
+    def write(self, folder: Path, tuned: TunedLayer) -> Path:
+        return write_tuned(folder, self.format, tuned)
+
+    def read(self, paths: Iterable[Path], model: Path | None) -> list[tuple[Path, TunedLayer]]:
+        layer = layer_of_model(model) if model is not None else None
+        return [(file.path, read_tuned(file, layer)) for path in paths for file in read_folder(path, self.format)[0]]
+
+    def records(self, tuned: TunedLayer) -> Iterator[Record]:
+        return records_of(tuned)
+
+    def stored(self, store: Store, device: str | None) -> list[TunedLayer]:
+        return tuned_layers(store, device)
+
+
+VLLM: Protocol = ConfigFiles("vllm")
+SGLANG: Protocol = ConfigFiles("sglang")

@@ -1,0 +1,143 @@
+"""What commands and tests need of another project's files of tuned configurations. Integrations implement it.
+
+A file holds a configuration for each batch size of one layer. Folders of them are checked, tuned, read and written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from autosched.regression.report import Finding, Report
+from measurements.records.record import Record
+from measurements.store.store import Store
+from search_spaces.hardware.devices import Device
+
+
+@dataclass(frozen=True)
+class ConfigCheck:
+    """What is checked.
+
+    Args:
+        device: Check only the files of this device; None for all.
+        emulate: Verify each configuration in the emulator.
+        triton: The Triton version that must be installed, "" for any.
+    """
+
+    device: Device | None = None
+    emulate: bool = True
+    triton: str = ""
+
+
+class ConfigEntry(Protocol):
+    """One entry of a file, or the file as a whole."""
+
+    @property
+    def name(self) -> str:
+        """A short name that is unique in the folder."""
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+
+
+class ConfigJudge(Protocol):
+    """Judges entries, in processes of its own, each distinct configuration once. A context manager."""
+
+    def __enter__(self) -> Self:
+        """Start the processes. Raises CannotCheck if configurations cannot be judged on this machine."""
+
+    def __exit__(self, *_: Any) -> None:
+        """End the processes."""
+
+    def finding(self, entry: Any) -> Finding:
+        """Judge one entry."""
+
+
+class TunedConfigs(Protocol):
+    """The configurations of one layer on one device, for some batch sizes."""
+
+    @property
+    def summary(self) -> str:
+        """The layer and the device, in one line."""
+
+    def document(self) -> dict[str, Any]:
+        """``device``, ``kernel``, ``triton``, ``provenance`` and ``entries``: rows, config, seconds and proof."""
+
+
+class ConfigFiles(Protocol):
+    """One project's files of tuned configurations."""
+
+    @property
+    def batch_sizes(self) -> Sequence[int]:
+        """Batch sizes of a file that nobody chose otherwise."""
+
+    def entries(self, folder: Path, check: ConfigCheck) -> tuple[Sequence[ConfigEntry], list[str]]:
+        """List each file and its entries, and a line for each file in another format.
+
+        Raises:
+            ValueError: The folder holds none, or none for the device.
+        """
+
+    def judge(self, check: ConfigCheck, workers: int | None = None) -> ConfigJudge:
+        """Return a judge with this many processes, by default one a core."""
+
+    def check(self, folder: Path, check: ConfigCheck, on_entry: Callable[[str], None]) -> Report:
+        """Judge all entries of a folder.
+
+        Args:
+            folder: Where the files are, or one file.
+            check: What is checked.
+            on_entry: Called for every entry with its verdict, "" for one that passes.
+
+        Raises:
+            ValueError: As ``entries``.
+            CannotCheck: Configurations cannot be judged on this machine.
+        """
+
+    def tune(
+        self,
+        model: Path,
+        device: Device,
+        *,
+        rows: Sequence[int],
+        ranks: int,
+        dtype: str,
+        candidates: int,
+        measure: bool,
+        on_batch_size: Callable[[str], None],
+    ) -> TunedConfigs:
+        """Choose a configuration for each batch size of the layer in a model's config.json.
+
+        Args:
+            model: The config.json.
+            device: The GPU that the file is for.
+            rows: Batch sizes.
+            ranks: GPUs that share each expert.
+            dtype: Overrides what the model says of its quantization, "" for that.
+            candidates: First choices of the time model to compile for each batch size.
+            measure: Time them on the GPU of this machine.
+            on_batch_size: Called once a batch size is done.
+
+        Raises:
+            ValueError: The model has no such layer, or no configuration for it can be used.
+            ImportError: Triton or torch is not installed.
+        """
+
+    def write(self, folder: Path, tuned: Any) -> Path:
+        """Write the file of what ``tune``, ``read`` or ``stored`` returned, and its sidecar."""
+
+    def read(self, paths: Iterable[Path], model: Path | None) -> Sequence[tuple[Path, TunedConfigs]]:
+        """Read files and folders; ``model`` is a config.json for files that have no sidecar.
+
+        Raises:
+            ValueError: A folder without such files, or a file without a sidecar or model.
+        """
+
+    def records(self, tuned: Any) -> Iterable[Record]:
+        """Return records for the database, one for each batch size."""
+
+    def stored(self, store: Store, device: str | None) -> Sequence[TunedConfigs]:
+        """Return the best configurations in a database, by layer and device."""

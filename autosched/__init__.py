@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from autosched.dispatch.functions import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose, use
     from autosched.dispatch.kernel import RuntimeUnavailable
     from autosched.dispatch.provenance import NoSchedule
-    from autosched.proofs.emulate.emulate import EmulatedLaunch, Im2col, Struct, Surface, TensorMapOf, Texture, emulate
     from autosched.samplers.optuna.study_sampler import StudySampler
     from autosched.tuning.backends import BackendError
     from autosched.tuning.result import CommonFailure, Interrupted, TuneResult
     from autosched.tuning.tune import tune
     from autosched.user_kernels import KernelFileError
     from autosched.user_kernels.user_kernel import Kernel
+    from autosched.verify.emulate.emulate import EmulatedLaunch, Im2col, Struct, Surface, TensorMapOf, Texture, emulate
     from measurements.emulator import Finding, HostFailure, Order
     from measurements.records.measurement import Provenance
     from measurements.records.record import Record
@@ -92,7 +92,7 @@ __all__ = [
 _HOMES = {
     "BackendError": "autosched.tuning.backends",
     "Device": "search_spaces.hardware.devices",
-    "EmulatedLaunch": "autosched.proofs.emulate.emulate",
+    "EmulatedLaunch": "autosched.verify.emulate.emulate",
     "Finding": "measurements.emulator",
     "HostFailure": "measurements.emulator",
     "KernelFileError": "autosched.user_kernels",
@@ -119,7 +119,7 @@ _HOMES = {
     "Transpose": "search_spaces.operators.transpose",
     "StudySampler": "autosched.samplers.optuna.study_sampler",
     **dict.fromkeys(
-        ("Im2col", "Struct", "Surface", "TensorMapOf", "Texture", "emulate"), "autosched.proofs.emulate.emulate"
+        ("Im2col", "Struct", "Surface", "TensorMapOf", "Texture", "emulate"), "autosched.verify.emulate.emulate"
     ),
     "recording": "autosched.dispatch.call_log",
     "tune": "autosched.tuning.tune",

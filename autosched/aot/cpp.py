@@ -10,7 +10,7 @@ import numpy as np
 from autosched.aot.exported import ExportedKernel, driver_name, fields
 from autosched.aot.expressions import to_cpp
 from autosched.aot.portable import PortableStep
-from autosched.proofs import stored_proof
+from autosched.verify import stored_proof
 from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Argument, Scalar

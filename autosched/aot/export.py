@@ -19,7 +19,7 @@ from autosched.aot.manifest import manifest_entry
 from autosched.aot.portable import portable
 from autosched.dispatch.lookup import look_up
 from autosched.dispatch.provenance import NoSchedule
-from autosched.proofs import stored_proof
+from autosched.verify import stored_proof
 from autosched.version import VERSION
 from measurements.compiler.nvrtc import PTX_OPTIONS
 from measurements.compiler.pool import CompileFailure, CompilePool, why_not_launched

@@ -7,7 +7,7 @@ from typing import Any
 
 from autosched.aot.exported import ExportedKernel, driver_name, fields
 from autosched.aot.portable import PortableLaunch, PortableStep
-from autosched.proofs import stored_proof
+from autosched.verify import stored_proof
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Argument, Scalar
 from search_spaces.templates.tensor_map import TensorMap

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autosched.proofs.proof import ProblemTooLarge
 from autosched.regression.judging import Limits
 from autosched.regression.report import Finding, Verdict
 from autosched.regression.since_tuning import AtTuning
 from autosched.reporting import formatting
+from autosched.verify.proof import ProblemTooLarge
 from measurements.files.text import one_line
 from measurements.records.problem_key import fields_of
 from measurements.records.record import Record

@@ -11,14 +11,14 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from autosched.proofs import stored_proof
-from autosched.proofs.in_threads import in_threads
-from autosched.proofs.proof import FAILURE_STATUSES, verify_one
 from autosched.regression.entries import ENTRY_ERRORS, LIBRARY_WON, Entry
 from autosched.regression.report import Finding, Verdict
 from autosched.reporting import formatting
 from autosched.tuning.backends import Estimate
 from autosched.tuning.backends.estimates import code_of
+from autosched.verify import stored_proof
+from autosched.verify.in_threads import in_threads
+from autosched.verify.proof import FAILURE_STATUSES, verify_one
 from autosched.version import VERSION
 from measurements.compiler.cores import usable_cores
 from measurements.compiler.cubin_cache import Compiled

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from autosched.proofs.emulate.launch_values import Bytes
 from autosched.triton.storages import Storages, storage_bytes
+from autosched.verify.emulate.launch_values import Bytes
 from measurements.emulator.memory import Address, Memory
 from measurements.emulator.ptx.syntax import Variable
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from autosched.proofs.launch_counting import CountedRun, averaged
 from autosched.triton.cubin import cubin_resources
+from autosched.verify.launch_counting import CountedRun, averaged
 from cost_models.launch_time import CompiledResources, LaunchTable, LaunchTimes, launch_times
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.costs.transactions import SECTOR_BYTES

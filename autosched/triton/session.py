@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from autosched.proofs.launch_counting import CountedRun
 from autosched.triton.described import LaunchFailed, described_launch
 from autosched.triton.driver import TritonLaunch, activated, first_configurations
 from autosched.triton.estimate import estimated_seconds
@@ -22,6 +21,7 @@ from autosched.triton.simulated_tensors import TrackedTensors
 from autosched.triton.sizes import named, stress_sizes
 from autosched.triton.storages import Storages, storage_bytes
 from autosched.triton.torch_compile import torch_compiled
+from autosched.verify.launch_counting import CountedRun
 from measurements.emulator import ASCENDING, Emulation, Finding, Order, emulate_ptx
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol, runtime_checkable
 
-from autosched.proofs.proof import FAILURE_STATUSES
 from autosched.tuning.objectives import Objectives, dominates
 from autosched.tuning.trial_table import Row
 from autosched.user_kernels import KernelFileError
+from autosched.verify.proof import FAILURE_STATUSES
 from autosched.version import VERSION
 from measurements.records.facts import ProblemFacts
 from measurements.records.measurement import Measurement, Provenance, Status

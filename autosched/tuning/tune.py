@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autosched.programs import loading
-from autosched.proofs.machine_counting import why_ptx
 from autosched.samplers import DEFAULT, MODEL, Sampler
 from autosched.samplers import sampler as make_sampler
 from autosched.samplers.first_choices import nvidia_heuristics
@@ -34,6 +33,7 @@ from autosched.tuning.winner import winner_proof
 from autosched.tuning.winner.finalists import simplicity
 from autosched.user_kernels.entry import COMPILED_FIRST, check_entry
 from autosched.user_kernels.problem import KernelProblem
+from autosched.verify.machine_counting import why_ptx
 from measurements.records.measurement import Provenance
 from measurements.records.policy import Policy
 from measurements.runners.cuda.runner import CudaOptions

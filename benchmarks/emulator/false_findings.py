@@ -22,8 +22,8 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from autosched.proofs.plan import emulated_problem
-from autosched.proofs.proof import FAILURE_STATUSES, prove
+from autosched.verify.plan import emulated_problem
+from autosched.verify.proof import FAILURE_STATUSES, prove
 from search_spaces.catalogue import candidates, template
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.copy import Copy

@@ -36,8 +36,8 @@ from typing import Any
 
 import numpy as np
 
-from autosched.proofs.proof import prove
-from autosched.proofs.run import Depth, Execute, Run
+from autosched.verify.proof import prove
+from autosched.verify.run import Depth, Execute, Run
 from benchmarks.emulator.cases_of_mutants import OF_CASE, cases_of, program
 from benchmarks.emulator.mutants import Mutant, mutants_of
 from benchmarks.emulator.mutation_cases import Case, all_cases, cases_of_columns

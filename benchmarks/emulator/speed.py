@@ -21,9 +21,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
-from autosched.proofs.proof import verify_one
-from autosched.proofs.run import Depth
 from autosched.samplers.first_choices.model_choice import default_choice
+from autosched.verify.proof import verify_one
+from autosched.verify.run import Depth
 from measurements.compiler.nvrtc import toolchain_version
 from measurements.compiler.ptx import compiler_pids
 from measurements.emulator import emulate, host_compiler

@@ -20,12 +20,12 @@ from autosched.cli.options.stored import refuse_unusable, stale
 from autosched.cli.terminal.errors import InputError, bad_input
 from autosched.cli.terminal.output import print_json, say, show, stdout_console
 from autosched.dispatch.database import device_name
-from autosched.proofs import stored_proof
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus
 from autosched.tuning import trial_table
 from autosched.tuning.objectives import Objectives
 from autosched.tuning.trial_table import Row
+from autosched.verify import stored_proof
 from measurements.files.data_folder import default_database
 from measurements.files.text import one_line
 from measurements.records.record import Record

@@ -75,7 +75,7 @@ def _is_program(path: Path) -> bool:
     """Whether it is a Python file with Triton kernels."""
     if path.suffix != ".py" or not path.is_file():
         return False
-    from autosched.proofs.emulate.kernel_files import NoKernelFile, front_end_of
+    from autosched.verify.emulate.kernel_files import NoKernelFile, front_end_of
 
     try:
         found = front_end_of(path)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from autosched.proofs import stored_proof
-from autosched.proofs.proof import Verification
+from autosched.verify import stored_proof
+from autosched.verify.proof import Verification
 from measurements.records.record import Record, canonical_json
 from measurements.store.errors import StoreError
 

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 
 from autosched.dispatch.staleness import UNKNOWN, stale_reasons
 from autosched.dispatch.validity import refuse_invalid
-from autosched.proofs import stored_proof
 from autosched.reporting import formatting
 from autosched.reporting.html.decisions import Decision, decisions
 from autosched.reporting.roofline import Costed, busy_shares, known, roofline
+from autosched.verify import stored_proof
 from measurements.files.text import one_line
 from measurements.records.measurement import Provenance
 from measurements.records.policy import DEFAULT

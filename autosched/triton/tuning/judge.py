@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from autosched.proofs.launch_counting import MOST_BYTES
 from autosched.triton.storages import storage_bytes
 from autosched.triton.tuning.call import KernelCall
 from autosched.triton.tuning.compiling.candidate import CompiledCandidate, NotLaunched
@@ -23,6 +22,7 @@ from autosched.triton.tuning.outputs import (
     values_of,
     written_elements,
 )
+from autosched.verify.launch_counting import MOST_BYTES
 from measurements.emulator import ASCENDING, Emulation, Memory, Order, emulate_ptx, emulate_ptx_blocks, emulator_version
 from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.sparse import SparseEmulation

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import triton
 
-from autosched.proofs.launch_counting import MOST_BYTES, SECONDS, CountedRun, sampled_runs
 from autosched.triton.estimate import estimated_seconds
 from autosched.triton.tuning.compiling.candidate import CompiledCandidate, NotLaunched
+from autosched.verify.launch_counting import MOST_BYTES, SECONDS, CountedRun, sampled_runs
 from autosched.version import VERSION
 from measurements.emulator import Emulation, Memory, emulate_ptx_blocks
 from measurements.emulator.inputs_file import InputsFile

@@ -7,9 +7,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from autosched.proofs.launch_counting import counted
-from autosched.proofs.machine_counting import counted_in, in_program
 from autosched.user_kernels.problem import KernelProblem
+from autosched.verify.launch_counting import counted
+from autosched.verify.machine_counting import counted_in, in_program
 from autosched.version import VERSION
 from cost_models.analytic import predict
 from cost_models.features import features

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from autosched.proofs import stored_proof
-from autosched.proofs.proof import Verification, verify_one
 from autosched.tuning import backends
 from autosched.tuning.ledger import TrialLedger, Verifier, VerifyOutcome
+from autosched.verify import stored_proof
+from autosched.verify.proof import Verification, verify_one
 from measurements.emulator import HostCompilerMissing, HostFailure, check_ready
 from measurements.records.measurement import Provenance, Status
 from measurements.records.record import Record

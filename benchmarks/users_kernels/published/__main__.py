@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from autosched import Kernel, tune
-from autosched.proofs import stored_proof
 from autosched.tuning.result import TuneResult
+from autosched.verify import stored_proof
 from search_spaces.hardware.devices import device
 
 HERE = Path(__file__).parent

@@ -11,7 +11,7 @@ from cases import representative
 from kernels import space_of
 from needs import needs_compiler, needs_nvrtc
 
-from autosched.proofs.proof import prove, verify_one
+from autosched.verify.proof import prove, verify_one
 from measurements.compiler.nvrtc import compile_to_ptx
 from search_spaces.catalogue import candidates, template
 from search_spaces.hardware.devices import device

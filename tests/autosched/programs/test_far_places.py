@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from autosched.programs.loading import load_program, problem
-from autosched.proofs.proof import verify_one
+from autosched.verify.proof import verify_one
 from search_spaces.hardware.devices import device
 from search_spaces.programs.lowering.elements import Code
 from search_spaces.programs.template import template

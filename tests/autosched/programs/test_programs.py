@@ -14,7 +14,7 @@ from random_schedules import random_start
 
 from autosched.cli import main
 from autosched.programs.loading import load_program, problem
-from autosched.proofs.plan import EMULATED_BYTES, EMULATED_FLOPS, emulated_problem
+from autosched.verify.plan import EMULATED_BYTES, EMULATED_FLOPS, emulated_problem
 from benchmarks.search.tile_programs import SPACES
 from measurements.compiler.disassembly import DisassemblerMissing, disassemble, main_loop, mix, nvdisasm
 from measurements.compiler.pool import Compiled, CompileFailure, CompilePool

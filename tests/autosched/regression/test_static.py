@@ -14,12 +14,12 @@ import pytest
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.cli import main
-from autosched.proofs import proof
 from autosched.regression import static
 from autosched.regression.check import CheckOptions, check_database
 from autosched.regression.report import Report, Verdict
 from autosched.regression.static import StaticOptions
 from autosched.tuning.backends import Estimate
+from autosched.verify import proof
 from measurements.compiler.pool import CompileFailure
 from measurements.emulator import HostCompilerMissing, HostFailure
 from measurements.records.measurement import Provenance, Status

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from autosched import Kernel
-from autosched.proofs.proof import verify_one
 from autosched.user_kernels import KernelFileError, entry
 from autosched.user_kernels.document import Places, Table
 from autosched.user_kernels.entry import check_entry
 from autosched.user_kernels.reading.sources import read_headers
+from autosched.verify.proof import verify_one
 from measurements.compiler.nvrtc import PtxOutput
 from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule

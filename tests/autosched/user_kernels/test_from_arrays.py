@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from autosched import Kernel
-from autosched.proofs.proof import verify_one
 from autosched.user_kernels import KernelFileError
+from autosched.verify.proof import verify_one
 from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from needs import needs_compiler, needs_nvrtc
 
-from autosched.proofs.proof import Verification, verify_one
 from autosched.tuning.result import Progress, Start
 from autosched.tuning.tune import tune
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.signature import declared_parameters
 from autosched.user_kernels.user_kernel import Kernel
+from autosched.verify.proof import Verification, verify_one
 from search_spaces.hardware.devices import device
 
 A100 = device("a100")

@@ -10,9 +10,9 @@ import pytest
 from needs import needs_compiler, needs_nvrtc
 
 import autosched
-from autosched.proofs.proof import Verification, verify_one
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.user_kernel import Kernel
+from autosched.verify.proof import Verification, verify_one
 from cost_models.analytic import LAUNCH_SECONDS
 from measurements.compiler.pool import Compiled, CompilePool, why_not_launched
 from measurements.emulator import emulate

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from needs import needs_compiler, needs_nvrtc
 
-from autosched.proofs.proof import prove
-from autosched.proofs.run import Depth, Run
 from autosched.user_kernels.problem import KernelProblem, problem_type
 from autosched.user_kernels.reading.kernel_files import read_file
 from autosched.user_kernels.template import template
+from autosched.verify.proof import prove
+from autosched.verify.run import Depth, Run
 from measurements.compiler.nvrtc import cuda_include_folders
 from measurements.emulator import emulate
 from measurements.emulator.architecture import ptx_arch

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from needs import needs_compiler, needs_nvrtc
 
-from autosched.proofs.plan import emulated_problem
-from autosched.proofs.proof import Verification, verify_one
 from autosched.user_kernels.problem import KernelProblem
 from autosched.user_kernels.reduced import BLOCKS
 from autosched.user_kernels.user_kernel import Kernel
+from autosched.verify.plan import emulated_problem
+from autosched.verify.proof import Verification, verify_one
 from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule
 

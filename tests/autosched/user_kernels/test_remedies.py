@@ -10,8 +10,8 @@ import pytest
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.cli.app import run
-from autosched.proofs.proof import Verification, verify_one
 from autosched.user_kernels.user_kernel import Kernel
+from autosched.verify.proof import Verification, verify_one
 from search_spaces.hardware.devices import device
 
 COUNTING = """

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from needs import needs_compiler, needs_nvrtc
 
-from autosched.proofs.proof import verify_one
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.entry import check_entry
 from autosched.user_kernels.user_kernel import Kernel
+from autosched.verify.proof import verify_one
 from measurements.runners.texture_objects import texture_object
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import F32, SCALAR_DTYPES

@@ -10,10 +10,10 @@ import pytest
 from needs import needs_compiler, needs_nvrtc
 
 import autosched
-from autosched.proofs.proof import Verification, verify_one
-from autosched.proofs.run import Depth, LaunchOverride
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.user_kernel import Kernel
+from autosched.verify.proof import Verification, verify_one
+from autosched.verify.run import Depth, LaunchOverride
 from measurements.emulator import Order
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import SCALAR_DTYPES

@@ -13,10 +13,10 @@ from needs import needs_compiler, needs_nvrtc
 
 from autosched import tune
 from autosched.dispatch.staleness import Environment, stale_reasons
-from autosched.proofs import stored_proof
-from autosched.proofs.proof import verify_one
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.user_kernel import Kernel
+from autosched.verify import stored_proof
+from autosched.verify.proof import verify_one
 from measurements.compiler import nvcc
 from measurements.compiler.nvcc import NvccMissing
 from measurements.compiler.nvrtc import NVCC, toolchain_version

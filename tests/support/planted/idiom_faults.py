@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-FOLDER = Path(__file__).parents[2] / "autosched" / "proofs" / "emulate" / "idioms"
+FOLDER = Path(__file__).parents[2] / "autosched" / "verify" / "emulate" / "idioms"
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal(1024).astype(np.float32)
 HALVES = X.astype(np.float16)

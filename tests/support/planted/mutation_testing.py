@@ -13,7 +13,7 @@ from cases import spread
 from header_edits import edited
 from kernels import generate
 
-from autosched.proofs.proof import Depth, prove
+from autosched.verify.proof import Depth, prove
 from measurements.emulator import emulate
 from measurements.emulator.order import Order
 from measurements.records.comparison import check

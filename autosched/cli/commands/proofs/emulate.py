@@ -103,9 +103,9 @@ def emulate(
     interleaved and --launches 2 show it. A note is true by the letter of the PTX ISA and harms nothing.
     Exit status 1 where a fault is found, where the kernel does not run, or where --expect differs.
     """
-    from autosched.proofs.emulate.emulate import emulate as run_kernel
-    from autosched.proofs.emulate.emulate import is_ptx
-    from autosched.proofs.remedies import remedy
+    from autosched.verify.emulate.emulate import emulate as run_kernel
+    from autosched.verify.emulate.emulate import is_ptx
+    from autosched.verify.remedies import remedy
 
     within("--seed", seed, 0, MOST_SEED)
     asked = order_from(order, turns, launches)
@@ -187,8 +187,8 @@ def emulate(
 def _program(file: str, is_ptx: Any, options: Sequence[str]) -> tuple[str, bool, tuple[str, ...]]:
     """Return the text to emulate, whether it is CUDA source, and options for its compiler. Raises
     InputError."""
-    from autosched.proofs.emulate.device_source import has_host_code, nvcc, ptx_by_nvcc
-    from autosched.proofs.emulate.kernel_files import NoKernelFile, include_folders, ptx_of_file
+    from autosched.verify.emulate.device_source import has_host_code, nvcc, ptx_by_nvcc
+    from autosched.verify.emulate.kernel_files import NoKernelFile, include_folders, ptx_of_file
     from measurements.compiler.pool import error_reason
     from measurements.emulator.architecture import source_arch
     from search_spaces.templates.headers import Headers

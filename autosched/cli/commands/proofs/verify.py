@@ -31,11 +31,11 @@ from autosched.cli.terminal import interrupts
 from autosched.cli.terminal.errors import MOST_SAMPLES, MOST_SEED, MOST_WORKERS, InputError, bad_input, listed, within
 from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
 from autosched.cli.terminal.progress import Counter as Progress
-from autosched.proofs.proof import FAILING, Verification
-from autosched.proofs.proof import verify as emulate_all
-from autosched.proofs.run import LIMIT_TOLD, Depth, LaunchOverride
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus
+from autosched.verify.proof import FAILING, Verification
+from autosched.verify.proof import verify as emulate_all
+from autosched.verify.run import LIMIT_TOLD, Depth, LaunchOverride
 from measurements.emulator import SharedSite, check_ready
 from measurements.files.text import without_password
 from measurements.records.vendor_library import is_library

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def _of_another_front_end(path: Path) -> str:
     """Return a line for a program whose kernels are not Triton's; "" for others."""
-    from autosched.proofs.emulate.kernel_files import NoKernelFile, front_end_of
+    from autosched.verify.emulate.kernel_files import NoKernelFile, front_end_of
 
     try:
         found = front_end_of(path)

@@ -180,8 +180,8 @@ def tune(
         raise InputError("--c-header is for the parameters of a kernel of your own: give --kernel FILE")
     if db is None:
         db = _own_database()
-    from autosched.proofs.run import LIMIT_TOLD
     from autosched.tuning import tune as tuner  # a second that other commands need not wait
+    from autosched.verify.run import LIMIT_TOLD
 
     def search(so_far: "SoFar") -> "TuneResult":
         return tuner.tune(

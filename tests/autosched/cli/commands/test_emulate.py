@@ -16,8 +16,8 @@ from needs import needs_compiler, needs_nvrtc
 from autosched.cli import main
 from autosched.cli.options.arrays import read_argument
 from autosched.cli.terminal.errors import InputError
-from autosched.proofs.emulate import device_source
-from autosched.proofs.emulate.device_source import device_part, has_host_code
+from autosched.verify.emulate import device_source
+from autosched.verify.emulate.device_source import device_part, has_host_code
 
 pytestmark = [needs_nvrtc, needs_compiler]
 
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("autosched.proofs.emulate.device_source.nvcc", lambda: None)
+    monkeypatch.setattr("autosched.verify.emulate.device_source.nvcc", lambda: None)
     Path("whole.cu").write_text(WHOLE)
     return tmp_path
 

@@ -14,8 +14,8 @@ from store_records import record
 from autosched.cli import main
 from autosched.cli.options.kernel import expanded
 from autosched.cli.terminal.errors import InputError
-from autosched.proofs.machine_counting import counted_in
 from autosched.user_kernels.user_kernel import Kernel
+from autosched.verify.machine_counting import counted_in
 from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.store.store import Store
 from search_spaces.spaces.schedule import Schedule

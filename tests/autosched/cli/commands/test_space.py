@@ -12,7 +12,7 @@ from store_records import PROBLEM, database
 from store_records import matmul_record as record
 from store_records import matmul_schedule as schedule
 
-from autosched.proofs.proof import Verification
+from autosched.verify.proof import Verification
 from measurements.emulator import Emulation
 from search_spaces.catalogue import template, templates, templates_for
 from search_spaces.hardware.devices import device

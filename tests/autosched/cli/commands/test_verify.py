@@ -14,8 +14,8 @@ import pytest
 from kernels import space_of
 
 from autosched.cli.commands.proofs import verify as command
-from autosched.proofs.proof import Verification
-from autosched.proofs.run import LaunchOverride
+from autosched.verify.proof import Verification
+from autosched.verify.run import LaunchOverride
 from measurements.emulator import Emulation, Finding, FindingKind, GlobalSite, HostCompilerMissing, Order, SharedSite
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.record import Record

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from autosched.proofs.launch_counting import CountedLaunch
-from autosched.proofs.machine_counting import counted_in
 from autosched.tuning import tune as tuner
 from autosched.tuning.backends import BackendError, Estimate, Gpus, choose, choosing
 from autosched.tuning.backends import gpus as probing
+from autosched.verify.launch_counting import CountedLaunch
+from autosched.verify.machine_counting import counted_in
 from benchmarks.gpu import simulated_gpu
 from cost_models.analytic import predict
 from cost_models.launch_time import CompiledResources, launch_time

@@ -18,10 +18,10 @@ import autosched
 from autosched import Kernel
 from autosched.programs.loading import load_program
 from autosched.programs.loading import problem as program_problem
-from autosched.proofs import blocks_on_inputs
-from autosched.proofs.proof import verify_one
 from autosched.regression.check import CheckOptions, check_database
 from autosched.regression.static import StaticOptions
+from autosched.verify import blocks_on_inputs
+from autosched.verify.proof import verify_one
 from measurements.compiler.pool import CompilePool
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.record import Record

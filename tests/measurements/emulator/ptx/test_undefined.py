@@ -304,7 +304,7 @@ def test_code_of_nvcc_g_may_copy_fields_that_hold_nothing() -> None:
     text = (PTX / "stack_copies.ptx").read_text()
     a = np.arange(64, dtype=np.float32)
 
-    def launch(name: str) -> autosched.proofs.emulate.emulate.EmulatedLaunch:
+    def launch(name: str) -> autosched.verify.emulate.emulate.EmulatedLaunch:
         return autosched.emulate(text, kernel=name, arguments=(np.zeros_like(a), a), grid=1, block=64, outputs=(0,))
 
     right = launch("right")
@@ -351,7 +351,7 @@ DONE:
 def test_a_result_that_a_function_never_writes_is_undefined() -> None:
     text = ".version 8.0\n.target sm_80\n.address_size 64" + RESULT
 
-    def run(program: str) -> autosched.proofs.emulate.emulate.EmulatedLaunch:
+    def run(program: str) -> autosched.verify.emulate.emulate.EmulatedLaunch:
         out = np.zeros(32, np.uint32)
         return autosched.emulate(program, kernel="kernel", arguments=(out,), grid=1, block=32, outputs=(0,))
 

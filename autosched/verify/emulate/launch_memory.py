@@ -1,0 +1,428 @@
+"""The arrays, numbers and structs of a launch as a kernel gets them: pointers, bytes, and memory that they share."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from autosched.verify.emulate.kernel_signature import Parameter
+from autosched.verify.emulate.launch_values import Bytes, Im2col, Struct, TensorMapOf, Texture, arrays_in
+from measurements.emulator import Address, Memory
+from measurements.emulator.memory import FIRST_HANDLE, Inside, TextureObject
+from measurements.emulator.ptx.syntax import Variable
+from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
+from search_spaces.operators.problem import Array, Operand
+from search_spaces.templates.kernel import Argument
+from search_spaces.templates.tensor_map import BoundingBox, TensorMap
+
+_UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
+_POINTER_BYTES = 8
+
+
+@dataclass(eq=False)
+class _Region:
+    """Memory that arrays share: one array of the launch. ``start`` is where it begins on the host."""
+
+    start: int
+    end: int
+    members: list[Array]
+    operand: Operand | None = None
+
+
+@dataclass(eq=False)
+class LaunchMemory:
+    """What ``pass_arguments`` has made: ``arguments``, ``inputs`` by the names of their operands, and ``memory``."""
+
+    arguments: tuple[Argument, ...]
+    inputs: dict[str, Array]
+    memory: Memory
+    _places: dict[int, tuple[str, int, Array]] = field(default_factory=dict)  # by the identity of an array
+
+    def result(self, value: Any, outputs: Mapping[str, Array]) -> Any:
+        """Return what the launch left of an argument: an array, a tuple of those in a list or a struct, or None."""
+        if isinstance(value, np.ndarray):
+            place = self._places.get(id(value))
+            if place is None or place[0] not in outputs:
+                return None
+            name, offset, like = place
+            flat = outputs[name].reshape(-1).view(np.uint8)[offset : offset + like.nbytes]
+            return flat.view(like.dtype).reshape(like.shape) if like.nbytes else np.empty_like(like)
+        if isinstance(value, TensorMapOf | Texture):
+            return self.result(value.array, outputs)
+        if isinstance(value, Struct | list | tuple):
+            fields = value.fields if isinstance(value, Struct) else value
+            return tuple(self.result(v, outputs) for v in fields)
+        return None
+
+
+def pass_arguments(
+    parameters: Sequence[Variable],
+    signature: Sequence[Parameter],
+    given: Sequence[Any],
+    outputs: Sequence[int],
+    symbols: Mapping[str, Array],
+) -> LaunchMemory:
+    """Lay the arguments of a launch out in memory.
+
+    Args:
+        parameters: Of the kernel, as the PTX declares them.
+        signature: What the source or a mangled name says of their types; unknown where neither does.
+        given: Arrays, numbers, structs and so on, one for each parameter.
+        outputs: Positions of arrays that hold nothing before the launch.
+        symbols: Contents of module variables by the names that the PTX has.
+
+    Returns:
+        The operands of the launch, what they hold, and where pointers lie in them.
+
+    Raises:
+        ValueError: An argument does not fit its parameter; the text names both.
+    """
+    return _Passing(parameters, signature, given, outputs, symbols).done()
+
+
+class _Passing:
+    def __init__(
+        self,
+        parameters: Sequence[Variable],
+        signature: Sequence[Parameter],
+        given: Sequence[Any],
+        outputs: Sequence[int],
+        symbols: Mapping[str, Array],
+    ) -> None:
+        self.parameters, self.signature, self.given, self.symbols = parameters, signature, given, symbols
+        names = [p.name for p in signature]
+        named = all(names) and len(set(names)) == len(names)
+        self.names = [name if named else f"argument_{k}" for k, name in enumerate(names)]
+        self.taken = set(self.names)
+        self.filled = {id(a) for k in outputs if 0 <= k < len(given) for a in arrays_in(given[k])}
+        self.inputs: dict[str, Array] = {}
+        self.others: list[Operand] = []
+        self.offsets: dict[int, int] = {}
+        self.addresses: list[Address] = []
+        self.inside: list[Inside] = []
+        self.textures: list[TextureObject] = []
+        self.regions = self.all_regions()
+
+    # Memory ---------------------------------------------------------------------------------------------------------
+
+    def all_regions(self) -> dict[int, _Region]:
+        """Return the region of each array, by its identity. Arrays that overlap on the host do so on the device."""
+        apart: list[_Region] = []
+        for array in {id(a): a for value in self.given for a in arrays_in(value)}.values():
+            start = array.__array_interface__["data"][0] if array.flags.c_contiguous and array.nbytes else -id(array)
+            apart.append(_Region(start, start + max(array.nbytes, 1), [array]))
+        apart.sort(key=lambda r: r.start)
+        joined: list[_Region] = []
+        for region in apart:
+            if joined and region.start < joined[-1].end:
+                joined[-1].members += region.members
+                joined[-1].end = max(joined[-1].end, region.end)
+            else:
+                joined.append(region)
+        return {id(a): region for region in joined for a in region.members}
+
+    @staticmethod
+    def place_of(array: Array, region: _Region) -> int:
+        """Return the first byte of an array in its region."""
+        return int(array.__array_interface__["data"][0]) - region.start if len(region.members) > 1 else 0
+
+    def operand(self, array: Array, name: str) -> tuple[Operand, int]:
+        """Return the array of the launch in which ``array`` lies, and from which byte on."""
+        region = self.regions[id(array)]
+        offset = self.place_of(array, region)
+        if region.operand is None:
+            each = min(_unsigned_bytes(a.dtype.itemsize) for a in region.members)
+            data = np.zeros(region.end - region.start if region.members[0].nbytes else 0, np.uint8)
+            for a in region.members:
+                at = self.place_of(a, region)
+                data[at : at + a.nbytes] = np.ascontiguousarray(a).reshape(-1).view(np.uint8) if a.nbytes else 0
+            if data.size % each:
+                each = 1
+            values = data.view(SCALAR_DTYPES[_UNSIGNED[each]].storage)
+            filled = np.zeros(data.size, bool)
+            for a in region.members:
+                if id(a) in self.filled:
+                    at = self.place_of(a, region)
+                    filled[at : at + a.nbytes] = True
+            # Where only parts of it are to be filled, the rest has values.
+            role = "output" if filled.all() and any(id(a) in self.filled for a in region.members) else "inout"
+            dtype = SCALAR_DTYPES[_UNSIGNED[each]]
+            region.operand = Operand(name, role, dtype, values.shape)  # type: ignore[arg-type]
+            if role == "inout":
+                self.inputs[name] = values
+        return region.operand, offset
+
+    def element(self, name: str, array: Array) -> DType:
+        dtype = SCALAR_DTYPES.get(name)
+        if dtype is None or dtype.bytes != array.dtype.itemsize:
+            raise ValueError(f"a tensor map of {name} needs an array of that type, not of {array.dtype.name}")
+        return dtype
+
+    def other(self, array: Array, name: str) -> tuple[str, int]:
+        """Return an array that no argument is, by name."""
+        operand, offset = self.operand(array, self.fresh(name) if self.regions[id(array)].operand is None else name)
+        self.note_other(operand)
+        return operand.name, offset
+
+    def note_other(self, operand: Operand) -> None:
+        if operand not in self.others:
+            self.others.append(operand)
+
+    def fresh(self, name: str) -> str:
+        name = "".join(name.split())
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return name
+
+    # Arguments --------------------------------------------------------------------------------------------------------
+
+    def done(self) -> LaunchMemory:
+        passed = tuple(self.argument(k, p, v) for k, (p, v) in enumerate(zip(self.parameters, self.given, strict=True)))
+        direct = {a for a in passed if isinstance(a, Operand)} | {a.operand for a in passed if isinstance(a, TensorMap)}
+        bound = {}
+        for symbol, content in self.symbols.items():
+            each = _unsigned_bytes(content.dtype.itemsize)
+            data = np.ascontiguousarray(content).reshape(-1).view(SCALAR_DTYPES[_UNSIGNED[each]].storage)
+            name = self.fresh(f"symbol_{symbol}")
+            self.note_other(Operand(name, "inout", SCALAR_DTYPES[_UNSIGNED[each]], data.shape))
+            self.inputs[name] = data
+            bound[symbol] = name
+        memory = Memory(
+            offsets=self.offsets,
+            addresses=tuple(self.addresses),
+            others=tuple(o for o in self.others if o not in direct),
+            inside=tuple(self.inside),
+            symbols=bound,
+            textures=tuple(self.textures),
+        )
+        places = {}
+        for identity, region in self.regions.items():
+            if region.operand is None:
+                continue
+            array = next(a for a in region.members if id(a) == identity)
+            places[identity] = (region.operand.name, self.place_of(array, region), array)
+        return LaunchMemory(passed, self.inputs, memory, places)
+
+    def shown(self, k: int) -> str:
+        """How messages call an argument."""
+        name = self.signature[k].name
+        return f"argument {k} ({name})" if name else f"argument {k}"
+
+    def argument(self, k: int, parameter: Variable, value: Any) -> Argument:
+        name = self.names[k]
+        if isinstance(value, np.ndarray):
+            if parameter.bytes != _POINTER_BYTES:
+                raise ValueError(
+                    f"{self.shown(k)} is an array, and its parameter has {parameter.bytes} bytes: pass a number"
+                )
+            if refused := self.signature[k].refuses(value):
+                raise ValueError(f"{self.shown(k)} {refused}")
+            operand, offset = self.operand(value, name)
+            if offset:
+                self.offsets[k] = offset
+            return operand
+        if isinstance(value, TensorMapOf):
+            return self.tensor_map(k, parameter, value)
+        if isinstance(value, Texture):
+            return self.by_value(k, parameter, self.texture(value, name).to_bytes(8, "little"))
+        if isinstance(value, Struct):
+            return self.by_value(k, parameter, self.struct(k, value, 0, name))
+        if isinstance(value, list | tuple):
+            return self.table(k, parameter, value)
+        return Bytes(name, SCALAR_DTYPES["u8"], 0, self.number(k, parameter, value))
+
+    def by_value(self, k: int, parameter: Variable, data: bytes) -> Bytes:
+        if len(data) != parameter.bytes:
+            raise ValueError(f"{self.shown(k)} has {len(data)} bytes, and its parameter {parameter.bytes}")
+        return Bytes(self.names[k], SCALAR_DTYPES["u8"], 0, data)
+
+    def table(self, k: int, parameter: Variable, values: Sequence[Any]) -> Argument:
+        """Return an array of pointers."""
+        if parameter.bytes != _POINTER_BYTES or not all(v is None or isinstance(v, np.ndarray) for v in values):
+            raise ValueError(
+                f"{self.shown(k)}: a list is an array of pointers, of arrays and None; write Struct(...) for a struct"
+            )
+        name = self.names[k]
+        table = Operand(name, "inout", SCALAR_DTYPES["u64"], (len(values),))
+        self.inputs[name] = np.zeros(len(values), np.uint64)
+        for n, value in enumerate(values):
+            if value is not None:
+                target, offset = self.other(value, f"{name}[{n}]")
+                self.addresses.append(Address(name, _POINTER_BYTES * n, target, offset))
+        return table
+
+    def struct(self, k: int, struct: Struct, start: int, name: str) -> bytes:
+        """Its bytes, padded to its alignment; pointers are noted at their places from ``start`` on."""
+        data, alignment = bytearray(), 1
+        for n, value in enumerate(struct.fields):
+            own = _alignment(k, value)
+            alignment = max(alignment, own)
+            data += bytes(-len(data) % own)
+            at = start + len(data)
+            if isinstance(value, np.ndarray):
+                target, offset = self.other(value, f"{name}.{n}")
+                self.inside.append(Inside(k, at, target, offset))
+                data += bytes(_POINTER_BYTES)
+            elif value is None:
+                data += bytes(_POINTER_BYTES)
+            elif isinstance(value, Struct):
+                data += self.struct(k, value, at, f"{name}.{n}")
+            elif isinstance(value, Texture):
+                data += self.texture(value, f"{name}.{n}").to_bytes(8, "little")
+            else:
+                data += value.tobytes() if isinstance(value, np.generic) else bytes(value)
+        return bytes(data) + bytes(-len(data) % alignment)
+
+    def tensor_map(self, k: int, parameter: Variable, value: TensorMapOf) -> TensorMap:
+        if parameter.bytes != 128:
+            raise ValueError(f"{self.shown(k)} is a tensor map, and its parameter has {parameter.bytes} bytes, not 128")
+        array, name = value.array, self.names[k]
+        operand, offset = self.operand(array, self.fresh(f"{name}.array"))
+        if offset:
+            self.offsets[k] = offset
+        element = self.element(value.dtype, array) if value.dtype else _dtype_of(array)
+        # The map sees the array's shape and type; its memory is that of the region.
+        seen = Operand(operand.name, operand.role, element, array.shape, operand.zeroed)
+        dense = _of_pixels(name, seen, value, value.im2col) if value.im2col else _of_box(name, seen, value, value.box)
+        if operand.dtype.bytes != element.bytes:
+            raise ValueError(
+                f"{self.shown(k)}: its array is passed as one of elements of {operand.dtype.bytes} bytes, too"
+            )
+        fields = {f: getattr(dense, f) for f in dense.__dataclass_fields__}
+        return TensorMap(**fields | {"operand": operand})
+
+    def texture(self, value: Texture, name: str) -> int:
+        """Return the handle of a texture or surface object of an array."""
+        target, offset = self.other(value.array, f"{name}.array")
+        shape = list(value.array.shape)
+        if value.channels not in (1, 2, 4) or (value.channels > 1 and (not shape or shape.pop() != value.channels)):
+            raise ValueError(f"a texture of {value.channels} channels needs an array whose last dimension they are")
+        layers = shape.pop(0) if value.layered else 1
+        kind = value.array.dtype.kind
+        if not 1 <= len(shape) <= (2 if value.layered else 3) or kind not in "fiu" or value.array.dtype.itemsize > 4:
+            raise ValueError("a texture has 1 to 3 dimensions (2 and layers) of floats or integers of at most 32 bits")
+        sizes = [*reversed(shape), 1, 1]
+        texel = value.channels * value.array.dtype.itemsize
+        extent = (sizes[0], sizes[1], layers if value.layered else sizes[2])
+        handle = FIRST_HANDLE + len(self.textures)
+        self.textures.append(
+            TextureObject(
+                handle=handle, array=target, offset=offset, dimensions=len(shape), extent=extent,
+                pitch=extent[0] * texel, slice=extent[0] * extent[1] * texel, channels=value.channels,
+                channel_bytes=value.array.dtype.itemsize, kind=kind, layered=value.layered,
+                normalized_read=value.normalized_read, linear=value.filter == "linear",
+                normalized_coordinates=value.normalized_coordinates, modes=(value.mode,) * 3, border=value.border,
+            )
+        )  # fmt: skip
+        return handle
+
+    def number(self, k: int, parameter: Variable, value: Any) -> bytes:
+        """Return a number or a struct in as many bytes as the parameter has."""
+        if value is None:
+            if parameter.bytes != _POINTER_BYTES:
+                raise ValueError(f"{self.shown(k)} is None, and its parameter of {parameter.bytes} bytes no pointer")
+            return bytes(_POINTER_BYTES)
+        if isinstance(value, bytes | bytearray | np.void):
+            data = value.tobytes() if isinstance(value, np.void) else bytes(value)
+            if len(data) != parameter.bytes:
+                raise ValueError(f"{self.shown(k)} has {len(data)} bytes, and its parameter {parameter.bytes}")
+            return data
+        if isinstance(value, np.generic):
+            is_float = value.dtype.kind == "f"
+            if value.nbytes == parameter.bytes and not (_is_integer(parameter) if is_float else _is_float(parameter)):
+                return value.tobytes()
+            value = value.item()
+        if isinstance(value, float) and parameter.bytes in (2, 4, 8):
+            if _is_integer(parameter):
+                raise ValueError(f"{self.shown(k)} is the float {value!r}, and its parameter an integer: pass an int")
+            return self.float_bytes(k, parameter, value)
+        if isinstance(value, int):
+            if _is_float(parameter):
+                return self.float_bytes(k, parameter, float(value))
+            try:
+                return value.to_bytes(parameter.bytes, "little", signed=value < 0)
+            except OverflowError:
+                pass
+        raise ValueError(f"{self.shown(k)}: {value!r} does not fit a parameter of {parameter.bytes} bytes")
+
+    def float_bytes(self, k: int, parameter: Variable, value: float) -> bytes:
+        if self.signature[k].is_bfloat16:
+            return np.ascontiguousarray(SCALAR_DTYPES["bf16"].store(np.asarray([value]))).tobytes()
+        with np.errstate(over="ignore"):
+            return np.array(value, dtype=f"f{parameter.bytes}").tobytes()
+
+
+def _is_float(parameter: Variable) -> bool:
+    return parameter.type in ("f32", "f64") and parameter.bytes == parameter.element_bytes
+
+
+def _is_integer(parameter: Variable) -> bool:
+    """As CUDA's compilers write it: others have bits alone."""
+    return parameter.type[0] in "us" and parameter.bytes == parameter.element_bytes
+
+
+def _unsigned_bytes(size: int) -> int:
+    return next(n for n in (8, 4, 2, 1) if size % n == 0 or n == 1)
+
+
+def _alignment(k: int, value: Any) -> int:
+    if value is None or isinstance(value, np.ndarray | Texture):
+        return _POINTER_BYTES
+    if isinstance(value, Struct):
+        return max((_alignment(k, v) for v in value.fields), default=1)
+    if isinstance(value, np.void):
+        return int(value.dtype.alignment)
+    if isinstance(value, np.generic):
+        return int(value.dtype.itemsize)
+    if isinstance(value, bytes | bytearray):
+        return 1
+    raise ValueError(
+        f"argument {k}: {value!r} in a struct has no type: write np.int32(...), np.float32(...), an array, None, bytes"
+    )
+
+
+def _dtype_of(array: Array) -> DType:
+    names = {f"{'iuf'['iuf'.index(k)]}{8 * n}": (k, n) for k in "iuf" for n in (1, 2, 4, 8)}
+    found = next((name for name, (k, n) in names.items() if (array.dtype.kind, array.dtype.itemsize) == (k, n)), "")
+    if found not in SCALAR_DTYPES:
+        raise ValueError(f'a tensor map of {array.dtype.name} needs its type: dtype="bf16" and the like')
+    return SCALAR_DTYPES[found]
+
+
+def size_of(size: Any) -> tuple[int, int, int]:
+    """Return a grid or a block of one to three sizes. Raises ValueError."""
+    sizes: tuple[int, ...]
+    try:
+        sizes = (operator.index(size),)
+    except TypeError:
+        sizes = tuple(operator.index(n) for n in size)
+    if not 1 <= len(sizes) <= 3:
+        raise ValueError(f"a grid or a block has one to three sizes, not {sizes}")
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
+
+
+def _of_box(name: str, operand: Operand, value: TensorMapOf, box: tuple[int, ...]) -> TensorMap:
+    """Raise ValueError."""
+    if value.interleave == "NONE":
+        return TensorMap.dense(name, operand, box, swizzle=value.swizzle)
+    return TensorMap.interleaved(name, operand, box, value.interleave, swizzle=value.swizzle)
+
+
+def _of_pixels(name: str, operand: Operand, value: TensorMapOf, im2col: Im2col) -> TensorMap:
+    """Raise ValueError."""
+    interleaved = value.interleave != "NONE"
+    ones = (1,) * (len(operand.shape) - 1 - interleaved)
+    steps = (im2col.strides or ones[1:])[::-1]
+    plain = _of_box(name, operand, value, (*ones, im2col.channels))
+    return replace(
+        plain,
+        box=(im2col.channels, im2col.pixels, *ones)[: len(ones) + 1],
+        element_strides=(*steps, 1, 1) if interleaved else (1, *steps, 1),
+        im2col=BoundingBox(im2col.lower[::-1], im2col.upper[::-1]),
+    )

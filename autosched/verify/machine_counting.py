@@ -1,0 +1,306 @@
+"""Counts of a launch by its machine code: how often warps execute it is told by a run of its PTX.
+
+Nobody runs machine code here. Its basic blocks execute as often as the lines of the source that they are of: a line
+loads and stores as many words and has as many floating-point instructions in machine code as in PTX, and so many times
+more where ptxas has unrolled a loop. What PTX cannot know is counted so: what ptxas makes of divisions, of f64, of
+addresses and predicates, and how often a spilled word moves.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, lru_cache
+from typing import Literal
+
+from autosched.verify.launch_counting import CountedLaunch
+from measurements.compiler.cubin_cache import Compiled
+from measurements.compiler.disassembly import (
+    DisassemblerMissing,
+    Instruction,
+    NotDisassembled,
+    Place,
+    disassemble,
+    loops,
+    nvdisasm,
+)
+from measurements.emulator.findings import ExecutedLine
+from measurements.files.text import first_line
+from search_spaces.hardware.costs.launch_counts import LaunchCounts
+from search_spaces.hardware.costs.ptx_costs import Pipe, by_pipe, costs
+
+# Bounds on arithmetic in machine code over arithmetic in PTX: ptxas may join a multiplication and an addition, and
+# execute both sides of a branch.
+LEAST, MOST = 0.5, 2.0
+
+_PIPES: dict[Pipe, tuple[str, ...]] = {
+    "fma": ("FADD", "FMUL", "FFMA", "FSWZADD", "FADD2", "FMUL2", "FFMA2", "HADD2", "HMUL2", "HFMA2"),
+    "imad": ("IMAD", "IDP", "IDP4A"),
+    "special": ("MUFU", "FCHK", "I2F", "F2I", "F2F", "FRND", "POPC", "FLO", "BREV"),
+    "f64": ("DADD", "DMUL", "DFMA", "DSETP", "DMNMX"),
+    "tensor": ("HMMA", "IMMA", "DMMA", "BMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "QGMMA", "BGMMA"),
+    "memory": (
+        *("LD", "LDG", "LDS", "LDL", "LDSM", "LDGSTS", "ST", "STG", "STS", "STL", "STSM", "MOVM", "SHFL"),
+        *("ATOM", "ATOMG", "ATOMS", "RED", "REDG", "TEX", "TLD", "TLD4", "TXD", "SULD", "SUST", "SURED", "SUATOM"),
+    ),
+    "constant": ("LDC",),
+    # Moves, too: ptxas gives them to the pipe that has less to do.
+    "control": (
+        *("BRA", "BRX", "JMP", "CALL", "RET", "EXIT", "BSSY", "BSYNC", "BREAK", "BMOV", "NANOSLEEP", "YIELD", "BAR"),
+        *("DEPBAR", "LDGDEPBAR", "WARPSYNC", "WARPGROUP", "SYNCS", "MEMBAR", "ERRBAR", "CCTL", "FENCE", "VOTE"),
+        *("MATCH", "REDUX", "S2R", "R2UR", "MOV", "IMAD.MOV", "CS2R"),
+    ),
+}
+_CONVERSIONS = ("I2F", "F2I", "F2F", "FRND")
+_PIPE_OF = {opcode: pipe for pipe, opcodes in _PIPES.items() for opcode in opcodes}
+_JUMPS = ("BRA", "BRX", "JMP", "CALL", "RET", "EXIT", "BREAK", "BSYNC")
+# What machine code says better: what ptxas makes of divisions and f64, of indices, comparisons and conversions. PTX has
+# the same additions and multiplications of f32, sectors and bank conflicts of its accesses, and no moves between
+# registers, which differ from compiler to compiler and rank pnpoly worse.
+_OF_MACHINE_CODE: tuple[Pipe, ...] = ("imad", "alu", "special", "f64")
+# A PTX operation that is one instruction of a pipe.
+_OPERATIONS: dict[Pipe, str] = {
+    "fma": "fma.rn.f32", "imad": "mad.lo.s32", "alu": "and.b32", "special": "popc.b32", "f64": "fma.rn.f64",
+    "control": "bra",
+}  # fmt: skip
+
+# What a line has as often in machine code as in PTX.
+_KEPT = {
+    "LDG": "load", "LD": "load", "STG": "store", "ST": "store", "LDS": "load.shared", "STS": "store.shared",
+    "FADD": "f32", "FMUL": "f32", "FFMA": "f32", "DADD": "f64", "DMUL": "f64", "DFMA": "f64",
+}  # fmt: skip
+_ARITHMETIC, _ACCESSES, _OTHER = ("f32", "f64"), ("load", "store"), "other"
+_WIDTHS = {"64": 2, "128": 4}
+
+_Kind = tuple[Place, str]
+
+
+class NotMatched(ValueError):
+    """How often machine code executes cannot be told by a run of its PTX. The message is one line that says why."""
+
+
+def in_program(launches: Sequence[CountedLaunch], program: Compiled) -> list[LaunchCounts]:
+    """Return the counts of what a program launches: in its machine code, or in PTX where that cannot be told. Why
+    machine code that could be disassembled is left is logged, each reason once."""
+    if why_ptx() is not None:
+        return [launch.counts for launch in launches]
+    found = []
+    for launch, entry in zip(launches, program.entries, strict=True):
+        try:
+            found.append(in_machine_code(launch, disassemble(program.cubin, entry)))
+        except (NotDisassembled, NotMatched, OSError) as error:
+            _log_once(first_line(error))
+            found.append(launch.counts)
+    return found
+
+
+def counted_in() -> Literal["machine code", "PTX"]:
+    """Return in which code instructions are counted here, where the two can be matched."""
+    return "machine code" if why_ptx() is None else "PTX"
+
+
+def why_ptx() -> str | None:
+    """Return in one line why there is no machine code to count in here; None where there is."""
+    try:
+        nvdisasm()
+    except DisassemblerMissing as missing:
+        return str(missing)
+    return None
+
+
+@cache
+def _log_once(reason: str) -> None:
+    logging.getLogger(__name__).warning("instructions are counted in PTX: %s", reason)
+
+
+def in_machine_code(launch: CountedLaunch, code: Sequence[Instruction]) -> LaunchCounts:
+    """Return the counts of a launch with what the warps of a block execute of its machine code.
+
+    Args:
+        launch: Counted in PTX.
+        code: Of its function, with lines of the source (-lineinfo).
+
+    Raises:
+        NotMatched: Machine code and PTX cannot be matched.
+    """
+    executed = defaultdict[str, float](float)
+    for weight, lines in launch.lines:
+        for opcode, times in executed_in(code, lines).items():
+            executed[opcode] += weight * times
+    pipes = defaultdict[Pipe, float](float)
+    for opcode, times in executed.items():
+        pipes[pipe_of(opcode)] += times
+    local = sum(times * _words(opcode) for opcode, times in executed.items() if opcode.startswith(("LDL", "STL")))
+    # Of arrays of the source ptxas keeps some in registers: which local words are spills is not known then.
+    has_arrays = any(_is_local(operation) for operation, _ in launch.counts.executed)
+    return replace(with_pipes(launch.counts, pipes), spilled_words=None if has_arrays else local)
+
+
+def with_pipes(counts: LaunchCounts, pipes: Mapping[Pipe, float]) -> LaunchCounts:
+    """Return the counts with what these ``pipes`` execute of machine code in place of what PTX operations have."""
+    kept, others = dict[str, float](), dict[str, float]()
+    for operation, times in counts.executed:
+        named = any(pipe not in _OPERATIONS for pipe, _ in costs(operation))
+        (kept if named else others)[operation] = times
+    of_ptx = by_pipe(others)
+    own = [(name, (pipes if pipe in _OF_MACHINE_CODE else of_ptx).get(pipe, 0.0)) for pipe, name in _OPERATIONS.items()]
+    return replace(counts, executed=(*kept.items(), *((name, times) for name, times in own if times)))
+
+
+def executed_in(code: Sequence[Instruction], lines: Sequence[ExecutedLine]) -> dict[str, float]:
+    """Return how often warps execute each opcode of ``code``, whose PTX executed ``lines``.
+
+    Raises NotMatched where that cannot be told: no line is known, functions are called, or there would be far less or
+    more arithmetic than the PTX has.
+    """
+    if any(line.operation.startswith("call") for line in lines):
+        raise NotMatched("a kernel calls functions")
+    blocks = basic_blocks(_without_functions(code))
+    executed = defaultdict[str, float](float)
+    for block, times in zip(blocks, _times(blocks, lines, _functions(code)), strict=True):
+        for i in block:
+            if i.opcode != "NOP":
+                executed[i.opcode] += times
+    return dict(executed)
+
+
+def pipe_of(opcode: str) -> Pipe:
+    """Return the pipe of an instruction: "control" for those that are one for all lanes, "alu" for all others."""
+    name, *qualifiers = opcode.split(".")
+    if qualifiers and (found := _PIPE_OF.get(f"{name}.{qualifiers[0]}")):
+        return found
+    if name in _CONVERSIONS and "F64" in qualifiers:  # as slow as f64 arithmetic where that is slow
+        return "f64"
+    return _PIPE_OF.get(name) or ("control" if name.startswith("U") else "alu")
+
+
+def basic_blocks(code: Sequence[Instruction]) -> list[tuple[Instruction, ...]]:
+    """Return the code in pieces that are entered at their first instruction alone, and left at their last."""
+    starts = {i.target for i in code if i.target is not None}
+    blocks: list[list[Instruction]] = []
+    ended = True
+    for i in code:
+        if ended or i.address in starts:
+            blocks.append([])
+        blocks[-1].append(i)
+        ended = i.opcode.partition(".")[0] in _JUMPS
+    return [tuple(block) for block in blocks]
+
+
+def _without_functions(code: Sequence[Instruction]) -> list[Instruction]:
+    """Leave out what is called: it is for rare operands (of a division), as functions of the source are inlined."""
+    called = _functions(code)
+    return [i for i in code if i.address < min(called, default=i.address + 1)]
+
+
+def _functions(code: Sequence[Instruction]) -> set[int]:
+    """Return the addresses of what is called and returns: ptxas also "calls" the rest of a kernel, which exits."""
+    called = {i.target for i in code if i.opcode.startswith("CALL") and i.target is not None}
+    ends = [i for i in code if i.opcode.startswith(("RET", "EXIT")) and not i.predicate]
+    first = {target: next((i for i in ends if i.address >= target), None) for target in called}
+    return {target for target, end in first.items() if end is not None and end.opcode.startswith("RET")}
+
+
+def _times(
+    blocks: Sequence[Sequence[Instruction]], lines: Sequence[ExecutedLine], functions: Collection[int]
+) -> list[float]:
+    """Return how often each block is executed. Raises NotMatched where no line of theirs was, or arithmetic does not
+    come out.
+
+    A block alone is judged by what its lines keep, or else by all that they have. Blocks of a loop that nothing jumps
+    over execute as often as the one of them that does most often, and others no more often than that.
+    """
+    there = Counter[_Kind]()
+    for block in blocks:
+        for i in block:
+            there[_kind_of(i)] += _words(i.opcode)
+    instructions, executed = defaultdict[_Kind, float](float), defaultdict[_Kind, float](float)
+    for line in lines:
+        for kind, many in _kinds(line.operation):
+            of = (line.file, line.line), kind
+            instructions[of] += many * line.instructions
+            executed[of] += many * line.times
+    passes = {of: n / max(there[of], instructions[of]) for of, n in executed.items() if there[of]}
+    if not passes:
+        raise NotMatched("machine code has no line that was executed")
+    known = [[of for of in map(_kind_of, block) if of in passes] for block in blocks]
+    kept = [[passes[of] for of in found if of[1] != _OTHER] for found in known]
+    alone = [_upper(some or [passes[of] for of in found]) for some, found in zip(kept, known, strict=True)]
+    loop_of, jumped_over = _innermost_loops(blocks), _jumped_over(blocks)
+    turns: dict[Span | None, float] = {}
+    for loop, times, some in zip(loop_of, alone, kept, strict=True):
+        if some:
+            turns[loop] = max(turns.get(loop, 0.0), times)
+    found_times = []
+    for block, loop, times, jumped in zip(blocks, loop_of, alone, jumped_over, strict=True):
+        rare = jumped and block[-1].target in functions and not block[-1].predicate
+        most = turns.get(loop, times)
+        found_times.append(0.0 if rare else most if loop and not jumped else min(times, most))
+    wanted = sum(n for (_, kind), n in executed.items() if kind in _ARITHMETIC)
+    given = sum(n for block, n in zip(blocks, found_times, strict=True) for i in block if _kind_of(i)[1] in _ARITHMETIC)
+    if not LEAST * wanted <= given <= MOST * wanted:
+        raise NotMatched("machine code has not the arithmetic of the PTX")
+    return found_times
+
+
+def _upper(passes: Sequence[float]) -> float:
+    """Return what nine in ten do not exceed: ptxas executes what PTX jumps over, and takes little out of loops."""
+    return sorted(passes)[int(0.9 * (len(passes) - 1))] if passes else 0.0
+
+
+Span = tuple[int, int]  # bytes, and where they start
+
+
+def _innermost_loops(blocks: Sequence[Sequence[Instruction]]) -> list[Span | None]:
+    """Return the shortest loop that each block is in; None outside of all."""
+    bodies = loops([i for block in blocks for i in block])
+    spans = sorted((body[-1].address - body[0].address, body[0].address) for body in bodies)
+    return [
+        next(((length, start) for length, start in spans if start <= block[0].address <= start + length), None)
+        for block in blocks
+    ]
+
+
+def _jumped_over(blocks: Sequence[Sequence[Instruction]]) -> list[bool]:
+    """Tell of each block whether a branch leads from before it to behind it."""
+    jumps = [(b[-1].address, b[-1].target) for b in blocks if b[-1].opcode.partition(".")[0] in ("BRA", "JMP")]
+    return [any(start < b[0].address < end for start, end in jumps if end is not None) for b in blocks]
+
+
+def _kind_of(i: Instruction) -> _Kind:
+    return i.place, _KEPT.get(i.opcode.partition(".")[0], _OTHER)
+
+
+def _words(opcode: str) -> int:
+    """Return words of four bytes that a lane loads or stores, as ptxas joins accesses; 1 for what does neither."""
+    name, *qualifiers = opcode.split(".")
+    accesses = name in ("LDL", "STL") or _KEPT.get(name, "").startswith(_ACCESSES)
+    return next((_WIDTHS[q] for q in qualifiers if q in _WIDTHS), 1) if accesses else 1
+
+
+def _ptx_words(qualifiers: Sequence[str]) -> float:
+    """Return words of four bytes that a lane accesses by these qualifiers of a PTX operation ("v2", "f32")."""
+    elements = next((int(q[1:]) for q in qualifiers if q in ("v2", "v4", "v8")), 1)
+    if not qualifiers[-1][1:].isdecimal():
+        raise NotMatched(f"an access of {'.'.join(qualifiers)} has no known width")
+    return max(1.0, elements * int(qualifiers[-1][1:]) / 32)
+
+
+def _is_local(operation: str) -> bool:
+    """Whether a PTX operation accesses local memory: arrays of the source, as PTX has no spills."""
+    opcode, *qualifiers = operation.split(".")
+    return opcode in ("ld", "st") and "local" in qualifiers
+
+
+@lru_cache(maxsize=4096)
+def _kinds(operation: str) -> tuple[tuple[str, float], ...]:
+    """Return what a PTX operation becomes in machine code, by kinds that a line keeps."""
+    opcode, *qualifiers = operation.split(".")
+    kind = qualifiers[-1] if qualifiers else ""
+    if opcode in ("ld", "st") and not {"param", "local", "const"} & {*qualifiers}:
+        shared = any(q.startswith("shared") for q in qualifiers)
+        return ((("load" if opcode == "ld" else "store") + (".shared" if shared else ""), _ptx_words(qualifiers)),)
+    of_pipe = {"fma": "f32", "f64": "f64"} if kind in _ARITHMETIC else {}
+    return tuple((of_pipe.get(pipe, _OTHER), many) for pipe, many in costs(operation))

@@ -1,0 +1,328 @@
+"""Prove schedules without a GPU: emulate their kernels and compare every element with the float64 reference.
+
+``Prover`` makes the runs that a plan names (``plan``), one after another, until one fails. What a full proof had
+of the true size, of many tiles and of far addresses, and what it lacks, is its ``Coverage``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from autosched.verify import stored_proof
+from autosched.verify.coverage import ROLES, Coverage, Role, RoleCoverage
+from autosched.verify.in_threads import in_threads
+from autosched.verify.plan import MOST_BYTES, ProofPlan, ProofRun, emulated_problem, plan, plan_of_kernel
+from autosched.verify.remedies import remedy
+from autosched.verify.run import (
+    FAILED_LAUNCH,
+    TIME_LIMIT,
+    Depth,
+    Execute,
+    LaunchOverride,
+    ProofSettings,
+    Run,
+)
+from measurements.compiler.cores import usable_cores
+from measurements.emulator import Emulation, Finding, GlobalSite, HostFailure, SharedSite, emulate
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.short_repr import short_repr
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.template import KernelTemplate, TemplateSet
+
+# What an emulation says of a kernel; all else is not a verdict.
+FAILURE_STATUSES = ("wrong_result", "findings", "crashed", FAILED_LAUNCH)
+FAILING = (*FAILURE_STATUSES, "compile_error")  # what is not right as it stands
+_NO_TIME = "there was no time for it"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """``problem`` is the one that was emulated, perhaps a cut of the one asked for.
+
+    ``status`` is "ok", "wrong_result", "device_limit", or as of an ``Emulation``: that of the run that failed and ended
+    the proof, if one did. ``worst`` is the largest error over its tolerance (at most 1 passes),
+    ``max_abs_error`` the largest absolute error on random inputs; both None where the kernel did not finish.
+    ``emulation`` is that of the run that failed, else of the first. ``kernel`` is that of the problem asked for;
+    ``whole``: nothing of the proof of this ``depth`` was left out for want of time. ``coverage`` is of a full proof
+    that passed.
+    """
+
+    problem: Problem
+    schedule: Schedule
+    status: str
+    reason: str
+    worst: float | None
+    max_abs_error: float | None
+    emulation: Emulation
+    runs: tuple[Run, ...] = ()
+    kernel: Kernel | None = field(default=None, repr=False, compare=False)
+    depth: Depth = "quick"
+    whole: bool = True
+    coverage: Coverage | None = None
+
+    __repr__ = short_repr
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "ok"
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """What a full proof has nothing of, a short text each."""
+        return () if self.coverage is None else self.coverage.lacks
+
+    def proof(self) -> dict[str, Any]:
+        """Return what a record keeps: the runs, with all that repeats them, and what they are of
+        (``autosched.verify``)."""
+        return {
+            "status": self.status,
+            "depth": self.depth,
+            "whole": self.whole,
+            **stored_proof.identity(self.kernel),
+            "seconds": round(self.seconds, 3),
+            **({} if self.coverage is None else {"coverage": self.coverage.to_json()}),
+            "runs": [
+                {
+                    "name": run.name,
+                    "problem": run.problem.to_json(),
+                    "cases": list(run.cases),
+                    "seed": run.seed,
+                    "order": run.order.blocks,
+                    "turns": run.order.seed,
+                    "blocks": run.blocks,
+                    "perturbed": run.perturbed,
+                }
+                for run in self.runs
+            ],
+        }
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return self.emulation.findings
+
+    @property
+    def shared_sites(self) -> tuple[SharedSite, ...]:
+        return self.emulation.shared_sites
+
+    @property
+    def global_sites(self) -> tuple[GlobalSite, ...]:
+        return self.emulation.global_sites
+
+    @property
+    def seconds(self) -> float:
+        """Of the host, to compile and to run everything."""
+        emulations = [run.emulation for run in self.runs] or [self.emulation]
+        return sum(e.compile_seconds + e.run_seconds for e in emulations)
+
+
+class ProblemTooLarge(HostFailure):
+    """The emulator takes no arrays of this size, on any machine."""
+
+
+@dataclass(frozen=True)
+class Prover:
+    """Proves schedules of ``template`` for ``problem`` on ``device``, as ``settings`` say."""
+
+    template: KernelTemplate
+    problem: Problem
+    device: Device
+    settings: ProofSettings = field(default_factory=ProofSettings)
+
+    def plan(self, schedule: Schedule) -> ProofPlan:
+        """Return the runs of a proof of ``schedule``. Raises ValueError if that breaks a validity constraint."""
+        return plan(self.template, self.problem.under(schedule.values), schedule, self.device, self.settings)
+
+    def prove(self, schedule: Schedule) -> Verification:
+        """Make the runs of the plan until one fails, or the budget is spent.
+
+        Raises ValueError if the schedule breaks a validity constraint, ProblemTooLarge, HostFailure where this machine
+        cannot emulate.
+        """
+        self.template.config(self.problem, schedule, self.device)  # what an invalid schedule cuts means nothing
+        try:
+            return replace(self, problem=self.problem.under(schedule.values))._proven_or_whole(schedule)
+        except MemoryError as error:
+            raise HostFailure(
+                "there is not enough memory to verify: free some, or raise the limit (ulimit -v)"
+            ) from error
+
+    def _proven_or_whole(self, schedule: Schedule) -> Verification:
+        """Prove; where a smaller problem that nobody has stated fails, the kernel may need the sizes that were asked
+        for, and these decide."""
+        found = self._proven(schedule)
+        if found.ok or found.problem == self.problem or not self.problem.is_reduced_unasked:
+            return found
+        try:
+            return replace(self, template=replace(self.template, proxy=None))._proven(schedule)
+        except HostFailure:  # too large to be emulated
+            return found
+
+    def _proven(self, schedule: Schedule) -> Verification:
+        settings = self.settings
+        started = time.monotonic()
+        emulated = emulated_problem(self.template, self.problem, schedule)
+        if emulated.min_bytes > MOST_BYTES:
+            raise ProblemTooLarge(
+                f"the arrays of {emulated} take {emulated.min_bytes:,} bytes, and the emulator takes no more than "
+                f"{MOST_BYTES:,}: verify a smaller problem, or name one in [proxy] of the kernel file"
+            )
+        runs: list[Run] = []
+        planned: list[tuple[ProofRun, Run | None]] = []
+        whole = True
+        its = self.plan(schedule)
+        for item in its:
+            if item.make is None or item.run_by_first:
+                planned.append((item, None))
+                continue
+            if runs and settings.budget is not None and time.monotonic() - started > settings.budget:
+                whole = False
+                planned.append((item._replace(absent=_NO_TIME), None))
+                continue
+            runs.append(replace(item.make(), name=item.name))
+            planned.append((item, runs[-1]))
+            if runs[-1].status != "ok":
+                break
+        first, last = runs[0], runs[-1]
+        shown = first if last.status == "ok" else last
+        worst = None if shown.worst is None else max(run.worst or 0.0 for run in runs)
+        error = None if shown.worst is None else first.max_abs_error
+        advice = remedy(last.emulation.findings, self.problem.remedy_of_unset) if last.status != "ok" else ""
+        reason = "; ".join(text for text in (last.reason, advice) if text)
+        covered = _coverage(planned) if settings.depth == "full" and last.status == "ok" else None
+        return Verification(
+            emulated, schedule, last.status, reason, worst, error,
+            shown.emulation, tuple(runs), its.kernel, settings.depth, whole, covered,
+        )  # fmt: skip
+
+
+def _coverage(planned: Sequence[tuple[ProofRun, Run | None]]) -> Coverage:
+    return Coverage(tuple(_of_role(role, [p for p in planned if p[0].role == role]) for role in ROLES))
+
+
+def _of_role(role: Role, planned: Sequence[tuple[ProofRun, Run | None]]) -> RoleCoverage:
+    made = [(item.name, run) for item, run in planned if run is not None or item.run_by_first]
+    left_out = tuple(dict.fromkeys(run.left_out for _, run in made if run is not None and run.left_out))
+    if any(run is not None and not run.left_out for _, run in made):
+        left_out = ()  # another run of the role has compared it
+    reasons = tuple(dict.fromkeys(item.absent for item, _ in planned if item.absent))
+    return RoleCoverage(role, tuple(name for name, _ in made), "" if made else "; ".join(reasons), left_out)
+
+
+def verify_one(
+    template: KernelTemplate,
+    problem: Problem,
+    schedule: Schedule,
+    device: Device,
+    *,
+    seed: int = 0,
+    time_limit: float = TIME_LIMIT,
+    depth: Depth = "quick",
+    budget: float | None = None,
+    asked: LaunchOverride | None = None,
+) -> Verification:
+    """Prove one schedule: run after run, until one fails.
+
+    Args:
+        template: Generates the kernels.
+        problem: What is computed.
+        schedule: What is proven.
+        device: The GPU that kernels are generated for; none is used.
+        seed: Of the inputs.
+        time_limit: CPU seconds of one launch.
+        depth: "quick" or "full".
+        budget: No run starts once the proof has taken more than so many seconds; None for as long as it takes.
+        asked: A launch that the proof alone would not make: another order, or several launches.
+
+    Returns:
+        What was run, and what it found.
+
+    Raises:
+        ValueError: The schedule is none for ``problem``.
+        HostFailure: This machine cannot emulate.
+    """
+    settings = ProofSettings(depth, seed, time_limit, budget, asked)
+    return Prover(template, problem, device, settings).prove(schedule)
+
+
+def verify(
+    templates: TemplateSet,
+    problem: Problem,
+    schedules: Sequence[Schedule],
+    device: Device,
+    *,
+    seed: int = 0,
+    workers: int | None = None,
+    time_limit: float = TIME_LIMIT,
+    depth: Depth = "quick",
+    asked: LaunchOverride | None = None,
+) -> Iterator[Verification]:
+    """Prove schedules, several at a time.
+
+    Args:
+        templates: Those of the schedules.
+        problem: What is computed.
+        schedules: What is proven.
+        device: The GPU that kernels are generated for; none is used.
+        seed: Of the inputs.
+        workers: How many are proven at a time; None for one per usable core.
+        time_limit: CPU seconds of one launch.
+        depth: "quick" or "full".
+        asked: A launch that the proofs alone would not make.
+
+    Yields:
+        The verification of each schedule, in their order.
+
+    Raises:
+        ValueError: A schedule is none for ``problem``.
+        HostFailure: This machine cannot emulate.
+    """
+
+    def proven(schedule: Schedule) -> Verification:
+        return verify_one(
+            templates.of(schedule), problem, schedule, device, seed=seed, time_limit=time_limit, depth=depth,
+            asked=asked,
+        )  # fmt: skip
+
+    return in_threads(proven, schedules, workers or usable_cores())
+
+
+def prove(
+    problem: Problem,
+    kernel: Kernel,
+    *,
+    seed: int = 0,
+    time_limit: float = TIME_LIMIT,
+    depth: Depth = "quick",
+    execute: Execute = emulate,
+) -> Iterator[Run]:
+    """Emulate ``kernel`` on random inputs, then on sets of stress ones; the first run that fails is the last.
+
+    A quick proof emulates one set in any case, more while their operands stay under ``EMULATED_BYTES`` together, and
+    for a small problem (``AGAIN_BYTES``) those of other seeds.
+
+    Args:
+        problem: What the kernel computes: its inputs, reference and tolerances.
+        kernel: Any kernel with the operands of ``problem``.
+        seed: Of the inputs.
+        time_limit: CPU seconds of one launch.
+        depth: "quick" or "full".
+        execute: Runs the whole launch, by default in the emulator.
+
+    Yields:
+        Each run, as it is done.
+
+    Raises:
+        HostFailure: This machine cannot emulate.
+    """
+    settings = ProofSettings(depth, seed, time_limit, execute=execute)
+    for item in plan_of_kernel(problem, kernel, settings):
+        assert item.make is not None
+        run = replace(item.make(), name=item.name)
+        yield run
+        if run.status != "ok":
+            return

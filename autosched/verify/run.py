@@ -1,0 +1,271 @@
+"""One emulated launch of a proof: its inputs, its order, and what the float64 reference says of its outputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from autosched import blas
+from autosched.verify.sampled_blocks import QUICK_SHARE, prove_blocks
+from measurements.emulator import ASCENDING, Emulation, Order, emulate
+from measurements.records.comparison import check
+from search_spaces.arrays import FloatArray
+from search_spaces.operators.input_cases import StressInputs
+from search_spaces.operators.problem import Array, Problem
+from search_spaces.short_repr import short_repr
+from search_spaces.templates.kernel import Kernel
+
+RANDOM = "random"  # the inputs of a first run
+GENERATED = "generated integers"  # those of sampled blocks (measurements/emulator/sparse.py)
+TIME_LIMIT = 60.0  # CPU seconds that the emulation of one launch may take
+LIMIT_TOLD = f"an emulated launch may take {TIME_LIMIT:.0f} s of the CPU"
+FAILED_LAUNCH = "device_limit"  # the status of a launch that the device refuses
+_CHUNK = 1 << 16  # elements compared at a time: what fits a cache
+
+Depth = Literal["quick", "full"]
+Execute = Callable[..., Emulation]  # takes a kernel, its inputs, time_limit and order: ``emulate``, or another engine
+
+
+class LaunchOverride(NamedTuple):
+    """How random inputs are run once more: in an order, and so many times, each on what the last launch has left."""
+
+    order: Order = ASCENDING
+    launches: int = 1
+
+
+@dataclass(frozen=True)
+class ProofSettings:
+    """How a schedule is proven.
+
+    Inputs are drawn from ``seed``. ``time_limit`` is the CPU seconds of one launch; no run starts once the proof has
+    taken more than ``budget`` seconds (None: as long as it takes). ``launch`` is one that the proof alone would not
+    make. ``execute`` runs a whole launch.
+    """
+
+    depth: Depth = "quick"
+    seed: int = 0
+    time_limit: float = TIME_LIMIT
+    budget: float | None = None
+    launch: LaunchOverride | None = None
+    execute: Execute = emulate
+
+    @property
+    def emulates(self) -> bool:
+        """Whether ``execute`` is the emulator, which can perturb, and launch again on what is left."""
+        return self.execute is emulate
+
+
+@dataclass(frozen=True)
+class Run:
+    """One emulated launch of a proof.
+
+    ``cases`` are the kinds of its inputs, drawn from ``seed``, ``order`` that of its blocks and threads, ``blocks`` how
+    many were run (None: all). ``perturbed``: its PTX was executed, with approximate functions that err as much as they
+    may. ``worst`` and ``max_abs_error`` are None where the kernel did not finish, the second also for other than random
+    inputs. ``name`` is that of the plan, ``left_out`` what was not compared. ``outputs`` are kept of the run that
+    others are compared with, bit by bit.
+    """
+
+    problem: Problem
+    cases: tuple[str, ...]
+    seed: int
+    order: Order
+    blocks: int | None
+    status: str
+    reason: str
+    worst: float | None
+    max_abs_error: float | None
+    emulation: Emulation
+    perturbed: bool = False
+    name: str = ""
+    left_out: str = ""
+    outputs: Mapping[str, Array] = field(default_factory=dict, repr=False, compare=False)
+
+    __repr__ = short_repr
+
+
+def run_whole(
+    problem: Problem,
+    kernel: Kernel,
+    given: StressInputs,
+    order: Order,
+    settings: ProofSettings,
+    *,
+    seed: int | None = None,
+    execute: Execute | None = None,
+    limit: float | None = None,
+    keep_outputs: bool = False,
+    same_as: Mapping[str, Array] | None = None,
+) -> Run:
+    """Launch ``kernel`` on inputs and compare all that it computes.
+
+    Args:
+        problem: Gives the reference and the tolerances.
+        kernel: What is launched.
+        given: The inputs and the names of their cases.
+        order: Of blocks and turns.
+        settings: Where what follows is None, theirs is taken.
+        seed: That the inputs were drawn from, for the result.
+        execute: Runs the launch.
+        limit: CPU seconds of the launch.
+        keep_outputs: Whether the result keeps the arrays.
+        same_as: Outputs of an earlier run on the same inputs, which these must equal bit by bit.
+
+    Returns:
+        The run; a wrong number is the status ``wrong_result``.
+
+    Raises:
+        HostFailure: This machine cannot emulate.
+    """
+    seed = settings.seed if seed is None else seed
+    done = (execute or settings.execute)(kernel, given.inputs, time_limit=limit or settings.time_limit, order=order)
+    if done.status not in ("ok", "findings"):
+        return Run(problem, given.cases, seed, order, None, done.status, done.reason, None, None, done)
+    with blas.single_thread():
+        reference, tolerance = problem.expected(given.inputs)
+    outcome = check(
+        problem, given.inputs, done.outputs, reference=reference, tolerance=tolerance, signed_zeros=problem.signed_zeros
+    )
+    wrong = outcome.reason
+    if outcome.ok and same_as:
+        wrong = _other_bits(problem, done.outputs, same_as)
+    status = "wrong_result" if wrong else done.status
+    plain = given.cases == (RANDOM,)
+    provoked = "" if plain or status == "ok" else f"on inputs {', '.join(given.cases)}"
+    turned = "" if order == ASCENDING or status == "ok" else f"blocks {order.name}"
+    reason = "; ".join(text for text in (wrong, done.reason, provoked, turned) if text)
+    error = _max_abs_error(problem, reference, done.outputs) if plain else None
+    kept = done.outputs if keep_outputs else {}
+    done = replace(done, outputs={})
+    return Run(
+        problem, given.cases, seed, order, None, status, reason, outcome.worst, error, done, outputs=kept
+    )  # fmt: skip
+
+
+def run_again(
+    problem: Problem,
+    kernel: Kernel,
+    given: StressInputs,
+    launch: LaunchOverride,
+    settings: ProofSettings,
+    same_as: Mapping[str, Array] | None = None,
+) -> Run:
+    """Run the random inputs of a first run in another order, and as often as ``launch`` says.
+
+    Args:
+        problem: Gives the reference.
+        kernel: What is launched; one that computes in place is launched once.
+        given: The inputs.
+        launch: The order, and how many launches, each on what the one before has left.
+        settings: Seed and limits; the limit is that of each launch.
+        same_as: Outputs of the first run, which these must equal bit by bit; None not to compare them.
+
+    Returns:
+        The run.
+    """
+    # What is computed in place is another problem the second time.
+    calls = 1 if any(o.role == "inout" for o in kernel.operands) else launch.launches
+    run = run_whole(
+        problem, kernel, given, launch.order, settings, execute=partial(emulate, calls=calls),
+        limit=calls * settings.time_limit, same_as=same_as,
+    )  # fmt: skip
+    times = f"; launched {calls} times" if run.reason and calls > 1 else ""
+    return replace(run, reason=run.reason + times)
+
+
+def run_fewer_blocks(
+    problem: Problem, kernel: Kernel, given: StressInputs, order: Order, settings: ProofSettings
+) -> Run:
+    """Launch ``kernel`` with fewer blocks than it was planned for, as on a GPU of which a part is taken.
+
+    Args:
+        problem: Gives the reference.
+        kernel: With the smaller grid.
+        given: The inputs.
+        order: Of blocks and turns.
+        settings: Limits.
+
+    Returns:
+        The run, whose reason names the blocks.
+    """
+    run = run_whole(problem, kernel, given, order, settings)
+    return replace(run, reason=f"{run.reason}; with {kernel.grid[0]} blocks alone" if run.reason else "")
+
+
+def run_perturbed(problem: Problem, kernel: Kernel, given: StressInputs, seed: int, settings: ProofSettings) -> Run:
+    """Run with approximate functions at the edge of the error that the PTX ISA allows.
+
+    Args:
+        problem: Gives the reference.
+        kernel: What is launched.
+        given: The inputs.
+        seed: That the inputs were drawn from, for the result.
+        settings: Limits.
+
+    Returns:
+        The run.
+    """
+    run = run_whole(problem, kernel, given, ASCENDING, settings, seed=seed, execute=partial(emulate, perturb=True))
+    reason = f"{run.reason}; with approximate functions at the edge of their error" if run.reason else ""
+    return replace(run, reason=reason, perturbed=True)
+
+
+def run_sampled(problem: Problem, kernel: Kernel, settings: ProofSettings, walked: bool = False) -> Run:
+    """Return some blocks of a launch that is too large to be emulated whole. ``walked``: another run asks all blocks
+    for their tiles."""
+    share = 1.0 if settings.depth == "full" else QUICK_SHARE
+    found = prove_blocks(problem, kernel, settings.seed, limit=settings.time_limit, share=share, walked=walked)
+    reason = found.reason
+    if found.status != "ok":
+        reason += f"; {len(found.blocks)} blocks of {' '.join(str(problem.to_json()).split())}"
+    return Run(
+        problem, (GENERATED,), settings.seed, ASCENDING, len(found.blocks), found.status, reason, found.worst, None,
+        found.emulation, left_out=found.left_out,
+    )  # fmt: skip
+
+
+def refused(problem: Problem, seed: int, reason: str) -> Run:
+    """Return a launch that the device refuses: nothing is emulated."""
+    nothing = Emulation("unsupported", {}, (), (), (), reason=reason)
+    return Run(problem, (), seed, ASCENDING, None, FAILED_LAUNCH, reason, None, None, nothing)
+
+
+def _other_bits(problem: Problem, found: Mapping[str, Array], first: Mapping[str, Array]) -> str:
+    """Where outputs of two orders differ in a bit, NaN aside; "" where nowhere."""
+    for operand in problem.operands():
+        if operand.role not in ("output", "inout") or operand.name not in first:
+            continue
+        one, other = first[operand.name], found[operand.name]
+        bits = np.dtype(f"u{one.dtype.itemsize}")
+        differ = np.ascontiguousarray(one).view(bits) != np.ascontiguousarray(other).view(bits)
+        if not differ.any():
+            continue
+        values, others = operand.dtype.load(one), operand.dtype.load(other)
+        differ &= ~(np.isnan(values) & np.isnan(others))
+        if differ.any():
+            at = np.unravel_index(int(differ.argmax()), one.shape)
+            where = [int(i) for i in at]
+            return (
+                f"{operand.name}{where} is {float(others[at])!r}, in ascending order {float(values[at])!r}: "
+                f"{int(differ.sum())} of {operand.size} elements depend on the order of blocks or threads"
+            )
+    return ""
+
+
+def _max_abs_error(problem: Problem, reference: Mapping[str, FloatArray], outputs: Mapping[str, Array]) -> float:
+    """Return the largest absolute error over all outputs; infinite where one is NaN, which is never right."""
+    worst = 0.0
+    for operand in problem.operands():
+        if operand.role in ("output", "inout") and operand.name in reference:  # not of a problem that judges itself
+            found = outputs[operand.name].reshape(-1)
+            wanted = np.broadcast_to(reference[operand.name], operand.shape).reshape(-1)
+            for start in range(0, found.size, _CHUNK):
+                part = slice(start, start + _CHUNK)
+                error = float(np.abs(operand.dtype.load(found[part]) - wanted[part]).max())
+                worst = max(worst, math.inf if math.isnan(error) else error)
+    return worst

@@ -1,0 +1,139 @@
+"""The proof that a record keeps: what was proven of which kernel, and whether that still says something.
+
+It is an object of JSON (``Verification.proof``). ``emulator`` and ``ptx`` are digests: of the emulator that ran the
+proof, and of the PTX that ``compiler`` made of the kernel. Where one of them is another today, the proof is of
+something else.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from autosched.verify.coverage import Coverage
+from measurements.compiler.nvcc import NvccMissing, toolchain_of
+from measurements.compiler.nvrtc import NvrtcMissing
+from measurements.emulator import emulator_version, ptx_digest
+from measurements.files.text import one_line
+from search_spaces.templates.kernel import Kernel
+
+ABSENT = "it has no proof"
+UNSAID = "it does not say whether it had runs of the true size, of many tiles and far away: autosched verify renews it"
+FULL, QUICK = "full", "quick"
+
+
+def identity(kernel: Kernel | None) -> dict[str, str | None]:
+    """Return what a proof made now is of. ``ptx`` and ``compiler`` are None without NVRTC."""
+    digest = None if kernel is None else ptx_digest(kernel)
+    return {
+        "emulator": emulator_version(),
+        "compiler": None if kernel is None or digest is None else toolchain_of(kernel.compile_options),
+        "ptx": digest,
+    }
+
+
+def stale_reason(proof: str | None, kernel: Kernel) -> str:
+    """Why a stored proof (JSON text) says nothing of ``kernel`` as it is today; "" where it does."""
+    if proof is None:
+        return ABSENT
+    said = _read(proof)
+    if said is None:
+        return "its proof is of another kind"
+    if said.get("status") != "ok":
+        return f"its proof ended in {str(said.get('status'))[:40]}"
+    if said.get("emulator") != emulator_version():
+        return "its proof is by another version of the emulator"
+    if said.get("ptx") is None:
+        return "its proof does not say of which PTX it is"
+    try:
+        here = toolchain_of(kernel.compile_options)
+    except NvrtcMissing:
+        return "its PTX cannot be compared: NVRTC is not installed"
+    except NvccMissing as error:
+        return f"its PTX cannot be compared: {error}"
+    if said.get("compiler") != here:
+        return f"its proof is of the PTX of {str(said.get('compiler'))[:40]}, and this is {here}"
+    if said["ptx"] != ptx_digest(kernel):
+        return "its kernel compiles to other PTX than was proven"
+    return ""
+
+
+def is_full(proof: str | None) -> bool:
+    """Whether a stored proof has all that a full one has."""
+    said = None if proof is None else _read(proof)
+    return said is not None and said.get("depth") == FULL and said.get("whole") is True
+
+
+def brief(proof: str | None) -> str:
+    """Return a few words on a stored proof: ``full``, ``quick``, ``cut short``, ``none``, or the status that it ended
+    in."""
+    if proof is None:
+        return "none"
+    said = _read(proof)
+    if said is None:
+        return "of another kind"
+    if said["status"] != "ok":
+        return str(said["status"])[:40]
+    if said["emulator"] != emulator_version():
+        return "by another emulator"
+    if said.get("depth") != FULL:
+        return QUICK
+    return FULL if said.get("whole") is True else "cut short"
+
+
+def coverage(proof: str | None) -> Coverage | None:
+    """Return what a stored full proof had of each role; None of another one, and of one that does not say."""
+    said = None if proof is None else _read(proof)
+    if said is None or said.get("depth") != FULL:
+        return None
+    try:
+        return Coverage.from_json(said["coverage"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def lacks(proof: str | None) -> tuple[str, ...]:
+    """Return what a stored full proof lacks, a short text each; of one from before proofs said so, that it does not
+    say."""
+    said = None if proof is None else _read(proof)
+    if said is None or said.get("status") != "ok" or said.get("depth") != FULL:
+        return ()
+    if isinstance(said.get("lacks"), list):  # it says so itself, as of a Triton kernel
+        return tuple(map(str, said["lacks"]))
+    found = coverage(proof)
+    return (UNSAID,) if found is None else found.lacks
+
+
+def summary(proof: str) -> str:
+    """One line on what was proven; a database may hold any other object."""
+    said = _read(proof)
+    try:
+        assert said is not None
+        runs = said["runs"]
+        cases = dict.fromkeys(str(case) for run in runs for case in run["cases"])
+        orders = dict.fromkeys(str(run["order"]) for run in runs)
+        depth = "" if said.get("whole", True) else " of a full proof, cut short by its time limit"
+        edge = ", approximate functions perturbed" if any(run.get("perturbed") for run in runs) else ""
+        ptx = f", PTX {said['ptx'][:12]}" if said.get("ptx") else ""
+        launches = f"{len(runs)} emulated {'run' if len(runs) == 1 else 'runs'}"
+        return one_line(
+            f"{said['status']} in {launches}{depth}: {', '.join(cases)}{edge}; "
+            f"blocks {', '.join(orders)}; emulator {said['emulator'][:12]}{ptx}"
+        )
+    except (AssertionError, AttributeError, KeyError, TypeError):
+        return "of another kind, see --json"
+
+
+def document(proof: str) -> Any:
+    """Return what a stored proof says, of whatever kind it is. Raises ValueError for what is not JSON."""
+    return json.loads(proof)
+
+
+def _read(text: str) -> dict[str, Any] | None:
+    """Return the object of a stored proof; None for one that this version did not write."""
+    try:
+        found = document(text)
+    except ValueError:
+        return None
+    known = isinstance(found, dict) and {"status", "emulator", "runs"} <= found.keys()
+    return found if known else None

@@ -1,0 +1,221 @@
+"""Sizes that provoke: the same schedule on problems with long loops, many tiles, and addresses beyond 2^32.
+
+A proof on a few tiles sees no loop that ends too early, no order of tiles that repeats itself, and no product of two
+sizes that overflows. Extents grow by powers of two, which all tiles and vectors divide, so that remainders stay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from autosched.verify.coverage import Role
+from search_spaces.operators.input_cases import ALL_LARGEST
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import Reduce, RowProblem
+from search_spaces.operators.transpose import ArrayMove
+from search_spaces.spaces.parameters import Value
+from search_spaces.spaces.schedule import Schedule
+
+if TYPE_CHECKING:
+    from search_spaces.programs.problem import ProgramProblem
+
+LONG_STEPS = 72  # of a loop over tiles: every ring of stages has turned over many times
+MANY_TILES = 18  # more: two bands of the largest order of tiles
+STREAMED_FLOPS = 2.0**32  # of a stream-K launch, whose blocks exchange sums, the most that is emulated whole
+_EXCHANGED = ("wgmma_matmul_transposed", "tcgen05_matmul_transposed")  # templates whose m is the problem's n
+_SMS = 136  # at least as many as most devices have; B200 and RTX 5090 are among those with more
+MANY_PARTS = 72  # tiles more along an axis that is reduced: each leaves a part
+MANY = 2**12  # elements, where tiles are not known: at least as many
+LONG = 2**20  # elements of a line, or of a vector's k
+FAR_EXTENT = 2**29  # of one extent: the largest power of two that is allowed
+OVERFLOWING = 2**31  # elements, the first that a signed number of 32 bits does not count
+BEYOND_ELEMENTS = 2**32  # elements, and more bytes
+LARGE_SUMS, LARGEST_PRODUCT = 2**26, 2**14  # sums of products of 8-bit integers, beyond what f32 counts one by one
+
+
+class StressSize(NamedTuple):
+    """``whole``: every block is run; else some, far apart. ``fewer_blocks``: launched with fewer than planned, where
+    the grid may shrink. ``role``: what a full proof needs it for. ``case``: of the inputs that it is for, one of
+    ``Problem.stress_inputs``; "" stands for any. ``smaller``: what may stand in where the schedule is none for it, or a
+    launch takes more memory than a process can address, the largest first."""
+
+    name: str
+    problem: Problem
+    whole: bool
+    role: Role | None = None
+    fewer_blocks: bool = False
+    case: str = ""
+    smaller: tuple[StressSize, ...] = ()
+
+
+class _Growth(NamedTuple):
+    """How much longer each field becomes, or ``instead``."""
+
+    name: str
+    extents: dict[str, int]
+    whole: bool = False
+    role: Role | None = None
+    fewer_blocks: bool = False
+    case: str = ""
+    instead: tuple[dict[str, int], ...] = ()
+
+
+def stress_sizes(small: Problem, schedule: Schedule) -> Iterator[StressSize]:
+    """Problems that grow out of ``small``, a cut of few tiles; the schedule may be invalid for some of them. None that
+    is far where no problem is whose arrays may be so large."""
+    for growth in _growths(small, schedule):
+        grown = (growth._replace(extents=extents) for extents in (growth.extents, *growth.instead))
+        sizes = [size for each in grown for size in _from_largest(small, each)]
+        if sizes:
+            largest, *smaller = sizes
+            yield largest._replace(smaller=tuple(smaller))
+
+
+def _from_largest(small: Problem, growth: _Growth) -> Iterator[StressSize]:
+    """By ever smaller powers of two, as long as they are far; with the shorter k before that of ``small``, which may
+    have the tiles that the schedule asks for."""
+    for less in range(0, 16, 2):
+        longer = {f: getattr(small, f) + (n >> less) for f, n in growth.extents.items() if n > 0}
+        shorter = {f: getattr(small, f) + n for f, n in growth.extents.items() if n < 0}
+        for extents in ({**longer, **shorter}, longer) if shorter else (longer,):
+            try:
+                grown = replace(small, **extents)
+            except ValueError:  # an array would be too large
+                continue
+            if growth.role == "far" and max(o.size for o in grown.operands()) < OVERFLOWING:
+                return
+            yield StressSize(growth.name, grown, growth.whole, growth.role, growth.fewer_blocks, growth.case)
+        if growth.role != "far":
+            return
+
+
+def with_short_k(problem: Problem, schedule: Schedule, share: float) -> Problem:
+    """``problem`` with about ``share`` of its k, two steps at least, and the same remainder: tiles, their order and
+    their places in out stay. ``problem`` itself where it has no k, or no more."""
+    if not isinstance(problem, Matmul):
+        return problem
+    of_split = _of_split(problem, schedule)
+    steps = problem.k // of_split
+    kept = max(2, int(share * steps))
+    return replace(problem, k=problem.k - (steps - kept) * of_split) if kept < steps else problem
+
+
+def _of_split(problem: Matmul, schedule: Schedule) -> int:
+    """Numbers along k of one tile of each split."""
+    chosen = schedule.values
+    return int(chosen.get("tile_k", 256)) * int(chosen.get("split_k", 1)) * problem.input_dtype.values
+
+
+def _growths_of_program(small: ProgramProblem, schedule: Schedule) -> Iterator[_Growth]:
+    """Along extents that blocks cut. Places far down are lines of an array; far across, lines are far apart."""
+    from search_spaces.programs.schedules.proxy import dealt_out  # which other problems need not wait for
+
+    tiles = dealt_out(small, schedule)
+    if tiles:
+        more = MANY_TILES if len(tiles) == 1 else math.isqrt(MANY_TILES)
+        yield _Growth("many tiles", {n: more * tile for n, tile in tiles.items()}, True, "many tiles")
+        for name, tile in tiles.items():
+            yield _Growth(f"far {name}", {name: FAR_EXTENT // tile * tile}, False, "far")
+
+
+def _growths(small: Problem, schedule: Schedule) -> Iterator[_Growth]:
+    """Those of one role stand together."""
+    match small:
+        case Matmul():
+            yield from _growths_of_matmul(small, schedule)
+        case Matvec():
+            yield _Growth("many rows", {"n": MANY}, True, "many tiles")
+            yield _Growth("far rows", {"n": FAR_EXTENT}, False, "far")
+            yield _Growth("long k", {"k": LONG // 8})
+        case Reduce(axis="column"):
+            yield _Growth("many columns", {"columns": MANY}, True, "many tiles")
+            yield _Growth("far columns", {"columns": FAR_EXTENT}, False, "far")
+            if small.reduction_size == 0:
+                yield _Growth("long columns", {"rows": LONG // 8})
+            else:
+                far = min(FAR_EXTENT, 1 << (2 * BEYOND_ELEMENTS // small.columns).bit_length())
+                yield _Growth("far parts", {"rows": small.reduction_size * max(1, far // small.reduction_size)}, False,
+                              "far")  # fmt: skip
+        case RowProblem():
+            yield _Growth("many rows", {"rows": MANY // 4}, True, "many tiles")
+            far = min(FAR_EXTENT, 1 << (2 * BEYOND_ELEMENTS // small.columns).bit_length())
+            yield _Growth("far rows", {"rows": far}, False, "far")
+            if not (isinstance(small, Reduce) and small.reduction_size):
+                yield _Growth("long rows", {"columns": LONG // 4}, True)
+        case ArrayMove():
+            yield _Growth("many rows", {"rows": MANY}, True, "many tiles")
+            yield _Growth("many columns", {"columns": MANY}, True, "many tiles")
+            yield _Growth("far rows", {"rows": FAR_EXTENT, "columns": 64}, False, "far")
+            yield _Growth("far columns", {"rows": 64, "columns": FAR_EXTENT}, False, "far")
+            yield _Growth(
+                "far matrices",
+                {"batch": min(FAR_EXTENT, BEYOND_ELEMENTS // (small.rows * small.columns) + 64)},
+                False,
+                "far",
+            )
+        case _ if hasattr(small, "program"):
+            yield from _growths_of_program(cast("ProgramProblem", small), schedule)
+
+
+def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
+    chosen = schedule.values
+    of_split = _of_split(small, schedule)
+    if schedule.template in _EXCHANGED:
+        swapped = {"m": "n", "n": "m"}
+        chosen = {f"{name[:-1]}{swapped.get(name[-1], name[-1])}": value for name, value in chosen.items()}
+    steps = 2 if chosen.get("stream_k") or int(chosen.get("tiles_of_block", 1)) > 1 else 1
+    shorter = min(0, small.k % of_split + steps * of_split - small.k)
+    rows, columns = (_more_tiles(small, chosen, axis, MANY_TILES) for axis in ("m", "n"))
+    smallest = min(small.m * small.n, small.m * small.k, small.n * small.k)
+    yield _Growth("many rows of tiles", {"m": rows, "k": shorter}, True, "many tiles")
+    yield _Growth("many columns of tiles", {"n": columns, "k": shorter}, True, "many tiles", fewer_blocks=True)
+    if chosen.get("stream_k"):  # all blocks share all tiles: no more of them than it takes
+        longer = dict.fromkeys(_rows_of_all_workers(small, chosen, small.k + shorter))
+        most, *fewer = ({"m": m, "k": shorter} for m in longer)
+        yield _Growth("all workers", most, True, "many tiles", instead=tuple(fewer))
+        yield _Growth("far rows", {"m": -(-OVERFLOWING // small.n // rows) * rows, "k": shorter}, False, "far")
+        far = -(-OVERFLOWING // small.m // columns) * columns
+        yield _Growth("far columns", {"n": far, "k": shorter}, False, "far")
+    else:
+        yield _Growth("far rows", {"m": FAR_EXTENT, "k": shorter}, False, "far")
+        yield _Growth("far columns", {"n": FAR_EXTENT, "k": shorter}, False, "far")
+    if small.batch > 1:
+        yield _Growth(
+            "far matrices", {"batch": min(FAR_EXTENT, BEYOND_ELEMENTS // smallest + 2), "k": shorter}, False, "far"
+        )
+    yield _Growth("long k", {"k": of_split * LONG_STEPS})
+    if small.a == "i8":
+        more = -(-LARGE_SUMS // LARGEST_PRODUCT // of_split) * of_split
+        yield _Growth("large sums", {"k": more}, True, case=ALL_LARGEST)
+
+
+def _rows_of_all_workers(small: Matmul, chosen: Mapping[str, Value], k: int) -> Iterator[int]:
+    """Rows more that give each worker of stream-K that runs at a time its share, the best first: several blocks of an
+    SM, too, where all of it can be run."""
+    workers = _SMS * int(chosen.get("min_blocks", 1))
+    of_worker = 2 if int(chosen.get("tiles_of_block", 1)) > 2 else 1  # as many as the launch must have for it
+    across = small.batch * math.ceil(small.n / int(chosen["tile_n"]))
+    of_one_block = 2 * _SMS
+    for tiles in dict.fromkeys((max(of_one_block, workers * of_worker), of_one_block)):
+        # So many rows of tiles; where blocks may not have so many tiles, so many in all, or fewer.
+        for least in (tiles, *(math.ceil(tiles * 0.75**i / across) for i in range(8))):
+            more = _more_tiles(small, chosen, "m", least)
+            if tiles == of_one_block or small.flops / small.m / small.k * (small.m + more) * k <= STREAMED_FLOPS:
+                yield more
+
+
+def _more_tiles(small: Matmul, chosen: Mapping[str, Value], axis: str, least: int) -> int:
+    """Rows or columns of ``least`` tiles more, whole clusters of them: parts of a reduction along the axis, and where
+    blocks compute several tiles one after another, enough for two clusters of them."""
+    if f"tile_{axis}" not in chosen:
+        return MANY
+    cluster = int(chosen.get(f"cluster_{axis}", 1))
+    reduced = {"m": -2, "n": -1}[axis] == small.reduced_axis
+    several = int(chosen.get("tiles_of_block", 1))
+    tiles = max(MANY_PARTS if reduced else least, (several + 1) * cluster if several > 1 else 0)
+    return -(-tiles // cluster) * cluster * int(chosen[f"tile_{axis}"])

@@ -1,0 +1,125 @@
+"""Which tiles every block of a launch computes at the true size, asked of the device code itself, without multiplying.
+
+A template that has a walk (``KernelTemplate.walk``) has a device function which tells of each part of a tile that a
+block computes. All blocks of the launch tell, in the emulator, and together they must have each k-tile of each tile of
+out once: an order of tiles that repeats itself, k-tiles that are dealt out twice, and products of 32 bits that overflow
+show at any size, in the time that it takes to count.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from autosched.verify.run import ProofSettings, Run
+from measurements.emulator import ASCENDING, Emulation, emulate
+from search_spaces.arrays import IntArray
+from search_spaces.hardware.dtypes import U32
+from search_spaces.operators.problem import Operand, Problem
+from search_spaces.spaces.config import Config
+from search_spaces.templates.device_source import DeviceSource
+from search_spaces.templates.kernel import Kernel
+
+MOST_BLOCKS = 2**13  # that are asked: more take too long
+_ENTRY = 'extern "C" __global__'
+_WORDS = 8  # of a part: 1, matrix, row, column, first k-tile, k-tiles
+
+
+def why_no_walk(kernel: Kernel) -> str:
+    """Return why the blocks of ``kernel`` are not asked which tiles they compute; "" where they are."""
+    blocks = math.prod(kernel.grid)
+    if blocks > MOST_BLOCKS:
+        return f"{blocks} blocks are more than the {MOST_BLOCKS} that are asked for their tiles"
+    return "" if _ENTRY in kernel.source else "its source is not of one entry"
+
+
+def walk_kernel(walk: DeviceSource, kernel: Kernel, most: int) -> Kernel:
+    """Return a launch of as many blocks as ``kernel`` has, each of which tells of up to ``most`` parts that its block
+    there computes."""
+    head, entry = kernel.source[: kernel.source.index(_ENTRY)], f"{kernel.entry}_walk"
+    parts = Operand("parts", "output", U32, (math.prod(kernel.grid), most, _WORDS))
+    return Kernel(
+        entry=entry,
+        source=(
+            f"{head}#include <{walk.header}>\n\n{_ENTRY} void {entry}(unsigned* parts) {{\n"
+            f"  {walk.entry}<Config, {most}>(parts);\n}}\n"
+        ),
+        headers=kernel.headers,
+        arguments=(parts,),
+        grid=kernel.grid,
+        block=(32, 1, 1),
+        dynamic_shared_bytes=kernel.dynamic_shared_bytes,
+        arch=kernel.arch,
+    )
+
+
+def run_walk(walk: DeviceSource, problem: Problem, config: Config, kernel: Kernel, settings: ProofSettings) -> Run:
+    """Ask all blocks of ``kernel`` which tiles they walk, and compare what they say with the tiles of out.
+
+    Args:
+        walk: The device source that writes the walk down in place of computing.
+        problem: What the kernel computes.
+        config: The schedule with all that follows from it.
+        kernel: Of ``config``; the walk takes its grid and its definitions.
+        settings: The limit of the launch.
+
+    Returns:
+        The run; a tile that is left out, or walked twice, is a ``wrong_result``.
+    """
+    blocks = config.integer("blocks")
+    # All tiles of a pair are told of by its first block. Stream-K has a part at both ends of a worker's tiles.
+    most = -(-blocks * math.prod(kernel.cluster) // math.prod(kernel.grid)) + 3
+    asked = walk_kernel(walk, kernel, most)
+    done = emulate(asked, {}, time_limit=settings.time_limit)
+    wrong = "" if done.status not in ("ok", "findings") else _wrong(config, done.outputs["parts"].astype(np.int64))
+    status = "wrong_result" if wrong else done.status
+    reason = "; ".join(text for text in (wrong, done.reason) if text)
+    kept: Emulation = replace(done, outputs={})
+    return Run(problem, ("none",), settings.seed, ASCENDING, None, status, reason, None, None, kept)
+
+
+def _wrong(config: Config, told: IntArray) -> str:
+    """Return what the parts of all blocks lack, or have twice; "" where they are each k-tile of each tile once."""
+    tile_m, tile_n, tiles_m, tiles_n, tiles_k = config.integers("tile_m", "tile_n", "tiles_m", "tiles_n", "tiles_k")
+    per_tile = tiles_m * tiles_n
+    matrices = config.integer("blocks") // config.integer("split_k") // per_tile
+    block, _ = np.nonzero(told[:, :, 0] == 1)
+    batch, m0, n0, first, count = (told[:, :, i][told[:, :, 0] == 1] for i in range(1, 6))
+    outside = (m0 % tile_m != 0) | (n0 % tile_n != 0) | (m0 >= tiles_m * tile_m) | (n0 >= tiles_n * tile_n)
+    outside |= (batch >= matrices) | (first + count > tiles_k) | (count < 1)
+    if outside.any():
+        i = int(outside.argmax())
+        return (
+            f"block {block[i]} computes k-tiles {first[i]} to {first[i] + count[i] - 1} of the tile at row {m0[i]} and "
+            f"column {n0[i]} of matrix {batch[i]}, which is none of {matrices} x {tiles_m} x {tiles_n} tiles of "
+            f"{tiles_k} k-tiles"
+        )
+    tile = (batch * tiles_m + m0 // tile_m) * tiles_n + n0 // tile_n
+    order = np.lexsort((first, tile))
+    tile, first, count, block = tile[order], first[order], count[order], block[order]
+    begins = np.diff(tile, prepend=-1) != 0
+    expected = np.where(begins, 0, np.roll(first + count, 1))
+    ends = np.roll(begins, -1)
+    if ends.size:
+        ends[-1] = True
+    bad = (first != expected) | (ends & (first + count != tiles_k))
+    if bad.any():
+        i = int(bad.argmax())
+        return (
+            f"the k-tiles of tile {_place(int(tile[i]), tiles_m, tiles_n)} are not computed once each: block "
+            f"{block[i]} has {first[i]} to {first[i] + count[i] - 1} of {tiles_k}, and those before it end at "
+            f"{expected[i]}"
+        )
+    missing = np.setdiff1d(np.arange(matrices * per_tile), tile)
+    if missing.size:
+        return (
+            f"no block computes tile {_place(int(missing[0]), tiles_m, tiles_n)}, nor {missing.size - 1} others of "
+            f"{matrices * per_tile}"
+        )
+    return ""
+
+
+def _place(tile: int, tiles_m: int, tiles_n: int) -> str:
+    return f"({tile // (tiles_m * tiles_n)}, {tile // tiles_n % tiles_m}, {tile % tiles_n})"

@@ -1,0 +1,84 @@
+"""The heap of device code: lists and scratch memory are right, and each misuse is found at its line."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from needs import needs_compiler, needs_nvrtc
+
+import autosched
+from autosched.verify.emulate.emulate import EmulatedLaunch
+
+pytestmark = [needs_nvrtc, needs_compiler]
+
+N = 64
+
+
+def run(source: str, blocks: int = 1) -> EmulatedLaunch:
+    out = np.zeros(blocks * N, np.int32)
+    return autosched.emulate(source, arguments=(out, 5), grid=blocks, block=N, outputs=(0,))
+
+
+def test_lists_and_scratch_memory() -> None:
+    """Nodes from new and delete, an array from malloc that is never freed, null for what is too large."""
+    source = """
+    struct Node { int value; Node* next; };
+    extern "C" __global__ void k(int* o, int n) {
+      Node* head = nullptr;
+      for (int i = 0; i < n; ++i) head = new Node{i, head};
+      int* p = (int*)malloc(n * sizeof(int));
+      int sum = 0;
+      for (int i = 0; head; ++i) {
+        p[i] = head->value;
+        Node* next = head->next;
+        delete head;
+        head = next;
+      }
+      for (int i = 0; i < n; ++i) sum += p[i] * (i + 1);
+      free(nullptr);
+      o[blockIdx.x * blockDim.x + threadIdx.x] = malloc(9 << 20) == nullptr ? sum : -1;
+    }"""
+    done = run(source, 2)
+    assert done.ok, done.reason
+    assert Counter(np.asarray(done.arrays[0]).tolist()) == {4 * 1 + 3 * 2 + 2 * 3 + 1 * 4: 2 * N}
+
+
+def test_what_one_launch_has_allotted_the_next_one_reads() -> None:
+    source = """
+    __device__ int* kept = nullptr;
+    extern "C" __global__ void k(int* o, int n) {
+      if (kept == nullptr) *(kept = (int*)malloc(4)) = n;
+      o[0] = *kept;
+    }"""
+    done = autosched.emulate(source, arguments=(np.zeros(1, np.int32), 5), grid=1, block=1, outputs=(0,), launches=3)
+    assert done.ok and done.arrays[0] == [5], done.reason
+
+
+BODY = """
+extern "C" __global__ void k(int* o, int n) {
+  int* p = (int*)malloc(n * sizeof(int));
+  for (int i = 0; i < n; ++i) p[i] = i;
+  %s
+  o[threadIdx.x] = n;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("misuse", "kind", "says"),
+    [
+        ("free(p); free(p);", "heap_misuse", "were freed at"),
+        ("free(p + 1);", "heap_misuse", "malloc did not return"),
+        ("free(o);", "heap_misuse", "malloc did not return"),
+        ("free(p); n += *(volatile int*)p;", "heap_misuse", "at byte 0 of 20 bytes"),
+        ("free(p); *(volatile int*)(p + 1) = 3;", "heap_misuse", "at byte 4 of 20 bytes"),
+        ("free(p); int* q = (int*)malloc(20); q[0] = 1; *(volatile int*)p = 2; free(q);", "heap_misuse", "20 bytes"),
+        ("p[n] = 3; free(p);", "out_of_bounds_global", "at byte 20 of 20 bytes"),
+        ("int* q = (int*)malloc(8); n += *(volatile int*)q; free(q);", "uninitialized_global_read", "element"),
+    ],
+)
+def test_misuse_is_found(misuse: str, kind: str, says: str) -> None:
+    assert run(BODY % "free(p);").ok
+    found = [f for f in run(BODY % misuse).findings if f.kind == kind]
+    assert found and says in found[0].message and found[0].line == 5, found

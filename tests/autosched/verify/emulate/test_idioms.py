@@ -1,0 +1,56 @@
+"""Ordinary idioms of CUDA, and some 110 faults as a reviewer plants them: a finding, or numbers that are wrong."""
+
+from __future__ import annotations
+
+import pytest
+from cases import representative
+from idiom_faults import FAULTS, IDIOMS, Idiom, planted, source
+from needs import needs_compiler, needs_nvrtc
+
+import autosched
+from autosched.verify.emulate.emulate import EmulatedLaunch
+from measurements.compiler.nvrtc import cuda_include_folders
+
+pytestmark = [needs_nvrtc, needs_compiler, pytest.mark.skipif(not cuda_include_folders(), reason="no CUDA headers")]
+
+# Compiled in 3 to 15 s each, with the headers of libcu++; the others take 0.2 s.
+SLOW = ("async_bar", "cluster")
+ALL = [(name, fault) for name, faults in FAULTS.items() for fault in faults]
+# A few of them in every run.
+NOW = [(name, fault) for name, fault in ALL if name not in SLOW][::16]
+
+
+def run(text: str, idiom: Idiom) -> EmulatedLaunch:
+    return autosched.emulate(
+        text,
+        kernel="k",
+        arguments=idiom.arguments(),
+        grid=idiom.grid,
+        block=idiom.block,
+        outputs=idiom.outputs,
+        time_limit=5,
+    )
+
+
+@pytest.mark.parametrize("name", representative(IDIOMS, "lastblock", "cpasync", "named_barrier_pc"))
+def test_idioms_are_right_and_clean(name: str) -> None:
+    done = run(source(name), IDIOMS[name])
+    assert done.ok, done.reason
+    assert IDIOMS[name].is_right(done.arrays)
+
+
+def check(name: str, fault: tuple[str, str, str]) -> None:
+    done = run(planted(name, fault), IDIOMS[name])
+    assert done.status in ("ok", "findings", "timeout"), done.reason
+    assert not done.ok or not IDIOMS[name].is_right(done.arrays)
+
+
+@pytest.mark.parametrize(("name", "fault"), NOW, ids=[f"{name}: {fault[0]}" for name, fault in NOW])
+def test_some_of_the_faults_are_found(name: str, fault: tuple[str, str, str]) -> None:
+    check(name, fault)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("name", "fault"), ALL, ids=[f"{name}: {fault[0]}" for name, fault in ALL])
+def test_every_fault_is_found(name: str, fault: tuple[str, str, str]) -> None:
+    check(name, fault)

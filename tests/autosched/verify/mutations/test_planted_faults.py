@@ -1,0 +1,131 @@
+"""Faults that no edit of one token makes, as people make them: orders of fences, scopes, stale stages, narrow types.
+
+Each is planted in a kernel that is right, and a full proof must report it. `benchmarks/results/mutations.md` has the
+list with what was found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from needs import needs_compiler, needs_nvrtc
+
+from autosched.verify.proof import prove
+from search_spaces.hardware.dtypes import FLOAT_DTYPES, U32
+from search_spaces.operators.problem import Operand
+from search_spaces.operators.row_reduction import Reduce
+from search_spaces.templates.kernel import Kernel
+
+pytestmark = [needs_compiler, needs_nvrtc]
+
+KERNELS = Path(__file__).parents[3] / "measurements" / "emulator" / "kernels"
+SPLITS = 3
+SPLIT, RING = "split_sum", "ring_sum"
+OF_ROWS = Reduce(5, 1003, kind="sum", dtype="f16", out="f32")
+OF_COLUMNS = Reduce(43, 192, kind="sum", axis="column", dtype="f16", out="f32")
+
+
+@dataclass(frozen=True)
+class Planted:
+    """``new`` for ``old``, which occurs once, in a kernel; ``found`` is a part of what must be said."""
+
+    name: str
+    kernel: str
+    old: str
+    new: str
+    found: str
+
+
+_PUBLISH = "    __threadfence();  // what is left is there before it is counted\n"
+_COUNT = "    last = atomicAdd(&counters[row], 1u) == SPLITS - 1;\n"
+_COLLECT = "  __threadfence();  // what all have left is read after they were counted\n"
+_ISSUE = "    if (t + STAGES - 1 < tiles) load(t + STAGES - 1);\n    commit();\n"
+_ARRIVE = "    wait();\n    __syncthreads();\n"
+
+PLANTED = (
+    Planted("the fence is behind the flag", SPLIT, _PUBLISH + _COUNT, _COUNT + _PUBLISH, "global_race"),
+    Planted("the counter stays for the next launch", SPLIT, "  counters[row] = 0;\n", "", "workspace_not_zero"),
+    Planted("sums in f16", SPLIT, "sum += value(line[i]);", "sum = rounded(sum + value(line[i]));", "wrong_result"),
+    Planted("a tile is added without a load", RING, "t < tiles; ++t) {\n    wait", "t < tiles + 1; ++t) {\n    wait",
+            "wrong_result"),
+    Planted("a fence of the block", SPLIT, _PUBLISH, _PUBLISH.replace("fence()", "fence_block()"), "global_race"),
+    Planted("the reader has no fence", SPLIT, _COLLECT, "", "global_race"),
+    Planted("an atomic of the block", SPLIT, "atomicAdd(&counters", "atomicAdd_block(&counters", "global_race"),
+    Planted("the last block by its index", SPLIT, _COUNT,
+            _COUNT.replace("atomicAdd(&counters[row], 1u)", "split"), "global_race"),
+    Planted("half a warp is shuffled", SPLIT, "sum, d);", "sum, d, 16);", "wrong_result"),
+    Planted("shuffles under a condition", SPLIT, "  for (int d = 16;",
+            "  if (first + threadIdx.x + 256 < end)\n  for (int d = 16;",
+            "barrier_not_reached"),
+    Planted("adds to what the last launch left", SPLIT, "partials[row * SPLITS + split] = ",
+            "partials[row * SPLITS + split] += ", "uninitialized_global_read"),
+    Planted("adds to an output that nobody cleared", SPLIT, "out[row] = total;", "atomicAdd(&out[row], total);",
+            "uninitialized_global_read"),
+    Planted("the last split goes on into the next row", SPLIT, "end = first + part < COLUMNS ? first + part : COLUMNS",
+            "end = first + part", "wrong_result"),
+    Planted("vectors that only even rows allow", SPLIT, "i += 128) sum += value(line[i]);",
+            "i += 128)\n    sum += value(static_cast<unsigned short>("
+            "*reinterpret_cast<const unsigned*>(line + i / 2 * 2) >> i % 2 * 16));", "misaligned_access"),
+    Planted("one warp's sums without a barrier", SPLIT, "sums[warp] = sum;\n  __syncthreads();", "sums[warp] = sum;",
+            "uninitialized_shared_read"),
+    Planted("every thread counts its block", SPLIT, "  if (threadIdx.x == 0) {\n    partials",
+            "  if (threadIdx.x % 64 == 0) {\n    partials", "global_race"),
+    Planted("a commit only behind a load", RING, _ISSUE, _ISSUE.replace(") load(t + STAGES - 1);\n    commit();",
+            ") {\n      load(t + STAGES - 1);\n      commit();\n    }"), "async_read_before_wait"),
+    Planted("waits behind the barrier", RING, _ARRIVE, "    __syncthreads();\n    wait();\n", "async_read_before_wait"),
+    Planted("refills what others still read", RING, _ARRIVE + _ISSUE, f"    wait();\n{_ISSUE}    __syncthreads();\n",
+            "race"),
+    Planted("no tail where tiles divide n", RING, "  if (column0 + threadIdx.x < COLUMNS) out",
+            "  if (COLUMNS % WIDTH == 0 && blockIdx.x + 1 == gridDim.x) return;\n"
+            "  if (column0 + threadIdx.x < COLUMNS) out", "wrong_result"),
+    Planted("rows that are not there are those of the first", RING, "inside ? 16 : 0", "16", "wrong_result"),
+    Planted("subnormal halves are zero", RING, "sum += value(ring[t % STAGES][r][threadIdx.x]);",
+            "sum += ring[t % STAGES][r][threadIdx.x] & 0x7c00 ? value(ring[t % STAGES][r][threadIdx.x]) : 0.0f;",
+            "subnormal"),
+    Planted("bytes of the row, not elements", RING, "x + static_cast<long long>(row) * COLUMNS",
+            "x + static_cast<long long>(row) * COLUMNS * 2", "out_of_bounds_global"),
+)  # fmt: skip
+
+
+def kernel_of(name: str, source: str) -> tuple[Reduce, Kernel]:
+    problem = OF_ROWS if name == SPLIT else OF_COLUMNS
+    arguments = problem.operands()
+    grid, threads = (SPLITS, problem.rows, 1), 128
+    if name == SPLIT:
+        partials = Operand("partials", "workspace", FLOAT_DTYPES["f32"], (problem.rows * SPLITS,))
+        arguments = (*arguments, partials, Operand("counters", "workspace", U32, (problem.rows,), zeroed=True))
+    else:
+        grid, threads = (-(-problem.columns // 64), 1, 1), 64
+    sizes = {"ROWS": problem.rows, "COLUMNS": problem.columns, "SPLITS": SPLITS}
+    head = "".join(f"#define {macro} {value}\n" for macro, value in sizes.items())
+    return problem, Kernel(entry=name, source=head + source, arguments=arguments, grid=grid, block=(threads, 1, 1))
+
+
+def proven(name: str, source: str) -> str:
+    problem, kernel = kernel_of(name, source)
+    *_, last = prove(problem, kernel, seed=1, time_limit=30, depth="full")
+    return "" if last.status == "ok" else f"{last.status}: {last.reason}"
+
+
+@pytest.mark.parametrize("name", [SPLIT, RING])
+def test_the_kernels_are_right(name: str) -> None:
+    assert proven(name, (KERNELS / f"{name}.cu").read_text()) == ""
+
+
+def check_found(planted: Planted) -> None:
+    source = (KERNELS / f"{planted.kernel}.cu").read_text()
+    assert source.count(planted.old) == 1
+    assert planted.found in proven(planted.kernel, source.replace(planted.old, planted.new))
+
+
+@pytest.mark.parametrize("planted", PLANTED[:4], ids=lambda p: p.name)
+def test_a_planted_fault_is_reported(planted: Planted) -> None:
+    check_found(planted)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("planted", PLANTED[4:], ids=lambda p: p.name)
+def test_every_planted_fault_is_reported(planted: Planted) -> None:
+    check_found(planted)

@@ -1,0 +1,90 @@
+"""A proof reports every fault planted in the matmul templates of Hopper and Blackwell, and none in right kernels."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import tcgen05_planted
+import tma_planted
+import wgmma_planted
+from cases import representative
+from mutation_testing import reported_by_proof
+from needs import needs_compiler, needs_nvrtc
+from wgmma_cases import H200
+
+from autosched.verify.proof import Depth
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import Device
+
+pytestmark = [needs_compiler, needs_nvrtc]
+TCGEN05, TMA, WGMMA = tcgen05_planted.PLANTED, tma_planted.PLANTED, wgmma_planted.PLANTED
+DEPTHS: dict[str, tuple[Depth, ...]] = {"tcgen05": ("quick", "full"), "tma": ("quick",), "wgmma": ("quick", "full")}
+
+# A race whose reader is a copy from memory to memory, which has no register that the value could go to.
+BY_COPY = tuple(p for p in TCGEN05 if p.name == "a store does not wait for the other lanes")
+
+
+def params(name: str, planted: tuple[Any, ...], *, nightly: str = "", by_case: bool = False) -> list[Any]:
+    """Parameters of a test for a part of the table of template ``name``; cases that match ``nightly`` are marked so."""
+    rows = {p.case: p for p in planted}.values() if by_case else planted
+    night = [pytest.mark.nightly] if nightly else []
+    return [
+        pytest.param(
+            name, p, marks=night if re.match(nightly, p.case) else [], id=f"{name}: {p.case if by_case else p.name}"
+        )
+        for p in rows
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "planted", "device"),
+    [
+        ("tcgen05_matmul", TCGEN05, tcgen05_planted.B200),
+        pytest.param("wgmma_matmul", WGMMA, H200, marks=pytest.mark.nightly),
+    ],
+    ids=("tcgen05", "wgmma"),
+)
+def test_every_fault_is_one_of_a_valid_schedule(name: str, planted: tuple[Any, ...], device: Device) -> None:
+    for fault in planted:
+        template(name).config(fault.problem(), fault.schedule(), device)
+        assert fault.kernel() != fault.right_kernel()
+
+
+@pytest.mark.parametrize(
+    ("name", "planted"),
+    params("tcgen05", (*TCGEN05[::12], *BY_COPY)) + params("tma", TMA[::6]) + params("wgmma", WGMMA[:4]),
+)
+def test_a_planted_fault_is_reported(name: str, planted: Any) -> None:
+    assert planted.found in reported_by_proof(planted.problem(), planted.kernel(), DEPTHS[name])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("name", "planted"), params("tcgen05", TCGEN05) + params("tma", TMA) + params("wgmma", WGMMA[4:])
+)
+def test_every_planted_fault_is_reported(name: str, planted: Any) -> None:
+    assert planted.found in reported_by_proof(planted.problem(), planted.kernel(), DEPTHS[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "planted"),
+    params("tcgen05", TCGEN05, by_case=True, nightly="mx|nv")  # full proofs of block scales take long
+    + params("tma", TMA, by_case=True)
+    + params("wgmma", WGMMA, by_case=True, nightly=".*"),
+)
+def test_the_kernels_are_right(name: str, planted: Any) -> None:
+    assert reported_by_proof(planted.problem(), planted.right_kernel(), DEPTHS[name]) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "planted"),
+    representative(
+        [p for p in params("tcgen05", TCGEN05, by_case=True) if re.match("mx|nv", p.values[1].case)],
+        "tcgen05: nvf4",
+        "tcgen05: mxf8 of a pair",
+    ),
+)
+def test_quick_proofs_of_block_scales_pass(name: str, planted: Any) -> None:
+    assert reported_by_proof(planted.problem(), planted.right_kernel(), ("quick",)) == set()

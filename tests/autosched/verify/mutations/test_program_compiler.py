@@ -1,0 +1,313 @@
+"""Planted faults of the compiler of tile programs: the emulator reports each, or the interpreter's bounds do."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cases import spread
+from mutation_testing import reported_by_proof
+from program_outcome import outcome
+from random_schedules import random_start
+
+from autosched.programs.loading import load_program, problem
+from autosched.verify.proof import Depth
+from search_spaces.hardware.devices import device
+from search_spaces.programs.builder import Builder, Input, Output, Program, program
+from search_spaces.programs.inference.inference import Inference
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.distribution import Distribution
+from search_spaces.programs.language.ir import Array, Source
+from search_spaces.programs.lowering import emit_base, emit_boxes, emit_memory, emit_moves, emit_products, emit_shared
+from search_spaces.programs.lowering.elements import Code
+from search_spaces.programs.lowering.refs import Ref, constant
+from search_spaces.programs.planning import memory, uniform
+from search_spaces.programs.template import template
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel
+
+A100 = device("a100")
+EXAMPLES = Path(__file__).parents[4] / "examples"
+GEMM, LONG = "programs/gemm_relu.py", {"m": 64, "n": 64, "k": 256}
+RING = "autosched/tile/ring.cuh"
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def outcome_of(
+    place: str | Program,
+    sizes: dict[str, int],
+    changed: Callable[[Kernel], Kernel] = lambda kernel: kernel,
+    schedule: Schedule | None = None,
+) -> str:
+    """ "ok", what the emulator reports, or "wrong"."""
+    made = load_program(str(EXAMPLES / place)) if isinstance(place, str) else place
+    p = problem(made, **sizes)
+    schedule = schedule or template(made).space(p, A100).sample(1, 3)[0]
+    return outcome(p, changed(template(made).kernel(p, schedule, A100)))
+
+
+def no_leader(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Distribution, "leader", lambda self, warps: "")
+
+
+def no_barriers(patch: pytest.MonkeyPatch) -> None:
+    put = Code._put
+    patch.setattr(Code, "_put", lambda self, line, source: None if "barrier" in line else put(self, line, source))
+
+
+def zero_padding(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        emit_memory, "constant", lambda number, dtype: constant(number if np.isfinite(number) else 0.0, dtype)
+    )
+
+
+def turned_tables(patch: pytest.MonkeyPatch) -> None:
+    through = Ref.through
+    patch.setattr(Ref, "through", lambda self, table: through(self, (*table[1:], table[0])))
+
+
+def no_joining(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(emit_moves, "_masks", lambda of, dimension: set())
+
+
+def no_barriers_of_tiles(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(emit_shared.SharedTiles, "_synchronise", lambda self, array, before, line: None)
+
+
+def no_barriers_of_turns(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(emit_shared.SharedTiles, "_expect_body", lambda self, body: None)
+
+
+def no_masks(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(emit_memory.MemoryAccess, "_inside", lambda self, window, of, names, index, places=None: "true")
+
+
+def places_of_others(patch: pytest.MonkeyPatch) -> None:
+    far = emit_memory.MemoryAccess._far
+    patch.setattr(
+        emit_memory.MemoryAccess, "_far", lambda self, window, places, index: far(self, window, places, index) + " + 1"
+    )
+
+
+def tables_off_by_one(patch: pytest.MonkeyPatch) -> None:
+    table = Code.table
+    patch.setattr(Code, "table", lambda self, numbers: table(self, (*numbers[:-1], numbers[-1] + 1)))
+
+
+def short_masks(patch: pytest.MonkeyPatch) -> None:
+    """Take a tile's places for one fewer than they are where masks are skipped."""
+    of = uniform._range
+
+    def found(argument: ir.Value | float, inference: Inference) -> uniform._Range | None:
+        made = inference.made[argument.id] if isinstance(argument, ir.Value) else None
+        whole = of(argument, inference)
+        return uniform._Range(whole.low, whole.high - 1) if whole and isinstance(made, ir.Coordinates) else whole
+
+    patch.setattr(uniform, "_range", found)
+
+
+def short_lives(patch: pytest.MonkeyPatch) -> None:
+    """Take the ring of a loop for dead in front of the loop's exchanges, which then lie over it."""
+    use = memory.Memory.use
+
+    def used(self: memory.Memory, loop: int | None, size: int) -> int:
+        use(self, loop, size)
+        return self.scratch[None]
+
+    patch.setattr(memory.Memory, "use", used)
+
+
+@pytest.mark.parametrize(
+    ("patch", "place", "sizes"),
+    spread(
+        [
+            (no_leader, "seeds/gemm_reduction.py", {"m": 150, "n": 264, "k": 72}),
+            (no_barriers, "seeds/wg_maps.py:converted", {"m": 130, "n": 260}),
+            (zero_padding, "programs/softmax_rows.py:row_softmax", {"m": 5, "n": 90}),
+            (turned_tables, "programs/attention.py:attention", {"h": 1, "g": 1, "s": 64, "d": 32}),
+            (no_joining, "programs/softmax_rows.py:row_softmax", {"m": 5, "n": 90}),
+            (no_barriers_of_tiles, "seeds/gemm_shared.py", {"m": 64, "n": 64, "k": 160}),
+            (no_masks, "programs/gemm_relu.py", {"m": 67, "n": 75, "k": 40}),
+            (no_masks, "programs/embedding.py:embedding", {"tokens": 37, "words": 20, "d": 136}),
+            (places_of_others, "programs/embedding.py:cache_append", {"tokens": 37, "places": 50, "d": 136}),
+            (tables_off_by_one, "programs/gemm_relu.py", {"m": 64, "n": 64, "k": 64}),
+        ],
+        5,
+    ),
+    ids=["leader", "barriers", "padding", "tables", "joining", "tiles", "masks", "gather", "scatter", "offsets"],
+)
+def test_faults_are_reported(patch: Patch, place: str, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    patch(monkeypatch)
+    assert outcome_of(place, sizes) != "ok"
+
+
+@pytest.mark.parametrize("depth", ["quick", "full"])
+def test_a_key_beyond_the_end_is_reported(depth: Depth, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among scores near zero it adds one part in hundreds; among scores far below it is the largest."""
+    p = problem(load_program(str(EXAMPLES / "programs/attention.py:attention")), h=1, g=1, s=319, d=32)
+    schedule = template(p.program).space(p, A100).sample(1, 3)[0]
+    short_masks(monkeypatch)
+    assert "wrong_result" in reported_by_proof(p, template(p.program).kernel(p, schedule, A100), (depth,))
+
+
+@program(x=Input("m n", "f32"), out=Output("n m", "f32"))
+def through_a_tile(p: Builder, x: Array, out: Array) -> None:
+    """Each turn stores a tile to shared memory and loads it transposed, in the place of the turn before."""
+    (i,) = p.blocks((x.shape[0],), (64,))
+    tile = p.shared(64, 32, "f32")
+    for j in p.steps(x.shape[1], 32):
+        p.store(p.load(p.window(x, (i, j), (64, 32))), p.window(tile, (0, 0), (64, 32)))
+        turned = p.load(p.window(tile, (0, 0), (32, 64), turned=True))
+        p.store(turned * 2.0, p.window(out, (j, i), (32, 64)))
+
+
+@program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
+def weighted(p: Builder, a: Array, b: Array, out: Array) -> None:
+    """In each turn a reduction crosses subgroups in shared memory, beside the ring."""
+    (m, k), n = a.shape, b.shape[1]
+    i, j = p.blocks((m, n), (64, 64))
+    x, y = p.window(a, (i, 0), (64, 32)), p.window(b, (0, j), (32, 64))
+    acc = p.state(p.zeros((64, 64)))
+    for _ in p.steps(k, 32):
+        z = p.mma(p.load(x), p.load(y))
+        acc.set(acc + z * p.reduction("add", z, dim=1))
+        x.move(0, 32)
+        y.move(32, 0)
+    p.store(acc, p.window(out, (i, j), (64, 64)))
+
+
+@program(a=Input("m k", "f16"), b=Input("k n", "f16"), c=Input("m n", "f32"), out=Output("m n", "f32"))
+def between(p: Builder, a: Array, b: Array, c: Array, out: Array) -> None:
+    """Give a value to other threads between a product and what takes its result."""
+    (m, k), n = a.shape, b.shape[1]
+    i, j = p.blocks((m, n), (64, 64))
+    acc, sums = p.state(p.zeros((64, 64))), p.state(p.zeros((64, 1)))
+    for s in p.steps(k, 32):
+        sums.set(sums + p.reduction("add", p.load(p.window(c, (i, j), (64, 64))), dim=1))
+        z = p.mma(p.load(p.window(a, (i, s), (64, 32))), p.load(p.window(b, (s, j), (32, 64))), acc * 0.5)
+        acc.set(p.broadcast(sums, dim=1, size=64) + z)
+    p.store(acc, p.window(out, (i, j), (64, 64)))
+
+
+@program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
+def turned_twice(p: Builder, a: Array, b: Array, out: Array) -> None:
+    """Turn the result of a product, which is the same array under another name."""
+    (m, k), n = a.shape, b.shape[1]
+    i, j = p.blocks((m, n), (64, 64))
+    acc = p.state(p.zeros((64, 64)))
+    for s in p.steps(k, 32):
+        z = p.mma(p.load(p.window(a, (i, s), (64, 32))), p.load(p.window(b, (s, j), (32, 64))))
+        acc.set(acc + p.transpose(p.transpose(z) * 0.5))
+    p.store(acc, p.window(out, (i, j), (64, 64)))
+
+
+def products_of_some_threads(patch: pytest.MonkeyPatch) -> None:
+    """Write what waits for its use into the branch of those that leave a value to others."""
+    enter = emit_base.EmitterBase._enter
+
+    def entered(self: emit_base.EmitterBase, line: str, source: Source | None = None) -> None:
+        finish, self.finish = self.finish, lambda: None  # type: ignore[method-assign]
+        enter(self, line, source)
+        self.finish = finish  # type: ignore[method-assign]
+
+    patch.setattr(emit_base.EmitterBase, "_enter", entered)
+
+
+def products_that_nobody_waits_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(emit_products.Products, "_finish_product", lambda self, value: None)
+
+
+def sums_behind_the_fence(patch: pytest.MonkeyPatch) -> None:
+    """Let the compiler move what computes accumulators behind wgmma's fence."""
+    patch.setattr(emit_boxes.Boxes, "_hold", lambda self, array, count, source: None)
+
+
+@pytest.mark.parametrize(
+    ("patch", "made", "where", "way"),
+    [
+        (products_of_some_threads, between, "a100", "mma_m16n8k16_f16"),
+        (products_that_nobody_waits_for, turned_twice, "a100", "mma_m16n8k16_f16"),
+        (sums_behind_the_fence, between, "h100", "wgmma_m64k16_f16"),
+    ],
+)
+def test_faults_of_products_that_wait(
+    patch: Patch, made: Program, where: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    p, on = problem(made, m=64, n=64, k=96), device(where)
+    schedule = random_start(template(made).space(p, on), 1, {"intrinsic": way})
+    assert schedule is not None
+    assert outcome(p, template(made).kernel(p, schedule, on)) == "ok"
+    patch(monkeypatch)
+    assert outcome(p, template(made).kernel(p, schedule, on)) != "ok"
+
+
+def test_buffers_live_as_long_as_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"m": 64, "n": 64, "k": 512}  # more turns than stages
+    p = problem(weighted, **sizes)
+    schedules = template(weighted).space(p, A100).valid.sample(200, 1)
+    schedule = next(s for s in schedules if s.integer("sg_columns") > 1 and s.integer("stages") > 1)
+    assert outcome_of(weighted, sizes, schedule=schedule) == "ok"
+    short_lives(monkeypatch)
+    assert outcome_of(weighted, sizes, schedule=schedule) != "ok"
+
+
+def test_a_turn_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"m": 100, "n": 96}
+    assert outcome_of(through_a_tile, sizes) == "ok"
+    no_barriers_of_turns(monkeypatch)
+    assert outcome_of(through_a_tile, sizes) != "ok"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("C::stages >= 2 ? C::stages - 2 : 0", "C::stages - 1"),
+        ("    ptx::barrier_sync();\n    const bool more", "    const bool more"),
+        ("stage + 1 == C::stages ? 0 : stage + 1", "stage"),
+    ],
+    ids=["wait", "barrier", "slot"],
+)
+def test_faults_of_the_ring_are_reported(old: str, new: str) -> None:
+    assert outcome_of(GEMM, LONG, schedule=ringed(1)) == "ok"
+    assert outcome_of(GEMM, LONG, with_fault(RING, old, new), ringed(1)) != "ok"
+
+
+def ringed(buffers: int) -> Schedule:
+    """Return a schedule with so many buffers of fragments, and more turns than stages."""
+    p = problem(load_program(str(EXAMPLES / GEMM)), **LONG)
+    wanted = {"fragment_buffers": buffers, "split_k": 1, "stages": 3, "bk": 32}
+    schedules = template(p.program).space(p, A100).sample(1000, 3)
+    return next(s for s in schedules if wanted.items() <= dict(s.values).items())
+
+
+def with_fault(header: str, old: str, new: str) -> Callable[[Kernel], Kernel]:
+    def changed(kernel: Kernel) -> Kernel:
+        texts = dict(kernel.headers.files)
+        assert texts[header].count(old) == 1
+        texts[header] = texts[header].replace(old, new)
+        return dataclasses.replace(kernel, headers=Headers.of(texts))
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("cp_async_wait_group<ahead - 1>", "cp_async_wait_group<ahead>"),
+        ("ahead - 1>();\n    ptx::barrier_sync();", "ahead - 1>();"),
+        ("        tile = stage_at(stage);\n", ""),
+        ("read(tile, step + 1, (step + 1) % 2);", "read(tile, step + 1, step % 2);"),
+        ("multiply(step % 2);", "multiply(0);"),
+        ("        fill = behind(fill);\n", ""),
+        ("ahead) loads.template start<whole>(stage_at(fill));", "ahead) loads.template start<whole>(stage_at(stage));"),
+        ("if (whole || left > ahead) loads", "if (whole || left > ahead + 1) loads"),
+    ],
+    ids=["wait", "barrier", "slot", "buffer", "multiplied", "filled", "overwritten", "last load"],
+)
+def test_faults_of_two_buffers_of_fragments_are_reported(old: str, new: str) -> None:
+    assert outcome_of(GEMM, LONG, schedule=ringed(2)) == "ok"
+    assert outcome_of(GEMM, LONG, with_fault(RING, old, new), ringed(2)) != "ok"

@@ -1,0 +1,137 @@
+"""What a full proof says of the runs that a few tiles cannot stand for: it has them, or names why not."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import suppress
+from itertools import islice
+
+import pytest
+
+from autosched.verify import stored_proof
+from autosched.verify.coverage import ROLES, Coverage, RoleCoverage
+from autosched.verify.plan import emulated_problem, stress_runs, true_size_run
+from autosched.verify.run import ProofSettings
+from autosched.verify.stress_sizes import stress_sizes
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.copy import Copy
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import Reduce, Softmax
+from search_spaces.operators.transpose import Transpose
+
+H200 = device("h200")
+WHOLE = Coverage(
+    (
+        RoleCoverage("true size", ("true size",)),
+        RoleCoverage("many tiles", ("many rows", "many columns")),
+        RoleCoverage("far", (), "its arrays are too large"),
+    )
+)
+
+
+def test_a_coverage_survives_json_and_says_what_it_lacks() -> None:
+    assert Coverage.from_json(json.loads(json.dumps(WHOLE.to_json()))) == WHOLE
+    assert WHOLE.lacks == ("no far run: its arrays are too large",)
+    part = RoleCoverage("far", ("far rows",), left_out=("reduced is not compared",))
+    assert part.lacks == "far run: reduced is not compared" and RoleCoverage("far", ("far rows",)).lacks == ""
+
+
+@pytest.mark.parametrize(
+    "data", [[], [{"role": "near", "runs": [], "absent": "", "left_out": []}], WHOLE.to_json()[:2]]
+)
+def test_what_is_no_coverage_is_refused(data: list[dict[str, object]]) -> None:
+    with pytest.raises(ValueError):
+        Coverage.from_json(data)
+
+
+def test_a_stored_proof_says_what_it_lacks() -> None:
+    said = {"status": "ok", "emulator": "e", "runs": [], "depth": "full", "whole": True}
+    assert stored_proof.lacks(json.dumps({**said, "coverage": WHOLE.to_json()})) == WHOLE.lacks
+    assert stored_proof.coverage(json.dumps({**said, "coverage": WHOLE.to_json()})) == WHOLE
+    assert stored_proof.lacks(json.dumps(said)) == (stored_proof.UNSAID,)
+    assert stored_proof.lacks(json.dumps({**said, "coverage": [1]})) == (stored_proof.UNSAID,)
+    assert stored_proof.lacks(json.dumps({**said, "depth": "quick"})) == () == stored_proof.lacks(None)
+
+
+LARGE = Matmul(4096, 4096, 4096, a="f16")
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "wanted"),
+    [
+        ("matmul", LARGE, {}),
+        ("matmul", LARGE, {"stream_k": 1}),
+        ("matmul", Matmul(4096, 4096, 512, a="bf16", reduction="row_sum"), {}),
+        ("wgmma_matmul", LARGE, {"tiles_of_block": (4, 5, 6, 7, 8), "stream_k": 0}),
+        ("wgmma_matmul", Matmul(4096, 4096, 7168, a="e4m3", scale="block"), {}),
+        ("wgmma_matmul_transposed", Matmul(32, 8192, 8192, a="f16"), {}),
+        ("matvec", Matvec(1, 8192, 8192), {}),
+        ("row_reduction", Softmax(8192, 4096, "f16"), {}),
+        ("row_reduction", Reduce(1 << 20, 1024, "f16", axis="column", reduction_size=1024), {}),
+        ("transpose", Transpose(8192, 8192), {}),
+        ("copy", Copy(8192, 8192), {}),
+    ],
+    ids=str,
+)
+def test_schedules_have_runs_of_every_role(name: str, problem: Problem, wanted: dict[str, object]) -> None:
+    made = template(name)
+    schedule = next(
+        s
+        for s in made.space(problem, H200).sample(2000, 0)
+        if all(s[p] in v if isinstance(v, tuple) else s[p] == v for p, v in wanted.items())
+    )
+    small = emulated_problem(made, problem, schedule)
+    settings = ProofSettings("full")
+    runs = [true_size_run(made, problem, small, schedule, H200, settings)]
+    runs += stress_runs(made, small, schedule, H200, settings)
+    for role in ROLES:
+        of_role = [run for run in runs if run.role == role]
+        assert any(run.make is not None for run in of_role), [run.absent for run in of_role]
+        assert all(run.make is not None or run.absent for run in of_role)
+
+
+@pytest.mark.parametrize(("name", "gpu"), [("wgmma_matmul", "h200"), ("matmul", "a100"), ("tma_matmul", "rtx5090")])
+def test_workers_of_stream_k_run_together(name: str, gpu: str) -> None:
+    """Of each schedule there is a size that it takes, and on which as many blocks share tiles as a device has SMs."""
+    made, on = template(name), device(gpu)
+    for schedule in [s for s in made.space(LARGE, on).sample(800, 0) if s.integer("stream_k")][:8]:
+        small = emulated_problem(made, LARGE, schedule)
+        (run,) = (r for r in stress_runs(made, small, schedule, on, ProofSettings("full")) if r.name == "all workers")
+        assert run.make is not None, f"{run.absent}: {schedule}"
+        (size,) = (s for s in stress_sizes(small, schedule) if s.name == "all workers")
+        kernels = []
+        for one in (size, *size.smaller):
+            with suppress(ValueError):  # the schedule is none for that size
+                kernels.append(made.kernel(one.problem, schedule, on))
+        whole = made.kernel(LARGE, schedule, on)
+        assert kernels[0].grid == whole.grid or math.prod(kernels[0].grid) >= 128, schedule
+
+
+@pytest.mark.parametrize(("name", "gpu"), [("wgmma_matmul", "h200"), ("matmul", "a100")])
+def test_all_blocks_of_an_sm_take_part_in_stream_k(name: str, gpu: str) -> None:
+    """Also where several run on each SM at a time."""
+    made, on = template(name), device(gpu)
+    streamed = (s for s in made.space(LARGE, on).sample(4000, 1) if s.integer("stream_k"))
+    for schedule in islice((s for s in streamed if s.integer("min_blocks") > 1), 4):
+        small = emulated_problem(made, LARGE, schedule)
+        (size,) = (s for s in stress_sizes(small, schedule) if s.name == "all workers")
+        kernels = []
+        for one in (size, *size.smaller):
+            with suppress(ValueError):  # the schedule is none for that size
+                kernels.append(made.kernel(one.problem, schedule, on))
+        assert kernels[0].grid == made.kernel(LARGE, schedule, on).grid, schedule
+
+
+def test_what_stream_k_of_wgmma_cannot_reach_has_a_reason() -> None:
+    """It deals out so many tiles at most that no product of two sizes leaves 32 bits."""
+    wgmma = template("wgmma_matmul")
+    schedule = next(s for s in wgmma.space(LARGE, H200).sample(500, 1) if s.integer("stream_k"))
+    small = emulated_problem(wgmma, LARGE, schedule)
+    runs = list(stress_runs(wgmma, small, schedule, H200, ProofSettings("full")))
+    assert any(run.make is not None for run in runs if run.role == "many tiles")
+    far = [run for run in runs if run.role == "far"]
+    assert far and all(run.make is None and "stream_k" in run.absent for run in far), [run.absent for run in far]

@@ -1,0 +1,69 @@
+"""What a device refuses of a launch is seen before anything is emulated, and without asking the rules of the space."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from needs import needs_nvrtc
+
+from autosched.verify.launch_limits import LIMITS, _instructions, why_refused
+from autosched.verify.proof import FAILURE_STATUSES, verify_one
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import DEVICES, device
+from search_spaces.operators.matmul import Matmul
+
+pytestmark = needs_nvrtc
+H200, A100 = device("h200"), device("a100")
+PROBLEM = Matmul(256, 256, 256, a="f16")
+
+
+def test_every_architecture_that_devices_have_has_limits_and_those_of_its_rows() -> None:
+    for row in DEVICES:
+        limits = LIMITS[row.sm]
+        assert (limits.shared_of_block, limits.shared_of_sm) == (row.shared_per_block, row.shared_per_sm), row.name
+        assert (limits.threads_of_sm, limits.blocks_of_sm) == (row.max_threads_per_sm, row.max_blocks_per_sm), row.name
+
+
+def test_a_kernel_of_wgmma_is_refused_by_an_a100_and_not_by_an_h200() -> None:
+    wgmma = template("wgmma_matmul")
+    schedule = wgmma.space(PROBLEM, H200).sample(1, 0)[0]
+    kernel = wgmma.kernel(PROBLEM, schedule, H200)
+    assert why_refused(kernel, H200) == ""
+    assert "clusters" in why_refused(kernel, A100) or "lacks an instruction" in why_refused(kernel, A100)
+    alone = replace(kernel, cluster=(1, 1, 1))
+    assert "lacks an instruction, which is for sm_9" in why_refused(alone, A100)
+
+
+def test_an_instruction_that_a_predicate_guards_is_one_of_the_kernel() -> None:
+    cp_async, add = "cp.async.cg.shared.global [%r1], [%rd1], 16;", "add.s32 %r1, %r2, %r3;"
+    t4 = device("t4")
+    assert _instructions(t4, (add,)) == ""
+    for text in (cp_async, f"@%p1 {cp_async}", f"@!%p1 {cp_async}"):
+        assert f"sm_80 and later: {cp_async}" in _instructions(t4, (add, text, add))
+
+
+def test_shared_memory_is_counted_with_what_the_driver_keeps() -> None:
+    matmul = template("matmul")
+    schedule = next(s for s in matmul.space(PROBLEM, H200).sample(200, 0) if s["min_blocks"] == 2)
+    kernel = matmul.kernel(PROBLEM, schedule, H200)
+    half = 228 * 1024 // 2
+    assert why_refused(replace(kernel, dynamic_shared_bytes=half - 1024), H200, kernel) == ""
+    assert "of each block's for the driver" in why_refused(replace(kernel, dynamic_shared_bytes=half), H200, kernel)
+    assert "may have 232448" in why_refused(replace(kernel, dynamic_shared_bytes=228 * 1024), H200, kernel)
+
+
+def test_a_proof_of_what_the_device_refuses_fails() -> None:
+    matmul = template("matmul")
+    schedule = matmul.space(PROBLEM, H200).sample(1, 0)[0]
+    lower = matmul.lower
+    greedy = replace(matmul, lower=lambda p, c, d: replace(lower(p, c, d), dynamic_shared_bytes=228 * 1024))
+    found = verify_one(greedy, PROBLEM, schedule, H200)
+    assert found.status == "device_limit" and found.status in FAILURE_STATUSES and "shared memory" in found.reason
+
+
+@pytest.mark.parametrize("name", ["a100", "rtx4090", "h200"])
+def test_schedules_of_the_space_are_not_refused(name: str) -> None:
+    matmul, where = template("matmul"), device(name)
+    schedule = matmul.space(PROBLEM, where).sample(1, 2)[0]
+    assert why_refused(matmul.kernel(PROBLEM, schedule, where), where) == ""

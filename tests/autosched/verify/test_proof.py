@@ -1,0 +1,273 @@
+"""Verification of schedules: what it reports, and that emulator, layout algebra and cost model count alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kernels import generate
+from needs import needs_compiler, needs_nvrtc
+from wgmma_cases import GOOD, SMALL
+
+from autosched.verify.plan import EMULATED_FLOPS, at_true_size, emulated_problem
+from autosched.verify.proof import verify, verify_one
+from autosched.verify.sampled_blocks import QUICK_SHARE, prove_blocks, sampled_blocks, sampled_flops, why_not_sampled
+from autosched.verify.stored_proof import summary as proof_line
+from measurements.emulator import emulate
+from search_spaces.catalogue import template, templates_for
+from search_spaces.hardware.costs.bank_conflicts import fragment_traffic
+from search_spaces.hardware.devices import device
+from search_spaces.hardware.intrinsics import intrinsic
+from search_spaces.operators.copy import Copy
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import Softmax
+from search_spaces.operators.transpose import Transpose
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.matmul.lowering import SIDES, copy
+from search_spaces.templates.matmul.space import space
+from search_spaces.templates.matmul.template import MATMUL
+from search_spaces.templates.template import TemplateSet
+
+H200 = device("h200")
+
+
+def test_a_sample_of_odd_schedules_passes() -> None:
+    problem = Matmul(67, 45, 53, batch=2, order_a="col", epilogue="bias+silu")
+    schedules = space(problem, H200).sample(4, seed=11)
+    results = list(verify(TemplateSet([MATMUL]), problem, schedules, H200, workers=2))
+    assert [r.schedule for r in results] == schedules
+    for result in results:
+        assert result.ok and result.status == "ok" and not result.findings, result.reason
+        assert result.problem == problem
+        assert result.worst is not None and 0 < result.worst <= 1
+        assert result.max_abs_error is not None and result.max_abs_error < 0.1
+        assert result.seconds > 0
+
+
+def test_a_proof_is_json_that_names_every_run() -> None:
+    problem = Matmul(20, 24, 40, order_a="col")
+    (schedule,) = space(problem, H200).sample(1, seed=3)
+    proof = json.loads(json.dumps(verify_one(MATMUL, problem, schedule, H200, seed=5).proof()))
+    assert proof["status"] == "ok" and len(proof["emulator"]) == 64
+    of_name = {run["name"]: run for run in proof["runs"]}
+    first, edge = of_name["random inputs"], of_name["edge inputs"]
+    assert first == proof["runs"][0]
+    assert (first["cases"], first["order"], first["turns"]) == (["random"], "ascending", 0)
+    assert {"integers", "nan"} <= set(edge["cases"]) and (edge["order"], edge["seed"]) == ("random", 5)
+    assert first["problem"] == problem.to_json() and edge["blocks"] is None
+    again = [run for run in proof["runs"] if run["name"] == "inputs drawn again"]
+    assert {run["seed"] for run in again} == {6, 7, 8} and {run["order"] for run in again} == {"random"}
+    shown = proof_line(json.dumps(proof))
+    assert (
+        shown.startswith(f"ok in {len(proof['runs'])} emulated runs: random, integers")
+        and "blocks ascending, " in shown
+    )
+    assert proof_line('{"runs": 3}') == proof_line('{"some": "other"}') == "of another kind, see --json"
+
+
+def test_a_large_problem_is_cut() -> None:
+    problem = Matmul(4096, 4096, 4096)
+    (schedule,) = space(problem, H200).sample(1, seed=3)
+    small = emulated_problem(MATMUL, problem, schedule)
+    assert small.flops < problem.flops / 100
+    assert emulated_problem(MATMUL, Matmul(64, 64, 64), schedule) == Matmul(64, 64, 64)
+    assert Matmul(256, 256, 256).flops <= EMULATED_FLOPS
+    assert verify_one(MATMUL, problem, schedule, H200).ok
+
+
+def test_a_template_without_a_proxy_is_emulated_whole() -> None:
+    problem = Matmul(4096, 4096, 4096)
+    (schedule,) = space(problem, H200).sample(1, seed=3)
+    assert emulated_problem(replace(MATMUL, proxy=None), problem, schedule) is problem
+
+
+def test_a_schedule_that_breaks_a_constraint_is_refused() -> None:
+    problem = Matmul(64, 64, 64)
+    schedule = next(s for s in space(problem, H200).sample(100, seed=3) if dict(s.items)["tile_m"] == 64)
+    with pytest.raises(ValueError, match="wg_map_m"):
+        verify_one(MATMUL, problem, schedule.replace(sg_data_m=96), H200)
+
+
+def test_a_schedule_of_another_version_is_refused_also_where_the_problem_would_be_cut_by_it() -> None:
+    problem = Matmul(4096, 4096, 4096)
+    (schedule,) = space(problem, H200).sample(1, seed=3)
+    older = Schedule("matmul", tuple((name, value) for name, value in schedule.items if name != "tile_m"))
+    with pytest.raises(ValueError, match="lacks tile_m"):
+        verify_one(MATMUL, problem, older, H200)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+def test_emulated_wavefronts_are_what_the_layout_algebra_predicts(dtype: str, nightly: bool) -> None:
+    """Over whole kernels: every fragment load and every copy of every k-tile of every block. The sizes are multiples of
+    every tile, so that no lane is idle."""
+    problem = Matmul(768, 768, 6144, a=dtype, b=dtype, out="f32")
+    tried = 0
+    for schedule in space(problem, H200).sample(60, seed=2):
+        small = emulated_problem(MATMUL, problem, schedule)
+        config = MATMUL.config(small, schedule, H200)
+        tiles_k, split_k, blocks = config.integers("tiles_k", "split_k", "blocks")
+        if tiles_k % split_k or small.flops > EMULATED_FLOPS:
+            continue
+        tried += 1
+        steps = tiles_k // split_k * blocks
+        copies = {side: copy(small, config, side) for side in SIDES}
+        row, element = intrinsic(config.text("intrinsic")), problem.input_dtype.bytes
+        readers = {"a": config.integer("sg_layout_n"), "b": config.integer("sg_layout_m")}
+        reads = sum(
+            fragment_traffic(row, side, copies[side].layout, element).wavefronts * readers[side] for side in SIDES
+        )
+        writes = sum(moved.stores.wavefronts for moved in copies.values())
+
+        run = emulate(generate(small, schedule, H200), small.random_inputs(2))
+        assert run.ok, run.reason
+        counted = {"intrinsics": 0, "common": 0}
+        for site in run.shared_sites:
+            path = Path(site.file)
+            if site.instruction == "wmma.store.d":
+                continue  # of the epilogue
+            if path.parent.name == "intrinsics" or path.name == "tile_copy.cuh":
+                counted[path.parent.name] += site.wavefronts
+        assert counted == {"intrinsics": reads * steps, "common": writes * steps}, schedule
+        if tried == (6 if nightly else 2):
+            return
+    raise AssertionError(f"only {tried} schedules were counted")
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs processor affinity")
+def test_as_many_are_emulated_at_a_time_as_this_process_has_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_work, most, lock = 0, 0, threading.Lock()
+
+    def slow(*_: object, **__: object) -> None:
+        nonlocal at_work, most
+        with lock:
+            at_work += 1
+            most = max(most, at_work)
+        time.sleep(0.02)
+        with lock:
+            at_work -= 1
+
+    monkeypatch.setattr("autosched.verify.proof.verify_one", slow)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)  # of the machine
+    everywhere = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(everywhere)})
+        schedules = [Schedule("matmul", (("x", i),)) for i in range(8)]
+        assert len(list(verify(TemplateSet([MATMUL]), Matmul(m=8, n=8, k=8), schedules, H200))) == 8
+    finally:
+        os.sched_setaffinity(0, everywhere)
+    assert most == 1
+
+
+def test_rows_that_many_blocks_finish_together_are_sampled() -> None:
+    """Those of a row do not depend on another row's."""
+    rows = template("row_reduction")
+    problem = Softmax(64, 1_000_000, "f16")
+    split = next(s for s in rows.space(problem, H200).sample(2000, 0) if s.integer("split") >= 64)
+    kernel = rows.kernel(problem, split, H200)
+    assert kernel.cooperating[0] >= 64 and not why_not_sampled(problem, kernel)
+    one = Softmax(1, 2**29, "f16")
+    assert why_not_sampled(one, rows.kernel(one, split, H200)), "there is no rest that would not be run"
+
+
+@needs_nvrtc
+@needs_compiler
+@pytest.mark.parametrize("cluster_m", [1, 2])
+def test_some_neighbours_of_a_stream_k_launch_are_run_at_its_true_size(cluster_m: int) -> None:
+    """Tiles that two of them share are right, those that they share with others stay open; a fault that only more than
+    64 blocks show is found."""
+    problem = Matmul(2048, 1024, 192, a="bf16", order_b="col")
+    schedule = SMALL.replace(tiles_of_block=8, stream_k=1, cluster_m=cluster_m)
+    kernel = generate(problem, schedule, H200)
+    blocks = sampled_blocks(problem, kernel, 0)
+    units = {block // cluster_m for block in blocks}
+    assert {0, 1, 132 // cluster_m - 1} <= units and len(blocks) < 132 / 2
+    assert any({unit, unit + 1} <= units for unit in range(1, 131))
+    done = prove_blocks(problem, kernel, 0)
+    assert done.status == "ok" and done.reason == "", done.reason
+    for right, wrong in (
+        ()
+        if cluster_m > 1
+        else (
+            ("registers[r + i] += Element<Sum>", "registers[r + i] -= Element<Sum>"),
+            ("return first > 0 ? worker - 1 : worker;", "return first > 0 ? worker - 1 : worker & 63;"),
+        )
+    ):
+        assert prove_blocks(problem, edited(kernel, right, wrong), 0).status == "wrong_result", wrong
+
+
+def test_a_large_stream_k_problem_is_sampled() -> None:
+    problem = Matmul(4096, 4096, 4096, a="bf16")
+    wgmma = template("wgmma_matmul")
+    streaming = next(s for s in wgmma.space(problem, H200).sample(100, 1) if s.integer("stream_k"))
+    kernel = wgmma.kernel(problem, streaming, H200)
+    assert not why_not_sampled(problem, kernel) and len(sampled_blocks(problem, kernel, 0)) >= 3
+
+
+@needs_nvrtc
+@needs_compiler
+def test_blocks_with_narrow_tiles_alone_say_nothing_of_the_others() -> None:
+    """Three of four tiles a block: those that have both narrow ones write less than the mean. Where they
+    stop half-way they cannot write all."""
+    b200, persistent = device("b200"), template("tcgen05_matmul")
+    problem = Matmul(227, 24, 256, batch=788360, a="e5m2", out="bf16", order_b="col", epilogue="gelu")
+    values = {
+        "kept": "neither", "l2_promotion": 128, "raster": "hilbert", "split_k": 1, "stages": 3, "store_buffers": 2,
+        "stream_k": 0, "sum_buffers": 2, "swizzle_a": 128, "swizzle_b": 128, "tile_k": 128, "tile_m": 128, "tile_n": 16,
+        "tile_scheduler": "static", "tiles_of_block": 3,
+    }  # fmt: skip
+    schedule = Schedule(persistent.name, tuple(values.items()))
+    kernel = persistent.kernel(problem, schedule, b200)
+    done = prove_blocks(problem, kernel, 0, share=QUICK_SHARE)
+    assert (done.status, done.reason) == ("ok", "")
+    half = edited(kernel, "next = id; next < works;", "next = id; next < works / 2;")
+    found = prove_blocks(problem, half, 0, share=QUICK_SHARE)
+    assert found.status == "wrong_result" and "no block writes more" in found.reason
+
+
+@pytest.mark.parametrize("size", [4096, 16384])
+def test_blocks_of_a_large_persistent_launch_have_a_shorter_k(size: int) -> None:
+    """A cluster of 16384^3 alone would take minutes. Tiles, and so the schedule and all places in out, stay."""
+    problem = Matmul(size, size, size, a="bf16")
+    wgmma = template("wgmma_matmul")
+    schedule = GOOD.replace(tiles_of_block=4 if size == 4096 else 32, cluster_m=4, stream_k=0, split_k=1)
+    sampled, kernel = at_true_size(wgmma, problem, schedule, H200, seed=0)
+    steps = schedule.integer("tile_k")
+    assert sampled == replace(problem, k=sampled.k) and 2 * steps <= sampled.k < size and sampled.k % steps == 0
+    assert sampled_flops(sampled, kernel, 0) <= 2**30 or sampled.k == 2 * steps
+    assert kernel.grid == wgmma.kernel(problem, schedule, H200).grid
+
+
+@pytest.mark.parametrize("problem", [Transpose(8192, 8192), Copy(8192, 8192)])
+def test_what_computes_nothing_keeps_its_size(problem: Problem) -> None:
+    mover = templates_for(problem, H200)
+    (schedule,) = mover.space(problem, H200).sample(1, seed=0)
+    assert at_true_size(template(schedule.template), problem, schedule, H200, seed=0)[0] == problem
+
+
+def edited(kernel: Kernel, right: str, wrong: str) -> Kernel:
+    header, text = next((name, text) for name, text in kernel.headers.files if right in text)
+    return replace(kernel, headers=kernel.headers | Headers.of({header: text.replace(right, wrong)}))
+
+
+def test_blocks_of_stream_k_with_narrow_tiles_alone_are_no_fault() -> None:
+    """The first and the last blocks of 170 have every tile at the edge of n, which is a sixth as wide as others."""
+    problem = Matmul(2003, 1936, 2176, a="e4m3", batch=3, out="bf16", epilogue="silu")
+    schedule = Schedule.from_json(
+        "tma_matmul",
+        {
+            **{"tile_m": 128, "tile_n": 96, "tile_k": 64, "intrinsic": "mma_m16n8k32_e4m3", "sg_layout_m": 4},
+            **{"sg_layout_n": 1, "sg_data_m": 16, "sg_data_n": 96, "swizzle_a": 64, "swizzle_b": 64, "stages": 5},
+            **{"fragment_buffers": 1, "epilogue": "registers", "min_blocks": 1, "split_k": 1, "stream_k": 1},
+            **{"raster": "grouped_8", "batch_mapping": "outer", "l2_promotion": 256},
+        },
+    )
+    proof = verify_one(template("tma_matmul"), problem, schedule, device("rtx5090"))
+    assert proof.ok, proof.reason

@@ -1,0 +1,169 @@
+"""Proofs that records keep: what they say, when they say nothing any more, and who looks at them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from needs import needs_compiler, needs_nvrtc
+
+from autosched.cli import main
+from autosched.regression.check import CheckOptions, check_database
+from autosched.regression.report import Verdict
+from autosched.regression.static import StaticOptions
+from autosched.tuning.result import TuneResult
+from autosched.tuning.tune import tune
+from autosched.verify import stored_proof
+from autosched.verify.proof import Verification, verify_one
+from measurements.emulator import ptx_digest
+from measurements.emulator.ptx.digest import instructions
+from measurements.records.measurement import Status
+from measurements.store.store import Store
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.row_reduction import Softmax
+from search_spaces.templates.headers import Headers
+
+pytestmark = [needs_nvrtc, needs_compiler]
+
+PROBLEM = Softmax(rows=4, columns=40)
+H200 = device("h200")
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TuneResult]:
+    """Return a database, and the run that filled it, which proved its best for a short time."""
+    path = tmp_path_factory.mktemp("proofs") / "best.db"
+    return path, tune(PROBLEM, trials=2, database=path, backend="estimate", device="h200", seed=1, proof_seconds=1e-9)
+
+
+@pytest.fixture
+def database(tuned: tuple[Path, TuneResult], tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "copy.db"
+    path.write_bytes(tuned[0].read_bytes())
+    yield path
+
+
+def proof_of(path: Path) -> dict[str, object]:
+    with Store.open(path, create=False) as store:
+        best = store.best(PROBLEM, "h200")
+        assert best is not None and best.proof is not None
+        return dict(json.loads(best.proof))
+
+
+def changed(path: Path, **fields: object) -> None:
+    """Make the proof of the best say something else."""
+    with Store.open(path, create=False) as store:
+        best = store.best(PROBLEM, "h200")
+        assert best is not None and best.proof is not None
+        store.set_proof(best, json.dumps({**json.loads(best.proof), **fields}))
+
+
+def test_tune_proves_its_winner_as_far_as_it_may(tuned: tuple[Path, TuneResult]) -> None:
+    path, result = tuned
+    assert result.best is not None and result.best.proof is not None
+    proof = proof_of(path)
+    assert (proof["status"], proof["depth"], proof["whole"]) == ("ok", "full", False)
+    kernel = template(result.best.schedule.template).kernel(PROBLEM, result.best.schedule, H200)
+    assert proof["ptx"] == ptx_digest(kernel) and stored_proof.stale_reason(result.best.proof, kernel) == ""
+    assert not stored_proof.is_full(result.best.proof), "it was cut short"
+    assert "cut short" in result.proof and result.proof == stored_proof.summary(result.best.proof)
+
+
+def test_a_best_that_fails_its_full_proof_is_not_best(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.open(database) as store:
+        best = store.best(PROBLEM, "h200")
+    assert best is not None
+    wrong = best.schedule
+
+    def verify(*arguments: object, **options: object) -> Verification:
+        found = verify_one(*arguments, **{**options, "depth": "quick"})  # type: ignore[arg-type]
+        full = options.get("depth") == "full"
+        return replace(found, status="findings", reason="a race") if full and found.schedule == wrong else found
+
+    monkeypatch.setattr("autosched.tuning.winner.winner_proof.verify_one", verify)
+    result = tune(PROBLEM, trials=1, database=database, backend="estimate", device="h200", seed=2, proof_seconds=30.0)
+    assert result.best is not None and result.best.schedule != wrong
+    with Store.open(database) as store:
+        assert [r.measurement.reason for r in store.trials() if r.status is Status.WRONG_RESULT] == [
+            "emulated: findings: a race"
+        ]
+        assert store.best(PROBLEM, "h200") == result.best
+    assert result.proof.endswith("1 faster one failed")
+
+
+def test_comments_and_lines_are_no_other_program(tuned: tuple[Path, TuneResult]) -> None:
+    schedule = tuned[1].best.schedule  # type: ignore[union-attr]
+    kernel = template(schedule.template).kernel(PROBLEM, schedule, H200)
+    name = "autosched/kernels/row_reduction.cuh"
+    text = dict(kernel.headers.files)[name]
+    commented = replace(kernel, headers=Headers.of(dict(kernel.headers.files) | {name: f"// one more line\n{text}"}))
+    assert ptx_digest(commented) == ptx_digest(kernel)
+    other = replace(kernel, source=kernel.source + '\nextern "C" __global__ void g(float* p) { *p = 1.0f; }\n')
+    assert ptx_digest(other) != ptx_digest(kernel)
+    assert ptx_digest(replace(kernel, source="no C++")) is None
+    assert instructions('// x\n\t.loc 1 2 3\n\tret;\n\t.file 1 "a.cu"\n') == ["\tret;"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"ptx": "0" * 64}, "other PTX than was proven"),
+        ({"emulator": "0" * 64}, "another version of the emulator"),
+        ({"compiler": "nvrtc 9.1"}, "of the PTX of nvrtc 9.1"),
+        ({"ptx": None}, "does not say of which PTX"),
+        ({"status": "timeout"}, "ended in timeout"),
+    ],
+)
+def test_the_gate_says_which_proofs_are_stale(database: Path, fields: dict[str, object], told: str) -> None:
+    changed(database, **fields)
+    options = CheckOptions(static=StaticOptions(emulate=False))
+    (finding,) = check_database(database, options, static=True).findings
+    assert finding.verdict is Verdict.UNCERTAIN and told in finding.reason and told in str(finding.numbers["proof"])
+
+
+def test_the_gate_lets_a_proof_that_holds_pass(database: Path) -> None:
+    report = check_database(database, CheckOptions(static=StaticOptions(emulate=False)), static=True)
+    assert report.findings[0].numbers["proof"] == "holds" and report.findings[0].verdict is Verdict.SAME
+
+
+def test_verify_compares_renews_and_stores_proofs(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["verify", "softmax", "--rows", "4", "--columns", "40", "--db", str(database), "--sample", "1", "--json"]
+
+    def said() -> object:
+        assert main(command) == 0
+        return json.loads(capsys.readouterr().out)["candidates"][0]["stored_proof"]
+
+    before = proof_of(database)
+    assert said() == {"before": "", "now": "holds", "why": ""} and proof_of(database) == before
+    changed(database, ptx="0" * 64)
+    assert said() == {"before": "its kernel compiles to other PTX than was proven", "now": "renewed", "why": ""}
+    assert proof_of(database)["ptx"] == before["ptx"] and proof_of(database)["depth"] == "quick"
+    with Store.open(database) as store, store.writing() as connection:
+        connection.exec_driver_sql("UPDATE trials SET proof = NULL")
+    assert said() == {"before": stored_proof.ABSENT, "now": "stored", "why": ""}
+    with Store.open(database) as store, store.writing() as connection:
+        connection.exec_driver_sql("UPDATE trials SET kernel_digest = 'other', proof = NULL")
+    now = said()
+    assert isinstance(now, dict) and now["now"] == "not stored" and "has changed" in now["why"]
+
+
+def test_a_full_proof_perturbs_approximate_functions() -> None:
+    schedule = template("row_reduction").space(PROBLEM, H200).sample(1, 3)[0]
+    found = verify_one(template("row_reduction"), PROBLEM, schedule, H200, depth="full")
+    assert found.ok and found.whole
+    edge = [run for run in found.runs if run.perturbed]
+    assert len(edge) >= 2 and {"random"} in [set(run.cases) for run in edge]
+    proof = json.dumps(found.proof())
+    assert "perturbed" in stored_proof.summary(proof) and stored_proof.is_full(proof)
+
+
+@pytest.mark.parametrize("text", ['"x"', "[]", "{}", '{"runs": 3, "status": 1, "emulator": 2}', "no JSON"])
+def test_proofs_of_others_are_said_to_be(text: str) -> None:
+    schedule = template("row_reduction").space(PROBLEM, H200).sample(1, 3)[0]
+    kernel = template("row_reduction").kernel(PROBLEM, schedule, H200)
+    assert stored_proof.summary(text) == "of another kind, see --json"
+    assert stored_proof.stale_reason(text, kernel) and not stored_proof.is_full(text)

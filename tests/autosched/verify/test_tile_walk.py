@@ -1,0 +1,67 @@
+"""All blocks of a launch are asked for their tiles at the true size; what they leave out or have twice is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from header_edits import edited
+from needs import needs_compiler, needs_nvrtc
+from tcgen05_planted import SMALL
+
+from autosched.verify.run import ProofSettings
+from autosched.verify.tile_walk import run_walk, why_no_walk
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import Device, device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.device_source import include_dir
+from search_spaces.templates.headers import Headers
+
+pytestmark = [needs_compiler, needs_nvrtc]
+
+H200 = device("h200")
+LARGE = Matmul(4096, 4096, 4096, a="f16")
+DEAL = "autosched/common/stream_k.cuh"
+
+
+def walked(
+    name: str, problem: Matmul, schedule: Schedule, edit: tuple[str, str, str] | None = None, on: Device = H200
+) -> str:
+    made = template(name)
+    kernel = made.kernel(problem, schedule, on)
+    if edit is not None:
+        kernel = replace(kernel, headers=edited(Headers.from_folder(include_dir()), *edit))
+    assert made.walk is not None and why_no_walk(kernel) == ""
+    run = run_walk(made.walk, problem, made.config(problem, schedule, on), kernel, ProofSettings())
+    assert run.status == ("wrong_result" if run.reason else "ok")
+    return run.reason
+
+
+def schedule_of(name: str, problem: Matmul, **wanted: object) -> Schedule:
+    drawn = template(name).space(problem, H200).sample(2000, 0)
+    return next(s for s in drawn if all(s[p] == v for p, v in wanted.items()))
+
+
+@pytest.mark.parametrize("name", ["matmul", "tma_matmul", "wgmma_matmul"])
+def test_the_walk_of_stream_k_is_whole_and_a_fault_of_many_waves_is_found(name: str) -> None:
+    schedule = schedule_of(name, LARGE, stream_k=1)
+    assert walked(name, LARGE, schedule) == ""
+    skips = (DEAL, "whole += Workers;", "whole += whole >= 3 * Workers ? 2 * Workers : Workers;")
+    assert "no block computes tile" in walked(name, LARGE, schedule, skips)
+
+
+def test_a_pair_of_blocks_tells_of_all_its_tiles() -> None:
+    """Many: twice as many as there are tiles for each block."""
+    many = Matmul(1024, 1024, 128, batch=64, a="f16", order_b="col")
+    schedule = SMALL.replace(tile_m=256, tile_n=256, tiles_of_block=14, sum_buffers=2)
+    assert walked("tcgen05_matmul", many, schedule, on=device("b200")) == ""
+
+
+@pytest.mark.nightly
+def test_products_of_32_bits_are_found_without_multiplying() -> None:
+    deep = Matmul(4096, 4096, 2**23, a="f16")
+    schedule = schedule_of("matmul", LARGE, stream_k=1)
+    narrow = (DEAL, "static_cast<long long>(worker) * (dealt_tiles * KTiles)", "worker * (dealt_tiles * KTiles)")
+    assert walked("matmul", deep, schedule) == ""
+    assert walked("matmul", deep, schedule, narrow) != ""

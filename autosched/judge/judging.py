@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
+from autosched.judge.result import CaseResult, Cheat, Status, SubmissionResult
 from autosched.judge.task import Case, Task, TaskError, as_float64, load
 from autosched.judge.torch_operators import TorchOperators
-from autosched.judge.verdict import CaseResult, Cheat, Status, Verdict
 from autosched.triton.described import LaunchFailed
 from autosched.triton.session import QUICK, THOROUGH, Session, emulated
 from measurements.emulator.findings import FindingKind
@@ -50,7 +50,9 @@ class _Seen:
             known.append(reason)
 
 
-def judge(submission: Path, task: Task, device: Device, *, full: bool = False, tolerance: float = 0.0) -> Verdict:
+def judge(
+    submission: Path, task: Task, device: Device, *, full: bool = False, tolerance: float = 0.0
+) -> SubmissionResult:
     """Judge a submission by emulating what it launches on every case of a task.
 
     Args:
@@ -250,7 +252,7 @@ def _constant(outputs: list[tuple[Any, Any]], seen: _Seen) -> None:
         seen.cheats.setdefault(Cheat.CONSTANT_OUTPUT, "its output is the same for other inputs")
 
 
-def _verdict(seen: _Seen) -> Verdict:
+def _verdict(seen: _Seen) -> SubmissionResult:
     order = (
         Status.FAILED, Status.OUT_OF_MEMORY, Status.OUT_OF_BOUNDS, Status.RACING, Status.FAULTY, Status.WRONG,
         Status.UNPROVEN,
@@ -259,7 +261,7 @@ def _verdict(seen: _Seen) -> Verdict:
     # A cheat explains a fault of the numbers; a crash explains more than both.
     broken = next((s for s in order[:2] if s in seen.reasons), None)
     status = broken or (Status.CHEATING if seen.cheats else next((s for s in order if s in seen.reasons), Status.RIGHT))
-    return Verdict(status, (*seen.cheats.values(), *reasons), tuple(seen.cheats), tuple(seen.cases))
+    return SubmissionResult(status, (*seen.cheats.values(), *reasons), tuple(seen.cheats), tuple(seen.cases))
 
 
 def _accepts(case: Case, inputs: Any, output: Any, expected: Any) -> bool | None:

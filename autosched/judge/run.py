@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from autosched.judge.verdict import Status, Verdict
+from autosched.judge.result import Status, SubmissionResult
 from measurements.files.text import one_line
 from measurements.workers.resource_watch import WALL_CLOCK_TIMES, LimitExceeded, request_within
 from measurements.workers.transport import WorkerDied, WorkerFailed
@@ -36,7 +36,7 @@ def run_judge(
     tolerance: float = 0.0,
     time_limit: float = TIME_LIMIT,
     memory_limit: int = MEMORY_LIMIT,
-) -> Verdict:
+) -> SubmissionResult:
     """Judge a submission in a process of its own, with limits.
 
     Args:
@@ -73,13 +73,13 @@ def run_judge(
         except LimitExceeded as exceeded:
             waited = exceeded.what == "wall clock"
             spent = f"{WALL_CLOCK_TIMES * time_limit:g} s" if waited else f"{time_limit:g} s of the CPU"
-            return Verdict(Status.TIMED_OUT, (f"it took more than {spent}",))
+            return SubmissionResult(Status.TIMED_OUT, (f"it took more than {spent}",))
         except WorkerFailed as error:
             status = Status.OUT_OF_MEMORY if "MemoryError" in str(error) else Status.FAILED
-            return Verdict(status, (one_line(str(error)),))
+            return SubmissionResult(status, (one_line(str(error)),))
         except WorkerDied as error:
             out = any(word in f"{error}{error.stderr}" for word in _MEMORY_WORDS)
-            return Verdict(Status.OUT_OF_MEMORY if out else Status.FAILED, (one_line(str(error)),))
+            return SubmissionResult(Status.OUT_OF_MEMORY if out else Status.FAILED, (one_line(str(error)),))
     if "refusal" in answer:
         raise Refused(one_line(answer["refusal"]))
-    return Verdict.from_json(answer)
+    return SubmissionResult.from_json(answer)

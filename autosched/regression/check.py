@@ -13,7 +13,7 @@ from autosched.regression.baselines import DatabaseBaseline, EnvironmentBaseline
 from autosched.regression.entries import Entry, entries
 from autosched.regression.judging import Limits
 from autosched.regression.procedure import Effort
-from autosched.regression.report import Finding, Report, Verdict
+from autosched.regression.report import EntryStatus, Finding, Report
 from autosched.regression.static import StaticOptions, check_static
 from autosched.regression.timed import Baselines, Session, Told, check_timed
 from autosched.user_kernels.user_kernel import Kernel
@@ -68,7 +68,7 @@ class CheckRun:
         """Return the report: entries that are not done are uncertain, because of ``doubt``."""
         done = iter(self.done)
         findings = tuple(
-            next(done, None) or one.finding(Verdict.UNCERTAIN, f"the check ended before it: {doubt}")
+            next(done, None) or one.finding(EntryStatus.UNCERTAIN, f"the check ended before it: {doubt}")
             if isinstance(one, Entry)
             else one
             for one in self.entries

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autosched.regression.judging import Limits
-from autosched.regression.report import Finding, Verdict
+from autosched.regression.report import EntryStatus, Finding
 from autosched.regression.since_tuning import AtTuning
 from autosched.reporting import formatting
 from autosched.verify.proof import ProblemTooLarge
@@ -53,9 +53,9 @@ class Entry:
 
     def unjudged(self, error: BaseException) -> Finding:
         """Return the finding of an entry whose check raised one of ENTRY_ERRORS."""
-        return self.finding(Verdict.UNCERTAIN, f"it could not be judged: {str(error) or type(error).__name__}")
+        return self.finding(EntryStatus.UNCERTAIN, f"it could not be judged: {str(error) or type(error).__name__}")
 
-    def finding(self, verdict: Verdict, *reasons: str, **more: object) -> Finding:
+    def finding(self, verdict: EntryStatus, *reasons: str, **more: object) -> Finding:
         """Return a finding about this entry; ``more`` are its other fields."""
         file, line = self.problem.defined_at
         found = Finding(
@@ -169,7 +169,7 @@ def _unreadable(summary: ProblemSummary, why: str) -> Finding:
         operator=summary.operator,
         problem=fields,
         device=summary.device,
-        verdict=Verdict.CANNOT_COMPARE,
+        verdict=EntryStatus.CANNOT_COMPARE,
         reasons=(one_line(why),),
         provenance=summary.provenance.value,
     )

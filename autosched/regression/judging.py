@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from measurements.records import signed_rank, timing_statistics
-from measurements.records.timing_statistics import Ratio, Verdict, log_ratios
+from measurements.records.timing_statistics import Ratio, SpeedChange, log_ratios
 
 CONFIDENCE = 0.99  # of every interval here: fifty times in a hundred entries one of 95% would miss
 DISCOVERY_RATE = 0.05  # the share of false ones that Benjamini-Hochberg lets into a first list of findings
@@ -71,7 +71,7 @@ class Comparison:
     ``moved`` says in one line why the times cannot be trusted, "" where they can.
     """
 
-    verdict: Verdict
+    verdict: SpeedChange
     ratio: Ratio
     noise: Ratio
     control: Ratio | None
@@ -84,7 +84,7 @@ class Comparison:
     @property
     def decided(self) -> bool:
         """Whether more rounds would change nothing."""
-        return self.verdict is not Verdict.UNCERTAIN and not self.moved
+        return self.verdict is not SpeedChange.UNCERTAIN and not self.moved
 
 
 def compare(times: Times, limits: Limits, noise: float = 0.0) -> Comparison:
@@ -98,10 +98,10 @@ def compare(times: Times, limits: Limits, noise: float = 0.0) -> Comparison:
     lost = statistics.median(times.baseline) * (ratio.median - 1)
     control = Ratio.paired(times.control, times.baseline, CONFIDENCE) if times.control else None
     if math.isinf(limit):  # too few rounds to say anything
-        return Comparison(Verdict.UNCERTAIN, ratio, again, control, limit, 1.0, lost, len(times.baseline))
+        return Comparison(SpeedChange.UNCERTAIN, ratio, again, control, limit, 1.0, lost, len(times.baseline))
     verdict = timing_statistics.verdict(ratio, limit)
-    if verdict is Verdict.SLOWER and lost <= limits.floor:
-        verdict = Verdict.SAME
+    if verdict is SpeedChange.SLOWER and lost <= limits.floor:
+        verdict = SpeedChange.SAME
     p = signed_rank.p_value(log_ratios(times.candidate, times.baseline), math.log1p(limit))
     return Comparison(verdict, ratio, again, control, limit, p, lost, len(times.baseline), _moved(times, again, limits))
 
@@ -128,11 +128,11 @@ def moved_between(first: Comparison, second: Comparison, limits: Limits) -> str:
     return f"the control moved by {apart:.1%} between two processes"
 
 
-def one_sided(verdicts: Sequence[Verdict]) -> bool:
+def one_sided(verdicts: Sequence[SpeedChange]) -> bool:
     """Whether nearly all entries went one way, which one cause outside of them explains better than many inside."""
     if len(verdicts) < ONE_SIDED:
         return False
-    slower, faster = (verdicts.count(v) for v in (Verdict.SLOWER, Verdict.FASTER))
+    slower, faster = (verdicts.count(v) for v in (SpeedChange.SLOWER, SpeedChange.FASTER))
     return min(slower, faster) == 0 and max(slower, faster) >= MOST * len(verdicts)
 
 

@@ -10,11 +10,13 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
-from autosched.regression.report import Finding, Report, Verdict, worst_first
+from autosched.regression.report import EntryStatus, Finding, Report, worst_first
 from autosched.reporting import formatting
 from measurements.files.text import harmless
 
-_ICONS = {v: "🔴" for v in Verdict if v.fails} | {v: "🟢" for v in (Verdict.FASTER, Verdict.SAME, Verdict.SOUND)}
+_ICONS = {v: "🔴" for v in EntryStatus if v.fails} | {
+    v: "🟢" for v in (EntryStatus.FASTER, EntryStatus.SAME, EntryStatus.SOUND)
+}
 
 _SUMMARY_ROWS = 200  # GitHub shows no summary of more than 1 MiB; failures come first
 # what XML 1.0 cannot hold in any form (section 2.2, Char)
@@ -67,7 +69,7 @@ def junit(report: Report) -> bytes:
 def markdown(report: Report) -> str:
     """Return a summary for a job page ($GITHUB_STEP_SUMMARY): the conclusion, then a table, failures first."""
     lines = [f"### autosched check ({report.kind}): {_md(report.conclusion)}", ""]
-    telling = [f for f in worst_first(report.findings) if f.reasons or f.verdict is not Verdict.SOUND]
+    telling = [f for f in worst_first(report.findings) if f.reasons or f.verdict is not EntryStatus.SOUND]
     shown = telling[:_SUMMARY_ROWS]
     if shown:
         lines += ["| | entry | verdict | change | baseline | now | why |", "|---|---|---|---:|---:|---:|---|"]

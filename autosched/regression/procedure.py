@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from autosched.regression.judging import Comparison, Limits, Times, compare, discoveries, moved_between, one_sided
-from measurements.records.timing_statistics import Verdict
+from measurements.records.timing_statistics import SpeedChange
 
 Measure = Callable[[int], Times]  # that many rounds of one entry, in the process that is measuring now
 
@@ -37,7 +37,7 @@ class Effort:
 class Judgement:
     """The verdict on one entry and why. ``again`` is the comparison of the second process, where there was one."""
 
-    verdict: Verdict
+    verdict: SpeedChange
     reason: str
     comparison: Comparison
     again: Comparison | None = None
@@ -72,7 +72,7 @@ def flagged(found: Mapping[int, Comparison]) -> list[int]:
     """
     places = list(found)
     stand = dict(zip(places, discoveries([found[i].p for i in places]), strict=True))
-    return [i for i in places if found[i].verdict is Verdict.SLOWER and stand[i] and not found[i].moved]
+    return [i for i in places if found[i].verdict is SpeedChange.SLOWER and stand[i] and not found[i].moved]
 
 
 def judged(
@@ -89,33 +89,34 @@ def judged(
     }
     if not one_sided([j.verdict for j in made.values()]):
         return made, ""
-    slower = [i for i, j in made.items() if j.verdict is Verdict.SLOWER]
+    slower = [i for i, j in made.items() if j.verdict is SpeedChange.SLOWER]
+    faster = sum(j.verdict is SpeedChange.FASTER for j in made.values())
     doubt = (
-        f"{max(len(slower), sum(j.verdict is Verdict.FASTER for j in made.values()))} of {len(made)} entries went the "
+        f"{max(len(slower), faster)} of {len(made)} entries went the "
         "same way and none the other, which is more likely one cause outside of the kernels"
     )
     for i in slower:
-        made[i] = replace(made[i], verdict=Verdict.UNCERTAIN, reason=doubt)
+        made[i] = replace(made[i], verdict=SpeedChange.UNCERTAIN, reason=doubt)
     return made, doubt
 
 
 def _alone(first: Comparison, suspect: bool) -> Judgement:
     """Return the judgement where no second process was asked, or where it could not be had."""
     if first.moved:
-        return Judgement(Verdict.UNCERTAIN, first.moved, first)
-    if first.verdict is Verdict.UNCERTAIN:
+        return Judgement(SpeedChange.UNCERTAIN, first.moved, first)
+    if first.verdict is SpeedChange.UNCERTAIN:
         return Judgement(first.verdict, f"after {first.rounds} rounds the noise still hides the answer", first)
-    if first.verdict is not Verdict.SLOWER:
+    if first.verdict is not SpeedChange.SLOWER:
         return Judgement(first.verdict, "", first)
     if suspect:
-        return Judgement(Verdict.UNCERTAIN, "slower in one process, and a second could not be asked", first)
-    return Judgement(Verdict.UNCERTAIN, f"slower, but p = {first.p:.2g} may be chance among so many entries", first)
+        return Judgement(SpeedChange.UNCERTAIN, "slower in one process, and a second could not be asked", first)
+    return Judgement(SpeedChange.UNCERTAIN, f"slower, but p = {first.p:.2g} may be chance among so many entries", first)
 
 
 def _confirmed(first: Comparison, second: Comparison, limits: Limits) -> Judgement:
     moved = second.moved or moved_between(first, second, limits)
     if moved:
-        return Judgement(Verdict.UNCERTAIN, moved, first, second)
-    if second.verdict is Verdict.SLOWER:
-        return Judgement(Verdict.SLOWER, "found in two processes", first, second)
+        return Judgement(SpeedChange.UNCERTAIN, moved, first, second)
+    if second.verdict is SpeedChange.SLOWER:
+        return Judgement(SpeedChange.SLOWER, "found in two processes", first, second)
     return Judgement(second.verdict, "slower in one process, cleared by a second", first, second)

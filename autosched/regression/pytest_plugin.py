@@ -309,10 +309,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
             one.close()
     verdicts = config.stash[_VERDICTS]
     if verdicts and not hasattr(config, "workerinput") and exitstatus == pytest.ExitCode.OK:
-        from autosched.regression.report import Verdict
+        from autosched.regression.report import EntryStatus
         from autosched.reporting.exit_status import ExitStatus
 
-        if not any(Verdict(verdict).judged for verdict in verdicts):
+        if not any(EntryStatus(verdict).judged for verdict in verdicts):
             session.exitstatus = int(ExitStatus.NO_ANSWER)
 
 

@@ -13,7 +13,7 @@ from autosched.reporting.exit_status import ExitStatus
 from measurements.records.timing_statistics import Ratio
 
 
-class Verdict(StrEnum):
+class EntryStatus(StrEnum):
     FASTER = "faster"
     SAME = "same"
     SOUND = "sound"  # of a file of configurations: nothing is wrong with it; there is nothing to compare it with
@@ -26,12 +26,12 @@ class Verdict(StrEnum):
     @property
     def judged(self) -> bool:
         """Whether the entry was compared: an answer, whatever it is."""
-        return self not in (Verdict.UNCERTAIN, Verdict.CANNOT_COMPARE)
+        return self not in (EntryStatus.UNCERTAIN, EntryStatus.CANNOT_COMPARE)
 
     @property
     def fails(self) -> bool:
         """Whether this verdict alone makes a check fail."""
-        return self in (Verdict.SLOWER, Verdict.WRONG, Verdict.BROKEN)
+        return self in (EntryStatus.SLOWER, EntryStatus.WRONG, EntryStatus.BROKEN)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Finding:
     operator: str
     problem: Mapping[str, Any]
     device: str
-    verdict: Verdict
+    verdict: EntryStatus
     reasons: tuple[str, ...] = ()
     provenance: str = ""
     seconds: float | None = None
@@ -101,10 +101,10 @@ class Report:
     left_out: str = ""
 
     @property
-    def counts(self) -> dict[Verdict, int]:
-        """How many entries of each verdict there are, in the order of ``Verdict``."""
+    def counts(self) -> dict[EntryStatus, int]:
+        """How many entries of each verdict there are, in the order of ``EntryStatus``."""
         found = Counter(f.verdict for f in self.findings)
-        return {verdict: found[verdict] for verdict in Verdict if found[verdict]}
+        return {verdict: found[verdict] for verdict in EntryStatus if found[verdict]}
 
     @property
     def kernels(self) -> str:

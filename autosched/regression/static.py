@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from autosched.regression.entries import ENTRY_ERRORS, LIBRARY_WON, Entry
-from autosched.regression.report import Finding, Verdict
+from autosched.regression.report import EntryStatus, Finding
 from autosched.reporting import formatting
 from autosched.tuning.backends import Estimate
 from autosched.tuning.backends.estimates import code_of
@@ -64,22 +64,25 @@ def check_entry(entry: Entry, pool: CompilePool, options: StaticOptions) -> Find
 
 def _found(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:
     if is_library(entry.record.schedule):
-        return entry.finding(Verdict.CANNOT_COMPARE, LIBRARY_WON)
+        return entry.finding(EntryStatus.CANNOT_COMPARE, LIBRARY_WON)
     program = _program(entry, entry.record, pool)
     if isinstance(program, str):
-        return entry.finding(Verdict.BROKEN, program)
+        return entry.finding(EntryStatus.BROKEN, program)
     recorded, code = entry.record.measurement.resources, entry.record.measurement.code
     numbers = _numbers(program)
     reasons: list[str] = []
-    verdict = Verdict.SAME
+    verdict = EntryStatus.SAME
     if recorded is None:
-        verdict, reasons = Verdict.CANNOT_COMPARE, ["its record does not say what it was compiled to: tune it again"]
+        verdict, reasons = (
+            EntryStatus.CANNOT_COMPARE,
+            ["its record does not say what it was compiled to: tune it again"],
+        )
     else:
         worse = _worse(program, recorded, code, options.growth)
         reasons += [*worse, *_reordered(entry, program, recorded, pool)]
-        verdict = Verdict.SLOWER if reasons else Verdict.SAME
+        verdict = EntryStatus.SLOWER if reasons else EntryStatus.SAME
         if not reasons and _better(program, recorded):
-            verdict = Verdict.FASTER
+            verdict = EntryStatus.FASTER
             reasons.append("it needs fewer resources than were recorded, and nothing more")
     kernel = template(entry.record.schedule.template).kernel(entry.problem, entry.record.schedule, entry.device)
     doubt = stored_proof.stale_reason(entry.record.proof, kernel)
@@ -91,7 +94,7 @@ def _found(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:
     # What was measured was also checked on the GPU; of what was estimated, the proof says all that is known.
     if doubt and (entry.record.proof is not None or entry.record.provenance is Provenance.ESTIMATED):
         if not options.emulate and not verdict.fails:
-            verdict = Verdict.UNCERTAIN
+            verdict = EntryStatus.UNCERTAIN
         again = "and was proven again here" if options.emulate else "and nothing is emulated here"
         reasons.append(f"{doubt}, {again}: autosched verify --db renews it")
     if options.emulate:
@@ -105,10 +108,10 @@ def _found(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:
         if outcome.worst is not None:
             numbers["error_over_tolerance"] = outcome.worst
         if outcome.status in FAILURE_STATUSES:
-            return entry.finding(Verdict.WRONG, f"emulated: {outcome.reason}", *reasons, numbers=numbers)
+            return entry.finding(EntryStatus.WRONG, f"emulated: {outcome.reason}", *reasons, numbers=numbers)
         if not outcome.ok and not verdict.fails:
             return entry.finding(
-                Verdict.UNCERTAIN, f"emulated: {outcome.status}: {outcome.reason}", *reasons, numbers=numbers
+                EntryStatus.UNCERTAIN, f"emulated: {outcome.status}: {outcome.reason}", *reasons, numbers=numbers
             )
     return entry.finding(verdict, *reasons, numbers=numbers)
 

@@ -18,7 +18,7 @@ from typing import Protocol
 from autosched.regression.entries import ENTRY_ERRORS, LIBRARY_WON, Entry
 from autosched.regression.judging import Comparison, Times
 from autosched.regression.procedure import Effort, Judgement, flagged, judged, until_decided
-from autosched.regression.report import Finding, Verdict
+from autosched.regression.report import EntryStatus, Finding
 from autosched.regression.since_tuning import since
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, CompilePool, why_not_launched
@@ -56,7 +56,7 @@ Told = Callable[[str], None]  # after each entry that is done for now, with a no
 class _Failed(Exception):
     """A program of an entry cannot be timed: the verdict on the entry, and why."""
 
-    def __init__(self, verdict: Verdict, reason: str) -> None:
+    def __init__(self, verdict: EntryStatus, reason: str) -> None:
         super().__init__(reason)
         self.verdict = verdict
 
@@ -153,7 +153,7 @@ def check_timed(
             found[i] = dataclasses.replace(finding, check_seconds=seconds[i])
     for i, pair in pairs.items():
         if i not in found:
-            found[i] = pair.entry.finding(Verdict.CANNOT_COMPARE, f"the run ended before it: {stopped}")
+            found[i] = pair.entry.finding(EntryStatus.CANNOT_COMPARE, f"the run ended before it: {stopped}")
     return [found[i] for i in range(len(entries))], stopped or doubt
 
 
@@ -170,25 +170,25 @@ def _pair(entry: Entry, device: Device, pool: CompilePool, baselines: Baselines)
     """Return the two programs of an entry, compiled, or why there are not two."""
     if entry.device.name != device.name:
         return entry.finding(
-            Verdict.CANNOT_COMPARE, f"it is of {entry.device.name}, and the GPU of this machine is {device.name}"
+            EntryStatus.CANNOT_COMPARE, f"it is of {entry.device.name}, and the GPU of this machine is {device.name}"
         )
     record = entry.record
     if is_library(record.schedule):
-        return entry.finding(Verdict.CANNOT_COMPARE, LIBRARY_WON)
+        return entry.finding(EntryStatus.CANNOT_COMPARE, LIBRARY_WON)
     try:
         kernel = template(record.schedule.template).kernel(entry.problem, record.schedule, device)
     except ValueError as error:
-        return entry.finding(Verdict.BROKEN, f"its schedule is no longer valid: {error}")
+        return entry.finding(EntryStatus.BROKEN, f"its schedule is no longer valid: {error}")
     candidate = Candidate(entry.problem.under(record.schedule.values), record.schedule, kernel)
     program = _compiled(candidate, device, pool)
     if isinstance(program, str):
-        return entry.finding(Verdict.BROKEN, program)
+        return entry.finding(EntryStatus.BROKEN, program)
     baseline = baselines(entry, candidate)
     if isinstance(baseline, str):
-        return entry.finding(Verdict.CANNOT_COMPARE, baseline)
+        return entry.finding(EntryStatus.CANNOT_COMPARE, baseline)
     other = _compiled(baseline.candidate, device, pool)
     if isinstance(other, str):
-        return entry.finding(Verdict.CANNOT_COMPARE, f"of its baseline, {other}")
+        return entry.finding(EntryStatus.CANNOT_COMPARE, f"of its baseline, {other}")
     same = _same_code(program, other) and kernel.launch_json() == baseline.candidate.kernel.launch_json()
     return _Pair(entry, baseline.candidate, candidate, baseline.reason, same)
 
@@ -237,7 +237,9 @@ class _Timer:
                 continue
             self._blame(told)
             if not self._controls:
-                raise _Failed(Verdict.UNCERTAIN, f"each program runs alone, and together they do not: {told[0].reason}")
+                raise _Failed(
+                    EntryStatus.UNCERTAIN, f"each program runs alone, and together they do not: {told[0].reason}"
+                )
             self._controls.pop(0)  # it may have been the control
 
     def _blame(self, told: Sequence[Entrant]) -> None:
@@ -245,18 +247,18 @@ class _Timer:
         alone = self._session.compare([self._pair.candidate], rounds=1, library=False)[0]
         if alone.status is not Status.OK:
             wrong = alone.status is Status.WRONG_RESULT
-            raise _Failed(Verdict.WRONG if wrong else Verdict.BROKEN, f"{alone.status}: {alone.reason}")
+            raise _Failed(EntryStatus.WRONG if wrong else EntryStatus.BROKEN, f"{alone.status}: {alone.reason}")
         alone = self._session.compare([self._pair.baseline], rounds=1, library=False)[0]
         if alone.status is not Status.OK:
-            raise _Failed(Verdict.CANNOT_COMPARE, f"its baseline fails ({alone.status}): {alone.reason}")
+            raise _Failed(EntryStatus.CANNOT_COMPARE, f"its baseline fails ({alone.status}): {alone.reason}")
 
 
 def _finding(pair: _Pair, judgement: Judgement, timer: _Timer) -> Finding:
     last = judgement.again or judgement.comparison
-    verdict, reasons = Verdict(judgement.verdict.value), [judgement.reason]
-    changed = judgement.verdict in (timing_statistics.Verdict.SLOWER, timing_statistics.Verdict.FASTER)
+    verdict, reasons = EntryStatus(judgement.verdict.value), [judgement.reason]
+    changed = judgement.verdict in (timing_statistics.SpeedChange.SLOWER, timing_statistics.SpeedChange.FASTER)
     if pair.same_code and changed:
-        verdict = Verdict.UNCERTAIN
+        verdict = EntryStatus.UNCERTAIN
         reasons.append("both are the same machine code: it is the machine, not the code")
     elif changed:
         reasons.append(pair.reason)
@@ -278,7 +280,7 @@ def _finding(pair: _Pair, judgement: Judgement, timer: _Timer) -> Finding:
         numbers[f"{name}_since_tuning"] = moved.control
         reasons += moved.reasons
         if moved.slower and not verdict.fails:
-            verdict = Verdict.UNCERTAIN
+            verdict = EntryStatus.UNCERTAIN
     return pair.entry.finding(
         verdict,
         *reasons,

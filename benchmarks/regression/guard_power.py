@@ -43,7 +43,7 @@ from autosched.regression.procedure import Effort, flagged, judged, until_decide
 from autosched.regression.since_tuning import AtTuning, since
 from measurements.records.measurement import Timing
 from measurements.records.record import Control
-from measurements.records.timing_statistics import Verdict, interleaved, relative_noise
+from measurements.records.timing_statistics import SpeedChange, interleaved, relative_noise
 
 Record = npt.NDArray[np.float64]
 DRAWS = ("independent", "in order")
@@ -144,8 +144,8 @@ def simulate(
         first = {i: until_decided(made, limits, 0.0, effort) for i, made in enumerate(noises)}
         second = {i: until_decided(noise(i), limits, 0.0, effort) for i in flagged(first)}
         verdicts, doubt = judged(first, second, dict.fromkeys(first, limits))
-        named = {i for i, j in verdicts.items() if j.verdict is Verdict.SLOWER}
-        fine = [i for i, j in verdicts.items() if i not in slow and j.verdict in (Verdict.SAME, Verdict.FASTER)]
+        named = {i for i, j in verdicts.items() if j.verdict is SpeedChange.SLOWER}
+        fine = [i for i, j in verdicts.items() if i not in slow and j.verdict in (SpeedChange.SAME, SpeedChange.FASTER)]
         settled += len(fine)
         unsettled += sum(noises[i].unsettled(first[i]) for i in fine)
         told += sum(noises[i].unsettled(first[i], DRIVER) for i in fine)

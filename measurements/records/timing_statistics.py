@@ -138,23 +138,23 @@ def log_ratios(candidate: Sequence[float], baseline: Sequence[float]) -> FloatAr
     return ratios
 
 
-class Verdict(StrEnum):
+class SpeedChange(StrEnum):
     FASTER = "faster"
     SAME = "same"
     SLOWER = "slower"
     UNCERTAIN = "uncertain"  # the interval crosses a boundary: more rounds are needed
 
 
-def verdict(ratio: Ratio, tie: float = 0.01) -> Verdict:
+def verdict(ratio: Ratio, tie: float = 0.01) -> SpeedChange:
     """Return what ``ratio`` shows, where less than ``tie`` apart is the same. Every claim holds over the whole
     interval."""
     if ratio.high < 1 - tie:
-        return Verdict.FASTER
+        return SpeedChange.FASTER
     if ratio.low > 1 + tie:
-        return Verdict.SLOWER
+        return SpeedChange.SLOWER
     if ratio.low >= 1 - tie and ratio.high <= 1 + tie:
-        return Verdict.SAME
-    return Verdict.UNCERTAIN
+        return SpeedChange.SAME
+    return SpeedChange.UNCERTAIN
 
 
 def interleaved(entrants: int, rounds: int) -> list[list[int]]:

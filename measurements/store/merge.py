@@ -24,7 +24,7 @@ from measurements.records.record import Record
 from measurements.store.store import Guard, ProblemSummary, Store
 
 
-class Verdict(StrEnum):
+class MergeOutcome(StrEnum):
     NEW = "new"  # the target had nothing of it
     REPLACED = "replaced"  # the source's best is better
     KEPT = "kept"  # the target's best is better
@@ -38,7 +38,7 @@ class MergedEntry:
     """What came of one entry of the source. ``taken`` of its trials are now in the target, too."""
 
     summary: ProblemSummary
-    verdict: Verdict
+    verdict: MergeOutcome
     why: str
     taken: int
 
@@ -58,7 +58,7 @@ class Merged:
 
     @property
     def unclear(self) -> tuple[MergedEntry, ...]:
-        return tuple(entry for entry in self.entries if entry.verdict is Verdict.UNCLEAR)
+        return tuple(entry for entry in self.entries if entry.verdict is MergeOutcome.UNCLEAR)
 
 
 Doubt = Callable[[ProblemSummary, Record], str]  # why the best of an entry cannot be used, "" where it can
@@ -82,18 +82,18 @@ def merge(source: Store, target: Store, doubt: Doubt = lambda summary, record: "
             there = [] if mine is None else target.entry(mine)
             known = set(map(_identity, there))
             wrong = [r for r in trials if r.status is Status.WRONG_RESULT and _identity(r) not in known]
-            entries.append(MergedEntry(summary, Verdict.REFUSED, why, len(wrong)))
+            entries.append(MergedEntry(summary, MergeOutcome.REFUSED, why, len(wrong)))
             taken += wrong
             continue
         if mine is None:
-            entries.append(MergedEntry(summary, Verdict.NEW, "", len(trials)))
+            entries.append(MergedEntry(summary, MergeOutcome.NEW, "", len(trials)))
             taken += trials
             continue
         there = target.entry(mine)
         known = set(map(_identity, there))
         new = [record for record in trials if _identity(record) not in known]
         verdict, why = _judged(best, target.best_of(mine), trials, there)
-        if verdict is not Verdict.REPLACED:
+        if verdict is not MergeOutcome.REPLACED:
             new = [record for record in new if record.status is Status.WRONG_RESULT]
         entries.append(MergedEntry(summary, verdict, why, len(new)))
         taken += new
@@ -118,22 +118,22 @@ def _guards(source: Store, target: Store) -> tuple[list[tuple[str, str, Guard]],
 
 def _judged(
     source: Record | None, target: Record | None, source_trials: Sequence[Record], target_trials: Sequence[Record]
-) -> tuple[Verdict, str]:
+) -> tuple[MergeOutcome, str]:
     if source is None:
-        return Verdict.KEPT, "the source has no schedule that works"
+        return MergeOutcome.KEPT, "the source has no schedule that works"
     if target is None:
-        return Verdict.REPLACED, "the target had no schedule that works"
+        return MergeOutcome.REPLACED, "the target had no schedule that works"
     if _kernel(source) == _kernel(target):
-        return Verdict.SAME, ""
+        return MergeOutcome.SAME, ""
     if source.provenance is not Provenance.MEASURED:
         if source.fingerprint != target.fingerprint:
-            return Verdict.UNCLEAR, "their times are of different models, recordings or tools"
+            return MergeOutcome.UNCLEAR, "their times are of different models, recordings or tools"
         better = (source.seconds or 0) < (target.seconds or 0)
-        return (Verdict.REPLACED if better else Verdict.KEPT), f"{source.provenance} by the same means"
+        return (MergeOutcome.REPLACED if better else MergeOutcome.KEPT), f"{source.provenance} by the same means"
     order = _paired([*target_trials, *source_trials], source, target)
     if order is None:
-        return Verdict.UNCLEAR, "they were never timed in turns: tune the problem again to decide"
-    return (Verdict.REPLACED if order else Verdict.KEPT), "timed in turns"
+        return MergeOutcome.UNCLEAR, "they were never timed in turns: tune the problem again to decide"
+    return (MergeOutcome.REPLACED if order else MergeOutcome.KEPT), "timed in turns"
 
 
 def _paired(trials: Iterable[Record], source: Record, target: Record) -> bool | None:

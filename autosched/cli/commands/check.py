@@ -310,13 +310,13 @@ def _document(value: Any) -> bytes:
 
 
 def _show(console: Console, report: "Report") -> None:
-    from autosched.regression.report import Verdict, worst_first
+    from autosched.regression.report import EntryStatus, worst_first
 
     if report.findings:
         times = ("change", "baseline", "now") if report.kind != "configs" else ()
         made = formatting.table("verdict", *times, "entry", right=times, fold=("entry",))
         for f in worst_first(report.findings):
-            if f.verdict is Verdict.SOUND and not f.reasons:
+            if f.verdict is EntryStatus.SOUND and not f.reasons:
                 continue  # of thousands of configurations, those that need a reader
             made.add_row(f.verdict.value, *_times(f)[: len(times)], f.name)
             for reason in f.reasons:

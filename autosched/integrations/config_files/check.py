@@ -19,17 +19,17 @@ from autosched.integrations.config_files.ladder import ladder_notes
 from autosched.integrations.config_files.tuning.pool import JudgePool
 from autosched.regression.check import CannotCheck
 from autosched.regression.config_files import ConfigCheck
-from autosched.regression.report import Finding, Report, Verdict
+from autosched.regression.report import EntryStatus, Finding, Report
 from measurements.emulator import HostFailure, check_ready
 
 _VERDICTS = {
-    "sound": Verdict.SOUND,
-    "compiled": Verdict.SOUND,
-    "no_kernel": Verdict.CANNOT_COMPARE,
-    "compile_error": Verdict.BROKEN,
-    "too_large": Verdict.BROKEN,
-    "wrong": Verdict.WRONG,
-    "unproven": Verdict.UNCERTAIN,
+    "sound": EntryStatus.SOUND,
+    "compiled": EntryStatus.SOUND,
+    "no_kernel": EntryStatus.CANNOT_COMPARE,
+    "compile_error": EntryStatus.BROKEN,
+    "too_large": EntryStatus.BROKEN,
+    "wrong": EntryStatus.WRONG,
+    "unproven": EntryStatus.UNCERTAIN,
 }
 
 
@@ -143,7 +143,7 @@ class ConfigJudge:
         if entry.entry is None:
             return _of_file(entry, self.tools.get("triton", ""))
         if entry.entry.fault:
-            return _finding(entry, Verdict.BROKEN, [entry.entry.fault])
+            return _finding(entry, EntryStatus.BROKEN, [entry.entry.fault])
         found, seconds = self._judged(entry)
         numbers: dict[str, float | int | str] = {"kernel": found["kernel"]} if found.get("kernel") else {}
         for key in ("shared_bytes", "registers", "local_bytes"):
@@ -175,17 +175,22 @@ def _key(entry: ConfigEntry) -> str:
 def _of_file(entry: ConfigEntry, triton: str) -> Finding:
     file = entry.file
     if file.name.device is None:
-        return _finding(entry, Verdict.CANNOT_COMPARE, [f"{file.name.device_name} is not a NVIDIA GPU with a row here"])
+        return _finding(
+            entry, EntryStatus.CANNOT_COMPARE, [f"{file.name.device_name} is not a NVIDIA GPU with a row here"]
+        )
     notes = list(file.notes) + ladder_notes(file.entries)
     if not file.triton:
         notes.append("nobody wrote down which Triton tuned it")
     elif triton and file.triton != triton:
         notes.append(f"Triton {file.triton} tuned it, and {triton} is installed: it may not be the fastest any more")
-    return _finding(entry, Verdict.BROKEN if file.faults else Verdict.SOUND, [*file.faults, *notes])
+    return _finding(entry, EntryStatus.BROKEN if file.faults else EntryStatus.SOUND, [*file.faults, *notes])
 
 
 def _finding(
-    entry: ConfigEntry, verdict: Verdict, reasons: Sequence[str], numbers: Mapping[str, float | int | str] | None = None
+    entry: ConfigEntry,
+    verdict: EntryStatus,
+    reasons: Sequence[str],
+    numbers: Mapping[str, float | int | str] | None = None,
 ) -> Finding:
     name = entry.file.name
     problem: dict[str, Any] = {"experts": name.experts} if name.is_moe else {"k": name.k}

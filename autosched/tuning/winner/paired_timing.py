@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from measurements.records.measurement import Status, Timing
 from measurements.records.near_ties import Choice, choose
-from measurements.records.timing_statistics import Ratio, Verdict, error_of_median, verdict
+from measurements.records.timing_statistics import Ratio, SpeedChange, error_of_median, verdict
 from measurements.runners.base import Candidate, Comparing, Entrant
 
 FEWEST_ENTRANTS = 6
@@ -80,7 +80,7 @@ class Remeasurement:
     @property
     def library_won(self) -> bool:
         """Whether the library is shown to be faster than every entrant: within TIE, one of ours wins."""
-        return self.library is not None and verdict(self.library, TIE) is Verdict.SLOWER
+        return self.library is not None and verdict(self.library, TIE) is SpeedChange.SLOWER
 
 
 def remeasure(

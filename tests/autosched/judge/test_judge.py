@@ -15,9 +15,9 @@ pytest.importorskip("triton", reason="Triton is not installed: pip install 'auto
 
 from autosched.cli import main
 from autosched.judge.judging import judge
+from autosched.judge.result import Cheat, Status, SubmissionResult
 from autosched.judge.run import Refused, run_judge
 from autosched.judge.task import read_task
-from autosched.judge.verdict import Cheat, Status, Verdict
 from autosched.triton import emulated
 from search_spaces.hardware.devices import device
 
@@ -139,7 +139,7 @@ def _no_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
 
 
-def judged(folder: Path, path: Path, given: Path, **options: object) -> Verdict:
+def judged(folder: Path, path: Path, given: Path, **options: object) -> SubmissionResult:
     work = folder / "work"
     work.mkdir()
     with emulated(H100, check=False):
@@ -164,7 +164,7 @@ def test_each_verdict(tmp_path: Path, name: str) -> None:
         assert all(0 <= case.relative_error < limit and case.launches == 1 for case in verdict.cases)
     if status in (Status.RACING, Status.OUT_OF_BOUNDS, Status.FAULTY):
         assert "submission.py:" in verdict.reasons[0]
-    assert Verdict.from_json(json.loads(json.dumps(verdict.to_json()))) == verdict
+    assert SubmissionResult.from_json(json.loads(json.dumps(verdict.to_json()))) == verdict
 
 
 def test_zeros_pass_the_task_and_not_the_judge(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from autosched.regression.judging import Limits, Times, compare, discoveries, moved_between, one_sided
 from autosched.regression.procedure import Effort, flagged, judged, until_decided
-from measurements.records.timing_statistics import Verdict
+from measurements.records.timing_statistics import SpeedChange
 
 LIMITS = Limits(max_slowdown=0.01, floor=0.5e-6)
 
@@ -34,7 +34,7 @@ def times(
 
 @pytest.mark.parametrize(
     ("slowdown", "verdict"),
-    [(0.0, Verdict.SAME), (0.05, Verdict.SLOWER), (-0.05, Verdict.FASTER), (0.004, Verdict.SAME)],
+    [(0.0, SpeedChange.SAME), (0.05, SpeedChange.SLOWER), (-0.05, SpeedChange.FASTER), (0.004, SpeedChange.SAME)],
 )
 @pytest.mark.parametrize("drift", [0.0, 0.3])
 def test_the_verdict_is_that_of_the_pairs_whatever_the_machine_does(slowdown, verdict, drift):
@@ -45,19 +45,19 @@ def test_the_verdict_is_that_of_the_pairs_whatever_the_machine_does(slowdown, ve
 
 def test_the_limit_is_what_the_entry_itself_could_show():
     loud = compare(times(0.05, noise=0.1), LIMITS)
-    assert loud.limit > 0.02 and loud.verdict is not Verdict.SLOWER
-    assert compare(times(0.05), LIMITS, noise=0.08).verdict is Verdict.SAME, "noise known from earlier runs counts"
-    assert compare(times(0.05), Limits(max_slowdown=0.08)).verdict is Verdict.SAME
+    assert loud.limit > 0.02 and loud.verdict is not SpeedChange.SLOWER
+    assert compare(times(0.05), LIMITS, noise=0.08).verdict is SpeedChange.SAME, "noise known from earlier runs counts"
+    assert compare(times(0.05), Limits(max_slowdown=0.08)).verdict is SpeedChange.SAME
 
 
 def test_a_loss_below_the_floor_does_not_matter():
-    assert compare(times(0.05, seconds=5e-6), LIMITS).verdict is Verdict.SAME, "a quarter of a microsecond"
-    assert compare(times(0.05, seconds=5e-5), LIMITS).verdict is Verdict.SLOWER
+    assert compare(times(0.05, seconds=5e-6), LIMITS).verdict is SpeedChange.SAME, "a quarter of a microsecond"
+    assert compare(times(0.05, seconds=5e-5), LIMITS).verdict is SpeedChange.SLOWER
 
 
 def test_too_few_rounds_say_nothing():
     found = compare(times(0.5, rounds=7), LIMITS)
-    assert (found.verdict, found.p) == (Verdict.UNCERTAIN, 1.0)
+    assert (found.verdict, found.p) == (SpeedChange.UNCERTAIN, 1.0)
     assert not found.decided
 
 
@@ -91,7 +91,7 @@ def test_discoveries_are_those_of_benjamini_and_hochberg():
 
 
 def test_one_sided_runs_are_told_by_their_verdicts():
-    slower, same, faster = Verdict.SLOWER, Verdict.SAME, Verdict.FASTER
+    slower, same, faster = SpeedChange.SLOWER, SpeedChange.SAME, SpeedChange.FASTER
     assert one_sided([slower] * 8) and one_sided([faster] * 9 + [same] * 2)
     assert not one_sided([slower] * 7), "too few to tell"
     assert not one_sided([slower] * 8 + [faster])
@@ -121,25 +121,25 @@ def run(first: Machine, second: Machine, entries: int):
 
 def test_what_two_processes_find_is_slower_and_the_rest_is_not():
     verdicts, doubt = run(Machine({3: 0.06}), Machine({3: 0.06}, seed=1), 12)
-    assert {i: j.verdict for i, j in verdicts.items() if j.verdict is not Verdict.SAME} == {3: Verdict.SLOWER}
+    assert {i: j.verdict for i, j in verdicts.items() if j.verdict is not SpeedChange.SAME} == {3: SpeedChange.SLOWER}
     assert (verdicts[3].reason, doubt) == ("found in two processes", "")
 
 
 def test_what_a_second_process_does_not_find_is_cleared_and_told():
     verdicts, _ = run(Machine({3: 0.06}), Machine({}, seed=1), 12)
-    assert (verdicts[3].verdict, verdicts[3].reason) == (Verdict.SAME, "slower in one process, cleared by a second")
+    assert (verdicts[3].verdict, verdicts[3].reason) == (SpeedChange.SAME, "slower in one process, cleared by a second")
 
 
 def test_without_a_second_process_nothing_is_confirmed():
     found = {0: Machine({0: 0.06}).entry(0)}
     verdicts, _ = judged(found, {}, {0: LIMITS})
-    assert verdicts[0].verdict is Verdict.UNCERTAIN and "could not be asked" in verdicts[0].reason
+    assert verdicts[0].verdict is SpeedChange.UNCERTAIN and "could not be asked" in verdicts[0].reason
 
 
 def test_if_everything_is_slower_the_machine_is_doubted_and_nothing_is_accused():
     slow = dict.fromkeys(range(10), 0.06)
     verdicts, doubt = run(Machine(slow), Machine(slow, seed=1), 10)
-    assert {j.verdict for j in verdicts.values()} == {Verdict.UNCERTAIN}
+    assert {j.verdict for j in verdicts.values()} == {SpeedChange.UNCERTAIN}
     assert doubt.startswith("10 of 10 entries went the same way")
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosched.regression import outputs
-from autosched.regression.report import Finding, Report, Verdict
+from autosched.regression.report import EntryStatus, Finding, Report
 from measurements.records.timing_statistics import Ratio
 
 
@@ -23,7 +23,7 @@ def schema() -> xmlschema.XMLSchema:
     return xmlschema.XMLSchema(Path(__file__).parent / "junit.xsd")
 
 
-def finding(verdict: Verdict, name: str = "", reason: str = "", ratio: Ratio | None = None) -> Finding:
+def finding(verdict: EntryStatus, name: str = "", reason: str = "", ratio: Ratio | None = None) -> Finding:
     reasons = (reason,) if reason else ()
     timed = {"baseline_seconds": 1e-3, "candidate_seconds": 1.05e-3} if ratio else {}
     numbers: dict[str, float | int | str] = {"registers": 40, "spill_bytes": 0}
@@ -33,11 +33,11 @@ def finding(verdict: Verdict, name: str = "", reason: str = "", ratio: Ratio | N
     )
 
 
-SLOW = finding(Verdict.SLOWER, reason="found in two processes", ratio=Ratio(1.05, 1.04, 1.06, 40))
+SLOW = finding(EntryStatus.SLOWER, reason="found in two processes", ratio=Ratio(1.05, 1.04, 1.06, 40))
 EVERY = Report(
-    "best.db", "timed", (*(finding(v) for v in Verdict if v is not Verdict.SLOWER), SLOW), tools={"driver": "1"}
+    "best.db", "timed", (*(finding(v) for v in EntryStatus if v is not EntryStatus.SLOWER), SLOW), tools={"driver": "1"}
 )
-FINE = Report("best.db", "static", (finding(Verdict.SAME),))
+FINE = Report("best.db", "static", (finding(EntryStatus.SAME),))
 NONE = Report("best.db", "static", ())
 
 
@@ -63,7 +63,9 @@ def cases(report: Report) -> dict[str, ET.Element]:
     ],
 )
 def test_the_exit_status_is_the_verdict_of_the_run(verdicts: list[str], doubt: str, status: int) -> None:
-    report = Report("b.db", "timed", tuple(finding(Verdict(v), f"entry {i}") for i, v in enumerate(verdicts)), doubt)
+    report = Report(
+        "b.db", "timed", tuple(finding(EntryStatus(v), f"entry {i}") for i, v in enumerate(verdicts)), doubt
+    )
     assert report.status == status
     assert report.to_json()["status"] == status
     told = {0: "no confirmed regression", 1: "REGRESSION", 2: "judge"}[status]
@@ -77,7 +79,7 @@ def test_the_exit_status_is_the_verdict_of_the_run(verdicts: list[str], doubt: s
 
 def test_junit_has_a_case_for_each_entry_with_both_times_and_the_interval() -> None:
     found = cases(EVERY)
-    assert len(found) == len(Verdict)
+    assert len(found) == len(EntryStatus)
     failed = {name for name, case in found.items() if case.find("failure") is not None}
     skipped = {name for name, case in found.items() if case.find("skipped") is not None}
     assert failed == {"matmul slower", "matmul wrong", "matmul broken"}
@@ -89,7 +91,7 @@ def test_junit_has_a_case_for_each_entry_with_both_times_and_the_interval() -> N
     suite = ET.fromstring(outputs.junit(EVERY)).find("testsuite")
     assert suite is not None
     assert [suite.attrib[k] for k in ("tests", "failures", "skipped", "errors")] == [
-        str(len(Verdict)),
+        str(len(EntryStatus)),
         "3",
         "2",
         "0",
@@ -110,7 +112,7 @@ def test_the_summary_puts_failures_first_and_says_what_was_cut() -> None:
     text = outputs.markdown(EVERY)
     rows = [line for line in text.splitlines() if line.startswith("| 🔴") or line.startswith("| 🟢")]
     assert rows[0].startswith("| 🔴") and "+5.0% (+4.0 to +6.0)" in text and "found in two processes" in text
-    many = Report("b.db", "static", tuple(finding(Verdict.SAME, f"e{i}") for i in range(300)))
+    many = Report("b.db", "static", tuple(finding(EntryStatus.SAME, f"e{i}") for i in range(300)))
     assert "100 of 300 entries" in outputs.markdown(many)
     assert "nothing was judged" in outputs.markdown(NONE)
 
@@ -124,7 +126,7 @@ def test_annotations_name_every_failure() -> None:
 
 
 def test_annotations_are_of_the_file_that_the_entry_stands_in() -> None:
-    wrong = finding(Verdict.WRONG, "E=8,N=16.json: 64 rows")
+    wrong = finding(EntryStatus.WRONG, "E=8,N=16.json: 64 rows")
     in_a_file = replace(wrong, file="configs/E=8,N=16.json")
     of_folder, of_file = outputs.workflow_commands(Report("configs", "configs", (wrong, in_a_file)))
     assert of_folder.startswith("::error file=configs,title=")
@@ -135,7 +137,7 @@ HOSTILE = "x\n::error::gotcha%0A|`<script>alert(1)</script>&\x00\x1b[31m‮,titl
 
 
 def test_hostile_names_and_reasons_stay_text() -> None:
-    bad = Report(HOSTILE, "timed", (finding(Verdict.SLOWER, HOSTILE, HOSTILE),), HOSTILE)
+    bad = Report(HOSTILE, "timed", (finding(EntryStatus.SLOWER, HOSTILE, HOSTILE),), HOSTILE)
     (case,) = [c for c in cases(bad).values() if c.find("failure") is not None]
     assert "<script>" in case.attrib["name"], "as text"
     lines = outputs.workflow_commands(bad)
@@ -149,8 +151,8 @@ def test_hostile_names_and_reasons_stay_text() -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.text(max_size=40), st.sampled_from(list(Verdict)))
-def test_any_text_gives_valid_documents(text: str, verdict: Verdict) -> None:
+@given(st.text(max_size=40), st.sampled_from(list(EntryStatus)))
+def test_any_text_gives_valid_documents(text: str, verdict: EntryStatus) -> None:
     report = Report(text, "timed", (finding(verdict, text or "x", text),))
     text_of_xml = outputs.junit(report).decode("utf-8", "strict")
     schema().validate(text_of_xml)

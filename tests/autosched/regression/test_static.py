@@ -16,7 +16,7 @@ from needs import needs_compiler, needs_nvrtc
 from autosched.cli import main
 from autosched.regression import static
 from autosched.regression.check import CheckOptions, check_database
-from autosched.regression.report import Report, Verdict
+from autosched.regression.report import EntryStatus, Report
 from autosched.regression.static import StaticOptions
 from autosched.tuning.backends import Estimate
 from autosched.verify import proof
@@ -49,7 +49,7 @@ def checked(database: Path, options: CheckOptions = QUICK) -> Report:
 def test_an_unchanged_entry_is_the_same(record: MakeRecord, database: MakeDatabase, schedules: list[Schedule]) -> None:
     report = checked(database(record(schedules[0])))
     (finding,) = report.findings
-    assert (finding.verdict, finding.reasons, report.status) == (Verdict.SAME, (), 0)
+    assert (finding.verdict, finding.reasons, report.status) == (EntryStatus.SAME, (), 0)
     assert finding.name == "matmul m=64 n=64 k=64 a=f16 b=f16 acc=f32 out=f16 on h200"
 
 
@@ -71,7 +71,7 @@ def test_what_needs_more_than_was_recorded_is_slower_and_says_what(
         told = "were recorded, now"
     report = checked(database(less))
     (finding,) = report.findings
-    assert (finding.verdict, report.status) == (Verdict.SLOWER, 1)
+    assert (finding.verdict, report.status) == (EntryStatus.SLOWER, 1)
     assert told in finding.reason
     tolerant = dataclasses.replace(QUICK, static=StaticOptions(emulate=False, growth=2.0))
     assert checked(database(less, name="again.db"), tolerant).status == 0
@@ -90,7 +90,7 @@ def test_a_new_spill_is_never_tolerated(
 
     monkeypatch.setattr(static, "_program", spilling)
     report = checked(path, dataclasses.replace(QUICK, static=StaticOptions(emulate=False, growth=9.0)))
-    assert report.findings[0].verdict is Verdict.SLOWER
+    assert report.findings[0].verdict is EntryStatus.SLOWER
     assert "bytes of spills: 0 were recorded, now 8" in report.findings[0].reason
 
 
@@ -98,7 +98,7 @@ def test_what_needs_less_is_faster(record: MakeRecord, database: MakeDatabase, s
     whole = record(schedules[0]).measurement.resources
     assert whole is not None
     report = checked(database(record(schedules[0], resources={"registers": whole.registers + 8})))
-    assert (report.findings[0].verdict, report.status) == (Verdict.FASTER, 0)
+    assert (report.findings[0].verdict, report.status) == (EntryStatus.FASTER, 0)
 
 
 def test_a_schedule_that_is_no_longer_valid_is_broken(
@@ -108,7 +108,7 @@ def test_a_schedule_that_is_no_longer_valid_is_broken(
     items = tuple((name, 999 if name == "tile_m" else value) for name, value in good.schedule.items)
     bad = dataclasses.replace(good, schedule=Schedule("matmul", items))
     report = checked(database(bad))
-    assert (report.findings[0].verdict, report.status) == (Verdict.BROKEN, 1)
+    assert (report.findings[0].verdict, report.status) == (EntryStatus.BROKEN, 1)
     assert report.findings[0].reason.startswith("its schedule is no longer valid:")
 
 
@@ -119,7 +119,7 @@ def test_what_no_longer_compiles_is_broken_with_the_compilers_words(
     failure = CompileFailure(Status.COMPILE_ERROR, "matmul.cuh:7: no such thing")
     monkeypatch.setattr("measurements.compiler.pool.CompilePool.compile", lambda pool, kernel, arch: failure)
     report = checked(path)
-    assert (report.findings[0].verdict, report.status) == (Verdict.BROKEN, 1)
+    assert (report.findings[0].verdict, report.status) == (EntryStatus.BROKEN, 1)
     assert "matmul.cuh:7: no such thing" in report.findings[0].reason
 
 
@@ -151,7 +151,7 @@ def test_a_rival_that_is_predicted_to_be_faster_now_is_told(
     ]  # fmt: skip
     path = database(*estimated)
     report = checked(path)
-    assert (report.findings[0].verdict, report.status) == (Verdict.SLOWER, 1)
+    assert (report.findings[0].verdict, report.status) == (EntryStatus.SLOWER, 1)
     assert "the predicted order changed: record 2 comes before it now" in report.findings[0].reason
     with Store.open(path) as store:
         store.set_guard(PROBLEM, "h200", Guard(max_slowdown=5.0))
@@ -173,7 +173,7 @@ def test_an_estimate_that_is_longer_now_is_slower(
     model = Estimate(device("h200"), TemplateSet([template("matmul")])).name(PROBLEM)
     half = dataclasses.replace(half, fingerprint=json.dumps({"model": model}))
     report = checked(database(half))
-    assert (report.findings[0].verdict, report.status) == (Verdict.SLOWER, 1)
+    assert (report.findings[0].verdict, report.status) == (EntryStatus.SLOWER, 1)
     assert "estimated time: " in report.findings[0].reason and "was recorded, now" in report.findings[0].reason
     of_another = dataclasses.replace(half, autosched_version="0.0.1")
     assert not checked(database(of_another, name="of_another.db")).findings[0].verdict.fails
@@ -186,7 +186,7 @@ def test_what_nobody_has_proven_is_uncertain_unless_it_was_measured(
 ) -> None:
     seconds = predicted(schedules[0])
     estimated = checked(database(record(schedules[0], seconds, provenance=Provenance.ESTIMATED)))
-    assert (estimated.findings[0].verdict, estimated.status) == (Verdict.UNCERTAIN, 2)
+    assert (estimated.findings[0].verdict, estimated.status) == (EntryStatus.UNCERTAIN, 2)
     assert "it has no proof, and nothing is emulated here" in estimated.findings[0].reason
     assert checked(database(record(schedules[0], seconds), name="measured.db")).status == 0
 
@@ -197,7 +197,7 @@ def test_without_recorded_resources_there_is_nothing_to_compare(
     old = record(schedules[0])
     old = dataclasses.replace(old, measurement=dataclasses.replace(old.measurement, resources=None, code=None))
     report = checked(database(old))
-    assert (report.findings[0].verdict, report.judged, report.status) == (Verdict.CANNOT_COMPARE, 0, 2)
+    assert (report.findings[0].verdict, report.judged, report.status) == (EntryStatus.CANNOT_COMPARE, 0, 2)
 
 
 def test_entries_that_cannot_be_looked_at_are_listed_and_do_not_make_a_check_pass(
@@ -207,11 +207,11 @@ def test_entries_that_cannot_be_looked_at_are_listed_and_do_not_make_a_check_pas
     stranger = dataclasses.replace(good, problem_key='{"operator":"stencil","x":3}')
     elsewhere = dataclasses.replace(good, device="gtx-9000")
     report = checked(database(stranger, elsewhere))
-    assert [f.verdict for f in report.findings] == [Verdict.CANNOT_COMPARE] * 2
+    assert [f.verdict for f in report.findings] == [EntryStatus.CANNOT_COMPARE] * 2
     assert (report.judged, report.status) == (0, 2)
     assert "stencil" in report.findings[0].reason and "gtx-9000" in report.findings[1].reason
     mixed = checked(database(stranger, good, name="mixed.db"))
-    assert [f.verdict for f in mixed.findings] == [Verdict.CANNOT_COMPARE, Verdict.SAME]
+    assert [f.verdict for f in mixed.findings] == [EntryStatus.CANNOT_COMPARE, EntryStatus.SAME]
     assert mixed.status == 0
     only = dataclasses.replace(QUICK, operators=("matmul",))
     assert len(checked(database(stranger, good, name="only.db"), only).findings) == 1
@@ -289,7 +289,7 @@ def test_an_emulation_without_a_verdict_is_uncertain(
 
     monkeypatch.setattr(static, "verify_one", lambda *arguments, **more: Late())
     report = checked(database(record(schedules[0])), CheckOptions())
-    assert (report.findings[0].verdict, report.status) == (Verdict.UNCERTAIN, 2)
+    assert (report.findings[0].verdict, report.status) == (EntryStatus.UNCERTAIN, 2)
 
 
 @pytest.mark.parametrize("failure", [HostFailure("the disk is full: make room"), MemoryError()])
@@ -334,7 +334,7 @@ def test_a_problem_too_large_for_the_emulator_ends_no_other_check(
     large = record(template("matmul").space(larger, device("h200")).sample(1, 1)[0], problem=larger)
     monkeypatch.setattr(proof, "MOST_BYTES", PROBLEM.min_bytes)
     report = checked(database(large, record(schedules[0])), CheckOptions())
-    assert [f.verdict for f in report.findings] == [Verdict.UNCERTAIN, Verdict.SAME]
+    assert [f.verdict for f in report.findings] == [EntryStatus.UNCERTAIN, EntryStatus.SAME]
     assert report.status == 0 and "[proxy]" in report.findings[0].reason
 
 

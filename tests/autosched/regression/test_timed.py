@@ -22,7 +22,7 @@ from autosched.regression import check as guard
 from autosched.regression.baselines import BaselineError, KnownPrograms
 from autosched.regression.check import CheckOptions, selected, timed_on
 from autosched.regression.procedure import Effort
-from autosched.regression.report import Report, Verdict
+from autosched.regression.report import EntryStatus, Report
 from measurements.compiler.pool import CompileCache
 from measurements.records.measurement import Provenance, Status, Timing
 from measurements.records.record import Control, Record
@@ -151,7 +151,7 @@ def test_every_entry_is_told_once(measured, database, programs: KnownPrograms) -
 def test_what_today_makes_is_compared_with_what_was_recorded(run, measured, database) -> None:
     gpu = Gpu()
     report = run(database(measured(), measured(problem=1)), gpu)
-    assert [f.verdict for f in report.findings] == [Verdict.SAME] * 2
+    assert [f.verdict for f in report.findings] == [EntryStatus.SAME] * 2
     assert (report.status, len(gpu.sessions)) == (0, 1)
     first = report.findings[0]
     assert first.ratio is not None and first.ratio.low < 1 < first.ratio.high and first.ratio.pairs == 20
@@ -160,9 +160,9 @@ def test_what_today_makes_is_compared_with_what_was_recorded(run, measured, data
     assert gpu.sessions[0].closed and gpu.sessions[0].controls == ["library"] * 2
 
 
-@pytest.mark.parametrize(("seconds", "verdict"), [(1.117e-3, Verdict.SAME), (0.95e-3, Verdict.UNCERTAIN)])
+@pytest.mark.parametrize(("seconds", "verdict"), [(1.117e-3, EntryStatus.SAME), (0.95e-3, EntryStatus.UNCERTAIN)])
 def test_a_driver_that_slows_both_programs_alike_is_seen_against_the_library(
-    run, measured, database, seconds: float, verdict: Verdict
+    run, measured, database, seconds: float, verdict: EntryStatus
 ) -> None:
     """Both take 1.117 ms now and the library twice that, as it did when the entry was tuned and took ``seconds``."""
     library = 2.234e-3
@@ -173,31 +173,31 @@ def test_a_driver_that_slows_both_programs_alike_is_seen_against_the_library(
     )  # fmt: skip
     report = run(database(beside, won), Gpu())
     (found,) = report.findings
-    assert (found.verdict, report.status) == (verdict, 0 if verdict is Verdict.SAME else 2)
+    assert (found.verdict, report.status) == (verdict, 0 if verdict is EntryStatus.SAME else 2)
     assert found.numbers["against_library_since_tuning"] == pytest.approx(1.117e-3 / seconds, rel=0.02)
-    assert ("against the library it takes 1.1" in found.reason) == (verdict is Verdict.UNCERTAIN)
-    assert ("driver 570.12" in found.reason) == (verdict is Verdict.UNCERTAIN)
+    assert ("against the library it takes 1.1" in found.reason) == (verdict is EntryStatus.UNCERTAIN)
+    assert ("driver 570.12" in found.reason) == (verdict is EntryStatus.UNCERTAIN)
 
 
 def test_without_a_library_the_copy_of_then_is_compared(run, measured, database) -> None:
     then = Control("copy", Timing(2.234e-3, 2.234e-3, 2.234e-3, 20))
     won = dataclasses.replace(measured(seconds=0.95e-3, rank=1), control=then)
     (found,) = run(database(won), Gpu(library=Status.LAUNCH_ERROR)).findings
-    assert found.verdict is Verdict.UNCERTAIN and "against the copy it takes 1.1" in found.reason
+    assert found.verdict is EntryStatus.UNCERTAIN and "against the copy it takes 1.1" in found.reason
     assert found.numbers["against_copy_since_tuning"] == pytest.approx(1.117 / 0.95, rel=0.02)
     (found,) = run(database(won), Gpu()).findings
-    assert found.verdict is Verdict.SAME and "against_copy_since_tuning" not in found.numbers, "another control"
+    assert found.verdict is EntryStatus.SAME and "against_copy_since_tuning" not in found.numbers, "another control"
 
 
 def test_the_same_machine_code_is_never_slower(run, measured, database) -> None:
     report = run(database(measured()), Gpu(places=(1.0, 1.08, 1.0)))
-    assert (report.findings[0].verdict, report.status) == (Verdict.UNCERTAIN, 2)
+    assert (report.findings[0].verdict, report.status) == (EntryStatus.UNCERTAIN, 2)
     assert "it is the machine, not the code" in report.findings[0].reason
 
 
 def test_a_kernel_that_nobody_can_make_any_more_cannot_be_compared(run, measured, database) -> None:
     report = run(database(measured(kernel_digest="of old code", autosched_version="0.0.9")), Gpu())
-    assert (report.findings[0].verdict, report.status) == (Verdict.CANNOT_COMPARE, 2)
+    assert (report.findings[0].verdict, report.status) == (EntryStatus.CANNOT_COMPARE, 2)
     assert "autosched 0.0.9" in report.findings[0].reason and "--baseline" in report.findings[0].reason
 
 
@@ -208,7 +208,7 @@ def test_a_slower_schedule_is_found_in_two_processes(run, measured, database, tm
     options = dataclasses.replace(OPTIONS, against=str(before))
     report = run(database(new, measured(0, 1)), gpu, options)
     slow, same = report.findings
-    assert (slow.verdict, same.verdict, report.status) == (Verdict.SLOWER, Verdict.SAME, 1)
+    assert (slow.verdict, same.verdict, report.status) == (EntryStatus.SLOWER, EntryStatus.SAME, 1)
     assert "found in two processes" in slow.reason and "before.db (record 1)" in slow.reason
     assert slow.ratio is not None and slow.ratio.low <= 1.06 <= slow.ratio.high
     assert len(gpu.sessions) == 2
@@ -220,37 +220,37 @@ def test_a_slower_schedule_is_found_in_two_processes(run, measured, database, tm
 def test_a_faster_one_is_told_and_passes(run, measured, database) -> None:
     options = dataclasses.replace(OPTIONS, against=str(database(measured(0), name="before.db")))
     report = run(database(measured(1)), Gpu({digest(measured(1)): 0.9}), options)
-    assert (report.findings[0].verdict, report.status) == (Verdict.FASTER, 0)
+    assert (report.findings[0].verdict, report.status) == (EntryStatus.FASTER, 0)
 
 
 def test_what_the_second_process_does_not_find_is_cleared(run, measured, database) -> None:
     options = dataclasses.replace(OPTIONS, against=str(database(measured(0), name="before.db")))
     report = run(database(measured(1)), Gpu([{digest(measured(1)): 1.06}, {}]), options)
-    assert (report.findings[0].verdict, report.status) == (Verdict.SAME, 0)
+    assert (report.findings[0].verdict, report.status) == (EntryStatus.SAME, 0)
     assert "cleared" in report.findings[0].reason
 
 
 @pytest.mark.parametrize(
     ("fate", "verdict"),
     [
-        (Status.WRONG_RESULT, Verdict.WRONG),
-        (Status.CRASHED, Verdict.BROKEN),
-        (Status.TIMEOUT, Verdict.BROKEN),
-        (Status.OUT_OF_RESOURCES, Verdict.BROKEN),
+        (Status.WRONG_RESULT, EntryStatus.WRONG),
+        (Status.CRASHED, EntryStatus.BROKEN),
+        (Status.TIMEOUT, EntryStatus.BROKEN),
+        (Status.OUT_OF_RESOURCES, EntryStatus.BROKEN),
     ],
 )
 def test_a_candidate_that_fails_alone_is_to_blame(run, measured, database, fate, verdict) -> None:
     options = dataclasses.replace(OPTIONS, against=str(database(measured(0), measured(0, 1), name="before.db")))
     gpu = Gpu(fates={digest(measured(1)): fate})
     report = run(database(measured(1), measured(0, 1)), gpu, options)
-    assert [f.verdict for f in report.findings] == [verdict, Verdict.SAME], "and its neighbour is untouched"
+    assert [f.verdict for f in report.findings] == [verdict, EntryStatus.SAME], "and its neighbour is untouched"
     assert (report.status, str(fate) in report.findings[0].reason) == (1, True)
 
 
 def test_a_baseline_that_fails_accuses_nobody(run, measured, database) -> None:
     options = dataclasses.replace(OPTIONS, against=str(database(measured(0), name="before.db")))
     report = run(database(measured(1)), Gpu(fates={digest(measured(0)): Status.CRASHED}), options)
-    assert (report.findings[0].verdict, report.status) == (Verdict.CANNOT_COMPARE, 2)
+    assert (report.findings[0].verdict, report.status) == (EntryStatus.CANNOT_COMPARE, 2)
     assert "its baseline fails" in report.findings[0].reason
 
 
@@ -258,19 +258,23 @@ def test_a_baseline_that_fails_accuses_nobody(run, measured, database) -> None:
 def test_without_a_library_the_control_is_a_copy(run, measured, database, library) -> None:
     gpu = Gpu(library=library)
     report = run(database(measured()), gpu)
-    assert report.findings[0].verdict is Verdict.SAME
+    assert report.findings[0].verdict is EntryStatus.SAME
     assert gpu.sessions[0].controls[0] == "library" and set(gpu.sessions[0].controls[1:]) == {"copy"}
 
 
 def test_entries_of_another_device_wait_for_that_device(run, measured, database) -> None:
     report = run(database(dataclasses.replace(measured(), device="a100")), Gpu())
-    assert (report.findings[0].verdict, report.status) == (Verdict.CANNOT_COMPARE, 2)
+    assert (report.findings[0].verdict, report.status) == (EntryStatus.CANNOT_COMPARE, 2)
     assert "it is of a100, and the GPU of this machine is h200" in report.findings[0].reason
 
 
 def test_a_gpu_that_is_gone_ends_the_run_in_doubt(run, measured, database) -> None:
     report = run(database(*(measured(problem=i) for i in range(3))), Gpu(stops_after=1))
-    assert [f.verdict for f in report.findings] == [Verdict.SAME, Verdict.CANNOT_COMPARE, Verdict.CANNOT_COMPARE]
+    assert [f.verdict for f in report.findings] == [
+        EntryStatus.SAME,
+        EntryStatus.CANNOT_COMPARE,
+        EntryStatus.CANNOT_COMPARE,
+    ]
     assert (report.status, report.doubt) == (2, "GPU 0 does not answer")
 
 
@@ -282,7 +286,7 @@ def test_the_baseline_of_another_environment_is_what_its_compiler_made(
     stale = dataclasses.replace(measured(0, 1), schedule=Schedule("matmul", (("tile_m", 3),)))
     gpu = Gpu()
     report = run(database(measured(), stale), gpu, options)
-    assert [f.verdict for f in report.findings] == [Verdict.SAME, Verdict.BROKEN]
+    assert [f.verdict for f in report.findings] == [EntryStatus.SAME, EntryStatus.BROKEN]
     assert report.findings[0].numbers["same_machine_code"] == "yes"
     for python, told in (("/nowhere/python", "cannot be run"), ("/bin/false", "failed"), ("/bin/true", "in JSON")):
         with pytest.raises(BaselineError, match=told):
@@ -306,12 +310,12 @@ def test_a_users_kernel_is_compared_with_the_one_of_the_base_branch(run, record,
         OPTIONS, baseline=sys.executable, kernel_files=(str(head),), baseline_kernel_files=(str(base),)
     )
     report = run(database(mine), Gpu({str(mine.kernel_digest): 1.07}), options)
-    assert (report.findings[0].verdict, report.status) == (Verdict.SLOWER, 1)
+    assert (report.findings[0].verdict, report.status) == (EntryStatus.SLOWER, 1)
     assert "the code differs from that of the baseline" in report.findings[0].reason
 
 
-@pytest.mark.parametrize(("factor", "verdict"), [(1.06, Verdict.SLOWER), (1.0, Verdict.SAME)])
-def test_over_a_worker_process(measured, database, tmp_path: Path, factor: float, verdict: Verdict) -> None:
+@pytest.mark.parametrize(("factor", "verdict"), [(1.06, EntryStatus.SLOWER), (1.0, EntryStatus.SAME)])
+def test_over_a_worker_process(measured, database, tmp_path: Path, factor: float, verdict: EntryStatus) -> None:
     """Through the real runner, with a worker that makes the times up, and compilers that do nothing."""
     new, old = measured(1), measured(0)
     sources = [template("matmul").kernel(r.problem, r.schedule, H200).source for r in (new, old)]

@@ -12,7 +12,7 @@ from needs import needs_compiler, needs_nvrtc
 
 from autosched.cli import main
 from autosched.regression.check import CheckOptions, check_database
-from autosched.regression.report import Verdict
+from autosched.regression.report import EntryStatus
 from autosched.regression.static import StaticOptions
 from autosched.tuning.result import TuneResult
 from autosched.tuning.tune import tune
@@ -122,12 +122,12 @@ def test_the_gate_says_which_proofs_are_stale(database: Path, fields: dict[str, 
     changed(database, **fields)
     options = CheckOptions(static=StaticOptions(emulate=False))
     (finding,) = check_database(database, options, static=True).findings
-    assert finding.verdict is Verdict.UNCERTAIN and told in finding.reason and told in str(finding.numbers["proof"])
+    assert finding.verdict is EntryStatus.UNCERTAIN and told in finding.reason and told in str(finding.numbers["proof"])
 
 
 def test_the_gate_lets_a_proof_that_holds_pass(database: Path) -> None:
     report = check_database(database, CheckOptions(static=StaticOptions(emulate=False)), static=True)
-    assert report.findings[0].numbers["proof"] == "holds" and report.findings[0].verdict is Verdict.SAME
+    assert report.findings[0].numbers["proof"] == "holds" and report.findings[0].verdict is EntryStatus.SAME
 
 
 def test_verify_compares_renews_and_stores_proofs(database: Path, capsys: pytest.CaptureFixture[str]) -> None:

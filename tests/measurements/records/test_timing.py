@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from measurements.records.timing_statistics import (
     Ratio,
+    SpeedChange,
     StopRule,
-    Verdict,
     interleaved,
     median_error,
     relative_noise,
@@ -137,14 +137,14 @@ def test_pairs_that_are_none_are_refused(candidate, baseline):
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
     [
-        (0.90, 0.98, Verdict.FASTER),
-        (0.90, 0.995, Verdict.UNCERTAIN),
-        (0.995, 1.005, Verdict.SAME),
-        (0.99, 1.01, Verdict.SAME),
-        (0.98, 1.02, Verdict.UNCERTAIN),
-        (1.02, 1.30, Verdict.SLOWER),
-        (1.005, 1.30, Verdict.UNCERTAIN),
-        (0.0, math.inf, Verdict.UNCERTAIN),
+        (0.90, 0.98, SpeedChange.FASTER),
+        (0.90, 0.995, SpeedChange.UNCERTAIN),
+        (0.995, 1.005, SpeedChange.SAME),
+        (0.99, 1.01, SpeedChange.SAME),
+        (0.98, 1.02, SpeedChange.UNCERTAIN),
+        (1.02, 1.30, SpeedChange.SLOWER),
+        (1.005, 1.30, SpeedChange.UNCERTAIN),
+        (0.0, math.inf, SpeedChange.UNCERTAIN),
     ],
 )
 def test_a_verdict_holds_over_the_whole_interval(low, high, expected):

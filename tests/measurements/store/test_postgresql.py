@@ -17,7 +17,7 @@ from postgresql_server import server
 import tests.measurements.store.test_store as contract
 from autosched.cli import main
 from measurements.store import maintenance
-from measurements.store.merge import Verdict, merge
+from measurements.store.merge import MergeOutcome, merge
 from measurements.store.store import Store, StoreError
 
 _NUMBERS = count()
@@ -71,8 +71,8 @@ def test_entries_are_those_of_the_trials(store: Store) -> None:
 def test_a_server_and_a_file_are_merged(store: Store, tmp_path: Path) -> None:
     with Store.open(tmp_path / "a.db") as file:
         file.append(contract.record(1))
-        assert [e.verdict for e in merge(file, store).entries] == [Verdict.NEW]
-        assert [e.verdict for e in merge(store, file).entries] == [Verdict.SAME]
+        assert [e.verdict for e in merge(file, store).entries] == [MergeOutcome.NEW]
+        assert [e.verdict for e in merge(store, file).entries] == [MergeOutcome.SAME]
     assert store.count() == 1
 
 

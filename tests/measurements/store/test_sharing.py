@@ -19,7 +19,7 @@ from measurements.records.record import Budget, Control, Record
 from measurements.store import export, maintenance
 from measurements.store import merge as store_merge
 from measurements.store.export import ExportError
-from measurements.store.merge import Conflict, Verdict, merge
+from measurements.store.merge import Conflict, MergeOutcome, merge
 from measurements.store.store import Guard, Store, StoreError
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
@@ -151,27 +151,27 @@ class TestMerge:
     @pytest.mark.parametrize(
         ("theirs", "ours", "verdict", "best"),
         [
-            ([trial(1, 3.0)], [], Verdict.NEW, 1),
-            ([trial(1, 3.0)], [trial(2, 5.0)], Verdict.UNCLEAR, 2),
-            ([trial(1, 3.0)], [trial(2)], Verdict.REPLACED, 1),
-            ([trial(1)], [trial(2, 5.0)], Verdict.KEPT, 2),
-            ([trial(1, 3.0, day=3)], [trial(1, 5.0)], Verdict.SAME, 1),
-            ([trial(2, 5.0, rank=2), trial(1, 3.0, rank=1)], [trial(2, 2.0)], Verdict.REPLACED, 1),
-            ([trial(1, 3.0)], [trial(1, 4.0, rank=2), trial(2, 3.9, rank=1)], Verdict.KEPT, 2),
-            ([trial(1, 3.0, kind=ESTIMATED)], [trial(2, 5.0, kind=ESTIMATED)], Verdict.REPLACED, 1),
-            ([trial(1, 6.0, kind=ESTIMATED)], [trial(2, 5.0, kind=ESTIMATED)], Verdict.KEPT, 2),
+            ([trial(1, 3.0)], [], MergeOutcome.NEW, 1),
+            ([trial(1, 3.0)], [trial(2, 5.0)], MergeOutcome.UNCLEAR, 2),
+            ([trial(1, 3.0)], [trial(2)], MergeOutcome.REPLACED, 1),
+            ([trial(1)], [trial(2, 5.0)], MergeOutcome.KEPT, 2),
+            ([trial(1, 3.0, day=3)], [trial(1, 5.0)], MergeOutcome.SAME, 1),
+            ([trial(2, 5.0, rank=2), trial(1, 3.0, rank=1)], [trial(2, 2.0)], MergeOutcome.REPLACED, 1),
+            ([trial(1, 3.0)], [trial(1, 4.0, rank=2), trial(2, 3.9, rank=1)], MergeOutcome.KEPT, 2),
+            ([trial(1, 3.0, kind=ESTIMATED)], [trial(2, 5.0, kind=ESTIMATED)], MergeOutcome.REPLACED, 1),
+            ([trial(1, 6.0, kind=ESTIMATED)], [trial(2, 5.0, kind=ESTIMATED)], MergeOutcome.KEPT, 2),
             (
                 [dataclasses.replace(trial(1, 3.0, kind=ESTIMATED), fingerprint='{"model":"2"}')],
                 [trial(2, 5.0, kind=ESTIMATED)],
-                Verdict.UNCLEAR,
+                MergeOutcome.UNCLEAR,
                 2,
             ),
-            ([trial(1, 9.0)], [trial(2, 5.0, kind=ESTIMATED)], Verdict.NEW, 1),
-            ([trial(1, 1.0, kind=ESTIMATED)], [trial(2, 5.0)], Verdict.NEW, 2),
+            ([trial(1, 9.0)], [trial(2, 5.0, kind=ESTIMATED)], MergeOutcome.NEW, 1),
+            ([trial(1, 1.0, kind=ESTIMATED)], [trial(2, 5.0)], MergeOutcome.NEW, 2),
         ],
     )
     def test_rules(
-        self, tmp_path: Path, theirs: list[Record], ours: list[Record], verdict: Verdict, best: object
+        self, tmp_path: Path, theirs: list[Record], ours: list[Record], verdict: MergeOutcome, best: object
     ) -> None:
         source, target = database(tmp_path / "theirs.db", *theirs), database(tmp_path / "ours.db", *ours)
         merged = merge(source, target)
@@ -185,14 +185,14 @@ class TestMerge:
     def test_the_newer_of_two_words_counts(self, tmp_path: Path) -> None:
         source = database(tmp_path / "a.db", trial(2, 5.0, rank=2, day=9), trial(1, 3.0, rank=1, day=9))
         target = database(tmp_path / "b.db", trial(1, 4.0, rank=2, day=1), trial(2, 3.9, rank=1, day=1))
-        assert merge(source, target).entries[0].verdict is Verdict.REPLACED and tile_of(target) == 1
-        assert merge(target, database(tmp_path / "c.db", *source.trials())).entries[0].verdict is Verdict.SAME
+        assert merge(source, target).entries[0].verdict is MergeOutcome.REPLACED and tile_of(target) == 1
+        assert merge(target, database(tmp_path / "c.db", *source.trials())).entries[0].verdict is MergeOutcome.SAME
 
     def test_a_wrong_result_is_always_taken(self, tmp_path: Path) -> None:
         source = database(tmp_path / "a.db", trial(3, 1.0), trial(2, status=Status.WRONG_RESULT, day=1))
         target = database(tmp_path / "b.db", trial(2, 2.0), trial(4, 2.5))
         (entry,) = merge(source, target).entries
-        assert (entry.verdict, entry.taken) == (Verdict.UNCLEAR, 1) and tile_of(target) == 4
+        assert (entry.verdict, entry.taken) == (MergeOutcome.UNCLEAR, 1) and tile_of(target) == 4
 
     def test_guards_that_differ_are_conflicts(self, tmp_path: Path) -> None:
         source, target = database(tmp_path / "a.db", trial(1, 3.0)), database(tmp_path / "b.db")

@@ -1,4 +1,4 @@
-"""What a judge says of a submission."""
+"""The result of a submission: a status, its reasons, and each case."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CaseResult:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SubmissionResult:
     """``reasons`` are sentences. ``network`` is "none" where the process had no network, else why it had one."""
 
     status: Status
@@ -60,7 +60,7 @@ class Verdict:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Verdict:
+    def from_json(cls, data: Mapping[str, Any]) -> SubmissionResult:
         return cls(
             Status(data["status"]),
             tuple(data["reasons"]),

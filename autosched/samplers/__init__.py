@@ -1,7 +1,7 @@
 """Samplers: each proposes legal schedules of a space, and learns from what came of them.
 
-A sampler is made by a factory ``factory(space, *, seed, prior, threads)``. The built-in ones are listed here; another
-package adds its own by an entry point of the group ``autosched.samplers``, named like the sampler.
+A sampler is made by a factory ``factory(space, *, seed, estimates, threads)``. The built-in ones are
+listed here; another package adds its own by an entry point of the group ``autosched.samplers``, named like the sampler.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from autosched.samplers.base import Prior, Sampler, UnvisitedPool
+from autosched.samplers.base import Sampler, UnvisitedPool
+from cost_models.estimates import Estimates
 from search_spaces.installed import entry_points
 from search_spaces.spaces.search_space import SearchSpace
 
@@ -23,38 +24,38 @@ DEFAULT = "bayes"
 Factory = Callable[..., Sampler]
 
 
-def _bayes(space: SearchSpace, *, seed: int, prior: Prior | None, threads: int) -> Sampler:
+def _bayes(space: SearchSpace, *, seed: int, estimates: Estimates | None, threads: int) -> Sampler:
     from autosched.samplers.bayes.sampler import BayesSampler  # imports scipy
 
-    return BayesSampler(space, seed, prior=prior)
+    return BayesSampler(space, seed, estimates=estimates)
 
 
-def _evolution(space: SearchSpace, *, seed: int, prior: Prior | None, threads: int) -> Sampler:
+def _evolution(space: SearchSpace, *, seed: int, estimates: Estimates | None, threads: int) -> Sampler:
     from autosched.samplers.evolution import EvolutionSampler, boosted_trees
 
-    return EvolutionSampler(space, seed, fit=boosted_trees(seed, threads), prior=prior)
+    return EvolutionSampler(space, seed, fit=boosted_trees(seed, threads), estimates=estimates)
 
 
-def _model(space: SearchSpace, *, seed: int, prior: Prior | None, threads: int) -> Sampler:
+def _model(space: SearchSpace, *, seed: int, estimates: Estimates | None, threads: int) -> Sampler:
     from autosched.samplers.model import ModelSampler
 
-    return ModelSampler(space, seed, prior=prior)
+    return ModelSampler(space, seed, estimates=estimates)
 
 
-def _random(space: SearchSpace, *, seed: int, prior: Prior | None, threads: int) -> Sampler:
+def _random(space: SearchSpace, *, seed: int, estimates: Estimates | None, threads: int) -> Sampler:
     from autosched.samplers.random import RandomSampler
 
     return RandomSampler(space, seed)
 
 
-def _tpe(space: SearchSpace, *, seed: int, prior: Prior | None, threads: int) -> Sampler:
+def _tpe(space: SearchSpace, *, seed: int, estimates: Estimates | None, threads: int) -> Sampler:
     from autosched.samplers.tpe import OptunaSampler  # imports optuna, which takes a second
 
     return OptunaSampler(space, seed)
 
 
 BRUTE_FORCE = "brute_force"  # everything, in random order: what comes first is a fair sample of the rest
-MODEL = "model"  # what the prior guesses to be fastest: nothing is learned from results
+MODEL = "model"  # what the estimates put first: nothing is learned from results
 _OURS: dict[str, Factory] = {
     "bayes": _bayes,
     "evolution": _evolution,
@@ -75,18 +76,21 @@ def samplers() -> tuple[str, ...]:
     return (*_OURS, *sorted(_offered()))
 
 
-def sampler(name: str, space: SearchSpace, *, seed: int, prior: Prior | None = None, threads: int = 1) -> Sampler:
+def sampler(
+    name: str, space: SearchSpace, *, seed: int, estimates: Estimates | None = None, threads: int = 1
+) -> Sampler:
     """Return a new sampler by its name.
 
     Args:
         name: "bayes", "evolution", "model", "random", "tpe", "brute_force", or one that an installed package offers.
-        space: What it proposes schedules of.
-        seed: Of all that it draws, a non-negative integer: the same seed and the same results give the same proposals.
-        prior: What is known before the first trial; samplers that use none ignore it, others take the space's encoding.
-        threads: For those that train a model.
+        space: Schedules to propose.
+        seed: Random seed, a non-negative integer. The same seed and the same results give the same proposals.
+        estimates: What a model knows before the first trial; not every sampler uses it. Default: the encoding of
+            ``space``, without times.
+        threads: Number of threads that train a model.
 
     Returns:
-        The sampler, which knows of no trial yet.
+        A sampler to which nothing has been reported yet.
 
     Raises:
         ValueError: An unknown name, a package's sampler that cannot be loaded or is none, or a seed that is not a
@@ -101,7 +105,7 @@ def sampler(name: str, space: SearchSpace, *, seed: int, prior: Prior | None = N
             raise ValueError(
                 f"the sampler {name} cannot be loaded ({error or type(error).__name__}): fix or uninstall its package"
             ) from error
-    made = factory(space, seed=seed, prior=prior, threads=threads)
+    made = factory(space, seed=seed, estimates=estimates, threads=threads)
     if not isinstance(made, Sampler):
         raise ValueError(f"the sampler {name} is not an autosched.samplers.Sampler: let its class inherit from it")
     return made
@@ -119,7 +123,6 @@ __all__ = [
     "DEFAULT",
     "ENTRY_POINTS",
     "MODEL",
-    "Prior",
     "Sampler",
     "UnvisitedPool",
     "check",

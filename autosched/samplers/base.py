@@ -5,17 +5,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
-
-import numpy as np
-import numpy.typing as npt
 
 from measurements.records.measurement import Measurement
-from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
-
-Matrix = npt.NDArray[np.float32]
 
 _FIRST_DRAW = 256
 
@@ -82,29 +75,6 @@ class Sampler(ABC):
         """Return the name that records keep as the source of ``schedule``: this sampler's, or that of whoever advised
         it."""
         return self.name
-
-
-class Prior(Protocol):
-    """What a sampler may know of schedules before any is tried. Rows keep the order of ``schedules``."""
-
-    def features(self, schedules: Sequence[Schedule]) -> Matrix:
-        """One row per schedule for a learned model, float32 [n, d]; NaN where a schedule has no such feature."""
-
-    def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray | None:
-        """Return a rough model's guess of the time, [n]; infinite where it expects a failure. None: no guess."""
-
-
-class EncodingPrior:
-    """Knows the space's own encoding and nothing about times."""
-
-    def __init__(self, space: SearchSpace) -> None:
-        self._space = space
-
-    def features(self, schedules: Sequence[Schedule]) -> Matrix:
-        return self._space.encode(schedules)
-
-    def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray | None:
-        return None
 
 
 class UnvisitedPool:

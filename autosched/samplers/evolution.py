@@ -21,7 +21,9 @@ from typing import Protocol
 
 import numpy as np
 
-from autosched.samplers.base import EncodingPrior, Matrix, Prior, Sampler, UnvisitedPool, spread_out
+from autosched.samplers.base import Sampler, UnvisitedPool, spread_out
+from cost_models.estimates import Estimates
+from cost_models.features import Matrix
 from measurements.records.measurement import Measurement
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
@@ -81,13 +83,13 @@ class EvolutionSampler(Sampler):
         seed: int,
         *,
         fit: Fit | None,
-        prior: Prior | None = None,
+        estimates: Estimates | None = None,
         settings: Settings | None = None,
     ) -> None:
         self._space = space
         self._seed = seed
         self._fit = fit
-        self._prior = EncodingPrior(space) if prior is None else prior
+        self._estimates = Estimates.encoded(space) if estimates is None else estimates
         self._settings = Settings() if settings is None else settings
         self._unseen = UnvisitedPool(space, seed)
         self._told: dict[Schedule, list[float]] = {}  # ok times of each schedule, empty for one that only failed
@@ -114,12 +116,7 @@ class EvolutionSampler(Sampler):
         """The share of the proposals that follow a prediction."""
         if self._model is not None:
             return 1.0 - self._settings.epsilon
-        return self._settings.guided if self._guesses else 0.0
-
-    @property
-    def _guesses(self) -> bool:
-        """Whether the prior guesses times."""
-        return self._prior.log_seconds(()) is not None
+        return self._settings.guided if self._estimates.has_times else 0.0
 
     def _train(self) -> None:
         """Train on the longest prefix of the records whose count of ok ones is a step of the growing series."""
@@ -138,31 +135,31 @@ class EvolutionSampler(Sampler):
             seconds.append(statistics.median(times) if times else math.nan)
         labels = np.array(seconds, dtype=np.float64)
         labels[np.isnan(labels)] = self._settings.failure_factor * np.nanmax(labels)
-        guess = self._prior.log_seconds(rows)
-        if guess is not None:
+        if self._estimates.has_times:
+            guess = self._estimates.log_seconds(rows)
             usable = np.isfinite(guess)
             rows = [row for row, use in zip(rows, usable, strict=True) if use]
             labels, guess = labels[usable], guess[usable]
             labels = labels / np.exp(guess)
         if len(rows) < _FEWEST_ROWS:  # the prior expects the others to fail
             return
-        self._model, self._trained = self._fit(self._prior.features(rows), labels), size
+        self._model, self._trained = self._fit(self._estimates.features(rows), labels), size
 
     def _predicted(self, schedules: Sequence[Schedule]) -> FloatArray:
         """log(seconds) up to a constant, infinite where the prior expects a schedule to fail."""
-        guess = self._prior.log_seconds(schedules)
-        predicted = np.zeros(len(schedules)) if guess is None else guess.copy()
+        known = self._estimates.has_times
+        predicted = self._estimates.log_seconds(schedules) if known else np.zeros(len(schedules))
         if self._model is not None and len(schedules):
             usable = np.isfinite(predicted)
             rows = [s for s, use in zip(schedules, usable, strict=True) if use]
-            predicted[usable] += self._model.predict(self._prior.features(rows))
+            predicted[usable] += self._model.predict(self._estimates.features(rows))
         return predicted
 
     def _evolved(self, n: int, rng: np.random.Generator) -> list[Schedule]:
         """Return the ``n`` new schedules with the best predictions that a few generations find; perhaps fewer."""
         settings = self._settings
         elite = self._fastest()[: int(settings.elite * settings.population)]
-        first = settings.population if self._told or not self._guesses else settings.first
+        first = settings.population if self._told or not self._estimates.has_times else settings.first
         fresh = self._space.sample(first - len(elite), int(rng.integers(2**62)))
         scores: dict[Schedule, float] = {}
         self._score([*elite, *fresh], scores)

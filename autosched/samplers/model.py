@@ -1,7 +1,7 @@
-"""Propose what the prior guesses to be the fastest, in that order, and learn nothing from results.
+"""Propose the schedules with the smallest estimates, in that order, and learn nothing from results.
 
-This is the search where the prior itself makes the times, as the time model does without a GPU: trials then show only
-what a compiler knows (registers, spills), so that a few of the best are enough. Its ``expected_gain`` says when.
+This is the search where the estimates themselves are the times, as without a GPU. A trial then adds only what a
+compiler knows (registers, spills), so that a few of the best are enough. Its ``expected_gain`` says when.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from autosched.samplers.base import Prior, Sampler, UnvisitedPool, spread_out
-from autosched.samplers.first_choices.model_search import Guessed, fastest
+from autosched.samplers.base import Sampler, UnvisitedPool, spread_out
+from autosched.samplers.first_choices.model_search import fastest
+from cost_models.estimates import Estimates
 from measurements.records.measurement import Measurement
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
@@ -20,21 +21,22 @@ SPREAD = 48  # proposals that do
 
 
 class ModelSampler(Sampler):
-    """Proposes the schedules that ``prior`` guesses to be the fastest; afterwards, and without guesses, random ones.
+    """Proposes the schedules with the smallest estimates; afterwards, and without estimated times, random ones.
 
     Args:
         space: Space of the proposals.
         seed: Random seed.
-        prior: Its ``log_seconds`` are searched.
+        estimates: Estimated times to search. Default: none.
     """
 
     name = "model"
 
-    def __init__(self, space: SearchSpace, seed: int, *, prior: Prior | None = None) -> None:
+    def __init__(self, space: SearchSpace, seed: int, *, estimates: Estimates | None = None) -> None:
         self._space = space
         self._seed = seed
         self._unseen = UnvisitedPool(space, seed)
-        self._guessed = Guessed(prior) if prior is not None and prior.log_seconds(()) is not None else None
+        self._estimates = estimates if estimates is not None and estimates.has_times else None
+        self._num_estimated = 0
         self._ranked: list[Schedule] | None = None  # the next one last
         self._best = math.inf  # log seconds
         self._gain = math.inf
@@ -45,7 +47,7 @@ class ModelSampler(Sampler):
 
     @property
     def num_guessed(self) -> int:
-        return 0 if self._guessed is None else len(self._guessed)
+        return self._num_estimated
 
     def ask(self, n: int) -> list[Schedule]:
         self._unseen.check(n)
@@ -63,10 +65,10 @@ class ModelSampler(Sampler):
             self._best = min(self._best, math.log(measurement.timing.median))
 
     def _next(self) -> Schedule | None:
-        if self._guessed is None:
+        if self._estimates is None:
             return None
         if self._ranked is None:
-            ranked = fastest(self._space, self._guessed, self._seed)
+            ranked, self._num_estimated = fastest(self._space, self._estimates, self._seed)
             first = spread_out(ranked, SPREAD, DISTANCE)
             self._ranked = list(dict.fromkeys([*first, *ranked]))[::-1]
         while self._ranked:
@@ -75,7 +77,7 @@ class ModelSampler(Sampler):
         return None
 
     def _expected(self, proposals: Sequence[Schedule]) -> float:
-        """Return by how much the last proposal is guessed to shorten the best time, a fraction of it."""
-        if self._guessed is None or not proposals or math.isinf(self._best):
+        """Return the estimated gain of the last proposal over the best time, as a fraction."""
+        if self._estimates is None or not proposals or math.isinf(self._best):
             return math.inf
-        return max(0.0, 1.0 - math.exp(self._guessed.guesses[proposals[-1]] - self._best))
+        return max(0.0, 1.0 - math.exp(float(self._estimates.log_seconds(proposals[-1:])[0]) - self._best))

@@ -1,8 +1,8 @@
-"""What another recording of a kernel tells a search: its times on another GPU, or for another size, as a prior.
+"""Estimates from another recording of a kernel: its times on another GPU, or for another size.
 
-A schedule's guess is the time that the other recording holds for the same values of the parameters that both have, in
-the median where several do; where it holds none, that of boosted trees trained on it. How far the guess is followed is
-the sampler's to learn: times of another GPU need not even agree in order.
+A schedule's estimate is the median time that the other recording holds for the same values of the shared parameters;
+where it holds none, the prediction of boosted trees trained on it. A sampler learns how far to follow such estimates:
+times of another GPU need not even agree in order.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from autosched.samplers.base import Matrix
+from cost_models.estimates import Estimates
+from cost_models.features import Matrix
 from cost_models.trees.boosted import BoostedModel, Settings
 from measurements.records.measurement import Measurement
 from search_spaces.arrays import FloatArray
@@ -24,9 +25,19 @@ from search_spaces.spaces.search_space import SearchSpace
 _FAILED = 2.0  # times the slowest: what a failure counts as
 
 
-class TransferPrior:
-    """A prior from ``measurements`` of another recording. ``shared`` are the parameters that both have and that vary
-    there. Raises ValueError where there are none, or nothing there has a time."""
+class TransferredTimes:
+    """Times of another recording for the schedules of a space.
+
+    Args:
+        space: Schedules to estimate.
+        measurements: Results of the other recording.
+
+    Attributes:
+        shared: Parameters that both have and that vary in the other recording.
+
+    Raises:
+        ValueError: No shared parameter, or the other recording holds no time.
+    """
 
     def __init__(self, space: SearchSpace, measurements: Mapping[Schedule, Measurement]) -> None:
         self._space = space
@@ -51,10 +62,13 @@ class TransferPrior:
         self._model: BoostedModel | None = None
         self._learned: dict[tuple[Value, ...], float] = {}
 
-    def features(self, schedules: Sequence[Schedule]) -> Matrix:
-        return self._space.encode(schedules)
+    @property
+    def estimates(self) -> Estimates:
+        """The encoding of the space, and the transferred times."""
+        return Estimates(self._space.encode, self.log_seconds)
 
     def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
+        """Return the logarithm of each schedule's estimated seconds, [n]."""
         keys = [self._key(schedule) for schedule in schedules]
         new = [key for key in dict.fromkeys(keys) if key not in self._known and key not in self._learned]
         if new:

@@ -16,7 +16,6 @@ from autosched.samplers import DEFAULT, MODEL, Sampler
 from autosched.samplers import sampler as make_sampler
 from autosched.samplers.first_choices import nvidia_heuristics
 from autosched.samplers.first_choices.model_choice import default_choice
-from autosched.samplers.first_choices.prior import prior_of
 from autosched.samplers.scalarized import ScalarizedSampler
 from autosched.samplers.seeded import SeededSampler
 from autosched.tuning import backends, preconditions, warm_start
@@ -34,6 +33,7 @@ from autosched.tuning.winner.finalists import simplicity
 from autosched.user_kernels.entry import COMPILED_FIRST, check_entry
 from autosched.user_kernels.problem import KernelProblem
 from autosched.verify.machine_counting import why_ptx
+from cost_models.estimates import estimates_of
 from measurements.records.measurement import Provenance
 from measurements.records.policy import Policy
 from measurements.runners.cuda.runner import CudaOptions
@@ -186,7 +186,7 @@ def tune(
                 preconditions.refuse_other_schedules(store.name, earlier, space)
                 preconditions.refuse_other_model(store.name, earlier, chosen.runner)
                 if start is None and direct:
-                    start = warm_start.WarmStart(prior_of(*searched))
+                    start = warm_start.WarmStart(estimates_of(problem, chosen.templates, chosen.device, space))
                 if start is None:
                     start = warm_start.from_other_problems(
                         store, chosen.runner.provenance, *searched, policy=chosen.policy
@@ -289,7 +289,7 @@ def build_tuner(
     """
     advice = nvidia_heuristics.Advice()
     if chosen.schedules is None and not options.search_model:  # a recording holds only its own
-        advice = nvidia_heuristics.advice(chosen.templates, problem, chosen.device, start.prior)
+        advice = nvidia_heuristics.advice(chosen.templates, problem, chosen.device, start.estimates)
     sampler = _sampler(problem, options, space, start)
     if isinstance(problem, KernelProblem) and (default := _default_configuration(space)) is not None:
         sampler = SeededSampler(sampler, (default,), "default", own_first=False)
@@ -337,7 +337,7 @@ def _sampler(problem: Problem, options: TuneOptions, space: UnionSpace, start: w
     """Return the sampler of these options; for other objectives than the time one for each way to weigh them, without
     what is known of times."""
     if options.objectives.is_time:
-        return make_sampler(options.sampler, space, seed=options.seed, prior=start.prior)
+        return make_sampler(options.sampler, space, seed=options.seed, estimates=start.estimates)
     weights = options.objectives.weights
     members = [make_sampler(options.sampler, space, seed=options.seed + i) for i in range(len(weights))]
     return ScalarizedSampler(members, weights, partial(options.objectives.costs, problem))

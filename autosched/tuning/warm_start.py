@@ -3,7 +3,6 @@ what that was worth in the end."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,70 +10,48 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autosched.samplers.base import Matrix, Prior
-from autosched.samplers.first_choices.prior import AnalyticPrior, prior_of
+from cost_models.estimates import AnalyticEstimates, Estimates, estimates_of
 from measurements.records.measurement import Provenance
 from measurements.records.record import Record
-from search_spaces.arrays import FloatArray
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
-from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 from search_spaces.templates.template import TemplateSet
 
 if TYPE_CHECKING:
-    from cost_models.trees.trained_model import OperatorModel, TrainedModel
+    from cost_models.trees.trained_model import TrainedModel
     from measurements.store.store import Store
 
 FEWEST_TIMES = 32  # of other problems: fewer teach nothing that the analytic model does not know
 MOST_TIMES = 2000  # those of this device first: they are learned from in seconds
 FEWEST_JUDGED = 8  # times of a run, to say what the start was worth
-_REMEMBERED = 1 << 16  # schedules
-
-
-class LearnedPrior:
-    """The features of the analytic prior, and a trained model's time in place of the analytic one."""
-
-    def __init__(self, analytic: AnalyticPrior, model: OperatorModel) -> None:
-        self.analytic = analytic
-        self._model = model
-        self._guesses: dict[Schedule, float] = {}
-
-    def features(self, schedules: Sequence[Schedule]) -> Matrix:
-        return self.analytic.features(schedules)
-
-    def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
-        """[n]; infinite for a schedule that does not fit on the device."""
-        new = [s for s in dict.fromkeys(schedules) if s not in self._guesses]
-        if len(self._guesses) + len(new) > _REMEMBERED:
-            self._guesses.clear()
-            new = list(dict.fromkeys(schedules))
-        if new:
-            fits = np.isfinite(self.analytic.log_seconds(new))
-            guesses = np.full(len(new), math.inf)
-            guesses[fits] = self._model.predict(self.analytic.table([s for s, f in zip(new, fits, strict=True) if f]))
-            self._guesses.update(zip(new, guesses.tolist(), strict=True))
-        return np.array([self._guesses[s] for s in schedules], dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class WarmStart:
-    """``prior`` for a sampler; ``lines`` say for people where it comes from, and what to doubt. ``source`` is what it
-    learned from, "" where that is nothing."""
+    """Estimates to start from, and where they come from.
 
-    prior: Prior
+    Attributes:
+        estimates: What samplers read.
+        analytic: Estimates of the analytic model where ``estimates`` are those of a trained one; else None.
+        source: What the trained model learned from; "" for none.
+        lines: Lines for people on the source and its doubts.
+    """
+
+    estimates: Estimates
+    analytic: Estimates | None = None
     source: str = ""
     lines: tuple[str, ...] = ()
 
     def worth(self, records: Sequence[Record]) -> str:
-        """How well it foresaw the times of a run, for people; "" where there was no warm start or too few times."""
+        """Return how well the estimates foresaw the times of a run; "" without a trained model or with few times."""
         from cost_models.trees.evaluation import rank_correlation
 
         times = {r.schedule: r.seconds for r in records if r.seconds is not None}
-        if not isinstance(self.prior, LearnedPrior) or len(times) < FEWEST_JUDGED:
+        if self.analytic is None or len(times) < FEWEST_JUDGED:
             return ""
         schedules, seconds = list(times), np.array(list(times.values()))
-        guesses, analytic = self.prior.log_seconds(schedules), self.prior.analytic.log_seconds(schedules)
+        guesses, analytic = self.estimates.log_seconds(schedules), self.analytic.log_seconds(schedules)
         judged = np.isfinite(guesses)
         if judged.sum() < FEWEST_JUDGED:
             return ""
@@ -119,14 +96,15 @@ def from_model(
         ModelMismatch: A ValueError: the model does not know the operator, or was trained on other features.
     """
     part = model.of(problem)
-    prior = LearnedPrior(_analytic(templates, problem, device, space), part)
-    prior.log_seconds(space.sample(1, 0))  # raises ModelMismatch for other features
+    analytic = _analytic(templates, problem, device, space)
+    estimates = analytic.corrected(part.predict)
+    estimates.log_seconds(space.sample(1, 0))  # raises ModelMismatch for other features
     source = f"{name}, which knows {part.rows:,} {model.provenance} times of {problem.operator}"
     said = f"the search starts from {source}"
     if model.provenance == Provenance.ESTIMATED.value:
         said += ": these were no measurements"
     doubts = part.doubts(problem, device, templates)
-    return WarmStart(prior, source, (said, *(f"doubt {name}: {doubt}" for doubt in doubts)))
+    return WarmStart(estimates, analytic, source, (said, *(f"doubt {name}: {doubt}" for doubt in doubts)))
 
 
 def from_other_problems(
@@ -153,9 +131,9 @@ def from_other_problems(
     Returns:
         The start; with the analytic model alone where there are fewer than FEWEST_TIMES.
     """
-    prior = prior_of(templates, problem, device, space)
-    if not isinstance(prior, AnalyticPrior):
-        return WarmStart(prior)
+    analytic = estimates_of(problem, templates, device, space)
+    if not isinstance(analytic, AnalyticEstimates):
+        return WarmStart(analytic)
     records: list[Record] = []
     others = [
         s
@@ -172,28 +150,28 @@ def from_other_problems(
             continue
         records += store.trials(other, summary.device, provenance, policy=policy)
     if sum(record.ok for record in records) < FEWEST_TIMES:
-        return WarmStart(prior)
+        return WarmStart(analytic)
     from autosched.tuning.training_data import TrainingData, observations_of, usable
     from cost_models.trees.boosted import ModelMismatch
     from cost_models.trees.training import TRAINING, fitted
 
     found = usable(TrainingData(tuple(observations_of(records[:MOST_TIMES], {})), {}, 0))
     if found.rows < FEWEST_TIMES:
-        return WarmStart(prior)
+        return WarmStart(analytic)
     (part,) = fitted(found.observations, replace(TRAINING, members=1))
-    learned = LearnedPrior(prior, part)
+    learned = analytic.corrected(part.predict)
     try:
         learned.log_seconds(space.sample(1, 0))
     except ModelMismatch:  # of templates that have other parameters for those problems
-        return WarmStart(prior)
+        return WarmStart(analytic)
     problems, times = len(found.observations), f"{found.rows:,} {provenance.value} times"
     source = f"{times} of {problems} other {'problem' if problems == 1 else 'problems'} in {store.name}"
-    return WarmStart(learned, source, (f"the search starts from {source}",))
+    return WarmStart(learned, analytic, source, (f"the search starts from {source}",))
 
 
-def _analytic(templates: TemplateSet, problem: Problem, device: Device, space: SearchSpace) -> AnalyticPrior:
-    prior = prior_of(templates, problem, device, space)
-    if not isinstance(prior, AnalyticPrior):
+def _analytic(templates: TemplateSet, problem: Problem, device: Device, space: SearchSpace) -> AnalyticEstimates:
+    estimates = estimates_of(problem, templates, device, space)
+    if not isinstance(estimates, AnalyticEstimates):
         silent = ", ".join(t.name for t in templates if t.counts is None)
         raise ValueError(f"a model cannot see schedules of {silent}, whose cost is not stated: leave --model out")
-    return prior
+    return estimates

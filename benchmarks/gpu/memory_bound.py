@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autosched.samplers.first_choices.descent import descended
-from autosched.samplers.first_choices.prior import AnalyticPrior
 from cost_models.analytic import analyse
+from cost_models.estimates import AnalyticEstimates
 from measurements.compiler.pool import Compiled, CompilePool
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device, device
@@ -58,7 +58,7 @@ def estimated(problem: Problem, on: Device, samples: int, pool: CompilePool) -> 
     """Raise ValueError where none of the schedules compiles."""
     usable = templates_for(problem, on)
     space = usable.space(problem, on)
-    first = descended(space, AnalyticPrior(usable, problem, on), space.sample(samples, SEED))[:COMPILED]
+    first = descended(space, AnalyticEstimates(problem, usable, on), space.sample(samples, SEED))[:COMPILED]
     found = []
     compiling = [pool.submit(usable.kernel(problem, s, on), on.arch) for s in first]
     for position, result in enumerate(future.result() for future in compiling):

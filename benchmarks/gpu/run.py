@@ -41,7 +41,6 @@ from pathlib import Path
 from typing import Any
 
 from autosched.samplers import DEFAULT, sampler
-from autosched.samplers.first_choices.prior import prior_of
 from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.ledger import Generate
 from autosched.tuning.loop import Tuner, TunerParts
@@ -54,6 +53,7 @@ from benchmarks.gpu.agreement import AGREEMENT_PROBLEMS, agreement
 from benchmarks.gpu.journal import Journal, read
 from benchmarks.gpu.problems import SAMPLED, in_turns, matmuls, of_program, others
 from benchmarks.gpu.table import line, named, table
+from cost_models.estimates import estimates_of
 from measurements.compiler.cores import cores_beside
 from measurements.compiler.pool import CompilePool, NvrtcMissing
 from measurements.emulator import HostFailure, check_ready, emulate
@@ -376,14 +376,14 @@ class Benchmark:
         """Tune for ``seconds``, but not past ``until``, with the sampler ``how``."""
         templates = templates_for(problem, self.device)
         space = templates.space(problem, self.device)
-        prior = prior_of(templates, problem, self.device, space)
+        estimates = estimates_of(problem, templates, self.device, space)
         tuner = Tuner(
             TunerParts(
                 problem,
                 self.device,
                 self.runner,
                 journal,
-                sampler(how, space, seed=self.plan.seed, prior=prior),
+                sampler(how, space, seed=self.plan.seed, estimates=estimates),
                 seed=self.plan.seed,
                 space_versions={name: member.fingerprint for name, member in space.members.items()},
                 generate=self._generate,

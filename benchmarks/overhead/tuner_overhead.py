@@ -33,11 +33,11 @@ from pathlib import Path
 from typing import Any
 
 from autosched.samplers import sampler, samplers
-from autosched.samplers.first_choices.prior import AnalyticPrior
 from autosched.tuning.loop import Tuner, TunerParts
 from benchmarks.gpu.simulated_gpu import LOG, MODULE, SECONDS
 from benchmarks.overhead.logged_compiler import LOG as COMPILE_LOG
 from benchmarks.overhead.logged_compiler import MODULE as COMPILER
+from cost_models.estimates import AnalyticEstimates
 from measurements.compiler.pool import CompileCache, CompilePool
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners.base import Candidate, Runner
@@ -76,7 +76,7 @@ def tune(runner: Runner, database: Path, name: str, trials: int, seed: int) -> t
     """(wall seconds of the search, seconds of the processor, trials with a time)."""
     templates = TemplateSet([template("matmul")])
     space = templates.space(PROBLEM, H200)
-    made = sampler(name, space, seed=seed, prior=AnalyticPrior(templates, PROBLEM, H200))
+    made = sampler(name, space, seed=seed, estimates=AnalyticEstimates(PROBLEM, templates, H200))
     made.ask(0)  # what is built once, the tables of the space and the libraries, is no cost of a trial
     space.sample(1, 0)
     with Store.open(database) as store:

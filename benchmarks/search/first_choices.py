@@ -20,8 +20,8 @@ from autosched.samplers.bayes.sampler import BayesSampler
 from autosched.samplers.first_choices import nvidia_heuristics
 from autosched.samplers.first_choices.model_choice import predicted_seconds
 from autosched.samplers.first_choices.nvidia_heuristics import Configuration
-from autosched.samplers.first_choices.prior import AnalyticPrior
 from benchmarks.gpu.problems import matmuls
+from cost_models.estimates import AnalyticEstimates
 from measurements.compiler.nvrtc import compile_source
 from measurements.compiler.pool import parse_resources
 from search_spaces.catalogue import template, templates_for
@@ -40,7 +40,7 @@ LIBRARY_NAMES = {**nvidia_heuristics.GPUS, "b200": "B200"}
 def first_choice(problem: Matmul, on: Device) -> tuple[Schedule, float]:
     """Return the sampler's first guess, and the seconds that the model predicts for it."""
     usable = templates_for(problem, on)
-    (schedule,) = BayesSampler(usable.space(problem, on), 0, prior=AnalyticPrior(usable, problem, on)).ask(1)
+    (schedule,) = BayesSampler(usable.space(problem, on), 0, estimates=AnalyticEstimates(problem, usable, on)).ask(1)
     return schedule, predicted_seconds(usable, problem, [schedule], on)[0]
 
 
@@ -58,7 +58,7 @@ def like_theirs(problem: Matmul, configuration: Configuration, on: Device) -> fl
     if on.name not in nvidia_heuristics.GPUS:
         return None
     usable = templates_for(problem, on)
-    near = nvidia_heuristics.nearest(configuration, usable, problem, on, AnalyticPrior(usable, problem, on))
+    near = nvidia_heuristics.nearest(configuration, usable, problem, on, AnalyticEstimates(problem, usable, on))
     return None if near is None else predicted_seconds(usable, problem, [near], on)[0]
 
 

@@ -13,7 +13,7 @@ import sys
 import time
 
 from autosched.samplers.bayes.sampler import BayesSampler
-from autosched.samplers.first_choices.prior import AnalyticPrior
+from cost_models.estimates import AnalyticEstimates
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import DEVICES, Device, device
 from search_spaces.operators.matmul import Matmul
@@ -31,7 +31,7 @@ def first_proposal(problem: Problem, on: Device) -> tuple[str, float]:
     no template computes the problem."""
     started = time.process_time()
     usable = templates_for(problem, on)
-    (schedule,) = BayesSampler(usable.space(problem, on), 0, prior=AnalyticPrior(usable, problem, on)).ask(1)
+    (schedule,) = BayesSampler(usable.space(problem, on), 0, estimates=AnalyticEstimates(problem, usable, on)).ask(1)
     return schedule.template, time.process_time() - started
 
 

@@ -27,8 +27,8 @@ from pathlib import Path
 import numpy as np
 
 from autosched.samplers import DEFAULT, Sampler, sampler
-from autosched.samplers.first_choices.prior import AnalyticPrior
 from benchmarks.gpu.problems import matmuls, others
+from cost_models.estimates import AnalyticEstimates
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device, device
@@ -73,7 +73,7 @@ def run(name: str, problem: Problem, chip: Device, trials: int, reference: int, 
     if not len(templates):
         return None
     space = templates.space(problem, chip)
-    model = AnalyticPrior(templates, problem, chip)
+    model = AnalyticEstimates(problem, templates, chip)
     random = space.sample(reference, 10**6)
     best = min(float(model.log_seconds(random[i : i + _PART]).min()) for i in range(0, len(random), _PART))
     chosen, spent = [], 0.0

@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from autosched.samplers import DEFAULT, sampler
-from autosched.samplers.first_choices.prior import AnalyticPrior
 from benchmarks.gpu.problems import matmuls
+from cost_models.estimates import AnalyticEstimates
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.tables.reading import read_table
 from search_spaces.catalogue import templates_for
@@ -57,7 +57,7 @@ def unpruned(chip: Device) -> tuple[UnionSpace, Judge]:
     problem = matmuls()[0][1]
     templates = TemplateSet([t for t in templates_for(problem, chip) if t.counts is not None])
     space = UnionSpace([member.valid for member in templates.space(problem, chip).members.values()])
-    model = AnalyticPrior(templates, problem, chip)
+    model = AnalyticEstimates(problem, templates, chip)
 
     def judge(schedule: Schedule) -> Measurement:
         logarithm = float(model.log_seconds([schedule])[0])

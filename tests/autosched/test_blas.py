@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from autosched import blas
 from autosched.samplers import sampler
 from autosched.testing.samplers import TOY, ok
+from cost_models.estimates import Estimates
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
 
@@ -55,16 +56,11 @@ def test_a_thread_that_ends_later_does_not_keep_the_limit() -> None:
 def test_a_sampler_asks_its_model_in_one_thread() -> None:
     seen: list[set[int]] = []
 
-    class Prior:
-        def features(self, schedules: Sequence[Schedule]) -> np.ndarray:
-            return TOY.encode(schedules)
+    def log_seconds(schedules: Sequence[Schedule]) -> FloatArray:
+        seen.append(blas_threads())
+        return np.zeros(len(schedules))
 
-        def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
-            if schedules:
-                seen.append(blas_threads())
-            return np.zeros(len(schedules))
-
-    searching = sampler("bayes", TOY, seed=0, prior=Prior())
+    searching = sampler("bayes", TOY, seed=0, estimates=Estimates(TOY.encode, log_seconds))
     for schedule in searching.ask(2):
         searching.tell(schedule, ok(1e-6))
     assert seen

@@ -22,7 +22,7 @@ from autosched.cli.terminal.output_files import check_outputs, check_picture, re
 from autosched.replay import search
 from autosched.replay.search import Searches
 from autosched.reporting import formatting
-from autosched.samplers import Prior
+from cost_models.estimates import Estimates
 from measurements.tables.table import Table
 
 QUALITIES = (0.9, 0.95, 0.99)
@@ -86,7 +86,7 @@ def replay(
         table = read_table(file)
         if restriction:
             table = search.restricted(table, restriction)
-        prior, said = (None, ()) if transfer is None else _prior(table, transfer)
+        estimates, said = (None, ()) if transfer is None else _transferred(table, transfer)
         table = replace(table, notes=(*table.notes, *said))
         t4_files = {} if to_t4 is None else _t4_files(table, to_t4)
         check_outputs(list(t4_files), [file, transfer])
@@ -96,13 +96,15 @@ def replay(
         return _write_t4(table, t4_files, json)
 
     def maker(name: str) -> search.Make:
-        if name == "bayes" and prior is not None:
+        if name == "bayes" and estimates is not None:
             from autosched.samplers.bayes.sampler import BayesSampler
             from autosched.samplers.bayes.settings import CandidatePool, GuessTrust, Settings
 
             trust = GuessTrust(guessed=CandidatePool.whole)  # guesses are looked up, so that all of them cost nothing
-            return lambda space, number: BayesSampler(space, number, prior=prior, settings=Settings(trust=trust))
-        return lambda space, number: make_sampler(name, space, seed=number, prior=prior)
+            return lambda space, number: BayesSampler(
+                space, number, estimates=estimates, settings=Settings(trust=trust)
+            )
+        return lambda space, number: make_sampler(name, space, seed=number, estimates=estimates)
 
     found = [
         search.searches(
@@ -129,19 +131,19 @@ def replay(
     return 0
 
 
-def _prior(table: Table, path: str) -> tuple[Prior, tuple[str, ...]]:
+def _transferred(table: Table, path: str) -> tuple[Estimates, tuple[str, ...]]:
     """Return what another recording tells, and notes of what it is. Raises InputError where it tells nothing."""
-    from autosched.samplers.transfer import TransferPrior
+    from autosched.samplers.transfer import TransferredTimes
     from measurements.tables.reading import read_table
 
     try:
         other = read_table(path)
-        prior = TransferPrior(table.space(), other.measurements)
+        times = TransferredTimes(table.space(), other.measurements)
     except ValueError as error:
         raise InputError(f"--from {path} cannot be used: {error}") from error
     here = {p.name for parameters in table.parameters.values() for p in parameters}
-    guess = f"bayes starts from {other.kernel} on {other.device}, by {len(prior.shared)} of {len(here)} parameters"
-    return prior, (guess, *(f"{path}: {note}" for note in other.notes))
+    guess = f"bayes starts from {other.kernel} on {other.device}, by {len(times.shared)} of {len(here)} parameters"
+    return times.estimates, (guess, *(f"{path}: {note}" for note in other.notes))
 
 
 def _t4_files(table: Table, path: str) -> dict[str, str]:

@@ -32,7 +32,7 @@ from itertools import islice
 import numpy as np
 
 from autosched import blas
-from autosched.samplers.base import Prior, Sampler, UnvisitedPool
+from autosched.samplers.base import Sampler, UnvisitedPool
 from autosched.samplers.bayes.acquisition import expected_improvement, likely_optimum, log_probability_to_reach
 from autosched.samplers.bayes.coordinates import Coordinates
 from autosched.samplers.bayes.pool import Pool
@@ -41,6 +41,7 @@ from autosched.samplers.first_choices.descent import descended, starting_points
 from autosched.samplers.first_choices.guesses import LEAST, Guesses
 from cost_models import feasibility, gaussian_process
 from cost_models.covariance import Columns, Hyperparameters, coordinates
+from cost_models.estimates import Estimates
 from cost_models.gaussian_process import IncrementalPosterior, Prediction, Scale, Trend
 from measurements.records.measurement import Measurement
 from search_spaces.arrays import FloatArray, IntArray
@@ -79,12 +80,12 @@ class BayesSampler(Sampler):
     name = "bayes"
 
     def __init__(
-        self, space: SearchSpace, seed: int, *, prior: Prior | None = None, settings: Settings | None = None
+        self, space: SearchSpace, seed: int, *, estimates: Estimates | None = None, settings: Settings | None = None
     ) -> None:
         self._space = space
         self._seed = seed
         self._settings = settings or Settings()
-        self._prior = prior if prior is not None and prior.log_seconds(()) is not None else None
+        self._estimates = estimates if estimates is not None and estimates.has_times else None
         self._unseen = UnvisitedPool(space, seed)
         self._columns = Coordinates(space)
         self._times: dict[Schedule, list[float] | None] = {}  # in the order seen; None while it is not told
@@ -183,8 +184,8 @@ class BayesSampler(Sampler):
             whole = self._space.count() <= self._settings.candidates.whole
             size = self._settings.candidates.whole if whole else self._settings.candidates.living
             schedules = self._space.sample(size, self._seed)
-            if self._prior is not None:
-                self._guesses = Guesses(self._prior, schedules)
+            if self._estimates is not None:
+                self._guesses = Guesses(self._estimates, schedules)
                 self._of_pool = self._guesses.values(schedules)
             self._pool = Pool(schedules, whole, self._places)
             self._pool.see(self._times)
@@ -297,14 +298,13 @@ class BayesSampler(Sampler):
     def _guessed(self) -> Schedule | None:
         """Return the unseen schedule with the best guess, among random ones and where descents from these end; None
         without a prior that guesses."""
-        if self._prior is None:
+        if self._estimates is None:
             return None
         if self._by_guess is None:
             random = starting_points(self._space, self._settings.trust.guessed, self._seed)
-            guesses = self._prior.log_seconds(random)
-            assert guesses is not None
+            guesses = self._estimates.log_seconds(random)
             order = [i for i in np.argsort(-guesses, kind="stable").tolist() if math.isfinite(guesses[i])]
-            self._by_guess = [random[i] for i in order] + descended(self._space, self._prior, random)[::-1]
+            self._by_guess = [random[i] for i in order] + descended(self._space, self._estimates, random)[::-1]
         while self._by_guess:
             if (best := self._by_guess.pop()) in self._unseen:
                 return best

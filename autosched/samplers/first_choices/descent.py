@@ -1,4 +1,4 @@
-"""Steps from random schedules to neighbours that a prior guesses to be faster; nothing is tried."""
+"""Steps from random schedules to neighbours with smaller estimates; nothing is measured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from autosched.samplers.base import Prior, spread_out
+from autosched.samplers.base import spread_out
+from cost_models.estimates import Estimates
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
@@ -27,12 +28,19 @@ def starting_points(space: SearchSpace, samples: int, seed: int) -> list[Schedul
     return space.sample(max(samples, math.ceil(samples * round(sum(s.share for s in space.strata)) / _STRATA)), seed)
 
 
-def descended(space: SearchSpace, prior: Prior, starts: Sequence[Schedule]) -> list[Schedule]:
-    """Where steepest descents by the guesses of ``prior`` end that begin at its best STARTS of ``starts`` that are not
-    much the same: different schedules, the best guess first. None where it guesses nothing, or only failures."""
-    guesses = prior.log_seconds(starts)
-    if guesses is None:
-        return []
+def descended(space: SearchSpace, estimates: Estimates, starts: Sequence[Schedule]) -> list[Schedule]:
+    """Follow steepest descents of the estimated time.
+
+    Args:
+        space: Schedules and their neighbours.
+        estimates: Estimates with times.
+        starts: Schedules to start from; the best STARTS that differ enough are used.
+
+    Returns:
+        Different schedules at which descents end, the smallest estimate first; none if all ``starts`` are expected to
+        fail.
+    """
+    guesses = estimates.log_seconds(starts)
     order = [i for i in np.argsort(guesses, kind="stable").tolist() if np.isfinite(guesses[i])]
     rank = ranking(space)
     rank_of = {starts[i]: rank(starts[i], float(guesses[i])) for i in order}
@@ -42,9 +50,7 @@ def descended(space: SearchSpace, prior: Prior, starts: Sequence[Schedule]) -> l
         best = rank_of[start]
         for _ in range(_STEPS):
             near = space.neighbours(here, _NEIGHBOURS)
-            found = prior.log_seconds(near)
-            if found is None:
-                break
+            found = estimates.log_seconds(near)
             ranks = {n: rank(n, float(g)) for n, g in zip(near, found, strict=True) if g < math.log1p(TIE) + best[-1]}
             if not ranks or not min(ranks.values()) < best:
                 break

@@ -1,4 +1,4 @@
-"""What a prior guesses of schedules, as the Gaussian process takes it: as values, and as one more coordinate.
+"""Estimates as the Gaussian process takes them: as values, and as one more coordinate.
 
 As a coordinate a guess need not be right: schedules of like guesses have like values, whatever these are. So even a
 guess that is wrong about the fastest schedules tells which are slow. The coordinate is the rank of a guess, in steps so
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autosched.samplers.base import Prior
 from cost_models.covariance import Columns
+from cost_models.estimates import Estimates
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
 
@@ -21,26 +21,26 @@ _STEPS = 32  # of the coordinate
 
 
 class Guesses:
-    """Guesses of ``prior``, which has log_seconds, relative to the best of ``schedules``."""
+    """Estimated times relative to the best of some schedules.
 
-    def __init__(self, prior: Prior, schedules: Sequence[Schedule]) -> None:
-        self._prior = prior
-        guesses = self._log_seconds(schedules)
+    Args:
+        estimates: Estimates with times.
+        schedules: Schedules whose best estimate is the reference.
+    """
+
+    def __init__(self, estimates: Estimates, schedules: Sequence[Schedule]) -> None:
+        self._estimates = estimates
+        guesses = estimates.log_seconds(schedules)
         self._least = float(guesses.min()) if np.isfinite(guesses).any() else 0.0
         self._sorted = np.sort(-guesses)
 
     def values(self, schedules: Sequence[Schedule]) -> FloatArray:
         """Return the logarithm of the best guess over each one's, [n]: LEAST for what does not fit on the device, above
         0 for what is better."""
-        return np.maximum(self._least - self._log_seconds(schedules), LEAST)
+        return np.maximum(self._least - self._estimates.log_seconds(schedules), LEAST)
 
     def coordinate(self, schedules: Sequence[Schedule]) -> Columns:
         """Return the part of the schedules whose guess is worse, in steps from 0 to 1, as a row float32 [1, n]."""
-        worse = np.searchsorted(self._sorted, -self._log_seconds(schedules)) / max(len(self._sorted) - 1, 1)
+        worse = np.searchsorted(self._sorted, -self._estimates.log_seconds(schedules)) / max(len(self._sorted) - 1, 1)
         steps: Columns = (np.floor(np.minimum(worse, 1.0) * _STEPS) / _STEPS).astype(np.float32)[None, :]
         return steps
-
-    def _log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
-        guesses = self._prior.log_seconds(schedules)
-        assert guesses is not None
-        return guesses

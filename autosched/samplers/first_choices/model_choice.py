@@ -40,12 +40,12 @@ def default_choice(problem: Problem, device: Device, templates: TemplateSet | No
     if not len(costed):
         return None
     from autosched.samplers.first_choices.descent import descended, starting_points
-    from autosched.samplers.first_choices.prior import AnalyticPrior
+    from cost_models.estimates import AnalyticEstimates
 
     space = costed.space(problem, device)
-    prior = AnalyticPrior(costed, problem, device)
-    found = descended(space, prior, starting_points(space, SAMPLES, SEED))
-    return DefaultChoice(found[0], math.exp(prior.log_seconds(found[:1])[0])) if found else None
+    estimates = AnalyticEstimates(problem, costed, device)
+    found = descended(space, estimates, starting_points(space, SAMPLES, SEED))
+    return DefaultChoice(found[0], math.exp(estimates.log_seconds(found[:1])[0])) if found else None
 
 
 def predicted_seconds(
@@ -62,7 +62,7 @@ def predicted_seconds(
     Returns:
         Seconds, in the order of ``schedules``; infinite for one that does not fit on the device.
     """
-    from autosched.samplers.first_choices.prior import AnalyticPrior
+    from cost_models.estimates import estimate
 
-    logs = AnalyticPrior(templates, problem, device).log_seconds(schedules)
+    logs = estimate(problem, templates, device, schedules)
     return [math.exp(value) if math.isfinite(value) else math.inf for value in logs.tolist()]

@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from autosched.samplers.base import Prior
 from autosched.samplers.first_choices import nvidia_heuristics_child
 from autosched.samplers.first_choices.descent import descended
+from cost_models.estimates import Estimates
 from search_spaces.hardware import intrinsics
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
@@ -101,14 +101,14 @@ def installed() -> bool:
     return importlib.util.find_spec(NAME) is not None
 
 
-def advice(templates: TemplateSet, problem: Problem, device: Device, prior: Prior) -> Advice:
+def advice(templates: TemplateSet, problem: Problem, device: Device, estimates: Estimates) -> Advice:
     """Return the schedules of ``templates`` that are nearest to what nvMatmulHeuristics proposes.
 
     Args:
         templates: Where schedules are looked for.
         problem: What is computed; only matmuls of types that the library knows get advice.
         device: The GPU, by a name that the library knows.
-        prior: Decides what the library does not propose, such as layouts.
+        estimates: Decide what the library does not propose, such as layouts.
 
     Returns:
         At most a few schedules, the library's first choice first, and a line for people. Nothing where the library is
@@ -122,7 +122,7 @@ def advice(templates: TemplateSet, problem: Problem, device: Device, prior: Prio
         return Advice(line=f"{NAME} is left out: {error}; reinstall or uninstall nvidia-matmul-heuristics")
     near: dict[Schedule, None] = {}
     for configuration in found:
-        schedule = nearest(configuration, templates, problem, device, prior)
+        schedule = nearest(configuration, templates, problem, device, estimates)
         if schedule is not None:
             near[schedule] = None
         if len(near) == _PROPOSED:
@@ -190,7 +190,7 @@ def _configuration(row: Mapping[str, float]) -> Configuration:
 
 
 def nearest(
-    configuration: Configuration, templates: TemplateSet, problem: Matmul, device: Device, prior: Prior
+    configuration: Configuration, templates: TemplateSet, problem: Matmul, device: Device, estimates: Estimates
 ) -> Schedule | None:
     """Return the schedule nearest to ``configuration``.
 
@@ -199,10 +199,10 @@ def nearest(
         templates: ``wgmma_matmul`` serves those of wgmma where it is among them, else ``matmul`` by mma.sync.
         problem: What is computed.
         device: The GPU.
-        prior: Completes what the configuration leaves open.
+        estimates: Decide what the configuration leaves open.
 
     Returns:
-        The schedule, or None where neither template is there, or nothing that ``prior`` expects to work.
+        The schedule, or None where neither template is there, or nothing that is expected to work.
     """
     rows = {template.name: template for template in templates}
     if configuration.instruction_m == ROWS and "wgmma_matmul" in rows:
@@ -212,7 +212,7 @@ def nearest(
     else:
         return None
     near = _narrowed(row.space(problem, device), decisions)
-    found = descended(near, prior, near.sample(_SAMPLES, 0))
+    found = descended(near, estimates, near.sample(_SAMPLES, 0)) if estimates.has_times else []
     return found[0] if found else None
 
 

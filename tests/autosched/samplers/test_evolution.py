@@ -13,17 +13,18 @@ from toy_searches import (
     QUICK,
     TOY,
     Nearest,
-    ToyGuide,
     median_of_best,
     ok,
     outcome,
     run,
     seconds,
+    toy_estimates,
 )
 
 from autosched.samplers import sampler
-from autosched.samplers.base import Matrix
 from autosched.samplers.evolution import EvolutionSampler
+from cost_models.estimates import Estimates
+from cost_models.features import Matrix
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
 
@@ -39,23 +40,22 @@ class TestEvolution:
         assert max(best) <= 1.5e-6
 
     def test_only_the_first_proposals_come_from_many_guesses(self) -> None:
-        class Counting(ToyGuide):
-            asked: set[Schedule]
+        asked: set[Schedule] = set()
 
-            def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
-                self.asked.update(schedules)
-                return super().log_seconds(schedules)
+        def log_seconds(schedules: Sequence[Schedule]) -> FloatArray:
+            asked.update(schedules)
+            return toy_estimates().log_seconds(schedules)
 
-        prior = Counting()
-        made = EvolutionSampler(TOY, 1, fit=None, prior=prior, settings=dataclasses.replace(QUICK, first=100))
-        prior.asked = set()
+        estimates = Estimates(TOY.encode, log_seconds, most=0)
+        made = EvolutionSampler(TOY, 1, fit=None, estimates=estimates, settings=dataclasses.replace(QUICK, first=100))
+        asked.clear()
         first = made.ask(4)
-        assert len(prior.asked) > 60  # of 100 drawn, some twice
+        assert len(asked) > 60  # of 100 drawn, some twice
         for schedule in first:
             made.tell(schedule, ok(seconds(schedule)))
-        prior.asked = set()
+        asked.clear()
         made.ask(4)
-        assert 0 < len(prior.asked) < 60
+        assert 0 < len(asked) < 60
 
     def test_the_model_learns_measured_over_guessed_time(self) -> None:
         trained: list[tuple[Matrix, FloatArray]] = []
@@ -64,8 +64,8 @@ class TestEvolution:
             trained.append((rows, times))
             return Nearest(rows, times)
 
-        prior = ToyGuide()
-        made = EvolutionSampler(TOY, 1, fit=fit, prior=prior, settings=dataclasses.replace(QUICK, warmup=10))
+        estimates = toy_estimates()
+        made = EvolutionSampler(TOY, 1, fit=fit, estimates=estimates, settings=dataclasses.replace(QUICK, warmup=10))
         told = [s for s in TOY.sample(10**6, 3) if s["x"] != 1][:10]
         for schedule in told:
             made.tell(schedule, ok(seconds(schedule)))
@@ -73,7 +73,7 @@ class TestEvolution:
         ((rows, times),) = trained
         assert np.array_equal(rows, TOY.encode(told))
         assert times == pytest.approx(
-            [seconds(s) / math.exp(g) for s, g in zip(told, prior.log_seconds(told), strict=True)]
+            [seconds(s) / math.exp(g) for s, g in zip(told, estimates.log_seconds(told), strict=True)]
         )
 
     def test_it_is_trained_whenever_a_fifth_more_records_have_come(self) -> None:
@@ -140,14 +140,16 @@ class TestEvolution:
 
     def test_one_batch_is_spread_out(self) -> None:
         made = EvolutionSampler(
-            TOY, 1, fit=None, prior=ToyGuide(), settings=dataclasses.replace(QUICK, guided=1.0, distance=2)
+            TOY, 1, fit=None, estimates=toy_estimates(), settings=dataclasses.replace(QUICK, guided=1.0, distance=2)
         )
         batch = made.ask(4)
         apart = [sum(p != q for p, q in zip(a.items, b.items, strict=True)) for a in batch for b in batch if a != b]
         assert min(apart) >= 2
 
     def test_what_the_guide_holds_to_be_impossible_is_not_led_to(self) -> None:
-        made = EvolutionSampler(TOY, 1, fit=None, prior=ToyGuide(), settings=dataclasses.replace(QUICK, guided=1.0))
+        made = EvolutionSampler(
+            TOY, 1, fit=None, estimates=toy_estimates(), settings=dataclasses.replace(QUICK, guided=1.0)
+        )
         possible = sum(s["x"] != 1 for s in TOY.sample(10**6, 0))
         asked = [s for _ in range(4) for s in made.ask(8)]
         assert len(asked) < possible
@@ -163,11 +165,8 @@ class TestEvolution:
 
 
 def test_a_prior_that_expects_only_failures_is_no_obstacle() -> None:
-    class Denying(ToyGuide):
-        def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
-            return np.full(len(schedules), np.inf)
-
-    made = sampler("evolution", TOY, seed=1, prior=Denying())
+    denying = Estimates(TOY.encode, lambda schedules: np.full(len(schedules), np.inf))
+    made = sampler("evolution", TOY, seed=1, estimates=denying)
     for _ in range(8):
         for schedule in made.ask(8):
             made.tell(schedule, ok(seconds(schedule)))

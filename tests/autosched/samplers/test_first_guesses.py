@@ -1,19 +1,17 @@
-"""Where a search begins: somebody's advice, descents along a prior, and the time model as one."""
+"""Where a search begins: somebody's advice, and descents along estimates."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 
 import numpy as np
-from toy_searches import BOTH, TOY, WHOLE, ToyGuide, ok, seconds
+from toy_searches import TOY, WHOLE, ok, seconds, toy_estimates
 
 from autosched.samplers import sampler
-from autosched.samplers.base import EncodingPrior
 from autosched.samplers.bayes.sampler import BayesSampler
 from autosched.samplers.bayes.settings import GuessTrust, Settings
 from autosched.samplers.first_choices.descent import descended
-from autosched.samplers.first_choices.prior import AnalyticPrior
 from autosched.samplers.seeded import SeededSampler
-from search_spaces.arrays import FloatArray
+from cost_models.estimates import AnalyticEstimates, Estimates
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
@@ -25,7 +23,7 @@ class TestAdvised:
     ADVICE = TOY.sample(3, 99)
 
     def made(self) -> SeededSampler:
-        return SeededSampler(BayesSampler(TOY, 1, prior=ToyGuide(), settings=WHOLE), self.ADVICE, "somebody")
+        return SeededSampler(BayesSampler(TOY, 1, estimates=toy_estimates(), settings=WHOLE), self.ADVICE, "somebody")
 
     def test_advice_follows_the_first_proposal_one_by_one_or_in_a_batch(self) -> None:
         single, batch = self.made(), self.made()
@@ -35,8 +33,10 @@ class TestAdvised:
         assert single.name == "bayes"
 
     def test_what_the_sampler_proposes_itself_is_its_own(self) -> None:
-        (first,) = BayesSampler(TOY, 1, prior=ToyGuide(), settings=WHOLE).ask(1)
-        made = SeededSampler(BayesSampler(TOY, 1, prior=ToyGuide(), settings=WHOLE), [first, *self.ADVICE], "somebody")
+        (first,) = BayesSampler(TOY, 1, estimates=toy_estimates(), settings=WHOLE).ask(1)
+        made = SeededSampler(
+            BayesSampler(TOY, 1, estimates=toy_estimates(), settings=WHOLE), [first, *self.ADVICE], "somebody"
+        )
         assert made.ask(4) == [first, *self.ADVICE]
         assert made.proposer(first) == "bayes"
 
@@ -54,73 +54,45 @@ class TestAdvised:
         assert 0 <= made.expected_gain < math.inf
 
 
-class Slope(EncodingPrior):
-    """Guesses that fall along every parameter of TOY, and that nothing with a ``c`` works."""
+def slope(schedule: Schedule) -> float:
+    """Fall along every parameter of TOY; nothing with a ``c`` works."""
+    if schedule["letter"] == "c":
+        return math.inf
+    return -schedule.integer("x") - 2.0 * schedule.integer("y") - (schedule["letter"] == "b")
 
-    def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
-        guesses = [-s.integer("x") - 2.0 * s.integer("y") - (s["letter"] == "b") for s in schedules]
-        return np.array([math.inf if s["letter"] == "c" else g for s, g in zip(schedules, guesses, strict=True)])
+
+def estimates_by(log_seconds: Callable[[Schedule], float]) -> Estimates:
+    return Estimates(TOY.encode, lambda schedules: np.array([log_seconds(s) for s in schedules]))
 
 
 class TestDescent:
     def test_it_ends_where_no_neighbour_is_guessed_to_be_faster(self) -> None:
-        ends = descended(TOY, Slope(TOY), TOY.sample(3, 0))
+        ends = descended(TOY, estimates_by(slope), TOY.sample(3, 0))
         assert [dict(end.items) for end in ends] == [{"x": 128, "y": 128, "letter": "b"}]
 
     def test_the_best_guess_comes_first(self) -> None:
-        class Valleys(Slope):
-            def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:  # a ridge between a and b
-                return super().log_seconds(schedules) + [
-                    10.0 * (s["letter"] == "b" and s["x"] == 64) for s in schedules
-                ]
+        def valleys(schedule: Schedule) -> float:  # a ridge between a and b
+            return slope(schedule) + 10.0 * (schedule["letter"] == "b" and schedule["x"] == 64)
 
         starts = [s for s in TOY.sample(10**6, 0) if s["x"] in (32, 128)]
-        ends = descended(TOY, Valleys(TOY), starts)
+        ends = descended(TOY, estimates_by(valleys), starts)
         assert ends[0] == max(starts, key=lambda s: (s["x"], s["letter"] == "b"))
 
-    def test_nothing_without_a_guess_or_with_failures_alone(self) -> None:
-        assert descended(TOY, EncodingPrior(TOY), TOY.sample(5, 0)) == []
-        assert descended(TOY, Slope(TOY), [s for s in TOY.sample(100, 0) if s["letter"] == "c"]) == []
-        assert descended(TOY, Slope(TOY), []) == []
+    def test_failures_alone_lead_nowhere(self) -> None:
+        assert descended(TOY, estimates_by(slope), [s for s in TOY.sample(100, 0) if s["letter"] == "c"]) == []
+        assert descended(TOY, estimates_by(slope), []) == []
 
     def test_the_first_proposal_of_bayes_has_no_neighbour_that_is_guessed_to_be_faster(self) -> None:
-        prior = Slope(BOTH)
-        (first,) = BayesSampler(TOY, 3, prior=prior, settings=Settings(trust=GuessTrust(guessed=3))).ask(1)
-        assert prior.log_seconds([first])[0] <= prior.log_seconds(TOY.neighbours(first)).min()
+        estimates = estimates_by(slope)
+        (first,) = BayesSampler(TOY, 3, estimates=estimates, settings=Settings(trust=GuessTrust(guessed=3))).ask(1)
+        assert estimates.log_seconds([first])[0] <= estimates.log_seconds(TOY.neighbours(first)).min()
 
 
-class TestAnalyticPrior:
-    PROBLEM = Matmul(m=96, n=80, k=64)
-    DEVICE = device("h200")
-    TEMPLATES = TemplateSet([template("matmul")])
-
-    def test_rows_keep_their_order_and_are_remembered(self) -> None:
-        prior = AnalyticPrior(self.TEMPLATES, self.PROBLEM, self.DEVICE)
-        schedules = template("matmul").space(self.PROBLEM, self.DEVICE).sample(8, 1)
-        rows, guess = prior.features(schedules), prior.log_seconds(schedules)
-        assert rows.shape[0] == 8 and rows.dtype == np.float32
-        assert np.isfinite(guess).all()
-        assert np.array_equal(prior.features(schedules[::-1]), rows[::-1])
-        assert np.array_equal(prior.log_seconds(schedules[2:5]), guess[2:5])
-        again = AnalyticPrior(self.TEMPLATES, self.PROBLEM, self.DEVICE)
-        assert again.log_seconds(schedules).tolist() == guess.tolist()
-
-    def test_nothing_gives_empty_arrays(self) -> None:
-        prior = AnalyticPrior(self.TEMPLATES, self.PROBLEM, self.DEVICE)
-        assert prior.log_seconds(()).shape == (0,)
-        assert prior.features(()).shape[0] == 0
-
-    def test_what_does_not_fit_is_infinite_and_spoils_no_other(self) -> None:
-        prior = AnalyticPrior(self.TEMPLATES, self.PROBLEM, self.DEVICE)
-        good = template("matmul").space(self.PROBLEM, self.DEVICE).sample(3, 1)
-        illegal = good[0].replace(stages=5, tile_m=256, tile_n=256, tile_k=128)
-        guess = prior.log_seconds([good[0], illegal, good[1]])
-        assert np.isfinite(guess).tolist() == [True, False, True]
-
-    def test_it_leads_a_search_of_matmuls(self) -> None:
-        space = template("matmul").space(self.PROBLEM, self.DEVICE)
-        prior = AnalyticPrior(self.TEMPLATES, self.PROBLEM, self.DEVICE)
-        led = sampler("evolution", space, seed=1, prior=prior).ask(8)
-        chance = sampler("random", space, seed=1).ask(8)
-        assert all(not space.explain(s) for s in led)
-        assert np.median(prior.log_seconds(led)) < np.median(prior.log_seconds(chance))
+def test_the_time_model_leads_a_search_of_matmuls() -> None:
+    problem, h200 = Matmul(m=96, n=80, k=64), device("h200")
+    space = template("matmul").space(problem, h200)
+    estimates = AnalyticEstimates(problem, TemplateSet([template("matmul")]), h200)
+    led = sampler("evolution", space, seed=1, estimates=estimates).ask(8)
+    chance = sampler("random", space, seed=1).ask(8)
+    assert all(not space.explain(s) for s in led)
+    assert np.median(estimates.log_seconds(led)) < np.median(estimates.log_seconds(chance))

@@ -18,10 +18,9 @@ from observed import QUICK, observations, seconds
 
 from autosched.samplers import Sampler, sampler
 from autosched.samplers.first_choices.model_choice import default_choice
-from autosched.samplers.first_choices.prior import AnalyticPrior
-from autosched.samplers.transfer import TransferPrior
+from autosched.samplers.transfer import TransferredTimes
 from autosched.testing.samplers import ok
-from autosched.tuning.warm_start import LearnedPrior
+from cost_models.estimates import AnalyticEstimates
 from cost_models.trees import training
 from cost_models.trees.trained_model import TrainedModel
 from cost_models.trees.training import train
@@ -57,9 +56,9 @@ def space_of(name: str) -> SearchSpace:
 
 
 @cache
-def estimates_of(name: str) -> AnalyticPrior:
+def estimates_of(name: str) -> AnalyticEstimates:
     problem = PROBLEMS[name]
-    return AnalyticPrior(templates_for(problem, H100), problem, H100)
+    return AnalyticEstimates(problem, templates_for(problem, H100), H100)
 
 
 def checksum(space: SearchSpace, schedule: Schedule) -> str:
@@ -96,7 +95,7 @@ def proposals(made: Sampler, space: SearchSpace, results: Callable[[Schedule], M
 
 def of_whole_space(name: str, how: str, *, guided: bool) -> list[str]:
     space = space_of(name)
-    made = sampler(how, space, seed=7, prior=estimates_of(name) if guided else None)
+    made = sampler(how, space, seed=7, estimates=estimates_of(name) if guided else None)
     return proposals(made, space, lambda schedule: result_of(name, schedule))
 
 
@@ -107,8 +106,9 @@ def of_recorded_space(name: str, how: str, *, transferred: bool) -> list[str]:
     assert found is not None
     results = {record.schedule: record.measurement for record in found.records}
     space = recorded_union(templates_for(problem, H100).space(problem, H100), tuple(results))
-    prior = TransferPrior(space, dict(list(results.items())[::3])) if transferred else estimates_of(name)
-    return proposals(sampler(how, space, seed=3, prior=prior), space, results.__getitem__)
+    others = dict(list(results.items())[::3])
+    estimates = TransferredTimes(space, others).estimates if transferred else estimates_of(name)
+    return proposals(sampler(how, space, seed=3, estimates=estimates), space, results.__getitem__)
 
 
 def of_trained_model(how: str) -> list[str]:
@@ -117,7 +117,9 @@ def of_trained_model(how: str) -> list[str]:
     templates = templates_for(problem, h200)
     space = templates.space(problem, h200)
     model = TrainedModel(train([observations(Copy(2048, 2048)), observations(Copy(9000, 300))]), "measured", "1.0")
-    made = sampler(how, space, seed=5, prior=LearnedPrior(AnalyticPrior(templates, problem, h200), model.of(problem)))
+    made = sampler(
+        how, space, seed=5, estimates=AnalyticEstimates(problem, templates, h200).corrected(model.of(problem).predict)
+    )
     return proposals(made, space, lambda schedule: ok(float(seconds(problem, "h200", [schedule])[0])))
 
 

@@ -1,31 +1,24 @@
-"""The sampler of a prior's own best: what it finds, when it has found it, and that it needs no results for that."""
+"""The sampler of the best estimates: what it finds, when it has found it, and that it needs no results for that."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from toy_searches import HILL, ToyGuide, hill_seconds
+from toy_searches import HILL, hill_seconds, toy_estimates
 
 from autosched.samplers import sampler
-from autosched.samplers.base import Matrix
-from autosched.samplers.first_choices.model_search import BEST, Guessed, fastest
+from autosched.samplers.first_choices.model_search import BEST, fastest
 from autosched.samplers.model import SPREAD
 from autosched.testing.samplers import TOY, failed, ok, seconds
-from search_spaces.arrays import FloatArray
+from cost_models.estimates import Estimates
 from search_spaces.spaces.schedule import Schedule
 
 
-class HillGuide:
-    """Guesses every time exactly."""
-
-    def features(self, schedules: Sequence[Schedule]) -> Matrix:
-        return HILL.encode(schedules)
-
-    def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
-        return np.array([math.log(hill_seconds(schedule)) for schedule in schedules])
+def hill_estimates() -> Estimates:
+    """Return estimates that are exact."""
+    return Estimates(HILL.encode, lambda schedules: np.log([hill_seconds(schedule) for schedule in schedules]))
 
 
 def best_of_hill() -> Schedule:
@@ -35,22 +28,20 @@ def best_of_hill() -> Schedule:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_best_of_a_large_space_is_found_without_any_result(seed: int) -> None:
-    prior = Guessed(HillGuide())
-    found = fastest(HILL, prior, seed)
+    found, estimated = fastest(HILL, hill_estimates(), seed)
     assert found[0] == best_of_hill()
-    assert len(found) == BEST and len(prior) < HILL.count() / 4
-    assert found == fastest(HILL, Guessed(HillGuide()), seed)
+    assert len(found) == BEST and estimated < HILL.count() / 4
+    assert (found, estimated) == fastest(HILL, hill_estimates(), seed)
 
 
 def test_a_small_space_is_guessed_as_a_whole_and_what_fails_is_left_out() -> None:
-    prior = Guessed(ToyGuide())
-    found = fastest(TOY, prior, 0)
-    assert len(prior) == TOY.count()
+    found, estimated = fastest(TOY, toy_estimates(), 0)
+    assert estimated == TOY.count()
     assert set(found) == {s for s in TOY.sample(10**6, 0) if s["x"] != 1}
 
 
 def test_proposals_are_the_best_that_differ_and_then_the_others() -> None:
-    proposals = sampler("model", HILL, seed=0, prior=HillGuide()).ask(BEST)
+    proposals = sampler("model", HILL, seed=0, estimates=hill_estimates()).ask(BEST)
     assert proposals[0] == best_of_hill()
     assert all(
         sum(a != b for a, b in zip(one.items, other.items, strict=True)) > 1
@@ -62,7 +53,7 @@ def test_proposals_are_the_best_that_differ_and_then_the_others() -> None:
 
 
 def test_no_gain_is_expected_once_the_best_guess_has_come_true() -> None:
-    searching = sampler("model", TOY, seed=0, prior=ToyGuide())
+    searching = sampler("model", TOY, seed=0, estimates=toy_estimates())
     (first,) = searching.ask(1)
     assert searching.expected_gain == math.inf
     searching.tell(first, ok(30 * seconds(first)))  # ten times the guess: another one may be better

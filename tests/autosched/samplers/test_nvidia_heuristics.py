@@ -22,8 +22,8 @@ from autosched.samplers.first_choices.nvidia_heuristics import (
     configurations,
     nearest,
 )
-from autosched.samplers.first_choices.prior import AnalyticPrior
 from autosched.tuning.tune import tune
+from cost_models.estimates import AnalyticEstimates
 from measurements.records.measurement import Provenance
 from measurements.store.store import Store
 from search_spaces.catalogue import template, templates_for
@@ -91,12 +91,12 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def given(problem: Matmul | Copy, chip: Any = A100) -> nvidia_heuristics.Advice:
     templates = templates_for(problem, chip)
-    return advice(templates, problem, chip, AnalyticPrior(templates, problem, chip))
+    return advice(templates, problem, chip, AnalyticEstimates(problem, templates, chip))
 
 
 def near(configuration: Configuration, problem: Matmul, chip: Any) -> dict[str, Any]:
     templates = templates_for(problem, chip)
-    found = nearest(configuration, templates, problem, chip, AnalyticPrior(templates, problem, chip))
+    found = nearest(configuration, templates, problem, chip, AnalyticEstimates(problem, templates, chip))
     assert found is not None and found in templates.space(problem, chip)
     return {"template": found.template, **found.values}
 
@@ -133,14 +133,14 @@ class TestNearest:
     def test_mma_sync_takes_the_tiles_of_wgmma_where_that_is_not_searched(self) -> None:
         templates = TemplateSet([template("matmul")])
         of_wgmma = configuration((128, 128, 64), (64, 64, 64), 64)
-        found = nearest(of_wgmma, templates, LARGE, H200, AnalyticPrior(templates, LARGE, H200))
+        found = nearest(of_wgmma, templates, LARGE, H200, AnalyticEstimates(LARGE, templates, H200))
         assert found is not None and found.template == "matmul" and found["tile_m"] == found["tile_n"] == 128
 
     def test_nothing_of_templates_that_have_no_such_instruction(self) -> None:
         templates = TemplateSet([template("matmul")])
         fp8 = Matmul(512, 512, 512, a="e4m3")  # sm_80 has no such mma.sync
-        of_mma, prior = configuration((64, 64, 64), (32, 32, 64)), AnalyticPrior(templates, fp8, A100)
-        assert nearest(of_mma, templates, fp8, A100, prior) is None
+        of_mma, estimates = configuration((64, 64, 64), (32, 32, 64)), AnalyticEstimates(fp8, templates, A100)
+        assert nearest(of_mma, templates, fp8, A100, estimates) is None
         assert not nvidia_heuristics.knows(Matmul(512, 512, 512, a="f32", precision="ieee"), H200)
 
 

@@ -1,18 +1,18 @@
-"""Another recording of a kernel as a prior: followed where it is right, and left where it misleads."""
+"""Another recording of a kernel as estimates: followed where it is right, and left where it misleads."""
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from autosched.replay import search as replay
-from autosched.samplers.base import EncodingPrior
 from autosched.samplers.bayes.sampler import BayesSampler
 from autosched.samplers.bayes.settings import GuessTrust, Settings
 from autosched.samplers.first_choices.guesses import LEAST, Guesses
-from autosched.samplers.transfer import TransferPrior
+from autosched.samplers.transfer import TransferredTimes
+from cost_models.estimates import Estimates
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.tables.table import Row, Table, table_of
 from search_spaces.spaces.schedule import Schedule
@@ -34,9 +34,9 @@ def table(device: str, best: tuple[int, int], values: tuple[int, ...] = (2, 4, 8
     return table_of(device, rows)
 
 
-def evaluations(here: Table, prior: TransferPrior | None) -> float:
+def evaluations(here: Table, estimates: Estimates | None) -> float:
     found = replay.searches(
-        here, "bayes", lambda space, seed: BayesSampler(space, seed, prior=prior), budget=30, repeats=1
+        here, "bayes", lambda space, seed: BayesSampler(space, seed, estimates=estimates), budget=30, repeats=1
     )
     needed = found.median_evaluations_to(0.99)
     return math.inf if needed is None else needed
@@ -53,25 +53,29 @@ def seconds_of(here: Table) -> Callable[[Schedule], float]:
 def test_a_sibling_that_agrees_saves_most_of_the_search() -> None:
     here = table("a", (32, 8))
     cold = evaluations(here, None)
-    warm = evaluations(here, TransferPrior(here.space(), table("b", (32, 8)).measurements))
+    warm = evaluations(here, TransferredTimes(here.space(), table("b", (32, 8)).measurements).estimates)
     assert warm <= 2 < cold
 
 
 def test_one_that_misleads_costs_little() -> None:
     here = table("a", (32, 8))
     cold = evaluations(here, None)
-    assert evaluations(here, TransferPrior(here.space(), table("b", (2, 64)).measurements)) <= 1.5 * cold + 5 < 30
+    assert (
+        evaluations(here, TransferredTimes(here.space(), table("b", (2, 64)).measurements).estimates)
+        <= 1.5 * cold + 5
+        < 30
+    )
 
 
 def test_a_guess_that_finds_nothing_decides_every_fourth_proposal() -> None:
     """After trials without progress, three of four proposals come from the model without a line along the guess."""
     here = table("a", (32, 8))
     space = here.space()
-    prior = TransferPrior(space, table("b", (64, 16)).measurements)
+    estimates = TransferredTimes(space, table("b", (64, 16)).measurements).estimates
     differed = False
     for told in (8, 9, 11, 12, 14, 16, 18, 19):
         doubting, trusting = (
-            BayesSampler(space, 0, prior=prior, settings=Settings(trust=GuessTrust(patience=patience)))
+            BayesSampler(space, 0, estimates=estimates, settings=Settings(trust=GuessTrust(patience=patience)))
             for patience in (6, 1000)
         )
         ordered = random.Random(0).sample(list(here.measurements), told)
@@ -88,12 +92,12 @@ def test_a_guess_that_finds_nothing_decides_every_fourth_proposal() -> None:
 def test_progress_restores_the_trust_in_a_guess() -> None:
     here = table("a", (32, 8))
     space = here.space()
-    prior = TransferPrior(space, table("b", (64, 4)).measurements)
+    estimates = TransferredTimes(space, table("b", (64, 4)).measurements).estimates
     ordered = random.Random(0).sample(list(here.measurements), 11)
     ordered.sort(key=seconds_of(here), reverse=True)  # the fastest last
     proposals = []
     for patience in (6, 1000):
-        made = BayesSampler(space, 0, prior=prior, settings=Settings(trust=GuessTrust(patience=patience)))
+        made = BayesSampler(space, 0, estimates=estimates, settings=Settings(trust=GuessTrust(patience=patience)))
         for schedule in ordered:
             made.tell(schedule, here.measurements[schedule])
         proposals.append(made.ask(1))
@@ -102,10 +106,10 @@ def test_progress_restores_the_trust_in_a_guess() -> None:
 
 def test_a_guess_counts_by_its_rank_in_coarse_steps_and_by_its_value() -> None:
     here = table("a", (32, 8))
-    prior = TransferPrior(here.space(), table("b", (32, 8)).measurements)
+    estimates = TransferredTimes(here.space(), table("b", (32, 8)).measurements).estimates
     schedules = list(here.measurements)
-    guesses = Guesses(prior, schedules)
-    seconds = np.exp(prior.log_seconds(schedules))
+    guesses = Guesses(estimates, schedules)
+    seconds = np.exp(estimates.log_seconds(schedules))
     np.testing.assert_allclose(guesses.values(schedules), np.maximum(np.log(seconds.min() / seconds), LEAST))
     ranks = guesses.coordinate(schedules)[0]
     assert ranks.dtype == np.float32
@@ -114,27 +118,23 @@ def test_a_guess_counts_by_its_rank_in_coarse_steps_and_by_its_value() -> None:
     assert (np.diff(ranks[order]) <= 0).all()
     assert ranks.min() == 0
     np.testing.assert_array_equal(ranks * 32, np.floor(ranks * 32))
-    few = Guesses(prior, [schedules[i] for i in order[5:]])  # better than all of these, as in a living pool
+    few = Guesses(estimates, [schedules[i] for i in order[5:]])  # better than all of these, as in a living pool
     assert few.coordinate([schedules[order[0]]])[0, 0] == 1.0
     assert few.values([schedules[order[0]]])[0] > 0.0
 
 
 def test_a_guess_that_does_not_fit_is_the_least_value() -> None:
-    class Slow(EncodingPrior):
-        def log_seconds(self, schedules: Sequence[Schedule]) -> np.ndarray:
-            return np.array([0.0, 1.0, 20.0, math.inf][: len(schedules)])
-
     schedules = list(table("a", (32, 8)).measurements)[:4]
-    prior = Slow(table("a", (32, 8)).space())
-    assert Guesses(prior, schedules).values(schedules).tolist() == [0.0, -1.0, LEAST, LEAST]
+    estimates = Estimates(table("a", (32, 8)).space().encode, lambda _: np.array([0.0, 1.0, 20.0, math.inf]))
+    assert Guesses(estimates, schedules).values(schedules).tolist() == [0.0, -1.0, LEAST, LEAST]
 
 
 def test_a_guess_is_the_recorded_time_or_that_of_trees() -> None:
     here = table("a", (32, 8))
     every_second = table("b", (32, 8), (4, 16, 64))
-    prior = TransferPrior(here.space(), every_second.measurements)
+    estimates = TransferredTimes(here.space(), every_second.measurements).estimates
     schedules = list(here.measurements)
-    guesses = np.exp(prior.log_seconds(schedules))
+    guesses = np.exp(estimates.log_seconds(schedules))
     known = [i for i, s in enumerate(schedules) if s in every_second.measurements]
     times = [every_second.measurements[schedules[i]].timing for i in known]
     slowest = max(t.median for t in times if t is not None)
@@ -143,14 +143,14 @@ def test_a_guess_is_the_recorded_time_or_that_of_trees() -> None:
     others = np.delete(guesses, known)
     assert len(others) == len(schedules) - len(known) > 0
     assert (others > 0.5e-3).all() and (others < 3 * slowest).all()
-    assert prior.features(schedules[:2]).shape[0] == 2
+    assert estimates.features(schedules[:2]).shape[0] == 2
 
 
 def test_recordings_of_other_kernels_are_refused() -> None:
     here = table("a", (32, 8))
     other = table_of("b", [Row("z", {"x": i}, next(iter(here.measurements.values()))) for i in (1, 2)])
     with pytest.raises(ValueError, match="share no parameter that varies"):
-        TransferPrior(here.space(), other.measurements)
+        TransferredTimes(here.space(), other.measurements)
     failed = {s: Measurement(Status.LAUNCH_ERROR, Provenance.MEASURED, "no") for s in here.measurements}
     with pytest.raises(ValueError, match="nothing in the other recording has a time"):
-        TransferPrior(here.space(), failed)
+        TransferredTimes(here.space(), failed)

@@ -10,11 +10,11 @@ import pytest
 from needs import needs_nvrtc
 from observed import QUICK, observations, records, seconds, store
 
-from autosched.samplers.first_choices.prior import AnalyticPrior
 from autosched.tuning import tune as tuner
 from autosched.tuning import warm_start
 from autosched.tuning.tune import tune
-from autosched.tuning.warm_start import LearnedPrior, WarmStart
+from autosched.tuning.warm_start import WarmStart
+from cost_models.estimates import AnalyticEstimates
 from cost_models.trees import training
 from cost_models.trees.boosted import ModelMismatch
 from cost_models.trees.evaluation import rank_correlation
@@ -46,17 +46,15 @@ def model(provenance: str = "measured") -> TrainedModel:
 
 
 def agreement(start: WarmStart) -> float:
-    guesses = start.prior.log_seconds(SCHEDULES)
-    assert guesses is not None
-    return rank_correlation(guesses, seconds(PROBLEM, "h200", SCHEDULES))
+    return rank_correlation(start.estimates.log_seconds(SCHEDULES), seconds(PROBLEM, "h200", SCHEDULES))
 
 
 def test_a_model_foresees_a_problem_it_has_not_seen() -> None:
     start = warm_start.from_model(model(), "m.json", TEMPLATES, PROBLEM, H200, SPACE)
-    analytic = AnalyticPrior(TEMPLATES, PROBLEM, H200)
+    analytic = AnalyticEstimates(PROBLEM, TEMPLATES, H200)
     assert agreement(start) > max(0.9, agreement(WarmStart(analytic)))
     assert start.lines == ("the search starts from m.json, which knows 90 measured times of copy",)
-    np.testing.assert_array_equal(start.prior.features(SCHEDULES), analytic.features(SCHEDULES))
+    np.testing.assert_array_equal(start.estimates.features(SCHEDULES), analytic.features(SCHEDULES))
 
 
 def test_doubts_are_told() -> None:
@@ -94,10 +92,10 @@ def test_other_problems_of_the_database_are_used_by_default(tmp_path: Path) -> N
         none = warm_start.from_other_problems(opened, Provenance.ESTIMATED, TEMPLATES, PROBLEM, H200, SPACE)
         again = warm_start.from_other_problems(opened, Provenance.MEASURED, TEMPLATES, PROBLEM, H200, SPACE)
     assert start.source == f"90 measured times of 3 other problems in {path}"
-    assert isinstance(start.prior, LearnedPrior)
+    assert start.analytic is not None
     assert agreement(start) > 0.9
-    np.testing.assert_array_equal(again.prior.log_seconds(SCHEDULES), start.prior.log_seconds(SCHEDULES))  # type: ignore[arg-type]
-    assert isinstance(none.prior, AnalyticPrior)  # times of another kind say nothing here
+    np.testing.assert_array_equal(again.estimates.log_seconds(SCHEDULES), start.estimates.log_seconds(SCHEDULES))  # type: ignore[arg-type]
+    assert none.analytic is None  # times of another kind say nothing here
     assert none.lines == ()
 
 
@@ -112,7 +110,7 @@ def test_what_it_was_worth_is_said() -> None:
     within = 100 * (min(times[:5]) / min(times) - 1)
     assert f"the first five trials came within {within:.1f} % of the best" in said
     assert start.worth(records(one)[:3]) == ""
-    assert WarmStart(start.prior.analytic).worth(records(one)) == ""  # type: ignore[attr-defined]
+    assert WarmStart(start.analytic).worth(records(one)) == ""  # type: ignore[attr-defined]
 
 
 @needs_nvrtc
@@ -129,7 +127,7 @@ def test_tune_estimates_with_a_model_and_never_mixes_its_times(tmp_path: Path) -
     assert "trained model" in json.loads(result.best.fingerprint)["model"]
     schedules = [r.schedule for r in result.trials]
     times = np.array([r.seconds for r in result.trials])
-    guesses = LearnedPrior(AnalyticPrior(TEMPLATES, PROBLEM, H200), trained.operators[0]).log_seconds(schedules)
+    guesses = AnalyticEstimates(PROBLEM, TEMPLATES, H200).corrected(trained.operators[0].predict).log_seconds(schedules)
     np.testing.assert_allclose(np.log(times), guesses, atol=1e-5)
     with pytest.raises(ValueError, match=r"by the trained model .*, not the analytic model .*: use another"):
         tune(PROBLEM, trials=1, database=tmp_path / "b.db", device="h200", backend="estimate", verify=False)

@@ -7,7 +7,6 @@ import numpy as np
 import optuna
 
 from autosched.samplers import Sampler, sampler
-from autosched.samplers.base import Matrix
 from autosched.samplers.bayes import settings as bayes
 from autosched.samplers.bayes.sampler import BayesSampler
 from autosched.samplers.evolution import EvolutionSampler, Settings
@@ -16,6 +15,8 @@ from autosched.samplers.seeded import SeededSampler
 from autosched.samplers.tpe import OptunaSampler
 from autosched.testing.samplers import BOTH, FLAT, TOY, Make, failed, ok, outcome, proposed, run, seconds
 from cost_models import gaussian_process
+from cost_models.estimates import Estimates
+from cost_models.features import Matrix
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.parameters import ordinal
 from search_spaces.spaces.rules import Rule
@@ -24,18 +25,14 @@ from search_spaces.spaces.search_space import SearchSpace
 from search_spaces.spaces.space import Space
 
 
-class ToyGuide:
-    """The encoding, and a guess that is right but for the letter; it holds x = 1 to be impossible."""
+def toy_estimates(space: SearchSpace = TOY) -> Estimates:
+    """Return estimates that are right but for the letter, and infinite for x = 1."""
 
-    def __init__(self, space: SearchSpace = TOY) -> None:
-        self.space = space
-
-    def features(self, schedules: Sequence[Schedule]) -> Matrix:
-        return self.space.encode(schedules)
-
-    def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
+    def log_seconds(schedules: Sequence[Schedule]) -> FloatArray:
         blind = (s.replace(letter="b") for s in schedules)
         return np.array([math.inf if s["x"] == 1 else math.log(3 * seconds(s)) for s in blind], dtype=np.float64)
+
+    return Estimates(space.encode, log_seconds)
 
 
 class Nearest:
@@ -65,23 +62,23 @@ MAKERS: dict[str, Make] = {
         lambda schedule, m: None if m.timing is None else (math.log(m.timing.median), 1.0),
     ),
     "bayes": lambda space, seed: BayesSampler(space, seed, settings=WHOLE),
-    "bayes_guided": lambda space, seed: BayesSampler(space, seed, prior=ToyGuide(space), settings=WHOLE),
+    "bayes_guided": lambda space, seed: BayesSampler(space, seed, estimates=toy_estimates(space), settings=WHOLE),
     "bayes_of_a_living_pool": lambda space, seed: BayesSampler(space, seed, settings=LIVING),
     "random": lambda space, seed: sampler("random", space, seed=seed),
     "model": lambda space, seed: sampler("model", space, seed=seed),
-    "model_guided": lambda space, seed: sampler("model", space, seed=seed, prior=ToyGuide(space)),
+    "model_guided": lambda space, seed: sampler("model", space, seed=seed, estimates=toy_estimates(space)),
     "bayes_advised": lambda space, seed: SeededSampler(
-        BayesSampler(space, seed, prior=ToyGuide(space), settings=WHOLE), space.sample(3, 99), "somebody"
+        BayesSampler(space, seed, estimates=toy_estimates(space), settings=WHOLE), space.sample(3, 99), "somebody"
     ),
     "tpe": lambda space, seed: sampler("tpe", space, seed=seed),
     "optuna_random": lambda space, seed: OptunaSampler(space, seed, optuna.samplers.RandomSampler(seed=seed)),
     "evolution": lambda space, seed: sampler("evolution", space, seed=seed),
     "evolution_of_nearest": lambda space, seed: EvolutionSampler(space, seed, fit=Nearest, settings=QUICK),
     "evolution_guided": lambda space, seed: EvolutionSampler(
-        space, seed, fit=Nearest, prior=ToyGuide(space), settings=QUICK
+        space, seed, fit=Nearest, estimates=toy_estimates(space), settings=QUICK
     ),
     "evolution_of_a_prior_alone": lambda space, seed: EvolutionSampler(
-        space, seed, fit=None, prior=ToyGuide(space), settings=QUICK
+        space, seed, fit=None, estimates=toy_estimates(space), settings=QUICK
     ),
 }
 CASES: dict[str, tuple[Make, SearchSpace]] = {

@@ -1,0 +1,173 @@
+"""Times of schedules as a model estimates them, before any of them is compiled or measured.
+
+``Estimates`` is the value that a search is handed: samplers, the default choice and NVIDIA's advice read from it, and
+none of them knows which model made it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Self
+
+import numpy as np
+
+from cost_models.features import FeatureTable, Matrix, features, model_log_seconds
+from search_spaces.arrays import FloatArray
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.search_space import SearchSpace
+from search_spaces.templates.template import TemplateSet
+
+REMEMBERED = 1 << 16  # schedules; a row of features has some 400 bytes
+
+LogSeconds = Callable[[Sequence[Schedule]], FloatArray]
+Features = Callable[[Sequence[Schedule]], Matrix]
+
+
+def estimate(problem: Problem, templates: TemplateSet, device: Device, schedules: Sequence[Schedule]) -> FloatArray:
+    """Estimate schedules by the analytic model.
+
+    Args:
+        problem: The problem that is computed.
+        templates: Kernel templates of the schedules, each with cost counts.
+        device: GPU of the times.
+        schedules: Schedules of the templates' spaces.
+
+    Returns:
+        The logarithm of each schedule's time in seconds, [n]; infinite for one that does not fit on the device.
+    """
+    try:
+        return model_log_seconds(templates, problem, schedules, device)
+    except ValueError:  # one of them does not fit: find out which
+        if len(schedules) == 1:
+            return np.array([math.inf])
+        half = len(schedules) // 2
+        parts = (schedules[:half], schedules[half:])
+        return np.concatenate([estimate(problem, templates, device, part) for part in parts])
+
+
+class Estimates:
+    """Features and estimated times of schedules. Each schedule is computed once and remembered.
+
+    Args:
+        encode: Computes one row of features per schedule, float32 [n, d]; NaN where a schedule has no such feature.
+        predict: Computes the logarithm of seconds of each schedule, [n]; infinite for an expected failure. Default: no
+            model estimates times.
+        most: Number of schedules to remember; more make it forget the earlier ones.
+
+    Attributes:
+        has_times: Whether a model estimates times.
+        known: Estimated log seconds of every remembered schedule, in the order of the questions.
+    """
+
+    def __init__(self, encode: Features, predict: LogSeconds | None = None, *, most: float = REMEMBERED) -> None:
+        self._encode = encode
+        self._predict = predict
+        self._most = most
+        self._known: dict[Schedule, float] = {}
+        self._rows: dict[Schedule, Matrix] = {}
+        self.has_times = predict is not None
+
+    @classmethod
+    def encoded(cls, space: SearchSpace) -> Self:
+        """Return the encoding of ``space`` as features, without times."""
+        return cls(space.encode)
+
+    @property
+    def known(self) -> Mapping[Schedule, float]:
+        return self._known
+
+    def features(self, schedules: Sequence[Schedule]) -> Matrix:
+        """Return one row per schedule for a learned model, float32 [n, d]."""
+        missing = self._missing(schedules, self._rows)
+        if missing or not schedules:
+            rows = self._encode(missing)
+            if not schedules:
+                return rows
+            self._rows.update(zip(missing, rows, strict=True))
+        return np.stack([self._rows[schedule] for schedule in schedules])
+
+    def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
+        """Return the logarithm of each schedule's estimated seconds, [n]; infinite for an expected failure.
+
+        Raises:
+            ValueError: No model estimates times (``has_times``).
+        """
+        if self._predict is None:
+            raise ValueError("these estimates hold no times: ask has_times first")
+        missing = self._missing(schedules, self._known)
+        if missing:
+            self._known.update(zip(missing, self._predict(missing).tolist(), strict=True))
+        return np.array([self._known[schedule] for schedule in schedules], dtype=np.float64)
+
+    def _missing(
+        self, schedules: Sequence[Schedule], memory: dict[Schedule, float] | dict[Schedule, Matrix]
+    ) -> list[Schedule]:
+        """Return what ``memory`` lacks, after it was emptied where it would grow too large."""
+        missing = [schedule for schedule in dict.fromkeys(schedules) if schedule not in memory]
+        if len(memory) + len(missing) <= self._most:
+            return missing
+        memory.clear()
+        return list(dict.fromkeys(schedules))
+
+
+class AnalyticEstimates(Estimates):
+    """The documented features, and times by the analytic model, which is one of them.
+
+    Args:
+        problem: The problem that is computed.
+        templates: Kernel templates of the schedules, each with cost counts.
+        device: GPU of the times.
+    """
+
+    def __init__(self, problem: Problem, templates: TemplateSet, device: Device) -> None:
+        self._names = features(templates, problem, (), device).names
+
+        def rows(schedules: Sequence[Schedule]) -> Matrix:
+            """Return zeros for a schedule that does not fit on the device."""
+            found = np.zeros((len(schedules), len(self._names)), dtype=np.float32)
+            fits = np.isfinite(self.log_seconds(schedules))
+            if fits.any():
+                fitting = [schedule for schedule, fit in zip(schedules, fits, strict=True) if fit]
+                found[fits] = features(templates, problem, fitting, device).values
+            return found
+
+        super().__init__(rows, lambda schedules: estimate(problem, templates, device, schedules))
+
+    def table(self, schedules: Sequence[Schedule]) -> FeatureTable:
+        """Return the features of schedules that fit on the device, with their names."""
+        return FeatureTable(self._names, self.features(schedules))
+
+    def corrected(self, predict: Callable[[FeatureTable], FloatArray]) -> Estimates:
+        """Return the same features with times of another model.
+
+        Args:
+            predict: Computes log seconds from the features of schedules that fit on the device, [n].
+        """
+
+        def log_seconds(schedules: Sequence[Schedule]) -> FloatArray:
+            found = np.full(len(schedules), math.inf)
+            fits = np.isfinite(self.log_seconds(schedules))
+            found[fits] = predict(self.table([s for s, fit in zip(schedules, fits, strict=True) if fit]))
+            return found
+
+        return Estimates(self.features, log_seconds)
+
+
+def estimates_of(problem: Problem, templates: TemplateSet, device: Device, space: SearchSpace) -> Estimates:
+    """Return what is known before the first trial.
+
+    Args:
+        problem: The problem that is computed.
+        templates: Kernel templates that are searched.
+        device: GPU of the times.
+        space: Schedules of all ``templates``.
+
+    Returns:
+        Times of the analytic model where every template states its costs, else the encoding of ``space`` alone.
+    """
+    if all(template.counts is not None for template in templates):
+        return AnalyticEstimates(problem, templates, device)
+    return Estimates.encoded(space)

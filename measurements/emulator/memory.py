@@ -69,7 +69,7 @@ class TextureObject:
     offset: int = 0
 
     def line(self, buffer: int) -> str:
-        """As the runner reads it (runtime/isa/texture.cpp)."""
+        """As the runner reads it (runtime/isa/access/texture.cpp)."""
         head = (
             self.handle,
             buffer,

@@ -32,7 +32,7 @@ from search_spaces.templates.texture import Texture
 
 ALIGNMENT = 256  # of buffers in the data file, and of pointers on a device
 
-# Kinds of elements, by how their names begin; the order is that of ElementKind in runtime/memory/tensor_map.hpp.
+# Kinds of elements, by how their names begin; the order is that of ElementKind in runtime/isa/access/reduction.hpp.
 _KINDS = (("UINT",), ("INT",), ("FLOAT16",), ("BFLOAT16",), ("FLOAT32", "TFLOAT32"), ("FLOAT64",))
 
 _Site = TypeVar("_Site", SharedSite, GlobalSite)
@@ -141,7 +141,7 @@ def _flags_at(kernel: Launch, memory: Memory) -> dict[str, int]:
 
 
 def _tensor_map_line(m: TensorMap, buffer: int, start: int) -> str:
-    """Return the numbers from which the runner encodes a tensor map (runtime/memory/tensor_map.hpp)."""
+    """Return the numbers from which the runner encodes a tensor map (runtime/isa/async/tensor_map.hpp)."""
     box: tuple[int, ...] = m.box
     if m.im2col is not None:
         corners = (

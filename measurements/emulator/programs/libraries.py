@@ -22,7 +22,7 @@ _RUNNER = Path(__file__).parents[1] / "runtime"
 # Of libcudart: what is the same in each of its versions, and what has VERSION in it.
 _OF_ALL_VERSIONS = tuple(f"cudart/{name}.cpp" for name in ("arrays", "launches", "memory", "registration", "streams"))
 _OF_A_VERSION = ("cudart/devices.cpp", "cudart/graphs.cpp")
-_SHARED = ("memory/tensor_map.hpp",)  # headers of the runner's that the libraries include
+_SHARED = ("isa/access/reduction.hpp", "isa/async/tensor_map.hpp")  # headers of the runner's that the libraries include
 _FLAGS = ("-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=default")
 # soname: major release of CUDA
 RUNTIMES = {"libcudart.so.11.0": 11, "libcudart.so.12": 12, "libcudart.so.13": 13}

@@ -24,15 +24,16 @@
 #include <utility>
 
 #include "isa/counts.hpp"
-#include "isa/interpreter.hpp"
+#include "interpreter/interpreter.hpp"
 #include "isa/program.hpp"
+#include "isa/values/dropped.hpp"
 #include "memory/counting.hpp"
 #include "memory/garbage.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/global/heap.hpp"
 #include "memory/shared/memory.hpp"
-#include "memory/tensor_map.hpp"
-#include "memory/texture.hpp"
+#include "isa/async/tensor_map.hpp"
+#include "isa/access/texture.hpp"
 #include "memory/uninitialized.hpp"
 #include "memory/watched_reads.hpp"
 #include "sched/scheduler.hpp"
@@ -432,6 +433,7 @@ int run(int argc, char** argv) {
   report_to(report);
 
   if (!ptx::load_program(argv[1]) || !arrange_cluster()) return 5;
+  ptx::number_effects();
   check_shared_limit();
   reserve_shared(ptx::program.static_shared_bytes);
   allot_shared();

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "core.hpp"
-#include "memory/tensor_map.hpp"
+#include "isa/async/tensor_map.hpp"
 
 using namespace autosched::program;
 

@@ -16,7 +16,7 @@ from measurements.emulator.ptx.forms import (
 )
 from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction, Operand, Register
 
-_ARRIVALS = ("plain", "expect_tx", "noComplete")  # the order of Arrival in runtime/isa/sync/mbarrier.cpp
+_ARRIVALS = ("plain", "expect_tx", "noComplete")  # the order of Arrival in runtime/isa/async/mbarrier.cpp
 
 
 def async_form(i: Instruction) -> Form | None:
@@ -86,7 +86,7 @@ def _tensor_map_fence(i: Instruction) -> Form:
 
 
 _MAP_BYTES = 128
-# What tensormap.replace can set, in the order of MapField in runtime/memory/tensor_map.hpp, and how many dimensions
+# What tensormap.replace can set, in the order of MapField in runtime/isa/async/tensor_map.hpp, and how many dimensions
 # have one (0: the map has). The largest number of those that are immediate, of what the machine has.
 _FIELDS = {
     "global_address": 0, "rank": 0, "box_dim": 5, "global_dim": 5, "global_stride": 4, "element_stride": 5,
@@ -165,7 +165,7 @@ _REDUCTIONS = (
     "xor",
 )  # the order of Reducing in isa/memory/reduction.hpp
 _STORED = (0, 0, 1)
-# ElementKind in runtime/memory/tensor_map.hpp, and bytes.
+# ElementKind in runtime/isa/access/reduction.hpp, and bytes.
 _REDUCED = {
     "u32": (0, 4), "b32": (0, 4), "s32": (1, 4), "u64": (0, 8), "b64": (0, 8), "s64": (1, 8), "f16": (2, 2),
     "bf16": (3, 2), "f32": (4, 4), "f64": (5, 8),

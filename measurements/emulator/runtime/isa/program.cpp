@@ -12,7 +12,6 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "isa/values/dropped.hpp"
 #include "isa/program.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/global/heap.hpp"
@@ -20,6 +19,9 @@
 #include "memory/tensor_memory.hpp"
 
 namespace autosched::emulator::ptx {
+
+Program program;
+
 namespace {
 
 // A value that all lanes of all warps have, known once the launch is.
@@ -68,7 +70,8 @@ const std::unordered_multimap<std::string_view, const Row*>& rows_by_name() {
                              &address_rows, &memory_rows, &atomic_rows, &async_rows, &warp_rows, &ldmatrix_rows, &mma_rows,
                              &wmma_rows, &call_rows, &control_rows, &mbarrier_rows, &bulk_rows, &tensor_rows, &tensor_map_rows, &wgmma_rows,
                              &cluster_rows, &launch_control_rows, &block_scaled_rows, &print_rows,
-                             &texture_rows, &tcgen05_rows, &tcgen05_mma_rows, &sparse_mma_rows, &stack_rows, &video_rows, &quad_mma_rows, &narrow_rows}) {
+                             &texture_rows, &tcgen05_rows, &tcgen05_mma_rows, &sparse_mma_rows, &stack_rows, &video_rows, &quad_mma_rows, &narrow_rows,
+                             &fence_rows}) {
       for (const Row* row = rows->begin; row != rows->end; ++row) t->emplace(row->name, row);
     }
     return t;
@@ -367,7 +370,6 @@ bool load_program(const char* path) {
     std::fprintf(stderr, "the program holds no kernel\n");
     return false;
   }
-  number_effects();
   return true;
 }
 

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "machine.hpp"
+#include "machine/machine.hpp"
 
 namespace autosched::emulator::ptx {
 
@@ -265,6 +265,7 @@ struct Rows {
 extern const Rows integer_rows, bit_rows, float_rows, half_rows, compare_rows, convert_rows, address_rows,
     memory_rows, atomic_rows, async_rows, warp_rows, ldmatrix_rows, mma_rows, wmma_rows, call_rows, control_rows, mbarrier_rows,
     bulk_rows, tensor_rows, tensor_map_rows, wgmma_rows, cluster_rows, launch_control_rows, block_scaled_rows, print_rows,
-    texture_rows, tcgen05_rows, tcgen05_mma_rows, sparse_mma_rows, stack_rows, video_rows, quad_mma_rows, narrow_rows;
+    texture_rows, tcgen05_rows, tcgen05_mma_rows, sparse_mma_rows, stack_rows, video_rows, quad_mma_rows, narrow_rows,
+    fence_rows;
 
 }  // namespace autosched::emulator::ptx

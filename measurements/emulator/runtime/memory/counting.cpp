@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "machine.hpp"
+#include "machine/machine.hpp"
 
 namespace autosched::emulator {
 namespace {

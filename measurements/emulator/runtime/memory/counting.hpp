@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "report.hpp"
+#include "machine/report.hpp"
 
 namespace autosched::emulator {
 

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "report.hpp"
+#include "machine/report.hpp"
 
 namespace autosched::emulator {
 namespace {

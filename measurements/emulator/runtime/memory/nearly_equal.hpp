@@ -1,6 +1,6 @@
 // Values that differ in their last bits, as sums of the same terms in another order do (isa/values/nearly_equal.cpp).
 #pragma once
-#include "report.hpp"
+#include "machine/report.hpp"
 
 namespace autosched::emulator {
 

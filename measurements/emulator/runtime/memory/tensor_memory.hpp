@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "machine.hpp"
+#include "machine/machine.hpp"
 
 namespace autosched::emulator {
 

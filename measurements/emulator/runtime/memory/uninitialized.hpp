@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "report.hpp"
+#include "machine/report.hpp"
 
 namespace autosched::emulator {
 

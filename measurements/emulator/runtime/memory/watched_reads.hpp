@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "machine.hpp"
+#include "machine/machine.hpp"
 
 namespace autosched::emulator {
 

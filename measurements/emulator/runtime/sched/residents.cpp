@@ -5,12 +5,14 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "isa/interpreter.hpp"
+#include "isa/matrix/tcgen05.hpp"
+#include "isa/sync/cluster.hpp"
+#include "interpreter/interpreter.hpp"
 #include "isa/program.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/shared/memory.hpp"
 #include "sched/scheduler.hpp"
-#include "sync/mbarrier.hpp"
+#include "isa/async/mbarrier.hpp"
 
 namespace autosched::emulator {
 namespace {
@@ -18,13 +20,6 @@ namespace {
 constexpr std::size_t most_bytes = std::size_t{6} << 30;  // of what resident blocks have for themselves
 constexpr unsigned most_interleaved = 16;
 constexpr unsigned longest_turn = 32;  // steps, with a seed; half of the turns are of one
-
-// A stretch of epochs: whose they are.
-struct Stretch {
-  Epoch first;
-  unsigned block;
-};
-std::vector<Stretch> stretches;
 
 struct Residents {
   unsigned slots = 1;                // that have been made; what runs is in none of them, but has one
@@ -36,15 +31,6 @@ struct Residents {
   unsigned count() const { return static_cast<unsigned>(waiting.size()) + 1; }
 };
 Residents residents;
-
-// The blocks (or clusters) of the launch that runs, in their order.
-struct Units {
-  unsigned first = 0, begun = 0, all = 0;  // begun: or canceled
-
-  bool left() const { return begun < all; }
-  unsigned take() { return first + begun++; }
-};
-Units units_of_launch;
 
 void exchange(unsigned slot) {
   for (ParkedBase* p : ParkedBase::all()) p->swap_with(slot);
@@ -62,14 +48,14 @@ void change_to(unsigned slot) {
 void resume(unsigned slot) {
   change_to(slot);
   clocks.resume(residents.next);
-  stretches.push_back({residents.next, block_index});
+  begin_stretch(residents.next, block_index);
   idle_polls.begin_turn();
 }
 
 void start(unsigned block) {
   residents.next = std::max(residents.next, clocks.end());
   block_index = block;
-  stretches.push_back({residents.next, block});
+  begin_stretch(residents.next, block);
   start_blocks(residents.next);
   idle_polls.begin_turn();
 }
@@ -126,7 +112,9 @@ void report_endless(unsigned begun, unsigned all, bool in_vain) {
   for (;;) {
     const bool found = report_spinning(begun, all, false) || (in_vain && report_spinning(begun, all, true));
     if (!found) report_deadlock();
-    ptx::report_waiting();
+    ptx::report_waiting_for_cluster();
+    ptx::report_waiting_for_tensor_memory();
+    ptx::report_waiting_for_mbarriers();
     if (waiting.empty()) return;
     resume(waiting.back());
     waiting.pop_back();
@@ -189,26 +177,6 @@ bool run_launch(unsigned first, unsigned units) {
 }
 
 }  // namespace
-
-unsigned block_of_epoch(Epoch epoch) {
-  // What is asked about follows one another, as the elements of a tile do that another block has left.
-  static std::size_t last = 0;
-  if (last + 1 < stretches.size() && stretches[last].first <= epoch && epoch < stretches[last + 1].first) {
-    return stretches[last].block;
-  }
-  const auto after = std::upper_bound(stretches.begin(), stretches.end(), epoch,
-                                      [](Epoch e, const Stretch& s) { return e < s.first; });
-  if (after == stretches.begin()) return ~0u;
-  last = static_cast<std::size_t>(after - stretches.begin()) - 1;
-  return stretches[last].block;
-}
-
-bool cancel_cluster(unsigned& block) {
-  constexpr unsigned refusals = 8;  // with a seed, one of so many requests
-  if (!units_of_launch.left() || (seeded() && random_below(refusals) == 0)) return false;
-  block = block_in_grid(units_of_launch.take(), 0);
-  return true;
-}
 
 bool run_grid() {
   make_threads();

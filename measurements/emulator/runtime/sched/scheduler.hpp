@@ -1,6 +1,6 @@
 // The blocks that run together, for who decides which do (residents.cpp).
 #pragma once
-#include "machine.hpp"
+#include "machine/machine.hpp"
 
 namespace autosched::emulator {
 
@@ -23,8 +23,5 @@ bool wait_in_vain(unsigned resident);
 // Nobody can go on: says who waits for whom.
 void report_deadlock();
 void choose_clusters();
-// Takes a block (or cluster) that has not begun out of the launch, and names its first block in the grid. False where none
-// is left; with a seed also at other times, as a GPU may that has to make room for another grid.
-bool cancel_cluster(unsigned& block);
 
 }  // namespace autosched::emulator

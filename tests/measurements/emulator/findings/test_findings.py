@@ -153,7 +153,7 @@ def test_every_kind_has_a_case() -> None:
 
 
 def test_runtime_and_python_name_the_same_kinds() -> None:
-    source = Path(RUNTIME / "report.cpp").read_text()
+    source = Path(RUNTIME / "machine" / "report.cpp").read_text()
     names = {line.split('"')[1] for line in source.splitlines() if line.strip().startswith("case Kind::")}
     assert names | {"crash", "timeout"} == {kind.value for kind in FindingKind}
 

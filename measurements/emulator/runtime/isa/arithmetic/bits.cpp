@@ -1,5 +1,5 @@
 // Logic, shifts, bit fields and predicates: PTX ISA 9.7.1 and 9.7.8.
-#include "isa/arithmetic/bits.hpp"
+#include "isa/numbers/bits.hpp"
 
 #include "isa/map.hpp"
 

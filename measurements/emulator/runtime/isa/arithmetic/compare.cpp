@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "isa/map.hpp"
-#include "isa/arithmetic/round.hpp"
+#include "isa/numbers/round.hpp"
 #include "isa/values/undefined.hpp"
 #include "memory/garbage.hpp"
 

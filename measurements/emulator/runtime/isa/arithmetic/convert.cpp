@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "isa/map.hpp"
-#include "isa/arithmetic/round.hpp"
+#include "isa/numbers/round.hpp"
 #include "isa/values/undefined.hpp"
 
 namespace autosched::emulator::ptx {

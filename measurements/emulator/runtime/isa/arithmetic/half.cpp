@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "isa/map.hpp"
-#include "isa/arithmetic/round.hpp"
+#include "isa/numbers/round.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {

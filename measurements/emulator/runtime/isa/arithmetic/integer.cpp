@@ -3,7 +3,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "isa/arithmetic/bits.hpp"
+#include "isa/numbers/bits.hpp"
 #include "isa/map.hpp"
 
 namespace autosched::emulator::ptx {

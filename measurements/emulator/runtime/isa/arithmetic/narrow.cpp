@@ -2,7 +2,7 @@
 // f32 with operands of 16 bits (sm_100 and later): PTX ISA 9.7.9.22 and 9.7.5.
 #include <cmath>
 
-#include "isa/arithmetic/round.hpp"
+#include "isa/numbers/round.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {

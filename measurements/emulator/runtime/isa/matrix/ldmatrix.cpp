@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "isa/values/dropped.hpp"
-#include "isa/memory/memory.hpp"
+#include "isa/access/memory.hpp"
 #include "isa/program.hpp"
 #include "isa/values/undefined.hpp"
 #include "memory/counting.hpp"

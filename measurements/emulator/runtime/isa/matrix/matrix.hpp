@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "isa/arithmetic/encodings.hpp"
-#include "isa/arithmetic/round.hpp"
+#include "isa/numbers/encodings.hpp"
+#include "isa/numbers/round.hpp"
 #include "isa/program.hpp"
 
 namespace autosched::emulator::ptx::matrix {

@@ -1,8 +1,8 @@
 // What the files of tcgen05 share.
 #pragma once
+#include "isa/warps.hpp"
 #include "isa/matrix/matrix_descriptor.hpp"
-#include "sync/mbarrier.hpp"
-#include "isa/interpreter.hpp"
+#include "isa/async/mbarrier.hpp"
 #include "memory/tensor_memory.hpp"
 
 namespace autosched::emulator::ptx {

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "isa/arithmetic/encodings.hpp"
+#include "isa/numbers/encodings.hpp"
 #include "isa/counts.hpp"
-#include "products.hpp"
-#include "isa/arithmetic/round.hpp"
+#include "isa/numbers/products.hpp"
+#include "isa/numbers/round.hpp"
 #include "isa/matrix/tcgen05.hpp"
 
 namespace autosched::emulator::ptx {

@@ -1,13 +1,14 @@
 // wgmma: PTX ISA 9.7.15. Each warp of a warpgroup computes its 16 rows when it issues the instruction; what the operation
 // reads and writes stays in use until the warp waits for it, and whoever touches it before is reported. So numbers do
 // not depend on when the hardware reads, and a kernel whose numbers could is wrong here.
-#include "isa/arithmetic/encodings.hpp"
-#include "isa/arithmetic/round.hpp"
+#include "isa/warps.hpp"
+#include "isa/numbers/encodings.hpp"
+#include "isa/numbers/round.hpp"
 #include "isa/matrix/matrix_descriptor.hpp"
 #include "isa/matrix/sparsity.hpp"
 #include "isa/matrix/wgmma.hpp"
 #include "memory/shared/async.hpp"
-#include "sync/mbarrier.hpp"
+#include "isa/async/mbarrier.hpp"
 #include <bit>
 #include <deque>
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "isa/matrix/matrix.hpp"
-#include "isa/memory/memory.hpp"
+#include "isa/access/memory.hpp"
 #include "isa/program.hpp"
 #include "memory/counting.hpp"
 #include "memory/global/memory.hpp"

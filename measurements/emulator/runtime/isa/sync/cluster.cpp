@@ -1,9 +1,9 @@
 // Clusters: mapa, getctarank, barrier.cluster (PTX ISA 9.7.13.4), and what the blocks of a chip share out: the registers
 // of setmaxnreg (9.7.19.5).
+#include "isa/warps.hpp"
 #include "isa/program.hpp"
 #include "isa/sync/cluster.hpp"
 #include "memory/shared/memory.hpp"
-#include "sync/mbarrier.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sync/mbarrier.hpp"
+#include "isa/warps.hpp"
 #include "isa/values/undefined.hpp"
 #include "memory/garbage.hpp"
 

@@ -16,13 +16,12 @@
 #include <unordered_set>
 #include <utility>
 
+#include "isa/warps.hpp"
 #include "isa/values/dropped.hpp"
 #include "isa/values/skipped.hpp"
-#include "isa/interpreter.hpp"
 #include "isa/program.hpp"
 #include "memory/global/shadow.hpp"
 #include "memory/watched_reads.hpp"
-#include "sync/barrier.hpp"
 
 namespace autosched::emulator {
 

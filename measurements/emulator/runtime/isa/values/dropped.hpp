@@ -2,6 +2,13 @@
 #pragma once
 #include "isa/ptx.hpp"
 
+namespace autosched::emulator {
+
+// Whether a thread that has exited has gone around a barrier, and done something behind it.
+bool skipped_barrier(const Thread& thread, SiteIndex barrier);
+
+}  // namespace autosched::emulator
+
 namespace autosched::emulator::ptx {
 
 // Numbers the effects of a program, and notes one of some lanes.

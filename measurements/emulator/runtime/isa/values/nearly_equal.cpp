@@ -1,6 +1,7 @@
 // Compares two values that one instruction stores. PTX stores bits, so the number format comes from the instructions that
 // compute them: the analysis goes back from the store's registers along moves, shuffles and operations on bits to
 // instructions with a type.
+#include "isa/warps.hpp"
 #include "memory/nearly_equal.hpp"
 
 #include <algorithm>
@@ -17,8 +18,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "isa/arithmetic/round.hpp"
-#include "isa/interpreter.hpp"
+#include "isa/numbers/round.hpp"
 #include "isa/program.hpp"
 
 namespace autosched::emulator {

@@ -1,7 +1,7 @@
 // How undefined bits travel through instructions that move them, and what is said where they decide something. As in
 // valgrind's memcheck (Seward and Nethercote, "Using Valgrind to detect undefined value errors with bit-precision",
 // USENIX 2005): bitwise instructions bit by bit, sums up to the lowest unknown bit, all others as a whole.
-#include "isa/arithmetic/bits.hpp"
+#include "isa/numbers/bits.hpp"
 #include "isa/program.hpp"
 #include "isa/values/undefined.hpp"
 #include "memory/garbage.hpp"

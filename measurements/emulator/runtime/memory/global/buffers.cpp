@@ -179,21 +179,6 @@ void note_unset_read(Buffer& b) {
 
 }  // namespace global_shadow
 
-void* reserve_zeroed(std::size_t bytes) {
-  void* p = mmap(nullptr, std::max<std::size_t>(bytes, 1), PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) {
-    std::perror("emulator: cannot reserve memory");
-    std::exit(1);
-  }
-#ifdef MADV_HUGEPAGE
-  // The books of a launch are of megabytes, and a fault for each 4 KiB of them takes longer than what is done there. A
-  // sparse launch touches little of much.
-  if (!launch.sparse) madvise(p, bytes, MADV_HUGEPAGE);
-#endif
-  return p;
-}
-
 namespace {
 void reserve_marks(Buffer& b) {
   b.cells_of_word = std::max(1u, static_cast<unsigned>(sizeof(Mark)) / b.cell_bytes);

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "machine.hpp"
+#include "machine/machine.hpp"
 #include "memory/global/buffers.hpp"
 
 namespace autosched::emulator {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "machine.hpp"
+#include "machine/machine.hpp"
 #include "memory/global/buffers.hpp"
 
 namespace autosched::emulator {

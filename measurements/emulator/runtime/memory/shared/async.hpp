@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "machine.hpp"
+#include "machine/machine.hpp"
 
 namespace autosched::emulator {
 

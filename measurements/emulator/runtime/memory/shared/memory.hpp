@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "machine.hpp"
+#include "machine/machine.hpp"
 
 namespace autosched::emulator {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "machine.hpp"
+#include "machine/machine.hpp"
 
 namespace autosched::emulator::shared_shadow {
 

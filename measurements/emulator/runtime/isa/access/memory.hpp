@@ -1,0 +1,57 @@
+// Addresses of one lane, resolved to a state space.
+#pragma once
+#include "isa/ptx.hpp"
+#include "order/block_order.hpp"
+#include "order/global_order.hpp"
+
+namespace autosched::emulator::ptx {
+
+// The order is that of SPACES in measurements/emulator/ptx/forms.py.
+enum class Space : std::uint8_t { generic, global, shared, local, param };
+const char* space_name(Space space);
+
+struct Place {
+  Space space;
+  std::uint64_t offset;  // in its window; of global memory the host address
+  bool good = true;
+};
+// What `address` means to an instruction of `space`; a finding where it is one of another space.
+Place resolve(Space space, std::uint64_t address, const char* instruction);
+
+// One value of a load or a store.
+struct Datum {
+  unsigned bytes;
+  bool is_signed = false;
+};
+// Puts an element into a register, which may be wider; and which of its bits are known.
+void put_widened(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* value, Datum e);
+inline void put(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* value, Datum e) {
+  if (e.bytes == 4 && i.width_of_destination(which) == 4) {  // as most
+    std::memcpy(w.values<std::uint32_t>(i.destination(which)) + lane, value, 4);
+  } else {
+    put_widened(w, i, which, lane, value, e);
+  }
+}
+void put_known(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* known, Datum e,
+               SiteIndex origin);
+
+// The addresses of all lanes: a register of 4 or 8 bytes plus an offset.
+inline std::uint64_t address_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned lane) {
+  const std::uint64_t base = read_bits(w, i.source(source), i.width_of_source(source), lane);
+  const std::uint64_t sum = base + static_cast<std::uint64_t>(offset);
+  return i.width_of_source(source) == 4 ? sum & 0xffffffffu : sum;
+}
+
+// `.release` before and `.acquire` after what an instruction does.
+inline void fence_thread(bool narrow) {
+  fence_block(narrow);
+  if (!narrow) fence_device();
+}
+inline void before_access(const Instruction& i) {
+  if (i.flags & release) fence_thread((i.flags & block_scope) != 0);
+}
+inline void after_access(const Instruction& i) {
+  if (i.flags & acquire) fence_thread((i.flags & block_scope) != 0);
+}
+
+}  // namespace autosched::emulator::ptx

@@ -1,0 +1,22 @@
+// What bulk reductions and red.async do to the elements of an array.
+#pragma once
+#include <cstdint>
+
+namespace autosched::emulator::ptx {
+
+// The order is that of _KINDS in measurements/emulator/emulator.py.
+enum class ElementKind : std::uint8_t { unsigned_integer, signed_integer, f16, bf16, f32, f64 };
+
+struct Reducing {
+  // The order is that of _REDUCTIONS in measurements/emulator/ptx/families/asynchronous.py.
+  enum class Operation : std::uint8_t { add, min, max, inc, dec, both, either, differ } operation;
+  ElementKind kind;
+  unsigned bytes;  // of an element
+};
+
+// The element at `to` and the one at `from` become the one at `to`.
+void reduce(unsigned char* to, const unsigned char* from, Reducing r);
+// The same of `bytes` of elements of global memory, each as an atomic does.
+void reduce_global(std::uint64_t to, const unsigned char* from, std::uint32_t bytes, Reducing r, const char* name);
+
+}  // namespace autosched::emulator::ptx

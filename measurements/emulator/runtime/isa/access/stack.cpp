@@ -1,0 +1,97 @@
+// Local memory whose size is known only when it runs: alloca, stacksave and stackrestore, PTX ISA 9.7.12. It lies on top of
+// the frame of its function, and ends with it; what leaves it meets bytes that are nobody's.
+#include "isa/access/stack.hpp"
+
+#include <algorithm>
+
+#include "isa/program.hpp"
+#include "memory/garbage.hpp"
+
+namespace autosched::emulator::ptx {
+
+namespace {
+
+constexpr std::uint64_t most_local = 512 * 1024;  // bytes of a thread: CUDA's technical specifications
+constexpr std::uint32_t gap = 64;                 // between two allocations
+constexpr std::uint32_t usual_alignment = 8;
+
+constexpr std::uint64_t aligned(std::uint64_t n, std::uint64_t alignment) { return (n + alignment - 1) / alignment * alignment; }
+
+}  // namespace
+
+void clear_local(Local& local, std::uint32_t begin, std::uint32_t end) {
+  if (end > local.bytes.size()) {
+    local.bytes.resize(end);
+    local.known.resize(end);
+  }
+  if (garbage != 0) fill_garbage(local.bytes.data() + begin, end - begin);
+  std::fill(local.known.begin() + begin, local.known.begin() + end, static_cast<unsigned char>(0));
+  if (!local.origins.empty()) {
+    std::erase_if(local.origins, [&](const auto& one) { return one.first >= begin; });
+  }
+}
+
+void shrink_local(Warp& w, unsigned lane, std::uint32_t top) {
+  w.local_top[lane] = top;
+  std::vector<Local::Gap>& gaps = w.local[lane].gaps;
+  while (!gaps.empty() && gaps.back().end > top) gaps.pop_back();
+}
+
+namespace {
+
+// Source 0 is the size. Immediate 0: the alignment, 0: the usual one.
+void allocate(Warp& w, const Instruction& i, Lanes active) {
+  const auto alignment = static_cast<std::uint64_t>(i.immediate[0] != 0 ? i.immediate[0] : usual_alignment);
+  for_lanes(active, [&](unsigned k) {
+    run_as(w, k);
+    self->site = i.site;
+    Local& local = w.local[k];
+    const std::uint64_t size = read_bits(w, i.source(0), i.width_of_source(0), k);
+    const std::uint32_t top = w.local_top[k];
+    const std::uint64_t begin = aligned(std::uint64_t{top} + gap, std::max<std::uint64_t>(alignment, 16));
+    if (size > most_local || begin + size > most_local) {
+      FINDING(out_of_bounds_local, i.site, "%s: alloca of %llu bytes, where %u of the %llu bytes of local memory that a thread has are taken",
+              describe_self().c_str(), static_cast<unsigned long long>(size), top, static_cast<unsigned long long>(most_local));
+      write_bits(w, i.destination(0), i.width_of_destination(0), k, most_local);  // nothing is there
+      return;
+    }
+    const auto end = static_cast<std::uint32_t>(begin + size);
+    clear_local(local, top, end + gap);
+    w.local_top[k] = end + gap;
+    local.gaps.push_back({top, static_cast<std::uint32_t>(begin)});
+    local.gaps.push_back({end, end + gap});
+    write_bits(w, i.destination(0), i.width_of_destination(0), k, begin);
+  });
+}
+
+void save(Warp& w, const Instruction& i, Lanes active) {
+  for_lanes(active, [&](unsigned k) { write_bits(w, i.destination(0), i.width_of_destination(0), k, w.local_top[k]); });
+}
+
+void restore(Warp& w, const Instruction& i, Lanes active) {
+  for_lanes(active, [&](unsigned k) {
+    const std::uint64_t saved = read_bits(w, i.source(0), i.width_of_source(0), k);
+    const std::uint32_t function = w.calls[k].empty() ? 0 : w.calls[k].back().function;
+    const std::uint32_t least = w.local_base[k][function] + program.functions[function].local_bytes;
+    if (saved < least || saved > w.local_top[k]) {
+      run_as(w, k);
+      self->site = i.site;
+      FINDING(invalid_argument, i.site, "%s: stackrestore of %#llx, which stacksave has not given to this function since",
+              describe_self().c_str(), static_cast<unsigned long long>(saved));
+      return;
+    }
+    shrink_local(w, k, static_cast<std::uint32_t>(saved));
+  });
+}
+
+constexpr Row stack_table[] = {
+    {"alloca", allocate, 0, "8:8", Flow::plain, true},     {"alloca", allocate, 0, "4:4", Flow::plain, true},
+    {"stacksave", save, 0, "8:"},                          {"stacksave", save, 0, "4:"},
+    {"stackrestore", restore, 0, ":8", Flow::plain, true}, {"stackrestore", restore, 0, ":4", Flow::plain, true},
+};
+
+}  // namespace
+
+const Rows stack_rows{std::begin(stack_table), std::end(stack_table)};
+
+}  // namespace autosched::emulator::ptx

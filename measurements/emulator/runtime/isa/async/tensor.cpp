@@ -1,0 +1,369 @@
+// cp.async.bulk.tensor: PTX ISA 9.7.9.27 and 5.5 (tensors, boxes, swizzles). A box is as many rows as it has, each as
+// wide as its first side, one behind the other; swizzling permutes the 16-byte pieces of a row by address bits above
+// them, within 128, 64 or 32 bytes.
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "isa/numbers/round.hpp"
+#include "isa/async/bulk.hpp"
+#include "isa/access/reduction.hpp"
+#include "memory/counting.hpp"
+#include "memory/global/memory.hpp"
+#include "memory/shared/async.hpp"
+#include "memory/shared/memory.hpp"
+
+namespace autosched::emulator::ptx {
+
+namespace {
+namespace tensor_instructions {
+
+std::uint32_t swizzled(std::uint32_t address, unsigned swizzle_bytes) {
+  const std::uint32_t pieces = swizzle_bytes / 16;
+  return pieces == 0 ? address : address ^ ((address >> 7 & (pieces - 1)) << 4);
+}
+
+constexpr unsigned gathered_rows = 4;  // of tile::gather4 and tile::scatter4
+
+// A box at its place: rows of `row_bytes`, `pitch` bytes apart in shared memory.
+struct Box {
+  unsigned counts[5] = {1, 1, 1, 1, 1};  // elements in each dimension
+  unsigned row_bytes, pitch, rows;
+  std::int64_t first[5] = {};           // of a box that is no column of pixels
+  bool gathered = false;  // the second coordinate is that of the first of four rows, and the others follow it
+  std::vector<std::array<std::int64_t, 5>> pixels;  // of im2col: where each is
+
+  // Pixels of im2col, from the coordinates on, row by row of the bounding box and image by image. `offsets`: how far what is
+  // read lies from each, in the dimensions of pixels.
+  Box(const EncodedTensorMap& map, const std::int32_t* coordinates, const std::uint16_t* offsets) {
+    counts[0] = map.slice_bytes != 0 ? 1 : map.box[0];
+    rows = map.box[1];
+    set_rows(map);
+    const unsigned image = map.pixel_dimensions();
+    std::array<std::int64_t, 5> at{};
+    std::copy(coordinates, coordinates + map.rank, at.begin());
+    for (unsigned row = 0; row < rows; ++row) {
+      pixels.push_back(at);
+      for (unsigned k = 0; k < image; ++k) pixels.back()[map.pixel_dimension(k)] += offsets[k];
+      for (unsigned k = 0; k <= image; ++k) {
+        const unsigned d = k == image ? map.rank - 1u : map.pixel_dimension(k);
+        at[d] += map.element_strides[d];
+        if (k == image || at[d] <= map.last_pixel(k)) break;
+        at[d] = map.first_pixel(k);
+      }
+    }
+  }
+  Box(const EncodedTensorMap& map, const std::int32_t* coordinates, bool gathers) : gathered(gathers) {
+    rows = 1;
+    for (unsigned d = 0; d < map.rank; ++d) {
+      const bool one_slice = map.slice_bytes != 0 && d == map.channels();
+      counts[d] = one_slice ? 1 : (map.box[d] + map.element_strides[d] - 1) / map.element_strides[d];
+      first[d] = coordinates[d];
+      if (d != 0) rows *= counts[d];
+    }
+    if (gathers) {
+      rows = gathered_rows;
+      for (unsigned row = 1; row < gathered_rows; ++row) first[1 + row] = coordinates[1 + row];
+    }
+    set_rows(map);
+  }
+  void set_rows(const EncodedTensorMap& map) {
+    row_bytes = counts[0] * map.unit_bytes();
+    pitch = map.slice_bytes != 0 ? row_bytes : std::max<unsigned>(row_bytes, map.swizzle_bytes);
+  }
+  // Of shared memory, from its first row to the end of its last one: pieces of 16 bytes change places there.
+  int reach(const EncodedTensorMap& map) const {
+    const unsigned bytes = rows * pitch, span = std::max<unsigned>(map.swizzle_bytes, 1);
+    return static_cast<int>((bytes + span - 1) / span * span);
+  }
+
+  // Where the first element of a row is, in dimension `d`; `rest` goes from the row's number to 0, from dimension to dimension.
+  std::int64_t place(const EncodedTensorMap& map, unsigned row, unsigned d, unsigned& rest) const {
+    if (!pixels.empty()) return pixels[row][d];
+    if (d == 0) return first[0];
+    const std::int64_t at = gathered ? first[d + row] : first[d] + std::int64_t{rest % counts[d]} * map.element_strides[d];
+    rest /= counts[d];
+    return at;
+  }
+};
+
+// Of elements in the first dimension, which im2col takes as they are.
+unsigned step_of_first(const EncodedTensorMap& map) { return map.im2col != 0 ? 1 : map.element_strides[0]; }
+
+// Calls body(row, address of its first element, first element inside, end of those inside) for each row, with an empty
+// range for those outside. Elements of interleaved layouts are slices here.
+template <class Body>
+void for_rows(const EncodedTensorMap& map, const Box& box, Body body) {
+  for (unsigned row = 0; row < box.rows; ++row) {
+    unsigned rest = row;
+    bool inside = true;
+    const std::int64_t first = box.place(map, row, 0, rest);
+    std::uint64_t address = map.base + static_cast<std::uint64_t>(first * map.unit_bytes());
+    for (unsigned d = 1; d < map.rank; ++d) {
+      const std::int64_t at = box.place(map, row, d, rest);
+      inside = inside && at >= 0 && at <= map.last[d];
+      address += static_cast<std::uint64_t>(at) * map.strides[d - 1];
+    }
+    const std::int64_t size = std::int64_t{map.last[0]} + 1, step = step_of_first(map);
+    const std::int64_t before = first < 0 ? (-first + step - 1) / step : 0;
+    const std::int64_t end = size > first ? (size - first + step - 1) / step : 0;
+    const auto last = std::clamp<std::int64_t>(end, 0, box.counts[0]);
+    const auto begin = inside ? std::clamp<std::int64_t>(before, 0, last) : last;
+    body(row, address, static_cast<unsigned>(begin), static_cast<unsigned>(last));
+  }
+}
+
+void count_row(SiteIndex site, const char* instruction, std::uint64_t address, unsigned bytes) {
+  for (unsigned done = 0; done < bytes;) {
+    std::uint64_t addresses[warp_size] = {};
+    Lanes lanes = 0;
+    for (unsigned k = 0; k < warp_size && done < bytes; ++k, done += 16) {
+      addresses[k] = (address + done) / 16 * 16;
+      lanes |= 1u << k;
+    }
+    count_global_request(site, instruction, 16, lanes, addresses);
+  }
+}
+
+// Reads a box into `data`, rows dense.
+void read_box(const EncodedTensorMap& map, const Box& box, unsigned char* data, const char* instruction) {
+  const unsigned element = map.unit_bytes();
+  for_rows(map, box, [&](unsigned row, std::uint64_t address, unsigned begin, unsigned end) {
+    unsigned char* to = data + std::size_t{row} * box.row_bytes;
+    std::memset(to, 0, box.row_bytes);
+    for (unsigned at = 0; map.fills_nan && at < box.row_bytes; at += 2) std::memcpy(to + at, &nan_outside_tensor, 2);
+    if (begin >= end) return;
+    const unsigned step = element * step_of_first(map);
+    const std::uint64_t from = address + std::uint64_t{begin} * step;
+    if (step == element) {
+      count_row(self->site, instruction, from, (end - begin) * element);
+      read_global_bulk(to + begin * element, reinterpret_cast<const void*>(from), static_cast<int>((end - begin) * element), instruction);
+      return;
+    }
+    for (unsigned e = begin; e < end; ++e) {
+      read_global_bulk(to + e * element, reinterpret_cast<const void*>(address + std::uint64_t{e} * step), static_cast<int>(element), instruction);
+    }
+  });
+}
+
+// What a load makes of f32 elements whose type is tf32 or .ftz. To nearest, ties to even, as others have measured on sm_120
+// (https://github.com/triton-lang/triton/pull/11751); infinities and NaN stay as they are.
+void convert_loaded(const EncodedTensorMap& map, std::vector<unsigned char>& data) {
+  for (std::size_t at = 0; map.loaded_as != as_stored && at < data.size(); at += 4) {
+    std::uint32_t bits;
+    std::memcpy(&bits, data.data() + at, 4);
+    const std::uint32_t exponent = bits & 0x7f800000u;
+    if ((map.loaded_as & without_subnormals) != 0 && exponent == 0) bits &= 0x80000000u;
+    if ((map.loaded_as & rounded_to_tf32) != 0 && exponent != 0x7f800000u) bits = (bits + 0xfffu + (bits >> 13 & 1u)) & 0xffffe000u;
+    std::memcpy(data.data() + at, &bits, 4);
+  }
+}
+
+// Calls body(bytes from the start of its rows, shared address, bytes) for what lies together in shared memory.
+template <class Body>
+void for_pieces(const EncodedTensorMap& map, const Box& box, std::uint32_t shared, Body body) {
+  const unsigned piece = map.swizzle_bytes == 0 ? box.row_bytes : 16;
+  for (unsigned row = 0; row < box.rows; ++row) {
+    for (unsigned done = 0; done < box.row_bytes; done += piece) {
+      body(row * box.row_bytes + done, swizzled(shared + row * box.pitch + done, map.swizzle_bytes), piece);
+    }
+  }
+}
+
+unsigned coordinates_of(unsigned rank, bool gathers) { return gathers ? 1 + gathered_rows : rank; }
+
+// Whether a box can start at its coordinates. An H100 ends a launch with an illegal instruction where one does not.
+bool starts_well(const EncodedTensorMap& map, const std::int32_t* coordinates, unsigned count, bool writes, const char* name) {
+  const std::int32_t* negative = std::find_if(coordinates, coordinates + count, [](std::int32_t c) { return c < 0; });
+  if (writes && negative != coordinates + count) {
+    FINDING(invalid_argument, self->site, "%s: %s writes from coordinate %d on: only what is read may begin before the tensor", describe_self().c_str(),
+            name, *negative);
+    return false;
+  }
+  if (map.slice_bytes == 0 && std::int64_t{coordinates[0]} * map.element_bytes % 16 != 0) {
+    FINDING(misaligned_access, self->site, "%s: %s starts at element %d of the first dimension, which is no multiple of 16 bytes (elements of %u)",
+            describe_self().c_str(), name, coordinates[0], map.element_bytes);
+    return false;
+  }
+  for (unsigned k = 0; map.im2col != 0 && k < map.pixel_dimensions(); ++k) {
+    const std::int64_t at = coordinates[map.pixel_dimension(k)];
+    if (at >= map.first_pixel(k) && at <= map.last_pixel(k)) continue;
+    FINDING(invalid_argument, self->site, "%s: %s starts at pixel %lld of dimension %u, where the bounding box is from %lld to %lld",
+            describe_self().c_str(), name, static_cast<long long>(at), map.pixel_dimension(k), static_cast<long long>(map.first_pixel(k)),
+            static_cast<long long>(map.last_pixel(k)));
+    return false;
+  }
+  return true;
+}
+
+// The map and the box of a lane's instruction; false, and a finding, where they do not fit.
+bool box_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned rank, bool gathers, bool im2col, bool writes,
+            unsigned lane, const char* name, EncodedTensorMap& map, std::int32_t* coordinates) {
+  if (!map_at(address_of(w, i, source, offset, lane), name, map)) return false;
+  if ((map.im2col != 0) != im2col) {
+    FINDING(invalid_argument, self->site, "%s: %s.%s with a map of the other mode", describe_self().c_str(), name, im2col ? "im2col" : "tile");
+    return false;
+  }
+  if (map.rank != rank) {
+    FINDING(invalid_argument, self->site, "%s: %s.%ud with the map of a tensor of %u dimensions", describe_self().c_str(), name,
+            rank, map.rank);
+    return false;
+  }
+  if (gathers && map.box[1] != 1) {
+    FINDING(invalid_argument, self->site, "%s: %s.tile of four rows with a map whose boxes have %u, not one", describe_self().c_str(),
+            name, map.box[1]);
+    return false;
+  }
+  for (unsigned d = 0; d < coordinates_of(rank, gathers); ++d) {
+    coordinates[d] = static_cast<std::int32_t>(w.values<std::uint32_t>(i.source(source + 1 + d))[lane]);
+  }
+  return starts_well(map, coordinates, rank, writes && !gathers, name);
+}
+
+// Immediates: dimensions, offset of the shared address, of the map's address, of the mbarrier's address, multicast, blocks,
+// whether four rows are gathered, whether by im2col.
+// Sources: shared address, map, coordinates, mbarrier, of multicast the blocks of the cluster as bits, of im2col offsets.
+void load(Warp& w, const Instruction& i, Lanes active) {
+  constexpr const char* name = "cp.async.bulk.tensor";
+  const auto rank = static_cast<unsigned>(i.immediate[0]);
+  const bool pairs = i.immediate[5] == 2, gathers = i.immediate[6] != 0, im2col = i.immediate[7] != 0;
+  const unsigned behind = 2 + coordinates_of(rank, gathers);
+  for_lanes(active, [&](unsigned k) {
+    run_as(w, k);
+    self->site = i.site;
+    EncodedTensorMap map{};
+    std::int32_t coordinates[5] = {};
+    std::uint32_t to, barrier;
+    if (!shared_operand(w, i, 0, i.immediate[1], k, name, to)) return;
+    if (!box_of(w, i, 1, i.immediate[2], rank, gathers, im2col, false, k, name, map, coordinates)) return;
+    if (!shared_operand(w, i, behind, i.immediate[3], k, name, barrier)) return;
+    std::uint16_t offsets[3] = {};
+    for (unsigned d = 0; im2col && d + 2 < rank; ++d) {
+      const unsigned source = behind + 1 + (i.immediate[4] != 0 ? 1 : 0) + d;
+      offsets[d] = static_cast<std::uint16_t>(read_bits(w, i.source(source), i.width_of_source(source), k));
+    }
+    const Box box = im2col ? Box(map, coordinates, offsets) : Box(map, coordinates, gathers);
+    BulkLoad load{barrier, {}, std::vector<unsigned char>(std::size_t{box.rows} * box.row_bytes), std::int64_t{box.rows} * box.row_bytes, self, i.site, name, std::nullopt};
+    read_box(map, box, load.data.data(), name);
+    convert_loaded(map, load.data);
+    std::uint32_t blocks = 1u << rank_of_address(to);
+    if (i.immediate[4] != 0) {
+      blocks = blocks_of_multicast(w, i, behind + 1, k, name);
+    } else if (pairs ? rank_of_address(to) / 2 != rank_of_address(barrier) / 2 : rank_of_address(to) != rank_of_address(barrier)) {
+      FINDING(invalid_argument, self->site, "%s: %s to one block, counted by the mbarrier of another", describe_self().c_str(), name);
+      return;
+    }
+    for (Lanes left = blocks; left != 0; left &= left - 1) {
+      const auto block = static_cast<unsigned>(__builtin_ctz(left));
+      BulkLoad one = load;
+      // For a pair of blocks, the mbarriers of all even or of all odd blocks count.
+      const unsigned counting = pairs ? block / 2 * 2 + rank_of_address(barrier) % 2 : block;
+      one.mbarrier = address_in_block(barrier, counting);
+      const std::uint32_t at = address_in_block(to, block);
+      if (!check_shared(at, box.reach(map), 128, name)) return;
+      if (mbarrier_at(one.mbarrier, name, true) == nullptr) return;
+      for_pieces(map, box, at, [&](unsigned, std::uint32_t address, unsigned bytes) { one.pieces.push_back({address, bytes}); });
+      start_bulk_load(std::move(one));
+    }
+  });
+}
+
+// Whether elements of a map can be reduced so: as the form without tensors takes them (PTX ISA, cp.reduce.async.bulk). An H100 ends a launch
+// with an illegal instruction for sums of narrow integers; others have not been tried there.
+bool reducible(const EncodedTensorMap& map, Reducing::Operation operation) {
+  using enum Reducing::Operation;
+  const bool integer = map.kind <= ElementKind::signed_integer, wide = map.element_bytes >= 4;
+  switch (operation) {
+    case add: return !integer || wide;
+    case min:
+    case max: return integer ? wide : map.element_bytes == 2;
+    case inc:
+    case dec: return integer && map.element_bytes == 4;
+    default: return integer && wide;
+  }
+}
+
+// Whether a GPU writes that. For pixels before the tensor an H100 ends a launch with an illegal instruction.
+bool can_write(const EncodedTensorMap& map, const Box& box, const std::optional<Reducing>& how, const char* name) {
+  for (const auto& pixel : box.pixels) {
+    const auto before = std::find_if(pixel.begin(), pixel.end(), [](std::int64_t at) { return at < 0; });
+    if (before == pixel.end()) continue;
+    FINDING(invalid_argument, self->site, "%s: %s.im2col_no_offs writes pixel %lld of dimension %td: its bounding box begins before the tensor",
+            describe_self().c_str(), name, static_cast<long long>(*before), before - pixel.begin());
+    return false;
+  }
+  if (how && !reducible(map, how->operation)) {
+    FINDING(invalid_argument, self->site, "%s: %s of elements of %u bytes of a type that it does not take", describe_self().c_str(), name,
+            map.element_bytes);
+    return false;
+  }
+  return true;
+}
+
+// Immediates: dimensions, offset of the map's address, of the shared address, what it is reduced by (0: it is stored), whether four rows are scattered,
+// whether by im2col.
+// Sources: map, coordinates, shared address.
+void store(Warp& w, const Instruction& i, Lanes active) {
+  const auto rank = static_cast<unsigned>(i.immediate[0]);
+  const bool reduces = i.immediate[3] != 0, scatters = i.immediate[4] != 0, im2col = i.immediate[5] != 0;
+  const char* name = reduces ? "cp.reduce.async.bulk.tensor" : "cp.async.bulk.tensor";
+  for_lanes(active, [&](unsigned k) {
+    run_as(w, k);
+    self->site = i.site;
+    EncodedTensorMap map{};
+    std::int32_t coordinates[5] = {};
+    std::uint32_t from;
+    if (!box_of(w, i, 0, i.immediate[1], rank, scatters, im2col, true, k, name, map, coordinates)) return;
+    if (!shared_operand(w, i, 1 + coordinates_of(rank, scatters), i.immediate[2], k, name, from)) return;
+    constexpr std::uint16_t no_offsets[3] = {};
+    const Box box = im2col ? Box(map, coordinates, no_offsets) : Box(map, coordinates, scatters);
+    std::optional<Reducing> how;
+    if (reduces) how = Reducing{static_cast<Reducing::Operation>(i.immediate[3] - 1), map.kind, map.element_bytes};
+    if (!can_write(map, box, how, name)) return;
+    if (!check_shared(from, box.reach(map), 128, name)) return;
+    const StoreReader reader = start_bulk_store(w, k, i.site);
+    std::vector<unsigned char> data(std::size_t{box.rows} * box.row_bytes, 0xff);
+    for_pieces(map, box, from, [&](unsigned at, std::uint32_t address, unsigned bytes) {
+      const unsigned char* p = read_by_engine(address, static_cast<int>(bytes), self->who, reader.actor, reader.epoch, name);
+      if (p != nullptr) std::memcpy(data.data() + at, p, bytes);
+    });
+    for_rows(map, box, [&](unsigned row, std::uint64_t address, unsigned begin, unsigned end) {
+      if (begin >= end) return;
+      const unsigned element = map.unit_bytes(), step = element * step_of_first(map);
+      const unsigned char* values = data.data() + std::size_t{row} * box.row_bytes;
+      const unsigned each = step == element ? end - begin : 1;  // elements that lie together
+      for (unsigned e = begin; e < end; e += each) {
+        const std::uint64_t to = address + std::uint64_t{e} * step;
+        const unsigned bytes = each * element;
+        count_row(self->site, name, to, bytes);
+        if (how) {
+          reduce_global(to, values + e * element, bytes, *how, name);
+        } else {
+          write_global_bulk(reinterpret_cast<void*>(to), values + e * element, static_cast<int>(bytes), name);
+        }
+      }
+    });
+  });
+}
+
+void prefetch(Warp& w, const Instruction& i, Lanes active) {
+  for_lanes(active, [&](unsigned k) {
+    run_as(w, k);
+    self->site = i.site;
+    EncodedTensorMap map{};
+    map_at(address_of(w, i, 0, i.immediate[0], k), "prefetch.tensormap", map);
+  });
+}
+
+constexpr Row rows[] = {
+    {"tensor.load", load, 0, ":****", Flow::plain, true},
+    {"tensor.store", store, 0, ":***", Flow::plain, true},
+    {"prefetch.tensormap", prefetch, 0, ":*", Flow::plain, true},
+};
+
+}  // namespace tensor_instructions
+}  // namespace
+
+const Rows tensor_rows{std::begin(tensor_instructions::rows), std::end(tensor_instructions::rows)};
+
+}  // namespace autosched::emulator::ptx

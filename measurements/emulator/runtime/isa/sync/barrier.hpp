@@ -1,0 +1,20 @@
+// Barriers of the threads of a block.
+#pragma once
+#include <utility>
+#include <vector>
+
+#include "machine/machine.hpp"
+
+namespace autosched::emulator {
+
+// All living threads of a warp have reached a barrier. False where its arguments are invalid; `completed` lists the warps
+// that go on.
+bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<unsigned>& completed);
+// All threads of a warp have exited: barriers of the whole block wait for those that have not (Volta and later). The
+// numbers of those that go on, each with the warps that do.
+std::vector<std::pair<int, std::vector<unsigned>>> leave_barriers(unsigned w);
+// Threads wait at a barrier that others never reach.
+void report_waiting_at_barriers();
+void start_block_barriers();
+
+}  // namespace autosched::emulator

@@ -1,0 +1,49 @@
+// What threads are doing, for findings about those that wait for them.
+#pragma once
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "machine/machine.hpp"
+
+namespace autosched::emulator {
+
+// "threads 0-31, 64" of linear thread indices in ascending order.
+inline std::string list_threads(const std::vector<unsigned>& indices) {
+  std::string text = indices.size() == 1 ? "thread " : "threads ";
+  for (std::size_t i = 0; i < indices.size();) {
+    std::size_t j = i;
+    while (j + 1 < indices.size() && indices[j + 1] == indices[j] + 1) ++j;
+    if (i != 0) text += ", ";
+    text += std::to_string(indices[i]);
+    if (j > i) text += "-" + std::to_string(indices[j]);
+    i = j + 1;
+  }
+  return text;
+}
+
+// What the threads for which `wanted` holds are doing: "threads 32-63: exited; thread 5: at mma.sync, f.cuh:3".
+template <class Wanted>
+std::string describe_others(Wanted wanted) {
+  std::vector<std::pair<std::string, std::vector<unsigned>>> groups;
+  for (const Thread& t : threads) {
+    if (!wanted(t)) continue;
+    std::string what =
+        t.state == State::exited ? "exited"
+        : t.state == State::runnable || t.collective == nullptr
+            ? "at " + place(t.site)
+            : std::string("at ") + t.collective->name + ", " + place(t.site);
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == what; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {what, {}});
+    group->second.push_back(t.linear);
+  }
+  std::string text;
+  for (const auto& [what, indices] : groups) {
+    if (!text.empty()) text += "; ";
+    text += list_threads(indices) + ": " + what;
+  }
+  return text.empty() ? "there are no more threads" : text;
+}
+
+}  // namespace autosched::emulator

@@ -1,0 +1,62 @@
+"""The floors of the C++ runtime: a file includes headers of its own folder and of floors below it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from measurements.emulator.host.build import RUNTIME
+
+FLOORS = (
+    "machine",  # the state that all share, and the report
+    "memory",
+    "memory/global",
+    "memory/shared",
+    "order",  # happens-before by flags and fences
+    "isa",  # instructions, programs and warps
+    "isa/numbers",  # number formats
+    "isa/values",  # where the values of registers come from, and what becomes of them
+    "isa/arithmetic",
+    "isa/access",  # loads, stores and atomics
+    "isa/sync",  # barriers and fences
+    "isa/async",  # asynchronous copies, and the mbarriers that count them
+    "isa/matrix",
+    "interpreter",  # executes warps
+    "sched",  # which warps and blocks run when
+    ".",  # the program
+)
+_INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
+
+
+def upward(runtime: Path, floors: tuple[str, ...]) -> Iterator[str]:
+    """Yield the includes of headers that lie above the file which includes them."""
+    floor = {PurePosixPath(folder): height for height, folder in enumerate(floors)}
+    for path in sorted(runtime.rglob("*.?pp")):
+        file = PurePosixPath(path.relative_to(runtime).as_posix())
+        for header in _INCLUDE.findall(path.read_text()):
+            if floor[PurePosixPath(header).parent] > floor[file.parent]:
+                yield f"{file} includes {header}"
+
+
+def test_includes_point_down() -> None:
+    assert list(upward(RUNTIME, FLOORS)) == []
+
+
+def test_an_include_that_points_up_is_found(tmp_path: Path) -> None:
+    files = {"low/a.hpp": '#include "high/b.hpp"\n', "high/b.hpp": '#include "low/c.hpp"\n', "low/c.hpp": ""}
+    for file, text in files.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(text)
+    assert list(upward(tmp_path, ("low", "high"))) == ["low/a.hpp includes high/b.hpp"]
+    with pytest.raises(KeyError):
+        list(upward(tmp_path, ("low",)))
+
+
+def test_each_folder_is_a_floor_and_has_a_name_of_its_own() -> None:
+    folders = {path.parent.relative_to(RUNTIME).as_posix() for path in RUNTIME.rglob("*.?pp")}
+    assert folders == set(FLOORS)
+    assert [name for name, count in Counter(PurePosixPath(f).name for f in folders).items() if count > 1] == []

@@ -13,7 +13,7 @@ from search_spaces.short_repr import short_repr
 
 
 class FindingKind(StrEnum):
-    """One kind of fault. The runtime (runtime/machine/report.hpp) knows the same names, but for ``crash`` and ``timeout``."""
+    """One kind of fault. runtime/machine/report.hpp has the same names, but for ``crash`` and ``timeout``."""
 
     OUT_OF_BOUNDS_GLOBAL = "out_of_bounds_global"
     OUT_OF_BOUNDS_SHARED = "out_of_bounds_shared"

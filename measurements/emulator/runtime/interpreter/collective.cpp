@@ -51,7 +51,7 @@ Lanes companions(const Warp& w, unsigned lane) {
   const Instruction& i = *w.waiting[lane];
   const bool same_place = w.thread[lane].mask == 0 && (i.row->flow == Flow::collective || i.immediate[4] != 0);
   Lanes lanes = 0;
-  for (unsigned k = 0; k < emulator::warps[w.index].lanes; ++k) {
+  for (unsigned k = 0; k < warp_lanes[w.index]; ++k) {
     const Thread& t = w.thread[k];
     if (t.state != State::gathering || t.mask != w.thread[lane].mask) continue;
     const Instruction& other = *w.waiting[k];
@@ -75,7 +75,7 @@ void give_results(const Warp& w, int id, const std::vector<unsigned>& completed)
 
 bool complete_collectives(Warp& w) {
   bool any = false;
-  for (unsigned k = 0; k < emulator::warps[w.index].lanes; ++k) {
+  for (unsigned k = 0; k < warp_lanes[w.index]; ++k) {
     if (w.thread[k].state != State::gathering) continue;
     const Instruction& i = *w.waiting[k];
     const Lanes there = companions(w, k), live = live_lanes(w);

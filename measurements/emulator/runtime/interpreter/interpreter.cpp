@@ -39,7 +39,7 @@ struct Group {
 
 Lanes runnable_lanes(const Warp& w) {
   Lanes lanes = 0;
-  for (unsigned k = 0; k < emulator::warps[w.index].lanes; ++k) {
+  for (unsigned k = 0; k < warp_lanes[w.index]; ++k) {
     lanes |= static_cast<Lanes>(w.thread[k].state == State::runnable) << k;
   }
   return lanes;
@@ -228,7 +228,7 @@ void start_block() {
   start_block_collectives();
   start_block_mbarriers();
   start_block_bulk();
-  start_block_wgmma(machine);
+  start_block_wgmma();
   start_block_cluster();
   start_block_launch_control();
   start_block_effects();

@@ -18,6 +18,15 @@
 #include "memory/shared/memory.hpp"
 #include "memory/tensor_memory.hpp"
 
+namespace autosched::emulator {
+
+// Whether the program reads what tells all blocks apart, or one of their coordinates.
+struct ReadByBlocks {
+  bool tells_all_apart, x, y, z;
+};
+
+}  // namespace autosched::emulator
+
 namespace autosched::emulator::ptx {
 
 Program program;
@@ -537,22 +546,30 @@ void fill_special(Warp& warp) {
 
 namespace autosched::emulator {
 
-bool are_replicas(unsigned block, unsigned other) {
+namespace {
+ReadByBlocks find_read_by_blocks() {
   using namespace ptx;
-  static const bool tells_all_apart = std::any_of(program.code.begin(), program.code.end(), [](const Instruction& i) {
+  const auto reads = [](std::string_view name) {
+    return std::any_of(specials.begin(), specials.end(), [&](const Special& s) { return s.name == name; });
+  };
+  const bool tells_all_apart = std::any_of(program.code.begin(), program.code.end(), [](const Instruction& i) {
     const std::string_view name = i.row->name;
     return name.starts_with("atom") || name.starts_with("clock") || name.find("cluster") != name.npos;
   }) || std::any_of(specials.begin(), specials.end(), [](const Special& s) {
     return s.name.find("cluster") != s.name.npos || s.name == "smid" || s.name == "warpid";
   });
-  const auto reads = [](std::string_view name) {
-    return std::any_of(specials.begin(), specials.end(), [&](const Special& s) { return s.name == name; });
-  };
-  static const bool reads_x = reads("ctaid.x"), reads_y = reads("ctaid.y"), reads_z = reads("ctaid.z");
-  if (tells_all_apart || cluster_blocks() > 1) return false;
+  return {tells_all_apart, reads("ctaid.x"), reads("ctaid.y"), reads("ctaid.z")};
+}
+}  // namespace
+
+bool are_replicas(unsigned block, unsigned other) {
+  static std::optional<ReadByBlocks> read_by_blocks;
+  if (!read_by_blocks) read_by_blocks = find_read_by_blocks();
+  const ReadByBlocks& read = *read_by_blocks;
+  if (read.tells_all_apart || cluster_blocks() > 1) return false;
   const unsigned row = grid_size.x, plane = grid_size.x * grid_size.y;
-  return (!reads_x || block % row == other % row) && (!reads_y || block % plane / row == other % plane / row) &&
-         (!reads_z || block / plane == other / plane);
+  return (!read.x || block % row == other % row) && (!read.y || block % plane / row == other % plane / row) &&
+         (!read.z || block / plane == other / plane);
 }
 
 }  // namespace autosched::emulator

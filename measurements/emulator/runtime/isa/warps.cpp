@@ -11,7 +11,7 @@ PerBlock<std::vector<Warp>> machine;
 
 Lanes live_lanes(const Warp& w) {
   Lanes lanes = 0;
-  for (unsigned k = 0; k < emulator::warps[w.index].lanes; ++k) {
+  for (unsigned k = 0; k < warp_lanes[w.index]; ++k) {
     lanes |= static_cast<Lanes>(w.thread[k].state != State::exited) << k;
   }
   return lanes;

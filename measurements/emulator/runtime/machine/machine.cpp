@@ -12,7 +12,7 @@ namespace autosched::emulator {
 Launch launch;
 PerBlock<Clocks> clocks;
 PerBlock<std::vector<Thread>> threads;
-Warp warps[max_warps];
+unsigned warp_lanes[max_warps] = {};
 unsigned warp_count = 0;
 Thread* self = nullptr;
 unsigned block_index = 0;

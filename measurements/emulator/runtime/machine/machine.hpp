@@ -67,10 +67,6 @@ struct Thread {
   Fence last_fences[2];  // newest first
 };
 
-struct Warp {
-  unsigned lanes = 0;  // that exist
-};
-
 struct Launch {
   unsigned launches = 1;  // of the kernel, one after another: together they compute the outputs
   unsigned calls = 1;     // of all that, each on what the one before has left
@@ -102,7 +98,7 @@ extern Launch launch;
 extern Units units_of_launch;
 extern PerBlock<Clocks> clocks;
 extern PerBlock<std::vector<Thread>> threads;
-extern Warp warps[max_warps];
+extern unsigned warp_lanes[max_warps];  // how many lanes of each warp exist
 extern unsigned warp_count;
 extern Thread* self;
 extern unsigned block_index;  // how many blocks, or clusters, ran before the running one, through all launches

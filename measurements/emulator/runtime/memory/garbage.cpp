@@ -18,7 +18,8 @@ constexpr Bytes of_one_kind[] = {{0x00, false}, {0xff, true}, {0x77, true}, {0x8
 constexpr unsigned kinds = sizeof of_one_kind / sizeof *of_one_kind;
 
 std::uint64_t next_random() {  // splitmix64
-  static std::uint64_t state = garbage;
+  static std::uint64_t state = 0;
+  if (state == 0) state = garbage;
   std::uint64_t x = state += 0x9e3779b97f4a7c15u;
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
   x = (x ^ x >> 27) * 0x94d049bb133111ebu;

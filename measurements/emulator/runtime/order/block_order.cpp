@@ -34,7 +34,7 @@ std::uint64_t events = 0;
 
 std::uint32_t living_lanes() {
   std::uint32_t lanes = 0;
-  for (unsigned lane = 0; lane < warps[self->warp].lanes; ++lane) {
+  for (unsigned lane = 0; lane < warp_lanes[self->warp]; ++lane) {
     lanes |= static_cast<std::uint32_t>(threads[self->warp * warp_size + lane].state != State::exited) << lane;
   }
   return lanes;

@@ -21,7 +21,7 @@ Parked<unsigned> parked_turn{turn};
 
 bool can_run(unsigned w) {
   const Thread* const first = &threads[w * warp_size];
-  return std::any_of(first, first + warps[w].lanes, [](const Thread& t) { return t.state == State::runnable; });
+  return std::any_of(first, first + warp_lanes[w], [](const Thread& t) { return t.state == State::runnable; });
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ bool can_run(unsigned w) {
 void report_deadlock() {
   report_waiting_at_barriers();
   for (unsigned w = 0; w < warp_count; ++w) {
-    for (unsigned lane = 0; lane < warps[w].lanes; ++lane) {
+    for (unsigned lane = 0; lane < warp_lanes[w]; ++lane) {
       const Thread& t = threads[w * warp_size + lane];
       if (t.state != State::gathering) continue;
       auto with_me = [&](const Thread& o) {
@@ -87,7 +87,7 @@ void start_blocks(Epoch first) {
     t.last_fences[0].count = t.last_fences[1].count = 0;
   }
   for (unsigned w = 0; w < warp_count; ++w) {
-    warps[w].lanes = std::min(warp_size, launch.threads - w % block_warps() * warp_size);
+    warp_lanes[w] = std::min(warp_size, launch.threads - w % block_warps() * warp_size);
   }
   ptx::start_block();
 }

@@ -87,7 +87,6 @@ unsigned first_of_group(unsigned warp) { return warp - place_in_group(warp); }
 
 PerBlock<std::vector<State>> states;  // by warp
 PerBlock<std::vector<Group>> groups;  // by warpgroup
-std::vector<Warp>* warps_of_block = nullptr;
 
 // The number of an operation in a register's head: never 0.
 std::uint32_t number(const State& s, std::uint32_t operation) { return s.before + operation + 1; }
@@ -447,8 +446,7 @@ void track_registers(Warp& w, const Instruction& i) {
   }
 }
 
-void start_block_wgmma(std::vector<Warp>& machine) {
-  warps_of_block = &machine;
+void start_block_wgmma() {
   states.resize(machine.size());
   for (State& s : states) {
     s.before += s.issued;

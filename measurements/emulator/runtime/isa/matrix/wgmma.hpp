@@ -6,7 +6,7 @@
 
 namespace autosched::emulator::ptx {
 
-void start_block_wgmma(std::vector<Warp>& machine);
+void start_block_wgmma();
 void end_block_wgmma();
 // What an instruction does to registers of wgmma, and what is wrong with that.
 void track_registers(Warp& w, const Instruction& i);

@@ -26,13 +26,13 @@ PerBlock<std::vector<Barrier>> barriers;  // of all blocks that run together
 
 bool has_exited(unsigned w) {
   const Thread* const first = &threads[w * warp_size];
-  return std::all_of(first, first + warps[w].lanes, [](const Thread& t) { return t.state == State::exited; });
+  return std::all_of(first, first + warp_lanes[w], [](const Thread& t) { return t.state == State::exited; });
 }
 
 bool is_complete(const Barrier& b, unsigned rank) {
   unsigned there = b.arrived;
   for (unsigned w = rank * block_warps(); b.whole && w < (rank + 1) * block_warps(); ++w) {
-    if (has_exited(w)) there += warps[w].lanes;
+    if (has_exited(w)) there += warp_lanes[w];
   }
   return there >= b.expected;
 }
@@ -41,7 +41,7 @@ bool is_complete(const Barrier& b, unsigned rank) {
 // around it to something behind it has done that without having waited.
 void report_exited(const Barrier& b, unsigned id, unsigned rank) {
   constexpr unsigned last_note = 75;  // of architectures
-  const auto exited = [rank](const Thread& t) { return t.rank == rank && t.state == State::exited && t.lane < warps[t.warp].lanes; };
+  const auto exited = [rank](const Thread& t) { return t.rank == rank && t.state == State::exited && t.lane < warp_lanes[t.warp]; };
   const auto skipped = [&](const Thread& t) { return exited(t) && skipped_barrier(t, b.site); };
   if (std::any_of(threads.begin(), threads.end(), skipped)) {
     FINDING(barrier_not_reached, b.site, "barrier %u of block %u is gone around by threads that go on behind it (%s)", id,
@@ -58,7 +58,7 @@ std::vector<unsigned> complete(Barrier& b, unsigned id, unsigned rank) {
   if (b.whole) report_exited(b, id, rank);
   for (const unsigned v : b.waiting) {
     clocks.known[v].join(b.joined);
-    for (unsigned lane = 0; lane < warps[v].lanes; ++lane) {
+    for (unsigned lane = 0; lane < warp_lanes[v]; ++lane) {
       Thread& t = threads[v * warp_size + lane];
       if (t.state == State::at_barrier) t.state = State::runnable;
     }
@@ -92,7 +92,7 @@ bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<un
   }
   b.whole = b.whole && whole_block;
   idle_polls.meet();
-  b.arrived += whole_block ? warps[w].lanes : warp_size;
+  b.arrived += whole_block ? warp_lanes[w] : warp_size;
   const Epoch arrival = clocks.now[w];
   clocks.advance(w);
   // In another order of the warps this arrival would have been one of the time before.
@@ -108,7 +108,7 @@ bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<un
   b.joined.join(clocks.known[w]);
   if (waits) {
     b.waiting.push_back(w);
-    for (unsigned lane = 0; lane < warps[w].lanes; ++lane) {
+    for (unsigned lane = 0; lane < warp_lanes[w]; ++lane) {
       Thread& t = threads[w * warp_size + lane];
       if (t.state == State::exited) continue;
       t.state = State::at_barrier;

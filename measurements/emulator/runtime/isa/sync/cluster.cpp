@@ -31,7 +31,7 @@ PerBlock<std::vector<unsigned>> registers_of;     // by warp, of a thread
 PerBlock<std::vector<SiteIndex>> asks;            // by warp: where it waits for registers
 
 bool is_live(unsigned w) {
-  for (unsigned lane = 0; lane < emulator::warps[w].lanes; ++lane) {
+  for (unsigned lane = 0; lane < warp_lanes[w]; ++lane) {
     if (threads[w * warp_size + lane].state != State::exited) return true;
   }
   return false;

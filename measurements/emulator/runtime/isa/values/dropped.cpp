@@ -252,15 +252,15 @@ std::vector<const Instruction*> at_site(SiteIndex site) {
 }
 
 const Use& use_of(SiteIndex load) {
-  static std::unordered_map<SiteIndex, Use> known;
-  const auto [at, is_new] = known.try_emplace(load);
+  static std::unordered_map<SiteIndex, Use> uses_of_sites;
+  const auto [at, is_new] = uses_of_sites.try_emplace(load);
   if (is_new) at->second = trace(at_site(load));
   return at->second;
 }
 
 const Use& use_of(const Instruction& load) {
-  static std::unordered_map<const Instruction*, Use> known;
-  const auto [at, is_new] = known.try_emplace(&load);
+  static std::unordered_map<const Instruction*, Use> uses_of_loads;
+  const auto [at, is_new] = uses_of_loads.try_emplace(&load);
   if (is_new) at->second = trace({&load});
   return at->second;
 }

@@ -159,7 +159,8 @@ struct CopyOf {
 constexpr std::size_t most_copies = std::size_t{1} << 20;
 
 CopyOf& copy_in(std::size_t cell) {
-  static CopyOf* const copies = static_cast<CopyOf*>(reserve_zeroed(most_copies * sizeof(CopyOf)));
+  static CopyOf* copies = nullptr;
+  if (copies == nullptr) copies = static_cast<CopyOf*>(reserve_zeroed(most_copies * sizeof(CopyOf)));
   return copies[cell % most_copies];
 }
 

@@ -23,7 +23,8 @@ from search_spaces.programs.language.edge_inputs import edge_inputs
 from search_spaces.programs.language.independence import independent
 from search_spaces.programs.language.interpret import interpret
 from search_spaces.programs.language.ir import Trace
-from search_spaces.programs.language.place_inputs import place_inputs
+from search_spaces.programs.language.place_inputs import PlaceInput, place_inputs
+from search_spaces.programs.language.scalar_inputs import ScalarInput, scalar_inputs
 
 
 class ProgramProblem(Problem):
@@ -74,9 +75,12 @@ class ProgramProblem(Problem):
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Return standard normal floats, and whole numbers over all of 8 bits, or from 0 up to the largest size; of
-        those that say where elements lie, most lie in the array."""
+        those that say where elements lie, most lie in the array; scalars that places depend on lie in their range."""
         rng = np.random.default_rng(seed)
-        saying = place_inputs(self.usual_trace())
+        saying: dict[str, PlaceInput | ScalarInput] = {
+            **place_inputs(self.usual_trace()),
+            **scalar_inputs(self.usual_trace()),
+        }
         found: dict[str, Array] = {}
         for o in self.operands():
             if o.role == "output":
@@ -91,8 +95,15 @@ class ProgramProblem(Problem):
         return found
 
     def stress_inputs(self, seed: int) -> Iterator[StressInputs]:
-        """Yield inputs with edge cases in one array at a time, as far as the program defines a result."""
-        saying, usual = place_inputs(self.usual_trace()), self.random_inputs(seed)
+        """Yield inputs with edge cases in one array at a time, as far as the program defines a result. Of scalars also
+        numbers outside of their range, unless the user's own reference would have to know what becomes of them."""
+        scalars, usual = scalar_inputs(self.usual_trace()), self.random_inputs(seed)
+        saying = {*place_inputs(self.usual_trace()), *scalars}
+        for name, of in scalars.items():
+            cases = list(of.edge_cases(usual[name].shape))
+            if self.program.reference is None and not of.ordered:
+                cases.append(("outside", of.outside(np.random.default_rng((seed, 2)), usual[name].shape)))
+            yield from (StressInputs((f"{name}: {case}",), {**usual, name: numbers}) for case, numbers in cases)
         traces = list(dict.fromkeys((self.usual_trace(), _trace(self, True))))
 
         def expected(inputs: Mapping[str, Array]) -> list[tuple[FloatArray, FloatArray]]:

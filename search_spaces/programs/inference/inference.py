@@ -11,6 +11,7 @@ from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Shape, line_dimension
 
 Derived = Literal["drop", "group", "expand", "swap"]
+Advance = Literal["major", "minor", "placed", ""]
 Kind = Literal["result", "left", "right", "blocked", "given"] | Derived
 
 
@@ -122,8 +123,10 @@ class Anchor:
 @dataclass(frozen=True)
 class Staged:
     """An operand that goes through shared memory. ``turned``: transposed behind the load. ``row_major``: lines of
-    memory are rows of the operand. ``loop``: of the ring, or None for a tile that is loaded once. ``fragments``:
-    products take the fragments from shared memory step by step; else they are all read at once."""
+    memory are rows of the operand. ``loop``: of the ring, or None for a tile that is loaded once. ``advance``: along
+    which way of memory the tiles of a loop follow each other; "placed" where each turn says anew where its tile begins,
+    in its matrix or by the matrix. ``anywhere``: tiles may begin such that they leave an array that they would divide.
+    """
 
     name: str
     load: ir.Load
@@ -132,9 +135,10 @@ class Staged:
     shape: Shape
     row_major: bool
     loop: int | None
-    advance: Literal["major", "minor", ""]
+    advance: Advance
     start: tuple[Index, Index]  # where the window begins in turn 0
     alignment: int
+    anywhere: bool
 
 
 @dataclass(eq=False)
@@ -163,6 +167,8 @@ class Inference:
     sums: dict[int, ir.Reduce] = field(default_factory=dict)  # by state: what may stay partial in the loop
     made: dict[int, ir.Computing] = field(default_factory=dict)
     loops: dict[int, ir.Loop] = field(default_factory=dict)
+    scalars: dict[int, ir.Scalar] = field(default_factory=dict)
+    scalars_in: dict[int, tuple[int, ...]] = field(default_factory=dict)  # the loops around each
     inside: dict[int, tuple[int, ...]] = field(default_factory=dict)  # the loops around each value's operation
 
     @cached_property

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from math import gcd
-from typing import Literal
 
-from search_spaces.programs.inference.inference import Inference, Spread, Staged
+from search_spaces.programs.inference.inference import Advance, Inference, Spread, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import line_dimension
@@ -51,31 +50,20 @@ def _staged(found: Inference, load: ir.Load, spread: Spread, turned: bool, names
         return None
     if load.padding != 0.0 or len(around) > 1:
         return None
-    start, steps = list(window.at), [0, 0]
-    if around:
-        for d in (0, 1):
-            split = linear(window.at[d], around[0])
-            if split is None:
-                return None
-            start[d], steps[d] = split
-    trace = found.trace
-    turns = trace.turns()
+    trace, turns = found.trace, found.trace.turns()
+    anywhere = False
     for d in (0, 1):
-        size, extent = window.shape[d], window.extent[d]
-        if steps[d] not in (0, size):
-            return None
         low, high = window.at[d].interval(trace.blocks, turns)
-        if low < 0 or (extent % size == 0 and high + size > extent):
+        if low < 0:
             return None
-    if all(steps):
-        return None
-    line = line_dimension(window)
-    advance: Literal["major", "minor", ""] = "" if not any(steps) else "minor" if steps[line] else "major"
+        anywhere = anywhere or (window.extent[d] % window.shape[d] == 0 and high + window.shape[d] > window.extent[d])
+    start, advance = _walk(found, window, around[0]) if around else (window.at, "")
     name = window.array.name
     if name in names:
         name = f"{name}_{sum(n.split('_')[0] == name for n in names) + 1}"
         while name in names:
             name += "_"
+    line = line_dimension(window)
     row_major = (line == 1) != turned
     alignment = gcd(window.array.matrix[1], window.at[line].divisor) or window.array.matrix[1]
     return Staged(
@@ -87,6 +75,23 @@ def _staged(found: Inference, load: ir.Load, spread: Spread, turned: bool, names
         row_major=row_major,
         loop=around[0] if around else None,
         advance=advance,
-        start=(start[0], start[1]),
+        start=start,
         alignment=alignment,
+        anywhere=anywhere,
     )
+
+
+def _walk(found: Inference, window: ir.Window, loop: int) -> tuple[tuple[Index, Index], Advance]:
+    """Return where the tile of a loop's first turn begins, and how those of the next turns follow."""
+    parts = [linear(at, loop) for at in window.at]
+    inside = {number for number, around in found.scalars_in.items() if loop in around}
+    steps = [(part[1], size) for part, size in zip(parts, window.shape, strict=True) if part is not None]
+    whole = len(steps) == 2 and all(step in (0, size) for step, size in steps) and 0 in dict(steps)
+    moves = any(loop in place.loops for place in window.array.lead)
+    if moves or not whole or any(place.scalars & inside for place in (*window.array.lead, *window.at)):
+        return window.at, "placed"
+    line = line_dimension(window)
+    (first, _), (second, _) = (part for part in parts if part is not None)
+    if not any(step for step, _ in steps):
+        return (first, second), ""
+    return (first, second), "minor" if steps[line][0] else "major"

@@ -52,6 +52,8 @@ class _Along:
                     self._check_place(operation.place)
                     self._run(operation.body)
                 case ir.Store(value, window):
+                    if operation.rows_below is not None:
+                        raise _Mixed
                     along = self._window(window)
                     if along is None or self.axes[value.id] not in (None, along):
                         raise _Mixed
@@ -59,6 +61,10 @@ class _Along:
                     raise _Mixed
                 case ir.Set(state, value):
                     self.states[state] = self._one(self.states.get(state), self.axes[value.id])
+                case ir.Scalar():
+                    if self.name in operation.array.sizes:
+                        raise _Mixed
+                    self._check_place(operation.index)
                 case ir.Prefetch() | ir.Move():
                     pass
                 case _:

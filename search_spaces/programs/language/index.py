@@ -1,6 +1,7 @@
 """Where a window begins, and how far a loop goes: whole numbers that are the same for all threads of a block.
 
-An index is made of constants, the block's coordinates and the counters of loops. Problem sizes are constants.
+An index is made of constants, the block's coordinates, the counters of loops, and numbers that the block loads. Problem
+sizes are constants.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Literal
 
-Kind = Literal["constant", "block", "loop", "add", "multiply", "floordiv", "mod", "minimum", "maximum"]
+Kind = Literal["constant", "block", "loop", "scalar", "add", "multiply", "floordiv", "mod", "minimum", "maximum"]
 Interval = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Index:
-    """``number``: the constant, the axis of the grid, the number of the loop, or the factor or divisor of ``args``.
+    """``number``: the constant, the axis of the grid, the number of the loop or of the loaded scalar, or the factor or
+    divisor of ``args``. Those of a scalar are its least, largest and usual value, and its position in its array.
 
     Python's ``+ - * // %`` and ``minimum`` work on indices and whole numbers; products and quotients need a whole
     number on the right. Raises TypeError for others.
@@ -27,6 +29,8 @@ class Index:
     args: tuple[Index, ...] = ()
 
     def __add__(self, other: Index | int) -> Index:
+        if _is_tile(other):
+            return NotImplemented
         right = as_index(other)
         if self.kind == right.kind == "constant":
             return constant(self.number + right.number)
@@ -40,6 +44,8 @@ class Index:
         return as_index(other) + self
 
     def __sub__(self, other: Index | int) -> Index:
+        if _is_tile(other):
+            return NotImplemented
         right = as_index(other)
         if right.kind == "minimum" and self in right.args:  # x - min(x, y) is never negative
             rest = right.args[1] if right.args[0] == self else right.args[0]
@@ -50,6 +56,8 @@ class Index:
         return as_index(other) - self
 
     def __mul__(self, factor: int) -> Index:
+        if _is_tile(factor):
+            return NotImplemented
         if self.kind == "constant":
             return constant(self.number * _whole(factor))
         if factor in (0, 1):
@@ -69,13 +77,21 @@ class Index:
         return Index("mod", _positive(divisor), (self,))
 
     def at(self, block: Sequence[int], loops: Mapping[int, int]) -> int:
-        """Its value in a block, in one turn of each loop around it."""
+        """Return its value in a block, in one iteration of each loop around it.
+
+        Args:
+            block: Coordinates of the block.
+            loops: Iterations of loops, and values of the scalars that were loaded, by number. A scalar that is not in
+                it has its usual value.
+        """
         if self.kind == "constant":
             return self.number
         if self.kind == "block":
             return block[self.number]
         if self.kind == "loop":
             return loops[self.number]
+        if self.kind == "scalar":
+            return loops[self.number] if self.number in loops else self.args[2].at(block, loops)
         return _combined(self.kind, self.number, [a.at(block, loops) for a in self.args])
 
     def interval(self, blocks: Sequence[int], turns: Mapping[int, int]) -> Interval:
@@ -86,6 +102,8 @@ class Index:
             return 0, blocks[self.number] - 1
         if self.kind == "loop":
             return 0, max(turns.get(self.number, 1) - 1, 0)
+        if self.kind == "scalar":
+            return self.args[0].number, self.args[1].number
         inner = [a.interval(blocks, turns) for a in self.args]
         if self.kind == "mod":
             low, high = inner[0]
@@ -102,7 +120,7 @@ class Index:
         """A number that divides it in every block and turn; 0 for zero itself."""
         if self.kind == "constant":
             return abs(self.number)
-        if self.kind in ("block", "loop"):
+        if self.kind in ("block", "loop", "scalar"):
             return 1
         inner = [a.divisor for a in self.args]
         if self.kind == "multiply":
@@ -120,12 +138,21 @@ class Index:
         return own.union(*(a.loops for a in self.args))
 
     @property
+    def scalars(self) -> frozenset[int]:
+        """The loaded scalars that it depends on, also by way of where they lie in their arrays."""
+        own = frozenset((self.number,)) if self.kind == "scalar" else frozenset()
+        return own.union(*(a.scalars for a in self.args))
+
+    @property
     def code(self) -> str:
-        """The value in CUDA C++: ``block_0`` and ``turn_3`` are the block's coordinate and the turn of loop 3."""
+        """The value in CUDA C++: ``block_0``, ``turn_3`` and ``scalar_5`` are the block's coordinate, the turn of loop
+        3 and the value of scalar 5."""
         if self.kind == "constant":
             return str(self.number)
         if self.kind in ("block", "loop"):
             return f"{'block' if self.kind == 'block' else 'turn'}_{self.number}"
+        if self.kind == "scalar":
+            return f"scalar_{self.number}"
         inner = [a.code for a in self.args]
         signs = {"multiply": "*", "floordiv": "/", "mod": "%"}
         if self.kind in signs:  # never of negative numbers: the builder refuses a window that begins before its array
@@ -175,6 +202,11 @@ def _combined(kind: Kind, number: int, args: Sequence[int]) -> int:
         case "minimum":
             return min(args)
     return max(args)
+
+
+def _is_tile(value: object) -> bool:
+    """Return whether the operators of a tile take the index as their operand."""
+    return not isinstance(value, Index | int | float | str | tuple | list)
 
 
 def _whole(value: object) -> int:

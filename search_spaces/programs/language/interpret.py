@@ -6,6 +6,7 @@ operation (running error analysis). The tile sizes do not change the result beyo
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from search_spaces.operators.problem import Array, sum_growth
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.bounded import Bounded, applied, cast, product, reduced, rounded
 from search_spaces.programs.language.functions import ATOMICS, FUNCTIONS, REDUCTIONS, U
+from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.places import resolve
 
 
@@ -89,11 +91,13 @@ class _Block:
                 case ir.Store(value, window) if window.array.role == "shared":
                     self._keep(self.values[value.id], window)
                 case ir.Store(value, window):
-                    self._store(self.values[value.id], window)
+                    self._store(self.values[value.id], window, operation.rows_below)
                 case ir.AtomicRmw(kind, value, window):
                     self._combine(kind, self.values[value.id], window)
                 case ir.Set(state, value):
                     self.states[state] = self.values[value.id]
+                case ir.Scalar():
+                    self.loops[operation.index.number] = self._scalar(operation)
                 case ir.Prefetch() | ir.Move():
                     pass
                 case _:
@@ -216,7 +220,18 @@ class _Block:
         for of, given in zip(kept, value, strict=True):
             self._matrix({array.name: of}, window)[0][...] = given
 
-    def _store(self, value: Bounded, window: ir.Window) -> None:
+    def _scalar(self, operation: ir.Scalar) -> int:
+        at = tuple(index.at(self.block, self.loops) for index in operation.at)
+        inside = all(0 <= place < extent for place, extent in zip(at, operation.array.full, strict=True))
+        number = int(self.arrays[operation.array.name][at]) if inside else operation.low
+        return min(max(number, operation.low), operation.high)
+
+    def _store(self, value: Bounded, window: ir.Window, rows_below: Index | None) -> None:
+        if rows_below is not None:
+            left = rows_below.at(self.block, self.loops) - window.at[0].at(self.block, self.loops)
+            shape = max(0, min(left, window.shape[0])), window.shape[1]
+            window = dataclasses.replace(window, shape=shape)
+            value = value[0][: shape[0]], value[1][: shape[0]]
         if window.index is not None:
             inside, (rows, columns) = self._scattered(window)
             for kept, given in zip((self.outputs, self.bounds), value, strict=True):

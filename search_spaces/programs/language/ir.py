@@ -141,11 +141,12 @@ class Load:
 
 @dataclass(frozen=True)
 class Store:
-    """Nothing outside of the array is written (store_tile)."""
+    """Nothing outside of the array is written (store_tile), and nothing from row ``rows_below`` of it on."""
 
     value: Value
     window: Window
     source: Source
+    rows_below: Index | None = None
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,32 @@ class Prefetch:
     window: Window
     locality: int
     source: Source
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """``index`` becomes a number of ``array``, or the nearest of its range; the same for all threads of a block.
+
+    ``ordered``: the numbers of the array ascend along its last dimension.
+    """
+
+    index: Index
+    array: Array
+    ordered: bool
+    source: Source
+
+    @property
+    def low(self) -> int:
+        return self.index.args[0].number
+
+    @property
+    def high(self) -> int:
+        return self.index.args[1].number
+
+    @property
+    def at(self) -> tuple[Index, ...]:
+        """Its position along each dimension of the array."""
+        return self.index.args[3:]
 
 
 @dataclass(frozen=True)
@@ -309,7 +336,7 @@ class If:
 
 Operation = (
     Load | Store | AtomicRmw | Prefetch | Move | Transpose | Mma | Fill | Coordinates | Map | Reduce | Broadcast
-    | Convert | Read | Set | Loop | If
+    | Convert | Read | Set | Loop | If | Scalar
 )  # fmt: skip
 Region = Loop | If
 Computing = Load | Transpose | Mma | Fill | Coordinates | Map | Reduce | Broadcast | Convert | Read
@@ -340,7 +367,7 @@ class Trace:
         return any(
             o.result.map is not None
             for o, _ in self.walk()
-            if not isinstance(o, Store | AtomicRmw | Prefetch | Move | Set | Loop | If)
+            if not isinstance(o, Store | AtomicRmw | Prefetch | Move | Set | Loop | If | Scalar)
         )
 
     @cached_property

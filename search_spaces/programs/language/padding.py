@@ -61,7 +61,7 @@ class _Walk:
                     self._keep(value, window)
                 case ir.Store(_, window, source) | ir.AtomicRmw(_, _, window, source) if window.index is not None:
                     self._check_places(window, source)
-                case ir.Store() | ir.AtomicRmw() | ir.Prefetch() | ir.Move():
+                case ir.Store() | ir.AtomicRmw() | ir.Prefetch() | ir.Move() | ir.Scalar():
                     pass
                 case _:
                     self.made[operation.result.id] = operation
@@ -230,7 +230,7 @@ class _Walk:
             return found
         left, right = operation.arguments
         places = [self._places(a, d) if isinstance(a, ir.Value) else None for a in (left, right)]
-        bounds = [self.everywhere.get(a.id) if isinstance(a, ir.Value) else a for a in (left, right)]
+        bounds = [self._bound(left, least=True), self._bound(right, least=False)]
         closed, shape = operation.function == "less_equal", operation.result.shape
         if any(bound is not None and not math.isfinite(bound) for bound in bounds):
             return frozenset()
@@ -244,10 +244,21 @@ class _Walk:
             return frozenset() if low >= first else frozenset({(places[1], first, True)})
         return frozenset()
 
+    def _bound(self, argument: ir.Value | float, least: bool) -> float | None:
+        """Return a number, or the least or the largest one that an index may be; None for anything else."""
+        if not isinstance(argument, ir.Value):
+            return argument
+        operation = self.made.get(argument.id)
+        while isinstance(operation, ir.Broadcast):
+            operation = self.made.get(operation.value.id)
+        if isinstance(operation, ir.Coordinates) and operation.result.shape == (1, 1):
+            return operation.base.interval(self.trace.blocks, self.turns)[0 if least else 1]
+        return self.everywhere.get(argument.id)
+
     def _places(self, value: ir.Value, d: int) -> Index | None:
         operation = self.made[value.id]
         if isinstance(operation, ir.Broadcast):
-            return self._places(operation.value, d)
+            return None if operation.dimension == d else self._places(operation.value, d)
         if isinstance(operation, ir.Coordinates) and operation.dimension == d:
             return operation.base
         return None

@@ -17,6 +17,23 @@ def resolve(trace: ir.Trace) -> ir.Trace:
     return dataclasses.replace(trace, operations=_resolved(trace.operations, {}, None))
 
 
+def indices(operation: ir.Operation) -> tuple[Index, ...]:
+    """Return every index that an operation itself depends on."""
+    match operation:
+        case ir.Load() | ir.Store() | ir.AtomicRmw() | ir.Prefetch():
+            below = operation.rows_below if isinstance(operation, ir.Store) else None
+            return (*operation.window.array.lead, *operation.window.at, *(() if below is None else (below,)))
+        case ir.Loop():
+            return operation.first, operation.stop
+        case ir.If():
+            return (operation.place,)
+        case ir.Coordinates():
+            return (operation.base,)
+        case ir.Scalar():
+            return operation.at
+    return ()
+
+
 def _resolved(operations: tuple[ir.Operation, ...], offsets: Offsets, turn: _Turn | None) -> tuple[ir.Operation, ...]:
     """``offsets`` are those in front of the operations, and become those behind them. ``turn`` is of the loop that
     they are the body of."""

@@ -18,7 +18,8 @@ from search_spaces.programs.language.distribution import subgroup_lanes
 from search_spaces.programs.language.functions import ATOMICS, FUNCTIONS, REDUCTIONS
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Shape
-from search_spaces.programs.language.named_functions import NamedFunctions, place_of
+from search_spaces.programs.language.named_functions import place_of
+from search_spaces.programs.language.scalars import Scalars
 from search_spaces.programs.language.values import (
     Operand,
     Place,
@@ -58,7 +59,7 @@ def _shape(operation: str, shape: object) -> Shape:
     return shape[0], shape[1]
 
 
-class Builder(NamedFunctions):
+class Builder(Scalars):
     """What a program's function gets as ``p``."""
 
     def __init__(self, chosen: Mapping[str, int]) -> None:
@@ -73,7 +74,7 @@ class Builder(NamedFunctions):
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)
-        known = [n for n in dir(type(self)) if n not in ("add", "either", "map", "result")]
+        known = [n for n in dir(type(self)) if n not in ("add", "either", "map", "new_id", "result")]
         fail(name, f"there is no operation of this name: {nearest(name, known)}")
 
     def add(self, operation: ir.Operation) -> None:
@@ -84,7 +85,8 @@ class Builder(NamedFunctions):
         """From which on no value, window, state or loop has a number."""
         return self._count + 1
 
-    def _new(self) -> int:
+    def new_id(self) -> int:
+        """Return a number that no value, window, state, loop or scalar has."""
         self._count += 1
         return self._count
 
@@ -99,7 +101,7 @@ class Builder(NamedFunctions):
             make: Makes the operation of the value that it gives.
             map: Who holds which part of it; None leaves that to the schedule.
         """
-        value = ir.Value(self._new(), shape, type_, map)
+        value = ir.Value(self.new_id(), shape, type_, map)
         self.add(make(value))
         return Tile(self, value)
 
@@ -180,7 +182,7 @@ class Builder(NamedFunctions):
         if isinstance(at, Tile | State) or any(isinstance(a, Tile | State) for a in at):
             return self._scattered(array, at, shape, turned, map)
         places = place_of("window", at[0]), place_of("window", at[1])
-        return WindowHandle(self, ir.Window(self._new(), array, places, shape, turned, map))
+        return WindowHandle(self, ir.Window(self.new_id(), array, places, shape, turned, map))
 
     def _scattered(
         self, array: ir.Array, at: Tile | State | tuple[Place, Place], shape: Shape, turned: bool, map: WgMap | None
@@ -203,7 +205,7 @@ class Builder(NamedFunctions):
             wanted = (1, shape[1]) if turned else (shape[0], 1)
         if (given.shape, given.value.dtype) != (wanted, I32):
             fail("window", f"places are {shape_text(wanted)} i32, not {value_text(given.value)}")
-        return WindowHandle(self, ir.Window(self._new(), array, places, shape, turned, None, given.value))
+        return WindowHandle(self, ir.Window(self.new_id(), array, places, shape, turned, None, given.value))
 
     def shared(self, rows: int, columns: int, type_: str) -> ir.Array:
         """Return a tile in shared memory (RFC, a memref with slm), which windows store to and load from. What a block
@@ -243,8 +245,9 @@ class Builder(NamedFunctions):
             target.shape, target.array.dtype, lambda v: ir.Load(v, target, float(padding), caller()), target.map
         )
 
-    def store(self, value: Tile | State, window: WindowHandle) -> None:
-        """Write a value to a window of its shape and type (RFC, store_tile); nothing outside of the array.
+    def store(self, value: Tile | State, window: WindowHandle, *, rows_below: Index | int | None = None) -> None:
+        """Write a value to a window of its shape and type (RFC, store_tile); nothing outside of the array. Rows of the
+        array from ``rows_below`` on keep what they hold: those of the next sequence or group.
 
         What is stored where a tile says (RFC, store_scatter) goes to different places, and to an InOut array: all other
         places keep what the caller left there."""
@@ -254,7 +257,10 @@ class Builder(NamedFunctions):
             fail("store", f"{to.array.name} must be InOut: what no place says keeps the value that it has before")
         if to.index is None and to.array.role == "inout":
             fail("store", f"{to.array.name} is InOut: it is combined by p.atomic_rmw, or stored to where a tile says")
-        self.add(ir.Store(tile.value, to, caller()))
+        end = None if rows_below is None else place_of("store", rows_below)
+        if end is not None and (to.index is not None or to.array.role == "shared"):
+            fail("store", "rows_below is for windows of an array at a place of their own")
+        self.add(ir.Store(tile.value, to, caller(), end))
 
     def atomic_rmw(self, kind: str, value: Tile | State, window: WindowHandle) -> None:
         """Combine each element of the window with the value, in any order (RFC, atomic_rmw).
@@ -323,7 +329,7 @@ class Builder(NamedFunctions):
     def state(self, value: Tile | State) -> State:
         """Return a variable that a loop carries, with its first value."""
         tile = tile_of("state", value)
-        state = State(self, self._new(), tile.shape, tile.value.dtype)
+        state = State(self, self.new_id(), tile.shape, tile.value.dtype)
         self.add(ir.Set(state.number, tile.value, caller()))
         return state
 
@@ -334,7 +340,7 @@ class Builder(NamedFunctions):
             fail("steps", f"a step is a whole number, not {step!r}")
         if step < 1:
             fail("steps", f"a step has at least one element, not {step}")
-        source, number = caller(), self._new()
+        source, number = caller(), self.new_id()
         begin, end = place_of("steps", first), place_of("steps", stop)
         self.scopes.append([])
         yield begin + Index("loop", number) * step
@@ -345,7 +351,7 @@ class Builder(NamedFunctions):
     def when(self, place: Index, equals: int = 0) -> Iterator[None]:
         """``with p.when(at % 128):``, operations where a place is ``equals``: for all threads of a block, or for none
         (scf.if). Its body is traced once. A window that moves in it, in a loop, moves every so many turns."""
-        source, number = caller(), self._new()
+        source, number = caller(), self.new_id()
         if not isinstance(place, Index):
             fail("when", f"the condition is a place, such as at % 128, not {place!r}")
         self.scopes.append([])
@@ -486,7 +492,9 @@ class Builder(NamedFunctions):
         row = FUNCTIONS.get(function)
         if row is None:
             fail(function, f"there is no such function: use {', '.join(FUNCTIONS)}")
-        read = [a.tile() if isinstance(a, (Tile, State)) else a for a in given]
+        read = [
+            a.tile() if isinstance(a, Tile | State) else self.rows(a, 1) if isinstance(a, Index) else a for a in given
+        ]
         if len(read) != row.arity:
             fail(function, f"it takes {row.arity} arguments, not {len(read)}")
         tiles = [a for a in read if isinstance(a, Tile)]

@@ -61,7 +61,7 @@ def at_source(source: Source) -> Iterator[None]:
 
 
 _OWN_FOLDER = Path(__file__).parents[1]
-_NAMES = ("tracing", "named_functions")
+_NAMES = ("tracing", "named_functions", "scalars")
 _OURS = (__file__, *(str(Path(__file__).with_name(f"{name}.py")) for name in _NAMES), contextlib.__file__)
 
 
@@ -294,5 +294,5 @@ class WindowHandle:
             fail(operation, "a window whose places a tile says stays where it is: make another one with p.window")
 
 
-Operand = Tile | State | float
+Operand = Tile | State | Index | float
 Place = Index | int | Tile | State

@@ -19,6 +19,7 @@ from search_spaces.programs.lowering.emit_base import EarlyLoads
 from search_spaces.programs.lowering.emit_boxes import by_kind
 from search_spaces.programs.lowering.emit_products import Products
 from search_spaces.programs.lowering.in_place import read_in_place
+from search_spaces.programs.lowering.placed import copy_type, place_lines
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.memory import ALIGNMENT
@@ -61,6 +62,10 @@ class Emitter(Products):
                 self._store(operation)
             case ir.Prefetch():
                 self._prefetch(operation)
+            case ir.Scalar():
+                self.code.add(self.scalar(operation), operation.source)
+                if not self.loops:
+                    self.producer.append(self.scalar(operation))
             case ir.Move():
                 pass
             case _:
@@ -291,8 +296,11 @@ class Emitter(Products):
                 self._read_sums(made, self.states[operation.state])
 
     def _ring(self, loop: ir.Loop, ring: list[StagedNumbers], count: str) -> None:
-        types = ", ".join(f"Operand_{n.staged.name}" for n in ring)
+        types = ", ".join(copy_type(n) for n in ring)
         made = "{}"
+        for n in ring:
+            for line in place_lines(self, n):
+                self.code.add(line, loop.source)
         for n in reversed(ring):
             made = f"{{{self._copy(n.staged)}, {made}}}"
         bytes_ = sum(n.bytes for n in ring)

@@ -206,12 +206,30 @@ class EmitterBase:
             stride *= extent
         return " + ".join([name, *reversed(terms)])
 
+    def scalar(self, operation: ir.Scalar) -> str:
+        """Return the statement that loads a number that places depend on."""
+        array, terms, tests, stride = operation.array, list[str](), list[str](), 1
+        for extent, place in reversed(list(zip(array.full, operation.at, strict=True))):
+            terms.append(f"static_cast<long long>({place.code}) * {stride}")
+            low, high = place.interval(self.found.trace.blocks, self.found.trace.turns())
+            if low < 0 or high >= extent:
+                tests.append(f"unsigned({place.code}) < {extent}u")
+            stride *= extent
+        pointer, inside = " + ".join([f"{array.name}_array", *reversed(terms)]), " && ".join(tests) or "true"
+        value = f"tile::load_scalar({pointer}, {inside}, {operation.low}, {operation.high})"
+        return f"[[maybe_unused]] const int {operation.index.code} = {value};"
+
     @property
     def barrier(self) -> str:
         """Of all threads that compute."""
         if not copies_alone(self.values):
             return "ptx::barrier_sync();"
         return f"ptx::barrier_sync(1, {self.numbers.warps * 32});"
+
+    def turn_of(self, loop: int, own: str) -> str:
+        """Return the declaration of a loop's turn, of those that the block has: all of them, or its part."""
+        shared = self.split is not None and self.split.loop.number == loop
+        return f"[[maybe_unused]] const int turn_{loop} = {f'first_turn + {own}' if shared else own};"
 
     def places(self, staged: Staged) -> tuple[str, str]:
         """Where an operand's first tile begins in its matrix, lines and along them."""
@@ -220,7 +238,7 @@ class EmitterBase:
         shape = window.shape
         if window.turned:
             found, shape = found[::-1], (shape[1], shape[0])
-        if self.split is not None and staged.advance and staged.loop == self.split.loop.number:
+        if self.split is not None and staged.advance in ("major", "minor") and staged.loop == self.split.loop.number:
             at = 0 if staged.advance == "major" else 1
             found[at] = f"{found[at]} + first_turn * {shape[at]}"
         return found[0], found[1]

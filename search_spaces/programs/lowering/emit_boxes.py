@@ -12,6 +12,7 @@ from search_spaces.hardware.fragments import WARP
 from search_spaces.programs.inference.inference import Spread, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.emit_memory import MemoryAccess
+from search_spaces.programs.lowering.placed import PLACED, copy_type, lead_code, place_lines
 from search_spaces.programs.lowering.refs import Ref
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.staging import StagedNumbers
@@ -72,12 +73,12 @@ class Boxes(MemoryAccess):
     def _box_copy(self, n: BoxedNumbers) -> str:
         """Where the operand's tile begins, and what copies it."""
         staged = n.staged
+        if staged.advance == PLACED:
+            return f"{{&{staged.name}_map, place_{staged.name}}}" if n.tma else f"{{place_{staged.name}, thread}}"
         window, places = staged.load.window, ", ".join(self.places(staged))
         if not n.tma:
             return f"{{{self.base(window.array)}, {places}, thread}}"
-        lead = "0"
-        for extent, place in zip(window.array.full[: len(window.array.lead)], window.array.lead, strict=True):
-            lead = f"({lead}) * {extent} + {place.code}" if lead != "0" else place.code
+        lead = lead_code(window.array.lead, window.array.full)
         return f"{{&{staged.name}_map, {lead}, {places}}}"
 
     def _keep_boxes(self, n: BoxedNumbers, source: ir.Source) -> None:
@@ -104,7 +105,8 @@ class Boxes(MemoryAccess):
         self.code.add(self.barrier)
 
     def _box_ring(self, loop: ir.Loop, ring: list[BoxedNumbers], count: str) -> None:
-        types, made = ", ".join(f"Operand_{n.staged.name}" for n in ring), "{}"
+        types, made = ", ".join(copy_type(n) for n in ring), "{}"
+        places = [line for n in ring for line in place_lines(self, n)]
         for n in reversed(ring):
             made = f"{{{self._box_copy(n)}, {made}}}"
         name, stages = f"Ring_{loop.number}", self.stages[loop.number]
@@ -131,6 +133,7 @@ class Boxes(MemoryAccess):
         if self.producing:
             self.producer += [
                 "if (ptx::elect()) {",
+                *(f"  {line}" for line in places),
                 f"  {loads}",
                 f"  tile::box_produce<{name}>(loads_{loop.number}, {shared}, {barriers}, {count});",
                 "}",
@@ -138,7 +141,8 @@ class Boxes(MemoryAccess):
             ]
             self._enter(f"tile::box_consume<{name}>({shared}, {barriers}, {count}, lane, {arguments}", loop.source)
         else:
-            self.code.add(loads, loop.source)
+            for line in (*places, loads):
+                self.code.add(line, loop.source)
             self._enter(
                 f"tile::box_pipeline<{name}>(loads_{loop.number}, {shared}, {barriers}, {count}, warp, {arguments}",
                 loop.source,

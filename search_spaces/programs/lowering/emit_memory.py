@@ -12,6 +12,7 @@ from search_spaces.programs.language.distribution import Distribution, fold, tur
 from search_spaces.programs.language.functions import ATOMICS, REDUCTIONS
 from search_spaces.programs.language.ir import line_dimension
 from search_spaces.programs.lowering.emit_shared import WIDEST, SharedTiles
+from search_spaces.programs.lowering.placed import PLACED
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.staging import StagedNumbers
@@ -22,6 +23,8 @@ class MemoryAccess(SharedTiles):
 
     def _copy(self, staged: Staged) -> str:
         """Return a TileCopy of the operand's tile, where it begins."""
+        if staged.advance == PLACED:
+            return f"{{place_{staged.name}, thread}}"
         places = ", ".join(self.places(staged))
         return f"Operand_{staged.name}::Copy({self.base(staged.load.window.array)}, {places}, thread)"
 
@@ -75,7 +78,13 @@ class MemoryAccess(SharedTiles):
         return f" + static_cast<long long>({places.text(self.code, index)}) * {stride}"
 
     def _inside(
-        self, window: ir.Window, of: Distribution, names: list[str], index: str, places: Ref | None = None
+        self,
+        window: ir.Window,
+        of: Distribution,
+        names: list[str],
+        index: str,
+        places: Ref | None = None,
+        below: str = "",
     ) -> str:
         tests = []
         if places is not None:
@@ -87,6 +96,8 @@ class MemoryAccess(SharedTiles):
                 low, _ = window.at[d].interval(self.found.trace.blocks, self.turns)
                 # of unsigned numbers, what lies before the array is beyond its end
                 tests.append(f"unsigned({place}) < {window.extent[d]}u" if low < 0 else f"{place} < {window.extent[d]}")
+        if below:
+            tests.append(f"{below} + {self.code.at(of.of_registers(0), index)} < 0")
         return " && ".join(tests) or "true"
 
     def _width(self, window: ir.Window, of: Distribution, most: int) -> int:
@@ -205,6 +216,7 @@ class MemoryAccess(SharedTiles):
             ref, of = self._moved(ref, of, target, source), target
         places = self._places(window, spread)
         pointer, distance, names = self._access(window, of, source)
+        below = self._below(operation, of)
         type_, leader = window.array.dtype, of.leader(self.numbers.warps)
         atomic = isinstance(operation, ir.AtomicRmw)
         halves = isinstance(operation, ir.AtomicRmw) and operation.kind == "addf" and type_.bits == 16
@@ -213,7 +225,8 @@ class MemoryAccess(SharedTiles):
         plain = raw.kind == "array" and raw.table is None
 
         def tested(r: str) -> str:
-            tests = [t for t in (leader, self._inside(window, of, names, r, places)) if t not in ("", "true")]
+            inside = self._inside(window, of, names, r, places, below)
+            tests = [t for t in (leader, inside) if t not in ("", "true")]
             return " && ".join(tests) or "true"
 
         def text(r: str) -> str:
@@ -234,6 +247,15 @@ class MemoryAccess(SharedTiles):
 
         scattered = (*raw.scattered, *(() if places is None else places.scattered))
         self.code.each(of.registers, text, source, width=width, scattered=scattered)
+
+    def _below(self, operation: ir.Store | ir.AtomicRmw, of: Distribution) -> str:
+        """Return how far the thread's register 0 lies behind the last row that is stored; "" where all rows are."""
+        if not isinstance(operation, ir.Store) or operation.rows_below is None:
+            return ""
+        name, at = self.new("below"), self.coordinate(of, 0)
+        place = f"{operation.window.at[0].code} + {at} - {operation.rows_below.code}"
+        self.code.add(f"const int {name} = {place};", operation.source)
+        return name
 
     def _combining(self, operation: ir.AtomicRmw, to: str, inside: str, value: str) -> str:
         """Return a statement that combines an element in memory with a number."""

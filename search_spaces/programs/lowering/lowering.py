@@ -11,6 +11,7 @@ from search_spaces.hardware.devices import Device
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import ATOMICS
 from search_spaces.programs.lowering.emit import Emitter, grid_code
+from search_spaces.programs.lowering.placed import PLACED
 from search_spaces.programs.planning.boxes import BoxedNumbers, box_map, box_struct
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.staging import operand_struct
@@ -35,6 +36,7 @@ OF_BOXES = (
 )
 THREAD = "[[maybe_unused]] const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32;"
 THREAD_ANEW = THREAD.replace("int(threadIdx.x)", "int(ptx::thread_anew())")
+OF_PLACES = "autosched/tile/placed.cuh"
 OF_ATOMICS = "autosched/tile/atomics.cuh"
 OF_SPLITS = "autosched/tile/split.cuh"
 OF_UNITS = {
@@ -87,6 +89,8 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
         includes.append(OF_ATOMICS)
     if emitter.split is not None:
         includes.append(OF_SPLITS)
+    if any(n.staged.advance == PLACED for n in operands.values()):
+        includes.append(OF_PLACES)
     structs = "".join(
         box_struct(n, emitter.numbers)
         if isinstance(n, BoxedNumbers)

@@ -130,9 +130,10 @@ def box_struct(n: BoxedNumbers, numbers: Numbers) -> str:
         "int array_minor": array.matrix[1],
         "int threads": numbers.warps * 32,
         "bool tma": n.tma,
+        "bool anywhere": staged.anywhere,
         "int access": n.access,
         "int stage_bytes": n.bytes,
-        "int advance": {"": 0, "major": 1, "minor": 2}[staged.advance],
+        "int advance": {"major": 1, "minor": 2}.get(staged.advance, 0),
         "int groups": groups,
         "int fragments": product.shape[0] // (64 * groups),
     }

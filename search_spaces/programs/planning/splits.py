@@ -24,7 +24,7 @@ def accumulating(found: Inference) -> frozenset[int]:
 
 
 def _accumulates(found: Inference, loop: ir.Loop) -> bool:
-    staged = {id_ for id_, _ in found.staged}
+    staged = {id_ for (id_, _), tile in found.staged.items() if tile.advance != "placed"}
     tiles: set[int] = set()
     reads: dict[int, int] = {}
     sums: dict[int, int] = {}

@@ -21,6 +21,7 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import ProgramError, Source
 from search_spaces.programs.language.padding import check_padding
+from search_spaces.programs.language.places import indices
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.estimates import map_warps
 from search_spaces.programs.planning.ways import SUBGROUPS
@@ -52,6 +53,12 @@ def _check_scopes(found: Inference) -> None:
                 region = "loop" if inside[-1] in found.loops else "condition"
                 reason = f"a value that a {region} made is used behind it: carry it in a p.state"
                 _refuse(operation.source, name, reason)
+        for number in {n for index in indices(operation) for n in index.scalars}:
+            inside = found.scalars_in.get(number, ())
+            if loops[: len(inside)] != inside:
+                region = "loop" if inside[-1] in found.loops else "condition"
+                reason = f"a number that a {region} loaded is used behind it: load it again with p.load_scalar"
+                _refuse(operation.source, type(operation).__name__.lower(), reason)
         if isinstance(operation, ir.Read) and operation.state not in found.states:
             _refuse(operation.source, "state", "a state is read that was never set")
 
@@ -151,7 +158,7 @@ def _check_maps(found: Inference) -> None:
             states[operation.state] = operation.value.id
     maps: dict[int, tuple[WgMap, Source]] = {}
     for operation, _ in found.trace.walk():
-        if isinstance(operation, ir.Region | ir.Store | ir.AtomicRmw | ir.Prefetch | ir.Move | ir.Set):
+        if isinstance(operation, ir.Region | ir.Store | ir.AtomicRmw | ir.Prefetch | ir.Move | ir.Set | ir.Scalar):
             continue
         result = operation.result
         if isinstance(operation, ir.Map):

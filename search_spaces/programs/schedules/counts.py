@@ -38,6 +38,7 @@ from search_spaces.templates.common.stream_k import ADDITIONS, TRIPS_OF_SPLIT, t
 
 ISSUED_PER_COPY = 4  # warp instructions of a piece that cp.async copies to a box, with its address and the walk
 BOTH_END = 0.125  # of turns in which two warpgroups wait at one time: an assumption, as of the hand-written template
+SCALAR = 8  # instructions of a warp that loads a number and limits it to its range, with its address
 LINE_BYTES = 128  # of shared memory, in a cycle
 PLACING = ("layout", "copy", "vector", "copy_columns")  # what decides how an operand is copied and read
 DECIDING = ("store_", "home_", "split_k", "tail", "intrinsic")  # parameters beside those of distributions
@@ -107,6 +108,9 @@ class _Counter(Work):
                     self.run(operation.body, times)
                 case ir.Set() | ir.Move():
                     pass
+                case ir.Scalar():
+                    if self.of_values:
+                        self.instructions += SCALAR * self.made.warps * times
                 case ir.Load(result) if not self.of_values:
                     self._kept(result, times)
                 case ir.Mma():

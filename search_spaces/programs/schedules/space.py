@@ -42,6 +42,7 @@ from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.common.raster import RASTER_GROUPS
 
 FEW_THREADS = 128  # a warp for each scheduler of an SM
+ROWS_OF_FRAGMENT = 16  # of what a warp multiplies at least
 LEAST_RESULTS = 32  # of a thread, whose reads of fragments keep up with mma.sync
 BODY_LIMIT = 1024  # products of the unrolled loop body; more overflow the instruction cache
 MOST_REGISTERS = 1024  # of the values of a thread: code is unrolled over them
@@ -233,9 +234,10 @@ def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                 rules.append(
                     Rule(
                         f"whole_rows{p.suffix}",
-                        lambda columns: columns == 1,
-                        "rows of {columns} subgroups: reductions along rows would cross subgroups",
-                        names={"columns": f"sg_columns{p.suffix}"},
+                        lambda m, columns: (columns == 1) | (m < FEW_THREADS // WARP * ROWS_OF_FRAGMENT),
+                        "rows of {columns} subgroups: reductions along rows would cross subgroups, where {m} rows are "
+                        "enough for as many warps as an SM has schedulers",
+                        names={"m": names["m"], "columns": f"sg_columns{p.suffix}"},
                     )
                 )
     for one, other in sorted(_chained(found)):

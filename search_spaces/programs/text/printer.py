@@ -149,6 +149,10 @@ class _Printer:
             case ir.Move(window, by):
                 name = self.windows[window.id]
                 return Statement("xetile.update_tile_offset", (name,), (name, *by), takes=(self.tile(window),))
+            case ir.Scalar():
+                raise ir.ProgramError(
+                    f"{operation.source}: load_scalar: the listings have no places that depend on data"
+                )
             case ir.Set(state, value):
                 if state in self.states:
                     return Statement("xetile.set", (), (self.states[state], self.value(value)))

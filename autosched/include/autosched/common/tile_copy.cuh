@@ -15,9 +15,10 @@ namespace autosched {
 
 // Tile: TileMajor x TileMinor elements of T of an array with ArrayMajor x ArrayMinor, contiguous along minor.
 // MinorIsColumn: minor is the tile's column (a row-major array). StoreVector: elements that the layout keeps
-// together and aligned, at most Vector.
+// together and aligned, at most Vector. Anywhere: tiles begin at any place, so that those of an array that they would
+// divide may reach beyond its end as well.
 template <class T_, class Layout, int TileMajor, int TileMinor, int ArrayMajor, int ArrayMinor, bool MinorIsColumn,
-          int Threads, int Columns, int Vector, int StoreVector, bool Async>
+          int Threads, int Columns, int Vector, int StoreVector, bool Async, bool Anywhere = false>
 struct TileCopy {
   using T = T_;
   static constexpr bool async = Async;
@@ -57,8 +58,9 @@ struct TileCopy {
   // Whole: the tile is known to lie in the array along major (1) or minor (2).
   template <int Whole = 0>
   __device__ __forceinline__ bool inside(int i, int j) const {
-    const bool major_ok = ArrayMajor % TileMajor == 0 || Whole == 1 || major_origin + major + i * major_step < ArrayMajor;
-    const bool minor_ok = ArrayMinor % TileMinor == 0 || Whole == 2 || minor_origin + minor + j * minor_step < ArrayMinor;
+    constexpr bool major_fits = !Anywhere && ArrayMajor % TileMajor == 0, minor_fits = !Anywhere && ArrayMinor % TileMinor == 0;
+    const bool major_ok = major_fits || Whole == 1 || major_origin + major + i * major_step < ArrayMajor;
+    const bool minor_ok = minor_fits || Whole == 2 || minor_origin + minor + j * minor_step < ArrayMinor;
     return major_ok && minor_ok;
   }
   __device__ __forceinline__ const T* address(int i, int j) const {

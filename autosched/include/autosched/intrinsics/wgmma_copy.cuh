@@ -8,11 +8,11 @@
 namespace autosched {
 
 // A tile of Operand (a WgmmaOperand) from matrices of Height lines of Width elements one behind the other, whose lines are
-// aligned to Access bytes, by Threads threads. Outside of its matrix it is zero.
+// aligned to Access bytes, by Threads threads. Outside of its matrix it is zero. Anywhere: tiles begin at any line.
 //
 // cp.async copies aligned pieces of 4, 8 or 16 bytes. Lines that are aligned to less (`shifts`) arrive from the word on that
 // their first element lies in, and are shifted into place by `finish`: the word behind each line of a box goes to `ends`.
-template <class T, class Operand, int Width, int Height, int Access, int Threads>
+template <class T, class Operand, int Width, int Height, int Access, int Threads, bool Anywhere = false>
 struct WgmmaCopy {
   static_assert(Access == 1 || Access == 2 || Access == 4 || Access == 8 || Access == 16, "rule alignment: of cp.async");
   static constexpr bool shifts = Access < 4;
@@ -63,7 +63,7 @@ struct WgmmaCopy {
 #pragma unroll 4
       for (int pass = 0; pass < passes; ++pass) {
         if (!in_box(pass)) break;
-        const bool inside = Height % Operand::lines == 0 || pass * lines_of_pass < lines_left;
+        const bool inside = (!Anywhere && Height % Operand::lines == 0) || pass * lines_of_pass < lines_left;
         const int shifted = shift(pass, matrix), left = inside ? bytes_left + shifted : 0;
         const char* source = from + pass * lines_of_pass * pitch - shifted;  // not read outside
         const int there_are = between(0, left, piece);

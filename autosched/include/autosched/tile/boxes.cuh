@@ -2,7 +2,7 @@
 //
 // L: what is decided about one operand: T, left (whether it is the a of its products), row_major (whether lines of memory
 // are rows of it), extent (of its tile, along m or n) and depth (along k), swizzle (bytes), array_major and array_minor (the
-// matrix as it lies in memory, contiguous along minor), threads (that copy), tma, access (bytes that lines are aligned to),
+// matrix as it lies in memory, contiguous along minor), threads (that copy), tma, anywhere (tiles begin at any line), access (bytes that lines are aligned to),
 // stage_bytes, advance (0: it stays, 1: along major, 2: along minor), groups (warpgroups along m) and fragments (of 64 rows,
 // of one of them).
 #pragma once
@@ -28,7 +28,7 @@ struct BoxOperand : L {
     const T* matrix;
     int major, minor, thread;
     __device__ __forceinline__ void begin(unsigned at) const {
-      using Copy = WgmmaCopy<T, Boxes, L::array_minor, L::array_major, L::access, L::threads>;
+      using Copy = WgmmaCopy<T, Boxes, L::array_minor, L::array_major, L::access, L::threads, L::anywhere>;
       static_assert(!Copy::shifts, "rule access: cp.async copies 4 bytes or more");
       Copy(thread).begin(matrix, 0, at, 0, minor, major);
     }

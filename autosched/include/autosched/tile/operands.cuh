@@ -2,7 +2,8 @@
 //
 // L: what is decided about one operand: I (the intrinsic), T, Layout, left (whether it is the a of its products),
 // row_major, rows and columns (of its tile), array_major and array_minor (the array as it lies in memory, contiguous along
-// minor), threads, copy_async, copy_columns, vector, copy_store, transposed (ldmatrix.trans), access_vector, stage_bytes,
+// minor), threads, copy_async, anywhere (tiles begin at any
+// place of the array), copy_columns, vector, copy_store, transposed (ldmatrix.trans), access_vector, stage_bytes,
 // alignment (of every tile's address, in bytes), advance (0: it stays, 1: along major, 2: along minor), groups (subgroups side by side along m or n), group_size (of a
 // sub-tile) and fragments (of a subgroup, along m or n).
 #pragma once
@@ -27,7 +28,7 @@ struct Operand : L {
   static constexpr int vector = L::access_vector;  // of the intrinsic's own loads
   using Copy = TileCopy<T, Layout, L::row_major ? rows : columns, L::row_major ? columns : rows, L::array_major,
                         L::array_minor, L::row_major, L::threads, L::copy_columns, L::vector, L::copy_store,
-                        L::copy_async>;
+                        L::copy_async, L::anywhere>;
   // Fragments of B that one ldmatrix fills.
   static constexpr int group = L::group_size / I::n % I::b_group == 0 ? I::b_group : 1;
 

@@ -118,6 +118,11 @@ __device__ __forceinline__ int saturated(int x) {
 }
 // Towards zero; the nearest int in place of what is beyond, and 0 of NaN.
 __device__ __forceinline__ int truncated(float x) { return __float2int_rz(x); }
+// A number that places depend on: of its range, and `low` where it lies outside of its array.
+__device__ __forceinline__ int load_scalar(const int* from, bool inside, int low, int high) {
+  const int number = inside ? int(ptx::ld_global_nc<4>(from).word[0]) : low;
+  return minimum(maximum(number, low), high);
+}
 // The quotient rounded down, of a divisor from 1 up.
 __device__ __forceinline__ int floor_divide(int a, int b) { return a / b - (a % b < 0); }
 // The bits of V numbers that T has, of 8 bits.

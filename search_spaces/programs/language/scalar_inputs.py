@@ -1,0 +1,77 @@
+"""Inputs of the arrays whose numbers are places: within the range that the program states, with its edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from search_spaces.arrays import IntArray
+from search_spaces.programs.language import ir
+
+EDGES = 0.25  # share of the numbers that lie at the ends of the range
+
+
+@dataclass(frozen=True)
+class ScalarInput:
+    """Numbers from ``low`` to ``high``; ``ordered`` ones ascend from ``low`` to ``high`` along the last dimension."""
+
+    low: int
+    high: int
+    ordered: bool
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> IntArray:
+        """Return random numbers, a quarter of which are the ends of the range and their neighbours."""
+        found = rng.integers(self.low, self.high + 1, shape)
+        edges = np.clip([self.low, self.low + 1, self.high - 1, self.high], self.low, self.high)
+        return self._arranged(np.where(rng.random(shape) < EDGES, rng.choice(edges, shape), found))
+
+    def edge_cases(self, shape: tuple[int, ...]) -> Iterator[tuple[str, IntArray]]:
+        """Yield named arrays: all least, all one, all largest, descending and alternating numbers."""
+        count = shape[-1]
+        down = np.linspace(self.high, self.low, count).astype(np.int64)
+        ends = np.where(np.arange(count) % 2 == 0, self.high, self.low)
+        one = min(self.low + 1, self.high)
+        for name, line in (
+            ("least", np.full(count, self.low)),
+            ("one", np.full(count, one)),
+            ("largest", np.full(count, self.high)),
+            ("descending", down),
+            ("alternating", ends),
+        ):
+            yield name, self._arranged(np.broadcast_to(line, shape))
+
+    def outside(self, rng: np.random.Generator, shape: tuple[int, ...]) -> IntArray:
+        """Return numbers of which about half lie outside of the range; programs take the nearest of it."""
+        span = self.high - self.low + 1
+        found = rng.integers(self.low - span // 2 - 1, self.high + span // 2 + 2, shape)
+        return np.clip(found, -(2**31), 2**31 - 1).astype(np.int32)
+
+    def _arranged(self, numbers: IntArray) -> IntArray:
+        """Return the numbers in the order that the program states."""
+        found = np.array(numbers)
+        if self.ordered:
+            found.sort(axis=-1)
+            found[..., 0], found[..., -1] = self.low, self.high
+        return found.astype(np.int32)
+
+
+def scalar_inputs(trace: ir.Trace) -> Mapping[str, ScalarInput]:
+    """Return the ranges by the names of the arrays; of several loads the range that they share.
+
+    Raises:
+        ProgramError: If they share none.
+    """
+    found: dict[str, ScalarInput] = {}
+    for operation, _ in trace.walk():
+        if not isinstance(operation, ir.Scalar):
+            continue
+        name, low, high, ordered = operation.array.name, operation.low, operation.high, operation.ordered
+        if name in found:
+            before = found[name]
+            low, high, ordered = max(low, before.low), min(high, before.high), ordered or before.ordered
+        if low > high:
+            raise ir.ProgramError(f"{operation.source}: load_scalar: no number of {name} is in the ranges of all loads")
+        found[name] = ScalarInput(low, high, ordered)
+    return found

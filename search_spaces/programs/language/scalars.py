@@ -1,0 +1,65 @@
+"""Numbers that a block loads and that places depend on: ends of loops, expert numbers, entries of block tables."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from search_spaces.hardware.dtypes import I32
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.index import Index, constant
+from search_spaces.programs.language.named_functions import NamedFunctions, place_of
+from search_spaces.programs.language.values import caller, fail
+
+LEAST, MOST = -(2**31), 2**31 - 1
+
+
+class Scalars(NamedFunctions):
+    """What the builder offers for places that depend on data."""
+
+    @abstractmethod
+    def add(self, operation: ir.Operation) -> None:
+        """Append an operation to the program."""
+
+    @abstractmethod
+    def new_id(self) -> int:
+        """Return a number that no value, window, state, loop or scalar has."""
+
+    def load_scalar(
+        self, array: ir.Array, *position: Index | int, high: int, low: int = 0, ordered: bool = False
+    ) -> Index:
+        """Return a number of an array as an index, the same for all threads of a block.
+
+        It may be the start or the end of a loop, the start of a window, or the position in an array (an expert, a
+        page). A number outside of ``low`` to ``high`` becomes the nearer of them, so that no access leaves an array.
+        Inputs for verification lie within the range.
+
+        Args:
+            array: An input of i32.
+            position: Its position along each dimension of the array. Outside of the array the number is ``low``.
+            high: The largest number.
+            low: The smallest number.
+            ordered: Whether the numbers ascend along the last dimension, from ``low`` to ``high``, as offsets do.
+
+        Raises:
+            ProgramError: For another array, another number of positions, or an empty range.
+        """
+        if not isinstance(array, ir.Array):
+            fail("load_scalar", f"it takes an array of the program, not {array!r}")
+        if array.role != "input" or array.dtype != I32:
+            fail("load_scalar", f"{array.name} must be an Input of i32, not {array.role} {array.dtype.name}")
+        at = (*array.lead, *(place_of("load_scalar", place) for place in position))
+        if len(at) != len(array.full):
+            fail("load_scalar", f"{array.name} needs {len(array.shape)} positions, not {len(position)}")
+        for name, bound in (("low", low), ("high", high)):
+            if type(bound) is not int or not LEAST <= bound <= MOST:
+                fail("load_scalar", f"{name} must be a whole number of 32 bits, not {bound!r}")
+        if low > high:
+            fail("load_scalar", f"the range {low} to {high} is empty: low must not exceed high")
+        usual = constant(high)
+        if ordered and array.full[-1] > 1:
+            usual = at[-1] * (high - low) // (array.full[-1] - 1) + low
+        index = Index("scalar", self.new_id(), (constant(low), constant(high), usual, *at))
+        self.add(
+            ir.Scalar(index, ir.Array(array.name, array.role, array.dtype, array.sizes, array.full), ordered, caller())
+        )
+        return index

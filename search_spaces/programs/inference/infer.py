@@ -89,6 +89,8 @@ def _forward(found: Inference, operations: tuple[ir.Operation, ...], around: tup
                 found.stored[len(found.stores)] = found.natural[value.id]
                 found.stores.append(operation)
                 found.stored_in.append(around)
+            case ir.FetchPart(states, others):
+                found.states |= {o: found.states[s] for s, o in zip(states, others, strict=True) if s in found.states}
             case ir.Scalar():
                 found.scalars[operation.index.number] = operation
                 found.scalars_in[operation.index.number] = around
@@ -251,7 +253,7 @@ def _backward(found: Inference, operations: tuple[ir.Operation, ...]) -> None:
                 _want_index(found, operation.window, found.stored[stores])
             case ir.Set(state, value):
                 _want(found, value, found.states[state])
-            case ir.Prefetch() | ir.Move() | ir.Loop() | ir.If() | ir.Scalar():
+            case ir.Prefetch() | ir.Move() | ir.Loop() | ir.If() | ir.Scalar() | ir.FetchPart():
                 pass
             case _:
                 for spread in found.computed_in(operation.result):

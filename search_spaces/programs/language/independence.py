@@ -61,6 +61,8 @@ class _Along:
                     raise _Mixed
                 case ir.Set(state, value):
                     self.states[state] = self._one(self.states.get(state), self.axes[value.id])
+                case ir.FetchPart(states, others):
+                    self.states |= {o: self.states.get(s) for s, o in zip(states, others, strict=True)}
                 case ir.Scalar():
                     if self.name in operation.array.sizes:
                         raise _Mixed

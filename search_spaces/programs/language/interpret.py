@@ -75,6 +75,7 @@ class _Block:
     combined: Mapping[str, Added]
     values: dict[int, Bounded] = field(default_factory=dict)
     states: dict[int, Bounded] = field(default_factory=dict)
+    parts: list[dict[int, Bounded]] = field(default_factory=list)  # states that blocks with parts of a loop have
     loops: dict[int, int] = field(default_factory=dict)
     shared: dict[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
 
@@ -82,9 +83,10 @@ class _Block:
         for operation in operations:
             match operation:
                 case ir.Loop():
-                    for turn in range(operation.turns(self.block, self.loops)):
-                        self.loops[operation.number] = turn
-                        self.run(operation.body)
+                    self._run_loop(operation)
+                case ir.FetchPart(states, others, part):
+                    held = self.parts[part.at(self.block, self.loops)]
+                    self.states |= {other: held[state] for state, other in zip(states, others, strict=True)}
                 case ir.If():
                     if operation.place.at(self.block, self.loops) == operation.equals:
                         self.run(operation.body)
@@ -102,6 +104,19 @@ class _Block:
                     pass
                 case _:
                     self.values[operation.result.id] = self._result(operation)
+
+    def _run_loop(self, loop: ir.Loop) -> None:
+        turns, before = loop.turns(self.block, self.loops), dict(self.states)
+        count = max(loop.parts, 1)
+        for part in range(count):
+            self.states = dict(before)
+            for turn in range(part * turns // count, (part + 1) * turns // count):
+                self.loops[loop.number] = turn
+                self.run(loop.body)
+            if loop.parts:
+                self.parts.append(self.states)
+        if loop.parts:
+            self.states = dict(self.parts[0])
 
     def _result(self, operation: ir.Computing) -> Bounded:
         match operation:

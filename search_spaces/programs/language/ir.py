@@ -305,8 +305,19 @@ class Set:
 
 
 @dataclass(frozen=True)
+class FetchPart:
+    """``others`` become what part ``part`` of the blocks that share a loop has in ``states``."""
+
+    states: tuple[int, ...]
+    others: tuple[int, ...]
+    part: Index
+    source: Source
+
+
+@dataclass(frozen=True)
 class Loop:
-    """``first``, ``first + step``, .. while less than ``stop``. Its ``body`` was traced once."""
+    """``first``, ``first + step``, .. while less than ``stop``. Its ``body`` was traced once. ``parts``: blocks that
+    share the iterations, or 0 where the program says nothing about that."""
 
     number: int
     first: Index
@@ -314,6 +325,7 @@ class Loop:
     step: int
     body: tuple[Operation, ...]
     source: Source
+    parts: int = 0
 
     def turns(self, block: tuple[int, ...], loops: dict[int, int]) -> int:
         return max(0, -(-(self.stop.at(block, loops) - self.first.at(block, loops)) // self.step))
@@ -336,7 +348,7 @@ class If:
 
 Operation = (
     Load | Store | AtomicRmw | Prefetch | Move | Transpose | Mma | Fill | Coordinates | Map | Reduce | Broadcast
-    | Convert | Read | Set | Loop | If | Scalar
+    | Convert | Read | Set | Loop | If | Scalar | FetchPart
 )  # fmt: skip
 Region = Loop | If
 Computing = Load | Transpose | Mma | Fill | Coordinates | Map | Reduce | Broadcast | Convert | Read
@@ -367,7 +379,7 @@ class Trace:
         return any(
             o.result.map is not None
             for o, _ in self.walk()
-            if not isinstance(o, Store | AtomicRmw | Prefetch | Move | Set | Loop | If | Scalar)
+            if not isinstance(o, Store | AtomicRmw | Prefetch | Move | Set | Loop | If | Scalar | FetchPart)
         )
 
     @cached_property

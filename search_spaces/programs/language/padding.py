@@ -57,6 +57,8 @@ class _Walk:
                     self.run(operation.body)
                 case ir.Set(state, value):
                     self._set(state, value)
+                case ir.FetchPart(states, others):
+                    self.states |= {o: (self.states[s][0], None) for s, o in zip(states, others, strict=True)}
                 case ir.Store(value, window) if window.array.role == "shared":
                     self._keep(value, window)
                 case ir.Store(_, window, source) | ir.AtomicRmw(_, _, window, source) if window.index is not None:

@@ -31,6 +31,8 @@ def indices(operation: ir.Operation) -> tuple[Index, ...]:
             return (operation.base,)
         case ir.Scalar():
             return operation.at
+        case ir.FetchPart():
+            return (operation.part,)
     return ()
 
 

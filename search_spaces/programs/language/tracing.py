@@ -6,8 +6,7 @@ Rules of the XeTile RFC are quoted as such.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from search_spaces.hardware.dtypes import BF16, E4M3, E5M2, F16, F32, I8, I32, U8, DType, dtype
@@ -18,8 +17,8 @@ from search_spaces.programs.language.distribution import subgroup_lanes
 from search_spaces.programs.language.functions import ATOMICS, FUNCTIONS, REDUCTIONS
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Shape
+from search_spaces.programs.language.loops import Loops
 from search_spaces.programs.language.named_functions import place_of
-from search_spaces.programs.language.scalars import Scalars
 from search_spaces.programs.language.values import (
     Operand,
     Place,
@@ -59,7 +58,7 @@ def _shape(operation: str, shape: object) -> Shape:
     return shape[0], shape[1]
 
 
-class Builder(Scalars):
+class Builder(Loops):
     """What a program's function gets as ``p``."""
 
     def __init__(self, chosen: Mapping[str, int]) -> None:
@@ -67,7 +66,7 @@ class Builder(Scalars):
         self.domains: dict[str, tuple[int, ...]] = {}
         self.extent: tuple[int, ...] | None = None
         self.tile: tuple[int, ...] = ()
-        self.scopes: list[list[ir.Operation]] = [[]]
+        super().__init__()
         self._count = 0
         self._shared = 0
 
@@ -76,9 +75,6 @@ class Builder(Scalars):
             raise AttributeError(name)
         known = [n for n in dir(type(self)) if n not in ("add", "either", "map", "new_id", "result")]
         fail(name, f"there is no operation of this name: {nearest(name, known)}")
-
-    def add(self, operation: ir.Operation) -> None:
-        self.scopes[-1].append(operation)
 
     @property
     def unused_id(self) -> int:
@@ -325,39 +321,6 @@ class Builder(Scalars):
     def _coordinates(self, dimension: int, first: Index | int, shape: Shape) -> Tile:
         base, shape = place_of("rows" if dimension == 0 else "columns", first), _shape("rows, columns", shape)
         return self.result(shape, I32, lambda v: ir.Coordinates(v, dimension, base, caller()))
-
-    def state(self, value: Tile | State) -> State:
-        """Return a variable that a loop carries, with its first value."""
-        tile = tile_of("state", value)
-        state = State(self, self.new_id(), tile.shape, tile.value.dtype)
-        self.add(ir.Set(state.number, tile.value, caller()))
-        return state
-
-    def steps(self, stop: Index | int, step: int, *, first: Index | int = 0) -> Iterator[Index]:
-        """``for at in p.steps(k, bk):``, a loop of the program over first, first + step, .. below ``stop``. Its body is
-        traced once. ``stop`` may depend on the block."""
-        if type(step) is not int:
-            fail("steps", f"a step is a whole number, not {step!r}")
-        if step < 1:
-            fail("steps", f"a step has at least one element, not {step}")
-        source, number = caller(), self.new_id()
-        begin, end = place_of("steps", first), place_of("steps", stop)
-        self.scopes.append([])
-        yield begin + Index("loop", number) * step
-        body = tuple(self.scopes.pop())
-        self.add(ir.Loop(number, begin, end, step, body, source))
-
-    @contextmanager
-    def when(self, place: Index, equals: int = 0) -> Iterator[None]:
-        """``with p.when(at % 128):``, operations where a place is ``equals``: for all threads of a block, or for none
-        (scf.if). Its body is traced once. A window that moves in it, in a loop, moves every so many turns."""
-        source, number = caller(), self.new_id()
-        if not isinstance(place, Index):
-            fail("when", f"the condition is a place, such as at % 128, not {place!r}")
-        self.scopes.append([])
-        yield
-        body = tuple(self.scopes.pop())
-        self.add(ir.If(number, place, equals, body, source))
 
     def mma(
         self,

@@ -46,6 +46,10 @@ class Emitter(Products):
 
     def _operation(self, operation: ir.Operation) -> None:
         match operation:
+            case ir.Loop(body=(ir.FetchPart(), *_)) if self.split is None:
+                pass  # one block has all turns of the shared loop
+            case ir.FetchPart():
+                self._fetch_part(operation)
             case ir.Loop():
                 self.finish()
                 self._expect_body(operation.body)
@@ -232,12 +236,14 @@ class Emitter(Products):
 
     def _loop(self, loop: ir.Loop) -> None:
         ring, boxes = by_kind([n for n in self.staged.values() if n.staged.loop == loop.number])
-        turns = loop.stop - loop.first + (loop.step - 1)
-        count = (turns // loop.step).code
-        split = self.split
-        if split is not None and split.launched:
+        split, count = self.split, self.count_of(loop)
+        for line in self.share_lines(loop, count):
+            self.code.add(line, loop.source)
+        if self.shares(loop):
+            count = "own_turns"
+        elif split is not None and split.launched:
             count = "part.count"
-        elif split is not None:
+        elif split is not None and not split.combined:
             count = f"(first_turn + {split.each} < {split.turns} ? {split.each} : {split.turns} - first_turn)"
         for operation in loop.body:  # states that the loop sets first are declared around it
             if isinstance(operation, ir.Set) and operation.state not in self.states:
@@ -254,26 +260,11 @@ class Emitter(Products):
                 self._turns(loop, boxes)
             else:
                 self._ring(loop, ring, count)
-        elif loop.number in self.peeled:
-            turn = f"turn_{loop.number}"
-            self.code.add(f"const int last_{turn} = {count} - 1;", loop.source)
-            self._unroll(loop)
-            self._enter(f"for (int {turn} = 0; {turn} < last_{turn}; ++{turn}) {{", loop.source)
-            self._but_the_last(loop)
-            self._leave()
-            self._enter(f"for (int {turn} = max(last_{turn}, 0); {turn} <= last_{turn}; ++{turn}) {{", loop.source)
-            self._operations(loop.body)
-            self._leave()
         else:
-            self._unroll(loop)
-            self._enter(
-                f"for (int turn_{loop.number} = 0; turn_{loop.number} < {count}; ++turn_{loop.number}) {{", loop.source
-            )
-            self._operations(loop.body)
-            self._leave()
+            self._plain_turns(loop, count)
         self.loops -= 1
         self.loop = outside
-        if split is not None:
+        if split is not None and not split.combined:
             self._join_splits(split, loop.source)
         if self.opaque:
             self._read_behind(loop)
@@ -282,6 +273,46 @@ class Emitter(Products):
                 source = self.of(self.found.sources[reduce.result.id])
                 self._join(self.states[state], reduce, source, reduce.source)
                 del self.partial[reduce.result.id]
+        if split is not None and self.shares(loop):
+            self._join_splits(split, loop.source)
+
+    def _plain_turns(self, loop: ir.Loop, count: str) -> None:
+        """Emit a loop without a ring."""
+        turn, first, end = f"turn_{loop.number}", "0", count
+        if self.shares(loop):
+            first, end = "first_turn", f"first_turn + {count}"
+        if loop.number in self.peeled:
+            self.code.add(f"const int last_{turn} = {end} - 1;", loop.source)
+            self._unroll(loop)
+            self._enter(f"for (int {turn} = {first}; {turn} < last_{turn}; ++{turn}) {{", loop.source)
+            self._but_the_last(loop)
+            self._leave()
+            self._enter(
+                f"for (int {turn} = max(last_{turn}, {first}); {turn} <= last_{turn}; ++{turn}) {{", loop.source
+            )
+        else:
+            self._unroll(loop)
+            self._enter(f"for (int {turn} = {first}; {turn} < {end}; ++{turn}) {{", loop.source)
+        self._operations(loop.body)
+        self._leave()
+
+    def _fetch_part(self, operation: ir.FetchPart) -> None:
+        """Load what another part of a shared loop has left."""
+        for state, other in zip(operation.states, operation.others, strict=True):
+            self._get_part(state, self.states[other], operation.part.code, operation.source)
+
+    def _get_part(self, state: int, array: str, part: str, source: ir.Source) -> None:
+        """Load the registers of a state that a part of a shared loop has left."""
+        assert self.split is not None
+        threads, counts = self.numbers.warps * 32, self._part_registers(self.split)
+        place = sum(n for s, n in counts.items() if self.split.states.index(s) < self.split.states.index(state))
+        at = f"parts + ({part}) * {sum(counts.values()) * threads} + {place * threads}"
+        self.code.flush()
+        self.code.add(f"tile::get_part<{counts[state]}, {threads}>({array}, {at}, thread);", source)
+
+    def _part_registers(self, split: Split) -> dict[int, int]:
+        """Return how many registers of a thread each state has that a part leaves."""
+        return {state: self.of(self.found.states[state]).registers for state in split.states}
 
     def _unroll(self, loop: ir.Loop) -> None:
         count = unroll_of(self.found, self.values, loop.number)
@@ -321,7 +352,7 @@ class Emitter(Products):
         if loop == self.buffered:
             self._buffered_turns(loop, ring, arguments)
             return
-        body = f"[&](unsigned stage, [[maybe_unused]] int turn_{loop.number}) {{"
+        body = f"[&](unsigned stage, {self.turn_parameter(loop)}) {{"
         begun = ", true" if self.early else ""
         self._enter(f"tile::pipeline<{name}{begun}>{arguments}{body}", loop.source)
         self._turns(loop, ring)
@@ -350,8 +381,9 @@ class Emitter(Products):
             self._join_parts(split, source)
             return
         threads = self.numbers.warps * 32
-        counts = [self.of(self.found.states[state]).registers for state in split.states]
+        counts = list(self._part_registers(split).values())
         self.finish()
+        self.code.flush()
         apart = sum(counts) * threads
         place = self.memory.use(None, ALIGNMENT)
         only = f"{split.count}, {threads}" if copies_alone(self.values) else f"{split.count}"
@@ -364,6 +396,10 @@ class Emitter(Products):
             self.code.add(f"tile::put_part<{count}, {threads}>({at}, {self.states[state]}, thread);")
             before += count
         self.code.add(f"if (!is_last_block<{only}>({COUNTERS} + tile_place, shared + {place}u)) return;")
+        if split.combined:
+            for state in split.states:
+                self._get_part(state, self.states[state], "0", source)
+            return
         before = 0
         for state, count in zip(split.states, counts, strict=True):
             self.code.add(
@@ -414,11 +450,13 @@ class Emitter(Products):
 
     def _turns(self, loop: ir.Loop, ring: Sequence[StagedNumbers | BoxedNumbers]) -> None:
         """Emit what each turn of a ring's loop does with a stage."""
+        self.add_turn(loop)
         if loop.number in self.peeled:
             self._stage(ring)
             self._but_the_last(loop)
             self._leave("},")
-            self._enter(f"[&](unsigned stage, [[maybe_unused]] int turn_{loop.number}) {{", loop.source)
+            self._enter(f"[&](unsigned stage, {self.turn_parameter(loop)}) {{", loop.source)
+            self.add_turn(loop)
         self._stage(ring)
         if self.values.get("in_flight", 0) and self.boxed:
             self._flying_turns(loop)
@@ -470,7 +508,8 @@ def grid_code(trace: ir.Trace, raster: str, split: Split | None = None) -> list[
     elif split is not None:
         lines = [
             f"const int tile_place = int(blockIdx.x) % {trace.block_count};",
-            f"const int split = int(blockIdx.x) / {trace.block_count}, first_turn = split * {split.each};",
+            f"const int split = int(blockIdx.x) / {trace.block_count}"
+            f"{';' if split.combined else f', first_turn = split * {split.each};'}",
         ]
         index = "tile_place"
     if len(blocks) == 1:

@@ -231,6 +231,35 @@ class EmitterBase:
         shared = self.split is not None and self.split.loop.number == loop
         return f"[[maybe_unused]] const int turn_{loop} = {f'first_turn + {own}' if shared else own};"
 
+    def count_of(self, loop: ir.Loop) -> str:
+        """Return the number of turns of a loop that blocks do not share, or of all who do; it may be negative."""
+        return ((loop.stop - loop.first + (loop.step - 1)) // loop.step).code
+
+    def shares(self, loop: ir.Loop) -> bool:
+        """Return whether the program says that blocks share the loop, and the schedule has several."""
+        return self.split is not None and bool(self.split.combined) and self.split.loop.number == loop.number
+
+    def share_lines(self, loop: ir.Loop, count: str) -> list[str]:
+        """Return the declarations of the block's part of a shared loop: turns from ``first_turn``, ``own_turns``."""
+        if not self.shares(loop):
+            return []
+        assert self.split is not None
+        parts = self.split.count
+        return [
+            f"const int all_turns = max({count}, 0), first_turn = split * all_turns / {parts};",
+            f"const int own_turns = (split + 1) * all_turns / {parts} - first_turn;",
+        ]
+
+    def turn_parameter(self, loop: ir.Loop) -> str:
+        """Return the parameter of the function that runs a turn of a ring; ``turn_lines`` follow it."""
+        own = "own_turn" if self.shares(loop) else f"turn_{loop.number}"
+        return f"[[maybe_unused]] int {own}"
+
+    def add_turn(self, loop: ir.Loop) -> None:
+        """Declare the turn of a shared loop in the function that runs one."""
+        if self.shares(loop):
+            self.code.add(self.turn_of(loop.number, "own_turn"))
+
     def places(self, staged: Staged) -> tuple[str, str]:
         """Where an operand's first tile begins in its matrix, lines and along them."""
         window = staged.load.window

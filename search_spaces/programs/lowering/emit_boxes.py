@@ -129,9 +129,10 @@ class Boxes(MemoryAccess):
         self._written = True
         shared = f"shared + {self.memory.rings[loop.number]}u"
         loads = f"tile::BoxLoads<{types}> loads_{loop.number}{made};"
-        arguments = f"[&](unsigned stage, [[maybe_unused]] int turn_{loop.number}) {{"
+        arguments = f"[&](unsigned stage, {self.turn_parameter(loop)}) {{"
         if self.producing:
             self.producer += [
+                *self.share_lines(loop, self.count_of(loop)),
                 "if (ptx::elect()) {",
                 *(f"  {line}" for line in places),
                 f"  {loads}",

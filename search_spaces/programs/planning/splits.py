@@ -73,17 +73,27 @@ def splittable(found: Inference) -> ir.Loop | None:
     return None
 
 
+@cache
+def shared_loop(found: Inference) -> tuple[ir.Loop, ir.FetchPart] | None:
+    """Return the loop whose turns blocks share because the program says so, and what fetches a part's states."""
+    loop = next((loop for loop in found.loops.values() if loop.parts), None)
+    fetch = next((o for o, _ in found.trace.walk() if isinstance(o, ir.FetchPart)), None)
+    return None if loop is None or fetch is None else (loop, fetch)
+
+
 @dataclass(frozen=True)
 class Split:
     """``count`` blocks share the ``turns`` of a loop, ``each`` of them but the last as many as the others.
 
-    With stream-K ``launched`` blocks compute all tiles, one behind another, and two share one that is cut; 0 without.
+    ``combined``: the states that the program combines, where it says that the loop is shared. With stream-K
+    ``launched`` blocks compute all tiles, one behind another, and two share one that is cut; 0 without.
     """
 
     loop: ir.Loop
     count: int
     turns: int
     launched: int = 0
+    combined: tuple[int, ...] = ()
 
     @property
     def each(self) -> int:
@@ -91,7 +101,7 @@ class Split:
 
     @property
     def states(self) -> list[int]:
-        return [o.state for o in self.loop.body if isinstance(o, ir.Set)]
+        return list(self.combined) or [o.state for o in self.loop.body if isinstance(o, ir.Set)]
 
     def workspaces(self, blocks: int, registers: int, threads: int) -> tuple[Operand, ...]:
         """Return the parts of sums, and for each tile how many have come; with stream-K a part for each block that
@@ -109,8 +119,12 @@ class Split:
 
 def split_of(found: Inference, values: Mapping[str, Value]) -> Split | None:
     """Of a schedule; None where each block has all turns."""
+    shared = shared_loop(found)
+    if shared is not None:
+        loop, fetch = shared
+        return None if loop.parts == 1 else Split(loop, loop.parts, found.trace.turns()[loop.number], 0, fetch.states)
     count, streams = int(values.get("split_k", 1)), bool(values.get("stream_k", 0))
-    loop = splittable(found) if count > 1 or streams else None
-    if loop is None:
+    summed = splittable(found) if count > 1 or streams else None
+    if summed is None:
         return None
-    return Split(loop, count, found.trace.turns()[loop.number], int(values["launched_blocks"]) if streams else 0)
+    return Split(summed, count, found.trace.turns()[summed.number], int(values["launched_blocks"]) if streams else 0)

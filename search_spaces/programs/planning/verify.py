@@ -158,7 +158,7 @@ def _check_maps(found: Inference) -> None:
             states[operation.state] = operation.value.id
     maps: dict[int, tuple[WgMap, Source]] = {}
     for operation, _ in found.trace.walk():
-        if isinstance(operation, ir.Region | ir.Store | ir.AtomicRmw | ir.Prefetch | ir.Move | ir.Set | ir.Scalar):
+        if not isinstance(operation, ir.Computing):
             continue
         result = operation.result
         if isinstance(operation, ir.Map):

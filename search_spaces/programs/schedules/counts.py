@@ -25,9 +25,10 @@ from search_spaces.programs.planning.exchange import wavefronts
 from search_spaces.programs.planning.memory import EARLY_COPIES, exchange_layout, stages_of
 from search_spaces.programs.planning.numbers import Numbers, ProductNumbers, numbers
 from search_spaces.programs.planning.opaque import read_behind
-from search_spaces.programs.planning.splits import split_of
+from search_spaces.programs.planning.splits import Split, shared_loop, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
 from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
+from search_spaces.programs.planning.unrolling import unroll_of
 from search_spaces.programs.planning.ways import WARPS, fragments, is_boxed, is_opaque
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.config import Config
@@ -89,7 +90,8 @@ class _Counter(Work):
         for operation in operations:
             match operation:
                 case ir.Loop():
-                    if self.split is not None:  # what is behind the loop, only the last block does
+                    if self.split is not None and operation == self.split.loop:
+                        # what is behind the loop, only the last block does
                         times /= self.split.count
                     inside = times * _average(self.found, operation.number)
                     if operation.number in self.peeled:  # the last turn's masks are left out
@@ -106,7 +108,7 @@ class _Counter(Work):
                         self._read_behind(operation, times)
                 case ir.If():
                     self.run(operation.body, times)
-                case ir.Set() | ir.Move():
+                case ir.Set() | ir.Move() | ir.FetchPart():
                     pass
                 case ir.Scalar():
                     if self.of_values:
@@ -388,7 +390,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     row = fragments(config.text("intrinsic")) if found.products else None
     boxed = bool(found.products) and is_boxed(config.text("intrinsic"))
     ending = _ending(found, made) if boxed else 0.0
-    trips = 0.0 if split is None else TRIPS_OF_SPLIT
+    trips = 0.0 if split is None else TRIPS_OF_SPLIT + _trips_to_combine(found, split, config)
     tiles, ends, exchanged, dram = 1.0, int(boxed), 0.0, _dram_bytes(problem, config, device, work.load_bytes, blocks)
     if split is not None and streamed:
         # Nothing else of a block runs beside the end of a tile, and the exchange of sums.
@@ -431,6 +433,16 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         longest=1.0 if main is None else _longest(found, main),
         run_bytes=float(min((_run_bytes(_placed(found, s, config, made)) for s in staged.values()), default=128)),
     )
+
+
+def _trips_to_combine(found: Inference, split: Split, config: Config) -> float:
+    """Return how often the last block waits for parts: it fetches as many at a time as its loop has bodies, and of all
+    blocks one for each tile does so. A sum that no program combines is added up with loads that overlap."""
+    shared = shared_loop(found)
+    if shared is None:
+        return 0.0
+    joins = next(n for n, loop in found.loops.items() if shared[1] in loop.body)
+    return float(math.ceil((split.count - 1) / (unroll_of(found, config, joins) or 1)))
 
 
 def _barriers(config: Config, made: Numbers, stages: int, boxed: bool) -> float:

@@ -12,7 +12,8 @@ from search_spaces.hardware.devices import Device
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.planning import estimates
 from search_spaces.programs.planning.choices import Choices, choices, unique_operands
-from search_spaces.programs.planning.memory import exchange_bytes, shared_tile_bytes, stage_names
+from search_spaces.programs.planning.memory import ALIGNMENT, exchange_bytes, shared_tile_bytes, stage_names
+from search_spaces.programs.planning.splits import shared_loop
 from search_spaces.programs.planning.ways import has_boxes
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import BARRIER_BYTES
@@ -106,10 +107,12 @@ def _scratch(
         inference = found.inference(values)
         return estimates.needs(inference, values).joined.get(at(inference), 0)
 
+    flag = ALIGNMENT if loop is None and shared_loop(found.first) is not None else 0  # of the block that comes last
+
     def scratch(exchanged: int, joined: int, exchange: str = "identity", **turned: Value) -> int:
         held = {shape for shape, b in bit.items() if exchanged & b}
         held |= {shapes[int(turned[f"shape_{name}"])] for name, how in turned.items() if how == "turned"}
-        return max([joined, *(exchange_bytes(exchange, shape) for shape in held)])
+        return max([joined, flag, *(exchange_bytes(exchange, shape) for shape in held)])
 
     where = "outside of loops" if loop is None else "in loops" if suffix == "inside" else f"in loop {(number or 0) + 1}"
     names = {"exchanged": f"exchanged_{suffix}", "joined": f"joined_{suffix}"}

@@ -153,6 +153,8 @@ class _Printer:
                 raise ir.ProgramError(
                     f"{operation.source}: load_scalar: the listings have no places that depend on data"
                 )
+            case ir.FetchPart():
+                raise ir.ProgramError(f"{operation.source}: split: the listings have no loops that blocks share")
             case ir.Set(state, value):
                 if state in self.states:
                     return Statement("xetile.set", (), (self.states[state], self.value(value)))

@@ -16,6 +16,13 @@ __device__ __forceinline__ void put_part(float* part, const X* x, int thread) {
   for (int r = 0; r < N; ++r) ptx::st_global(part + r * Threads + thread, AlignedVector<4>{{bits(x[r])}});
 }
 
+// This thread's N registers of a part.
+template <int N, int Threads, class X>
+__device__ __forceinline__ void get_part(X* x, const float* part, int thread) {
+#pragma unroll
+  for (int r = 0; r < N; ++r) x[r] = of_bits<X>(ptx::ld_global_cg<4>(part + r * Threads + thread).word[0]);
+}
+
 // The sums of all parts, Apart words from one to the next, in their order: which block comes last changes nothing.
 template <int Parts, int N, int Threads, int Apart, class X>
 __device__ __forceinline__ void add_parts(X* x, const float* part, int thread) {

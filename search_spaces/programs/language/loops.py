@@ -1,0 +1,136 @@
+"""States, loops and conditions, and loops whose iterations several blocks share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.index import ZERO, Index, constant
+from search_spaces.programs.language.ir import Shape
+from search_spaces.programs.language.named_functions import place_of
+from search_spaces.programs.language.scalars import Scalars
+from search_spaces.programs.language.values import Recorder, State, Tile, caller, fail, tile_of
+
+MOST_PARTS = 128  # blocks that share a loop: the last one takes the results of all, one after another
+Parts = tuple[Tile, ...]
+
+
+class Loops(Scalars, Recorder):
+    """What the builder offers for operations that run several times, or not at all."""
+
+    def __init__(self) -> None:
+        self.scopes: list[list[ir.Operation]] = [[]]
+
+    @abstractmethod
+    def full(self, shape: Shape, number: float, type_: str = "f32") -> Tile:
+        """Return a tile of one number."""
+
+    def add(self, operation: ir.Operation) -> None:
+        self.scopes[-1].append(operation)
+
+    def state(self, value: Tile | State) -> State:
+        """Return a variable that a loop carries, with its first value."""
+        tile = tile_of("state", value)
+        state = State(self, self.new_id(), tile.shape, tile.value.dtype)
+        self.add(ir.Set(state.number, tile.value, caller()))
+        return state
+
+    def steps(self, stop: Index | int, step: int, *, first: Index | int = 0) -> Iterator[Index]:
+        """``for at in p.steps(k, bk):``, a loop of the program over first, first + step, .. below ``stop``. Its body is
+        traced once. Both ends may depend on the block, and on numbers that it loads."""
+        yield from self._iterations("steps", stop, step, first, 0)
+
+    def _iterations(
+        self, operation: str, stop: Index | int, step: int, first: Index | int, parts: int
+    ) -> Iterator[Index]:
+        if type(step) is not int:
+            fail(operation, f"a step is a whole number, not {step!r}")
+        if step < 1:
+            fail(operation, f"a step has at least one element, not {step}")
+        source, number = caller(), self.new_id()
+        begin, end = place_of(operation, first), place_of(operation, stop)
+        self.scopes.append([])
+        yield begin + Index("loop", number) * step
+        body = tuple(self.scopes.pop())
+        self.add(ir.Loop(number, begin, end, step, body, source, parts))
+
+    def split(
+        self,
+        stop: Index | int,
+        step: int,
+        *,
+        parts: int,
+        states: Sequence[State],
+        combine: Literal["add"] | Callable[[Parts, Parts], Parts],
+        first: Index | int = 0,
+    ) -> Iterator[Index]:
+        """``for at in p.split(k, bk, parts=4, states=(acc,), combine="add"):``, a loop whose iterations blocks share.
+
+        Each block begins with the states as they are before the loop and has consecutive iterations, perhaps none. The
+        block that comes last combines the states of all of them, in their order, and goes on behind the loop.
+
+        Args:
+            stop: As of ``steps``.
+            step: As of ``steps``.
+            parts: How many blocks share the loop, such as ``p.choose(parts=(1, 2, 4, 8))``.
+            states: The states that the loop sets, which must be neutral before it.
+            combine: Returns what two tuples of values become together, in the order of ``states``; "add" adds them.
+            first: As of ``steps``.
+
+        Raises:
+            ProgramError: If the loop is in another region, sets another state, or something is stored before it ends.
+        """
+        source, before = caller(), self.scopes[-1]
+        self._check_split(parts, states, combine, before)
+        yield from self._iterations("split", stop, step, first, parts)
+        loop = before[-1]
+        assert isinstance(loop, ir.Loop)
+        for operation in ir.walk_body(loop.body):
+            if isinstance(operation, ir.Store | ir.AtomicRmw):
+                fail("split", "nothing is stored in the loop: only the block that comes last has the whole result")
+            outer = {o.state for o in before if isinstance(o, ir.Set)} - {state.number for state in states}
+            if isinstance(operation, ir.Set) and operation.state in outer:
+                fail("split", f"the loop sets another state at {operation.source}: name it in states")
+        others = tuple(self.state(self.full(state.shape, 0.0, state.dtype.name)) for state in states)
+        number = self.new_id()
+        self.scopes.append([])
+        numbers = tuple(tuple(state.number for state in of) for of in (states, others))
+        self.add(ir.FetchPart(numbers[0], numbers[1], Index("loop", number) + 1, source))
+        one, other = (tuple(state.read() for state in of) for of in (states, others))
+        joined = tuple(a + b for a, b in zip(one, other, strict=True)) if combine == "add" else combine(one, other)
+        if not isinstance(joined, tuple | list) or len(joined) != len(states):
+            fail("split", f"combine must return {len(states)} tiles, not {joined!r}")
+        for state, value in zip(states, joined, strict=True):
+            state.set(value)
+        body = tuple(self.scopes.pop())
+        self.add(ir.Loop(number, ZERO, constant(parts - 1), 1, body, source))
+
+    def _check_split(self, parts: object, states: object, combine: object, before: list[ir.Operation]) -> None:
+        if type(parts) is not int or not 1 <= parts <= MOST_PARTS:
+            fail("split", f"parts is a whole number from 1 to {MOST_PARTS}, not {parts!r}")
+        if not isinstance(states, tuple | list) or not states or not all(isinstance(s, State) for s in states):
+            fail("split", f"states is a tuple of what p.state returned, not {states!r}")
+        if combine != "add" and not callable(combine):
+            fail("split", f'combine is "add" or a function of two tuples of tiles, not {combine!r}')
+        if len(self.scopes) > 1:
+            fail("split", "it stands in no other loop and no condition")
+        for operation in ir.walk_body(tuple(before)):
+            if isinstance(operation, ir.Loop) and operation.parts:
+                fail("split", f"one loop of a program is shared, and the one at {operation.source} is")
+            if isinstance(operation, ir.Store | ir.AtomicRmw):
+                fail("split", f"every part would store what is stored before the loop, at {operation.source}")
+
+    @contextmanager
+    def when(self, place: Index, equals: int = 0) -> Iterator[None]:
+        """``with p.when(at % 128):``, operations where a place is ``equals``: for all threads of a block, or for none
+        (scf.if). Its body is traced once. A window that moves in it, in a loop, moves every so many turns."""
+        source, number = caller(), self.new_id()
+        if not isinstance(place, Index):
+            fail("when", f"the condition is a place, such as at % 128, not {place!r}")
+        self.scopes.append([])
+        yield
+        body = tuple(self.scopes.pop())
+        self.add(ir.If(number, place, equals, body, source))

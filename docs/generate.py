@@ -25,6 +25,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import Reduce, Softmax
 from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.parameters import Parameter
+from search_spaces.templates.parameter_names import SHARED
 
 FOLDER = Path(__file__).parent / "reference"
 MADE = "<!-- made by docs/generate.py -->\n"
@@ -86,6 +87,12 @@ def schedule_parameters() -> str:
         "What a schedule decides, template by template, as `autosched best` prints it and `--explain` takes it.\n",
         "Values are those that the space of an f16 problem draws from, on an H200 (tcgen05: a B200), before any\n",
         "rule; `autosched space` counts what the rules leave. The value in bold is the parameter's default.\n",
+        "\n## Shared names\n",
+        "One idea has one name in all templates (`search_spaces/templates/parameter_names.py`). `{axis}` is m, n or\n",
+        "k: m and n span the output, k is reduced. In `transpose`, m are the rows of x and n its columns.\n\n",
+        "| parameter | meaning | unit |\n",
+        "|---|---|---|\n",
+        *(f"| `{name}` | {meaning.text} | {meaning.unit or 'a name'} |\n" for name, meaning in SHARED.items()),
     ]
     for its in (built_in.load() for built_in in BUILT_IN_TEMPLATES):
         name, problems = its.name, SPACES[its.name]

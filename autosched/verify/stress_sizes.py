@@ -168,7 +168,7 @@ def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
     if schedule.template in _EXCHANGED:
         swapped = {"m": "n", "n": "m"}
         chosen = {f"{name[:-1]}{swapped.get(name[-1], name[-1])}": value for name, value in chosen.items()}
-    steps = 2 if chosen.get("stream_k") or int(chosen.get("tiles_of_block", 1)) > 1 else 1
+    steps = 2 if chosen.get("stream_k") or int(chosen.get("tiles_per_block", 1)) > 1 else 1
     shorter = min(0, small.k % of_split + steps * of_split - small.k)
     rows, columns = (_more_tiles(small, chosen, axis, MANY_TILES) for axis in ("m", "n"))
     smallest = min(small.m * small.n, small.m * small.k, small.n * small.k)
@@ -198,7 +198,7 @@ def _rows_of_all_workers(small: Matmul, chosen: Mapping[str, Value], k: int) -> 
     """Rows more that give each worker of stream-K that runs at a time its share, the best first: several blocks of an
     SM, too, where all of it can be run."""
     workers = _SMS * int(chosen.get("min_blocks", 1))
-    of_worker = 2 if int(chosen.get("tiles_of_block", 1)) > 2 else 1  # as many as the launch must have for it
+    of_worker = 2 if int(chosen.get("tiles_per_block", 1)) > 2 else 1  # as many as the launch must have for it
     across = small.batch * math.ceil(small.n / int(chosen["tile_n"]))
     of_one_block = 2 * _SMS
     for tiles in dict.fromkeys((max(of_one_block, workers * of_worker), of_one_block)):
@@ -216,6 +216,6 @@ def _more_tiles(small: Matmul, chosen: Mapping[str, Value], axis: str, least: in
         return MANY
     cluster = int(chosen.get(f"cluster_{axis}", 1))
     reduced = {"m": -2, "n": -1}[axis] == small.reduced_axis
-    several = int(chosen.get("tiles_of_block", 1))
+    several = int(chosen.get("tiles_per_block", 1))
     tiles = max(MANY_PARTS if reduced else least, (several + 1) * cluster if several > 1 else 0)
     return -(-tiles // cluster) * cluster * int(chosen[f"tile_{axis}"])

@@ -27,11 +27,11 @@ Changes = dict[str, int | str]  # of a schedule
 
 # What a case of wgmma_matmul changes of the schedule of tests/golden/wgmma/bf16_specialised.json.
 _ALONE: Changes = {
-    **{"tile_m": 64, "tile_n": 32, "consumers": 1, "stages": 2, "producer_registers": 0, "raster": "row"},
-    **{"store_buffers": 0, "tiles_of_block": 1, "cluster_m": 1},
+    **{"tile_m": 64, "tile_n": 32, "consumer_warpgroups": 1, "stages": 2, "producer_registers": 0, "raster": "row"},
+    **{"store_buffers": 0, "tiles_per_block": 1, "cluster_m": 1},
 }
-_BOTH: Changes = {**_ALONE, "tile_m": 128, "tile_n": 64, "consumers": 2, "producer_registers": 40}
-_IN_TURN: Changes = {**_ALONE, "consumers": 2, "tiles_of_block": 3, "ping_pong": 1}
+_BOTH: Changes = {**_ALONE, "tile_m": 128, "tile_n": 64, "consumer_warpgroups": 2, "producer_registers": 40}
+_IN_TURN: Changes = {**_ALONE, "consumer_warpgroups": 2, "tiles_per_block": 3, "ping_pong": 1}
 _CURVE: Changes = {**_ALONE, "tile_n": 8, "raster": "hilbert"}
 # Sizes that no tile divides, storage orders, batches and epilogues; each way of the kernel with several k-tiles more
 # than it has stages.
@@ -42,7 +42,15 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
     ),
     "three_consumers": (
         Matmul(201, 101, 264, batch=2, a="bf16", b="bf16", order_b="col", epilogue="bias+relu"),
-        {**_BOTH, "tile_m": 192, "tile_n": 80, "consumers": 3, "producer_registers": 24, "split_k": 2, "cluster_n": 2},
+        {
+            **_BOTH,
+            "tile_m": 192,
+            "tile_n": 80,
+            "consumer_warpgroups": 3,
+            "producer_registers": 24,
+            "split_k": 2,
+            "cluster_n": 2,
+        },
     ),
     "columns_of_a": (
         Matmul(200, 72, 200, a="f16", b="f16", order_a="col", epilogue="bias+gelu"),
@@ -58,16 +66,16 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
     ),
     "persistent": (
         Matmul(192, 160, 200, a="bf16", order_b="col", epilogue="relu", batch=2),
-        {**_BOTH, "tiles_of_block": 3, "store_buffers": 1, "raster": "column"},
+        {**_BOTH, "tiles_per_block": 3, "store_buffers": 1, "raster": "column"},
     ),
     "in_turn": (
         Matmul(136, 72, 264, a="bf16", order_b="col", epilogue="bias"),
-        {**_IN_TURN, "in_flight": 0, "store_buffers": 1, "kept": "a"},
+        {**_IN_TURN, "in_flight": 0, "store_buffers": 1, "l2_evict_last": "a"},
     ),
     "cluster_m": (Matmul(128, 40, 320, a="f16", order_b="row", out="f32"), {**_ALONE, "cluster_m": 2, "swizzle_b": 64}),
     "cluster_of_four": (
         Matmul(128, 64, 200, a="bf16", order_b="col", batch=2),
-        {**_IN_TURN, "tiles_of_block": 2, "cluster_m": 2, "cluster_n": 2, "store_buffers": 1},
+        {**_IN_TURN, "tiles_per_block": 2, "cluster_m": 2, "cluster_n": 2, "store_buffers": 1},
     ),
     "narrow_boxes": (Matmul(72, 24, 200, a="f16", order_b="col"), {**_ALONE, "tile_n": 8, "store_buffers": 1}),
     "boxes_of_one_tile": (  # with fewer columns than the tile has
@@ -111,45 +119,45 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
     ),
     "stream_k": (
         Matmul(300, 40, 264, a="f16", order_b="col", epilogue="bias+relu"),
-        {**_ALONE, "tile_n": 40, "tiles_of_block": 2, "stream_k": 1},
+        {**_ALONE, "tile_n": 40, "tiles_per_block": 2, "stream_k": 1},
     ),
     "stream_k_of_two": (
         Matmul(300, 104, 200, a="bf16", epilogue="silu", batch=2, out="f32"),
-        {**_BOTH, "tiles_of_block": 4, "store_buffers": 1, "stream_k": 1, "raster": "column"},
+        {**_BOTH, "tiles_per_block": 4, "store_buffers": 1, "stream_k": 1, "raster": "column"},
     ),
     "stream_k_in_turn": (
         Matmul(300, 40, 200, a="f16", order_b="col"),
-        {**_IN_TURN, "tile_n": 24, "tiles_of_block": 4, "stream_k": 1},
+        {**_IN_TURN, "tile_n": 24, "tiles_per_block": 4, "stream_k": 1},
     ),
     "stream_k_of_clusters": (
         Matmul(384, 72, 200, a="bf16", order_a="col", order_b="col", epilogue="bias"),
-        {**_ALONE, "tile_n": 32, "tiles_of_block": 3, "cluster_m": 2, "stream_k": 1},
+        {**_ALONE, "tile_n": 32, "tiles_per_block": 3, "cluster_m": 2, "stream_k": 1},
     ),
     # Curves that are cut both ways, of wide and of high matrices; the first one is of lines alone.
     "hilbert": (Matmul(300, 72, 72, a="f16", order_b="col"), {**_ALONE, "tile_n": 24, "raster": "hilbert"}),
     "hilbert_square": (Matmul(560, 88, 72, a="f16", order_b="col"), _CURVE),
-    "hilbert_wide": (Matmul(320, 135, 72, a="bf16"), {**_CURVE, "tiles_of_block": 2, "swizzle_b": 0}),
+    "hilbert_wide": (Matmul(320, 135, 72, a="bf16"), {**_CURVE, "tiles_per_block": 2, "swizzle_b": 0}),
     "hilbert_even": (Matmul(500, 157, 72, a="f16", order_b="col"), _CURVE),  # with pieces of four rows
     "hilbert_high": (Matmul(860, 41, 72, a="f16", order_b="col"), _CURVE),
     "fragments": (
         Matmul(131, 104, 264, a="bf16", order_b="row", epilogue="relu"),
-        {**_BOTH, "tile_n": 48, "swizzle_b": 32, "a_from": "registers", "in_flight": 0},
+        {**_BOTH, "tile_n": 48, "swizzle_b": 32, "a_operand_source": "registers", "in_flight": 0},
     ),
     "fragments_of_two": (  # consumers, of two fragments each
         Matmul(260, 40, 136, a="f16", order_b="col"),
-        {**_BOTH, "tile_m": 256, "tile_n": 24, "a_from": "registers", "in_flight": 0, "swizzle_b": 32},
+        {**_BOTH, "tile_m": 256, "tile_n": 24, "a_operand_source": "registers", "in_flight": 0, "swizzle_b": 32},
     ),
     "fragments_of_columns": (
         Matmul(136, 72, 200, a="f16", order_a="col", order_b="col"),
-        {**_IN_TURN, "swizzle_a": 64, "a_from": "registers", "in_flight": 0},
+        {**_IN_TURN, "swizzle_a": 64, "a_operand_source": "registers", "in_flight": 0},
     ),
     "fragments_of_words": (
         Matmul(72, 40, 132, a="f32", order_a="col", order_b="col"),
-        {**_ALONE, "tile_m": 128, "tile_k": 32, "a_from": "registers", "in_flight": 0},
+        {**_ALONE, "tile_m": 128, "tile_k": 32, "a_operand_source": "registers", "in_flight": 0},
     ),
     "fragments_copied": (
         Matmul(67, 40, 200, a="f16", order_b="col"),
-        {**_ALONE, "tile_k": 128, "a_from": "registers", "in_flight": 0, "copy_a": "cp.async"},
+        {**_ALONE, "tile_k": 128, "a_operand_source": "registers", "in_flight": 0, "copy_a": "cp.async"},
     ),
     "copied_b": (
         Matmul(72, 40, 200, a="bf16", order_a="col"),
@@ -163,20 +171,27 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
     ),
     "f16_sums_stream_k": (
         Matmul(300, 8, 264, a="f16", acc="f16"),
-        {**_ALONE, "tile_n": 8, "swizzle_b": 0, "tiles_of_block": 3, "stream_k": 1},
+        {**_ALONE, "tile_n": 8, "swizzle_b": 0, "tiles_per_block": 3, "stream_k": 1},
     ),
     "f16_sums_fragments": (
         Matmul(140, 45, 400, a="f16", acc="f16", out="f32", order_a="col"),
         {
             **_ALONE,
-            **{"tile_n": 24, "swizzle_b": 0, "copy_b": "cp.async", "a_from": "registers", "in_flight": 0, "split_k": 2},
+            **{
+                "tile_n": 24,
+                "swizzle_b": 0,
+                "copy_b": "cp.async",
+                "a_operand_source": "registers",
+                "in_flight": 0,
+                "split_k": 2,
+            },
         },
     ),
     "f16_sums_in_turn": (
         Matmul(296, 136, 264, a="f16", acc="f16", order_a="col", epilogue="silu"),
         {
             **{**_IN_TURN, "tile_m": 128, "producer_registers": 40, "tile_n": 80, "swizzle_b": 0, "store_buffers": 2},
-            **{"tiles_of_block": 2},
+            **{"tiles_per_block": 2},
         },
     ),
     "scaled_rows_alone": (  # from registers, of two fragments
@@ -211,22 +226,22 @@ _TRANSPOSED: dict[str, tuple[Matmul, Changes]] = {
 }
 # What cases change of the schedule of a golden one: instructions, storage orders and sizes that no golden case has.
 _WMMA: Changes = {
-    **{"tile_m": 32, "tile_n": 32, "sg_layout_n": 1, "sg_data_m": 16, "min_blocks": 1},
+    **{"tile_m": 32, "tile_n": 32, "subgroups_n": 1, "sg_data_m": 16, "min_blocks": 1},
     **{"copy_a": "cp.async", "vector_a": 8, "copy_columns_a": 4, "copy_columns_b": 4},
 }
 _BF16: Changes = {**_WMMA, "intrinsic": "wmma_m16n16k16_bf16"}
 _TURNED = "transpose+pad(8,1)"
 _TURNED_SWIZZLE = "transpose+swizzle(2,3,3)"
 _STREAM_K: Changes = {
-    **{"tile_m": 32, "tile_n": 32, "sg_layout_n": 1, "sg_data_m": 16, "layout_a": "swizzle(2,3,3)", "stages": 3},
+    **{"tile_m": 32, "tile_n": 32, "subgroups_n": 1, "sg_data_m": 16, "layout_a": "swizzle(2,3,3)", "stages": 3},
     **{"layout_b": "swizzle(2,3,3)", "copy_columns_a": 4, "copy_columns_b": 4},
 }
 _F16_SUMS: Changes = {
-    **{"tile_m": 64, "tile_n": 32, "sg_layout_n": 1, "copy_columns_a": 4, "copy_columns_b": 4, "stages": 2},
+    **{"tile_m": 64, "tile_n": 32, "subgroups_n": 1, "copy_columns_a": 4, "copy_columns_b": 4, "stages": 2},
     **{"fragment_buffers": 1, "epilogue": "registers", "min_blocks": 1, "raster": "row", "stream_k": 0},
     **{"layout_b": "swizzle(2,3,3)"},
 }
-_OF_K8: Changes = {**_F16_SUMS, "intrinsic": "mma_m16n8k8_f16_f16", "k_unroll": 4}
+_OF_K8: Changes = {**_F16_SUMS, "intrinsic": "mma_m16n8k8_f16_f16", "unroll": 4}
 _OF_GOLDEN: dict[str, tuple[str, str, Problem, Changes]] = {
     "wmma_f16_columns": (
         *("wmma_f16_padded", "h200"),
@@ -284,7 +299,7 @@ _OF_GOLDEN: dict[str, tuple[str, str, Problem, Changes]] = {
     "reduce_argmax_short": (
         *("reduce_f16_argmax_peeled", "h200"),
         Reduce(rows=67, columns=5, dtype="f16", kind="argmax"),
-        {"lanes": 1, "split": 1},
+        {"lanes_k": 1, "split_k": 1},
     ),
     # Tiles that no wave divides, of which several pairs of blocks share one each.
     "mma_stream_k_pairs": (
@@ -312,7 +327,7 @@ _OF_GOLDEN: dict[str, tuple[str, str, Problem, Changes]] = {
         *("mma_f16_sums_stream_k", "a100"),
         Matmul(150, 24, 136, a="f16", acc="f16", out="f32"),
         {
-            **{**_OF_K8, "tile_m": 32, "tile_n": 16, "sg_layout_n": 2, "sg_data_m": 16, "sg_data_n": 8, "vector_b": 4},
+            **{**_OF_K8, "tile_m": 32, "tile_n": 16, "subgroups_n": 2, "sg_data_m": 16, "sg_data_n": 8, "vector_b": 4},
             **{"stream_k": 1},
         },
     ),
@@ -372,7 +387,7 @@ def cases_of_columns(n: int) -> Iterator[Case]:
     """One tile of n columns each, in every way that a line of one n of ``ptx/`` is for: a from shared memory, where it
     lies along k and b does not, and from registers; sums in f32 and in f16, and of tf32 by way of registers."""
     shared: Changes = {**_ALONE, "tile_n": n, "swizzle_b": 0}
-    registers: Changes = {**shared, "a_from": "registers", "in_flight": 0}
+    registers: Changes = {**shared, "a_operand_source": "registers", "in_flight": 0}
     yield _wgmma_case(f"columns_{n}", Matmul(64, n, 136, a="f16", order_b="row"), "wgmma_matmul", shared)
     yield _wgmma_case(f"columns_{n}_fragments", Matmul(64, n, 136, a="f16", order_b="row"), "wgmma_matmul", registers)
     words = Matmul(64, n, 68, a="f32", order_b="col")

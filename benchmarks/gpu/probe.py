@@ -39,10 +39,12 @@ from search_spaces.spaces.schedule import Schedule, Value
 TEMPLATE = "wgmma_matmul"
 LARGE = Matmul(8192, 8192, 8192, a="bf16")
 SCHEDULE: dict[str, Value] = {
-    "tile_m": 128, "tile_n": 256, "tile_k": 64, "consumers": 2, "swizzle_a": 128, "swizzle_b": 128, "stages": 4,
-    "in_flight": 1, "a_from": "shared", "copy_a": "tma", "copy_b": "tma", "producer_registers": 40, "min_blocks": 1,
-    "split_k": 1, "raster": "grouped_8", "store_buffers": 2, "tiles_of_block": 1, "ping_pong": 0, "stream_k": 0,
-    "cluster_m": 2, "cluster_n": 1, "l2_promotion": 128, "kept": "neither",
+    "tile_m": 128, "tile_n": 256, "tile_k": 64, "consumer_warpgroups": 2, "swizzle_a": 128, "swizzle_b": 128,
+    "stages": 4,
+    "in_flight": 1, "a_operand_source": "shared", "copy_a": "tma", "copy_b": "tma", "producer_registers": 40,
+    "min_blocks": 1,
+    "split_k": 1, "raster": "grouped_8", "store_buffers": 2, "tiles_per_block": 1, "ping_pong": 0, "stream_k": 0,
+    "cluster_m": 2, "cluster_n": 1, "l2_promotion": 128, "l2_evict_last": "none",
 }  # fmt: skip
 BASE = "as it is"
 VARIED: tuple[tuple[str, dict[str, Value]], ...] = (
@@ -51,14 +53,14 @@ VARIED: tuple[tuple[str, dict[str, Value]], ...] = (
     ("store_buffers 0", {"store_buffers": 0}),
     ("store_buffers 1", {"store_buffers": 1}),
     ("store_buffers 4", {"store_buffers": 4, "stages": 3}),
-    ("kept a", {"kept": "a"}),
-    ("kept b", {"kept": "b"}),
+    ("kept a", {"l2_evict_last": "a"}),
+    ("kept b", {"l2_evict_last": "b"}),
     ("no cluster", {"cluster_m": 1}),
     ("cluster 1x2", {"cluster_m": 1, "cluster_n": 2}),
     ("cluster 2x2", {"cluster_n": 2}),
     ("cluster 4x1", {"cluster_m": 4}),
 )
-SMALL: dict[str, Value] = {"tile_m": 64, "tile_n": 64, "consumers": 1, "stages": 3, "producer_registers": 0,
+SMALL: dict[str, Value] = {"tile_m": 64, "tile_n": 64, "consumer_warpgroups": 1, "stages": 3, "producer_registers": 0,
                            "raster": "row", "store_buffers": 0, "cluster_m": 1}  # fmt: skip
 ROUNDS = 8
 LONGEST_TRIP = 5000.0  # cycles that are tried for a store's round trip

@@ -107,11 +107,11 @@ def _shown(schedule: Schedule) -> str:
     if schedule.template not in _WGMMA:
         return schedule.template
     tile = "x".join(str(schedule.integer(f"tile_{axis}")) for axis in "mnk")
-    parts = [tile, f"{schedule.integer('consumers')} consumers", f"{schedule.integer('stages')} stages"]
+    parts = [tile, f"{schedule.integer('consumer_warpgroups')} consumers", f"{schedule.integer('stages')} stages"]
     m, n = schedule.integer("cluster_m"), schedule.integer("cluster_n")
     parts += [f"cluster {m}x{n}"] if m * n > 1 else []
     parts += [f"split {schedule.integer('split_k')}"] if schedule.integer("split_k") > 1 else []
-    parts += [f"{schedule.integer('tiles_of_block')} tiles a block"] if schedule.integer("tiles_of_block") > 1 else []
+    parts += [f"{schedule.integer('tiles_per_block')} tiles a block"] if schedule.integer("tiles_per_block") > 1 else []
     parts += ["in turns"] if schedule.integer("ping_pong") else []
     buffers = schedule.integer("store_buffers")
     parts += [f"TMA store of {buffers} box{'es' if buffers > 1 else ''}"] if buffers else []
@@ -127,7 +127,7 @@ def _shown_tcgen05(schedule: Schedule) -> str:
     turned = "transposed " if schedule.template.endswith("transposed") else ""
     parts = [f"{turned}tcgen05 {_tile(schedule)}", f"{schedule.integer('stages')} stages"]
     parts += [f"split {schedule.integer('split_k')}"] if schedule.integer("split_k") > 1 else []
-    tiles, buffers = schedule.integer("tiles_of_block"), schedule.integer("store_buffers")
+    tiles, buffers = schedule.integer("tiles_per_block"), schedule.integer("store_buffers")
     parts += [f"{tiles} tiles a block, {schedule.integer('sum_buffers')} in tensor memory"] if tiles > 1 else []
     parts += ["stream-K"] if schedule.integer("stream_k") else []
     parts += ["launch control"] if schedule["tile_scheduler"] != "static" else []
@@ -136,7 +136,7 @@ def _shown_tcgen05(schedule: Schedule) -> str:
 
 
 def _shown_mma(schedule: Schedule) -> str:
-    subgroups = f"{schedule.integer('sg_layout_m')}x{schedule.integer('sg_layout_n')} subgroups"
+    subgroups = f"{schedule.integer('subgroups_m')}x{schedule.integer('subgroups_n')} subgroups"
     copied = "by TMA " if schedule.template == "tma_matmul" else ""
     parts = [f"{copied}{schedule['intrinsic']} {_tile(schedule)}", subgroups, f"{schedule.integer('stages')} stages"]
     parts += [f"split {schedule.integer('split_k')}"] if schedule.integer("split_k") > 1 else []

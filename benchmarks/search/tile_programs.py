@@ -127,12 +127,12 @@ def gemm(pool: CompilePool) -> list[str]:
             "intrinsic": "mma_m16n8k16_f16", "stages": stages, "fragment_buffers": buffers, "min_blocks": 1,
             "raster": "row", "split_k": 1,
         }  # fmt: skip
-        tiles = {"bm": 128, "bn": bn, "bk": 32, "sg_rows": sg[0], "sg_columns": sg[1]}
+        tiles = {"bm": 128, "bn": bn, "bk": 32, "subgroups_m": sg[0], "subgroups_n": sg[1]}
         end = {"store_1": "direct", "exchange": "pad(4,1)"}
         kernel = program_kernel("programs/gemm_relu.py", size, {**layouts, **common, **tiles, **end}, A100)
         theirs = {
-            "tile_m": 128, "tile_n": bn, "tile_k": 32, "sg_layout_m": sg[0], "sg_layout_n": sg[1],
-            "sg_data_m": 128 // sg[0], "sg_data_n": bn // sg[1], "k_unroll": 2,
+            "tile_m": 128, "tile_n": bn, "tile_k": 32, "subgroups_m": sg[0], "subgroups_n": sg[1],
+            "sg_data_m": 128 // sg[0], "sg_data_n": bn // sg[1], "unroll": 2,
             "epilogue": "registers", "stream_k": 0, "batch_mapping": "outer", **common, **layouts,
         }  # fmt: skip
         hand = Matmul(m=4096, n=4096, k=4096, a="f16", out="f16", epilogue="bias+relu")
@@ -148,7 +148,8 @@ def attention(pool: CompilePool) -> list[str]:
     for d, layout in ((64, "swizzle(3,3,3)"), (128, "swizzle(3,3,4)"), (128, "pad(8,1)")):
         lines = {"q": layout, "k": f"transpose+{layout}", "v": layout}
         values: dict[str, int | str] = {
-            "bm": 128, "bn": 64, "sg_rows_1": 8, "sg_columns_1": 1, "sg_rows_2": 8, "sg_columns_2": 1, "stages": 2,
+            "bm": 128, "bn": 64, "subgroups_m_1": 8, "subgroups_n_1": 1, "subgroups_m_2": 8, "subgroups_n_2": 1,
+            "stages": 2,
             "sum_1": "after_loop", "store_1": "direct", "exchange": "pad(4,1)", "home_q": "registers", "min_blocks": 1,
             "raster": "row", "intrinsic": "mma_m16n8k16_f16",
             **copies({name: (layout, 8, d // 8) for name, layout in lines.items()}),
@@ -182,7 +183,7 @@ def hopper(pool: CompilePool) -> list[str]:
         "min_blocks": 1, "raster": "row",
     }  # fmt: skip
     for flight in (0, 1):
-        tiles = {"bm": 128, "bn": 256, "bk": 64, "sg_rows": 8, "sg_columns": 1, "stages": 4, "split_k": 1}
+        tiles = {"bm": 128, "bn": 256, "bk": 64, "subgroups_m": 8, "subgroups_n": 1, "stages": 4, "split_k": 1}
         values = {**copies(boxes), **common, **tiles, "in_flight": flight}
         kernel = program_kernel("programs/gemm_relu.py", size, values, H100)
         name = f"GEMM 128x256x64, wgmma, 2 warpgroups, {flight} turns in flight, sm_90a"
@@ -190,7 +191,8 @@ def hopper(pool: CompilePool) -> list[str]:
     lines = {"q": "swizzle(3,3,3)", "k": "transpose+swizzle(3,3,3)", "v": "swizzle(3,3,3)"}
     for d, bn in ((64, 128), (128, 64), (128, 128)):
         values = {
-            "bm": 128, "bn": bn, "sg_rows_1": 8, "sg_columns_1": 1, "sg_rows_2": 8, "sg_columns_2": 1, "stages": 2,
+            "bm": 128, "bn": bn, "subgroups_m_1": 8, "subgroups_n_1": 1, "subgroups_m_2": 8, "subgroups_n_2": 1,
+            "stages": 2,
             "sum_1": "after_loop", "home_q": "shared", **common,
             **copies({name: (layout, 1, 1) for name, layout in lines.items()}),
         }  # fmt: skip

@@ -32,10 +32,10 @@ GOOD = Schedule(
     "matmul",
     (
         *(("tile_m", 128), ("tile_n", 128), ("tile_k", 64), ("intrinsic", "mma_m16n8k16_f16")),
-        *(("sg_layout_m", 2), ("sg_layout_n", 4), ("sg_data_m", 64), ("sg_data_n", 32)),
+        *(("subgroups_m", 2), ("subgroups_n", 4), ("sg_data_m", 64), ("sg_data_n", 32)),
         *(("layout_a", "swizzle(3,3,3)"), ("layout_b", "pad(8,1)"), ("copy_a", "cp.async"), ("copy_b", "cp.async")),
         *(("vector_a", 8), ("vector_b", 8), ("copy_columns_a", 8), ("copy_columns_b", 16)),
-        *(("stages", 3), ("k_unroll", 2), ("fragment_buffers", 1), ("epilogue", "registers"), ("min_blocks", 1)),
+        *(("stages", 3), ("unroll", 2), ("fragment_buffers", 1), ("epilogue", "registers"), ("min_blocks", 1)),
         *(("split_k", 1), ("raster", "grouped_8"), ("batch_mapping", "outer")),
     ),
 )

@@ -21,9 +21,9 @@ H200 = device("h200")
 MATMUL = Matmul(4096, 4096, 4096, a="f16")
 GOOD: dict[str, int | str] = {
     "tile_m": 128, "tile_n": 128, "tile_k": 32, "intrinsic": "mma_m16n8k16_f16",
-    "sg_layout_m": 2, "sg_layout_n": 2, "sg_data_m": 64, "sg_data_n": 64,
+    "subgroups_m": 2, "subgroups_n": 2, "sg_data_m": 64, "sg_data_n": 64,
     "layout_a": "swizzle(3,3,3)", "layout_b": "swizzle(3,3,4)", "copy_a": "cp.async", "copy_b": "cp.async",
-    "vector_a": 8, "vector_b": 8, "copy_columns_a": 4, "copy_columns_b": 16, "stages": 3, "k_unroll": 2,
+    "vector_a": 8, "vector_b": 8, "copy_columns_a": 4, "copy_columns_b": 16, "stages": 3, "unroll": 2,
     "fragment_buffers": 1, "epilogue": "registers", "min_blocks": 1, "split_k": 1,
     "raster": "row", "batch_mapping": "outer",
 }  # fmt: skip
@@ -48,7 +48,7 @@ def ranked(name: str, problem: Problem) -> list[tuple[float, Config]]:
 
 
 def test_short_k_tiles_pay_for_their_barriers() -> None:
-    times = [matmul_seconds(tile_k=k, k_unroll=1, copy_columns_a=k // 8) for k in (16, 32, 64)]
+    times = [matmul_seconds(tile_k=k, unroll=1, copy_columns_a=k // 8) for k in (16, 32, 64)]
     assert times[0] > 1.2 * times[1] > 1.2 * times[2]
 
 
@@ -59,11 +59,11 @@ def test_narrow_asynchronous_copies_pay_for_their_requests_and_for_the_way_throu
 
 
 def test_turns_of_the_inner_loop_cost_instructions() -> None:
-    assert matmul_seconds(k_unroll=1) > matmul_seconds(k_unroll=2)
+    assert matmul_seconds(unroll=1) > matmul_seconds(unroll=2)
 
 
 def test_fragments_held_over_the_barrier_save_its_refill() -> None:
-    one_block: dict[str, int | str] = {"tile_m": 256, "sg_layout_m": 4, "stages": 4}
+    one_block: dict[str, int | str] = {"tile_m": 256, "subgroups_m": 4, "stages": 4}
     once, twice = (matmul_seconds(fragment_buffers=buffers, **one_block) for buffers in (1, 2))
     assert once > 1.03 * twice
 
@@ -84,7 +84,7 @@ def test_rows_read_again_are_in_l2_only_where_those_in_flight_fit_there() -> Non
     assert row.counts is not None
     whole, again = problem.min_bytes, []
     for _, config in ranked("row_reduction", problem):
-        if config["row_staging"] == "reload" and config["split"] == 1:
+        if config["row_staging"] == "reload" and config["split_k"] == 1:
             rows_in_flight = config.integer("parallel_tile") * 132
             counted = row.counts(problem, config, H200).dram_bytes
             if rows_in_flight * 32768 * 4 > H200.l2_bytes:
@@ -97,7 +97,7 @@ def test_transposes_with_short_runs_are_behind() -> None:
     times = ranked("transpose", problem)
     best, median = times[0][0], times[len(times) // 2][0]
     assert median > 1.03 * best
-    sides = [4 * min(config.integers("tile_rows", "tile_columns")) for _, config in times[:40]]
+    sides = [4 * min(config.integers("tile_m", "tile_n")) for _, config in times[:40]]
     assert min(sides) > 32
 
 

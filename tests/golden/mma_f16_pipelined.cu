@@ -29,8 +29,8 @@ struct Config {
   static constexpr int tile_n = 64;
   static constexpr int tile_k = 32;
   static constexpr autosched::Choice intrinsic = "mma_m16n8k16_f16";
-  static constexpr int sg_layout_m = 2;
-  static constexpr int sg_layout_n = 2;
+  static constexpr int subgroups_m = 2;
+  static constexpr int subgroups_n = 2;
   static constexpr int sg_data_m = 32;
   static constexpr int sg_data_n = 32;
   static constexpr autosched::Choice layout_a = "swizzle(2,3,3)";
@@ -42,7 +42,7 @@ struct Config {
   static constexpr int copy_columns_a = 2;
   static constexpr int copy_columns_b = 8;
   static constexpr int stages = 4;
-  static constexpr int k_unroll = 2;
+  static constexpr int unroll = 2;
   static constexpr int fragment_buffers = 1;
   static constexpr autosched::Choice epilogue = "registers";
   static constexpr int min_blocks = 2;

@@ -29,8 +29,8 @@ struct Config {
   static constexpr int tile_n = 64;
   static constexpr int tile_k = 16;
   static constexpr autosched::Choice intrinsic = "mma_m16n8k8_tf32";
-  static constexpr int sg_layout_m = 2;
-  static constexpr int sg_layout_n = 2;
+  static constexpr int subgroups_m = 2;
+  static constexpr int subgroups_n = 2;
   static constexpr int sg_data_m = 32;
   static constexpr int sg_data_n = 16;
   static constexpr autosched::Choice layout_a = "pad(4,1)";
@@ -42,7 +42,7 @@ struct Config {
   static constexpr int copy_columns_a = 4;
   static constexpr int copy_columns_b = 4;
   static constexpr int stages = 3;
-  static constexpr int k_unroll = 2;
+  static constexpr int unroll = 2;
   static constexpr int fragment_buffers = 1;
   static constexpr autosched::Choice epilogue = "shared";
   static constexpr int min_blocks = 2;

@@ -23,7 +23,7 @@ except (NvrtcMissing, DisassemblerMissing) as missing:
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a block": ({"tile_n": 128, "stages": 4}, {}, "UTCHMMA"),
     "a pair": (
-        {"tile_m": 256, "tile_n": 256, "stages": 4, "sum_buffers": 2, "tiles_of_block": 4, "store_buffers": 2},
+        {"tile_m": 256, "tile_n": 256, "stages": 4, "sum_buffers": 2, "tiles_per_block": 4, "store_buffers": 2},
         {},
         "UTCHMMA.2CTA",
     ),

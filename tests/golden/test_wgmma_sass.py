@@ -44,16 +44,20 @@ MULTIPLICATIONS = ("HGMMA", "IGMMA", "QGMMA", "BGMMA")
 SHORT = {4: 35, 8: 45}  # instructions of a good schedule's loop with stream-K, by how many of them multiply
 WHOLE = 1  # more where blocks compute whole tiles alone
 DEALT: dict[str, int | str] = {
-    "tile_m": 128, "tile_n": 256, "tile_k": 64, "consumers": 2, "swizzle_a": 128, "swizzle_b": 128, "stages": 4,
-    "in_flight": 1, "a_from": "shared", "copy_a": "tma", "copy_b": "tma", "producer_registers": 40, "min_blocks": 1,
-    "split_k": 1, "raster": "hilbert", "store_buffers": 2, "tiles_of_block": 4, "ping_pong": 0, "stream_k": 1,
-    "cluster_m": 2, "cluster_n": 1, "l2_promotion": 128, "kept": "neither",
+    "tile_m": 128, "tile_n": 256, "tile_k": 64, "consumer_warpgroups": 2, "swizzle_a": 128, "swizzle_b": 128,
+    "stages": 4,
+    "in_flight": 1, "a_operand_source": "shared", "copy_a": "tma", "copy_b": "tma", "producer_registers": 40,
+    "min_blocks": 1,
+    "split_k": 1, "raster": "hilbert", "store_buffers": 2, "tiles_per_block": 4, "ping_pong": 0, "stream_k": 1,
+    "cluster_m": 2, "cluster_n": 1, "l2_promotion": 128, "l2_evict_last": "none",
 }  # fmt: skip
 EIGHT: dict[str, int | str] = {
-    "tile_m": 256, "tile_n": 160, "tile_k": 64, "consumers": 2, "swizzle_a": 128, "swizzle_b": 64, "stages": 4,
-    "in_flight": 1, "a_from": "shared", "copy_a": "tma", "copy_b": "tma", "producer_registers": 40, "min_blocks": 1,
-    "split_k": 1, "raster": "row", "store_buffers": 2, "tiles_of_block": 4, "ping_pong": 0, "stream_k": 1,
-    "cluster_m": 1, "cluster_n": 2, "l2_promotion": 128, "kept": "neither",
+    "tile_m": 256, "tile_n": 160, "tile_k": 64, "consumer_warpgroups": 2, "swizzle_a": 128, "swizzle_b": 64,
+    "stages": 4,
+    "in_flight": 1, "a_operand_source": "shared", "copy_a": "tma", "copy_b": "tma", "producer_registers": 40,
+    "min_blocks": 1,
+    "split_k": 1, "raster": "row", "store_buffers": 2, "tiles_per_block": 4, "ping_pong": 0, "stream_k": 1,
+    "cluster_m": 1, "cluster_n": 2, "l2_promotion": 128, "l2_evict_last": "none",
 }  # fmt: skip
 # Of any schedule's loop, and of each multiplication: itself, and what moves its two descriptors along k.
 OVERHEAD, OF_MULTIPLICATION = 36, 4
@@ -108,10 +112,10 @@ def assert_no_fence_of_the_gpu(body: tuple[Instruction, ...]) -> None:
         assert not i.opcode.startswith(("CCTL", "ERRBAR")), i
 
 
-@pytest.mark.parametrize(("tiles_of_block", "barriers"), [(1, 1), (4, 2)])
-def test_a_tile_that_is_staged_whole_needs_few_barriers(tiles_of_block: int, barriers: int) -> None:
+@pytest.mark.parametrize(("tiles_per_block", "barriers"), [(1, 1), (4, 2)])
+def test_a_tile_that_is_staged_whole_needs_few_barriers(tiles_per_block: int, barriers: int) -> None:
     """Four boxes of a consumer: one barrier before they are stored, and one after those of the tile before are read."""
-    changes = {"store_buffers": 4, "stream_k": 0, "stages": 3, "tiles_of_block": tiles_of_block, "cluster_m": 1}
+    changes = {"store_buffers": 4, "stream_k": 0, "stages": 3, "tiles_per_block": tiles_per_block, "cluster_m": 1}
     problem = Matmul(4096, 4096, 4096, a="bf16", epilogue="bias")
     schedule = Schedule.from_json("wgmma_matmul", DEALT | changes | {"raster": "row"})
     body = machine_code(template("wgmma_matmul").kernel(problem, schedule, H200))
@@ -140,7 +144,7 @@ def test_sampled_schedules_neither_fence_the_gpu_nor_move_descriptors(which: str
             continue
         loop = min(turns, key=len)
         threads_move = "cp.async" in (schedule["copy_a"], schedule["copy_b"])
-        if schedule["a_from"] == "shared":
+        if schedule["a_operand_source"] == "shared":
             assert not moved_descriptors(loop), schedule
             if not threads_move:
                 assert len(loop) <= OVERHEAD + OF_MULTIPLICATION * multiplications(loop), schedule

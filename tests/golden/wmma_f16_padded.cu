@@ -29,8 +29,8 @@ struct Config {
   static constexpr int tile_n = 64;
   static constexpr int tile_k = 32;
   static constexpr autosched::Choice intrinsic = "wmma_m16n16k16_f16";
-  static constexpr int sg_layout_m = 2;
-  static constexpr int sg_layout_n = 2;
+  static constexpr int subgroups_m = 2;
+  static constexpr int subgroups_n = 2;
   static constexpr int sg_data_m = 32;
   static constexpr int sg_data_n = 32;
   static constexpr autosched::Choice layout_a = "pad(8,1)";
@@ -42,7 +42,7 @@ struct Config {
   static constexpr int copy_columns_a = 2;
   static constexpr int copy_columns_b = 8;
   static constexpr int stages = 2;
-  static constexpr int k_unroll = 1;
+  static constexpr int unroll = 1;
   static constexpr int fragment_buffers = 1;
   static constexpr autosched::Choice epilogue = "shared";
   static constexpr int min_blocks = 2;

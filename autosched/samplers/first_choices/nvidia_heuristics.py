@@ -219,7 +219,7 @@ def nearest(
 def _wgmma(c: Configuration) -> dict[str, Value]:
     """Decisions, the most important first."""
     return {
-        **{"tile_m": c.tile[0], "tile_n": c.tile[1], "consumers": max(1, c.warps * WARP // WARPGROUP)},
+        **{"tile_m": c.tile[0], "tile_n": c.tile[1], "consumer_warpgroups": max(1, c.warps * WARP // WARPGROUP)},
         **{"tile_k": c.tile[2], "split_k": c.split_k, "cluster_m": c.cluster[0], "cluster_n": c.cluster[1]},
         **{"stages": c.stages, "raster": _raster(c)},
     }
@@ -233,7 +233,7 @@ def _mma_sync(problem: Matmul, device: Device) -> str | None:
 def _mma(c: Configuration, intrinsic: str) -> dict[str, Value]:
     m, n = c.warps_along
     return {
-        **{"intrinsic": intrinsic, "tile_m": c.tile[0], "tile_n": c.tile[1], "sg_layout_m": m, "sg_layout_n": n},
+        **{"intrinsic": intrinsic, "tile_m": c.tile[0], "tile_n": c.tile[1], "subgroups_m": m, "subgroups_n": n},
         **{"sg_data_m": c.warp_tile[0], "sg_data_n": c.warp_tile[1], "tile_k": c.tile[2], "split_k": c.split_k},
         **{"stages": c.stages, "raster": _raster(c)},
     }

@@ -109,8 +109,8 @@ def _evaluate(spread: Spread, base: Base, warps: int) -> Distribution:
 
 def _fragments(product: ProductNumbers, spread: Spread) -> Distribution:
     row = fragments(product.intrinsic)
-    (sg_rows, sg_columns), (data_rows, data_columns) = product.groups, product.data
-    of_rows, of_columns, of_steps = (sg_rows, sg_columns, data_rows), (sg_columns, 1, data_columns), (0, 0, 0)
+    (subgroups_m, subgroups_n), (data_rows, data_columns) = product.groups, product.data
+    of_rows, of_columns, of_steps = (subgroups_m, subgroups_n, data_rows), (subgroups_n, 1, data_columns), (0, 0, 0)
     match spread.kind:
         case "left":
             fragment, groups, slow = row.a, (of_rows, of_steps), 1
@@ -150,7 +150,7 @@ def numbers(found: Inference, values: Mapping[str, Value]) -> Numbers:
         if isinstance(p.given, WgMap):
             groups, data = p.given.sg_layout, p.given.sg_data
         else:
-            groups = whole(f"sg_rows{p.suffix}"), whole(f"sg_columns{p.suffix}")
+            groups = whole(f"subgroups_m{p.suffix}"), whole(f"subgroups_n{p.suffix}")
             data = ROWS_OF_WARP if boxed else p.shape[0] // groups[0], p.shape[1] // groups[1]
         text = values["intrinsic"]
         assert isinstance(text, str)

@@ -165,8 +165,8 @@ def _map_rules(p: Product) -> list[Rule]:
         return None
 
     names = {
-        "rows": f"sg_rows{p.suffix}",
-        "columns": f"sg_columns{p.suffix}",
+        "rows": f"subgroups_m{p.suffix}",
+        "columns": f"subgroups_n{p.suffix}",
         "tile_n": f"tile_n{p.suffix}",
         "intrinsic": "intrinsic",
     }

@@ -64,9 +64,13 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     for p in first.products:
         if p.given is None:
             listed += [
-                ordinal(f"sg_rows{p.suffix}", SUBGROUPS, "subgroups along the rows of a tile (wg_map of the products)"),
                 ordinal(
-                    f"sg_columns{p.suffix}", SUBGROUPS, "subgroups along the columns of a tile (wg_map of the products)"
+                    f"subgroups_m{p.suffix}", SUBGROUPS, "subgroups along the rows of a tile (wg_map of the products)"
+                ),
+                ordinal(
+                    f"subgroups_n{p.suffix}",
+                    SUBGROUPS,
+                    "subgroups along the columns of a tile (wg_map of the products)",
                 ),
             ]
     if not first.products:
@@ -138,7 +142,7 @@ def shaping_names(problem: ProgramProblem, device: Device) -> dict[str, str]:
     """Return the parameters that distributions depend on."""
     found = choices(problem)
     known = [p.name for p in parameters(problem, device)]
-    prefixes = ("sg_rows", "sg_columns", "width_", "lanes_", "warps", "intrinsic")
+    prefixes = ("subgroups_m", "subgroups_n", "width_", "lanes_", "warps", "intrinsic")
     return {name: name for name in known if name in found.domains or name.startswith(prefixes)}
 
 
@@ -217,7 +221,7 @@ def _threads(found: Choices, name: str) -> Attribute:
         name,
         lambda rows, columns: rows * columns * WARP,
         "threads of a block",
-        names={"rows": f"sg_rows{suffix}", "columns": f"sg_columns{suffix}"},
+        names={"rows": f"subgroups_m{suffix}", "columns": f"subgroups_n{suffix}"},
     )
 
 

@@ -98,7 +98,7 @@ def _map_rules(found: Choices, product: Product) -> tuple[Rule, ...]:
                 return f"{groups} subgroups along {axis} do not get whole fragments of {size} of the tile's {tile}"
             return None
 
-        name = ("sg_rows", "sg_columns")[d] + product.suffix
+        name = ("subgroups_m", "subgroups_n")[d] + product.suffix
         return Rule.refusing(
             f"wg_map_{axis}{product.suffix}",
             why_not,
@@ -130,7 +130,7 @@ def _equal_warps(first: Product, other: Product, threads: str) -> tuple[Rule, ..
                 f"subgroups{product.suffix}",
                 lambda rows, columns: np.equal(rows * columns, count),
                 f"{{rows}} x {{columns}} subgroups are not the {count} of the map that the program says",
-                names={"rows": f"sg_rows{product.suffix}", "columns": f"sg_columns{product.suffix}"},
+                names={"rows": f"subgroups_m{product.suffix}", "columns": f"subgroups_n{product.suffix}"},
             ),
         )
     return (
@@ -138,7 +138,7 @@ def _equal_warps(first: Product, other: Product, threads: str) -> tuple[Rule, ..
             f"subgroups{other.suffix}",
             lambda rows, columns, threads: np.equal(rows * columns * 32, threads),
             "{rows} x {columns} subgroups are not all {threads} threads of the block",
-            names={"rows": f"sg_rows{other.suffix}", "columns": f"sg_columns{other.suffix}", "threads": threads},
+            names={"rows": f"subgroups_m{other.suffix}", "columns": f"subgroups_n{other.suffix}", "threads": threads},
         ),
     )
 
@@ -237,7 +237,7 @@ def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                         lambda m, columns: (columns == 1) | (m < FEW_THREADS // WARP * ROWS_OF_FRAGMENT),
                         "rows of {columns} subgroups: reductions along rows would cross subgroups, where {m} rows are "
                         "enough for as many warps as an SM has schedulers",
-                        names={"m": names["m"], "columns": f"sg_columns{p.suffix}"},
+                        names={"m": names["m"], "columns": f"subgroups_n{p.suffix}"},
                     )
                 )
     for one, other in sorted(_chained(found)):
@@ -248,8 +248,8 @@ def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                 "{rows} subgroups along the rows of one product and {others} of the one that its results go to: they "
                 "would change hands in shared memory",
                 names={
-                    "rows": f"sg_rows{first.products[one].suffix}",
-                    "others": f"sg_rows{first.products[other].suffix}",
+                    "rows": f"subgroups_m{first.products[one].suffix}",
+                    "others": f"subgroups_m{first.products[other].suffix}",
                 },
             )
         )

@@ -31,22 +31,24 @@ def no_hint_rule(hint: str, how: str, by_copy: str) -> Rule:
     )
 
 
-def kept() -> Parameter:
-    """Return the decision ``kept``, of operands that TMA loads."""
+def l2_evict_last() -> Parameter:
+    """Return the parameter ``l2_evict_last``, for operands that TMA loads."""
     return categorical(
-        "kept", ("neither", "a", "b"), "the operand that L2 is to keep longest, and the other one shortest"
+        "l2_evict_last",
+        ("none", "a", "b"),
+        "operand that TMA loads with evict_last; the other one is loaded evict_first",
     )
 
 
-def kept_rule(problem: Matmul, device: Device) -> Rule:
+def l2_evict_last_rule(problem: Matmul, device: Device) -> Rule:
     """Return the pruning rule that no operand is kept in L2 where both fit into half of it."""
     size = problem.batch * problem.depth * (problem.m + problem.n) * problem.input_dtype.bytes
     fits = size <= device.l2_bytes // 2
     return Rule.refusing(
-        "kept",
-        lambda kept: (
-            f"{kept} is to be kept in L2, but a and b fit into it together with {size} bytes"
-            if fits and kept != "neither"
+        "l2_evict_last",
+        lambda l2_evict_last: (
+            f"{l2_evict_last} is to be kept in L2, but a and b fit into it together with {size} bytes"
+            if fits and l2_evict_last != "none"
             else None
         ),
     )

@@ -12,7 +12,7 @@ def counts(problem: Copy, config: Config, device: Device) -> CostCounts:
     """Return the cost counts of a valid config. An iteration is a round."""
     rounds, through_shared = config.integer("rounds"), config.integer("shared_bytes") > 0
     moved = float(min(config.integer("round_bytes") * rounds, problem.bytes))
-    vectors = moved / config.integer("vector_bytes") / device.warp_size
+    vectors = moved / config.integer("vector_x") / device.warp_size
     return CostCounts(
         blocks=config.integer("blocks"),
         threads=config.integer("threads"),

@@ -29,7 +29,7 @@ def lower(problem: Copy, config: Config, device: Device) -> Kernel:
 def proxy(problem: Copy, schedule: Schedule) -> Copy:
     """``problem`` cut to one full block and one with the remainder of the original."""
     block = schedule.integer("rounds") * schedule.integer("unroll") * schedule.integer("threads")
-    elements = block * schedule.integer("vector_bytes") // problem.element_bytes
+    elements = block * schedule.integer("vector_x") // problem.element_bytes
     if problem.elements <= 2 * elements:
         return problem
     return replace(problem, rows=1, columns=elements + (problem.elements % elements or elements), batch=1)

@@ -36,14 +36,14 @@ def parameters() -> tuple[Parameter, ...]:
     """Return the domains, before any rule applies."""
     return (
         ordinal("threads", (64, 128, 256, 512, 1024), "threads of a block", 256),
-        ordinal("vector_bytes", (4, 8, 16), "bytes that a thread moves at a time", 16),
+        ordinal("vector_x", (4, 8, 16), "bytes that a thread moves at a time", 16),
         ordinal("unroll", (1, 2, 4, 8, 16), "vectors of a thread in flight"),
         ordinal("rounds", (1, 2, 4, 8, 16, 32), "rounds of a block"),
         categorical("order", ("block", "grid"), "whether the rounds of a block are neighbours or a whole grid apart"),
-        categorical("copy", ("ld.global", "cp.async"), "through registers or through shared memory"),
+        categorical("copy_x", ("ld.global", "cp.async"), "through registers or through shared memory"),
         ordinal("stages", (1, 2, 3, 4), "rounds in shared memory at a time"),
-        load_hint("x_cache", "x"),
-        store_hint("out_cache", "out"),
+        load_hint("cache_hint_x", "x"),
+        store_hint("cache_hint_out", "out"),
         ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM that registers are limited for"),
     )
 
@@ -51,25 +51,23 @@ def parameters() -> tuple[Parameter, ...]:
 def attributes(problem: Copy) -> tuple[Attribute, ...]:
     """Return derived columns, shared by rules, code generation and cost models."""
     return (
-        Attribute(
-            "round_bytes", lambda threads, vector_bytes, unroll: threads * vector_bytes * unroll, "bytes of a round"
-        ),
+        Attribute("round_bytes", lambda threads, vector_x, unroll: threads * vector_x * unroll, "bytes of a round"),
         Attribute(
             "blocks",
-            lambda threads, vector_bytes, unroll, rounds: np.maximum(
-                ceil_div(problem.bytes // vector_bytes, threads * unroll * rounds), 1
+            lambda threads, vector_x, unroll, rounds: np.maximum(
+                ceil_div(problem.bytes // vector_x, threads * unroll * rounds), 1
             ),
             "blocks of the launch",
         ),
         Attribute(
             "staged",
-            lambda vector_bytes, unroll: vector_bytes * unroll // 4,
+            lambda vector_x, unroll: vector_x * unroll // 4,
             "registers of a thread that hold elements",
         ),
         Attribute("registers", lambda staged: staged + REGISTER_OVERHEAD, "registers of a thread, a lower estimate"),
         Attribute(
             "shared_bytes",
-            lambda round_bytes, stages, copy: round_bytes * stages * (copy == "cp.async"),
+            lambda round_bytes, stages, copy_x: round_bytes * stages * (copy_x == "cp.async"),
             "dynamic shared memory of a block",
         ),
     )
@@ -80,8 +78,8 @@ def validity_constraints(device: Device) -> tuple[Rule, ...]:
     return (
         Rule(
             "stages",
-            lambda copy, stages: (stages == 1) | (copy == "cp.async"),
-            "{stages} stages need cp.async: {copy} has no round in flight",
+            lambda copy_x, stages: (stages == 1) | (copy_x == "cp.async"),
+            "{stages} stages need cp.async: {copy_x} has no round in flight",
         ),
         grid_rule(),
         *device_rules(device),
@@ -111,5 +109,5 @@ def pruning_rules(device: Device) -> tuple[Rule, ...]:
             lambda stages, rounds: stages <= rounds,
             "{stages} stages are more than the {rounds} rounds of a block",
         ),
-        no_hint_rule("x_cache", "copy", "cp.async"),
+        no_hint_rule("cache_hint_x", "copy_x", "cp.async"),
     )

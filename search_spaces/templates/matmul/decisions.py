@@ -45,8 +45,8 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
             tuple(row.name for row in intrinsics.intrinsics_for(problem.a, tf32=True, acc=problem.acc, device=device)),
             "what multiplies fragments",
         ),
-        ordinal("sg_layout_m", (1, 2, 4, 8), "subgroups along m (wg_map of out)"),
-        ordinal("sg_layout_n", (1, 2, 4, 8), "subgroups along n (wg_map of out)"),
+        ordinal("subgroups_m", (1, 2, 4, 8), "subgroups along m (wg_map of out)"),
+        ordinal("subgroups_n", (1, 2, 4, 8), "subgroups along n (wg_map of out)"),
         ordinal("sg_data_m", sg_data, "rows of one subgroup's sub-tile (wg_map of out)"),
         ordinal("sg_data_n", sg_data, "columns of one subgroup's sub-tile (wg_map of out)"),
         categorical("layout_a", layouts, "shared-memory layout of the tile_m x tile_k tile of a"),
@@ -58,7 +58,7 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
         ordinal("copy_columns_a", COPY_COLUMNS, "threads along contiguous memory (copy wg_map of a)"),
         ordinal("copy_columns_b", COPY_COLUMNS, "threads along contiguous memory (copy wg_map of b)"),
         ordinal("stages", (1, 2, 3, 4, 5), "k-tiles in shared memory at a time", deeper=True),
-        ordinal("k_unroll", (1, 2, 4, 8), "intrinsic steps of k unrolled"),
+        ordinal("unroll", (1, 2, 4, 8), "intrinsic steps of k unrolled"),
         ordinal(
             "fragment_buffers",
             (1, 2),
@@ -115,7 +115,7 @@ def operand_names(problem: Matmul, operand: str) -> dict[str, str]:
 
 def axis_names(axis: str) -> dict[str, str]:
     """Return the parameters of the wg_map of out along m or n, by the names without the axis."""
-    return {name: f"{name}_{axis}" for name in ("tile", "sg_layout", "sg_data")}
+    return {name: f"{name}_{axis}" for name in ("tile", "subgroups", "sg_data")}
 
 
 def whole_tile(problem: Matmul, row: intrinsics.TensorIntrinsic) -> bool:
@@ -127,15 +127,15 @@ def whole_tile(problem: Matmul, row: intrinsics.TensorIntrinsic) -> bool:
 def epilogue_attributes(problem: Matmul) -> tuple[Attribute, ...]:
     """Return the shared memory that results pass through on their way out."""
 
-    def epilogue_line(tile_n: int, sg_layout_n: int, intrinsic: str) -> int:
+    def epilogue_line(tile_n: int, subgroups_n: int, intrinsic: str) -> int:
         whole = whole_tile(problem, intrinsics.intrinsic(intrinsic))
-        return (tile_n if whole else tile_n // sg_layout_n) + EPILOGUE_PAD
+        return (tile_n if whole else tile_n // subgroups_n) + EPILOGUE_PAD
 
-    def epilogue_bytes(tile_m: int, sg_layout_m: int, sg_layout_n: int, epilogue_line: int, intrinsic: str) -> int:
+    def epilogue_bytes(tile_m: int, subgroups_m: int, subgroups_n: int, epilogue_line: int, intrinsic: str) -> int:
         row = intrinsics.intrinsic(intrinsic)
         if whole_tile(problem, row):
             return tile_m * epilogue_line * 4
-        return sg_layout_m * sg_layout_n * row.m * epilogue_line * problem.out_dtype.bytes
+        return subgroups_m * subgroups_n * row.m * epilogue_line * problem.out_dtype.bytes
 
     return (
         Attribute(
@@ -158,11 +158,11 @@ def fragment_attributes() -> tuple[Attribute, ...]:
 
     def fragments(axis: str) -> Callable[..., Any]:
         extent = each(lambda name: getattr(intrinsics.intrinsic(name), axis))
-        return lambda tile, sg_layout, intrinsic: tile // (sg_layout * extent(intrinsic))
+        return lambda tile, subgroups, intrinsic: tile // (subgroups * extent(intrinsic))
 
     def fragment_registers(operand: OperandSide, axis: str) -> Callable[..., Any]:
         count, each_one = fragments(axis), each(lambda name: intrinsics.intrinsic(name).fragment(operand).registers)
-        return lambda tile, sg_layout, intrinsic: count(tile, sg_layout, intrinsic) * each_one(intrinsic)
+        return lambda tile, subgroups, intrinsic: count(tile, subgroups, intrinsic) * each_one(intrinsic)
 
     return (
         *(
@@ -197,7 +197,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
     return (
         *tiling(problem).attributes(),
         launched_blocks(device),
-        Attribute("threads", lambda sg_layout_m, sg_layout_n: sg_layout_m * sg_layout_n * WARP, "threads of a block"),
+        Attribute("threads", lambda subgroups_m, subgroups_n: subgroups_m * subgroups_n * WARP, "threads of a block"),
         *(
             Attribute(
                 f"stage_bytes_{operand}",

@@ -43,7 +43,7 @@ def tile(config: Config) -> tuple[int, int, int]:
 
 def wg_maps(config: Config) -> tuple[WgMap, WgMap, WgMap]:
     """Which subgroups own which parts of the tiles of a, b and out: those of the operands follow from that of out."""
-    return _wg_maps(*config.integers("sg_layout_m", "sg_layout_n", "sg_data_m", "sg_data_n", "tile_k"))
+    return _wg_maps(*config.integers("subgroups_m", "subgroups_n", "sg_data_m", "sg_data_n", "tile_k"))
 
 
 @lru_cache(maxsize=4096)

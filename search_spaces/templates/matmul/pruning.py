@@ -192,9 +192,9 @@ def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     results = each(lambda name: intrinsics.intrinsic(name).results)
     depth = each(lambda name: intrinsics.intrinsic(name).k)
 
-    def whole(tile_k: IntArray, intrinsic: TextColumn, k_unroll: IntArray, accumulators: IntArray) -> BoolArray:
-        longer = accumulators * 2 * k_unroll > BODY_LIMIT * results(intrinsic)
-        kept: BoolArray = ~is_mma(intrinsic) | np.equal(tile_k, depth(intrinsic) * k_unroll) | longer
+    def whole(tile_k: IntArray, intrinsic: TextColumn, unroll: IntArray, accumulators: IntArray) -> BoolArray:
+        longer = accumulators * 2 * unroll > BODY_LIMIT * results(intrinsic)
+        kept: BoolArray = ~is_mma(intrinsic) | np.equal(tile_k, depth(intrinsic) * unroll) | longer
         return kept
 
     def conflict_free(layout: str, rows: int, cols: int, intrinsic: str, operand: OperandSide) -> bool:
@@ -217,9 +217,9 @@ def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
     return (
         Rule(
-            "k_unroll_whole",
+            "unroll_whole",
             whole,
-            "k_unroll is {k_unroll}, but all steps of tile_k = {tile_k} fit: their addresses become constants",
+            "unroll is {unroll}, but all steps of tile_k = {tile_k} fit: their addresses become constants",
         ),
         *part_rules(problem, device),
         Rule(
@@ -321,8 +321,8 @@ def _code_size_rule() -> Rule:
     results = each(lambda name: intrinsics.intrinsic(name).results)  # accumulators that one instruction updates
     return Rule(
         "code_size",
-        lambda accumulators, intrinsic, k_unroll: accumulators * k_unroll <= BODY_LIMIT * results(intrinsic),
-        "{accumulators} accumulators with k unrolled {k_unroll} times make a loop body of over "
+        lambda accumulators, intrinsic, unroll: accumulators * unroll <= BODY_LIMIT * results(intrinsic),
+        "{accumulators} accumulators with k unrolled {unroll} times make a loop body of over "
         f"{BODY_LIMIT} arithmetic instructions",
     )
 

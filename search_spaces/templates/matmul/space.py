@@ -66,9 +66,9 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 @lru_cache(maxsize=2**12)
-def _why_not_dealt_out(tile: int, sg_layout: int, sg_data: int) -> str | None:
+def _why_not_dealt_out(tile: int, subgroups: int, sg_data: int) -> str | None:
     """Why a dimension of a tile cannot be dealt out to subgroups, each of which computes its own part."""
-    wg_map = WgMap((sg_layout, 1), (sg_data, 1))
+    wg_map = WgMap((subgroups, 1), (sg_data, 1))
     try:
         wg_map.verify((tile, 1))
     except ValueError:
@@ -80,10 +80,10 @@ def map_rules() -> tuple[Rule, ...]:
     """Return that the wg_map of out deals out the whole tile."""
 
     def map_rule(axis: str) -> Rule:
-        def why_not(tile: int, sg_layout: int, sg_data: int) -> str | None:
-            reason = _why_not_dealt_out(tile, sg_layout, sg_data)
+        def why_not(tile: int, subgroups: int, sg_data: int) -> str | None:
+            reason = _why_not_dealt_out(tile, subgroups, sg_data)
             return reason and (
-                f"the wg_map has {sg_layout} subgroups with sub-tiles of {sg_data} along {axis}, where the tile has "
+                f"the wg_map has {subgroups} subgroups with sub-tiles of {sg_data} along {axis}, where the tile has "
                 f"{tile}: {reason}"
             )
 
@@ -138,13 +138,13 @@ def intrinsic_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _unroll_rule() -> Rule:
-    def uneven(tile_k: int, intrinsic: str, k_unroll: int) -> str | None:
+    def uneven(tile_k: int, intrinsic: str, unroll: int) -> str | None:
         steps = tile_k // intrinsics.intrinsic(intrinsic).k
-        if steps % k_unroll == 0:
+        if steps % unroll == 0:
             return None
-        return f"k_unroll is {k_unroll}, which does not divide the {steps} steps of {intrinsic} in tile_k = {tile_k}"
+        return f"unroll is {unroll}, which does not divide the {steps} steps of {intrinsic} in tile_k = {tile_k}"
 
-    return Rule.refusing("k_unroll", uneven)
+    return Rule.refusing("unroll", uneven)
 
 
 def _operand_rules(problem: Matmul, operand: OperandSide) -> tuple[Rule, ...]:
@@ -172,11 +172,11 @@ def _scale_unroll_rule(problem: Matmul) -> tuple[Rule, ...]:
     if not problem.blocks:
         return ()
 
-    def unrolled(tile_k: int, intrinsic: str, k_unroll: int) -> str | None:
+    def unrolled(tile_k: int, intrinsic: str, unroll: int) -> str | None:
         steps = tile_k // intrinsics.intrinsic(intrinsic).k
-        if steps == k_unroll:
+        if steps == unroll:
             return None
-        return f"k_unroll is {k_unroll}, but scales in registers need all {steps} steps of tile_k = {tile_k} unrolled"
+        return f"unroll is {unroll}, but scales in registers need all {steps} steps of tile_k = {tile_k} unrolled"
 
     return (Rule.refusing("scale_unroll", unrolled),)
 
@@ -185,13 +185,13 @@ def _fragment_rules() -> tuple[Rule, ...]:
     """Return what two buffers of fragments need: the next k-tile in shared memory, and steps that alternate between
     them."""
 
-    def steps(fragment_buffers: int, intrinsic: str, tile_k: int, k_unroll: int) -> str | None:
+    def steps(fragment_buffers: int, intrinsic: str, tile_k: int, unroll: int) -> str | None:
         row = intrinsics.intrinsic(intrinsic)
-        if fragment_buffers == 1 or (row.unit == "mma" and tile_k == k_unroll * row.k and k_unroll % 2 == 0):
+        if fragment_buffers == 1 or (row.unit == "mma" and tile_k == unroll * row.k and unroll % 2 == 0):
             return None
         return (
             f"two buffers are for fragments of mma.sync and alternate over all steps of a k-tile, which are "
-            f"unrolled: {intrinsic} makes {tile_k // row.k} steps of tile_k = {tile_k}, and k_unroll is {k_unroll}"
+            f"unrolled: {intrinsic} makes {tile_k // row.k} steps of tile_k = {tile_k}, and unroll is {unroll}"
         )
 
     return (

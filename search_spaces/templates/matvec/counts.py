@@ -19,12 +19,12 @@ REGISTER_SCALE = 1.7  # compiled over estimated: 20 sampled kernels for sm_90a, 
 def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCounts:
     """Return the cost counts of a valid config."""
     matvec = as_matvec(problem)
-    tile_m, tile_n, step = config.integers("workgroup_m", "workgroup_n", "partial_reduction")
-    threads, thread, access, steps = config.integers("threads", "thread", "access", "tiles_of_split")
+    tile_m, tile_n, step = config.integers("tile_m", "tile_n", "tile_k")
+    threads, thread, access, steps = config.integers("threads", "vector_w", "access", "tiles_of_split")
     rows_x, rows_n, vectors, batches_k = config.integers("rows_x", "rows_n", "vectors", "batches_k")
-    split_k, lane_basis_n, lane_basis_k = config.integers("split_k", "lane_basis_n", "lane_basis_k")
+    split_k, lanes_n, lanes_k = config.integers("split_k", "lanes_n", "lanes_k")
     element, mma = matvec.input_dtype.bytes, config["intrinsic"] != FMA
-    x_shared = config["x_source"] == "shared"
+    x_shared = config["x_operand_source"] == "shared"
     warps = threads // device.warp_size
     row = mma_row(matvec)
     columns = row.n if mma else 1  # of a fragment: rows of x that lanes read together
@@ -43,7 +43,7 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
     realigned = (loads_of_x - 1) * x_loads * realign
     step_instructions = config.integer("multiplies") + conversions + 2 * loads + realigned + 6
     results = tile_m * tile_n
-    shuffles = 0 if mma else 4 * (lane_basis_k.bit_length() - 1)
+    shuffles = 0 if mma else 4 * (lanes_k.bit_length() - 1)
     reduction = config.integer("accumulators") // batches_k if mma else tile_m * rows_n
 
     def wavefronts(width: int, parts: int, rows: int, rows_at_once: int) -> int:
@@ -51,14 +51,14 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
         time of which each lane has ``parts`` side by side, from ``rows`` rows, of which ``rows_at_once`` may be served
         together."""
         # Parts side by side leave gaps between lanes, so each load touches all the lines of the parts.
-        lines = max(1, lane_basis_k * width * parts * element // device.shared_bytes_per_cycle) * rows // rows_at_once
-        least = -(-lane_basis_k * rows * width * element // device.shared_bytes_per_cycle)
+        lines = max(1, lanes_k * width * parts * element // device.shared_bytes_per_cycle) * rows // rows_at_once
+        least = -(-lanes_k * rows * width * element // device.shared_bytes_per_cycle)
         return int(max(lines, least) * -(-thread // width))
 
     # L1 and shared memory are one array that serves 128 bytes a cycle. Lanes with the same k share what they read of
     # x, but for the columns of a fragment, which lie in different rows (and, in shared memory, in different banks).
     # Parts of a vector in global memory are dealt out to lanes in turns, those in shared memory lie side by side.
-    w_wavefronts = vectors * wavefronts(access, 1, lane_basis_n, 1)
+    w_wavefronts = vectors * wavefronts(access, 1, lanes_n, 1)
     x_wavefronts = (
         loads_of_x
         * x_vectors
@@ -82,11 +82,11 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
         load_bytes=float(tile_n * _line_bytes(matvec, config.integer("split_elements")) + slab_bytes) + partial_bytes,
         store_bytes=results * matvec.out_dtype.bytes / split_k + partial_bytes,
         dram_bytes=float(problem.min_bytes) + 2.0 * partial_bytes * config.integer("blocks"),
-        iterations=-(-steps // config.integer("k_unroll")),
+        iterations=-(-steps // config.integer("unroll")),
         stages=1,
         barriers_per_iteration=0,
         round_trips=TRIPS_OF_SPLIT if split_k > 1 else 0,
-        run_bytes=float(lane_basis_k * thread * element),
+        run_bytes=float(lanes_k * thread * element),
     )
 
 

@@ -20,8 +20,8 @@ from search_spaces.templates.matvec.space import lowering, row_classes
 SOURCE = DeviceSource("autosched/kernels/matvec.cuh", "autosched::matvec")
 
 _LOWERING = (
-    *("workgroup_m", "workgroup_n", "thread", "lane_basis_n", "lane_basis_k", "subgroup_basis_n", "subgroup_basis_k"),
-    "partial_reduction",
+    *("tile_m", "tile_n", "vector_w", "lanes_n", "lanes_k", "subgroups_n", "subgroups_k"),
+    "tile_k",
 )
 
 
@@ -37,7 +37,7 @@ def lowering_config(chosen: Schedule | Config, expand: bool = True) -> LoweringC
 
 def workspaces(config: Config) -> tuple[Operand, ...]:
     """Return sums of the splits, and one arrival counter for every tile of out."""
-    split_k, blocks, tile_m, tile_n = config.integers("split_k", "blocks", "workgroup_m", "workgroup_n")
+    split_k, blocks, tile_m, tile_n = config.integers("split_k", "blocks", "tile_m", "tile_n")
     if split_k == 1:
         return ()
     return (

@@ -18,7 +18,7 @@ def proxy(problem: Matvec | Matmul, schedule: Schedule) -> Matvec | Matmul:
     row take up to two steps out of the loop: rounds for these are kept as well, and a row of each class; where steps
     are shorter than a load, all of k, whose alignment would change.
     """
-    matvec, unroll, classes = as_matvec(problem), schedule.integer("k_unroll"), row_classes(as_matvec(problem))
+    matvec, unroll, classes = as_matvec(problem), schedule.integer("unroll"), row_classes(as_matvec(problem))
     shift = most_shift(matvec)
     rounds = 2 + (-(-2 // unroll) if shift else 0)
     m, rows, places = tiling(matvec).proxy(schedule, lambda steps: min(steps, rounds * unroll + steps % unroll))

@@ -43,7 +43,7 @@ def space(problem: Matvec | Matmul, device: Device) -> Space:
     return _space(as_matvec(problem), device)
 
 
-_NEEDS = {("x_source", "shared"): "cp_async"}
+_NEEDS = {("x_operand_source", "shared"): "cp_async"}
 
 
 @lru_cache(maxsize=64)
@@ -63,20 +63,22 @@ def parameters(problem: Matvec) -> tuple[Parameter, ...]:
     lanes = (1, 2, 4, 8, 16, 32)
     subgroups = (1, 2, 4, 8, 16, 32)
     return (
-        ordinal("workgroup_m", tuple(range(1, 17)), "rows of x, and of out, that a workgroup computes"),
-        ordinal("workgroup_n", (1, 2, 4, 8, 16, 32, 64, 128, 256), "rows of w that a workgroup reads"),
-        ordinal("thread", (1, 2, 4, 8, 16), "contiguous elements along k that a thread takes at a time"),
-        ordinal("lane_basis_n", lanes, "lanes along n"),
-        ordinal("lane_basis_k", lanes, "lanes along k"),
-        ordinal("subgroup_basis_n", subgroups, "subgroups along n"),
-        ordinal("subgroup_basis_k", subgroups, "subgroups along k"),
-        ordinal("partial_reduction", tuple(2**i for i in range(15)), "elements of k of one step of the loop"),
+        ordinal("tile_m", tuple(range(1, 17)), "rows of x, and of out, that a workgroup computes"),
+        ordinal("tile_n", (1, 2, 4, 8, 16, 32, 64, 128, 256), "rows of w that a workgroup reads"),
+        ordinal("vector_w", (1, 2, 4, 8, 16), "contiguous elements along k that a thread takes at a time"),
+        ordinal("lanes_n", lanes, "lanes along n"),
+        ordinal("lanes_k", lanes, "lanes along k"),
+        ordinal("subgroups_n", subgroups, "subgroups along n"),
+        ordinal("subgroups_k", subgroups, "subgroups along k"),
+        ordinal("tile_k", tuple(2**i for i in range(15)), "elements of k of one step of the loop"),
         categorical("expand_dims", ("no", "yes"), "whether a thread's vector is added up inside the loop"),
         categorical("intrinsic", (FMA, mma_row(problem).name), "what multiplies the vectors of w and x"),
-        ordinal("k_unroll", (1, 2, 4, 8), "steps of the loop whose loads are in flight together"),
+        ordinal("unroll", (1, 2, 4, 8), "steps of the loop whose loads are in flight together"),
         ordinal("split_k", (1, 2, 3, 4, 6, 8, 16, 32), "workgroups that share the k of one tile"),
-        categorical("x_source", ("global", "shared"), "where the loop reads x: global memory through L1, or shared"),
-        load_hint("w_cache", "w"),
+        categorical(
+            "x_operand_source", ("global", "shared"), "where the loop reads x: global memory through L1, or shared"
+        ),
+        load_hint("cache_hint_w", "w"),
         ordinal("min_blocks", (1, 2, 3, 4, 6, 8), "blocks per SM that registers are limited for"),
     )
 
@@ -111,40 +113,40 @@ def tiling(problem: Matvec) -> Tiling:
     """Tiles of the rows of each class, along k from the aligned address before each row."""
     classes = row_classes(problem)
     extents = (problem.m, -(-problem.n // classes), problem.k + most_shift(problem))
-    return Tiling(extents, ("workgroup_m", "workgroup_n", "partial_reduction"), matrices=classes)
+    return Tiling(extents, ("tile_m", "tile_n", "tile_k"), matrices=classes)
 
 
 def lowering(
-    workgroup_m: int = 1,
-    workgroup_n: int = 1,
-    thread: int = 1,
-    lane_basis_n: int = 1,
-    lane_basis_k: int = 1,
-    subgroup_basis_n: int = 1,
-    subgroup_basis_k: int = 1,
-    partial_reduction: int = 1,
+    tile_m: int = 1,
+    tile_n: int = 1,
+    vector_w: int = 1,
+    lanes_n: int = 1,
+    lanes_k: int = 1,
+    subgroups_n: int = 1,
+    subgroups_k: int = 1,
+    tile_k: int = 1,
 ) -> LoweringConfig:
     """Return the lowering config over (m, n, k) that these parameters describe.
 
     Args:
-        workgroup_m: Rows of x of a block.
-        workgroup_n: Rows of w of a block.
-        thread: Elements along k of a thread's vector.
-        lane_basis_n: Lanes of a warp along n.
-        lane_basis_k: Lanes of a warp along k.
-        subgroup_basis_n: Warps of a block along n.
-        subgroup_basis_k: Warps of a block along k, which share a sum.
-        partial_reduction: Elements along k of a step of the loop.
+        tile_m: Rows of x of a block.
+        tile_n: Rows of w of a block.
+        vector_w: Elements along k of a thread's vector.
+        lanes_n: Lanes of a warp along n.
+        lanes_k: Lanes of a warp along k.
+        subgroups_n: Warps of a block along n.
+        subgroups_k: Warps of a block along k, which share a sum.
+        tile_k: Elements along k of a step of the loop.
 
     Raises:
         ValueError: As LoweringConfig does, where these do not fit together.
     """
     return LoweringConfig(
-        workgroup=(workgroup_m, workgroup_n, 0),
-        thread=(0, 0, thread),
-        lane_basis=Basis.identity((1, lane_basis_n, lane_basis_k)),
-        subgroup_basis=Basis.identity((1, subgroup_basis_n, subgroup_basis_k)),
-        partial_reduction=(0, 0, partial_reduction),
+        workgroup=(tile_m, tile_n, 0),
+        thread=(0, 0, vector_w),
+        lane_basis=Basis.identity((1, lanes_n, lanes_k)),
+        subgroup_basis=Basis.identity((1, subgroups_n, subgroups_k)),
+        partial_reduction=(0, 0, tile_k),
     )
 
 
@@ -152,67 +154,67 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
     """Return derived columns, shared by rules, code generation and cost models."""
     element_bytes, columns = problem.input_dtype.bytes, mma_row(problem).n
 
-    def line_bytes(split_elements: IntArray, thread: IntArray, intrinsic: TextColumn) -> IntArray:
+    def line_bytes(split_elements: IntArray, vector_w: IntArray, intrinsic: TextColumn) -> IntArray:
         # The lanes of a fragment read several rows at a time, 128 bytes together: with mma.sync each row begins behind
         # the banks that lanes read of the row before.
-        thread_bytes, row_bytes = thread * element_bytes, split_elements * element_bytes
+        thread_bytes, row_bytes = vector_w * element_bytes, split_elements * element_bytes
         pad = np.where(thread_bytes > 16, 16, 4 * thread_bytes)
         return np.where(intrinsic == FMA, row_bytes, ceil_div(row_bytes, 128) * 128 + pad)
 
     def slab_bytes(
-        workgroup_m: IntArray, x_source: TextColumn, split_elements: IntArray, thread: IntArray, intrinsic: TextColumn
+        tile_m: IntArray,
+        x_operand_source: TextColumn,
+        split_elements: IntArray,
+        vector_w: IntArray,
+        intrinsic: TextColumn,
     ) -> IntArray:
-        rows_bytes = workgroup_m * line_bytes(split_elements, thread, intrinsic)
-        return ceil_div(rows_bytes, 16) * 16 * (x_source == "shared")
+        rows_bytes = tile_m * line_bytes(split_elements, vector_w, intrinsic)
+        return ceil_div(rows_bytes, 16) * 16 * (x_operand_source == "shared")
 
-    def sums_bytes(
-        workgroup_m: IntArray, workgroup_n: IntArray, subgroup_basis_k: IntArray, split_k: IntArray
-    ) -> IntArray:
-        several = (subgroup_basis_k > 1) | (split_k > 1)
-        return workgroup_m * workgroup_n * subgroup_basis_k * 4 * several
+    def sums_bytes(tile_m: IntArray, tile_n: IntArray, subgroups_k: IntArray, split_k: IntArray) -> IntArray:
+        several = (subgroups_k > 1) | (split_k > 1)
+        return tile_m * tile_n * subgroups_k * 4 * several
 
-    def rows_x(workgroup_m: IntArray, intrinsic: TextColumn) -> IntArray:
-        return np.where(intrinsic == FMA, workgroup_m, ceil_div(workgroup_m, columns))
+    def rows_x(tile_m: IntArray, intrinsic: TextColumn) -> IntArray:
+        return np.where(intrinsic == FMA, tile_m, ceil_div(tile_m, columns))
 
-    def accumulators(workgroup_m: IntArray, vectors: IntArray, carried: IntArray, intrinsic: TextColumn) -> IntArray:
+    def accumulators(tile_m: IntArray, vectors: IntArray, carried: IntArray, intrinsic: TextColumn) -> IntArray:
         # The lanes of a fragment along k share its sums: each has some columns.
         each = np.where(intrinsic == FMA, vectors * carried, columns * vectors // MMA_LANES_K)
-        return rows_x(workgroup_m, intrinsic) * each
+        return rows_x(tile_m, intrinsic) * each
 
-    def multiplies(workgroup_m: IntArray, vectors: IntArray, thread: IntArray, intrinsic: TextColumn) -> IntArray:
-        elements = vectors * thread
+    def multiplies(tile_m: IntArray, vectors: IntArray, vector_w: IntArray, intrinsic: TextColumn) -> IntArray:
+        elements = vectors * vector_w
         each = np.where(intrinsic == FMA, elements, elements // (MMA_ROWS * MMA_ELEMENTS))
-        return rows_x(workgroup_m, intrinsic) * each
+        return rows_x(tile_m, intrinsic) * each
 
     return (
         *tiling(problem).attributes(),
         Attribute(
             "threads",
-            lambda subgroup_basis_n, subgroup_basis_k: subgroup_basis_n * subgroup_basis_k * WARP,
+            lambda subgroups_n, subgroups_k: subgroups_n * subgroups_k * WARP,
             "threads of a block",
         ),
         Attribute(
             "access",
-            lambda thread: thread.clip(max=widest_access(problem)),
+            lambda vector_w: vector_w.clip(max=widest_access(problem)),
             "elements of a load: a thread's vector, or 16 bytes of it",
         ),
         Attribute(
             "rows_n",
-            lambda workgroup_n, subgroup_basis_n, lane_basis_n: workgroup_n // (subgroup_basis_n * lane_basis_n),
+            lambda tile_n, subgroups_n, lanes_n: tile_n // (subgroups_n * lanes_n),
             "rows of w of one thread",
         ),
         Attribute(
             "batches_k",
-            lambda partial_reduction, subgroup_basis_k, lane_basis_k, thread: (
-                partial_reduction // (subgroup_basis_k * lane_basis_k * thread)
-            ),
+            lambda tile_k, subgroups_k, lanes_k, vector_w: tile_k // (subgroups_k * lanes_k * vector_w),
             "vectors of one row that a thread takes in a step",
         ),
         Attribute("rows_x", rows_x, "rows of x that a thread reads: all of the block, or one of each fragment"),
         Attribute("vectors", lambda rows_n, batches_k: rows_n * batches_k, "vectors of w in a step"),
         Attribute(
             "carried",
-            lambda thread, expand_dims: np.where(expand_dims == "yes", 1, thread),
+            lambda vector_w, expand_dims: np.where(expand_dims == "yes", 1, vector_w),
             "accumulators of one vector: each element's own, or one for all",
         ),
         Attribute(
@@ -223,7 +225,7 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
         Attribute("multiplies", multiplies, "FMAs, or mma.syncs, of a thread in a step"),
         Attribute(
             "split_elements",
-            lambda partial_reduction, tiles_of_split: partial_reduction * tiles_of_split,
+            lambda tile_k, tiles_of_split: tile_k * tiles_of_split,
             "elements of k that one workgroup walks",
         ),
         Attribute("line_bytes", line_bytes, "from one row of x to the next in shared memory"),
@@ -235,16 +237,16 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "shared_bytes",
-            lambda workgroup_m, x_source, split_elements, thread, intrinsic, workgroup_n, subgroup_basis_k, split_k: (
-                slab_bytes(workgroup_m, x_source, split_elements, thread, intrinsic)
-                + sums_bytes(workgroup_m, workgroup_n, subgroup_basis_k, split_k)
+            lambda tile_m, x_operand_source, split_elements, vector_w, intrinsic, tile_n, subgroups_k, split_k: (
+                slab_bytes(tile_m, x_operand_source, split_elements, vector_w, intrinsic)
+                + sums_bytes(tile_m, tile_n, subgroups_k, split_k)
             ),
             "dynamic shared memory of a block",
         ),
         Attribute(
             "registers",
-            lambda accumulators, vectors, thread, k_unroll: (
-                accumulators + ceil_div(k_unroll * vectors * thread * element_bytes, 4) + REGISTER_OVERHEAD
+            lambda accumulators, vectors, vector_w, unroll: (
+                accumulators + ceil_div(unroll * vectors * vector_w * element_bytes, 4) + REGISTER_OVERHEAD
             ),
             "registers of a thread, estimated: sums, vectors in flight, addresses",
         ),
@@ -297,12 +299,12 @@ def _distribution_rules() -> tuple[Rule, ...]:
 
     return (
         Rule(
-            "lane_basis",
-            lambda lane_basis_n, lane_basis_k: lane_basis_n * lane_basis_k == WARP,
-            "lane_basis is {lane_basis_n} x {lane_basis_k} along n and k, but a warp has 32 lanes",
+            "lanes",
+            lambda lanes_n, lanes_k: lanes_n * lanes_k == WARP,
+            "lanes are {lanes_n} x {lanes_k} along n and k, but a warp has 32 lanes",
         ),
-        distribution_rule("n", "workgroup_n", "subgroup_basis_n", "lane_basis_n"),
-        distribution_rule("k", "partial_reduction", "subgroup_basis_k", "lane_basis_k", "thread"),
+        distribution_rule("n", "tile_n", "subgroups_n", "lanes_n"),
+        distribution_rule("k", "tile_k", "subgroups_k", "lanes_k", "vector_w"),
     )
 
 
@@ -316,21 +318,21 @@ def _fragment_rules(problem: Matvec, device: Device) -> tuple[Rule, ...]:
         ),
         Rule(
             "fragment_n",
-            lambda intrinsic, workgroup_n, subgroup_basis_n, lane_basis_n: (
-                (intrinsic == FMA) | ((lane_basis_n == MMA_LANES_N) & (workgroup_n % (subgroup_basis_n * row.m) == 0))
+            lambda intrinsic, tile_n, subgroups_n, lanes_n: (
+                (intrinsic == FMA) | ((lanes_n == MMA_LANES_N) & (tile_n % (subgroups_n * row.m) == 0))
             ),
-            f"a fragment of {{intrinsic}} has {row.m} rows of w in {MMA_LANES_N} lanes: lane_basis_n = "
-            "{lane_basis_n} must be that, and workgroup_n = {workgroup_n} a multiple of "
-            f"{{subgroup_basis_n}} subgroups * {row.m}",
+            f"a fragment of {{intrinsic}} has {row.m} rows of w in {MMA_LANES_N} lanes: lanes_n = "
+            "{lanes_n} must be that, and tile_n = {tile_n} a multiple of "
+            f"{{subgroups_n}} subgroups * {row.m}",
         ),
         Rule(
             "fragment_k",
-            lambda intrinsic, lane_basis_k, thread, expand_dims: (
+            lambda intrinsic, lanes_k, vector_w, expand_dims: (
                 (intrinsic == FMA)
-                | ((lane_basis_k == MMA_LANES_K) & (thread % MMA_ELEMENTS == 0) & (expand_dims == "yes"))
+                | ((lanes_k == MMA_LANES_K) & (vector_w % MMA_ELEMENTS == 0) & (expand_dims == "yes"))
             ),
             f"a fragment of {{intrinsic}} has {MMA_ELEMENTS} elements of k in each of {MMA_LANES_K} lanes and adds "
-            f"them up: lane_basis_k = {{lane_basis_k}} must be {MMA_LANES_K}, thread = {{thread}} a multiple of "
+            f"them up: lanes_k = {{lanes_k}} must be {MMA_LANES_K}, vector_w = {{vector_w}} a multiple of "
             f"{MMA_ELEMENTS}, and expand_dims = {{expand_dims}} yes",
         ),
     )
@@ -341,54 +343,46 @@ def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
     m, n, k = problem.m, tiling(problem).extents[1], problem.k
     width = mma_row(problem).n
 
-    def padded(intrinsic: str, workgroup_m: int) -> str | None:
+    def padded(intrinsic: str, tile_m: int) -> str | None:
         # Rows of x that fragments multiply where a workgroup has so many, and where one has all.
-        columns, needed = (-(-m // rows) * -(-rows // width) * width for rows in (workgroup_m, m))
+        columns, needed = (-(-m // rows) * -(-rows // width) * width for rows in (tile_m, m))
         if intrinsic == FMA or columns <= needed:
             return None
-        return (
-            f"tiles of workgroup_m = {workgroup_m} make {columns} columns of fragments, but m = {m} needs only {needed}"
-        )
+        return f"tiles of tile_m = {tile_m} make {columns} columns of fragments, but m = {m} needs only {needed}"
 
     return (
         Rule(
-            "workgroup_m",
-            lambda workgroup_m: (
-                (workgroup_m == 1) | (ceil_div(m, workgroup_m) < ceil_div(m, np.maximum(workgroup_m - 1, 1)))
-            ),
-            f"workgroup_m is {{workgroup_m}}, but fewer rows make as few tiles of m = {m}",
+            "tile_m",
+            lambda tile_m: (tile_m == 1) | (ceil_div(m, tile_m) < ceil_div(m, np.maximum(tile_m - 1, 1))),
+            f"tile_m is {{tile_m}}, but fewer rows make as few tiles of m = {m}",
         ),
         Rule.refusing("fragments_m", padded),
         Rule(
-            "workgroup_n",
-            lambda workgroup_n, subgroup_basis_n, lane_basis_n: (
-                (workgroup_n < 2 * n) | (workgroup_n <= subgroup_basis_n * lane_basis_n)
-            ),
-            f"workgroup_n is {{workgroup_n}}, but a tile of half of that already covers n = {n}",
+            "tile_n",
+            lambda tile_n, subgroups_n, lanes_n: (tile_n < 2 * n) | (tile_n <= subgroups_n * lanes_n),
+            f"tile_n is {{tile_n}}, but a tile of half of that already covers n = {n}",
         ),
         Rule(
             "subgroups_n",
-            lambda subgroup_basis_n, lane_basis_n: (subgroup_basis_n == 1) | (subgroup_basis_n * lane_basis_n < 2 * n),
-            f"half of the {{subgroup_basis_n}} subgroups along n have no row of n = {n}",
+            lambda subgroups_n, lanes_n: (subgroups_n == 1) | (subgroups_n * lanes_n < 2 * n),
+            f"half of the {{subgroups_n}} subgroups along n have no row of n = {n}",
         ),
         Rule(
-            "partial_reduction",
-            lambda partial_reduction, subgroup_basis_k, lane_basis_k, thread: (
-                (partial_reduction < 2 * k) | (partial_reduction <= subgroup_basis_k * lane_basis_k * thread)
+            "tile_k",
+            lambda tile_k, subgroups_k, lanes_k, vector_w: (
+                (tile_k < 2 * k) | (tile_k <= subgroups_k * lanes_k * vector_w)
             ),
-            f"partial_reduction is {{partial_reduction}}, but half of that already covers k = {k}",
+            f"tile_k is {{tile_k}}, but half of that already covers k = {k}",
         ),
         Rule(
             "subgroups_k",
-            lambda subgroup_basis_k, lane_basis_k, thread: (
-                (subgroup_basis_k == 1) | (subgroup_basis_k * lane_basis_k * thread < 2 * k)
-            ),
-            f"half of the {{subgroup_basis_k}} subgroups along k have no element of k = {k}",
+            lambda subgroups_k, lanes_k, vector_w: (subgroups_k == 1) | (subgroups_k * lanes_k * vector_w < 2 * k),
+            f"half of the {{subgroups_k}} subgroups along k have no element of k = {k}",
         ),
         Rule(
-            "thread",
-            lambda thread: (thread < 2 * k) | (thread == 1),
-            f"thread is {{thread}}, but half of that already covers k = {k}",
+            "vector_w",
+            lambda vector_w: (vector_w < 2 * k) | (vector_w == 1),
+            f"vector_w is {{vector_w}}, but half of that already covers k = {k}",
         ),
     )
 
@@ -397,17 +391,17 @@ def _loop_rules() -> tuple[Rule, ...]:
     return (
         Rule(
             "expand_dims",
-            lambda thread, expand_dims: (thread > 1) | (expand_dims != "yes"),
-            "thread is {thread}: a vector of one element has nothing to expand",
+            lambda vector_w, expand_dims: (vector_w > 1) | (expand_dims != "yes"),
+            "vector_w is {vector_w}: a vector of one element has nothing to expand",
         ),
         Rule(
-            "k_unroll",
-            lambda k_unroll, tiles_of_split: (k_unroll <= tiles_of_split) | (k_unroll == 1),
-            "k_unroll is {k_unroll}, but the loop has {tiles_of_split} steps",
+            "unroll",
+            lambda unroll, tiles_of_split: (unroll <= tiles_of_split) | (unroll == 1),
+            "unroll is {unroll}, but the loop has {tiles_of_split} steps",
         ),
         Rule(
             "code_size",
-            lambda multiplies, k_unroll: multiplies * k_unroll <= BODY_LIMIT,
-            f"{{multiplies}} FMAs a step and k unrolled {{k_unroll}} times make a loop body of over {BODY_LIMIT}",
+            lambda multiplies, unroll: multiplies * unroll <= BODY_LIMIT,
+            f"{{multiplies}} FMAs a step and k unrolled {{unroll}} times make a loop body of over {BODY_LIMIT}",
         ),
     )

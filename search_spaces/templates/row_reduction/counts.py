@@ -17,7 +17,7 @@ INSTRUCTIONS_PER_FLOP = 1.5  # conversions and rounding come with the arithmetic
 
 def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
     """Return the cost counts of a valid config."""
-    threads, split, vector, tile, chunk = config.integers("threads", "split", "vector", "parallel_tile", "chunk")
+    threads, split, vector, tile, chunk = config.integers("threads", "split_k", "vector_x", "parallel_tile", "chunk")
     steps, states, blocks, combine_bytes = config.integers("steps", "states", "blocks", "combine_bytes")
     staging = config["row_staging"]
     state_words = problem.state_words(config.text("passes"))
@@ -82,7 +82,7 @@ def _sector_bytes(problem: RowProblem, element: int, tile: int) -> float:
 def _lines(problem: RowProblem, config: Config) -> int:
     """Lines of 128 bytes that a warp's load touches, each a cycle of L1: lanes along the reduced axis share one where
     that is contiguous, the others where it is not."""
-    lanes, vector = config.integers("lanes", "vector")
+    lanes, vector = config.integers("lanes_k", "vector_x")
     together = lanes if problem.reduces_contiguous else WARP // lanes
     return WARP // together * -(-together * vector * problem.input_dtype.bytes // PHASE_BYTES)
 
@@ -95,7 +95,7 @@ def _dram_bytes(problem: RowProblem, config: Config, reads: int, partial_bytes: 
     tile, chunk = config.integers("parallel_tile", "chunk")
     resident = max(1, occupancy(device, threads, min(registers, device.max_registers_per_thread), shared))
     in_flight = min(x, float(resident * device.sm_count * tile * chunk * problem.input_dtype.bytes))
-    if config["finish"] == "second_launch" and config.integer("split") > 1:  # which begins when all of x has gone by
+    if config["finish"] == "second_launch" and config.integer("split_k") > 1:  # which begins when all of x has gone by
         in_flight = x
     if reads > 1 and in_flight > L2_SHARE * device.l2_bytes:
         again = (reads - 1) * x

@@ -21,20 +21,20 @@ def lowering_config(problem: RowProblem, schedule: Schedule) -> LoweringConfig:
     The axis of contiguous memory has the vectors and the fastest lanes; the parallel axis is tiled by ``workgroup``,
     the reduced one walked by ``partial_reduction``.
     """
-    lanes, subgroups, parallel_subgroups, batch, vector, unroll = (
-        schedule.integer(name) for name in ("lanes", "subgroups", "parallel_subgroups", "batch", "vector", "unroll")
+    lanes, subgroups, subgroups_m, batch, vector, unroll = (
+        schedule.integer(name) for name in ("lanes_k", "subgroups_k", "subgroups_m", "batch", "vector_x", "unroll")
     )
     parallel_lanes = 32 // lanes
     thread = (1, vector) if problem.reduces_contiguous else (vector, 1)
     return LoweringConfig(
-        workgroup=(parallel_subgroups * batch * parallel_lanes * thread[0], 0),
+        workgroup=(subgroups_m * batch * parallel_lanes * thread[0], 0),
         thread=thread,
         lane_basis=(
             Basis.identity((parallel_lanes, lanes))
             if problem.reduces_contiguous
             else Basis(counts=(lanes, parallel_lanes), mapping=(1, 0))
         ),
-        subgroup_basis=Basis.identity((parallel_subgroups, subgroups)),
+        subgroup_basis=Basis.identity((subgroups_m, subgroups)),
         partial_reduction=(0, subgroups * unroll * lanes * thread[1]),
     )
 
@@ -42,7 +42,7 @@ def lowering_config(problem: RowProblem, schedule: Schedule) -> LoweringConfig:
 def workspaces(problem: RowProblem, config: Config) -> tuple[Operand, ...]:
     """Partial states and arrival counters of split rows; one counter for every tile before the split. Blocks of a
     cluster need none."""
-    split, tiles, tile = config.integers("split", "tiles", "parallel_tile")
+    split, tiles, tile = config.integers("split_k", "tiles", "parallel_tile")
     if split == 1 or config["finish"] == "cluster":
         return ()
     words, tiles = problem.state_words(config.text("passes"))[0], tiles * problem.outer
@@ -69,7 +69,7 @@ def lower(problem: RowProblem, config: Config, device: Device) -> Kernel:
         arguments=arguments,
         call=tuple(name if name in there else "nullptr" for name in call),
         blocks=config.integer("blocks"),
-        cluster=(config.integer("split") if config["finish"] == "cluster" else 1, 1, 1),
-        cooperating=(config.integer("split"), 1),
+        cluster=(config.integer("split_k") if config["finish"] == "cluster" else 1, 1, 1),
+        cooperating=(config.integer("split_k"), 1),
         launches=2 if config["finish"] == "second_launch" else 1,
     )

@@ -19,10 +19,10 @@ def proxy(problem: RowProblem, schedule: Schedule) -> RowProblem:
     along the reduced axis up to three steps of each part and the remainder.
     """
     tile, step = lowering_config(problem, schedule).tile()
-    split, contiguous = schedule.integer("split"), problem.reduces_contiguous
+    split, contiguous = schedule.integer("split_k"), problem.reduces_contiguous
     period = step * split
     length = problem.length % period + CUT_STEPS * period
-    before = int(places_before(schedule.integer("vector"), schedule["peel"] == "yes"))
+    before = int(places_before(schedule.integer("vector_x"), schedule["peel"] == "yes"))
     while length < problem.length and (split - 1) * int(chunk_length(length + before, contiguous, split)) >= length:
         length += period  # parts are whole vectors, and each must have some
     length = min(length, problem.length)

@@ -61,14 +61,14 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
     finishes = ("last_block", "second_launch", "cluster") if problem.normalizes else ("last_block",)
     stagings = ("registers", "shared", "reload") if problem.normalizes else ("reload",)
     return (
-        ordinal("lanes", (1, 2, 4, 8, 16, 32), "lanes of a subgroup along the reduced axis (lane_basis)"),
-        ordinal("subgroups", (1, 2, 4, 8, 16, 32), "subgroups along the reduced axis (subgroup_basis)"),
-        ordinal("parallel_subgroups", (1, 2, 4, 8, 16, 32), "subgroups along the parallel axis (subgroup_basis)"),
+        ordinal("lanes_k", (1, 2, 4, 8, 16, 32), "lanes of a subgroup along the reduced axis (lane_basis)"),
+        ordinal("subgroups_k", (1, 2, 4, 8, 16, 32), "subgroups along the reduced axis (subgroup_basis)"),
+        ordinal("subgroups_m", (1, 2, 4, 8, 16, 32), "subgroups along the parallel axis (subgroup_basis)"),
         ordinal("batch", (1, 2, 4, 8), "rows of a thread, or vectors of columns (workgroup)"),
-        ordinal("vector", vectors, "elements of contiguous memory that a thread loads at a time (thread)"),
+        ordinal("vector_x", vectors, "elements of contiguous memory that a thread loads at a time (thread)"),
         categorical("peel", peels, "whether rows of odd lengths are walked in aligned vectors, their ends by element"),
         ordinal("unroll", (1, 2, 4, 8), "loads of a thread along the reduced axis in one step (partial_reduction)"),
-        ordinal("split", (1, 2, 4, 8, 16, 32, 64, 128), "blocks that share a row"),
+        ordinal("split_k", (1, 2, 4, 8, 16, 32, 64, 128), "blocks that share a row"),
         categorical(
             "finish",
             finishes,
@@ -76,22 +76,22 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
         ),
         categorical("row_staging", stagings, "where a row is between two passes over it"),
         categorical("passes", problem.passes, "passes over a row before it is written"),
-        load_hint("x_cache", "x"),
-        store_hint("out_cache", "out", offered=problem.normalizes),
+        load_hint("cache_hint_x", "x"),
+        store_hint("cache_hint_out", "out", offered=problem.normalizes),
         ordinal("min_blocks", (1, 2, 3, 4, 6, 8), "blocks per SM that registers are limited for"),
     )
 
 
-def places_before(vector: npt.ArrayLike, peeled: npt.ArrayLike) -> IntArray:
+def places_before(vector_x: npt.ArrayLike, peeled: npt.ArrayLike) -> IntArray:
     """Places of a row before its elements: where rows are peeled, as many as one may begin behind an aligned vector."""
-    return np.where(peeled, np.asarray(vector) - 1, 0)
+    return np.where(peeled, np.asarray(vector_x) - 1, 0)
 
 
-def chunk_length(span: npt.ArrayLike, contiguous: bool, split: npt.ArrayLike) -> IntArray:
-    """Places of a row of ``span`` that each of ``split`` blocks reduces, the last one perhaps fewer. In ``contiguous``
+def chunk_length(span: npt.ArrayLike, contiguous: bool, split_k: npt.ArrayLike) -> IntArray:
+    """Places of a row of ``span`` that each of ``split_k`` blocks reduces, perhaps fewer in the last. In ``contiguous``
     memory every part begins where all vectors that divide the row are aligned."""
     unit = 8 if contiguous else 1
-    return np.minimum(ceil_div(ceil_div(span, split), unit) * unit, span)
+    return np.minimum(ceil_div(ceil_div(span, split_k), unit) * unit, span)
 
 
 def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
@@ -99,46 +99,48 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
     element_bytes, contiguous = problem.input_dtype.bytes, problem.reduces_contiguous
     words = each(lambda passes: sum(problem.state_words(passes)))  # of a state
     return (
-        Attribute(
-            "threads", lambda subgroups, parallel_subgroups: subgroups * parallel_subgroups * 32, "threads of a block"
-        ),
+        Attribute("threads", lambda subgroups_k, subgroups_m: subgroups_k * subgroups_m * 32, "threads of a block"),
         Attribute(
             "parallel_tile",
-            lambda lanes, parallel_subgroups, batch, vector: (
-                32 // lanes * parallel_subgroups * batch * (1 if contiguous else vector)
+            lambda lanes_k, subgroups_m, batch, vector_x: (
+                32 // lanes_k * subgroups_m * batch * (1 if contiguous else vector_x)
             ),
             "rows, or columns, of a block (workgroup)",
         ),
         Attribute(
             "step",
-            lambda lanes, subgroups, unroll, vector: lanes * subgroups * unroll * (vector if contiguous else 1),
+            lambda lanes_k, subgroups_k, unroll, vector_x: (
+                lanes_k * subgroups_k * unroll * (vector_x if contiguous else 1)
+            ),
             "elements of a row in one step of the loop (partial_reduction)",
         ),
         Attribute(
             "span",
-            lambda vector, peel: problem.length + places_before(vector, peel == "yes"),
+            lambda vector_x, peel: problem.length + places_before(vector_x, peel == "yes"),
             "places of a row: its elements, and those before a peeled one",
         ),
         Attribute(
             "chunk",
-            lambda span, split: chunk_length(span, contiguous, split),
+            lambda span, split_k: chunk_length(span, contiguous, split_k),
             "places of a row that one block reduces",
         ),
         Attribute("steps", lambda chunk, step: ceil_div(chunk, step), "steps of the loop"),
         Attribute("vectors", lambda steps, unroll, batch: steps * unroll * batch, "vectors that a thread reads"),
         Attribute(
             "states",
-            lambda batch, vector: batch * (1 if contiguous else vector),
+            lambda batch, vector_x: batch * (1 if contiguous else vector_x),
             "rows, or columns, of a thread, each with a state (accumulators)",
         ),
         Attribute(
             "combine_bytes",
-            lambda subgroups, parallel_tile, passes: (subgroups > 1) * words(passes) * subgroups * parallel_tile * 4,
+            lambda subgroups_k, parallel_tile, passes: (
+                (subgroups_k > 1) * words(passes) * subgroups_k * parallel_tile * 4
+            ),
             "shared memory through which subgroups combine their states",
         ),
         Attribute(
             "combine_at",
-            lambda split: np.where(split > 1, SPLIT_FLAG_BYTES, 0),
+            lambda split_k: np.where(split_k > 1, SPLIT_FLAG_BYTES, 0),
             "where the states of the subgroups begin in shared memory: after the flag or mbarriers of a split",
         ),
         Attribute(
@@ -148,8 +150,8 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "cluster_bytes",
-            lambda finish, split, parallel_tile, passes: (
-                (finish == "cluster") * words(passes) * split * parallel_tile * 4
+            lambda finish, split_k, parallel_tile, passes: (
+                (finish == "cluster") * words(passes) * split_k * parallel_tile * 4
             ),
             "shared memory that receives the states of the blocks of a cluster",
         ),
@@ -162,8 +164,8 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "staging_bytes",
-            lambda vectors, threads, vector, row_staging: (
-                (row_staging == "shared") * vectors * threads * vector * element_bytes
+            lambda vectors, threads, vector_x, row_staging: (
+                (row_staging == "shared") * vectors * threads * vector_x * element_bytes
             ),
             "shared memory of staged rows",
         ),
@@ -174,12 +176,12 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "registers",
-            lambda states, vectors, unroll, batch, vector, row_staging, passes: (
+            lambda states, vectors, unroll, batch, vector_x, row_staging, passes: (
                 REGISTER_OVERHEAD
                 + states * words(passes)
                 + 2 * batch
                 # Vectors in registers at a time: all of them, or those of one step.
-                + np.where(row_staging == "registers", vectors, unroll * batch) * ceil_div(vector * element_bytes, 4)
+                + np.where(row_staging == "registers", vectors, unroll * batch) * ceil_div(vector_x * element_bytes, 4)
             ),
             "registers of a thread, a lower estimate: states, addresses of rows, vectors",
         ),
@@ -188,7 +190,7 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
             lambda parallel_tile: ceil_div(problem.parallel_extent, parallel_tile),
             "tiles of one outer index, before rows are split",
         ),
-        Attribute("blocks", lambda tiles, split: tiles * problem.outer * split, "blocks of the launch"),
+        Attribute("blocks", lambda tiles, split_k: tiles * problem.outer * split_k, "blocks of the launch"),
     )
 
 
@@ -202,7 +204,7 @@ def pruning_rules(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
     return (
         *_size_rules(problem),
         *_loop_rules(problem),
-        no_hint_rule("x_cache", "row_staging", "shared"),
+        no_hint_rule("cache_hint_x", "row_staging", "shared"),
         *_split_gain_rules(problem, device),
     )
 
@@ -213,16 +215,16 @@ def _memory_rules(problem: RowProblem) -> tuple[Rule, ...]:
     return (
         Rule(
             "vector_alignment",
-            lambda vector, peel: (extent % vector == 0) | (peel == "yes"),
-            f"vector is {{vector}}, but lines of contiguous memory have {extent} elements: vectors of at most "
+            lambda vector_x, peel: (extent % vector_x == 0) | (peel == "yes"),
+            f"vector_x is {{vector_x}}, but lines of contiguous memory have {extent} elements: vectors of at most "
             f"{aligned} are aligned" + (", unless rows are peeled" if problem.reduces_contiguous else ""),
         ),
         Rule(
             "staging_width",
-            lambda row_staging, vector: (row_staging != "shared") | (vector * element_bytes >= 4),
-            lambda vector: (
+            lambda row_staging, vector_x: (row_staging != "shared") | (vector_x * element_bytes >= 4),
+            lambda vector_x: (
                 f"rows staged in shared memory are copied by cp.async, 4, 8 or 16 bytes at a time, but vector = "
-                f"{vector} is {vector * element_bytes} bytes"
+                f"{vector_x} is {vector_x * element_bytes} bytes"
             ),
         ),
     )
@@ -232,26 +234,26 @@ def _split_rules(problem: RowProblem) -> tuple[Rule, ...]:
     return (
         Rule(
             "split_filled",
-            lambda split, chunk: (split - 1) * chunk < problem.length,
-            f"split is {{split}}, but {problem.length} elements in parts of {{chunk}} leave a block without any",
+            lambda split_k, chunk: (split_k - 1) * chunk < problem.length,
+            f"split_k is {{split_k}}, but {problem.length} elements in parts of {{chunk}} leave a block without any",
         ),
         Rule(
             "finish",
-            lambda split, finish: (split > 1) | (finish == "last_block"),
-            "split is {split}, which leaves nothing to finish in a second launch",
+            lambda split_k, finish: (split_k > 1) | (finish == "last_block"),
+            "split_k is {split_k}, which leaves nothing to finish in a second launch",
         ),
         Rule(
             "cluster_size",
-            lambda split, finish: (split <= CLUSTER_LIMIT) | (finish != "cluster"),
-            f"split is {{split}}, but a cluster has at most {CLUSTER_LIMIT} blocks",
+            lambda split_k, finish: (split_k <= CLUSTER_LIMIT) | (finish != "cluster"),
+            f"split_k is {{split_k}}, but a cluster has at most {CLUSTER_LIMIT} blocks",
         ),
         Rule(
             "split_staging",
-            lambda split, row_staging, passes, finish: (
-                (split == 1) | (finish == "cluster") | ((row_staging == "reload") & (passes == "one"))
+            lambda split_k, row_staging, passes, finish: (
+                (split_k == 1) | (finish == "cluster") | ((row_staging == "reload") & (passes == "one"))
             ),
-            "split is {split} with row_staging {row_staging} and {passes} passes, but the last block of a split row "
-            "has seen a part of it: use row_staging reload and one pass, or finish cluster",
+            "split_k is {split_k} with row_staging {row_staging} and {passes} passes, but the last block of a split "
+            "row has seen a part of it: use row_staging reload and one pass, or finish cluster",
         ),
         grid_rule(),
     )
@@ -262,17 +264,17 @@ def _size_rules(problem: RowProblem) -> tuple[Rule, ...]:
     return (
         Rule(
             "step_size",
-            lambda step, chunk, lanes, subgroups, unroll: (
-                (step < 2 * chunk) | ((lanes == 1) & (subgroups == 1) & (unroll == 1))
+            lambda step, chunk, lanes_k, subgroups_k, unroll: (
+                (step < 2 * chunk) | ((lanes_k == 1) & (subgroups_k == 1) & (unroll == 1))
             ),
             "a step takes {step} elements, but half as many already cover a part of {chunk}",
         ),
         Rule(
             "tile_size",
             # Lanes that do not share a row must hold rows of their own; any other way to a larger tile is a choice.
-            lambda parallel_tile, parallel_subgroups, batch, vector: (
+            lambda parallel_tile, subgroups_m, batch, vector_x: (
                 (parallel_tile < 2 * problem.parallel_extent)
-                | ((parallel_subgroups == 1) & (batch == 1) & (contiguous | (vector == 1)))
+                | ((subgroups_m == 1) & (batch == 1) & (contiguous | (vector_x == 1)))
             ),
             f"a block takes {{parallel_tile}} {'rows' if contiguous else 'columns'}, but half as many already cover "
             f"{problem.parallel_extent}",
@@ -285,8 +287,8 @@ def _loop_rules(problem: RowProblem) -> tuple[Rule, ...]:
     return (
         Rule(
             "peel",
-            lambda vector, peel: (problem.contiguous % vector != 0) | (peel != "yes"),
-            f"vectors of {{vector}} are aligned in rows of {problem.length}: there is nothing to peel",
+            lambda vector_x, peel: (problem.contiguous % vector_x != 0) | (peel != "yes"),
+            f"vectors of {{vector_x}} are aligned in rows of {problem.length}: there is nothing to peel",
         ),
         Rule(
             "loop_steps",
@@ -300,13 +302,13 @@ def _loop_rules(problem: RowProblem) -> tuple[Rule, ...]:
         ),
         Rule(
             "code_size",
-            lambda row_staging, vectors, unroll, batch, vector: np.where(
+            lambda row_staging, vectors, unroll, batch, vector_x: np.where(
                 row_staging == "registers",
-                vectors * vector <= REGISTER_BODY_LIMIT,
-                unroll * batch * vector <= BODY_LIMIT,
+                vectors * vector_x <= REGISTER_BODY_LIMIT,
+                unroll * batch * vector_x <= BODY_LIMIT,
             ),
-            lambda vectors, vector, unroll, batch: (
-                f"a thread's {vectors} vectors of {vector} elements in registers ({REGISTER_BODY_LIMIT} at most) or "
+            lambda vectors, vector_x, unroll, batch: (
+                f"a thread's {vectors} vectors of {vector_x} elements in registers ({REGISTER_BODY_LIMIT} at most) or "
                 f"{unroll * batch} a step ({BODY_LIMIT} at most) make too long a loop body"
             ),
         ),
@@ -318,11 +320,11 @@ def _split_gain_rules(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
     return (
         Rule(
             "split_gain",
-            lambda blocks, split, finish: (
-                (split == 1) | (finish == "cluster") | (blocks // split < FULL_WAVES * device.sm_count)
+            lambda blocks, split_k, finish: (
+                (split_k == 1) | (finish == "cluster") | (blocks // split_k < FULL_WAVES * device.sm_count)
             ),
-            lambda blocks, split: (
-                f"rows are split {split} times, but without that {blocks // split} blocks already fill the "
+            lambda blocks, split_k: (
+                f"rows are split {split_k} times, but without that {blocks // split_k} blocks already fill the "
                 f"{device.sm_count} SMs of {device.name}"
             ),
         ),
@@ -333,9 +335,9 @@ def _split_gain_rules(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
         ),
         Rule(
             "cluster_threads",
-            lambda finish, split, threads: (finish != "cluster") | (split * threads <= CLUSTER_THREADS),
-            lambda split, threads: (
-                f"{split} blocks of {threads} threads share a row: {CLUSTER_THREADS} threads are enough to read it"
+            lambda finish, split_k, threads: (finish != "cluster") | (split_k * threads <= CLUSTER_THREADS),
+            lambda split_k, threads: (
+                f"{split_k} blocks of {threads} threads share a row: {CLUSTER_THREADS} threads are enough to read it"
             ),
         ),
         Rule(

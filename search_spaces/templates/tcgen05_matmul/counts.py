@@ -29,7 +29,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     stream_k, in_blocks = config.integer("stream_k"), problem.scale == "block"
     works = config.integer("blocks")
     asks = config.text("tile_scheduler") == LAUNCH_CONTROL
-    workers = -(-works // config.integer("tiles_of_block")) if asks else launched // pair  # that compute several tiles
+    workers = -(-works // config.integer("tiles_per_block")) if asks else launched // pair  # that compute several tiles
     tiles = works / workers if stream_k else -(-works // workers)  # of a block
     row = row_of(problem, tile_m, tile_n)
     element = problem.input_dtype.bytes

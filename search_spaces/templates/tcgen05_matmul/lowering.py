@@ -159,6 +159,6 @@ def lower_sides(problem: Matmul, operands: tuple[Operand, ...], config: Config, 
         else (config.integer("split_k"), math.prod(config.integers("tiles_m", "tiles_n")) * pair),
         chained=stream_k,
         grid_may_shrink=(
-            config.integer("tiles_of_block") > 1 and not stream_k and config.text("tile_scheduler") == "static"
+            config.integer("tiles_per_block") > 1 and not stream_k and config.text("tile_scheduler") == "static"
         ),
     )

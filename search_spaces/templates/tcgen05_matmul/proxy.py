@@ -10,7 +10,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.common.persistent import streams
 from search_spaces.templates.tcgen05_matmul.problem import tiling
 
-TILES_OF_BLOCK = 3  # of a block that computes several: both buffers of sums, and the first one again
+TILES_PER_BLOCK = 3  # of a block that computes several: both buffers of sums, and the first one again
 
 
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
@@ -23,7 +23,7 @@ def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
     tile = {axis: schedule.integer(f"tile_{axis}") for axis in sizes}
     most = {axis: -(-int(getattr(problem, axis)) // tile[axis]) for axis in sizes}
     counts = {axis: -(-size // tile[axis]) for axis, size in sizes.items()}
-    several = min(schedule.integer("tiles_of_block"), TILES_OF_BLOCK)
+    several = min(schedule.integer("tiles_per_block"), TILES_PER_BLOCK)
     if schedule.integer("stream_k"):
         counts["m"], counts["n"] = min(
             (

@@ -23,10 +23,10 @@ from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.boxes import SIDES, box_of, store_line, why_not_stored, why_too_narrow
-from search_spaces.templates.common.cache_hints import kept, kept_rule
+from search_spaces.templates.common.cache_hints import l2_evict_last, l2_evict_last_rule
 from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.common.persistent import (
-    TILES_OF_BLOCK,
+    TILES_PER_BLOCK,
     tiles_that_end_together,
     why_no_stream_k,
     workers_of_launch,
@@ -89,7 +89,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
             (0,) if transposed else (0, 1, 2, 4),
             "boxes of 32 rows of out that each warp has in shared memory for TMA to store; 0: it stores registers",
         ),
-        ordinal("tiles_of_block", TILES_OF_BLOCK, "tiles of out that a block, or a pair, computes one after another"),
+        ordinal("tiles_per_block", TILES_PER_BLOCK, "tiles of out that a block, or a pair, computes one after another"),
         ordinal(
             "stream_k", (0, 1), "whether the k of the last tiles is dealt out to all blocks, so that they end together"
         ),
@@ -99,7 +99,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
             "whether blocks know their tiles from the start, or take over those of blocks that have not begun",
         ),
         ordinal("l2_promotion", (128, 256), "bytes around what TMA asks for that L2 takes from DRAM"),
-        kept(),
+        l2_evict_last(),
     )
 
 
@@ -174,16 +174,16 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
 
 
 def _launched_blocks(
-    device: Device, blocks: int, tile_m: int, tiles_of_block: int, stream_k: int, tile_scheduler: str
+    device: Device, blocks: int, tile_m: int, tiles_per_block: int, stream_k: int, tile_scheduler: str
 ) -> int:
-    """Return the fewest for ``tiles_of_block`` of each; one for each tile where blocks take over those of others; all
+    """Return the fewest for ``tiles_per_block`` of each; one for each tile where blocks take over those of others; all
     that run at a time with stream-K."""
     pair = tile_m // ROWS
     if tile_scheduler == LAUNCH_CONTROL:
         return blocks * pair
     if not stream_k:
-        return -(-blocks // tiles_of_block) * pair
-    return workers_of_launch(device.sms_of_clusters(pair) // pair, blocks, tiles_of_block) * pair
+        return -(-blocks // tiles_per_block) * pair
+    return workers_of_launch(device.sms_of_clusters(pair) // pair, blocks, tiles_per_block) * pair
 
 
 def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
@@ -204,8 +204,10 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *_block_scale_rules(problem),
         Rule(
             "sum_buffers",
-            lambda sum_buffers, tiles_of_block: (sum_buffers == 1) | (tiles_of_block > 1) | (problem.scale == "block"),
-            "{sum_buffers} tiles of out in tensor memory are too many for blocks that compute {tiles_of_block}",
+            lambda sum_buffers, tiles_per_block: (
+                (sum_buffers == 1) | (tiles_per_block > 1) | (problem.scale == "block")
+            ),
+            "{sum_buffers} tiles of out in tensor memory are too many for blocks that compute {tiles_per_block}",
         ),
         _store_rule(problem),
         *_persistent_rules(problem, device),
@@ -216,18 +218,18 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    def why_not(tile_m: int, tile_n: int, tiles_of_block: int, stream_k: int) -> str | None:
+    def why_not(tile_m: int, tile_n: int, tiles_per_block: int, stream_k: int) -> str | None:
         if stream_k == 0:
             return None
         pair = tile_m // ROWS
         tiles = problem.batch * -(-problem.m // tile_m) * -(-problem.n // tile_n)
-        return why_no_stream_k(tiles, device.sms_of_clusters(pair) // pair, tiles_of_block, pair)
+        return why_no_stream_k(tiles, device.sms_of_clusters(pair) // pair, tiles_per_block, pair)
 
     return (
         Rule(
-            "tiles_of_block",
-            lambda tiles_of_block, split_k: (tiles_of_block == 1) | (split_k == 1),
-            "a block computes {tiles_of_block} tiles one after another, and {split_k} blocks share the k of one: only "
+            "tiles_per_block",
+            lambda tiles_per_block, split_k: (tiles_per_block == 1) | (split_k == 1),
+            "a block computes {tiles_per_block} tiles one after another, and {split_k} blocks share the k of one: only "
             "one of the two is possible",
         ),
         Rule.refusing("stream_k", why_not, "stream-K deals out the k of the last tiles"),
@@ -238,9 +240,9 @@ def _persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         ),
         Rule.refusing(
             "tile_scheduler",
-            lambda tile_scheduler, tiles_of_block, stream_k: (
+            lambda tile_scheduler, tiles_per_block, stream_k: (
                 None
-                if tile_scheduler == "static" or (tiles_of_block > 1 and not stream_k)
+                if tile_scheduler == "static" or (tiles_per_block > 1 and not stream_k)
                 else "with launch control a block computes several whole tiles, those of blocks that have not begun"
             ),
         ),
@@ -319,14 +321,14 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         _waves_rule(problem, device),
         split.narrow_rule(device, BALANCED_N),
         _few_stages_rule(problem, device),
-        kept_rule(problem, device),
+        l2_evict_last_rule(problem, device),
         Rule(
             "one_buffer",
-            lambda tile_n, sum_buffers, tiles_of_block: (
-                (sum_buffers == 2) | ((tiles_of_block == 1) & (problem.scale != "block")) | (2 * tile_n > COLUMNS)
+            lambda tile_n, sum_buffers, tiles_per_block: (
+                (sum_buffers == 2) | ((tiles_per_block == 1) & (problem.scale != "block")) | (2 * tile_n > COLUMNS)
             ),
-            "with {sum_buffers} tile in tensor memory nothing is multiplied while one of the {tiles_of_block} tiles of "
-            "a block is finished, and there is room for two",
+            "with {sum_buffers} tile in tensor memory nothing is multiplied while one of the {tiles_per_block} tiles "
+            "of a block is finished, and there is room for two",
         ),
     )
 
@@ -334,21 +336,21 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 def _waves_rule(problem: Matmul, device: Device) -> Rule:
     """Blocks of several tiles are as many as run at a time: then none waits for another, and they all end together."""
 
-    def why_not(tile_m: int, tile_n: int, tiles_of_block: int, stream_k: int) -> str | None:
-        if tiles_of_block == 1:
+    def why_not(tile_m: int, tile_n: int, tiles_per_block: int, stream_k: int) -> str | None:
+        if tiles_per_block == 1:
             return None
         blocks = tile_m // ROWS
         tiles = problem.batch * -(-problem.m // tile_m) * -(-problem.n // tile_n)
         resident = device.sms_of_clusters(blocks) // blocks
         needed, of_block = tiles_that_end_together(tiles, resident)
-        if tiles_of_block != of_block:
+        if tiles_per_block != of_block:
             return (
-                f"a block computes {tiles_of_block} tiles, but {needed} from each of {resident} that run at a time on "
+                f"a block computes {tiles_per_block} tiles, but {needed} from each of {resident} that run at a time on "
                 f"{device.name} are all {tiles}"
             )
         return too_little_idle(tiles, resident) if stream_k else None
 
-    return Rule.refusing("tiles_of_block_waves", why_not)
+    return Rule.refusing("tiles_per_block_waves", why_not)
 
 
 def _few_stages_rule(problem: Matmul, device: Device) -> Rule:

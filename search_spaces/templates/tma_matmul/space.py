@@ -77,8 +77,8 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
             "tile_k", tuple(b // problem.input_dtype.bytes for b in (32, 64, 128, 256)), "depth of one pipeline stage"
         ),
         categorical("intrinsic", tuple(row.name for row in rows_of(problem, device)), "what multiplies fragments"),
-        ordinal("sg_layout_m", (1, 2, 4, 8), "subgroups along m (wg_map of out)"),
-        ordinal("sg_layout_n", (1, 2, 4, 8), "subgroups along n (wg_map of out)"),
+        ordinal("subgroups_m", (1, 2, 4, 8), "subgroups along m (wg_map of out)"),
+        ordinal("subgroups_n", (1, 2, 4, 8), "subgroups along n (wg_map of out)"),
         ordinal("sg_data_m", sg_data, "rows of one subgroup's sub-tile (wg_map of out)"),
         ordinal("sg_data_n", sg_data, "columns of one subgroup's sub-tile (wg_map of out)"),
         ordinal("swizzle_a", SWIZZLES, "bytes that the swizzle of a's boxes spans"),
@@ -109,7 +109,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         launched_blocks(device),
         Attribute(
             "multiplying_threads",
-            lambda sg_layout_m, sg_layout_n: sg_layout_m * sg_layout_n * WARP,
+            lambda subgroups_m, subgroups_n: subgroups_m * subgroups_n * WARP,
             "threads of a block that multiply",
         ),
         Attribute("threads", lambda multiplying_threads: multiplying_threads + WARP, "threads of a block"),

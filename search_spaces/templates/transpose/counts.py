@@ -16,12 +16,12 @@ REGISTER_SCALE = 2.1  # compiled over estimated: 14 sampled kernels for sm_90a, 
 
 def counts(problem: Transpose, config: Config, device: Device) -> CostCounts:
     """Return the cost counts of a valid config. An iteration is a tile."""
-    rows, columns, threads, tiles = config.integers("tile_rows", "tile_columns", "threads", "block_tiles")
-    load_vector, load_columns, block_rows = config.integers("load_vector", "load_columns", "block_rows")
-    store_vector, store_columns = config.integers("store_vector", "store_columns")
+    rows, columns, threads, tiles = config.integers("tile_m", "tile_n", "threads", "tiles_per_block")
+    vector_x, copy_columns_x, block_rows = config.integers("vector_x", "copy_columns_x", "block_rows")
+    vector_out, copy_columns_out = config.integers("vector_out", "copy_columns_out")
     element, warp = problem.element_bytes, device.warp_size
     elements = rows * columns
-    loads, stores = elements / load_vector / warp, elements / store_vector / warp
+    loads, stores = elements / vector_x / warp, elements / vector_out / warp
     wavefronts = 0.0
     # A vector costs its access, and the check and address of a partial tile; turned elements cost a move each.
     instructions = 3.0 * (loads + stores) + (elements / warp if block_rows > 1 and element < 4 else 0.0)
@@ -29,16 +29,16 @@ def counts(problem: Transpose, config: Config, device: Device) -> CostCounts:
     if layout is not None:
         load_piece, store_piece = config.integers("load_piece", "store_piece")
         into, out_of = elements / load_piece / warp, elements / store_piece / warp
-        instructions += out_of + (into if config["copy"] == "ld.global" else 0.0)
-        if store_piece < store_vector and element < 4:
+        instructions += out_of + (into if config["copy_x"] == "ld.global" else 0.0)
+        if store_piece < vector_out and element < 4:
             instructions += elements / warp  # pieces are put together
         # Accesses of up to 4 bytes take one cycle of shared memory without conflicts, wider ones more.
-        conflicts_in = conflict_percent(layout, element, "cols", load_vector, load_columns, block_rows) / 100
-        conflicts_out = conflict_percent(layout, element, "rows", store_vector, store_columns) / 100
+        conflicts_in = conflict_percent(layout, element, "cols", vector_x, copy_columns_x, block_rows) / 100
+        conflicts_out = conflict_percent(layout, element, "rows", vector_out, copy_columns_out) / 100
         wavefronts = into * max(1, load_piece * element // 4) * conflicts_in
         wavefronts += out_of * max(1, store_piece * element // 4) * conflicts_out
-    load = expected_sectors(Region((rows, columns), "cols", problem.columns, element), load_vector, load_columns)
-    store = expected_sectors(Region((columns, rows), "cols", problem.rows, element), store_vector, store_columns)
+    load = expected_sectors(Region((rows, columns), "cols", problem.columns, element), vector_x, copy_columns_x)
+    store = expected_sectors(Region((columns, rows), "cols", problem.rows, element), vector_out, copy_columns_out)
     return CostCounts(
         blocks=config.integer("blocks"),
         threads=threads,

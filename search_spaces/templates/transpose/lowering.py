@@ -16,9 +16,9 @@ SOURCE = DeviceSource("autosched/kernels/transpose.cuh", "autosched::transpose")
 
 def shared_layout(config: Config) -> SharedLayout | None:
     """Return the layout of the tile of x in shared memory; None where its elements stay in registers."""
-    if config["layout"] == NONE:
+    if config["layout_x"] == NONE:
         return None
-    layout = parse_layout(config.text("layout"), *config.integers("tile_rows", "tile_columns"))
+    layout = parse_layout(config.text("layout_x"), *config.integers("tile_m", "tile_n"))
     if isinstance(layout, str):
         raise ValueError(layout)
     return layout
@@ -26,16 +26,16 @@ def shared_layout(config: Config) -> SharedLayout | None:
 
 def load_map(config: Config) -> WgMap:
     """How the tile of x is dealt out to threads, which stand for subgroups."""
-    threads, columns, rows, vector = config.integers("threads", "load_columns", "block_rows", "load_vector")
+    threads, columns, rows, vector = config.integers("threads", "copy_columns_x", "block_rows", "vector_x")
     return WgMap((threads // columns, columns), (rows, vector))
 
 
 def store_map(config: Config) -> WgMap:
     """How the tile of out is dealt out to threads. Without shared memory it is the load map transposed, and threads
     keep the numbers that they have there."""
-    if config["layout"] == NONE:
+    if config["layout_x"] == NONE:
         return load_map(config).transpose_input()
-    threads, columns, vector = config.integers("threads", "store_columns", "store_vector")
+    threads, columns, vector = config.integers("threads", "copy_columns_out", "vector_out")
     return WgMap((threads // columns, columns), (1, vector))
 
 

@@ -14,9 +14,9 @@ def proxy(problem: Transpose, schedule: Schedule) -> Transpose:
     What is kept: along rows and columns a full tile and the remainder, or two full tiles; of the batch two matrices, or
     as many as it takes for a block to reuse each of its stages and for a second block to have too few tiles.
     """
-    tile_rows, tile_columns = schedule.integer("tile_rows"), schedule.integer("tile_columns")
-    rows = min(problem.rows, tile_rows + (problem.rows % tile_rows or tile_rows))
-    columns = min(problem.columns, tile_columns + (problem.columns % tile_columns or tile_columns))
-    tiles = -(-rows // tile_rows) * -(-columns // tile_columns)
-    wanted = schedule.integer("block_tiles") + 1
+    tile_m, tile_n = schedule.integer("tile_m"), schedule.integer("tile_n")
+    rows = min(problem.rows, tile_m + (problem.rows % tile_m or tile_m))
+    columns = min(problem.columns, tile_n + (problem.columns % tile_n or tile_n))
+    tiles = -(-rows // tile_m) * -(-columns // tile_n)
+    wanted = schedule.integer("tiles_per_block") + 1
     return replace(problem, rows=rows, columns=columns, batch=min(problem.batch, max(2, -(-wanted // tiles))))

@@ -72,22 +72,22 @@ def parameters(problem: Transpose) -> tuple[Parameter, ...]:
     tiles = (8, 16, 32, 64, 128, 256)
     columns = (4, 8, 16, 32)
     return (
-        ordinal("tile_rows", tiles, "rows of x in a tile", 32),
-        ordinal("tile_columns", tiles, "columns of x in a tile", 32),
+        ordinal("tile_m", tiles, "rows of x in a tile", 32),
+        ordinal("tile_n", tiles, "columns of x in a tile", 32),
         ordinal("threads", (64, 128, 256, 512), "threads of a block", 256),
-        categorical("copy", ("ld.global", "cp.async"), "how x is loaded"),
-        ordinal("load_vector", vectors(problem), "elements of a row of x that a thread loads at a time"),
-        ordinal("load_columns", columns, "threads along the rows of x (load wg_map)"),
+        categorical("copy_x", ("ld.global", "cp.async"), "how x is loaded"),
+        ordinal("vector_x", vectors(problem), "elements of a row of x that a thread loads at a time"),
+        ordinal("copy_columns_x", columns, "threads along the rows of x (load wg_map)"),
         ordinal("block_rows", vectors(problem), "rows of the block that a thread turns in registers"),
-        ordinal("store_vector", vectors(problem), "elements of a row of out that a thread stores at a time"),
-        ordinal("store_columns", columns, "threads along the rows of out (store wg_map)"),
+        ordinal("vector_out", vectors(problem), "elements of a row of out that a thread stores at a time"),
+        ordinal("copy_columns_out", columns, "threads along the rows of out (store wg_map)"),
         categorical(
-            "layout", (NONE, *layouts(problem)), "shared-memory layout of the tile of x; none: it stays in registers"
+            "layout_x", (NONE, *layouts(problem)), "shared-memory layout of the tile of x; none: it stays in registers"
         ),
-        ordinal("block_tiles", (1, 2, 4, 8), "tiles that a block moves one after another"),
+        ordinal("tiles_per_block", (1, 2, 4, 8), "tiles that a block moves one after another"),
         ordinal("stages", (1, 2, 3), "tiles in shared memory at a time"),
-        load_hint("x_cache", "x"),
-        store_hint("out_cache", "out"),
+        load_hint("cache_hint_x", "x"),
+        store_hint("cache_hint_out", "out"),
         ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM that registers are limited for"),
         raster(),
     )
@@ -98,32 +98,32 @@ def attributes(problem: Transpose) -> tuple[Attribute, ...]:
     element_bytes = problem.element_bytes
 
     def staged(
-        tile_bytes: IntArray, threads: IntArray, load_vector: IntArray, block_rows: IntArray, copy: TextColumn
+        tile_bytes: IntArray, threads: IntArray, vector_x: IntArray, block_rows: IntArray, copy_x: TextColumn
     ) -> IntArray:
-        vectors_of_thread = ceil_div(tile_bytes, load_vector * element_bytes * threads)
-        held = vectors_of_thread * ceil_div(load_vector * element_bytes, 4)  # a register each, however small
+        vectors_of_thread = ceil_div(tile_bytes, vector_x * element_bytes * threads)
+        held = vectors_of_thread * ceil_div(vector_x * element_bytes, 4)  # a register each, however small
         # Pieces of less than a register that blocks are turned into, seen beside what they are made of.
         piece_bytes = block_rows * element_bytes
         pieces: IntArray = tile_bytes // (threads * piece_bytes) * ((block_rows > 1) & (piece_bytes < 4))
-        return np.where(copy == "ld.global", held + pieces, np.minimum(held, DRAINED))
+        return np.where(copy_x == "ld.global", held + pieces, np.minimum(held, DRAINED))
 
-    def load_piece(layout: str, tile_rows: int, tile_columns: int, load_vector: int, block_rows: int) -> int:
-        kept = contiguity(layout, tile_rows, tile_columns, "cols")
-        return min(kept, load_vector) if block_rows == 1 or kept == 0 else block_rows
+    def load_piece(layout_x: str, tile_m: int, tile_n: int, vector_x: int, block_rows: int) -> int:
+        kept = contiguity(layout_x, tile_m, tile_n, "cols")
+        return min(kept, vector_x) if block_rows == 1 or kept == 0 else block_rows
 
-    def store_piece(layout: str, tile_rows: int, tile_columns: int, store_vector: int) -> int:
-        return min(contiguity(layout, tile_rows, tile_columns, "rows"), store_vector)
+    def store_piece(layout_x: str, tile_m: int, tile_n: int, vector_out: int) -> int:
+        return min(contiguity(layout_x, tile_m, tile_n, "rows"), vector_out)
 
     return (
-        Attribute("row_tiles", lambda tile_rows: ceil_div(problem.rows, tile_rows), "tiles down x"),
-        Attribute("column_tiles", lambda tile_columns: ceil_div(problem.columns, tile_columns), "tiles across x"),
+        Attribute("row_tiles", lambda tile_m: ceil_div(problem.rows, tile_m), "tiles down x"),
+        Attribute("column_tiles", lambda tile_n: ceil_div(problem.columns, tile_n), "tiles across x"),
         Attribute(
             "tiles", lambda row_tiles, column_tiles: problem.batch * row_tiles * column_tiles, "tiles of all matrices"
         ),
-        Attribute("blocks", lambda tiles, block_tiles: ceil_div(tiles, block_tiles), "blocks of the launch"),
+        Attribute("blocks", lambda tiles, tiles_per_block: ceil_div(tiles, tiles_per_block), "blocks of the launch"),
         Attribute(
             "tile_bytes",
-            lambda tile_rows, tile_columns: tile_rows * tile_columns * element_bytes,
+            lambda tile_m, tile_n: tile_m * tile_n * element_bytes,
             "bytes of the elements of a tile",
         ),
         Attribute("staged", staged, "registers of a thread that hold elements"),
@@ -132,7 +132,7 @@ def attributes(problem: Transpose) -> tuple[Attribute, ...]:
         Attribute("store_piece", each(store_piece), "elements that one access moves out of shared memory; 0 without"),
         Attribute(
             "stage_bytes",
-            each(lambda layout, tile_rows, tile_columns: stage_bytes(layout, tile_rows, tile_columns, element_bytes)),
+            each(lambda layout_x, tile_m, tile_n: stage_bytes(layout_x, tile_m, tile_n, element_bytes)),
             "shared bytes of one tile",
         ),
         Attribute("shared_bytes", lambda stage_bytes, stages: stage_bytes * stages, "dynamic shared memory of a block"),
@@ -158,7 +158,7 @@ def pruning_rules(problem: Transpose, device: Device) -> tuple[Rule, ...]:
         *_binding_pruning(problem),
         *_conflict_pruning(problem),
         *_order_pruning(problem, device),
-        no_hint_rule("x_cache", "copy", "cp.async"),
+        no_hint_rule("cache_hint_x", "copy_x", "cp.async"),
     )
 
 
@@ -166,21 +166,20 @@ def _map_constraints() -> tuple[Rule, ...]:
     return (
         Rule(
             "load_map",
-            lambda tile_rows, tile_columns, threads, load_vector, load_columns, block_rows: (
-                (tile_rows % (threads // load_columns * block_rows) == 0)
-                & (tile_columns % (load_columns * load_vector) == 0)
+            lambda tile_m, tile_n, threads, vector_x, copy_columns_x, block_rows: (
+                (tile_m % (threads // copy_columns_x * block_rows) == 0) & (tile_n % (copy_columns_x * vector_x) == 0)
             ),
-            "{threads} threads in {load_columns} columns with blocks of {block_rows}x{load_vector} elements do not "
-            "divide the {tile_rows}x{tile_columns} tile of x",
+            "{threads} threads in {copy_columns_x} columns with blocks of {block_rows}x{vector_x} elements do not "
+            "divide the {tile_m}x{tile_n} tile of x",
         ),
         Rule(
             "store_map",
-            lambda tile_rows, tile_columns, threads, store_vector, store_columns, layout: (
-                (tile_columns % (threads // store_columns) == 0) & (tile_rows % (store_columns * store_vector) == 0)
-                | (layout == NONE)
+            lambda tile_m, tile_n, threads, vector_out, copy_columns_out, layout_x: (
+                (tile_n % (threads // copy_columns_out) == 0) & (tile_m % (copy_columns_out * vector_out) == 0)
+                | (layout_x == NONE)
             ),
-            "{threads} threads in {store_columns} columns of {store_vector} elements do not divide the "
-            "{tile_columns}x{tile_rows} tile of out",
+            "{threads} threads in {copy_columns_out} columns of {vector_out} elements do not divide the "
+            "{tile_n}x{tile_m} tile of out",
         ),
     )
 
@@ -189,67 +188,67 @@ def _route_constraints() -> tuple[Rule, ...]:
     return (
         Rule(
             "block_rows",
-            lambda copy, block_rows: (block_rows == 1) | (copy == "ld.global"),
+            lambda copy_x, block_rows: (block_rows == 1) | (copy_x == "ld.global"),
             "block_rows is {block_rows}, but cp.async brings no element into a register to turn it",
         ),
         Rule(
             "stages",
-            lambda copy, stages: (stages == 1) | (copy == "cp.async"),
-            "{stages} stages need cp.async: {copy} has no tile in flight",
+            lambda copy_x, stages: (stages == 1) | (copy_x == "cp.async"),
+            "{stages} stages need cp.async: {copy_x} has no tile in flight",
         ),
         Rule(
             "in_register",
-            lambda layout, block_rows, store_vector, load_columns, store_columns: (
-                (layout != NONE) | ((block_rows == store_vector) & (load_columns * store_columns == WARP))
+            lambda layout_x, block_rows, vector_out, copy_columns_x, copy_columns_out: (
+                (layout_x != NONE) | ((block_rows == vector_out) & (copy_columns_x * copy_columns_out == WARP))
             ),
-            "without shared memory a thread stores what it loaded (XeTile RFC, appendix 2.3): store_vector "
-            "{store_vector} must be block_rows {block_rows}, and load_columns {load_columns} times store_columns "
-            f"{{store_columns}} the {WARP} threads of a warp",
+            "without shared memory a thread stores what it loaded (XeTile RFC, appendix 2.3): vector_out "
+            "{vector_out} must be block_rows {block_rows}, and copy_columns_x {copy_columns_x} times copy_columns_out "
+            f"{{copy_columns_out}} the {WARP} threads of a warp",
         ),
     )
 
 
 def _layout_constraint() -> Rule:
-    def why_not(layout: str, tile_rows: int, tile_columns: int, block_rows: int) -> str | None:
-        parsed = None if layout == NONE else parse_layout(layout, tile_rows, tile_columns)
+    def why_not(layout_x: str, tile_m: int, tile_n: int, block_rows: int) -> str | None:
+        parsed = None if layout_x == NONE else parse_layout(layout_x, tile_m, tile_n)
         if parsed is None or isinstance(parsed, str):
             return parsed
         together = parsed.contiguity("rows")
         if block_rows == 1 or together >= block_rows:
             return None
         return (
-            f"blocks of {block_rows} rows are turned to be stored together, but layout {layout} keeps {together} "
+            f"blocks of {block_rows} rows are turned to be stored together, but layout {layout_x} keeps {together} "
             "elements of a column together"
         )
 
     return Rule.refusing(
-        "layout", why_not, "the layout is injective, stays inside its tile and keeps turned blocks together"
+        "layout_x", why_not, "the layout is injective, stays inside its tile and keeps turned blocks together"
     )
 
 
 def _alignment_constraints(problem: Transpose) -> tuple[Rule, ...]:
     element_bytes = problem.element_bytes
 
-    def together(layout: str, tile_rows: int, tile_columns: int) -> int:
-        return contiguity(layout, tile_rows, tile_columns, "cols")
+    def together(layout_x: str, tile_m: int, tile_n: int) -> int:
+        return contiguity(layout_x, tile_m, tile_n, "cols")
 
     def copy_async(
-        copy: TextColumn, load_vector: IntArray, layout: TextColumn, tile_rows: IntArray, tile_columns: IntArray
+        copy_x: TextColumn, vector_x: IntArray, layout_x: TextColumn, tile_m: IntArray, tile_n: IntArray
     ) -> BoolArray:
-        kept = each(together)(layout, tile_rows, tile_columns)
-        moved: BoolArray = (load_vector * element_bytes >= 4) & (kept >= load_vector)
-        return (copy == "ld.global") | moved
+        kept = each(together)(layout_x, tile_m, tile_n)
+        moved: BoolArray = (vector_x * element_bytes >= 4) & (kept >= vector_x)
+        return (copy_x == "ld.global") | moved
 
     return (
-        alignment_rule("load_alignment", "load_vector", "rows of x", problem.columns, element_bytes),
-        alignment_rule("store_alignment", "store_vector", "rows of out", problem.rows, element_bytes),
+        alignment_rule("load_alignment", "vector_x", "rows of x", problem.columns, element_bytes),
+        alignment_rule("store_alignment", "vector_out", "rows of out", problem.rows, element_bytes),
         Rule(
             "copy_async",
             copy_async,
-            lambda load_vector, layout, tile_rows, tile_columns: (
-                "cp.async moves 4, 8 or 16 bytes to shared memory that stay together there, but load_vector "
-                f"{load_vector} is {load_vector * element_bytes} bytes and layout {layout} keeps "
-                f"{together(layout, tile_rows, tile_columns)} elements of a row together"
+            lambda vector_x, layout_x, tile_m, tile_n: (
+                "cp.async moves 4, 8 or 16 bytes to shared memory that stay together there, but vector_x "
+                f"{vector_x} is {vector_x * element_bytes} bytes and layout {layout_x} keeps "
+                f"{together(layout_x, tile_m, tile_n)} elements of a row together"
             ),
         ),
     )
@@ -259,20 +258,20 @@ def _tile_pruning(problem: Transpose) -> tuple[Rule, ...]:
     element_bytes = problem.element_bytes
     least = max(8, SECTOR_BYTES // element_bytes)
 
-    def size_rule(tile: str, extent: int) -> Rule:
+    def size_rule(axis: str, extent: int) -> Rule:
         return Rule(
-            f"tile_size_{tile}",
+            f"tile_size_{axis}",
             lambda size: (
                 ((size * element_bytes >= SECTOR_BYTES) | (size >= extent)) & ((size < 2 * extent) | (size <= least))
             ),
-            f"tile_{tile} is {{size}} elements of {element_bytes} bytes: less than a sector of {SECTOR_BYTES} bytes, "
+            f"tile_{axis} is {{size}} elements of {element_bytes} bytes: less than a sector of {SECTOR_BYTES} bytes, "
             f"or twice what covers the {extent} there are",
-            names={"size": f"tile_{tile}"},
+            names={"size": f"tile_{axis}"},
         )
 
     return (
-        size_rule("rows", problem.rows),
-        size_rule("columns", problem.columns),
+        size_rule("m", problem.rows),
+        size_rule("n", problem.columns),
         Rule(
             "tile_bytes",
             lambda tile_bytes, staged: (
@@ -289,43 +288,41 @@ def _tile_pruning(problem: Transpose) -> tuple[Rule, ...]:
 def _binding_pruning(problem: Transpose) -> tuple[Rule, ...]:
     """Automatic data movement: only bindings with few sectors and wide vectors."""
 
-    def side(name: str, line: str, extent: int) -> tuple[Rule, ...]:
-        vector = f"{name}_vector"
+    def side(name: str, operand: str, line: str, extent: int) -> tuple[Rule, ...]:
+        vector = f"vector_{operand}"
         return (
-            sectors_rule(f"{name}_sectors", line, vector, f"{name}_columns", extent, problem.element_bytes),
+            sectors_rule(f"{name}_sectors", line, vector, f"copy_columns_{operand}", extent, problem.element_bytes),
             width_rule(f"{name}_width", vector, extent, problem.element_bytes),
         )
 
-    return (*side("load", "tile_columns", problem.columns), *side("store", "tile_rows", problem.rows))
+    return (*side("load", "x", "tile_n", problem.columns), *side("store", "out", "tile_m", problem.rows))
 
 
 def _conflict_pruning(problem: Transpose) -> tuple[Rule, ...]:
     """Automatic data movement: only bindings with few bank conflicts."""
     element_bytes = problem.element_bytes
 
-    def loads(
-        layout: str, tile_rows: int, tile_columns: int, load_vector: int, load_columns: int, block_rows: int
-    ) -> bool:
-        parsed = parse_layout(layout, tile_rows, tile_columns)
-        if isinstance(parsed, str) or tile_columns % (load_columns * load_vector):
+    def loads(layout_x: str, tile_m: int, tile_n: int, vector_x: int, copy_columns_x: int, block_rows: int) -> bool:
+        parsed = parse_layout(layout_x, tile_m, tile_n)
+        if isinstance(parsed, str) or tile_n % (copy_columns_x * vector_x):
             return True  # the validity constraints refuse it
         if block_rows > 1 and parsed.contiguity("rows") < block_rows:
             return True
-        percent = conflict_percent(parsed, element_bytes, "cols", load_vector, load_columns, block_rows)
+        percent = conflict_percent(parsed, element_bytes, "cols", vector_x, copy_columns_x, block_rows)
         return percent <= 100 * MOST_CONFLICTS
 
-    def stores(layout: str, tile_rows: int, tile_columns: int, store_vector: int, store_columns: int) -> bool:
-        parsed = parse_layout(layout, tile_rows, tile_columns)
-        if isinstance(parsed, str) or tile_rows % (store_columns * store_vector):
+    def stores(layout_x: str, tile_m: int, tile_n: int, vector_out: int, copy_columns_out: int) -> bool:
+        parsed = parse_layout(layout_x, tile_m, tile_n)
+        if isinstance(parsed, str) or tile_m % (copy_columns_out * vector_out):
             return True
-        return conflict_percent(parsed, element_bytes, "rows", store_vector, store_columns) <= 100 * MOST_CONFLICTS
+        return conflict_percent(parsed, element_bytes, "rows", vector_out, copy_columns_out) <= 100 * MOST_CONFLICTS
 
     def rule(name: str, function: Callable[..., bool], accesses: str) -> Rule:
         return Rule(
             name,
             each(function),
-            f"layout {{layout}} makes the {accesses} vectors wait for banks more than {MOST_CONFLICTS:g} times as long "
-            "as without conflicts",
+            f"layout {{layout_x}} makes the {accesses} vectors wait for banks more than {MOST_CONFLICTS:g} times as "
+            "long as without conflicts",
         )
 
     return (
@@ -336,15 +333,15 @@ def _conflict_pruning(problem: Transpose) -> tuple[Rule, ...]:
 
 def _order_pruning(problem: Transpose, device: Device) -> tuple[Rule, ...]:
     return (
-        raster_rule(("tile_rows", "tile_columns"), (problem.rows, problem.columns)),
+        raster_rule(("tile_m", "tile_n"), (problem.rows, problem.columns)),
         Rule(
             "stages_filled",
-            lambda stages, block_tiles: stages <= block_tiles,
-            "{stages} stages are more than the {block_tiles} tiles of a block",
+            lambda stages, tiles_per_block: stages <= tiles_per_block,
+            "{stages} stages are more than the {tiles_per_block} tiles of a block",
         ),
         Rule(
-            "block_tiles",
-            lambda tiles, block_tiles: (block_tiles == 1) | (tiles >= block_tiles * device.sm_count),
-            f"{{block_tiles}} tiles in each block leave some of the {device.sm_count} SMs without any",
+            "tiles_per_block",
+            lambda tiles, tiles_per_block: (tiles_per_block == 1) | (tiles >= tiles_per_block * device.sm_count),
+            f"{{tiles_per_block}} tiles in each block leave some of the {device.sm_count} SMs without any",
         ),
     )

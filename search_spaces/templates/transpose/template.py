@@ -14,7 +14,7 @@ from search_spaces.templates.transpose.space import space
 
 
 def _drawings(problem: Transpose, config: Config, device: Device) -> tuple[Drawing, ...]:
-    rows, columns = config.integers("tile_rows", "tile_columns")
+    rows, columns = config.integers("tile_m", "tile_n")
     maps = (Drawing("threads that load the tile of x", load_map(config), (rows, columns)),)
     layout = shared_layout(config)
     if layout is None:

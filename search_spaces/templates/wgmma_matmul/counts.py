@@ -35,11 +35,11 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     """Return the cost counts of a valid config."""
     tile_m, tile_n, tile_k = config.integers("tile_m", "tile_n", "tile_k")
     stages, split_k, steps = config.integers("stages", "split_k", "tiles_of_split")
-    consumers, in_flight, ping_pong = config.integers("consumers", "in_flight", "ping_pong")
+    consumers, in_flight, ping_pong = config.integers("consumer_warpgroups", "in_flight", "ping_pong")
     blocks, launched, store_buffers = config.integers("blocks", "launched_blocks", "store_buffers")
     stream_k = config.integer("stream_k")
     cluster = config.integer("cluster_m"), config.integer("cluster_n")
-    if config.integer("tiles_of_block") > 1 and not stream_k:  # blocks are no more than run at a time, on any chip
+    if config.integer("tiles_per_block") > 1 and not stream_k:  # blocks are no more than run at a time, on any chip
         launched = min(launched, device.running_sms(math.prod(cluster)) * config.integer("min_blocks"))
     tiles = blocks / launched if stream_k else -(-blocks // launched)  # of a block
     row = row_of(problem, tile_n)
@@ -130,7 +130,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
 
 def _stored_boxes(problem: Matmul, config: Config) -> int:
     """Boxes of 64 rows that a consumer stores of each tile."""
-    tile_m, tile_n, consumers = config.integers("tile_m", "tile_n", "consumers")
+    tile_m, tile_n, consumers = config.integers("tile_m", "tile_n", "consumer_warpgroups")
     fragments = tile_m // (ROWS * (1 if config.integer("ping_pong") else consumers))
     return fragments * (tile_n * problem.out_dtype.bytes // config.integer("store_line"))
 

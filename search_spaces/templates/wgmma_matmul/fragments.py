@@ -18,7 +18,7 @@ from search_spaces.spaces.parameters import Parameter, categorical
 from search_spaces.spaces.rules import Rule
 from search_spaces.templates.common.boxes import along_k
 
-SHARED, REGISTERS = "shared", "registers"  # values of a_from
+SHARED, REGISTERS = "shared", "registers"  # values of a_operand_source
 FRAGMENT_REGISTERS = 4  # of a thread, of A in one wgmma
 HEADER = "autosched/ptx/wgmma/of_registers.cuh"
 # Instructions of a warp in SASS: a load of four registers, its address and the fence; where each is a load of its own,
@@ -32,14 +32,14 @@ def descriptors_take(problem: Matmul) -> bool:
     return along_k(problem, "a") or problem.input_dtype.bytes == TRANSPOSED_BYTES
 
 
-def a_from(problem: Matmul) -> Parameter:
-    """``a_from``: where wgmma takes A from."""
+def a_operand_source(problem: Matmul) -> Parameter:
+    """``a_operand_source``: where wgmma takes A from."""
     values = (SHARED, REGISTERS) if descriptors_take(problem) else (REGISTERS,)
-    return categorical("a_from", values, "where wgmma takes a from", before=values[0])
+    return categorical("a_operand_source", values, "where wgmma takes a from", before=values[0])
 
 
 def fragment_registers(
-    problem: Matmul, tile_m: IntArray, tile_k: IntArray, sharing: IntArray, a_from: TextColumn
+    problem: Matmul, tile_m: IntArray, tile_k: IntArray, sharing: IntArray, a_operand_source: TextColumn
 ) -> IntArray:
     """Return registers of A that a consumer's thread holds until the multiplications of a k-tile have been waited for.
 
@@ -48,10 +48,10 @@ def fragment_registers(
         tile_m: [n], rows of the tile.
         tile_k: [n], along k.
         sharing: [n], consumers that the rows are dealt out to.
-        a_from: [n], "registers" or "shared"; there are none of the latter.
+        a_operand_source: [n], "registers" or "shared"; there are none of the latter.
     """
     steps = tile_k * problem.input_dtype.bytes // K_BYTES
-    held: IntArray = np.where(a_from == REGISTERS, FRAGMENT_REGISTERS * steps * tile_m // (ROWS * sharing), 0)
+    held: IntArray = np.where(a_operand_source == REGISTERS, FRAGMENT_REGISTERS * steps * tile_m // (ROWS * sharing), 0)
     return held
 
 
@@ -59,8 +59,8 @@ def fragment_rules() -> tuple[Rule, ...]:
     """Rules without which registers of A do not hold what is multiplied."""
     return (
         Rule(
-            "a_from",
-            lambda a_from, in_flight: (a_from == SHARED) | (in_flight == 0),
+            "a_operand_source",
+            lambda a_operand_source, in_flight: (a_operand_source == SHARED) | (in_flight == 0),
             "{in_flight} k-tiles in flight read registers of A while those of the next one are loaded into them",
         ),
     )
@@ -71,8 +71,8 @@ def fragment_pruning(problem: Matmul) -> tuple[Rule, ...]:
         return ()
     return (
         Rule(
-            "a_from_shared",
-            lambda a_from: a_from == SHARED,
+            "a_operand_source_shared",
+            lambda a_operand_source: a_operand_source == SHARED,
             "wgmma can read a from shared memory, which takes no instructions to load it into registers",
         ),
     )
@@ -87,7 +87,7 @@ def loading(problem: Matmul, config: Config, multiplications: float, wavefronts_
         multiplications: Instructions of a k-tile.
         wavefronts_of_a: Of reading A once without conflicts.
     """
-    if config.text("a_from") == SHARED:
+    if config.text("a_operand_source") == SHARED:
         return 0.0, 0.0
     if descriptors_take(problem):
         return ISSUED_PER_FRAGMENT * 4.0 * multiplications, 0.0

@@ -79,7 +79,9 @@ def workspaces(config: Config) -> tuple[Operand, ...]:
     """Of split-K: partial sums in the order of the accumulators, and one arrival counter for every tile of out. Of
     stream-K the same for every two neighbours that share a tile: sums of one of them, and for each warpgroup of them
     two counters, of tickets and of stored sums."""
-    split_k, blocks, accumulators, consumers = config.integers("split_k", "blocks", "accumulators", "consumers")
+    split_k, blocks, accumulators, consumers = config.integers(
+        "split_k", "blocks", "accumulators", "consumer_warpgroups"
+    )
     if config.integer("stream_k"):
         cluster = config.integer("cluster_m") * config.integer("cluster_n")
         groups = (config.integer("launched_blocks") - cluster) * (1 if config.integer("ping_pong") else consumers)
@@ -145,8 +147,8 @@ def lower_sides(problem: Matmul, operands: tuple[Operand, ...], config: Config, 
         cluster=(cluster, 1, 1),
         cooperating=(cluster, 1) if stream_k else (config.integer("split_k"), tiles),
         chained=stream_k,
-        grid_may_shrink=config.integer("tiles_of_block") > 1 and not stream_k,
+        grid_may_shrink=config.integer("tiles_per_block") > 1 and not stream_k,
         includes=tuple(
-            header for header in (row.header, HEADER if config.text("a_from") == REGISTERS else "") if header
+            header for header in (row.header, HEADER if config.text("a_operand_source") == REGISTERS else "") if header
         ),
     )

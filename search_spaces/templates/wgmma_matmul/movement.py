@@ -122,9 +122,9 @@ def copy_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             "l2_promotion is {l2_promotion}, but TMA loads neither operand, and 128 says the same",
         ),
         Rule(
-            "kept_by_tma",
-            lambda kept, copy_a, copy_b: (kept == "neither") | (copy_a == BY_TMA) | (copy_b == BY_TMA),
-            "{kept} is to be kept in L2, but TMA loads neither operand",
+            "l2_evict_last_by_tma",
+            lambda l2_evict_last, copy_a, copy_b: (l2_evict_last == "none") | (copy_a == BY_TMA) | (copy_b == BY_TMA),
+            "{l2_evict_last} is to be kept in L2, but TMA loads neither operand",
         ),
         Rule(
             "registers_to_copy",

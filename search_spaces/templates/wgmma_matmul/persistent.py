@@ -17,17 +17,17 @@ from search_spaces.templates.common.stream_k import too_little_idle
 
 
 def launched_blocks(device: Device) -> Attribute:
-    """Blocks of the launch: the fewest for ``tiles_of_block`` of each, or all that run at a time with stream-K."""
+    """Blocks of the launch: the fewest for ``tiles_per_block`` of each, or all that run at a time with stream-K."""
 
     def blocks_of_launch(
-        blocks: int, tiles_of_block: int, cluster_m: int, cluster_n: int, min_blocks: int, stream_k: int
+        blocks: int, tiles_per_block: int, cluster_m: int, cluster_n: int, min_blocks: int, stream_k: int
     ) -> int:
         cluster = cluster_m * cluster_n
         tiles = blocks // cluster
         if not stream_k:
-            return -(-tiles // tiles_of_block) * cluster
+            return -(-tiles // tiles_per_block) * cluster
         resident = device.sms_of_clusters(cluster) // cluster * min_blocks
-        return workers_of_launch(resident, tiles, tiles_of_block) * cluster
+        return workers_of_launch(resident, tiles, tiles_per_block) * cluster
 
     return Attribute("launched_blocks", each(blocks_of_launch), "blocks of the launch")
 
@@ -36,28 +36,29 @@ def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Rules without which a block cannot compute several tiles, or parts of them."""
 
     def why_not(
-        tile_m: int, tile_n: int, min_blocks: int, cluster_m: int, cluster_n: int, tiles_of_block: int, stream_k: int
+        tile_m: int, tile_n: int, min_blocks: int, cluster_m: int, cluster_n: int, tiles_per_block: int, stream_k: int
     ) -> str | None:
         if stream_k == 0:
             return None
         cluster = cluster_m * cluster_n
         tiles = problem.batch * -(-problem.m // tile_m) * -(-problem.n // tile_n) // cluster
         resident = device.sms_of_clusters(cluster) // cluster * min_blocks
-        return why_no_stream_k(tiles, resident, tiles_of_block, cluster)
+        return why_no_stream_k(tiles, resident, tiles_per_block, cluster)
 
     return (
         Rule(
-            "tiles_of_block",
-            lambda tiles_of_block, split_k: np.equal(tiles_of_block, 1) | np.equal(split_k, 1),
-            "a block computes {tiles_of_block} tiles one after another, and {split_k} blocks share the k of one: only "
+            "tiles_per_block",
+            lambda tiles_per_block, split_k: np.equal(tiles_per_block, 1) | np.equal(split_k, 1),
+            "a block computes {tiles_per_block} tiles one after another, and {split_k} blocks share the k of one: only "
             "one of the two is possible",
         ),
         Rule(
             "ping_pong",
-            lambda ping_pong, consumers, tiles_of_block: (
-                np.equal(ping_pong, 0) | (np.equal(consumers, 2) & (tiles_of_block > 1))
+            lambda ping_pong, consumer_warpgroups, tiles_per_block: (
+                np.equal(ping_pong, 0) | (np.equal(consumer_warpgroups, 2) & (tiles_per_block > 1))
             ),
-            "{consumers} consumers cannot take turns at {tiles_of_block} tiles of a block: that takes two of each",
+            "{consumer_warpgroups} consumers cannot take turns at {tiles_per_block} tiles of a block: "
+            "that takes two of each",
         ),
         Rule.refusing("stream_k", why_not, "stream-K deals out the k of the last tiles"),
         Rule(
@@ -72,19 +73,19 @@ def persistent_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Blocks of several tiles are as many as run at a time: then none waits for another, and they all end together."""
 
     def why_not(
-        tile_m: int, tile_n: int, min_blocks: int, cluster_m: int, cluster_n: int, tiles_of_block: int, stream_k: int
+        tile_m: int, tile_n: int, min_blocks: int, cluster_m: int, cluster_n: int, tiles_per_block: int, stream_k: int
     ) -> str | None:
-        if tiles_of_block == 1:
+        if tiles_per_block == 1:
             return None
         cluster = cluster_m * cluster_n
         tiles = problem.batch * -(-problem.m // tile_m) * -(-problem.n // tile_n)
         resident = device.sms_of_clusters(cluster) * min_blocks
         needed, of_block = tiles_that_end_together(tiles, resident)
-        if tiles_of_block != of_block:
+        if tiles_per_block != of_block:
             return (
-                f"a block computes {tiles_of_block} tiles, but {needed} from each of {resident} blocks, which run at a "
-                f"time on {device.name}, are all {tiles}"
+                f"a block computes {tiles_per_block} tiles, but {needed} from each of {resident} blocks, which run at "
+                f"a time on {device.name}, are all {tiles}"
             )
         return too_little_idle(tiles, resident) if stream_k else None
 
-    return (Rule.refusing("tiles_of_block_waves", why_not),)
+    return (Rule.refusing("tiles_per_block_waves", why_not),)

@@ -11,7 +11,9 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.common.persistent import streams
 from search_spaces.templates.wgmma_matmul.problem import tiling
 
-TILES_OF_BLOCK = 3  # of a block that computes several, where the problem has as many: with both consumers' second turns
+TILES_PER_BLOCK = (
+    3  # of a block that computes several, where the problem has as many: with both consumers' second turns
+)
 
 
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
@@ -28,7 +30,7 @@ def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
         axis: min(most[axis], math.ceil(math.ceil(size / tile[axis]) / cluster[axis]) * cluster[axis])
         for axis, size in sizes.items()
     }
-    several = min(schedule.integer("tiles_of_block"), TILES_OF_BLOCK)
+    several = min(schedule.integer("tiles_per_block"), TILES_PER_BLOCK)
     blocks = cluster["m"] * cluster["n"]
     if schedule.integer("stream_k"):
         counts["m"], counts["n"] = min(

@@ -74,9 +74,9 @@ def spill_rules(device: Device) -> tuple[Rule, ...]:
 
     def boxes_fit(
         needed_registers: IntArray, store_buffers: IntArray, threads: IntArray, min_blocks: IntArray,
-        consumer_registers: IntArray, consumers: IntArray, stream_k: IntArray,
+        consumer_registers: IntArray, consumer_warpgroups: IntArray, stream_k: IntArray,
     ) -> BoolArray:  # fmt: skip
-        alone = np.equal(consumers, 1) & np.equal(consumer_registers, 0)
+        alone = np.equal(consumer_warpgroups, 1) & np.equal(consumer_registers, 0)
         needed = needed_registers + STORE_REGISTERS * np.minimum(store_buffers, 2)
         needed = needed + STREAM_K_REGISTERS * (alone & (stream_k > 0))
         limit = consumer_limit(device, threads, min_blocks, consumer_registers)

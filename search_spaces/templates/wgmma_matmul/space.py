@@ -35,12 +35,12 @@ from search_spaces.templates.common.boxes import (
     why_not_stored,
     why_too_narrow,
 )
-from search_spaces.templates.common.cache_hints import kept, kept_rule
+from search_spaces.templates.common.cache_hints import l2_evict_last, l2_evict_last_rule
 from search_spaces.templates.common.launch_rules import device_rules
-from search_spaces.templates.common.persistent import TILES_OF_BLOCK
+from search_spaces.templates.common.persistent import TILES_PER_BLOCK
 from search_spaces.templates.common.raster import raster, raster_rule
 from search_spaces.templates.wgmma_matmul.fragments import (
-    a_from,
+    a_operand_source,
     descriptors_take,
     fragment_pruning,
     fragment_registers,
@@ -94,7 +94,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
         ordinal("tile_m", (64, 128, 192, 256, 320), "rows of the workgroup tile of out"),
         ordinal("tile_n", _columns(problem), "columns of the workgroup tile of out, the n of one wgmma"),
         ordinal("tile_k", (SCALE_BLOCK,) if in_blocks else (span, 2 * span), "depth of one pipeline stage"),
-        ordinal("consumers", (1, 2, 3), "warpgroups that multiply, each its share of the rows"),
+        ordinal("consumer_warpgroups", (1, 2, 3), "warpgroups that multiply, each its share of the rows"),
         ordinal("swizzle_a", SWIZZLES, "bytes that the swizzle of a's boxes spans, 0 without one"),
         ordinal("swizzle_b", SWIZZLES, "bytes that the swizzle of b's boxes spans, 0 without one"),
         ordinal("stages", (2, 3, 4, 5, 6, 7, 8, 10, 12, 16), "k-tiles in shared memory at a time", deeper=True),
@@ -104,7 +104,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
             "k-tiles whose multiplications may be unfinished when the next one's begin",
             deeper=True,
         ),
-        a_from(problem),
+        a_operand_source(problem),
         *copies(problem),
         producer_registers(problem),
         ordinal("min_blocks", (1, 2), "blocks per SM that registers are limited for"),
@@ -116,7 +116,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
             "boxes of 64 rows of out that each consumer has in shared memory for TMA to store, with one barrier where "
             "all of its part of a tile fit; 0: it stores registers",
         ),
-        ordinal("tiles_of_block", TILES_OF_BLOCK, "tiles of out that a block computes one after another"),
+        ordinal("tiles_per_block", TILES_PER_BLOCK, "tiles of out that a block computes one after another"),
         ordinal("ping_pong", (0, 1), "whether two consumers take turns at a block's tiles, rather than share each"),
         ordinal(
             "stream_k", (0, 1), "whether the k of the last tiles is dealt out to all blocks, so that they end together"
@@ -124,7 +124,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
         ordinal("cluster_m", (1, 2, 4), "blocks along m whose tiles share columns of b, each copying a part for all"),
         ordinal("cluster_n", (1, 2, 4), "blocks along n whose tiles share rows of a, each copying a part for all"),
         ordinal("l2_promotion", (128, 256), "bytes around what TMA asks for that L2 takes from DRAM"),
-        kept(),
+        l2_evict_last(),
     )
 
 
@@ -142,20 +142,20 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
     overhead = REGISTER_OVERHEAD + (END_REGISTERS if long_end else 0)
 
     def consumer_registers(
-        consumers: IntArray, producer_registers: IntArray, threads: IntArray, min_blocks: IntArray
+        consumer_warpgroups: IntArray, producer_registers: IntArray, threads: IntArray, min_blocks: IntArray
     ) -> IntArray:
         """Return the most that the consumers can take: setmaxnreg waits for ever for more than the warpgroups of the
         block were launched with (PTX ISA, "setmaxnreg")."""
-        left = (consumers + 1) * register_limit(device, threads, min_blocks) - producer_registers
-        most = left // consumers // REGISTER_STEP * REGISTER_STEP
+        left = (consumer_warpgroups + 1) * register_limit(device, threads, min_blocks) - producer_registers
+        most = left // consumer_warpgroups // REGISTER_STEP * REGISTER_STEP
         return np.where(producer_registers > 0, np.minimum(most, MOST_REGISTERS), 0)
 
     return (
         *tiling(problem).attributes(),
         Attribute(
             "threads",
-            lambda consumers, producer_registers: (
-                WARPGROUP * consumers + np.where(producer_registers > 0, WARPGROUP, WARP)
+            lambda consumer_warpgroups, producer_registers: (
+                WARPGROUP * consumer_warpgroups + np.where(producer_registers > 0, WARPGROUP, WARP)
             ),
             "threads of a block",
         ),
@@ -173,7 +173,9 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "store_bytes",
-            lambda consumers, store_buffers, store_line: consumers * store_buffers * ROWS * store_line,
+            lambda consumer_warpgroups, store_buffers, store_line: (
+                consumer_warpgroups * store_buffers * ROWS * store_line
+            ),
             "shared bytes of the boxes of out",
         ),
         ends_bytes(problem),
@@ -187,17 +189,19 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         launched_blocks(device),
         Attribute(
             "accumulators",
-            lambda tile_m, tile_n, consumers, ping_pong: ceil_div(
-                tile_m * tile_n, problem.sums_of_register * WARPGROUP * _sharing(consumers, ping_pong)
+            lambda tile_m, tile_n, consumer_warpgroups, ping_pong: ceil_div(
+                tile_m * tile_n, problem.sums_of_register * WARPGROUP * _sharing(consumer_warpgroups, ping_pong)
             ),
             "accumulators of a consumer's thread, in registers: two of f16 share one",
         ),
         Attribute(
             "needed_registers",
-            lambda accumulators, tile_m, tile_k, consumers, ping_pong, a_from: (
+            lambda accumulators, tile_m, tile_k, consumer_warpgroups, ping_pong, a_operand_source: (
                 (2 if problem.scale == "block" else 1) * accumulators
                 + overhead
-                + fragment_registers(problem, tile_m, tile_k, _sharing(consumers, ping_pong), a_from)
+                + fragment_registers(
+                    problem, tile_m, tile_k, _sharing(consumer_warpgroups, ping_pong), a_operand_source
+                )
             ),
             "registers of a consumer's thread, a lower estimate",
         ),
@@ -208,9 +212,9 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "registers",
-            lambda needed_registers, consumers, producer_registers, consumer_registers: np.where(
+            lambda needed_registers, consumer_warpgroups, producer_registers, consumer_registers: np.where(
                 producer_registers > 0,
-                ceil_div(producer_registers + consumers * consumer_registers, consumers + 1),
+                ceil_div(producer_registers + consumer_warpgroups * consumer_registers, consumer_warpgroups + 1),
                 needed_registers,
             ),
             "registers of a thread at launch, a lower estimate: the mean where warpgroups pass them on",
@@ -222,9 +226,11 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Rules without which the kernel does not compile, launch or compute ``problem``."""
     return (
         Rule(
-            "consumers",
-            lambda tile_m, consumers, ping_pong: np.equal(tile_m % (ROWS * _sharing(consumers, ping_pong)), 0),
-            "tile_m is {tile_m}, which does not give each of {consumers} consumers whole multiples of "
+            "consumer_warpgroups",
+            lambda tile_m, consumer_warpgroups, ping_pong: np.equal(
+                tile_m % (ROWS * _sharing(consumer_warpgroups, ping_pong)), 0
+            ),
+            "tile_m is {tile_m}, which does not give each of {consumer_warpgroups} consumers whole multiples of "
             f"{ROWS} rows, the m of wgmma",
         ),
         *(_layout_rule(problem, side) for side in SIDES),
@@ -240,9 +246,9 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     )
 
 
-def _sharing(consumers: IntArray, ping_pong: IntArray) -> IntArray:
+def _sharing(consumer_warpgroups: IntArray, ping_pong: IntArray) -> IntArray:
     """Consumers that share the rows of a tile."""
-    return np.where(ping_pong > 0, 1, consumers)
+    return np.where(ping_pong > 0, 1, consumer_warpgroups)
 
 
 def _cluster_rules(problem: Matmul) -> tuple[Rule, ...]:
@@ -285,12 +291,12 @@ def _store_rule(problem: Matmul) -> Rule:
     element_bytes = problem.out_dtype.bytes
     unstored = why_not_stored(problem)
 
-    def why_not(tile_m: int, tile_n: int, consumers: int, ping_pong: int, store_buffers: int) -> str | None:
+    def why_not(tile_m: int, tile_n: int, consumer_warpgroups: int, ping_pong: int, store_buffers: int) -> str | None:
         if store_buffers == 0:
             return None
         if unstored is not None:
             return unstored
-        fragments = tile_m // (ROWS * (1 if ping_pong else consumers))
+        fragments = tile_m // (ROWS * (1 if ping_pong else consumer_warpgroups))
         boxes = fragments * (tile_n * element_bytes // store_line(tile_n, element_bytes))
         if boxes % store_buffers:
             return f"{store_buffers} boxes in shared memory do not divide the {boxes} of a consumer's part of a tile"
@@ -330,7 +336,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         split.split_waves_rule(device, FULL_WAVES),
         raster_rule(("tile_m", "tile_n"), (problem.m, problem.n)),
         *persistent_pruning(problem, device),
-        kept_rule(problem, device),
+        l2_evict_last_rule(problem, device),
         *copy_pruning(problem, device),
         *fragment_pruning(problem),
         *spill_rules(device),

@@ -154,7 +154,7 @@ def test_tune_keeps_every_trial_wherever_its_text_goes(tmp_path: Path, redirecti
 
 def test_a_text_that_the_encoding_lacks_is_escaped(tmp_path: Path) -> None:
     status, out, err = shell(SPACE, "", tmp_path, PYTHONIOENCODING="ascii")
-    assert (status, err) == (0, "") and "vector_bytes" in out
+    assert (status, err) == (0, "") and "vector_x" in out
 
 
 def test_a_width_that_nothing_fits_is_no_width(tmp_path: Path) -> None:

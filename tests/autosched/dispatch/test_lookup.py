@@ -171,7 +171,7 @@ class TestChoice:
         assert found.warning.endswith("the time model's own choice is used; tune it")
 
     def test_a_record_that_is_not_valid_any_more_is_a_miss(self, store: Store, default: DefaultChoice) -> None:
-        broken = dataclasses.replace(record(ASKED, samples()[0]), schedule=samples()[0].replace(vector=7))
+        broken = dataclasses.replace(record(ASKED, samples()[0]), schedule=samples()[0].replace(vector_x=7))
         store.append(broken)
         found = look_up(store, ASKED, H200).provenance
         assert found.kind is Kind.MODEL and "of an older version" in found.refused[0]

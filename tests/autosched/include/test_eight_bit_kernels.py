@@ -17,16 +17,17 @@ from search_spaces.spaces.schedule import Schedule
 
 # Of every template and type that has an instruction of its own, and of what the accumulators become.
 WGMMA = {
-    "tile_m": 128, "tile_n": 48, "tile_k": 128, "consumers": 2, "swizzle_a": 128, "swizzle_b": 64, "stages": 2,
+    "tile_m": 128, "tile_n": 48, "tile_k": 128, "consumer_warpgroups": 2, "swizzle_a": 128, "swizzle_b": 64,
+    "stages": 2,
     "in_flight": 1, "producer_registers": 24, "min_blocks": 1, "split_k": 1, "raster": "row", "store_buffers": 1,
-    "tiles_of_block": 1, "ping_pong": 0, "stream_k": 0, "cluster_m": 1, "cluster_n": 1, "l2_promotion": 128,
-    "kept": "neither",
+    "tiles_per_block": 1, "ping_pong": 0, "stream_k": 0, "cluster_m": 1, "cluster_n": 1, "l2_promotion": 128,
+    "l2_evict_last": "none",
 }  # fmt: skip
 MATMUL = {
-    "tile_m": 64, "tile_n": 32, "tile_k": 64, "intrinsic": "", "sg_layout_m": 2, "sg_layout_n": 1, "sg_data_m": 32,
+    "tile_m": 64, "tile_n": 32, "tile_k": 64, "intrinsic": "", "subgroups_m": 2, "subgroups_n": 1, "sg_data_m": 32,
     "sg_data_n": 32, "layout_a": "swizzle(2,4,3)", "layout_b": "transpose+swizzle(2,4,3)", "copy_a": "cp.async",
     "copy_b": "cp.async", "vector_a": 16, "vector_b": 16, "copy_columns_a": 4, "copy_columns_b": 4, "stages": 2,
-    "k_unroll": 2, "fragment_buffers": 1, "epilogue": "registers", "min_blocks": 1, "split_k": 1, "raster": "row",
+    "unroll": 2, "fragment_buffers": 1, "epilogue": "registers", "min_blocks": 1, "split_k": 1, "raster": "row",
     "batch_mapping": "outer",
 }  # fmt: skip
 CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
@@ -42,7 +43,7 @@ CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
     ),
     "wgmma e4m3, scaled blocks, taking turns": (
         "h200", Matmul(256, 256, 528, a="e4m3", scale="block"), "wgmma_matmul",
-        {**WGMMA, "tile_m": 64, "tile_n": 64, "in_flight": 0, "ping_pong": 1, "tiles_of_block": 2, "cluster_m": 2},
+        {**WGMMA, "tile_m": 64, "tile_n": 64, "in_flight": 0, "ping_pong": 1, "tiles_per_block": 2, "cluster_m": 2},
     ),
     "wgmma i8 sums, split": (
         "h200", Matmul(140, 44, 400, a="i8"), "wgmma_matmul", {**WGMMA, "split_k": 2, "store_buffers": 0},
@@ -91,7 +92,7 @@ CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
     ),
     "fma i8": (
         "a100", Matmul(12, 40, 208, a="i8"), "matmul",
-        {**MATMUL, "intrinsic": "fma_m16n32k1", "tile_m": 16, "sg_layout_m": 1, "sg_data_m": 16, "vector_a": 4},
+        {**MATMUL, "intrinsic": "fma_m16n32k1", "tile_m": 16, "subgroups_m": 1, "sg_data_m": 16, "vector_a": 4},
     ),
 }  # fmt: skip
 

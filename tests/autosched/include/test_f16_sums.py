@@ -22,22 +22,22 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
 
 WGMMA = {
-    "tile_m": 64, "tile_n": 64, "tile_k": 64, "consumers": 1, "swizzle_a": 128, "swizzle_b": 128, "stages": 2,
+    "tile_m": 64, "tile_n": 64, "tile_k": 64, "consumer_warpgroups": 1, "swizzle_a": 128, "swizzle_b": 128, "stages": 2,
     "in_flight": 1, "producer_registers": 0, "min_blocks": 1, "split_k": 1, "raster": "row", "store_buffers": 0,
-    "tiles_of_block": 1, "ping_pong": 0, "stream_k": 0, "cluster_m": 1, "cluster_n": 1, "l2_promotion": 128,
-    "kept": "neither",
+    "tiles_per_block": 1, "ping_pong": 0, "stream_k": 0, "cluster_m": 1, "cluster_n": 1, "l2_promotion": 128,
+    "l2_evict_last": "none",
 }  # fmt: skip
 MATMUL = {
-    "tile_m": 64, "tile_n": 32, "tile_k": 32, "intrinsic": "mma_m16n8k16_f16_f16", "sg_layout_m": 2, "sg_layout_n": 1,
+    "tile_m": 64, "tile_n": 32, "tile_k": 32, "intrinsic": "mma_m16n8k16_f16_f16", "subgroups_m": 2, "subgroups_n": 1,
     "sg_data_m": 32, "sg_data_n": 32, "layout_a": "swizzle(2,3,3)", "layout_b": "swizzle(2,3,3)", "copy_a": "cp.async",
     "copy_b": "cp.async", "vector_a": 8, "vector_b": 8, "copy_columns_a": 4, "copy_columns_b": 4, "stages": 2,
-    "k_unroll": 2, "fragment_buffers": 1, "epilogue": "registers", "min_blocks": 1, "split_k": 1, "raster": "row",
+    "unroll": 2, "fragment_buffers": 1, "epilogue": "registers", "min_blocks": 1, "split_k": 1, "raster": "row",
     "stream_k": 0, "batch_mapping": "outer",
 }  # fmt: skip
 TURNED = {"layout_b": "transpose+swizzle(2,3,3)"}
-K8 = {"intrinsic": "mma_m16n8k8_f16_f16", "k_unroll": 4}
+K8 = {"intrinsic": "mma_m16n8k8_f16_f16", "unroll": 4}
 # One fragment of two registers for each thread.
-PAIRS = {"tile_m": 32, "tile_n": 16, "sg_layout_n": 2, "sg_data_m": 16, "sg_data_n": 8, "vector_b": 4}
+PAIRS = {"tile_m": 32, "tile_n": 16, "subgroups_n": 2, "sg_data_m": 16, "sg_data_n": 8, "vector_b": 4}
 CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
     "mma, split, odd lines": (
         "rtx4090", Matmul(70, 41, 200, acc="f16", order_b="col", epilogue="bias+silu", batch=2), "matmul",
@@ -53,7 +53,7 @@ CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
     ),
     "wgmma of 8 columns, stream-K": (
         "h200", Matmul(300, 8, 264, acc="f16"), "wgmma_matmul",
-        {**WGMMA, "tile_n": 8, "swizzle_b": 0, "tiles_of_block": 3, "stream_k": 1},
+        {**WGMMA, "tile_n": 8, "swizzle_b": 0, "tiles_per_block": 3, "stream_k": 1},
     ),
     "mma of k8, turned, with row sums": (
         "rtx3090", Matmul(70, 40, 100, acc="f16", order_a="col", reduction="row_sum", epilogue="relu"), "matmul",
@@ -66,7 +66,7 @@ CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
     ),
     "wgmma of 24 columns, a from registers, split": (
         "h200", Matmul(140, 45, 400, acc="f16", out="f32", order_a="col"), "wgmma_matmul",
-        {**WGMMA, "tile_n": 24, "swizzle_b": 0, "copy_b": "cp.async", "a_from": "registers", "in_flight": 0,
+        {**WGMMA, "tile_n": 24, "swizzle_b": 0, "copy_b": "cp.async", "a_operand_source": "registers", "in_flight": 0,
          "split_k": 2},
     ),
     "wgmma with sides exchanged": (
@@ -75,7 +75,8 @@ CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
     ),
     "wgmma in turns, of two fragments": (
         "h200", Matmul(296, 136, 264, acc="f16", epilogue="silu", order_a="col"), "wgmma_matmul",
-        {**WGMMA, "tile_m": 128, "consumers": 2, "ping_pong": 1, "tiles_of_block": 2, "producer_registers": 40,
+        {**WGMMA, "tile_m": 128, "consumer_warpgroups": 2, "ping_pong": 1, "tiles_per_block": 2,
+        "producer_registers": 40,
          "tile_n": 80, "swizzle_b": 0, "store_buffers": 2},
     ),
 }  # fmt: skip

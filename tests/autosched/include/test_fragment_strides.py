@@ -23,7 +23,7 @@ SCHEDULE = Schedule(
     tuple(
         {
             **{"tile_m": 64, "tile_n": 64, "tile_k": 32, "intrinsic": "wmma_m16n16k16_f16"},
-            **{"sg_layout_m": 2, "sg_layout_n": 2, "sg_data_m": 32, "sg_data_n": 32},
+            **{"subgroups_m": 2, "subgroups_n": 2, "sg_data_m": 32, "sg_data_n": 32},
             **{"layout_a": "pad(16,16)", "layout_b": "pad(16,16)", "copy_a": "ld.global", "copy_b": "cp.async"},
             **{
                 "vector_a": 2,
@@ -31,7 +31,7 @@ SCHEDULE = Schedule(
                 "copy_columns_a": 2,
                 "copy_columns_b": 8,
                 "stages": 2,
-                "k_unroll": 1,
+                "unroll": 1,
                 "fragment_buffers": 1,
             },
             **{"epilogue": "shared", "min_blocks": 1, "split_k": 1, "raster": "row", "batch_mapping": "outer"},

@@ -29,9 +29,16 @@ DOCUMENT = Matvec(4, 6656, 16384, out="f32")
 BEFORE = Schedule.from_json(
     "matvec",
     {
-        **{"workgroup_m": 2, "workgroup_n": 1, "thread": 8, "lane_basis_n": 1, "lane_basis_k": 32},
-        **{"subgroup_basis_n": 1, "subgroup_basis_k": 1, "partial_reduction": 256, "expand_dims": "no"},
-        **{"intrinsic": "fma", "k_unroll": 1, "split_k": 1, "x_source": "global", "w_cache": "none", "min_blocks": 1},
+        **{"tile_m": 2, "tile_n": 1, "vector_w": 8, "lanes_n": 1, "lanes_k": 32},
+        **{"subgroups_n": 1, "subgroups_k": 1, "tile_k": 256, "expand_dims": "no"},
+        **{
+            "intrinsic": "fma",
+            "unroll": 1,
+            "split_k": 1,
+            "x_operand_source": "global",
+            "cache_hint_w": "none",
+            "min_blocks": 1,
+        },
     },
 )
 AFTER = BEFORE.replace(expand_dims="yes")
@@ -56,7 +63,7 @@ def test_expansion_of_the_document_s_case_frees_registers() -> None:
     assert before.spill_store_bytes == after.spill_store_bytes == 0
     assert after.registers <= before.registers - 14  # ptxas hands out registers one by one at this size
 
-    wider = {"workgroup_m": 4, "workgroup_n": 2}  # 64 accumulators, or 8
+    wider = {"tile_m": 4, "tile_n": 2}  # 64 accumulators, or 8
     before, after = (c.resources for c in compiled(DOCUMENT, [s.replace(**wider) for s in (BEFORE, AFTER)]))
     assert after.registers <= before.registers - 40
 
@@ -71,7 +78,7 @@ def test_a_wrong_accumulator_count_does_not_compile() -> None:
 
 # The same with two fragments of 16 rows, four batches of 32 elements, and four rows of x in eight columns.
 FRAGMENTS = BEFORE.replace(
-    **{"workgroup_m": 4, "workgroup_n": 32, "lane_basis_n": 8, "lane_basis_k": 4, "partial_reduction": 128},
+    **{"tile_m": 4, "tile_n": 32, "lanes_n": 8, "lanes_k": 4, "tile_k": 128},
     **{"expand_dims": "yes", "intrinsic": "mma_m16n8k16_f16"},
 )
 
@@ -81,23 +88,28 @@ def test_fragments_carry_fewer_accumulators_than_fmas() -> None:
     assert lowering_config(MATVEC.config(DOCUMENT, FRAGMENTS, H200)).accumulators_per_thread() == 64
     assert "int accumulators = 32;" in generate(DOCUMENT, FRAGMENTS, H200).source
     wide = dataclasses.replace(DOCUMENT, m=16)
-    by_fma = FRAGMENTS.replace(workgroup_m=16, partial_reduction=32, intrinsic="fma")
+    by_fma = FRAGMENTS.replace(tile_m=16, tile_k=32, intrinsic="fma")
     fma, mma = (c.resources for c in compiled(wide, [by_fma, by_fma.replace(intrinsic="mma_m16n8k16_f16")]))
     assert fma.spill_store_bytes == mma.spill_store_bytes == 0
     assert mma.registers <= fma.registers - 32  # 16 accumulators for 64, but 32 registers of fragments
 
 
 BROKEN: list[tuple[dict[str, Value], str, str, str]] = [
-    ({"lane_basis_k": 16}, "lane_basis", "lane_basis_k = 32", "lane_basis_k = 16"),
-    ({"subgroup_basis_n": 4}, "distribution_n", "subgroup_basis_n = 1", "subgroup_basis_n = 4"),
-    ({"partial_reduction": 128}, "distribution_k", "partial_reduction = 256", "partial_reduction = 128"),
-    ({"partial_reduction": 8192, "split_k": 3}, "split_k", "split_k = 1", "split_k = 65"),
-    ({"x_source": "shared", "workgroup_m": 16}, "shared_memory", 'x_source = "global"', 'x_source = "shared"'),
+    ({"lanes_k": 16}, "lanes", "lanes_k = 32", "lanes_k = 16"),
+    ({"subgroups_n": 4}, "distribution_n", "subgroups_n = 1", "subgroups_n = 4"),
+    ({"tile_k": 128}, "distribution_k", "tile_k = 256", "tile_k = 128"),
+    ({"tile_k": 8192, "split_k": 3}, "split_k", "split_k = 1", "split_k = 65"),
+    (
+        {"x_operand_source": "shared", "tile_m": 16},
+        "shared_memory",
+        'x_operand_source = "global"',
+        'x_operand_source = "shared"',
+    ),
 ]
 
 BROKEN_FRAGMENTS: list[tuple[dict[str, Value], str, str, str]] = [
-    ({"workgroup_n": 8}, "fragment_n", "workgroup_n = 32", "workgroup_n = 8"),
-    ({"thread": 2}, "fragment_k", "thread = 8", "thread = 2"),
+    ({"tile_n": 8}, "fragment_n", "tile_n = 32", "tile_n = 8"),
+    ({"vector_w": 2}, "fragment_k", "vector_w = 8", "vector_w = 2"),
     ({"expand_dims": "no"}, "fragment_k", 'expand_dims = "yes"', 'expand_dims = "no"'),
 ]
 
@@ -174,10 +186,10 @@ def test_matmuls_of_few_rows_are_right(m: int, nightly: bool) -> None:
 @pytest.mark.parametrize("source", ["global", "shared"])
 def test_nan_and_infinity_go_where_numpy_puts_them(how: str, source: str) -> None:
     problem = Matvec(3, 6, 100, out="f32")
-    schedule = FRAGMENTS.replace(workgroup_m=2, x_source=source)
+    schedule = FRAGMENTS.replace(tile_m=2, x_operand_source=source)
     if how != "fragments":
         schedule = BEFORE.replace(
-            **{"workgroup_m": 2, "workgroup_n": 4, "thread": 4, "partial_reduction": 128, "x_source": source},
+            **{"tile_m": 2, "tile_n": 4, "vector_w": 4, "tile_k": 128, "x_operand_source": source},
             expand_dims="yes" if how == "expanded" else "no",
         )
     inputs = problem.random_inputs(0)
@@ -194,6 +206,6 @@ def test_nan_and_infinity_go_where_numpy_puts_them(how: str, source: str) -> Non
 
 
 def test_cache_hints_reach_the_machine_code() -> None:
-    hints = next(p for p in space(DOCUMENT, H200).parameters if p.name == "w_cache").values
-    cubins = {c.digest for c in compiled(DOCUMENT, [AFTER.replace(w_cache=hint) for hint in hints])}
+    hints = next(p for p in space(DOCUMENT, H200).parameters if p.name == "cache_hint_w").values
+    cubins = {c.digest for c in compiled(DOCUMENT, [AFTER.replace(cache_hint_w=hint) for hint in hints])}
     assert len(cubins) == len(hints) == 4

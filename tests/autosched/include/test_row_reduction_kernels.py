@@ -42,9 +42,9 @@ SAMPLED: tuple[RowProblem, ...] = (
     Reduce(1, 1),
 )
 BASE: dict[str, Value] = {
-    "lanes": 32, "subgroups": 2, "parallel_subgroups": 1, "batch": 1, "vector": 1, "peel": "no", "unroll": 2,
-    "split": 1, "finish": "last_block",
-    "row_staging": "reload", "passes": "one", "x_cache": "none", "out_cache": "none", "min_blocks": 1,
+    "lanes_k": 32, "subgroups_k": 2, "subgroups_m": 1, "batch": 1, "vector_x": 1, "peel": "no", "unroll": 2,
+    "split_k": 1, "finish": "last_block",
+    "row_staging": "reload", "passes": "one", "cache_hint_x": "none", "cache_hint_out": "none", "min_blocks": 1,
 }  # fmt: skip
 
 
@@ -55,14 +55,15 @@ def name_of(problem: RowProblem) -> str:
 # Each way to share a row between the blocks of a cluster: one pass and two, staged in registers and in shared memory,
 # states of one to three words, rows of odd lengths, several rows of a block.
 CLUSTERS: dict[str, tuple[RowProblem, dict[str, Value]]] = {
-    "softmax": (Softmax(3, 8192, dtype="f32"), {"vector": 4, "split": 4, "row_staging": "registers"}),
-    "softmax, two passes": (Softmax(5, 4096), {"vector": 8, "split": 2, "passes": "two", "row_staging": "shared"}),
-    "rmsnorm, peeled": (RmsNorm(7, 5001, dtype="bf16"), {"vector": 8, "peel": "yes", "split": 8}),
+    "softmax": (Softmax(3, 8192, dtype="f32"), {"vector_x": 4, "split_k": 4, "row_staging": "registers"}),
+    "softmax, two passes": (Softmax(5, 4096), {"vector_x": 8, "split_k": 2, "passes": "two", "row_staging": "shared"}),
+    "rmsnorm, peeled": (RmsNorm(7, 5001, dtype="bf16"), {"vector_x": 8, "peel": "yes", "split_k": 8}),
     "layernorm, a lane a row": (
-        LayerNorm(70, 96, dtype="f32"), {"lanes": 1, "subgroups": 1, "unroll": 4, "split": 4, "row_staging": "shared"}
+        LayerNorm(70, 96, dtype="f32"),
+        {"lanes_k": 1, "subgroups_k": 1, "unroll": 4, "split_k": 4, "row_staging": "shared"}
     ),
     "layernorm, two passes": (
-        LayerNorm(9, 2000), {"lanes": 8, "parallel_subgroups": 2, "passes": "two", "vector": 2, "split": 2, "batch": 2}
+        LayerNorm(9, 2000), {"lanes_k": 8, "subgroups_m": 2, "passes": "two", "vector_x": 2, "split_k": 2, "batch": 2}
     ),
 }  # fmt: skip
 
@@ -73,7 +74,7 @@ def test_blocks_of_a_cluster_share_rows(case: str) -> None:
     values: dict[str, Value] = {**BASE, "finish": "cluster", "unroll": 1, "row_staging": "registers", **changes}
     schedule = Schedule("row_reduction", tuple(values.items()))
     kernel = generate(problem, schedule, H200)
-    assert kernel.cluster == (changes["split"], 1, 1)
+    assert kernel.cluster == (changes["split_k"], 1, 1)
     assert not any(argument.name == "partials" for argument in kernel.arguments)
     outcome = verify_one(ROW_REDUCTION, problem, schedule, H200, seed=4)
     assert outcome.ok, outcome.reason
@@ -102,14 +103,14 @@ ROUTES: list[dict[str, Value]] = [
     {},
     {"passes": "two"},
     {"row_staging": "registers", "unroll": 1},
-    {"row_staging": "shared", "vector": 4, "passes": "two"},
-    {"lanes": 4, "vector": 4, "unroll": 1},
-    {"split": 4},
-    {"split": 4, "finish": "second_launch"},
-    {"vector": 4, "peel": "yes"},
-    {"vector": 4, "peel": "yes", "split": 2, "unroll": 1},
-    {"vector": 4, "peel": "yes", "row_staging": "shared", "passes": "two"},
-    {"vector": 4, "peel": "yes", "row_staging": "registers", "unroll": 1, "batch": 2},
+    {"row_staging": "shared", "vector_x": 4, "passes": "two"},
+    {"lanes_k": 4, "vector_x": 4, "unroll": 1},
+    {"split_k": 4},
+    {"split_k": 4, "finish": "second_launch"},
+    {"vector_x": 4, "peel": "yes"},
+    {"vector_x": 4, "peel": "yes", "split_k": 2, "unroll": 1},
+    {"vector_x": 4, "peel": "yes", "row_staging": "shared", "passes": "two"},
+    {"vector_x": 4, "peel": "yes", "row_staging": "registers", "unroll": 1, "batch": 2},
 ]
 
 
@@ -117,7 +118,7 @@ ROUTES: list[dict[str, Value]] = [
 def test_calls_on_what_the_last_one_has_left(finish: str) -> None:
     """The outputs are written anew by each call, the counter is zero again, and two launches are still one call."""
     problem = Softmax(3, 2000, dtype="f32", out="f32")
-    schedule = Schedule.from_json("row_reduction", {**BASE, "split": 4, "finish": finish})
+    schedule = Schedule.from_json("row_reduction", {**BASE, "split_k": 4, "finish": finish})
     kernel, inputs = generate(problem, schedule, H200), problem.random_inputs(0)
     assert kernel.launches == (2 if finish == "second_launch" else 1)
     for calls in (2, 3):
@@ -183,8 +184,11 @@ def test_reductions_keep_nan_and_infinity_as_numpy_does(kind: str, axis: str) ->
     x = x if axis == "row" else np.ascontiguousarray(x.T)
     problem = Reduce(*x.shape, dtype="f32", out="u32" if kind == "argmax" else "f32", kind=kind, axis=axis)
     wanted, allowed = problem.reference({"x": x})["out"], problem.tolerance({"x": x})["out"]
-    routes = ({}, {"lanes": 4, "subgroups": 4, "vector": 2}, {"split": 4, "unroll": 1}, {"batch": 2})
-    for changes in (*routes, *(({"vector": 4, "peel": "yes", "split": s} for s in (1, 2)) if axis == "row" else ())):
+    routes = ({}, {"lanes_k": 4, "subgroups_k": 4, "vector_x": 2}, {"split_k": 4, "unroll": 1}, {"batch": 2})
+    for changes in (
+        *routes,
+        *(({"vector_x": 4, "peel": "yes", "split_k": s} for s in (1, 2)) if axis == "row" else ()),
+    ):
         found = run(problem, changes, {"x": x})  # type: ignore[arg-type]
         finite = np.isfinite(wanted)
         assert np.array_equal(found[~finite], wanted[~finite], equal_nan=True), changes
@@ -235,19 +239,19 @@ def test_peeled_rows_ask_for_fewer_vectors_of_no_more_sectors() -> None:
         return sum(s.requests for s in sites), sum(s.sectors for s in sites)
 
     plain = loads({"row_staging": "registers", "unroll": 1})
-    peeled = loads({"row_staging": "registers", "unroll": 1, "vector": 8, "peel": "yes"})
+    peeled = loads({"row_staging": "registers", "unroll": 1, "vector_x": 8, "peel": "yes"})
     assert peeled[0] < 0.7 * plain[0] and peeled[1] <= plain[1]
 
 
 def test_split_rows_add_up_the_same_way_every_time() -> None:
     problem = Reduce(2, 4000, dtype="f32", out="f32")
     inputs = problem.random_inputs(3)
-    first, second = (run(problem, {"split": 8}, inputs) for _ in range(2))
+    first, second = (run(problem, {"split_k": 8}, inputs) for _ in range(2))
     assert (first == second).all()
 
 
 BROKEN: list[tuple[RowProblem, dict[str, Value], str, tuple[str, str]]] = [
-    (Softmax(8, 77), {"vector": 2}, "vector_alignment", ("int vector = 1;", "int vector = 2;")),
+    (Softmax(8, 77), {"vector_x": 2}, "vector_alignment", ("int vector_x = 1;", "int vector_x = 2;")),
     (
         Softmax(8, 77),
         {"row_staging": "shared"},
@@ -256,16 +260,16 @@ BROKEN: list[tuple[RowProblem, dict[str, Value], str, tuple[str, str]]] = [
     ),
     (
         Softmax(8, 77),
-        {"row_staging": "registers", "split": 2},
+        {"row_staging": "registers", "split_k": 2},
         "split_staging",
-        ("int split = 1;", "int split = 2;"),
+        ("int split_k = 1;", "int split_k = 2;"),
     ),
-    (Softmax(8, 77), {"split": 128}, "split_filled", ("int split = 1;", "int split = 128;")),
+    (Softmax(8, 77), {"split_k": 128}, "split_filled", ("int split_k = 1;", "int split_k = 128;")),
     (
         Softmax(8, 77),
-        {"subgroups": 32, "parallel_subgroups": 2},
+        {"subgroups_k": 32, "subgroups_m": 2},
         "threads",
-        ("int subgroups = 2;", "int subgroups = 64;"),
+        ("int subgroups_k = 2;", "int subgroups_k = 64;"),
     ),
 ]
 
@@ -280,7 +284,7 @@ def test_the_rule_and_the_static_assert_say_the_same(
     kernel = generate(problem, Schedule.from_json("row_reduction", {**BASE, **whole}), H200)
     assert edit[0] in kernel.source
     source = kernel.source.replace(*edit).replace(
-        "int chunk = 77;", "int chunk = 40;" if "split" in rule else "int chunk = 77;"
+        "int chunk = 77;", "int chunk = 40;" if "split_k" in rule else "int chunk = 77;"
     )
     with CompilePool(workers=1) as pool:
         result = pool.compile(dataclasses.replace(kernel, source=source), H200.arch)

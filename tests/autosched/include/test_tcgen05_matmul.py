@@ -30,12 +30,12 @@ CASES = {
     "columns of a, rows of b": ("tcgen05_matmul", {}, {"order_a": "col", "order_b": "row"}),
     "stream-K of pairs": (
         "tcgen05_matmul",
-        {"stream_k": 1, "tiles_of_block": 3, "sum_buffers": 2, "tile_m": 256},
+        {"stream_k": 1, "tiles_per_block": 3, "sum_buffers": 2, "tile_m": 256},
         {"m": 256 * 160, "n": 64},
     ),
     "scales of blocks, stream-K": (
         "tcgen05_matmul",
-        {"tile_k": 128, "stream_k": 1, "tiles_of_block": 3, "sum_buffers": 2},
+        {"tile_k": 128, "stream_k": 1, "tiles_per_block": 3, "sum_buffers": 2},
         {"a": "e4m3", "scale": "block", "k": 400, "m": 128 * 300, "n": 64},
     ),
     "sides exchanged": ("tcgen05_matmul_transposed", {"tile_n": 32}, {"m": 24, "n": 400, "epilogue": "bias+gelu"}),
@@ -46,7 +46,7 @@ CASES = {
     ),
     "launch control of pairs": (
         "tcgen05_matmul",
-        {"tile_scheduler": "launch_control", "tiles_of_block": 7, "sum_buffers": 2, "tile_m": 256},
+        {"tile_scheduler": "launch_control", "tiles_per_block": 7, "sum_buffers": 2, "tile_m": 256},
         {"m": 256 * 500, "k": 128},
     ),
 }

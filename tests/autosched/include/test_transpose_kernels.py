@@ -25,19 +25,19 @@ from search_spaces.templates.transpose.space import validity_constraints
 H200 = device("h200")
 PROBLEM = Transpose(96, 96, dtype="u32")
 GOOD: dict[str, int | str] = {
-    "tile_rows": 32, "tile_columns": 32, "threads": 64, "copy": "ld.global", "load_vector": 4, "load_columns": 8,
-    "block_rows": 4, "store_vector": 4, "store_columns": 4, "layout": "none", "block_tiles": 1, "stages": 1,
-    "x_cache": "none", "out_cache": "none", "min_blocks": 1, "raster": "row",
+    "tile_m": 32, "tile_n": 32, "threads": 64, "copy_x": "ld.global", "vector_x": 4, "copy_columns_x": 8,
+    "block_rows": 4, "vector_out": 4, "copy_columns_out": 4, "layout_x": "none", "tiles_per_block": 1, "stages": 1,
+    "cache_hint_x": "none", "cache_hint_out": "none", "min_blocks": 1, "raster": "row",
 }  # fmt: skip
 
 
 # (problem, decisions that break a constraint, its name, how the C++ says the same)
 BROKEN = [
-    (PROBLEM, {"load_columns": 32}, "load_map", [("load_columns = 8", "load_columns = 32")]),
+    (PROBLEM, {"copy_columns_x": 32}, "load_map", [("copy_columns_x = 8", "copy_columns_x = 32")]),
     (PROBLEM, {"block_rows": 2}, "in_register", [("block_rows = 4", "block_rows = 2")]),
-    (PROBLEM, {"store_columns": 8}, "in_register", [("store_columns = 4", "store_columns = 8")]),
-    (PROBLEM, {"copy": "cp.async", "block_rows": 1, "store_vector": 1}, "copy_async",
-     [('"ld.global"', '"cp.async"'), ("block_rows = 4", "block_rows = 1"), ("store_vector = 4", "store_vector = 1")]),
+    (PROBLEM, {"copy_columns_out": 8}, "in_register", [("copy_columns_out = 4", "copy_columns_out = 8")]),
+    (PROBLEM, {"copy_x": "cp.async", "block_rows": 1, "vector_out": 1}, "copy_async",
+     [('"ld.global"', '"cp.async"'), ("block_rows = 4", "block_rows = 1"), ("vector_out = 4", "vector_out = 1")]),
     (PROBLEM, {"stages": 2}, "stages", [("stages = 1", "stages = 2")]),
     (dataclasses.replace(PROBLEM, columns=98), {}, "load_alignment", [("columns = 96", "columns = 98")]),
     (dataclasses.replace(PROBLEM, rows=98), {}, "store_alignment", [("rows = 96", "rows = 98")]),
@@ -94,7 +94,7 @@ def test_sampled_schedules_compile_without_spills(nightly: bool) -> None:
 def test_the_register_route_needs_no_shared_memory() -> None:
     good = template("transpose").space(PROBLEM, H200).sample(1, 0)[0].replace(**GOOD)
     assert generate(PROBLEM, good, H200).dynamic_shared_bytes == 0
-    assert generate(PROBLEM, good.replace(layout="transpose+pad(4,1)"), H200).dynamic_shared_bytes > 0
+    assert generate(PROBLEM, good.replace(layout_x="transpose+pad(4,1)"), H200).dynamic_shared_bytes > 0
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_cache_hints_reach_the_machine_code(problem: Problem) -> None:
         for s in whole.sample(40, seed=0)
         if "cp.async" not in s.to_json().values() and s.to_json().get("row_staging") != "shared"
     )
-    hints = [{"x_cache": x, "out_cache": out} for x in LOAD_HINTS for out in STORE_HINTS]
+    hints = [{"cache_hint_x": x, "cache_hint_out": out} for x in LOAD_HINTS for out in STORE_HINTS]
     with CompilePool() as pool:
         results = compile_many(pool, [generate(problem, first.replace(**h), H200) for h in hints], H200.arch)
         cubins = {without_texts(result.path) for _, result in results if not isinstance(result, CompileFailure)}

@@ -58,7 +58,7 @@ def compiled(kernels: list[Kernel]) -> list[Compiled | CompileFailure]:
 def test_a_broken_rule_does_not_compile() -> None:
     kernel = generate(PROBLEM, GOOD, H200)
     edits = {
-        "consumers": ("tile_m = 128", "tile_m = 64"),
+        "consumer_warpgroups": ("tile_m = 128", "tile_m = 64"),
         "consumer_registers": ("consumer_registers = 232", "consumer_registers = 240"),
         "accumulators": ("accumulators = 128", "accumulators = 64"),
         "shared_memory": ("stages = 4", "stages = 5"),
@@ -115,7 +115,7 @@ SPILLS: dict[str, tuple[str, dict[str, Value], dict[str, Value]]] = {
             "tile_m": 256,
             "tile_n": 192,
             "stages": 2,
-            "tiles_of_block": 3,
+            "tiles_per_block": 3,
             "stream_k": 1,
             "cluster_m": 1,
             "raster": "column",
@@ -144,7 +144,7 @@ def test_what_a_rule_of_spills_leaves_out_spills(rule: str) -> None:
 def test_a_producer_of_few_registers_does_not_spill(cluster_n: int, stream_k: int, tiles: int) -> None:
     """A cluster along both axes, stream-K and a Hilbert curve each take registers of the thread that copies."""
     schedule = GOOD.replace(
-        producer_registers=24, tile_m=256, tile_n=192, stages=3, tiles_of_block=tiles, stream_k=stream_k,
+        producer_registers=24, tile_m=256, tile_n=192, stages=3, tiles_per_block=tiles, stream_k=stream_k,
         cluster_m=2, cluster_n=cluster_n, raster="hilbert",
     )  # fmt: skip
     (result,) = compiled([generate(PROBLEM, schedule, H200)])
@@ -195,12 +195,12 @@ def test_grids_of_several_tiles_a_block_may_shrink_unless_k_is_dealt_out() -> No
     """Who shares a tile, and the workspace, are of as many blocks as stream-K was compiled for."""
     for changes, fields in CASES.values():
         _, kernel = small_kernel(changes, fields)
-        assert kernel.grid_may_shrink == ("tiles_of_block" in changes and not changes.get("stream_k"))
+        assert kernel.grid_may_shrink == ("tiles_per_block" in changes and not changes.get("stream_k"))
 
 
 @needs_nvrtc
 @needs_compiler
-@pytest.mark.parametrize("changes", [{}, {"tiles_of_block": 4, "cluster_m": 2}, {"split_k": 2}])
+@pytest.mark.parametrize("changes", [{}, {"tiles_per_block": 4, "cluster_m": 2}, {"split_k": 2}])
 def test_tiles_along_a_hilbert_curve(changes: dict[str, int]) -> None:
     """Of more tiles than a proxy keeps: 12 x 7, or 6 x 7 clusters, whose curve bends."""
     problem = Matmul(768, 112, 128, a="bf16", order_b="col")
@@ -217,11 +217,11 @@ def test_a_proxy_keeps_what_its_schedule_decides() -> None:
     for schedule in space(problem, H200).sample(60, seed=2):
         small = proxy(problem, schedule)
         config = WGMMA_MATMUL.config(small, schedule, H200)
-        if schedule.integer("tiles_of_block") > 1:
+        if schedule.integer("tiles_per_block") > 1:
             assert config.integer("blocks") > config.integer("launched_blocks")
         if schedule.integer("ping_pong"):
             assert config.integer("blocks") >= 3 * schedule.integer("cluster_m") * schedule.integer("cluster_n") or (
-                schedule.integer("tiles_of_block") == 2
+                schedule.integer("tiles_per_block") == 2
             )
 
 

@@ -28,7 +28,8 @@ def outcome(
     and the alignments of the tiles."""
     p = problem(ATTENTION, h=1, g=1, s=150, d=128)
     values: dict[str, int | str] = {
-        "bm": 64, "bn": 64, "sg_rows_1": 4, "sg_columns_1": 1, "sg_rows_2": 4, "sg_columns_2": 1, "stages": stages,
+        "bm": 64, "bn": 64, "subgroups_m_1": 4, "subgroups_n_1": 1, "subgroups_m_2": 4, "subgroups_n_2": 1,
+        "stages": stages,
         "sum_1": "after_loop", "store_1": "direct", "exchange": "pad(4,1)", "home_q": "shared", "min_blocks": 1,
         "raster": "row", "intrinsic": "mma_m16n8k16_f16", "tail": "masked",
     }  # fmt: skip

@@ -31,7 +31,7 @@ A100 = device("a100")
 
 def gemm(**changes: int | str) -> Values:
     return {
-        "bm": 64, "bn": 64, "bk": 32, "intrinsic": "mma_m16n8k16_f16", "sg_rows": 2, "sg_columns": 2,
+        "bm": 64, "bn": 64, "bk": 32, "intrinsic": "mma_m16n8k16_f16", "subgroups_m": 2, "subgroups_n": 2,
         **operand("a", "pad(8,1)", 4, 8), **operand("b", "pad(8,1)", 8, 4), "stages": 3, "fragment_buffers": 2,
         "split_k": 1, "stream_k": 0, "tail": "masked", "store_1": "direct", "exchange": "pad(4,1)", "min_blocks": 1,
         "raster": "row",
@@ -143,10 +143,10 @@ def test_a_turn_has_no_more_instructions_than_the_template() -> None:
     for bn, stages, wide in ((128, 3, "swizzle(3,3,4)"), (256, 4, "swizzle(3,3,5)")):
         copies = operand("a", "swizzle(2,3,3)", 4, 8) | operand("b", wide, 16, 8)
         common: Values = {"stages": stages, "fragment_buffers": 2, **copies}
-        own = gemm(bm=128, bn=bn, sg_columns=4, **common)
+        own = gemm(bm=128, bn=bn, subgroups_n=4, **common)
         theirs: Values = {
-            "tile_m": 128, "tile_n": bn, "tile_k": 32, "intrinsic": "mma_m16n8k16_f16", "sg_layout_m": 2,
-            "sg_layout_n": 4, "sg_data_m": 64, "sg_data_n": bn // 4, "k_unroll": 2, "epilogue": "registers",
+            "tile_m": 128, "tile_n": bn, "tile_k": 32, "intrinsic": "mma_m16n8k16_f16", "subgroups_m": 2,
+            "subgroups_n": 4, "sg_data_m": 64, "sg_data_n": bn // 4, "unroll": 2, "epilogue": "registers",
             "min_blocks": 1, "raster": "row", "split_k": 1, "stream_k": 0, "batch_mapping": "outer", **common,
         }  # fmt: skip
         ours = turn(template(p.program).kernel(p, filled(p, own, A100), A100))

@@ -391,12 +391,12 @@ def test_the_main_loop_is_the_hand_written_templates() -> None:
     }  # fmt: skip
     common = {**operands, "intrinsic": "mma_m16n8k16_f16", "stages": 3, "min_blocks": 1, "raster": "row"}
     end = {"store_1": "direct", "exchange": "pad(4,1)", "split_k": 1}
-    tiles = {"bm": 128, "bn": 128, "bk": 32, "sg_rows": 2, "sg_columns": 4}
+    tiles = {"bm": 128, "bn": 128, "bk": 32, "subgroups_m": 2, "subgroups_n": 4}
     theirs = Schedule.from_json(
         "matmul",
         {
-            "tile_m": 128, "tile_n": 128, "tile_k": 32, "sg_layout_m": 2, "sg_layout_n": 4, "sg_data_m": 64,
-            "sg_data_n": 32, "k_unroll": 2, "fragment_buffers": 1, "epilogue": "registers", "split_k": 1,
+            "tile_m": 128, "tile_n": 128, "tile_k": 32, "subgroups_m": 2, "subgroups_n": 4, "sg_data_m": 64,
+            "sg_data_n": 32, "unroll": 2, "fragment_buffers": 1, "epilogue": "registers", "split_k": 1,
             "stream_k": 0, "batch_mapping": "outer", **common,
         },
     )  # fmt: skip
@@ -416,7 +416,8 @@ def attention_kernel(d: int, layout: str) -> Kernel:
     made = example("attention", "attention")
     p = problem(made, h=16, g=16, s=4096, d=d)
     values: Values = {
-        "bm": 128, "bn": 64, "sg_rows_1": 8, "sg_columns_1": 1, "sg_rows_2": 8, "sg_columns_2": 1, "stages": 2,
+        "bm": 128, "bn": 64, "subgroups_m_1": 8, "subgroups_n_1": 1, "subgroups_m_2": 8, "subgroups_n_2": 1,
+        "stages": 2,
         "sum_1": "after_loop", "store_1": "direct", "exchange": "pad(4,1)", "home_q": "registers", "min_blocks": 1,
         "raster": "row", "intrinsic": "mma_m16n8k16_f16",
     }  # fmt: skip
@@ -478,7 +479,7 @@ def test_matvecs_are_the_hand_written_templates(name: str, golden: str) -> None:
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
     schedule = json.loads((GOLDENS / f"matvec_document{golden}.json").read_text("utf-8"))["schedule"]
-    schedule |= {"subgroup_basis_k": 2, "partial_reduction": 512}
+    schedule |= {"subgroups_k": 2, "tile_k": 512}
     hand = MATVEC.kernel(Matvec(m=4, n=6656, k=16384, x="f16", out="f32"), Schedule.from_json("matvec", schedule), A100)
     made = listing("matvec", name)
     p = problem(made, m=4, n=6656, k=16384)
@@ -494,7 +495,7 @@ def test_softmax_of_rows_in_registers_is_not_longer_than_the_hand_written_templa
     """A block of 8 warps has a row, and a lane 4 neighbours of it: all instructions."""
     own, rows = template(example("softmax_rows", "row_softmax")), Softmax(rows=4096, columns=columns, dtype="f32")
     values = {"rows": 1, "warps": 8, "width_1": 4, "lanes_1": 32, "min_blocks": 1}
-    written = {"lanes": 32, "subgroups": 8, "vector": 4, "batch": 1, "split": 1, "row_staging": "registers"}
+    written = {"lanes_k": 32, "subgroups_k": 8, "vector_x": 4, "batch": 1, "split_k": 1, "row_staging": "registers"}
     templates = [random_start(ROW_REDUCTION.space(rows, A100), seed, written) for seed in range(3)]
     p = problem(example("softmax_rows", "row_softmax"), m=4096, n=columns)
     ours = length(own.kernel(p, Schedule.from_json("row_softmax", values), A100))
@@ -509,10 +510,10 @@ def test_stores_of_the_hand_written_template_share_a_pointer() -> None:
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
     schedule = {
-        "tile_m": 128, "tile_n": 128, "tile_k": 32, "sg_layout_m": 2, "sg_layout_n": 4, "sg_data_m": 64,
+        "tile_m": 128, "tile_n": 128, "tile_k": 32, "subgroups_m": 2, "subgroups_n": 4, "sg_data_m": 64,
         "sg_data_n": 32, "layout_a": "swizzle(2,3,3)", "copy_a": "cp.async", "vector_a": 8, "copy_columns_a": 4,
         "layout_b": "swizzle(3,3,4)", "copy_b": "cp.async", "vector_b": 8, "copy_columns_b": 16,
-        "intrinsic": "mma_m16n8k16_f16", "stages": 3, "k_unroll": 2, "fragment_buffers": 1, "epilogue": "registers",
+        "intrinsic": "mma_m16n8k16_f16", "stages": 3, "unroll": 2, "fragment_buffers": 1, "epilogue": "registers",
         "split_k": 1, "stream_k": 0, "batch_mapping": "outer", "min_blocks": 1, "raster": "row",
     }  # fmt: skip
     kernel = MATMUL.kernel(

@@ -29,7 +29,7 @@ ORDERS = [Order("ascending"), pytest.param(Order("random", 3), marks=pytest.mark
 
 def gemm(**changes: int | str) -> Values:
     return {
-        "bm": 64, "bn": 64, "bk": 32, "intrinsic": "mma_m16n8k16_f16", "sg_rows": 2, "sg_columns": 2,
+        "bm": 64, "bn": 64, "bk": 32, "intrinsic": "mma_m16n8k16_f16", "subgroups_m": 2, "subgroups_n": 2,
         **operand("a", "pad(8,1)", 4, 8), **operand("b", "pad(8,1)", 8, 4), "stages": 3, "split_k": 1, "stream_k": 1,
         "tail": "masked", "store_1": "direct", "exchange": "pad(4,1)", "min_blocks": 1, "raster": "row",
     } | changes  # fmt: skip
@@ -189,7 +189,7 @@ def test_counts_share_the_work_out() -> None:
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=4096, n=4096, k=4096)
     space = template(p.program).space(p, A100)
     whole, shared = (
-        counts(p, space.config(filled(p, gemm(bm=128, bn=128, sg_columns=4, stream_k=s), SMALL)), A100) for s in (0, 1)
+        counts(p, space.config(filled(p, gemm(bm=128, bn=128, subgroups_n=4, stream_k=s), SMALL)), A100) for s in (0, 1)
     )
     assert (whole.blocks, shared.blocks) == (1024, 108)
     assert shared.flops * shared.blocks == pytest.approx(whole.flops * whole.blocks)
@@ -203,7 +203,7 @@ def test_the_loop_keeps_its_instructions() -> None:
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=4096, n=4096, k=4096)
-    tiles = {"bm": 128, "bn": 128, "sg_columns": 4}
+    tiles = {"bm": 128, "bn": 128, "subgroups_n": 4}
     tiles |= operand("a", "swizzle(2,3,3)", 4, 8) | operand("b", "swizzle(3,3,4)", 16, 8)  # type: ignore[operator]
     found = []
     for stream_k in (0, 1):

@@ -159,7 +159,8 @@ def test_the_main_loop_of_an_odd_size_is_that_of_an_even_one() -> None:
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
     values: dict[str, int | str] = {
-        "bm": 128, "bn": 128, "bk": 32, "sg_rows": 2, "sg_columns": 4, "intrinsic": "mma_m16n8k16_f16", "stages": 3,
+        "bm": 128, "bn": 128, "bk": 32, "subgroups_m": 2, "subgroups_n": 4, "intrinsic": "mma_m16n8k16_f16",
+        "stages": 3,
         "min_blocks": 1, "raster": "row", "split_k": 1, "store_1": "direct", "exchange": "pad(4,1)",
     }  # fmt: skip
     for side, layout, columns in (("a", "swizzle(2,3,3)", 4), ("b", "swizzle(3,3,4)", 16)):

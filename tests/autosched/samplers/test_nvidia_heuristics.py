@@ -109,13 +109,13 @@ class TestNearest:
         found = near(wanted, LARGE, H200)
         assert found["template"] == "wgmma_matmul"
         assert [found[f"tile_{axis}"] for axis in "mnk"] == [256, 128, 64]
-        assert (found["consumers"], found["stages"], found["split_k"]) == (2, 4, 1)
+        assert (found["consumer_warpgroups"], found["stages"], found["split_k"]) == (2, 4, 1)
         assert (found["cluster_m"], found["cluster_n"], found["raster"]) == (1, 2, "column")
 
     def test_tiles_of_warps_become_the_map_of_subgroups(self) -> None:
         found = near(dataclasses.replace(configuration((256, 128, 32), (64, 64, 32)), swizzle=8), LARGE, A100)
         assert found["template"] == "matmul" and found["intrinsic"] == "mma_m16n8k16_f16"
-        assert [found[f"sg_layout_{axis}"] for axis in "mn"] == [4, 2]
+        assert [found[f"subgroups_{axis}"] for axis in "mn"] == [4, 2]
         assert [found[f"sg_data_{axis}"] for axis in "mn"] == [64, 64]
         assert (found["stages"], found["raster"]) == (3, "grouped_8")
 

@@ -66,7 +66,7 @@ LARGE = Matmul(4096, 4096, 4096, a="f16")
         ("matmul", LARGE, {}),
         ("matmul", LARGE, {"stream_k": 1}),
         ("matmul", Matmul(4096, 4096, 512, a="bf16", reduction="row_sum"), {}),
-        ("wgmma_matmul", LARGE, {"tiles_of_block": (4, 5, 6, 7, 8), "stream_k": 0}),
+        ("wgmma_matmul", LARGE, {"tiles_per_block": (4, 5, 6, 7, 8), "stream_k": 0}),
         ("wgmma_matmul", Matmul(4096, 4096, 7168, a="e4m3", scale="block"), {}),
         ("wgmma_matmul_transposed", Matmul(32, 8192, 8192, a="f16"), {}),
         ("matvec", Matvec(1, 8192, 8192), {}),

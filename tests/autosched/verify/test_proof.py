@@ -120,7 +120,7 @@ def test_emulated_wavefronts_are_what_the_layout_algebra_predicts(dtype: str, ni
         steps = tiles_k // split_k * blocks
         copies = {side: copy(small, config, side) for side in SIDES}
         row, element = intrinsic(config.text("intrinsic")), problem.input_dtype.bytes
-        readers = {"a": config.integer("sg_layout_n"), "b": config.integer("sg_layout_m")}
+        readers = {"a": config.integer("subgroups_n"), "b": config.integer("subgroups_m")}
         reads = sum(
             fragment_traffic(row, side, copies[side].layout, element).wavefronts * readers[side] for side in SIDES
         )
@@ -170,7 +170,7 @@ def test_rows_that_many_blocks_finish_together_are_sampled() -> None:
     """Those of a row do not depend on another row's."""
     rows = template("row_reduction")
     problem = Softmax(64, 1_000_000, "f16")
-    split = next(s for s in rows.space(problem, H200).sample(2000, 0) if s.integer("split") >= 64)
+    split = next(s for s in rows.space(problem, H200).sample(2000, 0) if s.integer("split_k") >= 64)
     kernel = rows.kernel(problem, split, H200)
     assert kernel.cooperating[0] >= 64 and not why_not_sampled(problem, kernel)
     one = Softmax(1, 2**29, "f16")
@@ -184,7 +184,7 @@ def test_some_neighbours_of_a_stream_k_launch_are_run_at_its_true_size(cluster_m
     """Tiles that two of them share are right, those that they share with others stay open; a fault that only more than
     64 blocks show is found."""
     problem = Matmul(2048, 1024, 192, a="bf16", order_b="col")
-    schedule = SMALL.replace(tiles_of_block=8, stream_k=1, cluster_m=cluster_m)
+    schedule = SMALL.replace(tiles_per_block=8, stream_k=1, cluster_m=cluster_m)
     kernel = generate(problem, schedule, H200)
     blocks = sampled_blocks(problem, kernel, 0)
     units = {block // cluster_m for block in blocks}
@@ -219,9 +219,10 @@ def test_blocks_with_narrow_tiles_alone_say_nothing_of_the_others() -> None:
     b200, persistent = device("b200"), template("tcgen05_matmul")
     problem = Matmul(227, 24, 256, batch=788360, a="e5m2", out="bf16", order_b="col", epilogue="gelu")
     values = {
-        "kept": "neither", "l2_promotion": 128, "raster": "hilbert", "split_k": 1, "stages": 3, "store_buffers": 2,
+        "l2_evict_last": "none", "l2_promotion": 128, "raster": "hilbert", "split_k": 1, "stages": 3,
+        "store_buffers": 2,
         "stream_k": 0, "sum_buffers": 2, "swizzle_a": 128, "swizzle_b": 128, "tile_k": 128, "tile_m": 128, "tile_n": 16,
-        "tile_scheduler": "static", "tiles_of_block": 3,
+        "tile_scheduler": "static", "tiles_per_block": 3,
     }  # fmt: skip
     schedule = Schedule(persistent.name, tuple(values.items()))
     kernel = persistent.kernel(problem, schedule, b200)
@@ -237,7 +238,7 @@ def test_blocks_of_a_large_persistent_launch_have_a_shorter_k(size: int) -> None
     """A cluster of 16384^3 alone would take minutes. Tiles, and so the schedule and all places in out, stay."""
     problem = Matmul(size, size, size, a="bf16")
     wgmma = template("wgmma_matmul")
-    schedule = GOOD.replace(tiles_of_block=4 if size == 4096 else 32, cluster_m=4, stream_k=0, split_k=1)
+    schedule = GOOD.replace(tiles_per_block=4 if size == 4096 else 32, cluster_m=4, stream_k=0, split_k=1)
     sampled, kernel = at_true_size(wgmma, problem, schedule, H200, seed=0)
     steps = schedule.integer("tile_k")
     assert sampled == replace(problem, k=sampled.k) and 2 * steps <= sampled.k < size and sampled.k % steps == 0
@@ -263,8 +264,8 @@ def test_blocks_of_stream_k_with_narrow_tiles_alone_are_no_fault() -> None:
     schedule = Schedule.from_json(
         "tma_matmul",
         {
-            **{"tile_m": 128, "tile_n": 96, "tile_k": 64, "intrinsic": "mma_m16n8k32_e4m3", "sg_layout_m": 4},
-            **{"sg_layout_n": 1, "sg_data_m": 16, "sg_data_n": 96, "swizzle_a": 64, "swizzle_b": 64, "stages": 5},
+            **{"tile_m": 128, "tile_n": 96, "tile_k": 64, "intrinsic": "mma_m16n8k32_e4m3", "subgroups_m": 4},
+            **{"subgroups_n": 1, "sg_data_m": 16, "sg_data_n": 96, "swizzle_a": 64, "swizzle_b": 64, "stages": 5},
             **{"fragment_buffers": 1, "epilogue": "registers", "min_blocks": 1, "split_k": 1, "stream_k": 1},
             **{"raster": "grouped_8", "batch_mapping": "outer", "l2_promotion": 256},
         },

@@ -27,8 +27,8 @@ struct Config {
   static constexpr int tile_n = 128;
   static constexpr int tile_k = 32;
   static constexpr autosched::Choice intrinsic = "mma_m16n8k16_bf16";
-  static constexpr int sg_layout_m = 1;
-  static constexpr int sg_layout_n = 8;
+  static constexpr int subgroups_m = 1;
+  static constexpr int subgroups_n = 8;
   static constexpr int sg_data_m = 128;
   static constexpr int sg_data_n = 8;
   static constexpr int swizzle_a = 64;

@@ -30,8 +30,8 @@ struct Config {
   static constexpr int tile_n = 64;
   static constexpr int tile_k = 128;
   static constexpr autosched::Choice intrinsic = "mma_m16n8k64_nvf4";
-  static constexpr int sg_layout_m = 2;
-  static constexpr int sg_layout_n = 4;
+  static constexpr int subgroups_m = 2;
+  static constexpr int subgroups_n = 4;
   static constexpr int sg_data_m = 64;
   static constexpr int sg_data_n = 16;
   static constexpr int swizzle_a = 128;

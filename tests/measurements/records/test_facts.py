@@ -21,7 +21,7 @@ FACTS = ProblemFacts("hist n=64", 128.0, 512, "", {"GB/s": 3.5})
 
 def test_they_are_stored_and_exchanged_with_the_record() -> None:
     timed = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing(1e-6, 1e-6, 1e-6, 1))
-    plain = record(Schedule("row_reduction", (("vector", 1),)), timed, Softmax(64, 64))
+    plain = record(Schedule("row_reduction", (("vector_x", 1),)), timed, Softmax(64, 64))
     one = dataclasses.replace(plain, facts=FACTS)
     assert Record.from_json(one.to_json()) == one and len({one, dataclasses.replace(one)}) == 1
     with Store.open(":memory:") as store:

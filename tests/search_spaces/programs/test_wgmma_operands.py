@@ -27,7 +27,7 @@ SCHEDULES = {
 
 def schedule_of(values: dict[str, int | str]) -> Schedule:
     rows = int(values["bm"]) // 16
-    warps = {"sg_rows_1": rows, "sg_columns_1": 1, "sg_rows_2": rows, "sg_columns_2": 1}
+    warps = {"subgroups_m_1": rows, "subgroups_n_1": 1, "subgroups_m_2": rows, "subgroups_n_2": 1}
     fixed = {"intrinsic": "wgmma_m64k16_f16", "home_q": "registers", "store_1": "turned", "exchange": "pad(4,1)",
              "raster": "column"}  # fmt: skip
     return Schedule.from_json("causal_attention", {**fixed, **warps, **BOXED, **EACH, **values})

@@ -24,10 +24,10 @@ H200 = device("h200")
 TWO_ROUNDED_BUFFERS = Schedule.from_json(
     "matmul",
     {
-        **{"tile_m": 256, "tile_n": 128, "tile_k": 32, "intrinsic": "mma_m16n8k8_tf32", "sg_layout_m": 4},
-        **{"sg_layout_n": 2, "sg_data_m": 16, "sg_data_n": 64, "layout_a": "pad(4,1)"},
+        **{"tile_m": 256, "tile_n": 128, "tile_k": 32, "intrinsic": "mma_m16n8k8_tf32", "subgroups_m": 4},
+        **{"subgroups_n": 2, "sg_data_m": 16, "sg_data_n": 64, "layout_a": "pad(4,1)"},
         **{"layout_b": "transpose+swizzle(3,2,3)", "copy_a": "cp.async", "copy_b": "cp.async", "vector_a": 4},
-        **{"vector_b": 1, "copy_columns_a": 8, "copy_columns_b": 16, "stages": 4, "k_unroll": 4},
+        **{"vector_b": 1, "copy_columns_a": 8, "copy_columns_b": 16, "stages": 4, "unroll": 4},
         **{"fragment_buffers": 2, "epilogue": "shared", "min_blocks": 1, "split_k": 1, "stream_k": 0},
         **{"raster": "row", "batch_mapping": "outer"},
     },
@@ -95,25 +95,25 @@ def test_the_reason_names_a_tensor_instruction_of_the_device() -> None:
 
 
 GOOD: dict[str, str | int] = {
-    "tile_m": 128, "tile_n": 128, "tile_k": 32, "intrinsic": "mma_m16n8k16_f16", "sg_layout_m": 2, "sg_layout_n": 2,
+    "tile_m": 128, "tile_n": 128, "tile_k": 32, "intrinsic": "mma_m16n8k16_f16", "subgroups_m": 2, "subgroups_n": 2,
     "sg_data_m": 64, "sg_data_n": 64, "layout_a": "swizzle(3,3,3)", "layout_b": "swizzle(3,3,4)",
     "copy_a": "cp.async", "copy_b": "cp.async", "vector_a": 8, "vector_b": 8, "copy_columns_a": 4, "copy_columns_b": 16,
-    "stages": 3, "k_unroll": 2, "fragment_buffers": 1, "epilogue": "shared", "min_blocks": 1, "split_k": 1,
+    "stages": 3, "unroll": 2, "fragment_buffers": 1, "epilogue": "shared", "min_blocks": 1, "split_k": 1,
     "raster": "grouped_8", "batch_mapping": "outer",
 }  # fmt: skip
 WARPS_32: dict[str, str | int] = {
-    "tile_k": 64, "k_unroll": 4, "sg_layout_m": 8, "sg_layout_n": 4, "sg_data_m": 16, "sg_data_n": 32,
+    "tile_k": 64, "unroll": 4, "subgroups_m": 8, "subgroups_n": 4, "sg_data_m": 16, "sg_data_n": 32,
     "copy_columns_a": 8,
 }  # fmt: skip
 NARROW: dict[str, str | int] = {
-    "tile_n": 16, "sg_layout_n": 1, "sg_data_n": 16, "layout_b": "pad(8,1)", "copy_columns_b": 2,
+    "tile_n": 16, "subgroups_n": 1, "sg_data_n": 16, "layout_b": "pad(8,1)", "copy_columns_b": 2,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        ({"k_unroll": 1}, "k_unroll_whole"),
+        ({"unroll": 1}, "unroll_whole"),
         (WARPS_32, "warp_part"),
         ({"sg_data_n": 8}, "fragment_pairs"),
         ({"tile_m": 32, "sg_data_m": 16}, "tile_waves_m"),
@@ -142,9 +142,9 @@ def test_small_tiles_stay_where_larger_ones_leave_sms_idle() -> None:
 def test_narrower_copies_stay_where_the_tile_has_no_more_for_each_thread() -> None:
     """128 threads take 16 x 64 elements of f16 at most 8 at a time, and 16 x 32 at most 4."""
     whole = space(Matmul(64, 64, 4096, order_a="col"), H200)
-    small = {**GOOD, "tile_m": 16, "tile_n": 64, "sg_layout_m": 1, "sg_layout_n": 4, "sg_data_m": 16, "sg_data_n": 16}
+    small = {**GOOD, "tile_m": 16, "tile_n": 64, "subgroups_m": 1, "subgroups_n": 4, "sg_data_m": 16, "sg_data_n": 16}
     refused = [
-        {v.rule for v in whole.explain({**small, "tile_k": tile_k, "k_unroll": tile_k // 16, "vector_a": 4})}
+        {v.rule for v in whole.explain({**small, "tile_k": tile_k, "unroll": tile_k // 16, "vector_a": 4})}
         for tile_k in (32, 64)
     ]
     assert "copy_whole_a" not in refused[0] and "copy_whole_a" in refused[1]

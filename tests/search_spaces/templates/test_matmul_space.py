@@ -154,7 +154,7 @@ def test_a_copy_is_valid_exactly_where_the_data_movement_has_a_plan(problem: Mat
     for _ in range(300):
         values = {p.name: p.random(rng) for p in valid.parameters}
         broken = {violation.rule for violation in valid.explain(values)}
-        threads = int(values["sg_layout_m"]) * int(values["sg_layout_n"]) * 32
+        threads = int(values["subgroups_m"]) * int(values["subgroups_n"]) * 32
         m, n, k = (int(values[f"tile_{axis}"]) for axis in "mnk")
         for operand in ("a", "b"):
             layout = parse_layout(str(values[f"layout_{operand}"]), *tile_shape(operand, m, n, k))

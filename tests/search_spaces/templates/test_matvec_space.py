@@ -45,9 +45,16 @@ def test_the_space_of_the_document_s_problem_holds_the_document_s_config() -> No
     whole = space(DOCUMENT, H200)
     assert whole.count() > 10**7
     values = {
-        **{"workgroup_m": 2, "workgroup_n": 1, "thread": 8, "lane_basis_n": 1, "lane_basis_k": 32},
-        **{"subgroup_basis_n": 1, "subgroup_basis_k": 1, "partial_reduction": 256, "expand_dims": "no"},
-        **{"intrinsic": "fma", "k_unroll": 1, "split_k": 1, "x_source": "global", "w_cache": "none", "min_blocks": 1},
+        **{"tile_m": 2, "tile_n": 1, "vector_w": 8, "lanes_n": 1, "lanes_k": 32},
+        **{"subgroups_n": 1, "subgroups_k": 1, "tile_k": 256, "expand_dims": "no"},
+        **{
+            "intrinsic": "fma",
+            "unroll": 1,
+            "split_k": 1,
+            "x_operand_source": "global",
+            "cache_hint_w": "none",
+            "min_blocks": 1,
+        },
     }
     assert not whole.explain(values)
     assert str(lowering_config(whole.config(values))) == (
@@ -90,7 +97,7 @@ def test_a_schedule_is_its_lowering_config(problem: Matvec) -> None:
     whole = space(problem, H200)
     for config in whole.configs(whole.sample(60, seed=1)):
         lowering = lowering_config(config)
-        tile_m, tile_n, step = config.integers("workgroup_m", "workgroup_n", "partial_reduction")
+        tile_m, tile_n, step = config.integers("tile_m", "tile_n", "tile_k")
         accumulators = lowering.accumulators_per_thread()
         if config["intrinsic"] != FMA:  # rows of x fill the columns of fragments, and lanes along k share their sums
             padded = -(-tile_m // 8) * 8
@@ -104,7 +111,7 @@ def test_a_schedule_is_its_lowering_config(problem: Matvec) -> None:
         share = lowering.to_nested().distributed_shape
         assert share[:2] == (tile_m, config["rows_n"])
         elements = share[2] * (share[3] if lowering.appended else 1)
-        assert elements == config.integer("batches_k") * config.integer("thread")
+        assert elements == config.integer("batches_k") * config.integer("vector_w")
 
 
 @pytest.mark.parametrize("k", [1, 2, 4, 6, 8, 1000, 12345, 16384])
@@ -115,7 +122,7 @@ def test_a_load_is_a_vector_or_16_bytes_of_it_whatever_k_is(k: int) -> None:
     assert width == 8 or k % (2 * width) != 0
     whole = space(problem, H200)
     for config in whole.configs(whole.sample(20, seed=0)):
-        assert config["access"] == min(8, config.integer("thread"))
+        assert config["access"] == min(8, config.integer("vector_w"))
 
 
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (3, 333), (8, 6), (37, 333), (64, 100), (64, 328)])
@@ -127,9 +134,9 @@ def test_rows_of_a_class_begin_equally_far_behind_an_aligned_address(n: int, k: 
     assert behind.max() <= most_shift(problem)
     assert classes == 1 or len(set(behind[:classes])) == min(n, classes)  # no more of them than that needs
     for config in space(problem, H200).configs(space(problem, H200).sample(10, seed=1)):
-        rows = config.integer("workgroup_n") * config.integer("tiles_n")
+        rows = config.integer("tile_n") * config.integer("tiles_n")
         assert classes * rows >= n
-        assert config.integer("tiles_k") * config.integer("partial_reduction") >= k + most_shift(problem)
+        assert config.integer("tiles_k") * config.integer("tile_k") >= k + most_shift(problem)
         kernel = lower(problem, config, H200)
         assert kernel.grid == (config.integer("blocks"), 1, 1)
         assert config["blocks"] == classes * config.integer("tiles_m") * config.integer("tiles_n") * config["split_k"]
@@ -146,11 +153,11 @@ def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: Matvec) -> 
             whole_extent, extent = tiling(problem).extents[axis], tiling(small).extents[axis]
             assert extent <= whole_extent and extent % tile == whole_extent % tile
         whole, cut = (MATVEC.config(p, schedule, H200) for p in (problem, small))
-        unroll, of_split = schedule.integer("k_unroll"), whole.integer("tiles_of_split")
+        unroll, of_split = schedule.integer("unroll"), whole.integer("tiles_of_split")
         rounds = 2 + ((2 if unroll == 1 else 1) if most_shift(problem) else 0)
         if small.k < problem.k:
             assert cut["tiles_of_split"] == min(of_split, rounds * unroll + of_split % unroll)
-        assert small.k < problem.k or of_split < (rounds + 1) * unroll or schedule["partial_reduction"] < 8
+        assert small.k < problem.k or of_split < (rounds + 1) * unroll or schedule["tile_k"] < 8
         assert cut["access"] == whole["access"]
         assert not space(small, H200).valid.explain(schedule)
         assert proxy(small, schedule) == small
@@ -161,7 +168,7 @@ def test_work_counts_what_the_kernel_moves() -> None:
         counted = counts(DOCUMENT, MATVEC.config(DOCUMENT, schedule, H200), H200)
         assert counted.blocks * counted.flops >= DOCUMENT.flops
         assert counted.dram_bytes >= DOCUMENT.min_bytes
-        w_bytes = 2 * schedule.integer("workgroup_n") * DOCUMENT.k / schedule.integer("split_k")
+        w_bytes = 2 * schedule.integer("tile_n") * DOCUMENT.k / schedule.integer("split_k")
         assert counted.load_bytes >= w_bytes
         assert counted.shared_wavefronts * 128 >= w_bytes
         # 32 FMAs an instruction, or a fragment of 16 x 8 x 16; the rest on top

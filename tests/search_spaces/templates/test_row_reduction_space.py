@@ -99,8 +99,8 @@ def test_the_kernel_s_indices_are_those_of_the_lowering_config(problem: RowProbl
     """The index formulas of row_reduction.cuh, spelled again, against the NestedLayout of the config."""
     for config in sampled(problem, 12, seed=3):
         lowering = lowering_config(problem, config.schedule)
-        tile, step, threads, vector = config.integers("parallel_tile", "step", "threads", "vector")
-        lanes, subgroups, batch, unroll = config.integers("lanes", "subgroups", "batch", "unroll")
+        tile, step, threads, vector = config.integers("parallel_tile", "step", "threads", "vector_x")
+        lanes, subgroups, batch, unroll = config.integers("lanes_k", "subgroups_k", "batch", "unroll")
         contiguous = problem.reduces_contiguous
         parallel_lanes = 32 // lanes
         parallel_vector, reduced_vector = (1, vector) if contiguous else (vector, 1)
@@ -123,7 +123,7 @@ def test_the_kernel_s_indices_are_those_of_the_lowering_config(problem: RowProbl
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 def test_configs_cover_the_problem_and_fit(problem: RowProblem) -> None:
     for config in sampled(problem, 25, seed=1):
-        tile, tiles, split, chunk, vector = config.integers("parallel_tile", "tiles", "split", "chunk", "vector")
+        tile, tiles, split, chunk, vector = config.integers("parallel_tile", "tiles", "split_k", "chunk", "vector_x")
         assert tiles * tile >= problem.parallel_extent > (tiles - 1) * tile
         assert config["blocks"] == tiles * problem.outer * split
         peeled = config["peel"] == "yes"
@@ -175,9 +175,9 @@ def test_counts_are_of_what_is_moved() -> None:
 
 def test_a_schedule_that_breaks_a_constraint_makes_no_config_and_no_kernel() -> None:
     values: dict[str, int | str] = {
-        "lanes": 32, "subgroups": 1, "parallel_subgroups": 1, "batch": 1, "vector": 2, "peel": "no", "unroll": 1,
-        "split": 1, "finish": "last_block",
-        "row_staging": "reload", "passes": "one", "x_cache": "none", "out_cache": "none", "min_blocks": 1,
+        "lanes_k": 32, "subgroups_k": 1, "subgroups_m": 1, "batch": 1, "vector_x": 2, "peel": "no", "unroll": 1,
+        "split_k": 1, "finish": "last_block",
+        "row_staging": "reload", "passes": "one", "cache_hint_x": "none", "cache_hint_out": "none", "min_blocks": 1,
     }  # fmt: skip
     schedule = Schedule.from_json("row_reduction", values)
     for refuse in (ROW_REDUCTION.config, ROW_REDUCTION.kernel):

@@ -41,7 +41,7 @@ def sampled(problem: Transpose, count: int, seed: int) -> Sequence[Config]:
 
 
 def tile_of(config: Config) -> tuple[int, int]:
-    rows, columns = config.integers("tile_rows", "tile_columns")
+    rows, columns = config.integers("tile_m", "tile_n")
     return rows, columns
 
 
@@ -82,7 +82,7 @@ def test_every_rule_refuses_something_and_says_why() -> None:
 
 def test_a_launch_of_too_many_tiles_is_refused() -> None:
     huge = Transpose(2**29, 2**10, dtype="u8")
-    schedule = space(huge, H200).sample(1, 0)[0].replace(tile_rows=8, tile_columns=8)
+    schedule = space(huge, H200).sample(1, 0)[0].replace(tile_m=8, tile_n=8)
     assert "grid" in {v.rule for v in space(huge, H200).valid.explain(schedule)}
 
 
@@ -92,7 +92,7 @@ def test_the_map_constraints_say_what_the_maps_say() -> None:
     whole = space(problem, H200)
     verdicts = []
     for _ in range(600):
-        values = {p.name: p.random(rng) for p in whole.parameters} | {"layout": "identity"}
+        values = {p.name: p.random(rng) for p in whole.parameters} | {"layout_x": "identity"}
         config = whole.config(Schedule.from_json("transpose", values))
         refused = {violation.rule for violation in whole.valid.explain(values)}
         rows, columns = tile_of(config)
@@ -117,7 +117,7 @@ def test_blocks_cover_the_matrices(problem: Transpose) -> None:
         assert down * rows >= problem.rows > (down - 1) * rows
         assert across * columns >= problem.columns > (across - 1) * columns
         assert tiles == problem.batch * down * across
-        assert blocks * config.integer("block_tiles") >= tiles > (blocks - 1) * config.integer("block_tiles")
+        assert blocks * config.integer("tiles_per_block") >= tiles > (blocks - 1) * config.integer("tiles_per_block")
 
 
 @pytest.mark.parametrize("problem", TRANSPOSES, ids=lambda p: p.key())
@@ -154,7 +154,7 @@ def test_executing_a_config_in_numpy_transposes_the_tile(problem: Transpose) -> 
 
 def test_the_maps_of_the_register_route_agree_as_a_transpose() -> None:
     problem = Transpose(4096, 4096, dtype="u128")
-    in_registers = [config for config in sampled(problem, 1200, seed=0) if config["layout"] == NONE]
+    in_registers = [config for config in sampled(problem, 1200, seed=0) if config["layout_x"] == NONE]
     assert in_registers
     for config in in_registers:
         assert not check_transpose(load_map(config), store_map(config), tile_of(config)[::-1])
@@ -167,13 +167,13 @@ def test_both_sides_are_good_choices_of_the_automatic_data_movement(problem: Tra
         if layout is None or config.integer("block_rows") > 1:
             continue
         threads = config.integer("threads")
-        method: Method = "cp.async" if config["copy"] == "cp.async" else "ld.global"
+        method: Method = "cp.async" if config["copy_x"] == "cp.async" else "ld.global"
         region = Region(tile_of(config), "cols", problem.columns, problem.element_bytes)
-        vector, columns = config.integers("load_vector", "load_columns")
+        vector, columns = config.integers("vector_x", "copy_columns_x")
         load = copy_plan(region, layout, threads, vector, columns, method)
         assert isinstance(load, CopyPlan) and load.store == config["load_piece"]
         back = Region(tile_of(config), "rows", problem.rows, problem.element_bytes)
-        vector, columns = config.integers("store_vector", "store_columns")
+        vector, columns = config.integers("vector_out", "copy_columns_out")
         store = copy_plan(back, layout, threads, vector, columns, "ld.global")
         assert isinstance(store, CopyPlan) and store.store == config["store_piece"]
         for side in (load, store):
@@ -186,7 +186,7 @@ def test_sampled_conflicts_are_those_of_the_whole_tile(element_bytes: int) -> No
     for config in sampled(problem, 40, seed=3):
         layout = shared_layout(config)
         if layout is not None:
-            vector, columns, threads = config.integers("store_vector", "store_columns", "threads")
+            vector, columns, threads = config.integers("vector_out", "copy_columns_out", "threads")
             whole = copy_traffic(layout, element_bytes, "rows", vector, columns, threads)
             found = conflict_percent(layout, element_bytes, "rows", vector, columns)
             assert found == pytest.approx(100 * whole.conflict_degree, rel=0.3)
@@ -198,8 +198,8 @@ def test_a_cut_transpose_is_small_and_has_the_same_remainders(problem: Transpose
     assert proxy is not None
     for schedule in space(problem, H200).sample(25, seed=2):
         small = proxy(problem, schedule)
-        for name in ("rows", "columns"):
-            whole, cut, tile = getattr(problem, name), getattr(small, name), schedule.integer(f"tile_{name}")
+        for name, tile_name in (("rows", "tile_m"), ("columns", "tile_n")):
+            whole, cut, tile = getattr(problem, name), getattr(small, name), schedule.integer(tile_name)
             assert cut <= min(whole, 2 * tile) and cut % tile == whole % tile
         assert not space(small, H200).valid.explain(schedule)
         assert proxy(small, schedule) == small
@@ -211,7 +211,7 @@ def test_a_cut_copy_is_small_and_valid(problem: Copy) -> None:
     assert proxy is not None
     for schedule in COPY.space(problem, H200).sample(25, seed=2):
         small = proxy(problem, schedule)
-        vector = schedule.integer("vector_bytes")
+        vector = schedule.integer("vector_x")
         assert small.bytes % vector == problem.bytes % vector
         assert small.bytes <= max(2 * 2**18, problem.bytes if problem.bytes < 2**18 else 0)
         assert not COPY.space(small, H200).valid.explain(schedule)
@@ -227,5 +227,5 @@ def test_work_counts_the_bytes_that_move() -> None:
             assert work.dram_bytes == problem.min_bytes == 2 * 4 * 8192**2
             assert work.load_bytes * work.blocks >= problem.min_bytes / 2
             assert work.store_bytes * work.blocks >= problem.min_bytes / 2
-            in_registers = schedule.values.get("layout") == NONE or schedule["copy"] != "cp.async"
+            in_registers = schedule.values.get("layout_x") == NONE or schedule["copy_x"] != "cp.async"
             assert work.shared_wavefronts > 0 or in_registers

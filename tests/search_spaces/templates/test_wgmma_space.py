@@ -26,10 +26,18 @@ PROBLEM = Matmul(4096, 4096, 4096, a="bf16")
 GOOD = Schedule.from_json(
     "wgmma_matmul",
     {
-        **{"tile_m": 128, "tile_n": 256, "tile_k": 64, "consumers": 2, "swizzle_a": 128, "swizzle_b": 128, "stages": 4},
+        **{
+            "tile_m": 128,
+            "tile_n": 256,
+            "tile_k": 64,
+            "consumer_warpgroups": 2,
+            "swizzle_a": 128,
+            "swizzle_b": 128,
+            "stages": 4,
+        },
         **{"in_flight": 1, "producer_registers": 40, "min_blocks": 1, "split_k": 1, "raster": "grouped_8"},
-        **{"store_buffers": 1, "tiles_of_block": 4, "ping_pong": 0, "stream_k": 0, "cluster_m": 2, "cluster_n": 1},
-        **{"l2_promotion": 256, "kept": "neither"},
+        **{"store_buffers": 1, "tiles_per_block": 4, "ping_pong": 0, "stream_k": 0, "cluster_m": 2, "cluster_n": 1},
+        **{"l2_promotion": 256, "l2_evict_last": "none"},
     },
 )
 
@@ -39,7 +47,7 @@ def test_laws_of_every_legal_schedule(order_a: str, order_b: str) -> None:
     problem = Matmul(1000, 520, 4104, a="f16", order_a=order_a, order_b=order_b)
     for schedule in space(problem, H200).sample(40, seed=3):
         config = WGMMA_MATMUL.config(problem, schedule, H200)
-        consumers, given, taken = config.integers("consumers", "producer_registers", "consumer_registers")
+        consumers, given, taken = config.integers("consumer_warpgroups", "producer_registers", "consumer_registers")
         assert config.integer("threads") == 128 * consumers + (128 if given else 32)
         # What setmaxnreg takes, the launch has: else its inc waits for ever. Steps of 8 from 24 to 256.
         if given:
@@ -55,7 +63,7 @@ def test_laws_of_every_legal_schedule(order_a: str, order_b: str) -> None:
         assert set(maps) - {"out_map"} == {f"{side}_map" for side in by_tma}
         assert ("out_map" in maps) == (config.integer("store_buffers") > 0)
         # Each block of a cluster copies its share of the lines of a box, in whole groups of 8.
-        cluster_m, cluster_n, tiles = config.integers("cluster_m", "cluster_n", "tiles_of_block")
+        cluster_m, cluster_n, tiles = config.integers("cluster_m", "cluster_n", "tiles_per_block")
         stream_k = config.integer("stream_k")
         assert kernel.cluster == (cluster_m * cluster_n, 1, 1) and cluster_m * cluster_n <= 4
         assert config.integer("tiles_m") % cluster_m == config.integer("tiles_n") % cluster_n == 0
@@ -91,28 +99,43 @@ def test_laws_of_every_legal_schedule(order_a: str, order_b: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "problem", "rule", "reason"),
     [
-        ({"consumers": 3}, PROBLEM, "consumers", "does not give each of 3 consumers whole multiples of 64 rows"),
-        ({"tile_m": 64, "consumers": 1}, PROBLEM, "setmaxnreg", "256 threads are launched with as many registers"),
+        (
+            {"consumer_warpgroups": 3},
+            PROBLEM,
+            "consumer_warpgroups",
+            "does not give each of 3 consumers whole multiples of 64 rows",
+        ),
+        (
+            {"tile_m": 64, "consumer_warpgroups": 1},
+            PROBLEM,
+            "setmaxnreg",
+            "256 threads are launched with as many registers",
+        ),
         ({"tile_n": 80}, PROBLEM, "layout_b", "64 elements wide along n, which do not divide the 80"),
-        ({"consumers": 1}, PROBLEM, "consumer_registers", "needs 282 registers a thread, and has"),
+        ({"consumer_warpgroups": 1}, PROBLEM, "consumer_registers", "needs 282 registers a thread, and has"),
         ({"min_blocks": 2}, PROBLEM, "instruction_registers", "a wgmma of n = 256"),
-        ({"tile_m": 192, "consumers": 3}, PROBLEM, "instruction_registers", "512 threads are launched with"),
+        ({"tile_m": 192, "consumer_warpgroups": 3}, PROBLEM, "instruction_registers", "512 threads are launched with"),
         ({"stages": 8}, PROBLEM, "shared_memory", "bytes of shared memory"),
         ({"split_k": 16}, dataclasses.replace(PROBLEM, k=512), "split_k", "a split would have nothing to do"),
         ({"swizzle_a": 32}, PROBLEM, "swizzle_a", "spans 32 bytes, where 128 would divide its lines of 128 too"),
         ({"split_k": 2}, PROBLEM, "split_k_waves", "2 blocks or more"),
-        ({"split_k": 2}, PROBLEM, "tiles_of_block", "only one of the two is possible"),
-        ({"tiles_of_block": 3}, PROBLEM, "tiles_of_block_waves", "4 from each of 132 blocks"),
-        ({"tiles_of_block": 3, "cluster_m": 4}, PROBLEM, "tiles_of_block_waves", "4 from each of 128 blocks"),
-        ({"ping_pong": 1, "tiles_of_block": 1}, PROBLEM, "ping_pong", "that takes two of each"),
-        ({"stream_k": 1, "tiles_of_block": 1}, PROBLEM, "stream_k", "to blocks that compute several"),
+        ({"split_k": 2}, PROBLEM, "tiles_per_block", "only one of the two is possible"),
+        ({"tiles_per_block": 3}, PROBLEM, "tiles_per_block_waves", "4 from each of 132 blocks"),
+        ({"tiles_per_block": 3, "cluster_m": 4}, PROBLEM, "tiles_per_block_waves", "4 from each of 128 blocks"),
+        ({"ping_pong": 1, "tiles_per_block": 1}, PROBLEM, "ping_pong", "that takes two of each"),
+        ({"stream_k": 1, "tiles_per_block": 1}, PROBLEM, "stream_k", "to blocks that compute several"),
         ({"stream_k": 1, "cluster_m": 4}, PROBLEM, "stream_k", "128 tiles for 32 clusters of 4 blocks leave no"),
-        ({"stream_k": 1, "tiles_of_block": 3}, PROBLEM, "stream_k", "are more than 3 for each of the 66 clusters of 2"),
+        (
+            {"stream_k": 1, "tiles_per_block": 3},
+            PROBLEM,
+            "stream_k",
+            "are more than 3 for each of the 66 clusters of 2",
+        ),
         ({"stream_k": 1}, dataclasses.replace(PROBLEM, k=64), "stream_k_tiles", "k = 64 is one of 64"),
         (
-            {"stream_k": 1, "tile_n": 128, "tiles_of_block": 8},
+            {"stream_k": 1, "tile_n": 128, "tiles_per_block": 8},
             dataclasses.replace(PROBLEM, n=4192),
-            "tiles_of_block_waves",
+            "tiles_per_block_waves",
             "idle for 0.0% of their time",
         ),
         ({"ping_pong": 1}, PROBLEM, "consumer_registers", "needs 282 registers"),
@@ -127,7 +150,12 @@ def test_laws_of_every_legal_schedule(order_a: str, order_b: str) -> None:
         ({"stages": 2, "tile_n": 128}, PROBLEM, "few_stages", "for which shared memory has room"),
         ({"ping_pong": 1, "in_flight": 0}, PROBLEM, "ping_pong_in_flight", "would run dry"),
         ({"swizzle_a": 64}, PROBLEM, "swizzle_a", "where 128 would divide"),
-        ({"kept": "a"}, dataclasses.replace(PROBLEM, k=512), "kept", "but a and b fit into it together"),
+        (
+            {"l2_evict_last": "a"},
+            dataclasses.replace(PROBLEM, k=512),
+            "l2_evict_last",
+            "but a and b fit into it together",
+        ),
     ],
 )
 def test_other_schedules_are_refused_with_the_reason(
@@ -225,7 +253,7 @@ def test_threads_copy_what_tma_cannot(problem: Matmul, a: int, b: int) -> None:
         ({"producer_registers": 48}, {}, "registers_to_copy", "TMA loads both operands"),
         ({"copy_a": "cp.async", "producer_registers": 48}, {}, "copy_a", "keep all 132 SMs of h200 busy"),
         ({}, {"k": 4098, "n": 4098}, "l2_promotion", "TMA loads neither operand"),
-        ({"kept": "a"}, {"k": 4098, "n": 4098}, "kept_by_tma", "TMA loads neither operand"),
+        ({"l2_evict_last": "a"}, {"k": 4098, "n": 4098}, "l2_evict_last_by_tma", "TMA loads neither operand"),
     ],
 )
 def test_rules_of_what_threads_copy(changes: dict[str, Value], problem: dict[str, int], rule: str, reason: str) -> None:
@@ -256,17 +284,19 @@ def test_a_through_registers_costs_more_where_wgmma_reads_it_itself() -> None:
     """So a search leaves it out there; words that lie along m have no other way."""
     problem, compared = Matmul(2048, 2048, 2048, a="bf16", order_b="col"), 0
     for schedule in space(problem, H200).sample(24, seed=7):
-        assert schedule.values["a_from"] == "shared"
-        changed = schedule.replace(a_from="registers")
+        assert schedule.values["a_operand_source"] == "shared"
+        changed = schedule.replace(a_operand_source="registers")
         broken = {violation.rule for violation in space(problem, H200).explain(changed)}
-        assert broken >= {"a_from_shared"} | ({"a_from"} if schedule.integer("in_flight") else set())
-        if broken == {"a_from_shared"}:
+        assert broken >= {"a_operand_source_shared"} | (
+            {"a_operand_source"} if schedule.integer("in_flight") else set()
+        )
+        if broken == {"a_operand_source_shared"}:
             compared += 1
             assert predict(_counted(problem, changed), H200) >= predict(_counted(problem, schedule), H200)
     assert compared > 2
     words = Matmul(2048, 2048, 2048, a="f32", order_a="col", order_b="col")
     for schedule in space(words, H200).sample(8, seed=7):
-        assert (schedule.values["a_from"], schedule.values["in_flight"]) == ("registers", 0)
+        assert (schedule.values["a_operand_source"], schedule.values["in_flight"]) == ("registers", 0)
 
 
 def _counted(problem: Matmul, schedule: Schedule) -> CostCounts:
@@ -304,23 +334,23 @@ def test_counts_of_clusters_persistent_blocks_and_turns() -> None:
         assert WGMMA_MATMUL.counts is not None
         return WGMMA_MATMUL.counts(PROBLEM, config, H200)
 
-    alone = of(cluster_m=1, tiles_of_block=1)
+    alone = of(cluster_m=1, tiles_per_block=1)
     assert alone.multicast_bytes == 0 and alone.blocks == 1024
     for m, n, part in ((2, 1, 0.75), (1, 2, 0.75), (2, 2, 0.5), (1, 4, 0.625)):
-        shared = of(cluster_m=m, cluster_n=n, tiles_of_block=1)
+        shared = of(cluster_m=m, cluster_n=n, tiles_per_block=1)
         # L2 is asked for less; as much arrives.
         assert shared.load_bytes + shared.multicast_bytes == alone.load_bytes
         assert shared.load_bytes == part * alone.load_bytes
-    several = of(cluster_m=1, tiles_of_block=8)
+    several = of(cluster_m=1, tiles_per_block=8)
     assert several.blocks == 128 and several.flops == 8 * alone.flops and several.iterations == 8 * alone.iterations
     # TMA stores all but the last tile beside the loads of the next; registers are stored while nothing multiplies.
     assert several.store_bytes == alone.store_bytes
     assert several.load_bytes == 8 * alone.load_bytes + 7 * alone.store_bytes
     assert (
-        of(cluster_m=1, tiles_of_block=8, store_buffers=0).store_bytes
-        == 8 * of(cluster_m=1, tiles_of_block=1, store_buffers=0).store_bytes
+        of(cluster_m=1, tiles_per_block=8, store_buffers=0).store_bytes
+        == 8 * of(cluster_m=1, tiles_per_block=1, store_buffers=0).store_bytes
     )
-    assert several.drains == 8 and of(cluster_m=1, tiles_of_block=8, ping_pong=1, tile_n=64).drains == 1
+    assert several.drains == 8 and of(cluster_m=1, tiles_per_block=8, ping_pong=1, tile_n=64).drains == 1
     assert predict(several, H200) < predict(alone, H200)
 
 
@@ -336,12 +366,12 @@ def test_stream_k_deals_out_a_partial_wave_behind_whole_ones() -> None:
         cluster = config.integer("cluster_m") * config.integer("cluster_n")
         workers, tiles = config.integer("launched_blocks") // cluster, config.integer("blocks") // cluster
         assert workers == H200.sms_of_clusters(cluster) // cluster * config.integer("min_blocks")
-        assert workers < tiles <= workers * config.integer("tiles_of_block") and tiles % workers
+        assert workers < tiles <= workers * config.integer("tiles_per_block") and tiles % workers
         kernel = WGMMA_MATMUL.lower(problem, config, H200)
         partials, counters = (next(o for o in kernel.operands if o.name == name) for name in ("partials", "counters"))
         tile = config.integer("tile_m") * config.integer("tile_n")
         assert partials.size == (workers - 1) * cluster * tile and counters.zeroed
-        sharing = 1 if config.integer("ping_pong") else config.integer("consumers")
+        sharing = 1 if config.integer("ping_pong") else config.integer("consumer_warpgroups")
         assert counters.size == (workers - 1) * cluster * sharing * 2
     assert seen > 20
 
@@ -352,7 +382,7 @@ def test_stream_k_pays_where_the_last_wave_is_thin() -> None:
     assert WGMMA_MATMUL.counts is not None
     for n, k, pays in ((256 * 9, 4096, True), (256 * 16, 512, False)):
         problem = dataclasses.replace(PROBLEM, n=n, k=k)
-        at = GOOD.replace(tiles_of_block=-(-32 * n // 256 // 132))
+        at = GOOD.replace(tiles_per_block=-(-32 * n // 256 // 132))
         plain, streamed = (
             WGMMA_MATMUL.counts(problem, WGMMA_MATMUL.config(problem, at.replace(stream_k=s), H200), H200)
             for s in (0, 1)
@@ -361,7 +391,7 @@ def test_stream_k_pays_where_the_last_wave_is_thin() -> None:
         assert streamed.round_trips > plain.round_trips and streamed.store_bytes > plain.store_bytes
         assert (predict(streamed, H200) < predict(plain, H200)) == pays
     large = Matmul(16384, 16384, 16384, a="bf16")
-    config = WGMMA_MATMUL.config(large, GOOD.replace(tiles_of_block=64), H200)
+    config = WGMMA_MATMUL.config(large, GOOD.replace(tiles_per_block=64), H200)
     assert dram_bytes(large, config, H200, out_of_step=0.1) > dram_bytes(large, config, H200)
 
 

@@ -18,9 +18,9 @@ MATMUL = "autosched/kernels/matmul.cuh"
 INTRINSIC = "autosched/ptx/mma/block_scaled.cuh"
 
 SMALL = {
-    "tile_m": 64, "tile_n": 64, "tile_k": 128, "sg_layout_m": 2, "sg_layout_n": 1, "sg_data_m": 32, "sg_data_n": 64,
+    "tile_m": 64, "tile_n": 64, "tile_k": 128, "subgroups_m": 2, "subgroups_n": 1, "sg_data_m": 32, "sg_data_n": 64,
     "layout_a": "swizzle(3,4,3)", "layout_b": "transpose+swizzle(3,4,3)", "copy_a": "cp.async", "copy_b": "cp.async",
-    "vector_a": 16, "vector_b": 16, "copy_columns_a": 8, "copy_columns_b": 8, "stages": 2, "k_unroll": 4,
+    "vector_a": 16, "vector_b": 16, "copy_columns_a": 8, "copy_columns_b": 8, "stages": 2, "unroll": 4,
     "fragment_buffers": 1, "epilogue": "registers", "min_blocks": 1, "split_k": 1, "stream_k": 0, "raster": "row",
     "batch_mapping": "outer",
 }  # fmt: skip

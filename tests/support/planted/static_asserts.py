@@ -9,7 +9,7 @@ from search_spaces.templates.device_source import include_dir
 
 
 def asserted_rules(header: str) -> set[str]:
-    """Names in messages such as "rule k_unroll: ..." of ``header`` ("autosched/kernels/matmul.cuh"), includes too."""
+    """Names in messages such as "rule unroll: ..." of ``header`` ("autosched/kernels/matmul.cuh"), includes too."""
     seen: set[str] = set()
     names: set[str] = set()
     waiting = [header]

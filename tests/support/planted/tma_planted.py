@@ -25,7 +25,7 @@ _WORK = "autosched/kernels/matmul/work.cuh"
 _DEAL = "autosched/common/stream_k.cuh"
 
 SMALL: dict[str, int | str] = {
-    "tile_m": 64, "tile_n": 64, "tile_k": 64, "intrinsic": "mma_m16n8k16_bf16", "sg_layout_m": 2, "sg_layout_n": 1,
+    "tile_m": 64, "tile_n": 64, "tile_k": 64, "intrinsic": "mma_m16n8k16_bf16", "subgroups_m": 2, "subgroups_n": 1,
     "sg_data_m": 32, "sg_data_n": 64, "swizzle_a": 128, "swizzle_b": 128, "stages": 2, "fragment_buffers": 1,
     "epilogue": "registers", "min_blocks": 1, "split_k": 1, "stream_k": 0, "raster": "row", "batch_mapping": "outer",
     "l2_promotion": 128,

@@ -21,11 +21,11 @@ PROBLEM = Matmul(4096, 4096, 4096, a="bf16")
 _GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "wgmma" / "bf16_specialised.json").read_text())
 GOOD = Schedule.from_json(_GOLDEN["template"], _GOLDEN["schedule"])
 SMALL = GOOD.replace(
-    **{"tile_m": 64, "tile_n": 32, "consumers": 1, "stages": 2, "producer_registers": 0, "raster": "row"},
-    **{"store_buffers": 0, "tiles_of_block": 1, "cluster_m": 1, "stream_k": 0},
+    **{"tile_m": 64, "tile_n": 32, "consumer_warpgroups": 1, "stages": 2, "producer_registers": 0, "raster": "row"},
+    **{"store_buffers": 0, "tiles_per_block": 1, "cluster_m": 1, "stream_k": 0},
 )
 BY_THREADS: dict[str, Value] = {"copy_a": "cp.async", "copy_b": "cp.async"}
-FROM_REGISTERS: dict[str, Value] = {"a_from": "registers", "in_flight": 0}
+FROM_REGISTERS: dict[str, Value] = {"a_operand_source": "registers", "in_flight": 0}
 # What each decision makes of a small schedule: changes of it and of the problem.
 CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
     "stores of f32 past the edges": (
@@ -34,14 +34,14 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
     ),
     "many stages, and columns apart by 8": ({"tile_n": 56, "stages": 12, "tile_m": 64}, {"k": 1480, "n": 104}),
     "a tile of more rows than a box": ({"tile_m": 320, "tile_n": 16, "store_buffers": 1}, {"m": 331, "n": 24}),
-    "persistent": ({"tiles_of_block": 3}, {}),
+    "persistent": ({"tiles_per_block": 3}, {}),
     "persistent, staged whole": (
         {
             "tile_m": 128,
             "tile_n": 128,
-            "consumers": 2,
+            "consumer_warpgroups": 2,
             "producer_registers": 40,
-            "tiles_of_block": 3,
+            "tiles_per_block": 3,
             "store_buffers": 2,
         },
         {"n": 256, "epilogue": "gelu"},
@@ -50,15 +50,18 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
         {
             "tile_m": 128,
             "tile_n": 128,
-            "consumers": 2,
+            "consumer_warpgroups": 2,
             "producer_registers": 40,
-            "tiles_of_block": 3,
+            "tiles_per_block": 3,
             "store_buffers": 1,
         },
         {"n": 256, "epilogue": "relu"},
     ),
-    "taking turns": ({"consumers": 2, "tiles_of_block": 3, "ping_pong": 1, "in_flight": 0, "store_buffers": 1}, {}),
-    "taking turns, with registers": ({"consumers": 2, "tiles_of_block": 4, "ping_pong": 1, "stages": 3}, {}),
+    "taking turns": (
+        {"consumer_warpgroups": 2, "tiles_per_block": 3, "ping_pong": 1, "in_flight": 0, "store_buffers": 1},
+        {},
+    ),
+    "taking turns, with registers": ({"consumer_warpgroups": 2, "tiles_per_block": 4, "ping_pong": 1, "stages": 3}, {}),
     "cluster along m": ({"cluster_m": 2, "store_buffers": 1}, {}),
     "cluster along n": ({"cluster_n": 2, "swizzle_b": 64}, {"order_a": "col", "order_b": "row"}),
     "cluster of boxes side by side": ({"cluster_m": 2, "tile_n": 64, "swizzle_b": 32}, {"order_b": "row"}),
@@ -66,16 +69,23 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
     "cluster of four, with splits": ({"cluster_m": 4, "split_k": 2}, {"k": 640}),
     "copied by a warp": ({"stages": 3, "in_flight": 0}, {"k": 322}),
     "copied along n, beside TMA": (
-        {"tile_m": 128, "tile_n": 64, "consumers": 2, "producer_registers": 48, "stages": 4},
+        {"tile_m": 128, "tile_n": 64, "consumer_warpgroups": 2, "producer_registers": 48, "stages": 4},
         {"n": 132, "order_b": "row"},
     ),
     "copied, beside multicast": ({"tile_n": 64, "cluster_m": 2}, {"k": 322, "order_b": "row"}),
     "copied by threads where TMA could": (
-        {"tile_m": 128, "tile_n": 64, "consumers": 2, "producer_registers": 48, "stages": 3, **BY_THREADS},
+        {"tile_m": 128, "tile_n": 64, "consumer_warpgroups": 2, "producer_registers": 48, "stages": 3, **BY_THREADS},
         {"m": 131, "k": 328, "n": 136, "order_b": "row"},
     ),
     "a copied by a warp, b by TMA, in turns": (
-        {"consumers": 2, "tiles_of_block": 3, "ping_pong": 1, "stages": 3, "cluster_m": 2, "copy_a": "cp.async"},
+        {
+            "consumer_warpgroups": 2,
+            "tiles_per_block": 3,
+            "ping_pong": 1,
+            "stages": 3,
+            "cluster_m": 2,
+            "copy_a": "cp.async",
+        },
         {"order_a": "col", "batch": 2},
     ),
     "b copied by a warp without a swizzle": (
@@ -87,15 +97,36 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
         {"m": 131, "k": 648, "order_b": "row"},
     ),
     "a from registers, along m, in turns": (
-        {**FROM_REGISTERS, "consumers": 2, "tiles_of_block": 3, "ping_pong": 1, "swizzle_a": 64, "cluster_n": 2},
+        {
+            **FROM_REGISTERS,
+            "consumer_warpgroups": 2,
+            "tiles_per_block": 3,
+            "ping_pong": 1,
+            "swizzle_a": 64,
+            "cluster_n": 2,
+        },
         {"order_a": "col", "a": "f16"},
     ),
     "bytes of a from registers, without a swizzle": (
-        {**FROM_REGISTERS, "tile_k": 128, "swizzle_a": 0, "tile_m": 128, "consumers": 2, "producer_registers": 40},
+        {
+            **FROM_REGISTERS,
+            "tile_k": 128,
+            "swizzle_a": 0,
+            "tile_m": 128,
+            "consumer_warpgroups": 2,
+            "producer_registers": 40,
+        },
         {"a": "i8", "m": 131},
     ),
     "words of a along m": (
-        {**FROM_REGISTERS, "tile_k": 32, "tile_m": 128, "consumers": 2, "producer_registers": 40, "cluster_m": 2},
+        {
+            **FROM_REGISTERS,
+            "tile_k": 32,
+            "tile_m": 128,
+            "consumer_warpgroups": 2,
+            "producer_registers": 40,
+            "cluster_m": 2,
+        },
         {"a": "f32", "order_a": "col", "m": 512},
     ),
     "words of a along m, copied by threads": (
@@ -103,25 +134,53 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
         {"a": "f32", "order_a": "col", "m": 129},
     ),
     "shifted": (
-        {"tile_m": 128, "tile_n": 48, "consumers": 2, "producer_registers": 64, "stages": 3, "swizzle_b": 32},
+        {"tile_m": 128, "tile_n": 48, "consumer_warpgroups": 2, "producer_registers": 64, "stages": 3, "swizzle_b": 32},
         {"m": 131, "n": 101, "k": 323, "order_a": "row", "order_b": "row"},
     ),
     "shifted, in turns, each matrix by another": (
-        {"tile_n": 64, "consumers": 2, "producer_registers": 64, "stages": 3, "tiles_of_block": 3, "ping_pong": 1},
+        {
+            "tile_n": 64,
+            "consumer_warpgroups": 2,
+            "producer_registers": 64,
+            "stages": 3,
+            "tiles_per_block": 3,
+            "ping_pong": 1,
+        },
         {"m": 129, "n": 65, "k": 131, "batch": 3, "order_a": "col", "order_b": "row"},
     ),
     "shifted bytes, by a warp": ({"tile_k": 128}, {"a": "i8", "k": 321}),
-    "stream-K": ({"tiles_of_block": 2, "stream_k": 1}, {"m": 192, "n": 64, "batch": 1}),
+    "stream-K": ({"tiles_per_block": 2, "stream_k": 1}, {"m": 192, "n": 64, "batch": 1}),
     "stream-K, with stores": (
-        {"tile_m": 128, "consumers": 2, "tiles_of_block": 3, "stream_k": 1, "store_buffers": 1, "in_flight": 0},
+        {
+            "tile_m": 128,
+            "consumer_warpgroups": 2,
+            "tiles_per_block": 3,
+            "stream_k": 1,
+            "store_buffers": 1,
+            "in_flight": 0,
+        },
         {"m": 700, "n": 92, "k": 500, "epilogue": "bias+gelu", "out": "f32"},
     ),
     "stream-K, in turns, of clusters": (
-        {"consumers": 2, "tiles_of_block": 3, "ping_pong": 1, "stream_k": 1, "cluster_m": 2, "store_buffers": 1},
+        {
+            "consumer_warpgroups": 2,
+            "tiles_per_block": 3,
+            "ping_pong": 1,
+            "stream_k": 1,
+            "cluster_m": 2,
+            "store_buffers": 1,
+        },
         {"m": 512, "batch": 3},
     ),
     "all of it": (
-        {"consumers": 2, "tiles_of_block": 2, "ping_pong": 1, "cluster_m": 2, "cluster_n": 2, "store_buffers": 1},
+        {
+            "consumer_warpgroups": 2,
+            "tiles_per_block": 2,
+            "ping_pong": 1,
+            "cluster_m": 2,
+            "cluster_n": 2,
+            "store_buffers": 1,
+        },
         {"batch": 2},
     ),
 }
@@ -144,11 +203,11 @@ TRANSPOSED: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
         {"a": "f32", "m": 16, "n": 132, "order_b": "row", "epilogue": "bias"},
     ),
     "many rows of words of b along n": (
-        {**FROM_REGISTERS, "tile_m": 128, "tile_n": 48, "tile_k": 32, "cluster_m": 2, "consumers": 2},
+        {**FROM_REGISTERS, "tile_m": 128, "tile_n": 48, "tile_k": 32, "cluster_m": 2, "consumer_warpgroups": 2},
         {"a": "f32", "m": 150, "n": 512, "order_b": "row", "epilogue": "bias+gelu"},
     ),
     "by rows, in turns": (
-        {"tiles_of_block": 3, "tile_n": 16, "ping_pong": 1, "consumers": 2, "cluster_m": 2},
+        {"tiles_per_block": 3, "tile_n": 16, "ping_pong": 1, "consumer_warpgroups": 2, "cluster_m": 2},
         {"m": 5, "n": 512, "order_b": "row", "batch": 2},
     ),
 }

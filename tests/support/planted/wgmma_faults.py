@@ -214,7 +214,7 @@ FAULTS = (
                "ptx::barrier_sync(barrier, 128);  // the boxes of the tile before have been read", "",
                (K.BULK_COPY_IN_FLIGHT,)),
     WgmmaFault("nobody waits for the tile before", WHOLE,
-               "if (staged_whole && C::tiles_of_block > 1) {", "if (staged_whole && C::tiles_of_block > 9) {",
+               "if (staged_whole && C::tiles_per_block > 1) {", "if (staged_whole && C::tiles_per_block > 9) {",
                (K.BULK_COPY_IN_FLIGHT,)),
     WgmmaFault("a box of a whole tile is left out", WHOLE, "next < C::store_buffers; ++next",
                "next < C::store_buffers - 1; ++next", (K.UNWRITTEN_OUTPUT,)),

@@ -35,11 +35,11 @@ MORE_CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "square": ({}, {"m": 128, "n": 128, "k": 128}),
     "f16": ({}, {"a": "f16", "out": "f16"}),
     "long ring": ({"stages": 4, "tile_k": 128}, {"m": 64, "n": 32, "k": 640}),
-    "registers": ({"tile_m": 128, "consumers": 2, "producer_registers": 40}, {}),
+    "registers": ({"tile_m": 128, "consumer_warpgroups": 2, "producer_registers": 40}, {}),
     "no swizzle": ({"swizzle_a": 0, "swizzle_b": 0}, {"k": 192}),
     "narrow swizzle": ({"swizzle_a": 32, "swizzle_b": 32}, {"k": 192, "order_a": "col", "order_b": "row"}),
     "stream-K of two consumers": (
-        {"tile_m": 128, "consumers": 2, "producer_registers": 40, "tiles_of_block": 2, "stream_k": 1},
+        {"tile_m": 128, "consumer_warpgroups": 2, "producer_registers": 40, "tiles_per_block": 2, "stream_k": 1},
         {"m": 640, "n": 32, "k": 264},
     ),
     "bias, with boxes": ({"store_buffers": 1}, {"epilogue": "bias+relu", "n": 96}),

@@ -12,17 +12,17 @@ using Finished = conditional<is_same<typename C::Out, int>, int, float>;
 
 // What the end of a matmul reads, from the row and column of out on that it is at. Out is Rows x Columns.
 template <class C, int Rows = C::m, int Columns = C::n>
-struct Ends {
+struct EpilogueArgs {
   const typename C::Out* bias;
   const float *scale_a, *scale_b;  // f32 scales of the sums: one each, or of every row of A and every column of B; those of blocks are in the sums already
 
   __device__ static __forceinline__ float number(const float* at) { return ptx::float_of(ptx::ld_global_nc<4>(at).word[0]); }
 
-  __device__ __forceinline__ Ends at(int row, int col) const {
+  __device__ __forceinline__ EpilogueArgs at(int row, int col) const {
     constexpr bool of_lines = C::scale == "row_column";
     return {C::has_bias ? bias + col : bias, of_lines ? scale_a + row : scale_a, of_lines ? scale_b + col : scale_b};
   }
-  __device__ __forceinline__ Ends of_matrix(int batch) const {
+  __device__ __forceinline__ EpilogueArgs of_matrix(int batch) const {
     constexpr bool of_lines = C::scale == "row_column";
     return {bias, of_lines ? scale_a + static_cast<long long>(batch) * Rows : scale_a,
             of_lines ? scale_b + static_cast<long long>(batch) * Columns : scale_b};

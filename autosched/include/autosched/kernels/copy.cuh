@@ -17,8 +17,8 @@ namespace autosched {
 
 template <class C>
 struct Copy {
-  static constexpr int width = C::vector_bytes;
-  static constexpr bool async = C::copy == "cp.async";
+  static constexpr int width = C::vector_x;
+  static constexpr bool async = C::copy_x == "cp.async";
   static constexpr bool grid_order = C::order == "grid";
   using Vector = AlignedVector<width>;
   static constexpr long long vectors = C::bytes / width;
@@ -66,14 +66,14 @@ struct Copy {
         if constexpr (async) {
           held[u] = ptx::ld_shared<width>(slot(shared, r, u));
         } else {
-          held[u] = load_read_only<load_hint(C::x_cache), width>(x + at);
+          held[u] = load_read_only<load_hint(C::cache_hint_x), width>(x + at);
         }
       }
     }
 #pragma unroll
     for (int u = 0; u < C::unroll; ++u) {
       const long long at = first + u * C::threads;
-      if (at < vectors) store<store_hint(C::out_cache)>(out + at, held[u]);
+      if (at < vectors) store<store_hint(C::cache_hint_out)>(out + at, held[u]);
     }
   }
 

@@ -45,23 +45,23 @@ struct Matmul {
   static constexpr bool epilogue_shared = C::epilogue == "shared";
   static constexpr ReducedAxis reduced_axis = reduced_axis_of(C::reduction);
 
-  static_assert(C::tile_m % (C::sg_layout_m * C::sg_data_m) == 0 && C::tile_n % (C::sg_layout_n * C::sg_data_n) == 0,
+  static_assert(C::tile_m % (C::subgroups_m * C::sg_data_m) == 0 && C::tile_n % (C::subgroups_n * C::sg_data_n) == 0,
                 "rule wg_map: sg_layout x sg_data must divide the workgroup tile");
   static_assert(C::sg_data_m % I::m == 0 && C::sg_data_n % I::n == 0 && C::tile_k % I::k == 0,
                 "rule fragments: sg_data and tile_k must be multiples of the intrinsic's shape");
-  static_assert(C::k_unroll >= 1 && C::tile_k / I::k % C::k_unroll == 0,
-                "rule k_unroll: the unroll must divide the intrinsic steps of tile_k");
+  static_assert(C::unroll >= 1 && C::tile_k / I::k % C::unroll == 0,
+                "rule unroll: the unroll must divide the intrinsic steps of tile_k");
   static_assert(C::fragment_buffers == 1 || (A::copy_async && B::copy_async && C::stages >= 2),
                 "rule fragment_copies: fragments of the next k-tile need cp.async and a stage that has landed");
   static_assert(C::fragment_buffers == 1 || (C::fragment_buffers == 2 && C::intrinsic.starts_with("mma_") &&
-                                             C::tile_k / I::k % 2 == 0 && C::k_unroll == C::tile_k / I::k),
+                                             C::tile_k / I::k % 2 == 0 && C::unroll == C::tile_k / I::k),
                 "rule fragment_steps: two buffers of mma.sync's fragments alternate over an even, unrolled number of steps");
   static_assert(!I::opaque || epilogue_shared,
                 "rule epilogue: wmma accumulators leave through shared memory only");
   static_assert(reduced_axis == ReducedAxis::none || epilogue_shared,
                 "rule epilogue: a reduction finds C in shared memory");
   static_assert(C::stages >= 1 && C::stages <= 5, "rule stages: 1 to 5 pipeline stages");
-  static_assert(C::threads == C::sg_layout_m * C::sg_layout_n * 32 && C::threads <= 1024,
+  static_assert(C::threads == C::subgroups_m * C::subgroups_n * 32 && C::threads <= 1024,
                 "rule threads: 32 of each subgroup, at most 1024 a block");
   static_assert(C::tiles_m * C::tile_m >= C::m && C::tiles_n * C::tile_n >= C::n && C::tiles_k * C::tile_k >= C::k,
                 "rule tiles: the tiles must cover the matrices");
@@ -90,7 +90,7 @@ struct Matmul {
   // and the exchange of sums have the last stage then, which is the only one that these copies leave free.
   static constexpr int leave_at = C::early_copies ? (C::stages - 1) * C::stage_bytes : 0;
 
-  __device__ static __forceinline__ void run(const T* a, const T* b, const Ends<C>& ends, Out* out, float* partials,
+  __device__ static __forceinline__ void run(const T* a, const T* b, const EpilogueArgs<C>& ends, Out* out, float* partials,
                                              unsigned* counters, float* reduced, float* parts,
                                              unsigned* band_counters, const unsigned char* block_scale_a,
                                              const unsigned char* block_scale_b) {
@@ -152,7 +152,7 @@ struct Matmul {
   }
 
   // The way of a tile's sums to memory, and to the reduction.
-  __device__ static __forceinline__ void store(Accumulators& acc, const Work& work, unsigned shared, Ends<C> ends,
+  __device__ static __forceinline__ void store(Accumulators& acc, const Work& work, unsigned shared, EpilogueArgs<C> ends,
                                                Out* out, float* reduced, float* parts, unsigned* band_counters) {
     const TileIndex tile = work.tile;
     const int batch = work.batch, m0 = work.m0(), n0 = work.n0();

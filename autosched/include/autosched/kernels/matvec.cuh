@@ -2,7 +2,7 @@
 // else is arranged around that.
 //
 // The schedule is a LoweringConfig (search_spaces/layouts/lowering_config.py) over (m, n, k): a block computes
-// workgroup_m x workgroup_n of out and walks k in steps of partial_reduction, its tiles along k. Along n and k,
+// tile_m x tile_n of out and walks k in steps of tile_k, its tiles along k. Along n and k,
 // coordinates are those of its NestedLayout: ((subgroup * batches + batch) * lanes + lane) * thread + element, the thread
 // being 1 along n. A sum has no order, so a thread's vector that is wider than a load is put together from parts, which
 // lanes take turns at: a warp's load is contiguous. Every thread has all the block's rows of m. Not expanded, each element of a thread's vector has an
@@ -40,41 +40,41 @@ struct Matvec {
   using Mma = MmaSync<T>;
   static constexpr bool mma = C::intrinsic != "fma";
   static constexpr bool expanded = C::expand_dims == "yes";
-  static constexpr bool x_shared = C::x_source == "shared";
+  static constexpr bool x_shared = C::x_operand_source == "shared";
 
   // Rows begin at multiples of `unit` elements; torn, all rows of w of a block equally far behind an aligned address.
   static constexpr bool torn = C::k % C::access != 0;
   static constexpr int unit = torn ? C::k & -C::k : C::access;
 
-  static_assert(C::lane_basis_n * C::lane_basis_k == 32, "rule lane_basis: lanes along n and k make a warp");
-  static_assert(C::workgroup_n == C::subgroup_basis_n * C::lane_basis_n * C::rows_n,
-                "rule distribution_n: subgroups x lanes x rows make up workgroup_n");
-  static_assert(C::partial_reduction == C::subgroup_basis_k * C::lane_basis_k * C::thread * C::batches_k,
-                "rule distribution_k: subgroups x lanes x thread x batches make up partial_reduction");
-  static_assert(C::threads == 32 * C::subgroup_basis_n * C::subgroup_basis_k && C::threads <= 1024,
+  static_assert(C::lanes_n * C::lanes_k == 32, "rule lanes: lanes along n and k make a warp");
+  static_assert(C::tile_n == C::subgroups_n * C::lanes_n * C::rows_n,
+                "rule distribution_n: subgroups x lanes x rows make up tile_n");
+  static_assert(C::tile_k == C::subgroups_k * C::lanes_k * C::vector_w * C::batches_k,
+                "rule distribution_k: subgroups x lanes x vectors x batches make up tile_k");
+  static_assert(C::threads == 32 * C::subgroups_n * C::subgroups_k && C::threads <= 1024,
                 "rule threads: 32 of each subgroup, at most 1024 a block");
-  static_assert(C::thread % C::access == 0 && C::access * sizeof(T) <= 16,
+  static_assert(C::vector_w % C::access == 0 && C::access * sizeof(T) <= 16,
                 "rule access: a load is inside the thread's vector, and at most 16 bytes");
-  static_assert(!mma || (C::lane_basis_n == 8 && C::workgroup_n % (C::subgroup_basis_n * Mma::m) == 0),
+  static_assert(!mma || (C::lanes_n == 8 && C::tile_n % (C::subgroups_n * Mma::m) == 0),
                 "rule fragment_n: a fragment has 16 rows of w, two for each of 8 lanes");
-  static_assert(!mma || (C::lane_basis_k == 4 && C::thread % 4 == 0 && expanded),
+  static_assert(!mma || (C::lanes_k == 4 && C::vector_w % 4 == 0 && expanded),
                 "rule fragment_k: four lanes have 4 elements each of a fragment's k, added up by the instruction");
-  static_assert(C::tiles_m * C::workgroup_m >= C::m && C::tiles_n * C::workgroup_n * C::row_classes >= C::n &&
-                    C::tiles_k * C::partial_reduction >= C::k + (torn ? C::access - unit : 0) &&
-                    C::rows_x * (mma ? Mma::n : 1) >= C::workgroup_m,
+  static_assert(C::tiles_m * C::tile_m >= C::m && C::tiles_n * C::tile_n * C::row_classes >= C::n &&
+                    C::tiles_k * C::tile_k >= C::k + (torn ? C::access - unit : 0) &&
+                    C::rows_x * (mma ? Mma::n : 1) >= C::tile_m,
                 "rule tiles: the tiles must cover the matrices");
   static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
                 "rule split_k: every split needs a step of k, and together they have all of them");
 
   // Shared memory: the block's rows of x over the k of its split, zero behind the end of k; then the sums of a tile,
   // one for each subgroup along k.
-  static constexpr int results = C::workgroup_m * C::workgroup_n;
+  static constexpr int results = C::tile_m * C::tile_n;
   static constexpr bool through_shared = C::sums_bytes > 0;
-  static_assert(!x_shared || (C::slab_bytes >= C::workgroup_m * C::line_bytes &&
+  static_assert(!x_shared || (C::slab_bytes >= C::tile_m * C::line_bytes &&
                               C::line_bytes >= C::split_elements * int(sizeof(T))),
                 "rule shared_memory: the rows of x must fit into their slab");
-  static_assert(through_shared ? C::sums_bytes == results * C::subgroup_basis_k * int(sizeof(float))
-                               : C::subgroup_basis_k == 1 && C::split_k == 1,
+  static_assert(through_shared ? C::sums_bytes == results * C::subgroups_k * int(sizeof(float))
+                               : C::subgroups_k == 1 && C::split_k == 1,
                 "rule shared_memory: sums of several subgroups or splits meet in shared memory");
   static_assert(C::shared_bytes == C::slab_bytes + C::sums_bytes,
                 "rule shared_memory: x and the sums fill the block's shared memory");
@@ -83,7 +83,7 @@ struct Matvec {
                 "rule row_classes: every row_classes-th row of w begins equally far behind an aligned address");
 
   // Elements of k that the lanes of a warp have of a batch, and from one part of a lane's vector to its next.
-  static constexpr int batch_elements = C::lane_basis_k * C::thread, part_elements = C::lane_basis_k * C::access;
+  static constexpr int batch_elements = C::lanes_k * C::vector_w, part_elements = C::lanes_k * C::access;
 
   // The vector of elements [k, k + access) of the row whose element k is at `from`, zero outside the row.
   template <LoadHint Hint>
@@ -98,7 +98,7 @@ struct Matvec {
   }
 
   // A thread's elements of one row for a batch, loaded Access at a time.
-  template <int Access, int Count = C::thread>
+  template <int Access, int Count = C::vector_w>
   struct Vector {
     AlignedVector<Access * int(sizeof(T))> part[Count / Access];
 
@@ -141,7 +141,7 @@ struct Matvec {
     }
   };
   using VectorOfW = Vector<C::access>;
-  static constexpr int widest = 16 / int(sizeof(T)), shared_access = C::thread < widest ? C::thread : widest;
+  static constexpr int widest = 16 / int(sizeof(T)), shared_access = C::vector_w < widest ? C::vector_w : widest;
   using VectorOfX = Vector<x_shared ? shared_access : C::access>;
 
   // Where this thread is in Count rows of global memory. Rows that none of the block's tiles repeats are Stride rows
@@ -171,14 +171,14 @@ struct Matvec {
       for (int i = 0; i < addresses; ++i) at[i] += elements;
     }
   };
-  static constexpr bool whole_tiles_n = C::n % (static_cast<long long>(C::workgroup_n) * C::row_classes) == 0;
-  using RowsOfW = Rows<C::rows_n, whole_tiles_n, C::lane_basis_n * C::row_classes, false>;
+  static constexpr bool whole_tiles_n = C::n % (static_cast<long long>(C::tile_n) * C::row_classes) == 0;
+  using RowsOfW = Rows<C::rows_n, whole_tiles_n, C::lanes_n * C::row_classes, false>;
 
   // Where this thread is in its rows of x: in the slab in shared memory, or in global memory and read through L1.
   static constexpr int columns = mma ? Mma::n : 1;  // rows of x that the lanes of a warp read together
   struct RowsOfX {
-    static constexpr bool even = C::workgroup_m % columns == 0;
-    Rows<C::rows_x, even && C::m % C::workgroup_m == 0, columns, torn> global;
+    static constexpr bool even = C::tile_m % columns == 0;
+    Rows<C::rows_x, even && C::m % C::tile_m == 0, columns, torn> global;
     static constexpr int slabs = even ? 1 : C::rows_x;
     unsigned slab[slabs];
 
@@ -217,7 +217,7 @@ struct Matvec {
 #pragma unroll
         for (int j = 0; j < C::rows_n; ++j) {
 #pragma unroll
-          for (int e = 0; e < C::thread; ++e) {
+          for (int e = 0; e < C::vector_w; ++e) {
             float& sum = x[i][j][b][expanded ? 0 : e];
             sum = fmaf(v[e], w[j][e], sum);
           }
@@ -237,8 +237,8 @@ struct Matvec {
 #pragma unroll
             for (int e = 0; e < C::carried; ++e) state.sum += x[i][j][b][e];
           }
-          reduce_lanes<C::lane_basis_k, 1>(state);
-          if (lane % C::lane_basis_k == 0) use(i, j, state.sum);
+          reduce_lanes<C::lanes_k, 1>(state);
+          if (lane % C::lanes_k == 0) use(i, j, state.sum);
         }
       }
     }
@@ -259,7 +259,7 @@ struct Matvec {
 #pragma unroll
         for (int j = 0; j < C::rows_n; j += 2) {
 #pragma unroll
-          for (int word = 0; word < C::thread / 2; word += 2) {
+          for (int word = 0; word < C::vector_w / 2; word += 2) {
             const typename Mma::FragmentA left = {
                 {w[j].word(word), w[j + 1].word(word), w[j].word(word + 1), w[j + 1].word(word + 1)}};
             const typename Mma::FragmentB right = {{v.word(word), v.word(word + 1)}};
@@ -275,7 +275,7 @@ struct Matvec {
 #pragma unroll
         for (int r = 0; r < Mma::c_registers; ++r) {
           const int row = i * Mma::n + Mma::c_col(lane, r / Mma::c_run) + r % Mma::c_run;
-          if (C::workgroup_m % Mma::n != 0 && row >= C::workgroup_m) continue;
+          if (C::tile_m % Mma::n != 0 && row >= C::tile_m) continue;
 #pragma unroll
           for (int j = 0; j < C::rows_n; j += 2) {
             float sum = 0.0f;
@@ -295,14 +295,14 @@ struct Matvec {
   template <int Steps, bool Guarded>
   __device__ static __forceinline__ void multiply(Sums& sums, RowsOfX& x_rows, RowsOfW& w_rows, int k) {
     VectorOfW w[Steps][C::batches_k][C::rows_n];
-    const auto ahead = [](int s, int b) { return s * C::partial_reduction + b * batch_elements; };
+    const auto ahead = [](int s, int b) { return s * C::tile_k + b * batch_elements; };
 #pragma unroll
     for (int s = 0; s < Steps; ++s) {
 #pragma unroll
       for (int b = 0; b < C::batches_k; ++b) {
 #pragma unroll
         for (int j = 0; j < C::rows_n; ++j) {
-          w_rows.template load<load_hint(C::w_cache), Guarded>(w[s][b][j], j, ahead(s, b), k);
+          w_rows.template load<load_hint(C::cache_hint_w), Guarded>(w[s][b][j], j, ahead(s, b), k);
         }
       }
     }
@@ -311,16 +311,16 @@ struct Matvec {
 #pragma unroll
       for (int b = 0; b < C::batches_k; ++b) sums.template add<Guarded>(w[s][b], x_rows, b, ahead(s, b), k);
     }
-    w_rows.advance(Steps * C::partial_reduction);
-    x_rows.advance(Steps * C::partial_reduction);
+    w_rows.advance(Steps * C::tile_k);
+    x_rows.advance(Steps * C::tile_k);
   }
 
   // Where part `element / access` of a row of x lies in the slab: each thread's vectors in one piece.
   __device__ static __forceinline__ unsigned place_in_slab(int row, int element) {
     // This is part `part` of lane `lane` of a batch.
-    constexpr int parts = C::thread / C::access;
-    const int vector = element / C::access, lane = vector % C::lane_basis_k, turn = vector / C::lane_basis_k;
-    const int place = (turn / parts * C::lane_basis_k + lane) * parts + turn % parts;
+    constexpr int parts = C::vector_w / C::access;
+    const int vector = element / C::access, lane = vector % C::lanes_k, turn = vector / C::lanes_k;
+    const int place = (turn / parts * C::lanes_k + lane) * parts + turn % parts;
     return unsigned(row * C::line_bytes + place * C::access * int(sizeof(T)));
   }
 
@@ -329,7 +329,7 @@ struct Matvec {
   __device__ static __forceinline__ void copy_x(const T* x, unsigned slab, int m0, int k0) {
     constexpr int bytes = C::access * int(sizeof(T)), vectors = C::split_elements / C::access;
 #pragma unroll 1
-    for (int at = int(threadIdx.x); at < C::workgroup_m * vectors; at += C::threads) {
+    for (int at = int(threadIdx.x); at < C::tile_m * vectors; at += C::threads) {
       const int row = at / vectors, element = at % vectors * C::access, k = k0 + element;
       const unsigned to = slab + place_in_slab(row, element);
       if constexpr (torn) {
@@ -359,7 +359,7 @@ struct Matvec {
 
   // Rows behind the end repeat the last one, so that no load needs a check; they are never stored.
   __device__ static __forceinline__ long long row_of_x(int m) {
-    return C::m % C::workgroup_m == 0 || m < C::m ? m : C::m - 1;
+    return C::m % C::tile_m == 0 || m < C::m ? m : C::m - 1;
   }
   __device__ static __forceinline__ long long row_of_w(int n) {
     // The last one of the same class: as far behind an aligned address.
@@ -367,7 +367,7 @@ struct Matvec {
   }
 
   __device__ static __forceinline__ void store(Out* out, int m, int n, float value) {
-    if (C::m % C::workgroup_m != 0 && m >= C::m) return;
+    if (C::m % C::tile_m != 0 && m >= C::m) return;
     if (!whole_tiles_n && n >= C::n) return;
     ptx::st_global(out + static_cast<long long>(m) * C::n + n, pack<Out, 1>(&value));
   }
@@ -381,11 +381,11 @@ struct Matvec {
     for (int at = int(threadIdx.x); at < results; at += C::threads) {
       float sum = 0.0f;
 #pragma unroll
-      for (int s = 0; s < C::subgroup_basis_k; ++s) {
+      for (int s = 0; s < C::subgroups_k; ++s) {
         sum += ptx::float_of(ptx::ld_shared<4>(sums + unsigned(s * results + at) * 4u).word[0]);
       }
       if constexpr (C::split_k == 1) {
-        store(out, m0 + at / C::workgroup_n, n0 + at % C::workgroup_n * C::row_classes, sum);
+        store(out, m0 + at / C::tile_n, n0 + at % C::tile_n * C::row_classes, sum);
       } else {
         float* to = partials + static_cast<long long>(tile * C::split_k + split) * results + at;
         ptx::st_global(to, AlignedVector<4>{{ptx::bits_of(sum)}});
@@ -401,7 +401,7 @@ struct Matvec {
         for (int s = 0; s < C::split_k; ++s) {
           sum += ptx::float_of(ptx::ld_global_cg<4>(all + s * results + at).word[0]);
         }
-        store(out, m0 + at / C::workgroup_n, n0 + at % C::workgroup_n * C::row_classes, sum);
+        store(out, m0 + at / C::tile_n, n0 + at % C::tile_n * C::row_classes, sum);
       }
     }
   }
@@ -410,20 +410,20 @@ struct Matvec {
     // Blocks that read the same rows of w are neighbours.
     constexpr int tiles = C::tiles_m * C::tiles_n * C::row_classes;
     const int tile = int(blockIdx.x) % tiles, split = int(blockIdx.x) / tiles;
-    const int m0 = tile % C::tiles_m * C::workgroup_m, row_class = tile / C::tiles_m % C::row_classes;
+    const int m0 = tile % C::tiles_m * C::tile_m, row_class = tile / C::tiles_m % C::row_classes;
     // Row i of the tile is row n0 + i * row_classes of w.
-    const int n0 = tile / C::tiles_m / C::row_classes * C::workgroup_n * C::row_classes + row_class;
+    const int n0 = tile / C::tiles_m / C::row_classes * C::tile_n * C::row_classes + row_class;
     if (C::row_classes > C::n && row_class >= C::n) return;  // a class without rows
     const int first = split * C::tiles_of_split;
     // Of the block's first place: torn, row n0 has its first element at place `shift`.
     const int shift = torn ? int(static_cast<long long>(row_class) * C::k & (C::access - 1)) : 0;
-    const int k0 = first * C::partial_reduction - shift;
+    const int k0 = first * C::tile_k - shift;
 
     // Subgroups and lanes are numbered with k fastest.
     const int subgroup = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-    const int subgroup_n = subgroup / C::subgroup_basis_k, subgroup_k = subgroup % C::subgroup_basis_k;
-    const int lane_n = lane / C::lane_basis_k, lane_k = lane % C::lane_basis_k;
-    const int thread_n = subgroup_n * C::rows_n * C::lane_basis_n + lane_n;
+    const int subgroup_n = subgroup / C::subgroups_k, subgroup_k = subgroup % C::subgroups_k;
+    const int lane_n = lane / C::lanes_k, lane_k = lane % C::lanes_k;
+    const int thread_n = subgroup_n * C::rows_n * C::lanes_n + lane_n;
     const int batch_k = subgroup_k * C::batches_k * batch_elements;
     const int thread_k = batch_k + lane_k * C::access;  // of its first part
 
@@ -433,9 +433,9 @@ struct Matvec {
     for (int i = 0; i < (x_shared ? RowsOfX::slabs : decltype(x_rows.global)::addresses); ++i) {
       // Columns of a fragment that the tile lacks repeat its last row, and are dropped with the sums.
       int row = mma ? i * Mma::n + lane_n : i;
-      if (row >= C::workgroup_m) row = C::workgroup_m - 1;
+      if (row >= C::tile_m) row = C::tile_m - 1;
       if constexpr (x_shared) {
-        const int element = batch_k + lane_k * C::thread;
+        const int element = batch_k + lane_k * C::vector_w;
         x_rows.slab[i] = ptx::shared_memory() + unsigned(row * C::line_bytes + element * int(sizeof(T)));
       } else {
         x_rows.global.place(i, x, row_of_x(m0 + row) * C::k, k0 + thread_k);
@@ -444,31 +444,31 @@ struct Matvec {
     RowsOfW w_rows;
 #pragma unroll
     for (int j = 0; j < RowsOfW::addresses; ++j) {
-      const int row = n0 + (thread_n + j * C::lane_basis_n) * C::row_classes;
+      const int row = n0 + (thread_n + j * C::lanes_n) * C::row_classes;
       w_rows.place(j, w, row_of_w(row) * C::k, k0 + thread_k);
     }
 
     Sums sums;
     const int last = first + C::tiles_of_split < C::tiles_k ? first + C::tiles_of_split : C::tiles_k;
     // Without a partial last one, nor one whose last vector of x lies in an aligned one behind the end of k.
-    constexpr int whole_steps = (torn ? C::k - (C::k < C::access ? C::k : C::access) : C::k) / C::partial_reduction;
+    constexpr int whole_steps = (torn ? C::k - (C::k < C::access ? C::k : C::access) : C::k) / C::tile_k;
     const int whole = last < whole_steps ? last : whole_steps;
     int step = first;
     // In step `s` this thread is at element `k_of_step(s)`.
-    const auto k_of_step = [&](int s) { return s * C::partial_reduction - shift + thread_k; };
+    const auto k_of_step = [&](int s) { return s * C::tile_k - shift + thread_k; };
     // Guarded steps, at the start of torn rows and at the end of all, are one piece of code between turns of the others.
     int until = torn && step == 0 ? 0 : whole;
 #pragma unroll 1
     while (true) {
 #pragma unroll 1
-      for (; step + C::k_unroll <= until; step += C::k_unroll) {
-        multiply<C::k_unroll, false>(sums, x_rows, w_rows, k_of_step(step));
+      for (; step + C::unroll <= until; step += C::unroll) {
+        multiply<C::unroll, false>(sums, x_rows, w_rows, k_of_step(step));
       }
-      if constexpr (C::k_unroll > 1) {
+      if constexpr (C::unroll > 1) {
 #pragma unroll 1
         for (; step < until; ++step) multiply<1, false>(sums, x_rows, w_rows, k_of_step(step));
       }
-      if (C::k % C::partial_reduction == 0 || step >= last) break;
+      if (C::k % C::tile_k == 0 || step >= last) break;
       multiply<1, true>(sums, x_rows, w_rows, k_of_step(step));
       ++step;
       until = whole;
@@ -476,9 +476,9 @@ struct Matvec {
 
     const unsigned shared_sums = ptx::shared_memory() + unsigned(C::slab_bytes);
     sums.finish(lane, [&](int i, int j, float sum) {
-      const int n = thread_n + j * C::lane_basis_n;
+      const int n = thread_n + j * C::lanes_n;
       if constexpr (through_shared) {
-        const int at = (subgroup_k * C::workgroup_m + i) * C::workgroup_n + n;
+        const int at = (subgroup_k * C::tile_m + i) * C::tile_n + n;
         ptx::st_shared(shared_sums + unsigned(at) * 4u, AlignedVector<4>{{ptx::bits_of(sum)}});
       } else {
         store(out, m0 + i, n0 + n * C::row_classes, sum);

@@ -47,44 +47,44 @@ struct RowReduction {
   using State = typename Op::template State<Pass>;
   static constexpr int state_words = State<0>::words + (Op::passes == 2 ? State<1>::words : 0);  // of all passes
 
-  static constexpr int parallel_lanes = 32 / C::lanes, parallel_threads = C::parallel_subgroups * parallel_lanes;
-  static constexpr int parallel_vector = C::reduces_contiguous ? 1 : C::vector;
-  static constexpr int reduced_vector = C::reduces_contiguous ? C::vector : 1;
+  static constexpr int parallel_lanes = 32 / C::lanes_k, parallel_threads = C::subgroups_m * parallel_lanes;
+  static constexpr int parallel_vector = C::reduces_contiguous ? 1 : C::vector_x;
+  static constexpr int reduced_vector = C::reduces_contiguous ? C::vector_x : 1;
   // Between lanes that are neighbours along the reduced axis.
   static constexpr int lane_stride = C::reduces_contiguous ? 1 : parallel_lanes;
-  static constexpr int bytes = C::vector * int(sizeof(T));
-  static constexpr bool peel = C::peel == "yes" && C::vector > 1;
+  static constexpr int bytes = C::vector_x * int(sizeof(T));
+  static constexpr bool peel = C::peel == "yes" && C::vector_x > 1;
   static constexpr bool again = C::finish == "second_launch", in_cluster = C::finish == "cluster";
   static constexpr bool in_registers = C::row_staging == "registers", in_shared = C::row_staging == "shared";
   static constexpr bool whole_steps = C::span % C::chunk == 0 && C::chunk % C::step == 0;
   static constexpr bool whole_tiles = C::parallel_extent % C::parallel_tile == 0;
 
-  static_assert(C::threads == C::subgroups * C::parallel_subgroups * 32 && C::threads <= 1024,
+  static_assert(C::threads == C::subgroups_k * C::subgroups_m * 32 && C::threads <= 1024,
                 "rule threads: subgroups of 32, at most 1024 threads a block");
   static_assert(C::parallel_tile == C::states * parallel_threads && C::states == C::batch * parallel_vector,
                 "rule parallel_tile: subgroups x batch x lanes x vector make the tile");
-  static_assert(C::step == C::subgroups * C::unroll * C::lanes * reduced_vector &&
+  static_assert(C::step == C::subgroups_k * C::unroll * C::lanes_k * reduced_vector &&
                     C::steps * static_cast<long long>(C::step) >= C::chunk,
                 "rule step: subgroups x unroll x lanes x vector make a step, and the steps cover the chunk");
   static_assert(C::vectors == C::steps * C::unroll * C::batch, "rule vectors: those of a thread in all steps");
-  static_assert(C::span == C::length + (peel ? C::vector - 1 : 0), "rule span: a peeled row begins behind a vector");
+  static_assert(C::span == C::length + (peel ? C::vector_x - 1 : 0), "rule span: a peeled row begins behind a vector");
   static_assert(C::peel == "yes" ? C::reduces_contiguous
-                                 : (C::reduces_contiguous ? C::length : C::inner) % C::vector == 0,
+                                 : (C::reduces_contiguous ? C::length : C::inner) % C::vector_x == 0,
                 "rule vector_alignment: the vector must divide the contiguous extent, or rows be peeled");
   static_assert(bytes <= 16, "rule vector_width: a thread moves at most 16 bytes at a time");
   static_assert(!in_shared || bytes >= 4, "rule staging_width: cp.async moves 4, 8 or 16 bytes");
-  static_assert((C::split - 1) * static_cast<long long>(C::chunk) < C::length,
+  static_assert((C::split_k - 1) * static_cast<long long>(C::chunk) < C::length,
                 "rule split_filled: every split needs elements");
-  static_assert(C::split == 1 || in_cluster || (Op::passes == 1 && C::row_staging == "reload"),
+  static_assert(C::split_k == 1 || in_cluster || (Op::passes == 1 && C::row_staging == "reload"),
                 "rule split_staging: split rows are reduced in one pass and read again");
-  static_assert(!in_cluster || (C::normalizes && C::split > 1 && C::split <= 8),
+  static_assert(!in_cluster || (C::normalizes && C::split_k > 1 && C::split_k <= 8),
                 "rule cluster_size: 2 to 8 blocks of a cluster share a row that they normalize");
-  static_assert(!again || (C::split > 1 && C::normalizes), "rule finish: a second launch normalizes split rows");
+  static_assert(!again || (C::split_k > 1 && C::normalizes), "rule finish: a second launch normalizes split rows");
   static_assert(!C::normalizes || C::reduces_contiguous,
                 "rule reduces_contiguous: normalizations reduce contiguous memory");
-  static_assert(C::subgroups == 1 || C::cluster_at - C::combine_at >= 4 * state_words * C::subgroups * C::parallel_tile,
+  static_assert(C::subgroups_k == 1 || C::cluster_at - C::combine_at >= 4 * state_words * C::subgroups_k * C::parallel_tile,
                 "rule combine_bytes: the states of all subgroups and passes have room");
-  static_assert(!in_cluster || C::staging_at - C::cluster_at >= 4 * state_words * C::split * C::parallel_tile,
+  static_assert(!in_cluster || C::staging_at - C::cluster_at >= 4 * state_words * C::split_k * C::parallel_tile,
                 "rule cluster_bytes: the states of all blocks of a cluster and passes have room");
   static_assert(!in_shared || C::staging_bytes == C::vectors * C::threads * bytes,
                 "rule staging_bytes: every thread has room for its vectors");
@@ -108,14 +108,14 @@ struct RowReduction {
   __device__ __forceinline__ RowReduction(const T* x, int outer, int tile_, int begin_, int end_)
       : begin(begin_), end(end_), tile(tile_) {
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
-    lane_reduced = C::reduces_contiguous ? lane % C::lanes : lane / parallel_lanes;
-    lane_parallel = C::reduces_contiguous ? lane / C::lanes : lane % parallel_lanes;
-    warp_reduced = warp % C::subgroups;
-    warp_parallel = warp / C::subgroups;
+    lane_reduced = C::reduces_contiguous ? lane % C::lanes_k : lane / parallel_lanes;
+    lane_parallel = C::reduces_contiguous ? lane / C::lanes_k : lane % parallel_lanes;
+    warp_reduced = warp % C::subgroups_k;
+    warp_parallel = warp / C::subgroups_k;
 #pragma unroll
     for (int b = 0; b < C::batch; ++b) {
       const long long first = static_cast<long long>(outer) * C::length * C::inner + parallel_index(b) * row_stride;
-      shift[b] = peel ? int(first % C::vector) : 0;
+      shift[b] = peel ? int(first % C::vector_x) : 0;
       if (peel || b == 0) row[b] = x + first - shift[b];
     }
   }
@@ -130,7 +130,7 @@ struct RowReduction {
   }
   // The place along the reduced axis of vector u of a step (of its first element).
   __device__ __forceinline__ int reduced_index(int s, int u) const {
-    return begin + s * C::step + ((warp_reduced * C::unroll + u) * C::lanes + lane_reduced) * reduced_vector;
+    return begin + s * C::step + ((warp_reduced * C::unroll + u) * C::lanes_k + lane_reduced) * reduced_vector;
   }
   __device__ __forceinline__ bool parallel_inside(int b) const {
     return whole_tiles || parallel_index(b) < C::parallel_extent;
@@ -139,7 +139,7 @@ struct RowReduction {
   __device__ __forceinline__ bool inside(int b, int at) const { return parallel_inside(b) && reduced_inside(at); }
   // Whether all elements of the vector at place `at` are the row's, and whether element e is.
   __device__ __forceinline__ bool all_inside(int b, int at) const {
-    return !peel || (at >= shift[b] && at - shift[b] + C::vector <= C::length);
+    return !peel || (at >= shift[b] && at - shift[b] + C::vector_x <= C::length);
   }
   __device__ __forceinline__ bool element_inside(int b, int at, int e) const {
     const int index = at - shift[b] + e;
@@ -156,15 +156,15 @@ struct RowReduction {
       if (!all_inside(b, at)) {
         AlignedVector<bytes> vector = {};
 #pragma unroll
-        for (int e = 0; e < C::vector; ++e) {
+        for (int e = 0; e < C::vector_x; ++e) {
           if (!element_inside(b, at, e)) continue;
-          put_element<T>(vector, e, load_read_only<load_hint(C::x_cache), int(sizeof(T))>(address(b, at) + e));
+          put_element<T>(vector, e, load_read_only<load_hint(C::cache_hint_x), int(sizeof(T))>(address(b, at) + e));
         }
         return vector;
       }
     }
     const T* from = address(b, at - ahead) + static_cast<long long>(ahead) * C::inner;
-    return load_read_only<load_hint(C::x_cache), bytes>(from);
+    return load_read_only<load_hint(C::cache_hint_x), bytes>(from);
   }
   __device__ __forceinline__ static unsigned staged_address(unsigned shared, int s, int u, int b) {
     const int vector = ((s * C::unroll + u) * C::batch + b) * C::threads + int(threadIdx.x);
@@ -215,7 +215,7 @@ struct RowReduction {
         } else if constexpr (in_shared) {
           p[u][b] = ptx::ld_shared<bytes>(staged_address(shared, s, u, b));
         } else {
-          p[u][b] = load(b, at, u * C::lanes * reduced_vector);
+          p[u][b] = load(b, at, u * C::lanes_k * reduced_vector);
         }
       }
     }
@@ -234,9 +234,9 @@ struct RowReduction {
 #pragma unroll
         for (int b = 0; b < C::batch; ++b) {
           if (!inside(b, at)) continue;
-          float x[C::vector];
+          float x[C::vector_x];
 #pragma unroll
-          for (int e = 0; e < C::vector; ++e) x[e] = get_element<T>(p[u][b], e);
+          for (int e = 0; e < C::vector_x; ++e) x[e] = get_element<T>(p[u][b], e);
           use(x, at, b);
         }
       }
@@ -256,26 +256,26 @@ struct RowReduction {
         if (reduced_inside(at)) states[j].index = unsigned(first < 0 ? 0 : first);
       }
     }
-    for_each(staged, shared, C::steps, [&](const float(&x)[C::vector], int at, int b) {
+    for_each(staged, shared, C::steps, [&](const float(&x)[C::vector_x], int at, int b) {
       if constexpr (C::reduces_contiguous) {
         if (all_inside(b, at)) {
-          Op::template add<Pass, C::vector>(states[b], x, at - shift[b], scales[b]);
+          Op::template add<Pass, C::vector_x>(states[b], x, at - shift[b], scales[b]);
           return;
         }
 #pragma unroll
-        for (int e = 0; e < C::vector; ++e) {
+        for (int e = 0; e < C::vector_x; ++e) {
           if (element_inside(b, at, e)) Op::template add<Pass, 1>(states[b], x + e, at - shift[b] + e, scales[b]);
         }
       } else {
 #pragma unroll
-        for (int e = 0; e < C::vector; ++e) {
-          Op::template add<Pass, 1>(states[b * C::vector + e], x + e, at, scales[b * C::vector + e]);
+        for (int e = 0; e < C::vector_x; ++e) {
+          Op::template add<Pass, 1>(states[b * C::vector_x + e], x + e, at, scales[b * C::vector_x + e]);
         }
       }
     });
 #pragma unroll
-    for (int j = 0; j < C::states; ++j) reduce_lanes<C::lanes, lane_stride>(states[j]);
-    if constexpr (C::subgroups > 1) combine_subgroups<Pass>(states, shared);
+    for (int j = 0; j < C::states; ++j) reduce_lanes<C::lanes_k, lane_stride>(states[j]);
+    if constexpr (C::subgroups_k > 1) combine_subgroups<Pass>(states, shared);
     if constexpr (in_cluster) combine_cluster<Pass>(states, shared);
   }
 
@@ -285,7 +285,7 @@ struct RowReduction {
   }
   template <int Pass>
   __device__ __forceinline__ static void expect_states(unsigned shared) {
-    constexpr unsigned bytes = 4u * State<Pass>::words * C::split * C::parallel_tile;
+    constexpr unsigned bytes = 4u * State<Pass>::words * C::split_k * C::parallel_tile;
     ptx::mbarrier_arrive_expect_tx(cluster_barrier(shared, Pass), bytes);
   }
   // Makes the barriers, and announces them to the cluster. Whoever sends waits for the cluster before.
@@ -305,15 +305,15 @@ struct RowReduction {
   template <int Pass>
   __device__ __forceinline__ void combine_cluster(State<Pass> (&states)[C::states], unsigned shared) const {
     constexpr int words = State<Pass>::words;
-    const unsigned area = shared + C::cluster_at + unsigned(Pass * State<0>::words * C::split * C::parallel_tile * 4);
+    const unsigned area = shared + C::cluster_at + unsigned(Pass * State<0>::words * C::split_k * C::parallel_tile * 4);
     const auto at = [&](int part, int word, int j) {
       return area + unsigned((part * words + word) * C::parallel_tile + slot(j)) * 4u;
     };
     if constexpr (Pass == 0) ptx::cluster_wait();
     if (warp_reduced == 0) {
-      const int rank = int(blockIdx.x) % C::split;
+      const int rank = int(blockIdx.x) % C::split_k;
 #pragma unroll 1
-      for (int peer = lane_reduced; peer < C::split; peer += C::lanes) {
+      for (int peer = lane_reduced; peer < C::split_k; peer += C::lanes_k) {
         const unsigned barrier = ptx::address_in(cluster_barrier(shared, Pass), peer);
 #pragma unroll
         for (int j = 0; j < C::states; ++j) {
@@ -332,7 +332,7 @@ struct RowReduction {
 #pragma unroll
         for (int w = 0; w < words; ++w) state.set(w, ptx::ld_shared<4>(at(part, w, j)).word[0]);
       };
-      states[j] = reduce_parts<C::split, C::lanes, lane_stride, State<Pass>>(lane_reduced, load);
+      states[j] = reduce_parts<C::split_k, C::lanes_k, lane_stride, State<Pass>>(lane_reduced, load);
     }
   }
 
@@ -341,7 +341,7 @@ struct RowReduction {
     constexpr int words = State<Pass>::words;
     // Every pass has an area of its own: nobody waits until the states of the pass before have been read.
     const unsigned area =
-        shared + C::combine_at + unsigned(Pass * State<0>::words * C::subgroups * C::parallel_tile * 4);
+        shared + C::combine_at + unsigned(Pass * State<0>::words * C::subgroups_k * C::parallel_tile * 4);
     const auto at = [&](int subgroup, int word, int j) {
       return area + unsigned((subgroup * words + word) * C::parallel_tile + slot(j)) * 4u;
     };
@@ -359,13 +359,13 @@ struct RowReduction {
 #pragma unroll
         for (int w = 0; w < words; ++w) state.set(w, ptx::ld_shared<4>(at(subgroup, w, j)).word[0]);
       };
-      states[j] = reduce_parts<C::subgroups, C::lanes, lane_stride, State<Pass>>(lane_reduced, load);
+      states[j] = reduce_parts<C::subgroups_k, C::lanes_k, lane_stride, State<Pass>>(lane_reduced, load);
     }
   }
 
   // Word `word` of part `part` of the row of state j.
   __device__ __forceinline__ float* partial(float* partials, long long group, int part, int word, int j) const {
-    return partials + ((group * C::split + part) * State<0>::words + word) * C::parallel_tile + slot(j);
+    return partials + ((group * C::split_k + part) * State<0>::words + word) * C::parallel_tile + slot(j);
   }
   __device__ __forceinline__ void store_part(const State<0> (&states)[C::states], float* partials, long long group,
                                              int split) const {
@@ -388,7 +388,7 @@ struct RowReduction {
           state.set(w, ptx::ld_global_cg<4>(partial(partials, group, part, w, j)).word[0]);
         }
       };
-      states[j] = reduce_parts<C::split, C::lanes, lane_stride, State<0>>(lane_reduced, load);
+      states[j] = reduce_parts<C::split_k, C::lanes_k, lane_stride, State<0>>(lane_reduced, load);
     }
   }
 
@@ -398,7 +398,7 @@ struct RowReduction {
     constexpr int widest = 16 / int(sizeof(Out)), width = Count < widest ? Count : widest;
 #pragma unroll
     for (int i = 0; i < Count; i += width) {
-      autosched::store<store_hint(C::out_cache)>(to + i, pack<Out, width>(x + i));
+      autosched::store<store_hint(C::cache_hint_out)>(to + i, pack<Out, width>(x + i));
     }
   }
 
@@ -427,7 +427,7 @@ struct RowReduction {
     if constexpr (peel) {
       AlignedVector<bytes> vector = {};
 #pragma unroll
-      for (int e = 0; e < C::vector; ++e) {
+      for (int e = 0; e < C::vector_x; ++e) {
         if (!element_inside(b, at, e)) continue;
         put_element<T>(vector, e, ptx::ld_global_nc<int(sizeof(T))>(operand + (at - shift[b] + e)));
       }
@@ -442,27 +442,27 @@ struct RowReduction {
                                             unsigned shared, const T* weight, const T* bias, Out* out) const {
     // The last block of a split row finishes all of it.
     constexpr int all_steps = again || in_cluster ? C::steps : ceil_div(C::span, C::step);
-    for_each(staged, shared, all_steps, [&](const float(&x)[C::vector], int at, int b) {
-      float y[C::vector];
+    for_each(staged, shared, all_steps, [&](const float(&x)[C::vector_x], int at, int b) {
+      float y[C::vector_x];
 #pragma unroll
-      for (int e = 0; e < C::vector; ++e) y[e] = Op::apply(x[e], scales[b]);
+      for (int e = 0; e < C::vector_x; ++e) y[e] = Op::apply(x[e], scales[b]);
       if constexpr (C::has_weight) {
         const auto w = of_columns(weight, b, at);
 #pragma unroll
-        for (int e = 0; e < C::vector; ++e) y[e] *= get_element<T>(w, e);
+        for (int e = 0; e < C::vector_x; ++e) y[e] *= get_element<T>(w, e);
       }
       if constexpr (C::has_bias) {
         const auto w = of_columns(bias, b, at);
 #pragma unroll
-        for (int e = 0; e < C::vector; ++e) y[e] += get_element<T>(w, e);
+        for (int e = 0; e < C::vector_x; ++e) y[e] += get_element<T>(w, e);
       }
       Out* to = out + static_cast<long long>(parallel_index(b)) * C::length + at - shift[b];
       if (all_inside(b, at)) {
-        store<C::vector>(to, y);
+        store<C::vector_x>(to, y);
         return;
       }
 #pragma unroll
-      for (int e = 0; e < C::vector; ++e) {
+      for (int e = 0; e < C::vector_x; ++e) {
         if (element_inside(b, at, e)) store<1>(to + e, y + e);
       }
     });
@@ -470,7 +470,7 @@ struct RowReduction {
 
   __device__ __forceinline__ static void run(const T* x, const T* weight, const T* bias, Out* out, float* partials,
                                              unsigned* counters) {
-    const int split = int(blockIdx.x) % C::split, group = int(blockIdx.x) / C::split;
+    const int split = int(blockIdx.x) % C::split_k, group = int(blockIdx.x) / C::split_k;
     const int outer = group / C::tiles, tile = group % C::tiles;
     const int begin = split * C::chunk, next = begin + C::chunk;
     RowReduction here(x, outer, tile, begin, next < C::span ? next : C::span);
@@ -482,12 +482,12 @@ struct RowReduction {
     RowScale scales[C::states];
     State<0> states[C::states];
     bool second = false;
-    if constexpr (again) second = is_second_launch<C::split>(counters + group, shared);
+    if constexpr (again) second = is_second_launch<C::split_k>(counters + group, shared);
     if (!second) here.template reduce<0>(states, scales, staged, shared);
-    if constexpr (C::split > 1 && !in_cluster) {
+    if constexpr (C::split_k > 1 && !in_cluster) {
       if (!second) {
         here.store_part(states, partials, group, split);
-        if (again || !is_last_block<C::split>(counters + group, shared)) return;
+        if (again || !is_last_block<C::split_k>(counters + group, shared)) return;
       }
       here.combine_parts(states, partials, group);
     }

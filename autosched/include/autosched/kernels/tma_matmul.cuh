@@ -55,11 +55,11 @@ struct TmaMatmul {
   static constexpr int results_at = C::stream_k ? C::stages * C::stage_bytes : 0;
   enum NamedBarrier { of_all = 0, of_multiplying = 1 };
 
-  static_assert(C::tile_m % (C::sg_layout_m * C::sg_data_m) == 0 && C::tile_n % (C::sg_layout_n * C::sg_data_n) == 0,
+  static_assert(C::tile_m % (C::subgroups_m * C::sg_data_m) == 0 && C::tile_n % (C::subgroups_n * C::sg_data_n) == 0,
                 "rule wg_map: sg_layout x sg_data must divide the workgroup tile");
   static_assert(C::sg_data_m % I::m == 0 && C::sg_data_n % I::n == 0 && C::tile_k % I::k == 0,
                 "rule fragments: sg_data and tile_k must be multiples of the intrinsic's shape");
-  static_assert(C::threads == C::sg_layout_m * C::sg_layout_n * 32 && C::threads + 32 <= 1024,
+  static_assert(C::threads == C::subgroups_m * C::subgroups_n * 32 && C::threads + 32 <= 1024,
                 "rule threads: 32 of each subgroup and of the warp that asks TMA, at most 1024 a block");
   static_assert(BoxesA::bytes == C::stage_bytes_a && BoxesB::bytes == C::stage_bytes_b,
                 "rule layout: boxes fill a stage without gaps");
@@ -81,7 +81,7 @@ struct TmaMatmul {
   static_assert(sizeof(Accumulators) == C::accumulators * sizeof(typename Warp::Sum),
                 "rule accumulators: the fragments of a warp must make up its part of the tile");
 
-  __device__ static __forceinline__ void run(const ptx::TensorMap& a, const ptx::TensorMap& b, const Ends<C>& ends, Out* out,
+  __device__ static __forceinline__ void run(const ptx::TensorMap& a, const ptx::TensorMap& b, const EpilogueArgs<C>& ends, Out* out,
                                              float* partials, unsigned* counters, const unsigned char* block_scale_a,
                                              const unsigned char* block_scale_b) {
     const unsigned shared = ptx::shared_memory();

@@ -1,7 +1,7 @@
-// out[b, j, i] = x[b, i, j], batched. A block moves block_tiles tiles, one after another.
+// out[b, j, i] = x[b, i, j], batched. A block moves tiles_per_block tiles, one after another.
 //
 // With copy "cp.async", tile by tile to shared memory and back (TileCopy), `stages` tiles ahead.
-// With "ld.global" the same through registers: a thread loads a block of block_rows x load_vector elements and, where
+// With "ld.global" the same through registers: a thread loads a block of block_rows x vector_x elements and, where
 // block_rows > 1, turns it in registers, so that it can store whole pieces of out's rows.
 // With layout "none" the turned blocks go straight to out: what a thread loads is what it stores (XeTile RFC, appendix
 // 2.3), and no shared memory is needed.
@@ -90,35 +90,35 @@ struct Transpose {
   static constexpr int element_bytes = C::element_bytes;
   static constexpr int threads = C::threads;
   static constexpr long long matrix = static_cast<long long>(C::rows) * C::columns;
-  static constexpr bool async = C::copy == "cp.async", in_registers = C::layout == "none";
+  static constexpr bool async = C::copy_x == "cp.async", in_registers = C::layout_x == "none";
 
-  // The load side: blocks of block_rows x load_vector elements, the store side: lines of store_vector of them.
-  static constexpr int load_bytes = C::load_vector * element_bytes, store_bytes = C::store_vector * element_bytes;
+  // The load side: blocks of block_rows x vector_x elements, the store side: lines of vector_out of them.
+  static constexpr int load_bytes = C::vector_x * element_bytes, store_bytes = C::vector_out * element_bytes;
   static constexpr int block_bytes = C::block_rows * element_bytes;
-  static constexpr int load_rows = threads / C::load_columns, store_rows = threads / C::store_columns;
-  static constexpr int load_step_m = load_rows * C::block_rows, load_step_n = C::load_columns * C::load_vector;
-  static constexpr int load_passes_m = C::tile_rows / load_step_m, load_passes_n = C::tile_columns / load_step_n;
-  static constexpr int store_step_m = C::store_columns * C::store_vector;
-  static constexpr int store_passes_m = C::tile_rows / store_step_m, store_passes_n = C::tile_columns / store_rows;
+  static constexpr int load_rows = threads / C::copy_columns_x, store_rows = threads / C::copy_columns_out;
+  static constexpr int load_step_m = load_rows * C::block_rows, load_step_n = C::copy_columns_x * C::vector_x;
+  static constexpr int load_passes_m = C::tile_m / load_step_m, load_passes_n = C::tile_n / load_step_n;
+  static constexpr int store_step_m = C::copy_columns_out * C::vector_out;
+  static constexpr int store_passes_m = C::tile_m / store_step_m, store_passes_n = C::tile_n / store_rows;
 
-  static_assert(threads % C::load_columns == 0 && C::tile_rows % load_step_m == 0 && C::tile_columns % load_step_n == 0,
+  static_assert(threads % C::copy_columns_x == 0 && C::tile_m % load_step_m == 0 && C::tile_n % load_step_n == 0,
                 "rule load_map: the blocks of all threads must divide the tile");
-  static_assert(in_registers || (threads % C::store_columns == 0 && C::tile_columns % store_rows == 0 &&
-                                 C::tile_rows % store_step_m == 0),
+  static_assert(in_registers || (threads % C::copy_columns_out == 0 && C::tile_n % store_rows == 0 &&
+                                 C::tile_m % store_step_m == 0),
                 "rule store_map: the vectors of all threads must divide the transposed tile");
-  static_assert(C::columns % C::load_vector == 0, "rule load_alignment: the vector must divide the columns of x");
-  static_assert(C::rows % C::store_vector == 0, "rule store_alignment: the vector must divide the columns of out");
+  static_assert(C::columns % C::vector_x == 0, "rule load_alignment: the vector must divide the columns of x");
+  static_assert(C::rows % C::vector_out == 0, "rule store_alignment: the vector must divide the columns of out");
   static_assert(load_bytes <= 16 && store_bytes <= 16 && block_bytes <= 16,
                 "rule vector_width: a thread moves at most 16 bytes at a time");
   static_assert(!in_registers ||
-                    (C::store_vector == C::block_rows && C::load_columns * C::store_columns == 32),
+                    (C::vector_out == C::block_rows && C::copy_columns_x * C::copy_columns_out == 32),
                 "rule in_register: what a thread stores is what it loaded, so its vector is a row of its turned block");
   static_assert(!async || C::block_rows == 1, "rule block_rows: cp.async cannot turn blocks");
   static_assert(!async || !in_registers, "rule copy_async: cp.async moves to shared memory");
   static_assert(async || C::stages == 1, "rule stages: only cp.async has tiles in flight");
-  static_assert(C::row_tiles * static_cast<long long>(C::tile_rows) >= C::rows &&
-                    C::column_tiles * static_cast<long long>(C::tile_columns) >= C::columns &&
-                    C::blocks * static_cast<long long>(C::block_tiles) >= C::tiles,
+  static_assert(C::row_tiles * static_cast<long long>(C::tile_m) >= C::rows &&
+                    C::column_tiles * static_cast<long long>(C::tile_n) >= C::columns &&
+                    C::blocks * static_cast<long long>(C::tiles_per_block) >= C::tiles,
                 "the blocks must cover x");
 
   struct Tile {
@@ -132,7 +132,7 @@ struct Transpose {
     const TileIndex at =
         raster<raster_order(C::raster), raster_group(C::raster), C::row_tiles, C::column_tiles>(id % per_matrix);
     const long long first = id / per_matrix * matrix;
-    return {x + first, out + first, at.m * C::tile_rows, at.n * C::tile_columns};
+    return {x + first, out + first, at.m * C::tile_m, at.n * C::tile_n};
   }
 
   // This thread's blocks of a tile, all loads before anything else so that they are in flight together.
@@ -140,10 +140,10 @@ struct Transpose {
     AlignedVector<load_bytes> line[load_passes_m][load_passes_n][C::block_rows];
 
     __device__ static __forceinline__ int row(int i) {
-      return int(threadIdx.x) / C::load_columns * C::block_rows + i * load_step_m;
+      return int(threadIdx.x) / C::copy_columns_x * C::block_rows + i * load_step_m;
     }
     __device__ static __forceinline__ int column(int j) {
-      return int(threadIdx.x) % C::load_columns * C::load_vector + j * load_step_n;
+      return int(threadIdx.x) % C::copy_columns_x * C::vector_x + j * load_step_n;
     }
     __device__ __forceinline__ void load(const Tile& tile) {
       // One address, and constants from it to the others.
@@ -152,13 +152,13 @@ struct Transpose {
       for (int i = 0; i < load_passes_m; ++i) {
 #pragma unroll
         for (int r = 0; r < C::block_rows; ++r) {
-          const bool row_ok = C::rows % C::tile_rows == 0 || tile.m + row(i) + r < C::rows;
+          const bool row_ok = C::rows % C::tile_m == 0 || tile.m + row(i) + r < C::rows;
 #pragma unroll
           for (int j = 0; j < load_passes_n; ++j) {
-            const bool ok = row_ok && (C::columns % C::tile_columns == 0 || tile.n + column(j) < C::columns);
+            const bool ok = row_ok && (C::columns % C::tile_n == 0 || tile.n + column(j) < C::columns);
             const long long ahead = static_cast<long long>(i * load_step_m + r) * C::columns + j * load_step_n;
             line[i][j][r] = AlignedVector<load_bytes>{};
-            if (ok) line[i][j][r] = load_read_only<load_hint(C::x_cache), load_bytes>(from + ahead);
+            if (ok) line[i][j][r] = load_read_only<load_hint(C::cache_hint_x), load_bytes>(from + ahead);
           }
         }
       }
@@ -175,8 +175,8 @@ struct Transpose {
 
   __device__ static __forceinline__ void fill(const Tile& tile, unsigned shared) {
     if constexpr (async) {
-      using Copy = TileCopy<Element, Layout, C::tile_rows, C::tile_columns, C::rows, C::columns, true, threads,
-                            C::load_columns, C::load_vector, C::load_piece, true>;
+      using Copy = TileCopy<Element, Layout, C::tile_m, C::tile_n, C::rows, C::columns, true, threads,
+                            C::copy_columns_x, C::vector_x, C::load_piece, true>;
       Copy(tile.x, tile.m, tile.n, int(threadIdx.x)).start(shared);
     } else {
       Blocks blocks;
@@ -188,13 +188,13 @@ struct Transpose {
           const int row = Blocks::row(i), column = Blocks::column(j);
           if constexpr (C::block_rows == 1) {
 #pragma unroll
-            for (int c = 0; c < C::load_vector; c += C::load_piece) {
+            for (int c = 0; c < C::vector_x; c += C::load_piece) {
               ptx::st_shared(address(shared, row, column + c),
                              vector_part<C::load_piece * element_bytes>(blocks.line[i][j][0], c / C::load_piece));
             }
           } else {
 #pragma unroll
-            for (int c = 0; c < C::load_vector; ++c) {
+            for (int c = 0; c < C::vector_x; ++c) {
               ptx::st_shared(address(shared, row, column + c), blocks.turned(i, j, c));
             }
           }
@@ -208,12 +208,12 @@ struct Transpose {
   __device__ static __forceinline__ void drain(const Tile& tile, unsigned shared) {
     constexpr int piece_bytes = C::store_piece * element_bytes;
     constexpr int row_registers =
-        store_passes_m * C::store_vector / C::store_piece * (piece_bytes < 4 ? 1 : piece_bytes / 4);
+        store_passes_m * C::vector_out / C::store_piece * (piece_bytes < 4 ? 1 : piece_bytes / 4);
     constexpr int group =
         row_registers * store_passes_n <= 32 ? store_passes_n : (row_registers < 32 ? 32 / row_registers : 1);
     static_assert(store_passes_n % group == 0, "tiles, threads and vectors are powers of two");
-    const int row = int(threadIdx.x) % C::store_columns * C::store_vector;
-    const int column = int(threadIdx.x) / C::store_columns;
+    const int row = int(threadIdx.x) % C::copy_columns_out * C::vector_out;
+    const int column = int(threadIdx.x) / C::copy_columns_out;
 #pragma unroll 1
     for (int first = 0; first < store_passes_n; first += group) {
       // One address, and constants from it to the others.
@@ -236,10 +236,10 @@ struct Transpose {
 #pragma unroll
         for (int i = 0; i < store_passes_m; ++i) {
           const int m = tile.m + row + i * store_step_m;
-          const bool ok = (C::columns % C::tile_columns == 0 || n < C::columns) &&
-                          (C::rows % C::tile_rows == 0 || m < C::rows);
+          const bool ok = (C::columns % C::tile_n == 0 || n < C::columns) &&
+                          (C::rows % C::tile_m == 0 || m < C::rows);
           const long long ahead = static_cast<long long>(j * store_rows) * C::rows + i * store_step_m;
-          if (ok) store<store_hint(C::out_cache)>(to + ahead, held[j][i]);
+          if (ok) store<store_hint(C::cache_hint_out)>(to + ahead, held[j][i]);
         }
       }
     }
@@ -252,13 +252,13 @@ struct Transpose {
 #pragma unroll
     for (int j = 0; j < load_passes_n; ++j) {
 #pragma unroll
-      for (int c = 0; c < C::load_vector; ++c) {
+      for (int c = 0; c < C::vector_x; ++c) {
         const int n = tile.n + Blocks::column(j) + c;
 #pragma unroll
         for (int i = 0; i < load_passes_m; ++i) {
           const int m = tile.m + Blocks::row(i);
-          if ((C::columns % C::tile_columns == 0 || n < C::columns) && (C::rows % C::tile_rows == 0 || m < C::rows)) {
-            store<store_hint(C::out_cache)>(
+          if ((C::columns % C::tile_n == 0 || n < C::columns) && (C::rows % C::tile_m == 0 || m < C::rows)) {
+            store<store_hint(C::cache_hint_out)>(
                 to + static_cast<long long>(j * load_step_n + c) * C::rows + i * load_step_m, blocks.turned(i, j, c));
           }
         }
@@ -267,9 +267,9 @@ struct Transpose {
   }
 
   __device__ static __forceinline__ void run(const Element* x, Element* out) {
-    const int first = int(blockIdx.x) * C::block_tiles;
+    const int first = int(blockIdx.x) * C::tiles_per_block;
     const int left = C::tiles - first;
-    const int count = left < C::block_tiles ? left : C::block_tiles;
+    const int count = left < C::tiles_per_block ? left : C::tiles_per_block;
     if constexpr (in_registers) {
 #pragma unroll 1
       for (int t = 0; t < count; ++t) through_registers(tile_of(x, out, first + t));

@@ -1,5 +1,5 @@
 // C = epilogue(A * B) on Hopper: one warp, alone or of a warpgroup that gives its registers away, has TMA copy tiles of
-// A and B into a ring of stages, and `consumers` warpgroups multiply them by wgmma. Two mbarriers for each stage say that
+// A and B into a ring of stages, and `consumer_warpgroups` warpgroups multiply them by wgmma. Two mbarriers for each stage say that
 // it is full, and that every consumer is done with it. In the folder wgmma_matmul: the ring and the work of a block
 // (plan), the copies (producers), what consumers do for a tile (consumers), and of that the multiplications (main_loop),
 // the sums of blocks that share a tile (exchange), and the stores.

@@ -317,7 +317,7 @@ def test_an_invalid_schedule_never_takes_the_place_of_the_best(here: Path, capsy
     """Not even with evidence, which a stranger can write."""
     mine, theirs = schedules()
     stored(here / "mine.db")
-    forged = theirs.replace(tile_rows=12345)
+    forged = theirs.replace(tile_m=12345)
     with Store.open(here / "theirs.db") as store:
         for rank, schedule in ((2, mine), (1, forged)):
             time = 1e-6 if rank == 2 else 1e-9

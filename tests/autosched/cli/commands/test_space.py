@@ -76,7 +76,7 @@ def test_explain_accepts_a_legal_schedule_and_names_the_rules_of_an_illegal_one(
     good = schedule()
     Path("good.json").write_text(json.dumps(good.to_json()))
     assert run("space", "matmul", *SMALL, "--explain", "good.json")[0] == 0
-    bad = good.replace(sg_layout_m=8, sg_layout_n=8)
+    bad = good.replace(subgroups_m=8, subgroups_n=8)
     Path("bad.json").write_text(json.dumps({"schedule": bad.to_json(), "device": "h200"}))
     expected = template("matmul").space(PROBLEM, device("h200")).explain(bad)
     assert expected

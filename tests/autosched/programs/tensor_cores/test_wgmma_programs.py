@@ -62,7 +62,7 @@ def boxes(name: str, layout: str) -> Values:
 
 def gemm(kind: str = "f16", stages: int = 3, **changes: int | str) -> Values:
     return {
-        "bm": 128, "bn": 64, "bk": 64, "intrinsic": f"wgmma_m64k16_{kind}", "sg_rows": 4, "sg_columns": 1,
+        "bm": 128, "bn": 64, "bk": 64, "intrinsic": f"wgmma_m64k16_{kind}", "subgroups_m": 4, "subgroups_n": 1,
         **boxes("a", "swizzle(3,3,3)"), **boxes("b", "swizzle(3,3,3)"), "stages": stages, "filled_by": "warp",
         "in_flight": 0, "split_k": 1, "store_1": "direct", "exchange": "pad(4,1)", "min_blocks": 1, "raster": "row",
     } | changes  # fmt: skip
@@ -70,8 +70,10 @@ def gemm(kind: str = "f16", stages: int = 3, **changes: int | str) -> Values:
 
 def attention(kind: str = "f16", **changes: int | str) -> Values:
     return {
-        "bm": 128, "bn": 64, "intrinsic": f"wgmma_m64k16_{kind}", "sg_rows_1": 4, "sg_columns_1": 1, "sg_rows_2": 4,
-        "sg_columns_2": 1, "home_q": "shared", **boxes("q", "swizzle(3,3,3)"), **boxes("k", "transpose+swizzle(3,3,3)"),
+        "bm": 128, "bn": 64, "intrinsic": f"wgmma_m64k16_{kind}", "subgroups_m_1": 4, "subgroups_n_1": 1,
+        "subgroups_m_2": 4,
+        "subgroups_n_2": 1, "home_q": "shared", **boxes("q", "swizzle(3,3,3)"), **boxes("k",
+        "transpose+swizzle(3,3,3)"),
         **boxes("v", "swizzle(3,3,3)"), "stages": 2, "filled_by": "warp", "sum_1": "after_loop", "store_1": "direct",
         "exchange": "pad(4,1)", "min_blocks": 1, "raster": "row",
     } | changes  # fmt: skip
@@ -92,15 +94,16 @@ def legal(p: ProgramProblem, values: Values) -> Schedule:
     ("place", "sizes", "values"),
     [
         (GEMM, {"m": 136, "n": 72, "k": 200}, gemm()),
-        (GEMM, {"m": 136, "n": 72, "k": 200}, gemm(in_flight=1, sg_rows=8)),
-        (GEMM, {"m": 136, "n": 72, "k": 200}, gemm(filled_by="tma", stages=1, sg_rows=8)),
+        (GEMM, {"m": 136, "n": 72, "k": 200}, gemm(in_flight=1, subgroups_m=8)),
+        (GEMM, {"m": 136, "n": 72, "k": 200}, gemm(filled_by="tma", stages=1, subgroups_m=8)),
         (GEMM, {"m": 67, "n": 76, "k": 134}, gemm(filled_by="threads", stages=4)),
         (GEMM, {"m": 67, "n": 72, "k": 134}, gemm(filled_by="tma", stages=2, store_1="turned")),
         (GEMM, {"m": 136, "n": 72, "k": 520}, gemm(in_flight=1, split_k=3)),
         (GEMM, {"m": 136, "n": 72, "k": 520}, gemm(filled_by="tma", split_k=2)),
         (CAUSAL, {"h": 2, "g": 1, "s": 100, "d": 64}, attention()),
         (CAUSAL, {"h": 2, "g": 1, "s": 136, "d": 64}, attention(filled_by="tma", home_q="registers", store_1="turned")),
-        (ATTENTION, {"h": 1, "g": 1, "s": 200, "d": 64}, attention(filled_by="threads", sg_rows_1=8, sg_rows_2=8)),
+        (ATTENTION, {"h": 1, "g": 1, "s": 200, "d": 64}, attention(filled_by="threads", subgroups_m_1=8,
+        subgroups_m_2=8)),
         ("attention.py:causal_attention_bf16", {"h": 1, "g": 1, "s": 200, "d": 128}, attention("bf16", stages=1)),
         (
             stored_transposed, {"m": 136, "n": 72, "k": 72},
@@ -185,7 +188,7 @@ def test_faults_are_reported(where: str, old: str, new: str, filled_by: str) -> 
     p = problem(made(GEMM), m=128, n=64, k=384)
     changes: dict[str, Values] = {"flying": {"filled_by": "warp", "in_flight": 1}, "split": {"split_k": 2}}
     how = changes.get(filled_by, {"filled_by": filled_by})
-    kernel = template(p.program).kernel(p, legal(p, gemm(stages=2, sg_rows=8, **how)), H100)
+    kernel = template(p.program).kernel(p, legal(p, gemm(stages=2, subgroups_m=8, **how)), H100)
     if where:
         texts = dict(kernel.headers.files)
         assert old in texts[where]
@@ -218,10 +221,11 @@ def _intrinsics(space):  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize(
     ("place", "sizes", "values", "most", "multiplications"),
     [
-        (GEMM, {"m": 4096, "n": 4096, "k": 4096}, gemm(bm=128, bn=256, sg_rows=8, stages=4), 40, 4),
-        (GEMM, {"m": 4096, "n": 4096, "k": 4096}, gemm(bn=256, sg_rows=8, stages=4, in_flight=1), 44, 4),
-        (ATTENTION, {"h": 16, "g": 16, "s": 4096, "d": 64}, attention(bn=128, sg_rows_1=8, sg_rows_2=8), 400, 12),
-        (ATTENTION, {"h": 16, "g": 16, "s": 4096, "d": 128}, attention(sg_rows_1=8, sg_rows_2=8), 290, 12),
+        (GEMM, {"m": 4096, "n": 4096, "k": 4096}, gemm(bm=128, bn=256, subgroups_m=8, stages=4), 40, 4),
+        (GEMM, {"m": 4096, "n": 4096, "k": 4096}, gemm(bn=256, subgroups_m=8, stages=4, in_flight=1), 44, 4),
+        (ATTENTION, {"h": 16, "g": 16, "s": 4096, "d": 64}, attention(bn=128, subgroups_m_1=8, subgroups_m_2=8), 400,
+        12),
+        (ATTENTION, {"h": 16, "g": 16, "s": 4096, "d": 128}, attention(subgroups_m_1=8, subgroups_m_2=8), 290, 12),
     ],
     ids=["gemm", "gemm_in_flight", "attention_64", "attention_128"],
 )  # fmt: skip

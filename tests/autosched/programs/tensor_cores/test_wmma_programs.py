@@ -103,7 +103,8 @@ def twice(p: Builder, a: Array, b: Array, out: Array) -> None:
 
 def gemm(**changes: int | str) -> Values:
     return {
-        "bm": 128, "bn": 64, "bk": 32, "intrinsic": F16, "sg_rows": 4, "sg_columns": 2, **operand("a", "pad(8,1)", 4),
+        "bm": 128, "bn": 64, "bk": 32, "intrinsic": F16, "subgroups_m": 4, "subgroups_n": 2, **operand("a",
+        "pad(8,1)", 4),
         **operand("b", "pad(8,1)", 8), "stages": 3, "split_k": 1, "tail": "masked", "store_1": "direct",
         "exchange": "pad(4,1)", "min_blocks": 1, "raster": "row",
     } | changes  # fmt: skip
@@ -128,7 +129,8 @@ def check(p: ProgramProblem, kernel: Kernel) -> None:
     [
         ("gemm_relu.py", {"m": 136, "n": 72, "k": 200}, gemm()),
         ("gemm_relu.py", {"m": 136, "n": 72, "k": 200}, gemm(split_k=2, stages=1)),
-        ("gemm_relu.py", {"m": 136, "n": 72, "k": 200}, gemm(tail="peeled", store_1="turned", sg_rows=8, sg_columns=1)),
+        ("gemm_relu.py", {"m": 136, "n": 72, "k": 200}, gemm(tail="peeled", store_1="turned", subgroups_m=8,
+        subgroups_n=1)),
         (
             row_major_tf32, {"m": 70, "n": 40, "k": 72},
             gemm(bm=64, bn=32, intrinsic=TF32, split_k=2)
@@ -136,7 +138,7 @@ def check(p: ProgramProblem, kernel: Kernel) -> None:
         ),
         (
             largest_score, {"m": 70, "n": 80, "d": 64},
-            gemm(intrinsic=BF16, sg_rows=2, sg_columns=1, home_q="shared", width_1=1, lanes_1=1)
+            gemm(intrinsic=BF16, subgroups_m=2, subgroups_n=1, home_q="shared", width_1=1, lanes_1=1)
             | operand("q", "identity", 8) | operand("keys", "transpose+pad(8,1)", 8),
         ),
         (mapped, {"m": 70, "n": 72, "k": 72}, gemm(**operand("b", "pad(8,1)", 8))),
@@ -220,14 +222,14 @@ def test_the_main_loop_is_the_hand_written_templates() -> None:
         nvdisasm()
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
-    size, tiles = 4096, {"bm": 128, "bn": 128, "sg_rows": 2, "sg_columns": 4}
+    size, tiles = 4096, {"bm": 128, "bn": 128, "subgroups_m": 2, "subgroups_n": 4}
     common = operand("a", "pad(8,1)", 4) | operand("b", "pad(8,1)", 16)
     common |= {"intrinsic": F16, "stages": 3, "min_blocks": 1, "raster": "row"}
     theirs = Schedule.from_json(
         "matmul",
         {
-            "tile_m": 128, "tile_n": 128, "tile_k": 32, "sg_layout_m": 2, "sg_layout_n": 4, "sg_data_m": 64,
-            "sg_data_n": 32, "k_unroll": 2, "fragment_buffers": 1, "epilogue": "shared", "split_k": 1, "stream_k": 0,
+            "tile_m": 128, "tile_n": 128, "tile_k": 32, "subgroups_m": 2, "subgroups_n": 4, "sg_data_m": 64,
+            "sg_data_n": 32, "unroll": 2, "fragment_buffers": 1, "epilogue": "shared", "split_k": 1, "stream_k": 0,
             "batch_mapping": "outer", **common,
         },
     )  # fmt: skip

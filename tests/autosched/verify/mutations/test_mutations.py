@@ -66,7 +66,7 @@ MUTATIONS = (
         "if (more) loader.store(fill);",
         "if (more) loader.store(stage);",
     ),
-    Mutation("warps share a column", PIPELINED, MATMUL, "thread / 32 % C::sg_layout_n", "thread / 32 / C::sg_layout_n"),
+    Mutation("warps share a column", PIPELINED, MATMUL, "thread / 32 % C::subgroups_n", "thread / 32 / C::subgroups_n"),
     Mutation("fragment rows with the wrong stride", PIPELINED, MATMUL, "i % each * size;", "i % each * size / 2;"),
     Mutation("B is read from A's stage", PIPELINED, MATMUL, "tile + A::stage_bytes, step", "tile, step"),
     Mutation(
@@ -130,7 +130,7 @@ MUTATIONS = (
         "",
     ),
     Mutation(
-        "warps share a slice of the epilogue", TRANSPOSED, MATMUL, "(warp_m * C::sg_layout_n + warp_n) * I::m", "0"
+        "warps share a slice of the epilogue", TRANSPOSED, MATMUL, "(warp_m * C::subgroups_n + warp_n) * I::m", "0"
     ),
     Mutation(
         "steps inside a swizzle added",

@@ -249,7 +249,7 @@ def test_buffers_live_as_long_as_they_are_read(monkeypatch: pytest.MonkeyPatch) 
     sizes = {"m": 64, "n": 64, "k": 512}  # more turns than stages
     p = problem(weighted, **sizes)
     schedules = template(weighted).space(p, A100).valid.sample(200, 1)
-    schedule = next(s for s in schedules if s.integer("sg_columns") > 1 and s.integer("stages") > 1)
+    schedule = next(s for s in schedules if s.integer("subgroups_n") > 1 and s.integer("stages") > 1)
     assert outcome_of(weighted, sizes, schedule=schedule) == "ok"
     short_lives(monkeypatch)
     assert outcome_of(weighted, sizes, schedule=schedule) != "ok"

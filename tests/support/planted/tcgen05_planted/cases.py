@@ -25,8 +25,8 @@ SMALL = Schedule(
     "tcgen05_matmul",
     tuple({
         "tile_m": 128, "tile_n": 64, "tile_k": 64, "swizzle_a": 128, "swizzle_b": 128, "stages": 2, "sum_buffers": 1,
-        "split_k": 1, "raster": "row", "store_buffers": 0, "tiles_of_block": 1, "stream_k": 0,
-        "tile_scheduler": "static", "l2_promotion": 128, "kept": "neither",
+        "split_k": 1, "raster": "row", "store_buffers": 0, "tiles_per_block": 1, "stream_k": 0,
+        "tile_scheduler": "static", "l2_promotion": 128, "l2_evict_last": "none",
     }.items()),
 )  # fmt: skip
 
@@ -42,7 +42,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "bias": ({}, {"epilogue": "bias+relu"}),
     "batch": ({}, {"batch": 2, "m": 128, "n": 64}),
     "lines of b along n": ({}, {"order_b": "row"}),
-    "several tiles": ({"sum_buffers": 2, "tiles_of_block": 4}, {"m": 512, "k": 128}),
+    "several tiles": ({"sum_buffers": 2, "tiles_per_block": 4}, {"m": 512, "k": 128}),
     "boxes": ({"store_buffers": 1, "tile_n": 128}, {"n": 256}),
     "a pair": ({"tile_m": 256}, {"m": 512}),
     "mxf8": ({"tile_n": 128, "tile_k": 128}, MXF8),
@@ -50,17 +50,17 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "nvf4": ({"tile_n": 128, "tile_k": 128}, MXF8 | {"a": "nvf4", "k": 704}),
     "mxf8 of a pair": ({"tile_m": 256, "tile_n": 256, "tile_k": 128}, MXF8 | {"m": 512, "n": 256}),
     "splits": ({"split_k": 3}, {"k": 640}),
-    "stream-K": ({"stream_k": 1, "tiles_of_block": 2, "sum_buffers": 2}, STREAMED),
+    "stream-K": ({"stream_k": 1, "tiles_per_block": 2, "sum_buffers": 2}, STREAMED),
     "scales of blocks": (
         {"tile_k": 128, "sum_buffers": 2},
         {"a": "e4m3", "scale": "block", "k": 400, "m": 200, "n": 240},
     ),
-    "launch control": ({"tile_scheduler": "launch_control", "sum_buffers": 2, "tiles_of_block": 4}, LAUNCHED),
+    "launch control": ({"tile_scheduler": "launch_control", "sum_buffers": 2, "tiles_per_block": 4}, LAUNCHED),
     "launch control of pairs": (
-        {"tile_m": 256, "tile_scheduler": "launch_control", "sum_buffers": 2, "tiles_of_block": 4},
+        {"tile_m": 256, "tile_scheduler": "launch_control", "sum_buffers": 2, "tiles_per_block": 4},
         LAUNCHED | {"m": 1536},
     ),
-    "several tiles of a pair": ({"tile_m": 256, "sum_buffers": 2, "tiles_of_block": 4}, {"m": 1024, "k": 128}),
+    "several tiles of a pair": ({"tile_m": 256, "sum_buffers": 2, "tiles_per_block": 4}, {"m": 1024, "k": 128}),
 }
 
 

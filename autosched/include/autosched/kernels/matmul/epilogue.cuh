@@ -28,7 +28,7 @@ struct MatmulEpilogue {
   // The shared route has the whole tile in f32 where a reduction reads it or only wmma.store knows the accumulators.
   static constexpr bool whole_tile = I::opaque || reduced_axis != ReducedAxis::none;
 
-  __device__ static __forceinline__ void store(Accumulators& acc, unsigned shared, const Ends<C>& ends, Out* out,
+  __device__ static __forceinline__ void store(Accumulators& acc, unsigned shared, const EpilogueArgs<C>& ends, Out* out,
                                                int m0, int n0, int warp_m, int warp_n, int lane) {
     if constexpr (C::epilogue == "shared" && !whole_tile) {
       store_turned(acc, shared, ends, out, m0, n0, warp_m, warp_n, lane);
@@ -44,7 +44,7 @@ struct MatmulEpilogue {
   static constexpr int rows_finished = sums_of_register<typename Warp::Sum> > 1 ? 1 : C::fragments_m;
   using Results = Finished<C>[rows_finished][C::fragments_n][I::c_registers];
   __device__ static __forceinline__ void finish_in_registers(const Accumulators& acc, int from, Results& x,
-                                                             const Ends<C>& ends, int m0, int n0, int warp_m,
+                                                             const EpilogueArgs<C>& ends, int m0, int n0, int warp_m,
                                                              int warp_n, int lane) {
     constexpr int run = I::c_run;
     constexpr int vector = common_vector<run>(C::n);
@@ -95,7 +95,7 @@ struct MatmulEpilogue {
   }
 
   // All addresses are constants away from the lane's first: a pointer to each row would take two registers and a product.
-  __device__ static __forceinline__ void store_from_registers(Accumulators& acc, const Ends<C>& ends, Out* out, int m0,
+  __device__ static __forceinline__ void store_from_registers(Accumulators& acc, const EpilogueArgs<C>& ends, Out* out, int m0,
                                                               int n0, int warp_m, int warp_n, int lane) {
     constexpr int run = I::c_run;
     constexpr int vector = common_vector<run>(C::n);
@@ -129,7 +129,7 @@ struct MatmulEpilogue {
 
   // Each warp turns its results around in shared memory, a row of fragments at a time and already in the type of out:
   // they leave in vectors of up to 16 bytes, neighbouring lanes along a row of out. No warp waits for another.
-  __device__ static __forceinline__ void store_turned(Accumulators& acc, unsigned shared, const Ends<C>& ends, Out* out,
+  __device__ static __forceinline__ void store_turned(Accumulators& acc, unsigned shared, const EpilogueArgs<C>& ends, Out* out,
                                                       int m0, int n0, int warp_m, int warp_n, int lane) {
     constexpr int bytes = sizeof(Out), columns = C::fragments_n * I::n, run = I::c_run;
     constexpr int widest = common_vector<16 / bytes>(I::n);  // of one fragment's row
@@ -139,7 +139,7 @@ struct MatmulEpilogue {
     constexpr bool all_finished = rows_finished == C::fragments_m;
     if constexpr (all_finished) finish_in_registers(acc, 0, x, ends, m0, n0, warp_m, warp_n, lane);
     if constexpr (!C::stream_k) ptx::barrier_sync();  // everybody has read the last k-tile
-    const unsigned slice = shared + unsigned((warp_m * C::sg_layout_n + warp_n) * I::m * C::epilogue_line * bytes);
+    const unsigned slice = shared + unsigned((warp_m * C::subgroups_n + warp_n) * I::m * C::epilogue_line * bytes);
     const unsigned mine = slice + unsigned(I::c_row(lane, 0) * C::epilogue_line + I::c_col(lane, 0)) * bytes;
     const int row0 = m0 + warp_m * C::sg_data_m, col0 = n0 + warp_n * C::sg_data_n;
 #pragma unroll
@@ -170,7 +170,7 @@ struct MatmulEpilogue {
     }
   }
 
-  __device__ static __forceinline__ void store_through_shared(Accumulators& acc, unsigned shared, const Ends<C>& ends,
+  __device__ static __forceinline__ void store_through_shared(Accumulators& acc, unsigned shared, const EpilogueArgs<C>& ends,
                                                               Out* out, int m0, int n0, int warp_m, int warp_n,
                                                               int lane) {
     ptx::barrier_sync();  // everybody has read the last k-tile

@@ -40,7 +40,7 @@ struct MatmulLoop {
 
   __device__ static __forceinline__ void multiply_tile(Accumulators& acc, unsigned tile, const Words& scales, int warp_m,
                                                        int warp_n, int lane) {
-#pragma unroll C::k_unroll
+#pragma unroll C::unroll
     for (int step = 0; step < tile_steps; ++step) {
       Fragments fragments;
       fragments.load(tile, step, warp_m, warp_n, lane);

@@ -22,12 +22,12 @@ struct ReadA {
     using I = typename C::Intrinsic;
     if constexpr (Layout::splits && C::intrinsic.starts_with("mma_")) {
       int places = 0, steps = 0;
-      for (int i = 0; i < 32 * C::sg_layout_m; ++i) {
+      for (int i = 0; i < 32 * C::subgroups_m; ++i) {
         const int row = i / 32 * C::sg_data_m + I::template a_row<ReadA>(i % 32);
         places |= Layout::low_bits(row, I::template a_depth<ReadA>(i % 32));
       }
       for (int i = 0; i < C::fragments_m; ++i) {
-        const int rows = fragment_at(i, I::m, C::sg_layout_m, C::sg_data_m);
+        const int rows = fragment_at(i, I::m, C::subgroups_m, C::sg_data_m);
         for (int depth = 0; depth < C::tile_k; depth += I::k) steps |= Layout::low_bits(rows, depth);
       }
       return (places & steps) == 0;
@@ -67,12 +67,12 @@ struct ReadB {
     using I = typename C::Intrinsic;
     if constexpr (Layout::splits && C::intrinsic.starts_with("mma_")) {
       int places = 0, steps = 0;
-      for (int i = 0; i < 32 * C::sg_layout_n; ++i) {
+      for (int i = 0; i < 32 * C::subgroups_n; ++i) {
         const int col = i / 32 * C::sg_data_n + I::template b_col<ReadB, group>(i % 32);
         places |= Layout::low_bits(I::template b_depth<ReadB, group>(i % 32), col);
       }
       for (int j = 0; j < C::fragments_n; j += group) {
-        const int cols = fragment_at(j, I::n, C::sg_layout_n, C::sg_data_n);
+        const int cols = fragment_at(j, I::n, C::subgroups_n, C::sg_data_n);
         for (int depth = 0; depth < C::tile_k; depth += I::k) steps |= Layout::low_bits(depth, cols);
       }
       return (places & steps) == 0;

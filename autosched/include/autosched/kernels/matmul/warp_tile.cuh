@@ -17,8 +17,8 @@ struct WarpTile {
   using Accumulators = typename I::FragmentC[C::fragments_m][C::fragments_n];
 
   // Where the fragments of C that a warp owns begin, from the warp's first one on.
-  __device__ static constexpr int fragment_row(int i) { return fragment_at(i, I::m, C::sg_layout_m, C::sg_data_m); }
-  __device__ static constexpr int fragment_col(int j) { return fragment_at(j, I::n, C::sg_layout_n, C::sg_data_n); }
+  __device__ static constexpr int fragment_row(int i) { return fragment_at(i, I::m, C::subgroups_m, C::sg_data_m); }
+  __device__ static constexpr int fragment_col(int j) { return fragment_at(j, I::n, C::subgroups_n, C::sg_data_n); }
 };
 
 }  // namespace autosched

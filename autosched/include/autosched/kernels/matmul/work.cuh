@@ -45,8 +45,8 @@ struct MatmulWork {
   }
   __device__ __forceinline__ int m0() const { return tile.m * C::tile_m; }
   __device__ __forceinline__ int n0() const { return tile.n * C::tile_n; }
-  __device__ __forceinline__ int warp_m() const { return thread / 32 / C::sg_layout_n; }  // subgroups are row-major
-  __device__ __forceinline__ int warp_n() const { return thread / 32 % C::sg_layout_n; }
+  __device__ __forceinline__ int warp_m() const { return thread / 32 / C::subgroups_n; }  // subgroups are row-major
+  __device__ __forceinline__ int warp_n() const { return thread / 32 % C::subgroups_n; }
   __device__ __forceinline__ int lane() const { return thread % 32; }
 
   // Everything that a block computes, one part behind another, by all threads that call it: each counts for itself.

@@ -20,7 +20,7 @@ struct Tcgen05Plan {
   using T = typename C::T;
   using Out = typename C::Out;
   using Sum = typename C::Sum;
-  using End = Ends<C, C::transposed ? C::n : C::m, C::transposed ? C::m : C::n>;
+  using End = EpilogueArgs<C, C::transposed ? C::n : C::m, C::transposed ? C::m : C::n>;
   static constexpr int pair = C::tile_m / 128;  // blocks that compute a tile together
   static constexpr int rows = 128;              // of A and C, of one block
   using A = WgmmaOperand<T, rows, C::tile_k, C::order_a == "row", C::swizzle_a>;
@@ -62,17 +62,17 @@ struct Tcgen05Plan {
   static_assert(C::stage_bytes == scales_at + ceil_div(scale_bytes, 1024) * 1024 && bytes <= C::shared_bytes,
                 "rule shared_memory: the stages, boxes of out and barriers must fit into the block's shared memory");
   static_assert(A::bytes % 1024 == 0 && B::bytes % 1024 == 0, "rule alignment: a swizzle repeats after 1024 bytes");
-  static_assert(C::sum_buffers == 1 || C::tiles_of_block > 1 || scaled_k_tiles,
+  static_assert(C::sum_buffers == 1 || C::tiles_per_block > 1 || scaled_k_tiles,
                 "rule sum_buffers: one tile has one buffer of sums");
   static_assert(!scaled_k_tiles || (C::tile_k == 128 && 128 % C::tile_n == 0 && !C::transposed),
                 "rule scales: scales of blocks are those of a k-tile, and of whole groups of columns");
   static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
                 "rule split_k: every split needs a k-tile, and together they have all of them");
-  static_assert(C::tiles_of_block == 1 || C::split_k == 1, "rule tiles_of_block: splits are of one tile a block");
-  static_assert(!C::stream_k || (C::tiles_of_block > 1 && works * pair > C::launched_blocks &&
+  static_assert(C::tiles_per_block == 1 || C::split_k == 1, "rule tiles_per_block: splits are of one tile a block");
+  static_assert(!C::stream_k || (C::tiles_per_block > 1 && works * pair > C::launched_blocks &&
                                  works * pair % C::launched_blocks != 0 && C::tiles_k > 1),
                 "rule stream_k: several tiles of a block, and a partial wave behind whole ones, whose k-tiles are dealt out");
-  static_assert(!asks || (C::tiles_of_block > 1 && !C::stream_k && C::launched_blocks == works * pair),
+  static_assert(!asks || (C::tiles_per_block > 1 && !C::stream_k && C::launched_blocks == works * pair),
                 "rule tile_scheduler: a block of the grid for each tile, of which some take over others");
   static_assert(C::store_buffers == 0 || !C::transposed, "rule store_buffers: TMA stores rows of C");
 
@@ -120,7 +120,7 @@ struct Tcgen05Plan {
   template <Role Who, class Body>
   __device__ static __forceinline__ void for_each_work(unsigned shared, const Body& body) {
     const int id = int(blockIdx.x) / pair;
-    if constexpr (C::tiles_of_block == 1) {
+    if constexpr (C::tiles_per_block == 1) {
       body(Work(id));
     } else if constexpr (C::stream_k) {
       // Dealt out to launched_blocks once and for all, which is right whatever runs at a time: a block waits for sums of

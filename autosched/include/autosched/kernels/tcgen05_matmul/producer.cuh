@@ -16,7 +16,7 @@ struct Tcgen05Producer : Tcgen05Plan<Config> {
   __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b,
                                                  const ptx::TensorMap* scales_a, const ptx::TensorMap* scales_b,
                                                  unsigned shared) {
-    constexpr ptx::Evict evict_a = evict(C::kept == "a", C::kept == "b"), evict_b = evict(C::kept == "b", C::kept == "a");
+    constexpr ptx::Evict evict_a = evict(C::l2_evict_last == "a", C::l2_evict_last == "b"), evict_b = evict(C::l2_evict_last == "b", C::l2_evict_last == "a");
     Stages stage{{shared}};
     Plan::template for_each_work<Plan::Role::copies>(shared, [&](const Work& work) {
       const int column = work.n0 + Plan::rank() * (C::tile_n / pair);

@@ -21,14 +21,14 @@ struct WgmmaPlan {
   using Out = typename C::Out;
   using A = WgmmaOperand<T, C::tile_m, C::tile_k, C::order_a == "row", C::swizzle_a>;
   using B = WgmmaOperand<T, C::tile_n, C::tile_k, C::order_b == "col", C::swizzle_b>;
-  static constexpr bool a_in_registers = C::a_from == "registers";
+  static constexpr bool a_in_registers = C::a_operand_source == "registers";
   using Sum = typename C::Sum;
-  using End = Ends<C, C::transposed ? C::n : C::m, C::transposed ? C::m : C::n>;
+  using End = EpilogueArgs<C, C::transposed ? C::n : C::m, C::transposed ? C::m : C::n>;
 
   using Box = WgmmaOutBox<Out, C::store_line>;
 
-  static constexpr int consumer_threads = 128 * C::consumers, consumer_warps = 4 * C::consumers;
-  static constexpr int sharing = C::ping_pong ? 1 : C::consumers;  // the rows of a tile
+  static constexpr int consumer_threads = 128 * C::consumer_warpgroups, consumer_warps = 4 * C::consumer_warpgroups;
+  static constexpr int sharing = C::ping_pong ? 1 : C::consumer_warpgroups;  // the rows of a tile
   static constexpr bool gives_registers = C::producer_registers > 0;
   static constexpr int fragments = C::tile_m / 64 / sharing;  // of 64 rows, of one consumer
   static constexpr int paired = sums_of_register<Sum>;
@@ -40,7 +40,7 @@ struct WgmmaPlan {
   static constexpr int workers = C::launched_blocks / cluster;
   using Deal = StreamK<works, workers, C::tiles_k>;
   static constexpr int boxes_at = C::stages * C::stage_bytes;
-  static constexpr int barriers_at = boxes_at + C::consumers * C::store_buffers * Box::bytes;
+  static constexpr int barriers_at = boxes_at + C::consumer_warpgroups * C::store_buffers * Box::bytes;
   static constexpr int flag_at = barriers_at + 16 * C::stages;
   static constexpr int ends_at = flag_at + 16;  // of lines that are shifted into place: those of a, then b, of each stage
   static constexpr int lines_a = A::lines / C::cluster_n, lines_b = B::lines / C::cluster_m;  // that one block copies
@@ -52,10 +52,10 @@ struct WgmmaPlan {
   using CopyB = WgmmaCopy<T, B, B::major ? C::n : C::k, B::major ? C::k : C::n, C::access_b, copying_threads>;
   enum NamedBarrier { of_last_block = 1, of_turns = 2, of_boxes = 4 };  // the first of one for each consumer
 
-  static_assert(C::tile_m % (64 * sharing) == 0, "rule consumers: each consumer has whole multiples of 64 rows");
+  static_assert(C::tile_m % (64 * sharing) == 0, "rule consumer_warpgroups: each consumer has whole multiples of 64 rows");
   static_assert(C::threads == consumer_threads + copying_threads,
                 "rule threads: the consumers, and a warp that copies, of a whole warpgroup where it gives registers");
-  static_assert(!gives_registers || (C::producer_registers + C::consumers * C::consumer_registers) * 128 *
+  static_assert(!gives_registers || (C::producer_registers + C::consumer_warpgroups * C::consumer_registers) * 128 *
                                             C::min_blocks <= 65536,
                 "rule consumer_registers: the warpgroups of the blocks of an SM share its registers");
   static_assert(C::accumulators == fragments * registers_n, "rule accumulators: those of one consumer's rows");
@@ -64,11 +64,11 @@ struct WgmmaPlan {
   static_assert(A::bytes % 1024 == 0 && C::stage_bytes % 1024 == 0, "rule alignment: a swizzle repeats after 1024");
   static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
                 "rule split_k: every split needs a k-tile, and together they have all of them");
-  static_assert(C::tiles_of_block == 1 || C::split_k == 1, "rule tiles_of_block: splits are of one tile a block");
-  static_assert(!C::stream_k || (C::tiles_of_block > 1 && works > workers && works % workers != 0),
+  static_assert(C::tiles_per_block == 1 || C::split_k == 1, "rule tiles_per_block: splits are of one tile a block");
+  static_assert(!C::stream_k || (C::tiles_per_block > 1 && works > workers && works % workers != 0),
                 "rule stream_k: several tiles of a block, and a partial wave behind whole ones");
   static_assert(!C::stream_k || C::tiles_k > 1, "rule stream_k_tiles: k-tiles are dealt out");
-  static_assert(!C::ping_pong || (C::consumers == 2 && C::tiles_of_block > 1),
+  static_assert(!C::ping_pong || (C::consumer_warpgroups == 2 && C::tiles_per_block > 1),
                 "rule ping_pong: two consumers take turns at the tiles of a block");
   static_assert(C::tiles_m % C::cluster_m == 0 && C::tiles_n % C::cluster_n == 0,
                 "rule cluster: whole clusters make up the tiles of out");
@@ -80,7 +80,7 @@ struct WgmmaPlan {
   static_assert(!threads_copy || !gives_registers || C::producer_registers >= (C::ends_bytes ? 64 : 48),
                 "rule copying_registers: what threads that copy need");
   static_assert(!a_in_registers || C::in_flight == 0,
-                "rule a_from: registers of A are loaded anew when the multiplications that read them have been waited for");
+                "rule a_operand_source: registers of A are loaded anew when the multiplications that read them have been waited for");
   static_assert(C::store_buffers == 0 || !C::transposed, "rule store_buffers: TMA stores rows of C");
   static_assert(C::store_buffers == 0 || fragments * boxes_n % C::store_buffers == 0,
                 "rule store_buffers: each tile begins with the first box in shared memory");
@@ -189,7 +189,7 @@ struct WgmmaPlan {
   template <class Body>
   __device__ static __forceinline__ void for_each_work(const Body& body) {
     const int id = int(blockIdx.x) / cluster;
-    if constexpr (C::tiles_of_block == 1) {
+    if constexpr (C::tiles_per_block == 1) {
       body(Work(id), 0, false);
     } else if constexpr (C::stream_k) {
       // Dealt out to launched_blocks once and for all, which is right whatever runs at a time: a block waits for sums of

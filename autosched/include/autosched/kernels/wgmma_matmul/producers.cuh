@@ -118,7 +118,7 @@ struct WgmmaProducers : WgmmaPlan<Config> {
   template <class FromA, class FromB>
   __device__ static __forceinline__ void load_stage(const FromA& a, const FromB& b, const Place& place, const Work& work,
                                                     int k0) {
-    constexpr ptx::Evict evict_a = evict(C::kept == "a", C::kept == "b"), evict_b = evict(C::kept == "b", C::kept == "a");
+    constexpr ptx::Evict evict_a = evict(C::l2_evict_last == "a", C::l2_evict_last == "b"), evict_b = evict(C::l2_evict_last == "b", C::l2_evict_last == "a");
     const auto to_a = static_cast<unsigned short>(blocks_along_n << rank_m());
     const auto to_b = static_cast<unsigned short>(((1u << C::cluster_m) - 1) << (rank_n() * C::cluster_m));
     ptx::mbarrier_arrive_expect_tx(place.full(), tma_bytes);

@@ -1,0 +1,119 @@
+"""Names of schedule parameters: one table for all kernel templates, so that one idea has one name everywhere.
+
+A name ends in the axis or the operand that it is about. Axes are those of a matmul: m and n span the output, k is
+reduced. A row reduction has its parallel axis as m and its reduced axis as k; a transpose has the rows of x as m and
+the columns of x as n. A new parameter takes its name from ``SHARED``; only an idea that no other template has is
+listed in ``OWN``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+PLACEHOLDERS: Mapping[str, str] = {"axis": "[mnk]", "operand": r"\w+", "number": "[1-9][0-9]*"}
+PROGRAM = "tile program"  # the key of OWN for all tile programs, which also name the sizes that they leave open
+
+
+class Meaning(NamedTuple):
+    """What a parameter decides, and the unit of its values; "" for values that are names."""
+
+    text: str
+    unit: str = ""
+
+
+SHARED: Mapping[str, Meaning] = {
+    "tile_{axis}": Meaning("tile of a block; along k, what one step of the main loop takes", "elements"),
+    "subgroups_{axis}": Meaning("subgroups of a block along an axis", "subgroups"),
+    "sg_data_{axis}": Meaning("part of the tile that one subgroup computes, along an axis", "elements"),
+    "lanes_{axis}": Meaning("lanes of a subgroup along an axis", "lanes"),
+    "layout_{operand}": Meaning("layout of the operand's tile in shared memory"),
+    "swizzle_{operand}": Meaning("width of the swizzle of the operand's TMA boxes", "bytes"),
+    "copy_{operand}": Meaning("instruction that brings the operand on chip"),
+    "vector_{operand}": Meaning(
+        "contiguous elements of the operand that a thread moves at a time; `copy` moves bytes", "elements"
+    ),
+    "copy_columns_{operand}": Meaning("threads side by side along the operand's contiguous memory", "threads"),
+    "cache_hint_{operand}": Meaning("cache hint of the operand's loads or stores in global memory"),
+    "{operand}_operand_source": Meaning("memory from which the operand is multiplied"),
+    "intrinsic": Meaning("instruction that multiplies"),
+    "threads": Meaning("threads of a block", "threads"),
+    "min_blocks": Meaning("resident blocks per SM for which the compiler limits registers", "blocks"),
+    "stages": Meaning("steps of the main loop that are in shared memory at a time", "steps"),
+    "unroll": Meaning("steps of the inner loop that are unrolled", "steps"),
+    "in_flight": Meaning("steps whose multiplications may be unfinished when the next one's begin", "steps"),
+    "fragment_buffers": Meaning("steps whose fragments a warp holds in registers", "steps"),
+    "epilogue": Meaning("route of the accumulators to memory"),
+    "store_buffers": Meaning("boxes of out in shared memory for TMA to store", "boxes"),
+    "split_k": Meaning("blocks that share one reduction", "blocks"),
+    "stream_k": Meaning("whether all blocks share the reductions of the last tiles", "0 or 1"),
+    "tiles_per_block": Meaning("tiles that a block computes one after another", "tiles"),
+    "raster": Meaning("order of the tiles"),
+    "batch_mapping": Meaning("whether the batch is the slowest or the fastest block index"),
+    "l2_promotion": Meaning("DRAM access that TMA requests are promoted to in L2", "bytes"),
+    "l2_evict_last": Meaning("operand whose lines L2 evicts last"),
+}
+
+_WGMMA: Mapping[str, Meaning] = {
+    "consumer_warpgroups": Meaning("warpgroups that multiply", "warpgroups"),
+    "producer_registers": Meaning("registers of a thread that copies; 0 for no reallocation", "registers"),
+    "ping_pong": Meaning("whether two consumer warpgroups alternate between a block's tiles", "0 or 1"),
+    "cluster_{axis}": Meaning("blocks of a cluster along an axis", "blocks"),
+}
+_TCGEN05: Mapping[str, Meaning] = {
+    "sum_buffers": Meaning("tiles of accumulators in tensor memory at a time", "tiles"),
+    "tile_scheduler": Meaning("how blocks get their tiles"),
+}
+
+OWN: Mapping[str, Mapping[str, Meaning]] = {
+    "matvec": {"expand_dims": Meaning("whether a thread adds up its vector inside the loop")},
+    "row_reduction": {
+        "batch": Meaning("rows of a thread, or vectors of columns", "rows"),
+        "peel": Meaning("whether rows of odd lengths are read in aligned vectors"),
+        "finish": Meaning("which block finishes a split row"),
+        "row_staging": Meaning("memory of a row between two passes"),
+        "passes": Meaning("passes over a row before it is written"),
+    },
+    "transpose": {"block_rows": Meaning("rows of the block that a thread transposes in registers", "elements")},
+    "copy": {
+        "rounds": Meaning("rounds of a block, each of `unroll` vectors per thread", "rounds"),
+        "order": Meaning("whether the rounds of a block are neighbours or a whole grid apart"),
+    },
+    "wgmma_matmul": _WGMMA,
+    "wgmma_matmul_transposed": _WGMMA,
+    "tcgen05_matmul": _TCGEN05,
+    "tcgen05_matmul_transposed": _TCGEN05,
+    PROGRAM: {
+        "warps": Meaning("warps of a block, in programs without products", "warps"),
+        "width_{number}": Meaning("contiguous elements that a lane holds of a tile", "elements"),
+        "lanes_{number}": Meaning("lanes side by side on a line of a tile", "lanes"),
+        "home_{operand}": Meaning("memory of a tile that is loaded before the loop"),
+        "tail": Meaning("whether the last steps of the loop have code of their own"),
+        "sum": Meaning("when the partial sums of lanes are combined"),
+        "store_{number}": Meaning("route of a stored tile to memory"),
+        "exchange": Meaning("layout of tiles that change owners through shared memory"),
+        "filled_by": Meaning("threads that fill the boxes of wgmma"),
+    },
+}
+
+
+def meaning(template: str, parameter: str) -> Meaning | None:
+    """Return what a parameter decides in all templates, or else in ``template`` alone.
+
+    Args:
+        template: Name of a kernel template, or PROGRAM.
+        parameter: Name of one of its parameters. Those of a program end in a number where it has several.
+
+    Returns:
+        None for a name that is not in the table.
+    """
+    names = (parameter, re.sub("_[1-9][0-9]*$", "", parameter)) if template == PROGRAM else (parameter,)
+    tables = (OWN.get(template, {}), SHARED)
+    found = (m for n in names for table in tables for pattern, m in table.items() if matches(pattern, n))
+    return next(found, None)
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether ``name`` is ``pattern`` with an axis, an operand or a number in place of the placeholder."""
+    return re.fullmatch(pattern.format(**PLACEHOLDERS), name) is not None

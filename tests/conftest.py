@@ -26,6 +26,10 @@ settings.register_profile("unhurried", settings.default, deadline=None, suppress
 settings.load_profile("unhurried")
 
 
+# Collection only adds objects; searches for garbage would take a tenth of its time. ``pytest_collection_finish`` turns
+# them on again.
+gc.disable()
+
 # Processes of tests are stopped by Ctrl-C, which those of a script's background job ignore unless told otherwise.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -125,6 +129,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+    gc.enable()
 
 
 def _gpu() -> tuple[bool, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from importlib.util import find_spec
 
 import pytest
 
@@ -25,3 +26,8 @@ def cpp_compiler() -> str:
 
 needs_nvrtc = pytest.mark.skipif(_nvrtc_missing(), reason="NVRTC is not installed")
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++")
+# Asked without importing: the three packages take seconds to import, and collection imports every test module.
+needs_helion = pytest.mark.skipif(
+    not all(map(find_spec, ("torch", "triton", "helion"))),
+    reason="Helion is not installed: pip install 'autosched[helion]'",
+)

@@ -22,7 +22,11 @@ from search_spaces.spaces.schedule import Schedule
 
 PROBLEM, H100 = Matmul(1024, 1024, 1024), device("h100")
 ROW = template("matmul")
-SCHEDULES = ROW.space(PROBLEM, H100).sample(6, 0)
+
+
+@pytest.fixture(scope="module")
+def schedules() -> list[Schedule]:
+    return list(ROW.space(PROBLEM, H100).sample(6, 0))
 
 
 def seconds(schedule: Schedule) -> float:
@@ -50,30 +54,30 @@ def record(schedule: Schedule, time: float, problem: Problem = PROBLEM) -> Recor
     )
 
 
-def test_times_that_are_predicted_rank_perfectly_and_repetitions_count_once() -> None:
-    records = [record(s, 2 * seconds(s)) for s in SCHEDULES]
-    again = [record(SCHEDULES[0], 4 * seconds(SCHEDULES[0])) for _ in range(1)]
+def test_times_that_are_predicted_rank_perfectly_and_repetitions_count_once(schedules: list[Schedule]) -> None:
+    records = [record(s, 2 * seconds(s)) for s in schedules]
+    again = [record(schedules[0], 4 * seconds(schedules[0])) for _ in range(1)]
     found, left_out = measured([*records, *again])
     (judged,) = found.values()
-    assert left_out == 0 and judged.schedules == tuple(SCHEDULES)
-    assert judged.seconds[0] == pytest.approx(3 * seconds(SCHEDULES[0]))  # the median of two times
+    assert left_out == 0 and judged.schedules == tuple(schedules)
+    assert judged.seconds[0] == pytest.approx(3 * seconds(schedules[0]))  # the median of two times
     (judged,) = measured(records)[0].values()
     assert np.allclose(judged.seconds / judged.predicted, 2)
     assert judged.row.endswith("| 6 | 1.00 | 2.00 | 0.0% |")
 
 
-def test_what_cannot_be_compared_is_left_out() -> None:
-    few = [record(s, 1e-5) for s in SCHEDULES[:2]]
-    unknown = [dataclasses.replace(record(s, 1e-5), problem_key='{"operator":"no_such"}') for s in SCHEDULES]
-    foreign = [dataclasses.replace(record(s, 1e-5), device="abacus") for s in SCHEDULES]
+def test_what_cannot_be_compared_is_left_out(schedules: list[Schedule]) -> None:
+    few = [record(s, 1e-5) for s in schedules[:2]]
+    unknown = [dataclasses.replace(record(s, 1e-5), problem_key='{"operator":"no_such"}') for s in schedules]
+    foreign = [dataclasses.replace(record(s, 1e-5), device="abacus") for s in schedules]
     assert measured([*few, *unknown, *foreign]) == ({}, 3)
 
 
 def test_a_table_is_printed_and_what_is_no_recording_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    schedules: list[Schedule], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "recorded.jsonl.gz"
-    write(path, [Recording(tuple(record(s, 2 * seconds(s)) for s in SCHEDULES))])
+    write(path, [Recording(tuple(record(s, 2 * seconds(s)) for s in schedules))])
     assert main([str(path)]) == 0
     assert "| matmul, m 1024, n 1024, k 1024, f16 | h100 | 6 | 1.00 | 2.00 | 0.0% |" in capsys.readouterr().out
     path.write_bytes(b"nothing")

@@ -6,49 +6,29 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from needs import needs_compiler
+from needs import needs_compiler, needs_helion
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("triton")
-helion = pytest.importorskip("helion", reason="Helion is not installed: pip install helion")
-import helion.language as hl  # noqa: E402
-
-from autosched.integrations.helion import DatabaseBackend, autotuner, seeds  # noqa: E402
-from autosched.integrations.helion.emulating import emulating  # noqa: E402
-from autosched.integrations.helion.space import ConfigSpace  # noqa: E402
-from autosched.triton import emulated  # noqa: E402
-from measurements.records.measurement import Provenance, Status  # noqa: E402
-from measurements.store.store import Store  # noqa: E402
-from search_spaces.hardware.devices import device  # noqa: E402
+from measurements.records.measurement import Provenance, Status
+from measurements.store.store import Store
+from search_spaces.hardware.devices import device
 
 pytestmark = [
     needs_compiler,
+    needs_helion,
     pytest.mark.filterwarnings("ignore::UserWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 H100 = device("h100")
 
 
-def doubled(x: torch.Tensor) -> torch.Tensor:
-    out = torch.empty_like(x)
-    for tile in hl.tile(x.size(0)):
-        out[tile, :] = x[tile, :] * 2
-    return out
-
-
-def last_writer(x: torch.Tensor) -> torch.Tensor:
-    out = torch.zeros([1], dtype=torch.float32, device=x.device)
-    for tile in hl.tile(x.size(0)):
-        out[0] = hl.load(x, [tile]).sum()
-    return out
-
-
-def kernel_of(function, **settings):
-    return helion.kernel(function, static_shapes=True, **settings)
-
-
 def test_times_of_a_pretended_gpu_are_estimates(tmp_path: Path) -> None:
     """The program sees a GPU, and what is recorded says that there was none."""
+    import torch
+    from helion_kernels import doubled, kernel_of
+
+    from autosched.integrations.helion import autotuner
+    from autosched.triton import emulated
+
     database = tmp_path / "best.db"
     kernel = kernel_of(doubled, autotuner_fn=autotuner(database, trials=2, seed=3))
     with emulated("h100"):
@@ -59,6 +39,13 @@ def test_times_of_a_pretended_gpu_are_estimates(tmp_path: Path) -> None:
 
 
 def test_a_call_is_tuned_by_our_sampler_and_then_known(tmp_path: Path) -> None:
+    import torch
+    from helion_kernels import doubled, kernel_of
+
+    from autosched.integrations.helion import autotuner
+    from autosched.integrations.helion.emulating import emulating
+    from autosched.integrations.helion.space import ConfigSpace
+
     database = tmp_path / "best.db"
     kernel = kernel_of(doubled, autotuner_fn=autotuner(database, device="h100", trials=4, seed=3))
     x = torch.randn(64, 32)
@@ -82,6 +69,12 @@ def test_a_call_is_tuned_by_our_sampler_and_then_known(tmp_path: Path) -> None:
 
 def test_what_computes_something_else_does_not_win(tmp_path: Path) -> None:
     """The last tile wins: only a block of all elements gives the sum of Helion's default."""
+    import torch
+    from helion_kernels import kernel_of, last_writer
+
+    from autosched.integrations.helion import autotuner
+    from autosched.integrations.helion.emulating import emulating
+
     database = tmp_path / "best.db"
     x = torch.arange(1.0, 33.0)
     kernel = kernel_of(last_writer, autotuner_fn=autotuner(database, device="h100", trials=12))
@@ -96,6 +89,12 @@ def test_what_computes_something_else_does_not_win(tmp_path: Path) -> None:
 
 
 def test_seeds_are_the_fastest_that_passed(tmp_path: Path) -> None:
+    import helion
+    import torch
+    from helion_kernels import doubled, kernel_of
+
+    from autosched.integrations.helion import seeds
+
     kernel = kernel_of(doubled)
     x = torch.randn(64, 32)
     found = seeds(kernel, (x,), device="h100", count=2, trials=4, database=tmp_path / "best.db")
@@ -105,6 +104,12 @@ def test_seeds_are_the_fastest_that_passed(tmp_path: Path) -> None:
 
 
 def test_every_schedule_is_a_configuration_and_back() -> None:
+    import torch
+    from helion_kernels import doubled, kernel_of
+
+    from autosched.integrations.helion.emulating import emulating
+    from autosched.integrations.helion.space import ConfigSpace
+
     x = torch.randn(64, 32)
     with emulating(H100):
         domain = ConfigSpace.of(kernel_of(doubled).bind((x,)))
@@ -115,6 +120,8 @@ def test_every_schedule_is_a_configuration_and_back() -> None:
 
 
 def test_the_remote_cache_is_a_database(tmp_path: Path, monkeypatch) -> None:
+    from autosched.integrations.helion import DatabaseBackend
+
     monkeypatch.setenv("AUTOSCHED_DB", str(tmp_path / "shared" / "best.db"))
     backend = DatabaseBackend()
     assert backend.get("key") is None and list(backend.list()) == []
@@ -128,9 +135,14 @@ def test_the_remote_cache_is_a_database(tmp_path: Path, monkeypatch) -> None:
 
 
 def test_helion_reads_and_writes_that_cache(tmp_path: Path, monkeypatch) -> None:
+    import helion
+    import torch
     from helion.autotuner import FiniteSearch, RemoteAutotuneCache
     from helion.autotuner.base_cache import LooseAutotuneCacheKey
+    from helion_kernels import doubled, kernel_of
 
+    from autosched.integrations.helion import DatabaseBackend
+    from autosched.integrations.helion.emulating import emulating
     from autosched.integrations.helion.estimates import EstimateProvider
 
     monkeypatch.setenv("AUTOSCHED_DB", str(tmp_path / "best.db"))
@@ -161,5 +173,7 @@ def test_helion_reads_and_writes_that_cache(tmp_path: Path, monkeypatch) -> None
 
 @pytest.mark.parametrize(("options", "why"), [({"device": "h1000"}, "h1000"), ({"sampler": "none"}, "sampler")])
 def test_bad_input_is_refused_before_anything_is_tuned(options, why) -> None:
+    from autosched.integrations.helion import autotuner
+
     with pytest.raises(ValueError, match=why):
         autotuner(**options)

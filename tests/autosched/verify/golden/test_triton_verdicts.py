@@ -11,12 +11,12 @@ from needs import needs_compiler
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
 triton = pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
 import triton_verdict_kernels as kernels  # noqa: E402
+from autosched.triton.configs.file_names import parse_file_name  # noqa: E402
+from autosched.triton.configs.judge_config import judge as judge_configuration  # noqa: E402
 
 from autosched.judge.judging import judge as judge_submission  # noqa: E402
 from autosched.judge.task import read_task  # noqa: E402
 from autosched.triton import QUICK, THOROUGH, LaunchFailed, emulated, tune  # noqa: E402
-from autosched.triton.configs.file_names import parse_file_name  # noqa: E402
-from autosched.triton.configs.judge_config import judge as judge_configuration  # noqa: E402
 from search_spaces.hardware.devices import device  # noqa: E402
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore")]
@@ -189,7 +189,7 @@ class TestHelion:
         helion = pytest.importorskip("helion", reason="Helion is not installed: pip install helion")
         import helion_verdict_kernels as helions
 
-        from autosched.helion import proven
+        from autosched.integrations.helion import proven
 
         def config(block):
             return helion.Config(block_sizes=[block], num_warps=1, num_stages=1)

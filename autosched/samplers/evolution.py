@@ -24,6 +24,8 @@ import numpy as np
 from autosched.samplers.base import Sampler, UnvisitedPool, spread_out
 from cost_models.estimates import Estimates
 from cost_models.features import Matrix
+from cost_models.trees.boosted import BoostedModel
+from cost_models.trees.boosted import Settings as TreeSettings
 from measurements.records.measurement import Measurement
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
@@ -191,8 +193,5 @@ class EvolutionSampler(Sampler):
 
 def boosted_trees(seed: int, threads: int) -> Fit:
     """Training of XGBoost trees, the same on every call with the same rows."""
-    from cost_models.trees.boosted import BoostedModel  # imports xgboost, which takes a second
-    from cost_models.trees.boosted import Settings as Trees
-
-    settings = Trees(seed=seed % 2**30, threads=threads)
+    settings = TreeSettings(seed=seed % 2**30, threads=threads)
     return lambda rows, seconds: BoostedModel.fit(rows, seconds, settings=settings)

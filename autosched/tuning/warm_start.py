@@ -67,7 +67,7 @@ class WarmStart:
 def loaded(path: str | Path) -> TrainedModel:
     """Return the model in a file. Raises ModelMismatch, a ValueError, for one that cannot be used, and where there is
     none."""
-    from cost_models.trees.boosted import ModelMismatch  # with xgboost, which takes a second
+    from cost_models.trees.boosted import ModelMismatch
     from cost_models.trees.trained_model import TrainedModel
 
     try:

@@ -14,6 +14,8 @@ choice was nearer to the best in each of them.
 
 How many trees are grown is decided on rows that the trees have not seen, never on the training error; then the trees
 are grown again from all rows.
+
+XGBoost takes a second to import: the functions that need it import it.
 """
 
 from __future__ import annotations
@@ -26,7 +28,6 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import xgboost
 
 from cost_models.trees.evaluation import group_codes
 from cost_models.trees.forest import Forest
@@ -168,6 +169,8 @@ class BoostedModel:
             level = float(np.average(over, weights=weights))
             labels = over - level
 
+        import xgboost
+
         members = []
         for member in range(settings.members):
             seed = settings.seed + member
@@ -207,6 +210,8 @@ class BoostedModel:
         With what all rows have in common they sum to ``predict``. What the trees correct counts with its difference
         from its mean over the rows. Raises as ``predict`` does.
         """
+        import xgboost
+
         matrix = self._checked(X)
         rows = xgboost.DMatrix(matrix, nthread=self.settings.threads)
         shares = [b.predict(rows, pred_contribs=True)[:, :-1].astype(np.float64) for b in self._boosters]
@@ -292,6 +297,8 @@ def _parameters(settings: Settings, seed: int) -> dict[str, Any]:
 
 
 def _data(matrix: Matrix, labels: FloatArray, weights: FloatArray, settings: Settings) -> Any:
+    import xgboost
+
     return xgboost.DMatrix(matrix, label=labels, weight=weights, nthread=settings.threads)
 
 
@@ -304,6 +311,8 @@ def _rounds(
     seed: int,
 ) -> int:
     """How many trees to grow, decided on held-out rows."""
+    import xgboost
+
     held = held_out_rows(codes, settings.held_out, seed)
     if int(held.sum()) < _FEWEST_HELD_OUT or held.all():
         return min(settings.rounds, _FIXED_ROUNDS)

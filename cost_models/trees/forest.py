@@ -13,7 +13,6 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import xgboost
 
 from search_spaces.arrays import FloatArray, IntArray
 
@@ -132,6 +131,8 @@ class Forest:
             "learner_model_param": {"base_score": repr(self.base), **shape},
             "objective": {"name": "reg:squarederror", "reg_loss_param": {"scale_pos_weight": "1"}},
         }
+        import xgboost  # takes a second
+
         made = xgboost.Booster({"nthread": threads})
         made.load_model(bytearray(json.dumps({"learner": learner, "version": [3, 0, 0]}).encode()))
         return made

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from plain_gaussian_process import GaussianProcess
 from scipy.optimize import check_grad
-from scipy.stats import multivariate_normal
 
 from cost_models.covariance import Grid, Hyperparameters, coordinates, covariance
 from cost_models.gaussian_process import (
@@ -188,6 +187,8 @@ class TestGrowing:
         assert np.abs(grown.predict(scaled, wrong).mean - of_new).mean() < 2 * error
 
     def test_the_evidence_is_that_of_the_covariances(self) -> None:
+        from scipy.stats import multivariate_normal  # half a second
+
         X = rows(12)
         y, guess = values(X) - values(X).mean(), np.linspace(-1, 1, 12)
         grown = IncrementalPosterior(coordinates(X), self.given)

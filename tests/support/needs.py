@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -26,8 +27,19 @@ def cpp_compiler() -> str:
 
 needs_nvrtc = pytest.mark.skipif(_nvrtc_missing(), reason="NVRTC is not installed")
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++")
-# Asked without importing: the three packages take seconds to import, and collection imports every test module.
+
+
+def _in_torch(path: str) -> bool:
+    spec = find_spec("torch")
+    return any(Path(folder, path).exists() for folder in (spec and spec.submodule_search_locations) or ())
+
+
+# Asked without importing: these packages take seconds to import, and collection imports every test module.
 needs_helion = pytest.mark.skipif(
     not all(map(find_spec, ("torch", "triton", "helion"))),
     reason="Helion is not installed: pip install 'autosched[helion]'",
+)
+needs_inductor_choices = pytest.mark.skipif(
+    not (_in_torch("_inductor/lookup_table.py") and find_spec("triton")),
+    reason="torch or Triton is not installed, or torch is older than Inductor's lookup tables",
 )

@@ -8,14 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-from needs import needs_compiler
-
-pytest.importorskip("torch")
-pytest.importorskip("triton")
-pytest.importorskip(
-    "torch._inductor.lookup_table", reason="torch is older than the oldest whose compiler is known here"
-)
+from needs import needs_compiler, needs_inductor_choices
 
 COMPILED_BEFORE = """
 import torch
@@ -74,6 +67,7 @@ print([str(f.kind) for f in session.findings], sorted({launch.kernel for launch 
 
 
 @needs_compiler
+@needs_inductor_choices
 def test_what_it_generates_is_emulated(tmp_path: Path) -> None:
     """One program after the other, as to import torch and its compiler takes longer than both."""
     files = [tmp_path / "within.py", tmp_path / "before.py"]

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-import xgboost
 
 from cost_models.trees.forest import DamagedForest, Forest
 
 
 def booster(rounds: int = 8, base_score: float = 0.3) -> tuple[Any, npt.NDArray[np.float32]]:
+    import xgboost
+
     rng = np.random.default_rng(0)
     x = rng.random((200, 5)).astype(np.float32)
     x[::3, 2] = np.nan
@@ -21,6 +22,8 @@ def booster(rounds: int = 8, base_score: float = 0.3) -> tuple[Any, npt.NDArray[
 
 
 def test_the_trees_are_those_of_xgboost() -> None:
+    import xgboost
+
     trained, x = booster()
     forest = Forest.of(trained)
     again = forest.booster(1)

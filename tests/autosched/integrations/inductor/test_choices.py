@@ -9,27 +9,26 @@ import sys
 from pathlib import Path
 
 import pytest
-from needs import needs_compiler
+from needs import needs_compiler, needs_inductor_choices
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
-pytest.importorskip("torch._inductor.lookup_table", reason="torch is older than its lookup tables")
 
-from autosched.integrations.inductor.matmul_choices import (  # noqa: E402
-    Choice,
-    _Choices,
-    _described,
-    _keep,
-    choices,
-    first_choice,
-    record_winner,
-)
 from cost_models.triton_matmul import TritonConfig  # noqa: E402
 from search_spaces.hardware.devices import device  # noqa: E402
 from search_spaces.operators.matmul import Matmul  # noqa: E402
 
+pytestmark = needs_inductor_choices
 SHAPES, STRIDES, DTYPES = ((64, 96), (96, 32)), ((96, 1), (32, 1)), (torch.float16, torch.float16)
 OTHER = TritonConfig(16, 32, 32, 2, 2)
+
+
+@pytest.fixture(scope="module")
+def inductor():
+    """Import the module for the tests alone: Inductor takes two seconds to import."""
+    from autosched.integrations.inductor import matmul_choices
+
+    return matmul_choices
 
 
 class Inputs:
@@ -54,22 +53,23 @@ def ask(factory, inputs=None, op="mm"):
     return factory().lookup_template_configs(inputs or Inputs(), op, ["triton::mm", "triton::bmm", "aten::mm"])
 
 
-def test_the_model_chooses_the_same_every_time_and_says_so() -> None:
-    told: list[Choice] = []
-    factory = choices(device="h100", told=told.append)
+def test_the_model_chooses_the_same_every_time_and_says_so(inductor) -> None:
+    told = []
+    factory = inductor.choices(device="h100", told=told.append)
     first = ask(factory)
-    assert ask(factory) == first and ask(choices(device="h100")) == first
+    assert ask(factory) == first and ask(inductor.choices(device="h100")) == first
     (config,) = first["triton::mm"]
     assert config["EVEN_K"] is (96 % config["BLOCK_K"] == 0)
     (choice,) = told
     assert choice.origin == "model" and "ESTIMATED" in str(choice) and str(choice).startswith("mm m=64 n=32 k=96 f16: ")
-    assert factory().uuid() == factory().uuid() == choices(device="h100")().uuid() != choices(device="a100")().uuid()
+    same, other = inductor.choices(device="h100"), inductor.choices(device="a100")
+    assert factory().uuid() == factory().uuid() == same().uuid() != other().uuid()
 
 
-def test_what_fits_one_device_only_is_not_chosen_for_another() -> None:
+def test_what_fits_one_device_only_is_not_chosen_for_another(inductor) -> None:
     problem = Matmul(m=4096, n=4096, k=4096, a="bf16")
     for name in ("a100", "h100", "rtx4090"):
-        config, seconds = first_choice(problem, device(name))
+        config, seconds = inductor.first_choice(problem, device(name))
         shared = 2 * (config.block_m + config.block_n) * config.block_k * config.stages
         assert shared <= device(name).shared_per_block and 0 < seconds < 1
 
@@ -82,26 +82,26 @@ def test_what_fits_one_device_only_is_not_chosen_for_another() -> None:
         (DTYPES, ((192, 2), (32, 1)), "contiguous"),
     ],
 )
-def test_what_the_model_does_not_know_is_left_to_inductor(dtypes, strides, why) -> None:
-    told: list[Choice] = []
-    assert ask(choices(device="h100", told=told.append), Inputs(SHAPES, strides, dtypes)) == {}
+def test_what_the_model_does_not_know_is_left_to_inductor(inductor, dtypes, strides, why) -> None:
+    told = []
+    assert ask(inductor.choices(device="h100", told=told.append), Inputs(SHAPES, strides, dtypes)) == {}
     assert why in str(told[0]) and "left to Inductor" in str(told[0])
-    assert ask(choices(device="h100"), op="convolution") == {}
+    assert ask(inductor.choices(device="h100"), op="convolution") == {}
 
 
-def test_a_recorded_winner_goes_before_the_model(tmp_path: Path) -> None:
+def test_a_recorded_winner_goes_before_the_model(inductor, tmp_path: Path) -> None:
     database = tmp_path / "best.db"
-    key, _, _ = _described("mm", SHAPES, STRIDES, DTYPES)
-    record_winner(database, device("h100"), key, OTHER, 3e-6)
-    told: list[Choice] = []
-    (config,) = ask(choices(database, device="h100", told=told.append))["triton::mm"]
+    key, _, _ = inductor._described("mm", SHAPES, STRIDES, DTYPES)
+    inductor.record_winner(database, device("h100"), key, OTHER, 3e-6)
+    told = []
+    (config,) = ask(inductor.choices(database, device="h100", told=told.append))["triton::mm"]
     assert (config["BLOCK_M"], config["BLOCK_K"], config["num_warps"], config["EVEN_K"]) == (16, 32, 2, True)
     assert str(told[0]).endswith("(recorded, 3.00 us MEASURED)")
-    assert choices(database, device="h100")().uuid() != choices(device="h100")().uuid()
-    (elsewhere,) = ask(choices(database, device="a100", told=told.append))["triton::mm"]
+    assert inductor.choices(database, device="h100")().uuid() != inductor.choices(device="h100")().uuid()
+    (elsewhere,) = ask(inductor.choices(database, device="a100", told=told.append))["triton::mm"]
     assert told[1].origin == "model" and "0 winners are recorded" in str(told[1]) and elsewhere
     with pytest.raises(ValueError, match="there is no database"):
-        choices(tmp_path / "none.db", device="h100")
+        inductor.choices(tmp_path / "none.db", device="h100")
 
 
 class Node:
@@ -127,24 +127,24 @@ class Caller:
         self.input_nodes = [Node(s, t, kind) for s, t in zip(SHAPES, STRIDES, strict=True)]
 
 
-def test_what_inductor_times_on_a_gpu_is_recorded(tmp_path: Path) -> None:
+def test_what_inductor_times_on_a_gpu_is_recorded(inductor, tmp_path: Path) -> None:
     database = tmp_path / "best.db"
-    factory = choices(database, device="h100", record=True)
+    factory = inductor.choices(database, device="h100", record=True)
     assert ask(factory) == {}, "it is timed first"
     slow = Caller({"tile_shape": "(64, 32, 32)", "num_stages": 3, "num_warps": 4})
     fast = Caller({"tile_shape": "(16, 32, 32)", "num_stages": 2, "num_warps": 2})
     library, failed = Caller({}), Caller({"tile_shape": "(1, 1, 1)", "num_stages": 1, "num_warps": 1})
     timings = {slow: 0.004, fast: 0.003, library: 0.001, failed: float("inf")}
     assert factory().override_best_choice(library, timings) is library
-    (config,) = ask(choices(database, device="h100"))["triton::mm"]
+    (config,) = ask(inductor.choices(database, device="h100"))["triton::mm"]
     assert (config["BLOCK_M"], config["BLOCK_N"], config["num_stages"]) == (16, 32, 2)
 
     fresh = tmp_path / "cpu.db"
-    shared = choices(fresh, device="h100", record=True)()._shared
+    shared = inductor.choices(fresh, device="h100", record=True)()._shared
     emulated = Caller({"tile_shape": "(16, 32, 32)", "num_stages": 2, "num_warps": 2}, "cpu")
-    _keep(shared, emulated, {emulated: 0.003})
+    inductor._keep(shared, emulated, {emulated: 0.003})
     assert shared.recorded == {}, "times without a GPU are none"
-    assert isinstance(choices(fresh, device="h100")(), _Choices)
+    assert isinstance(inductor.choices(fresh, device="h100")(), inductor._Choices)
 
 
 PROGRAM = """
@@ -165,11 +165,11 @@ with emulated("h100") as session, torch.no_grad():
 
 @needs_compiler
 @pytest.mark.parametrize("recorded", [False, pytest.param(True, marks=pytest.mark.nightly)])
-def test_inductor_compiles_it(recorded: bool, tmp_path: Path) -> None:
+def test_inductor_compiles_it(inductor, recorded: bool, tmp_path: Path) -> None:
     database = tmp_path / "best.db"
     if recorded:
-        key, _, _ = _described("mm", SHAPES, STRIDES, DTYPES)
-        record_winner(database, device("h100"), key, OTHER, 3e-6)
+        key, _, _ = inductor._described("mm", SHAPES, STRIDES, DTYPES)
+        inductor.record_winner(database, device("h100"), key, OTHER, 3e-6)
     command = [sys.executable, "-c", PROGRAM, str(database) if recorded else ""]
     fresh = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, env=fresh)

@@ -13,6 +13,7 @@ import pytest
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.cli import main
+from measurements.store.store import Store
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """\
@@ -66,27 +67,40 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a database that holds nothing."""
-    from measurements.store.store import Store
+@pytest.fixture(params=DOORS)
+def door(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return a door, in a folder with a database that holds nothing."""
+    name: str = request.param
+    if name in TRITON and (importlib.util.find_spec("triton") is None or importlib.util.find_spec("torch") is None):
+        pytest.skip("needs Triton and torch")
+    Store.open(tmp_path / "empty.db").close()
+    monkeypatch.chdir(tmp_path)
+    return name
 
-    made = tmp_path_factory.mktemp("early")
-    Store.open(made / "empty.db").close()
-    return made
+
+def write_ending(door: str, ends: str) -> None:
+    Path("x.py").write_text(f"import triton\n{ends}\n" if "verify FILE" in door else f"{ends}\n")
 
 
 @needs_compiler
-@pytest.mark.parametrize("ends", ["import sys; sys.exit(0)", "import os; os._exit(0)", "raise SystemExit"])
-@pytest.mark.parametrize("door", DOORS)
-def test_a_file_that_exits_does_not_pass(door: str, ends: str, folder: Path) -> None:
-    if door in TRITON and (importlib.util.find_spec("triton") is None or importlib.util.find_spec("torch") is None):
-        pytest.skip("needs Triton and torch")
-    (folder / "x.py").write_text(f"import triton\n{ends}\n" if "verify FILE" in door else f"{ends}\n")
-    done = run(folder, *DOORS[door])
+def test_a_file_that_ends_its_process_does_not_pass(door: str, tmp_path: Path) -> None:
+    write_ending(door, "import os; os._exit(0)")
+    done = run(tmp_path, *DOORS[door])
     assert done.returncode == 2 or (door == "judge" and done.returncode == 1), done.stderr
     assert done.stderr.count("\n") <= 1 and "Traceback" not in done.stderr, done.stderr
     assert done.stderr or done.stdout
+
+
+@needs_compiler
+@pytest.mark.parametrize("ends", ["import sys; sys.exit(0)", "raise SystemExit"])
+def test_a_file_that_exits_does_not_pass(door: str, ends: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In this process: what a command lets through arrives here as an exception."""
+    write_ending(door, ends)
+    status = main(DOORS[door])
+    out, err = capsys.readouterr()
+    assert status == 2 or (door == "judge" and status == 1), err
+    assert err.count("\n") <= 1 and "Traceback" not in err, err
+    assert err or out
 
 
 @pytest.mark.parametrize("ends", ["import sys; sys.exit(0)", "import os; os._exit(0)"])

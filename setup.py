@@ -22,7 +22,10 @@ emulator.__path__ = ["measurements/emulator"]
 sys.modules[emulator.__name__] = emulator
 sys.path.insert(0, "")
 from measurements.emulator.host.build import runner
-runner()
+try:
+    runner()
+except Exception as error:
+    sys.exit(f"{type(error).__name__}: {error}")
 """
 
 
@@ -34,24 +37,26 @@ class BuildPy(build_py):
 
 
 def compile_emulator() -> None:
-    """Compile the emulator here, so that the first command need not. Without a compiler or a cache, nothing happens."""
+    """Compile the emulator here, so that the first command need not. Without a compiler or a cache, nothing happens.
+
+    The compilation reports its progress every few seconds on stderr. pip turns its spinner at each of these lines, and
+    shows them with ``-v``.
+    """
     try:
         done = subprocess.run(
             [sys.executable, "-B", "-c", COMPILE],
             cwd=Path(__file__).parent,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
             timeout=COMPILE_SECONDS,
             check=False,
         )
-        failure = done.stderr.strip().rpartition("\n")[2] if done.returncode != 0 else ""
+        compiled = done.returncode == 0
     except (OSError, subprocess.SubprocessError) as error:
-        failure = str(error)
-    if failure:
-        print(f"the emulator was not compiled; the first command that needs it does that: {failure}", file=sys.stderr)
+        print(error, file=sys.stderr)
+        compiled = False
+    if not compiled:
+        print("the emulator was not compiled; the first command that needs it compiles it", file=sys.stderr)
 
 
 class BdistWheel(bdist_wheel):

@@ -35,8 +35,23 @@ SKIPPED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 
 def built(folder: Path, umask: int = 0o022, **variables: str) -> Path:
-    """Return a wheel of a copy of the clone, copied and built with that umask: setuptools leaves its traces where it
-    builds. As pip does, metadata is asked for first. ``variables`` are those of the environment."""
+    """Return a wheel of a copy of the clone: see ``built_wheel``."""
+    return built_wheel(folder, umask, **variables)[0]
+
+
+def built_wheel(folder: Path, umask: int = 0o022, **variables: str) -> tuple[Path, str]:
+    """Build a wheel of a copy of the clone, as setuptools leaves its traces where it builds.
+
+    As pip does, metadata is asked for first.
+
+    Args:
+        folder: Where the copy and the wheel are made.
+        umask: That of the copy and of the build.
+        variables: Those of the environment.
+
+    Returns:
+        The wheel, and what the build wrote to stderr.
+    """
     source = folder / "source"
     for name in PACKAGES:
         shutil.copytree(REPOSITORY / name, source / name, ignore=SKIPPED)
@@ -60,7 +75,7 @@ def built(folder: Path, umask: int = 0o022, **variables: str) -> Path:
         umask=umask,
     )
     assert done.returncode == 0, done.stderr
-    return folder / done.stdout.split()[-1]
+    return folder / done.stdout.split()[-1], done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -142,13 +157,15 @@ def test_building_it_compiles_the_emulator_where_that_works(works: bool, tmp_pat
     if not works:
         compiler.write_text("#!/bin/sh\nexit 1\n")
     cache = tmp_path / "cache"
-    built(
+    _, progress = built_wheel(
         tmp_path,
         PATH=f"{compiler.parent}:{os.environ['PATH']}",
         AUTOSCHED_CACHE_DIR=str(cache),
         LOG=str(tmp_path / "log"),
     )
     assert len(list(cache.glob("emulator/runner-*"))) == works
+    assert ("Compiling the emulator" in progress) == works  # pip turns its spinner at each line of progress
+    assert ("HostFailure" in progress and "Traceback" not in progress) == (not works)
 
 
 def test_an_editable_installation_compiles_it_too(tmp_path: Path) -> None:

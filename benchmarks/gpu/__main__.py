@@ -1,7 +1,10 @@
-"""``python -m benchmarks.gpu``."""
+"""``python -m benchmarks.gpu``: with ``--plan`` the prepared plan, else the benchmark that searches."""
 
 import sys
 
-from benchmarks.gpu.run import main
+if "--plan" in sys.argv[1:]:
+    from benchmarks.gpu.plan.run import main
+else:
+    from benchmarks.gpu.run import main
 
 sys.exit(main())

@@ -27,7 +27,7 @@ def table(r: Mapping[str, Any], device: Device) -> str:
         lines.append(f"emulator: {same} of {len(r['agreement'])} candidates agree, {bits} bit for bit")
     for row in r["sampled"]:
         said = ", ".join(f"{n} {status}" for status, n in sorted(row["failures"].items())) or "all ok"
-        lines.append(f"drawn at random of {_short(problem_from_json(row['problem']))}: {row['trials']}, {said}")
+        lines.append(f"drawn at random of {short_name(problem_from_json(row['problem']))}: {row['trials']}, {said}")
     lines.append("")
     entrants = tuple(f"/{name}" for name in ("library", *OTHERS))
     head = ("shape", "trials", "ok", "us", "TFLOP/s", "GB/s", *entrants, "/library warm", "/cublaslt warm", "clear")
@@ -49,7 +49,7 @@ def table(r: Mapping[str, Any], device: Device) -> str:
 
 
 def named(purpose: str, problem: Problem) -> str:
-    short = _short(problem)
+    short = short_name(problem)
     return short if short.startswith(purpose) else f"{purpose} {short}"
 
 
@@ -58,19 +58,21 @@ def line(row: dict[str, Any]) -> str:
     return f"{ok} of {trials} trials ok, best {us} us, {flops} TFLOP/s, {rate} GB/s, {library} of the library's time"
 
 
-def _short(problem: Problem) -> str:
+def short_name(problem: Problem) -> str:
+    """Return a few words that tell problems of one benchmark apart."""
     said = {k: v for k, v in problem.to_json().items() if k != "operator"}
     sizes = "x".join(str(said.pop(k)) for k in list(said) if isinstance(said[k], int) and said[k] > 1)
     if isinstance(problem, Matmul):
         orders = "".join(order[0] for order in (problem.order_a, problem.order_b))
-        return f"{problem.m}x{problem.n}x{problem.k}{f' b{problem.batch}' * (problem.batch > 1)} {problem.a} {orders}"
+        size = f"{problem.m}x{problem.n}x{problem.k}{f' b{problem.batch}' * (problem.batch > 1)}"
+        return f"{size} {problem.a} {orders}{f' {problem.epilogue}' * (problem.epilogue != 'none')}"
     return f"{problem.operator} {sizes} {said.get('dtype', said.get('x', ''))}".rstrip()
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     best, remeasured = row["best"], row["remeasured"]
     failed = sum(row["failures"].values())
-    short = _short(problem_from_json(row["problem"]))
+    short = short_name(problem_from_json(row["problem"]))
     if best is None:
         return (short, str(row["trials"]), str(row["trials"] - failed), *["-"] * (7 + len(OTHERS)))
     ratios = []

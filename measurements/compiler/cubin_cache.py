@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,6 +122,13 @@ class CompileCache:
             )
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
+
+    def files(self, keys: Iterable[str]) -> list[str]:
+        """Return the names, relative to the folder, of the files that hold the entries of ``keys``; of those that are
+        missing or damaged nothing."""
+        found = [(key, entry) for key in dict.fromkeys(keys) if (entry := self.load(key)) is not None]
+        names = [f"{self._entries.name}/{key}.json" for key, _ in found]
+        return [*names, *dict.fromkeys(f"{self._cubins.name}/{entry.path.name}" for _, entry in found)]
 
     def store(
         self,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from measurements.compiler.cores import usable_cores
 from measurements.compiler.cubin_cache import CompileCache, Compiled, CompiledStep
@@ -32,6 +32,7 @@ __all__ = [
     "CompileFailure",
     "CompilePool",
     "Compiled",
+    "Compiler",
     "NvrtcMissing",
     "error_reason",
     "over_limits",
@@ -50,6 +51,17 @@ class CompileFailure:
     status: Status
     reason: str
     log: str = ""
+
+
+class Compiler(Protocol):
+    """Whatever gives cubins for kernels, at once or later."""
+
+    @property
+    def toolchain(self) -> str:
+        """Compiler and version."""
+
+    def submit(self, kernel: Kernel, arch: str) -> Future[Compiled | CompileFailure]:
+        """Start compiling ``kernel`` for ``arch`` ("sm_90a")."""
 
 
 class CompilePool:
@@ -108,6 +120,10 @@ class CompilePool:
         """Compile one kernel and wait for it."""
         return self.submit(kernel, arch).result()
 
+    def options(self, kernel: Kernel) -> tuple[str, ...]:
+        """Return the options with which ``kernel`` is compiled."""
+        return (*self._options, *kernel.compile_options)
+
     @property
     def pids(self) -> tuple[int, ...]:
         """Process ids of the compilers that run now."""
@@ -142,7 +158,7 @@ class CompilePool:
     def _compile(self, kernel: Kernel, arch: str) -> Compiled | CompileFailure:
         if self._closed:
             raise WorkerClosed("the compile pool is closed")
-        options = (*self._options, *kernel.compile_options)
+        options = self.options(kernel)
         try:
             toolchain = toolchain_of(options)
         except NvccMissing as error:

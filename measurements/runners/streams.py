@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from measurements.compiler.cubin_cache import Compiled
-from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.compiler.pool import CompileFailure, Compiler
 from measurements.records.measurement import Measurement
 from measurements.runners.base import Candidate, Runner, Stream, Streaming
 from measurements.workers.transport import WorkerClosed
@@ -42,7 +42,7 @@ class PoolStream(Call):
 
     def __init__(
         self,
-        pool: CompilePool,
+        pool: Compiler,
         arch: str,
         compiled: Callable[[PoolStream, int, Candidate, Compiled | CompileFailure], None],
         *,

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from measurements.compiler.cubin_cache import Compiled
-from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.compiler.pool import CompileFailure, Compiler
 from measurements.files.text import one_line
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.policy import Policy, described
@@ -104,7 +104,7 @@ class CudaRunner(PoolRunner):
     def __init__(
         self,
         device: Device,
-        compile_pool: CompilePool,
+        compile_pool: Compiler,
         *,
         gpus: Sequence[int] = (0,),
         options: CudaOptions | None = None,

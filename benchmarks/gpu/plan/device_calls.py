@@ -1,0 +1,43 @@
+"""Runs ``device_child`` and passes on what it prints, line by line, for as long as there is time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+_ROOT = Path(__file__).resolve().parents[3]
+
+
+def timed(part: str, keys: Sequence[str], seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (key, result) of each key as soon as it is there.
+
+    A result has ``microseconds`` by name, or the ``reason`` why there are none. Keys that were not reached within
+    ``seconds`` are marked as ``cut``.
+    """
+    command = [sys.executable, "-m", "benchmarks.gpu.plan.device_child", part, *keys]
+    missing = list(keys)
+    with subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True) as child:
+        limit = threading.Timer(seconds, child.kill)
+        limit.start()
+        try:
+            for line in child.stdout or ():
+                row = json.loads(line)
+                key = row.pop("key")
+                missing.remove(key)
+                yield key, row
+        finally:
+            limit.cancel()
+            child.kill()
+    for key in missing:
+        yield key, {"reason": f"not timed within {seconds:.0f} s", "cut": True}
+
+
+def summary(found: dict[str, Any]) -> str:
+    """Return one line for a result."""
+    times = found.get("microseconds")
+    return ", ".join(f"{name} {t:.2f} us" for name, t in times.items()) if times else str(found["reason"])

@@ -1,0 +1,157 @@
+"""A process that times calls of torch and of autosched's own functions on the GPU; each result is a line of JSON.
+
+    python -m benchmarks.gpu.plan.device_child host|language KEY...
+
+Times on the GPU are those of CUDA events around a row of calls whose operands lie in memory and not in the L2. Times on
+the host are the processor's, of calls that the GPU keeps up with, in turns.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+HOST = ("calls", "chain of 40 decode products")
+_ROUNDS, _CALLS = 30, 200
+_SECONDS = 0.3  # of each GPU time
+_COLD_BYTES = 120 << 20
+
+Call = Callable[[int], Any]
+
+
+def host_calls() -> dict[str, float]:
+    """Return microseconds of the host for one call of each function, in the median of rounds that take turns."""
+    import torch
+
+    import autosched
+    import autosched.torch
+
+    a, b = (torch.randn(64, 64, device="cuda", dtype=torch.float16) for _ in range(2))
+    calls: dict[str, Callable[[], Any]] = {
+        "torch.matmul": lambda: torch.matmul(a, b),
+        "torch.ops.autosched.matmul": lambda: torch.ops.autosched.matmul(a, b),
+        "autosched.matmul": lambda: autosched.matmul(a, b),
+    }
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        call()
+    torch.cuda.synchronize()
+    for _ in range(_ROUNDS):
+        for name, call in calls.items():
+            began = time.perf_counter()
+            for _ in range(_CALLS):
+                call()
+            times[name].append((time.perf_counter() - began) / _CALLS)
+            torch.cuda.synchronize()
+    return {name: statistics.median(each) * 1e6 for name, each in times.items()}
+
+
+def decode_chain() -> dict[str, float]:
+    """Return microseconds of a CUDA graph of 40 products of 16 rows, each reading the result of the one before."""
+    import torch
+
+    import autosched.torch  # noqa: F401  # defines torch.ops.autosched
+
+    weights = [torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16) / 64 for _ in range(40)]
+    x = torch.randn(16, 4096, device="cuda", dtype=torch.bfloat16)
+    found = {}
+    for name, product in (("torch.matmul", torch.matmul), ("autosched", torch.ops.autosched.matmul)):
+
+        def chain(product: Callable[..., Any] = product) -> Any:
+            value = x
+            for weight in weights:
+                value = product(value, weight)
+            return value
+
+        chain()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            chain()
+        found[name] = _microseconds(lambda _, graph=graph: graph.replay(), 1)
+    return found
+
+
+def attention(causal: bool, h: int, g: int, s: int, d: int) -> dict[str, float]:
+    """Return microseconds of torch's attention."""
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+
+    copies = max(1, _COLD_BYTES // (4 * h * s * d))
+    arrays = [
+        [torch.randn(1, heads, s, d, device="cuda", dtype=torch.float16) for heads in (h, g, g)] for _ in range(copies)
+    ]
+    return {
+        "torch": _microseconds(
+            lambda i: scaled_dot_product_attention(
+                arrays[i][0], arrays[i][1], arrays[i][2], is_causal=causal, enable_gqa=True
+            ),
+            copies,
+        )
+    }
+
+
+def int4_matmul(m: int, k: int, half: int, n: int, groups: int) -> dict[str, float]:
+    """Return microseconds of torch's product by int4 weights; ``half`` is half of k."""
+    import torch
+
+    copies = max(1, _COLD_BYTES // (half * n))
+    x = torch.randn(m, k, device="cuda", dtype=torch.bfloat16)
+    packed = [
+        torch._convert_weight_to_int4pack(torch.randint(0, 255, (n, half), device="cuda", dtype=torch.uint8), 8)
+        for _ in range(copies)
+    ]
+    scales = torch.rand(groups, n, 2, device="cuda", dtype=torch.bfloat16)
+    return {"torch": _microseconds(lambda i: torch._weight_int4pack_mm(x, packed[i], k // groups, scales), copies)}
+
+
+LANGUAGE: dict[str, Callable[..., dict[str, float]]] = {
+    "causal_attention": partial(attention, True),
+    "attention": partial(attention, False),
+    "int4_matmul": int4_matmul,
+}
+
+
+def _microseconds(call: Call, copies: int) -> float:
+    """Return the median time of one call on a warm GPU."""
+    import torch
+
+    until, times, i = time.perf_counter() + _SECONDS, list[float](), 0
+    call(0)
+    while time.perf_counter() < until or len(times) < 5:
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(9)]
+        call(i % copies)  # keeps the GPU busy while the next ones are queued
+        events[0].record()
+        for event in events[1:]:
+            i += 1
+            call(i % copies)
+            event.record()
+        torch.cuda.synchronize()
+        times += [before.elapsed_time(after) * 1e3 for before, after in itertools.pairwise(events)]
+    return statistics.median(times)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print a line for each key that is given; a key of "language" is a call and its sizes, as JSON."""
+    part, *keys = arguments
+    for key in keys:
+        try:
+            if part == "host":
+                found = host_calls() if key == HOST[0] else decode_chain()
+            else:
+                name, sizes = json.loads(key)
+                found = LANGUAGE[name](**sizes)
+            row: dict[str, Any] = {"microseconds": found}
+        except Exception as error:  # whatever torch or the driver raises says why there is no time
+            row = {"reason": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
+        print(json.dumps({"key": key, **row}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,135 @@
+"""The page of what a plan has found."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from benchmarks.gpu.plan.results import Results
+from search_spaces.hardware.devices import Device
+
+
+def page(results: Results, device: Device, *, simulated: bool = False) -> str:
+    """Return a Markdown page of the parts that have results."""
+    lines = [f"# {'Simulated' if simulated else 'Measured on'} {device.name}", ""]
+    for title, rows in (
+        ("Bandwidth", _yardsticks(results)),
+        ("Next to cuBLAS", _finals(results)),
+        ("Trials", _trials(results)),
+        ("Hardware counters", _plain(results, "counters", "metrics")),
+        ("Host time", _times(results, "host")),
+        ("Next to torch", _language(results)),
+    ):
+        if rows:
+            lines += [f"## {title}", "", *rows, ""]
+    return "\n".join(lines).rstrip()
+
+
+def _yardsticks(results: Results) -> list[str]:
+    found = results.of("yardsticks")
+    copies = {key: row for key, row in found.items() if "entrants" in row}
+    if not copies:
+        return []
+    best = max((_rate(row, name) for row in copies.values() for name in row["entrants"]), default=0.0)
+    lines = [
+        f"The yardstick of bandwidth is the best of all rows: {best:,.0f} GB/s.",
+        "",
+        "| problem | autosched, GB/s | memcpy | torch |",
+        "|---|---:|---:|---:|",
+    ]
+    for key, row in copies.items():
+        cells = [f"{_rate(row, name):,.0f}" if _rate(row, name) else "" for name in ("autosched", "copy", "torch")]
+        lines.append(f"| {key} | {' | '.join(cells)} |")
+    if "sustained" in found:
+        rounds = found["sustained"]["rounds"]
+        first, last = rounds[0], rounds[-1]
+        lines += [
+            "",
+            f"A matmul 8192^3 in bf16 takes {_us(first['seconds'])} at first and {_us(last['seconds'])} after "
+            f"{last['at']:.1f} s, at {last['clock_mhz']} MHz; "
+            f"cuBLAS {_us(first['library'])} and {_us(last['library'])}.",
+        ]
+    return lines
+
+
+def _rate(row: dict[str, Any], name: str) -> float:
+    median = row["entrants"][name]["median"]
+    return row["bytes"] / median / 1e9 if median else 0.0
+
+
+def _finals(results: Results) -> list[str]:
+    rows = results.of("finals")
+    if not rows:
+        return []
+    lines = [
+        "Ours is the fastest of our schedules. Ratios are its time over the library's, under 1 is faster, with an "
+        "interval of 95%; the best of cuBLASLt includes cuBLAS's own choice.",
+        "",
+        "| shape | ours | cuBLAS | of cuBLAS | of the best of cuBLASLt |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    logs = []
+    for key, row in rows.items():
+        ours = min((e["median"] for e in row["ours"] if e["median"]), default=None)
+        ratios = row["ratios"]
+        if "library" in ratios:
+            logs.append(math.log(ratios["library"]["median"]))
+        best = max((r for r in ratios.values()), key=lambda r: r["median"], default=None)
+        cells = [_us(ours), _us(row["library"]["median"]), _ratio(ratios.get("library")), _ratio(best)]
+        lines.append(f"| {key} | {' | '.join(cells)} |")
+    if logs:
+        mean = math.exp(sum(logs) / len(logs))
+        lines += ["", f"Geometric mean of {len(logs)} shapes: {mean:.3f} of cuBLAS's time."]
+    return lines
+
+
+def _trials(results: Results) -> list[str]:
+    rows = {key: row for key, row in results.of("trials").items() if not row.get("cut")}
+    if not rows:
+        return []
+    count, seconds = sum(r["measured"] for r in rows.values()), sum(r["seconds"] for r in rows.values())
+    wrong = sum(r["wrong"] for r in rows.values())
+    lines = [
+        f"{count} trials of {len(rows)} problems in {seconds:.0f} s, {wrong} of them wrong.",
+        "",
+        "| problem | trials | best |",
+        "|---|---:|---:|",
+    ]
+    return [*lines, *(f"| {key} | {row['measured']} | {_us(row['best'])} |" for key, row in rows.items())]
+
+
+def _plain(results: Results, part: str, name: str) -> list[str]:
+    lines: list[str] = []
+    for key, row in results.of(part).items():
+        lines += ["", f"{key}: {row['reason']}"] if name not in row else ["", f"{key}:", ""]
+        lines += [f"- {metric}: {value}" for metric, value in row.get(name, {}).items()]
+    return lines[1:]
+
+
+def _times(results: Results, part: str) -> list[str]:
+    lines = []
+    for key, row in results.of(part).items():
+        times = row.get("microseconds")
+        told = ", ".join(f"{name} {t:.2f} us" for name, t in times.items()) if times else row["reason"]
+        lines.append(f"- {key}: {told}")
+    return lines
+
+
+def _language(results: Results) -> list[str]:
+    rows = results.of("language")
+    if not rows:
+        return []
+    lines = ["| program | autosched | torch | ratio |", "|---|---:|---:|---:|"]
+    for key, row in rows.items():
+        ours, torch = row["ours"]["autosched"], row.get("microseconds", {}).get("torch")
+        cells = [f"{t:.2f} us" if t else "" for t in (ours, torch)]
+        lines.append(f"| {key} | {' | '.join(cells)} | {f'{ours / torch:.3f}' if ours and torch else ''} |")
+    return lines
+
+
+def _us(seconds: float | None) -> str:
+    return f"{seconds * 1e6:.2f} us" if seconds and math.isfinite(seconds) else ""
+
+
+def _ratio(row: dict[str, Any] | None) -> str:
+    return f"{row['median']:.3f} ({row['low']:.3f} to {row['high']:.3f})" if row else ""

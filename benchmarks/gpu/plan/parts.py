@@ -1,0 +1,309 @@
+"""The parts of a plan, in the order in which a GPU's minutes should go to them.
+
+Each part is a function of a ``Session``: it goes through its entries, leaves out those that an earlier run has
+finished, and stops when its time is over. What it finds is written after every entry.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autosched.samplers.random import RandomSampler
+from autosched.samplers.seeded import SeededSampler
+from autosched.tuning.in_flight import InFlightLimit
+from autosched.tuning.loop import Tuner, TunerParts
+from autosched.tuning.winner.finalists import simplicity
+from benchmarks.gpu.journal import Journal, read
+from benchmarks.gpu.plan import counters, device_calls, device_child
+from benchmarks.gpu.plan.prepared import Prepared, finals, program_problem
+from benchmarks.gpu.plan.problems import LANGUAGE, SUSTAINED, YARDSTICKS
+from benchmarks.gpu.plan.results import Results
+from benchmarks.gpu.table import short_name
+from measurements.records import recording
+from measurements.records.measurement import Status
+from measurements.records.recording import Recording
+from measurements.records.timing_statistics import Ratio
+from measurements.runners.base import Candidate, Entrant
+from measurements.runners.cuda.runner import CudaRunner
+from search_spaces.catalogue import template, templates_for
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
+
+ENTRANTS_OF_FINALS = 4
+_ROUNDS = 20
+_SUSTAINED_SECONDS = 5.0
+
+
+@dataclass
+class Session:
+    """One run of a part.
+
+    Attributes:
+        prepared: What is measured.
+        runner: Measures, from the prepared cubins.
+        results: Of this run and earlier ones.
+        out: The folder for everything that is written.
+        seconds: That this part may take.
+        say: Prints a line.
+    """
+
+    prepared: Prepared
+    runner: CudaRunner
+    results: Results
+    out: Path
+    seconds: float
+    say: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self.until = time.monotonic() + self.seconds
+
+    @property
+    def remaining(self) -> float:
+        return max(self.until - time.monotonic(), 0.0)
+
+    def candidate(self, problem: Problem, schedule: Schedule) -> Candidate:
+        """Generate the kernel of a schedule."""
+        return Candidate(problem, schedule, _generate(problem, schedule, self.prepared.device))
+
+    def pending(self, part: str, keys: Sequence[str]) -> list[str]:
+        """Return the keys without a result, and say so if there are none."""
+        missing = [key for key in keys if not self.results.has(part, key)]
+        if not missing:
+            self.say(f"{part}: nothing is left to do")
+        return missing
+
+
+Part = Callable[[Session], None]
+
+
+def yardsticks(session: Session) -> None:
+    """Time copies and a read-only sum of several sizes, and how the clock of a long matmul settles."""
+    by_key = {short_name(problem): problem for problem in YARDSTICKS if problem in session.prepared.schedules}
+    sustained = "sustained" if SUSTAINED in session.prepared.schedules else None
+    for key in session.pending("yardsticks", [*by_key, *filter(None, [sustained])]):
+        if not session.remaining:
+            return session.say(f"yardsticks: no time was left for {key}")
+        if key == sustained:
+            rounds = _sustained(session)
+            session.results.add("yardsticks", key, rounds=rounds)
+            session.say(f"{key}: {_microseconds(rounds[-1]['seconds'])} at {rounds[-1]['clock_mhz']} MHz")
+            continue
+        problem = by_key[key]
+        candidate = session.candidate(problem, session.prepared.schedules[problem][0])
+        names = ("autosched", "copy", "torch")
+        entrants = session.runner.compare([candidate], rounds=_ROUNDS, library=False, others=names[1:])
+        rows = {name: _entrant(entrant) for name, entrant in zip(names, entrants, strict=True)}
+        session.results.add("yardsticks", key, bytes=problem.min_bytes, entrants=rows)
+        session.say(f"{key}: {', '.join(_rate(name, row, problem.min_bytes) for name, row in rows.items())}")
+
+
+def _sustained(session: Session) -> list[dict[str, Any]]:
+    """Time one matmul again and again for some seconds, with the clock of each time."""
+    candidate = session.candidate(SUSTAINED, session.prepared.schedules[SUSTAINED][0])
+    began, rounds = time.monotonic(), list[dict[str, Any]]()
+    while not rounds or time.monotonic() - began < min(_SUSTAINED_SECONDS, session.remaining):
+        ours, library = session.runner.compare([candidate], rounds=8)
+        rounds.append(
+            {
+                "at": time.monotonic() - began,
+                "seconds": _median(ours),
+                "library": _median(library),
+                "clock_mhz": ours.clock_mhz,
+            }
+        )
+    return rounds
+
+
+def trials(session: Session) -> None:
+    """Measure the prepared schedules of each problem, in pairs with the fastest so far."""
+    problems = {
+        short_name(problem): problem for problem, chosen in session.prepared.schedules.items() if len(chosen) > 1
+    }
+    keys = session.pending("trials", list(problems))
+    for i, key in enumerate(keys):
+        share = session.remaining / (len(keys) - i)
+        if session.remaining < 1.0:
+            return session.say(f"trials: no time was left for {len(keys) - i} problems")
+        _measured(session, key, problems[key], share)
+
+
+def _measured(session: Session, key: str, problem: Problem, seconds: float) -> None:
+    device, schedules = session.prepared.device, session.prepared.schedules[problem]
+    templates = templates_for(problem, device)
+    space = templates.space(problem, device)
+    path = session.out / "trials.jsonl"
+    path.unlink(missing_ok=True)
+    journal, began = Journal(path), time.monotonic()
+    try:
+        tuner = Tuner(
+            TunerParts(
+                problem,
+                device,
+                session.runner,
+                journal,
+                SeededSampler(RandomSampler(space, 0), schedules, "plan", own_first=False),
+                seed=0,
+                space_versions={name: member.fingerprint for name, member in space.members.items()},
+                generate=_generate,
+                versions={t.name: t.version for t in templates},
+                complexity=simplicity(space),
+                in_flight=InFlightLimit(compilers=os.cpu_count() or 1),
+            )
+        )
+        result = tuner.run(len(schedules), seconds, 0.0)
+    finally:
+        journal.close()
+        save(session.out, path)
+    took = time.monotonic() - began
+    best = min((r for r in result.trials if r.seconds), key=lambda r: r.seconds or math.inf, default=None)
+    if result.stopped:
+        session.results.add("trials", key, problem=problem.to_json(), cut=True, reason=result.stopped)
+        raise RuntimeError(result.stopped)
+    done = [r for r in result.trials if r.schedule in set(schedules)]
+    session.results.add(
+        "trials",
+        key,
+        problem=problem.to_json(),
+        seconds=took,
+        measured=len(done),
+        prepared=len(schedules),
+        failures=result.failures,
+        wrong=sum(r.status is Status.WRONG_RESULT for r in done),
+        best=None if best is None else best.seconds,
+        order=[
+            {"template": r.schedule.template, "schedule": r.schedule.to_json()}
+            for r in sorted((r for r in done if r.seconds), key=lambda r: r.seconds or math.inf)[:ENTRANTS_OF_FINALS]
+        ],
+    )
+    fastest = _microseconds(None if best is None else best.seconds)
+    session.say(f"{key}: {len(done)} trials in {took:.1f} s, best {fastest}")
+
+
+def compare(session: Session) -> None:
+    """Time the best schedules of each shape interleaved with cuBLAS and the best of cuBLASLt."""
+    measured = session.results.of("trials")
+    problems = {short_name(problem): problem for problem in finals(session.prepared)}
+    for key in session.pending("finals", list(problems)):
+        if session.remaining < 1.0:
+            return session.say(f"finals: no time was left for {key}")
+        problem = problems[key]
+        order = [Schedule.from_json(r["template"], r["schedule"]) for r in measured.get(key, {}).get("order", ())]
+        schedules = (order or list(session.prepared.schedules[problem]))[:ENTRANTS_OF_FINALS]
+        candidates = [session.candidate(problem, schedule) for schedule in schedules]
+        *ours, library, fastest = session.runner.compare(candidates, rounds=_ROUNDS, others=("cublaslt",))
+        able = [entrant for entrant in ours if entrant.status is Status.OK]
+        best = min(able, key=_median) if able else None
+        ratios = {
+            name: dataclasses.asdict(Ratio.paired(best.seconds, other.seconds))
+            for name, other in (("library", library), ("cublaslt", fastest))
+            if best is not None and other.status is Status.OK
+        }
+        session.results.add(
+            "finals",
+            key,
+            problem=problem.to_json(),
+            ours=[_entrant(e) | {"schedule": s.to_json()} for e, s in zip(ours, schedules, strict=True)],
+            library=_entrant(library),
+            cublaslt=_entrant(fastest),
+            ratios=ratios,
+            from_trials=bool(order),
+        )
+        told = ", ".join(f"{row['median']:.3f} of {name}'s time" for name, row in ratios.items())
+        time_of_best = _microseconds(None if best is None else _median(best))
+        session.say(f"{key}: {time_of_best}; {told or 'nothing to compare with'}")
+
+
+def hardware_counters(session: Session) -> None:
+    """Read hardware counters of some kernels by Nsight Compute, where it is installed."""
+    for key in session.pending("counters", list(counters.KERNELS)):
+        if session.remaining < 1.0:
+            return session.say(f"counters: no time was left for {key}")
+        found = counters.profiled(key, session.prepared.folder, session.remaining)
+        session.results.add("counters", key, **found)
+        session.say(f"{key}: {counters.summary(found)}")
+
+
+def host_time(session: Session) -> None:
+    """Time what a call costs on the host, next to torch's."""
+    for key, found in device_calls.timed("host", session.pending("host", device_child.HOST), session.remaining):
+        session.results.add("host", key, **found)
+        session.say(f"{key}: {device_calls.summary(found)}")
+
+
+def language_models(session: Session) -> None:
+    """Time attention and products by narrow weights next to torch's."""
+    entries = {entry.key: entry for entry in LANGUAGE if program_problem(entry) in session.prepared.schedules}
+    missing = session.pending("language", list(entries))
+    ours = {}
+    for key in missing:
+        if session.remaining < session.seconds / 3:
+            break  # the rest is torch's
+        problem = program_problem(entries[key])
+        schedules = session.prepared.schedules[problem]
+        best = None
+        for i, measured in session.runner.measure([session.candidate(problem, s) for s in schedules]):
+            if measured.timing is not None and (best is None or measured.timing.median < best[0]):
+                best = measured.timing.median, schedules[i].to_json()
+        ours[key] = {"autosched": best and best[0] * 1e6, "schedule": best and best[1]}
+        session.say(f"{key}: {_microseconds(best and best[0])}")
+    calls = {json.dumps([entries[key].torch_call, dict(entries[key].sizes)]): key for key in ours}
+    for call, found in device_calls.timed("language", list(calls), session.remaining):
+        session.results.add("language", calls[call], ours=ours[calls[call]], **found)
+        session.say(f"{calls[call]}: {device_calls.summary(found)}")
+
+
+PARTS: dict[str, tuple[Part, float]] = {
+    "yardsticks": (yardsticks, 60.0),
+    "trials": (trials, 300.0),
+    "finals": (compare, 120.0),
+    "counters": (hardware_counters, 90.0),
+    "host": (host_time, 60.0),
+    "language": (language_models, 60.0),
+}
+"""Each part with the seconds that it is given."""
+
+
+def _generate(problem: Problem, schedule: Schedule, device: Device) -> Kernel:
+    return template(schedule.template).kernel(problem, schedule, device)
+
+
+def save(out: Path, path: Path) -> None:
+    """Add what a journal holds to the recordings."""
+    recordings = Recording.of(read(path))
+    if recordings:
+        recording.append(out / f"recordings{recording.SUFFIX}", recordings)
+    path.unlink()
+
+
+def _entrant(entrant: Entrant) -> dict[str, Any]:
+    ok = entrant.status is Status.OK
+    return {
+        "status": entrant.status.value,
+        "reason": entrant.reason,
+        "median": _median(entrant) if ok else None,
+        "seconds": list(entrant.seconds),
+        "clock_mhz": entrant.clock_mhz,
+    }
+
+
+def _median(entrant: Entrant) -> float:
+    return statistics.median(entrant.seconds) if entrant.seconds else math.inf
+
+
+def _microseconds(seconds: float | None) -> str:
+    return "none" if seconds is None or not math.isfinite(seconds) else f"{seconds * 1e6:.2f} us"
+
+
+def _rate(name: str, row: dict[str, Any], size: int) -> str:
+    return f"{name} {row['status']}" if row["median"] is None else f"{name} {size / row['median'] / 1e9:,.0f} GB/s"

@@ -1,0 +1,186 @@
+"""The prepared plan: a folder with the schedules of each problem and their cubins, small enough to carry.
+
+    python -m benchmarks.gpu --plan FOLDER --prepare --device h200
+
+``plan.json`` lists problems and schedules, the best guess first; ``cubins.zip`` holds a compile cache. A kernel's code
+is generated anew where it runs, so the same version of autosched has to run there.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosched.programs.loading import register_place
+from autosched.samplers.base import spread_out
+from autosched.samplers.first_choices.descent import descended, starting_points
+from autosched.version import VERSION
+from benchmarks.gpu.plan.problems import FINALS, LANGUAGE, PROBLEMS, SUSTAINED, YARDSTICKS, OfLanguageModels
+from benchmarks.gpu.table import short_name
+from cost_models.estimates import AnalyticEstimates
+from measurements.compiler.pool import Compiled, CompilePool
+from measurements.compiler.prepared import PreparedCubins
+from measurements.files.bounded import read_json
+from measurements.runners.cuda import check_kernels
+from search_spaces.catalogue import operator, problem_from_json, template, templates_for
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.devices import device as device_of
+from search_spaces.operators.problem import Problem
+from search_spaces.programs.beside import Beside
+from search_spaces.programs.builder import Program
+from search_spaces.spaces.schedule import Schedule
+
+ROOT = Path(__file__).resolve().parents[3]
+PER_PROBLEM = 30
+_BEST, _VARIATIONS = 12, 6  # of them; the others are random
+_RANDOM_WITHIN = 1.5  # of the best guess
+_SAMPLES = 600
+_DIFFERENT = 3  # parameters in which the best differ where possible
+_MOST_BYTES = 1 << 24  # of plan.json
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a plan measures, with the cubins for it.
+
+    Attributes:
+        device: The GPU it is for.
+        schedules: Of each problem, the best guess first.
+        cubins: Gives the compiled kernels.
+        folder: Where it was prepared.
+    """
+
+    device: Device
+    schedules: dict[Problem, tuple[Schedule, ...]]
+    cubins: PreparedCubins
+    folder: Path
+
+
+def choose(problem: Problem, device: Device, count: int = PER_PROBLEM, seed: int = 0) -> list[Schedule]:
+    """Return schedules to measure, the time model's first choice first.
+
+    Two fifths are the model's best that differ in several parameters, a fifth are neighbours of the very best, each
+    changed in one decision; the others are random, not much slower than the best by the model.
+
+    Raises:
+        ValueError: No template takes the problem, or its space is empty.
+    """
+    templates = templates_for(problem, device)
+    space = templates.space(problem, device)
+    estimates = AnalyticEstimates(problem, templates, device)
+    sampled = list(dict.fromkeys(starting_points(space, _SAMPLES, seed)))
+    ends = descended(space, estimates, sampled)
+    known = list(dict.fromkeys([*ends, *sampled]))
+    guesses = dict(zip(known, estimates.log_seconds(known).tolist(), strict=True))
+    ranked = sorted((s for s in known if np.isfinite(guesses[s])), key=lambda s: guesses[s])
+    if not ranked:
+        raise ValueError("no schedule fits on the device")
+    best = spread_out(ranked, max(count * _BEST // PER_PROBLEM, 1), _DIFFERENT)
+    near = space.neighbours(best[0])
+    order = np.argsort(estimates.log_seconds(near), kind="stable").tolist() if near else []
+    variations = [near[i] for i in order if near[i] not in best][: count * _VARIATIONS // PER_PROBLEM]
+    chosen = list(dict.fromkeys([*best, *variations]))
+    rng = np.random.default_rng(seed)
+    bound = guesses[ranked[0]] + np.log(_RANDOM_WITHIN)
+    rest = [s for s in ranked if s not in chosen and guesses[s] <= bound] or [s for s in ranked if s not in chosen]
+    picked = rng.permutation(len(rest))[: count - len(chosen)].tolist()
+    return [*chosen, *(rest[i] for i in picked)]
+
+
+def prepare(
+    folder: Path,
+    device: Device,
+    pool: CompilePool,
+    say: Say,
+    *,
+    problems: Sequence[Problem] = (*PROBLEMS, *YARDSTICKS, SUSTAINED),
+    language: Sequence[OfLanguageModels] = LANGUAGE,
+    per_problem: int = PER_PROBLEM,
+) -> None:
+    """Choose and compile schedules of each problem, and write the folder.
+
+    A schedule that does not compile is left out. Compiling again takes what the pool's cache has.
+
+    Raises:
+        OSError: The folder cannot be written.
+        ValueError: The checking kernels do not compile.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    cache = pool.cache
+    checks = pool.compile(check_kernels.KERNEL, device.arch)
+    if not isinstance(checks, Compiled):
+        raise ValueError(f"the checking kernels do not compile: {checks.reason}")
+    items: list[dict[str, Any]] = []
+    keys = [cache.key(check_kernels.KERNEL, device.arch, pool.options(check_kernels.KERNEL), pool.toolchain)]
+    programs = {program_problem(each): each.place for each in language}
+    everything = list(dict.fromkeys([*problems, *programs]))
+    for i, problem in enumerate(everything):
+        schedules = choose(problem, device, per_problem if problem in PROBLEMS or problem in programs else 1)
+        kernels = [template(s.template).kernel(problem, s, device) for s in schedules]
+        compiled = [future.result() for future in [pool.submit(kernel, device.arch) for kernel in kernels]]
+        kept = [j for j, each in enumerate(compiled) if isinstance(each, Compiled)]
+        keys += [cache.key(kernels[j], device.arch, pool.options(kernels[j]), pool.toolchain) for j in kept]
+        rows = [{"template": schedules[j].template, "schedule": schedules[j].to_json()} for j in kept]
+        items.append({"problem": problem.to_json(), "program": programs.get(problem), "schedules": rows})
+        say(f"{i + 1} of {len(everything)}: {short_name(problem)}: {len(kept)} of {len(schedules)} schedules compiled")
+    plan = {"autosched": VERSION, "device": device.name, "toolchain": pool.toolchain, "items": items}
+    with zipfile.ZipFile(folder / "cubins.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in cache.files(keys):
+            archive.write(cache.folder / name, name)
+    (folder / "plan.json").write_text(json.dumps(plan, indent=1) + "\n")
+
+
+def load(folder: Path, unpacked: Path) -> Prepared:
+    """Read a prepared folder, and unpack its cubins into ``unpacked``.
+
+    Raises:
+        ValueError: The folder holds no plan, or one of another version of autosched.
+    """
+    try:
+        plan = read_json(folder / "plan.json", _MOST_BYTES)
+        if plan["autosched"] != VERSION:
+            raise ValueError(f"it was prepared by autosched {plan['autosched']}, and this is {VERSION}")
+        for place in dict.fromkeys(item["program"] for item in plan["items"] if item["program"]):
+            _registered(place)
+        schedules = {
+            problem_from_json(item["problem"]): tuple(
+                Schedule.from_json(row["template"], row["schedule"]) for row in item["schedules"]
+            )
+            for item in plan["items"]
+        }
+        with zipfile.ZipFile(folder / "cubins.zip") as archive:
+            archive.extractall(unpacked)
+        return Prepared(device_of(plan["device"]), schedules, PreparedCubins(unpacked, str(plan["toolchain"])), folder)
+    except (OSError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{folder} holds no plan ({error}): make one with --prepare") from error
+
+
+def program_problem(entry: OfLanguageModels) -> Problem:
+    """Return the problem of a tile program at its sizes. Raises ValueError for a program that does not load."""
+    return operator(_registered(entry.place).name).make(**dict(entry.sizes))
+
+
+@cache
+def _registered(place: str) -> Program | Beside:
+    """Register a program of this repository once: problems of programs that were loaded twice differ."""
+    return register_place(str(ROOT / place))
+
+
+def finals(prepared: Prepared) -> list[Problem]:
+    """Return the problems of the plan that are compared with the vendor's library."""
+    return [problem for problem in prepared.schedules if problem in FINALS]
+
+
+def scratch() -> tempfile.TemporaryDirectory[str]:
+    """Return a folder for unpacked cubins, deleted when it is closed."""
+    return tempfile.TemporaryDirectory(prefix="autosched-plan-")

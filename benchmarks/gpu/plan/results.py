@@ -1,0 +1,39 @@
+"""What the parts of a plan have found: one line of JSON per result, on disk before the next one begins."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+class Results:
+    """An append-only file. A line that a kill has cut short is dropped."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / "results.jsonl"
+        self.rows: list[dict[str, Any]] = []
+        content = self.path.read_bytes() if self.path.exists() else b""
+        whole = content[: content.rfind(b"\n") + 1]
+        if whole != content:
+            self.path.write_bytes(whole)
+        self.rows = [json.loads(line) for line in whole.splitlines()]
+
+    def add(self, part: str, key: str, **found: Any) -> None:
+        """Append the result of ``key`` in ``part``."""
+        row = {"part": part, "key": key, **found}
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.rows.append(row)
+
+    def has(self, part: str, key: str) -> bool:
+        """Tell whether a part has a result of ``key`` that need not be found again."""
+        return any(row["part"] == part and row["key"] == key and not row.get("cut") for row in self.rows)
+
+    def of(self, part: str) -> dict[str, dict[str, Any]]:
+        """Return the last result of each key of a part."""
+        return {row["key"]: row for row in self.rows if row["part"] == part}

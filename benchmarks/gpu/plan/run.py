@@ -1,0 +1,112 @@
+"""The command of a plan: prepares it on a CPU, runs its parts on a GPU, and shows what they have found.
+
+    python -m benchmarks.gpu --plan PLAN --prepare --device h200     # on a CPU: chooses schedules and compiles them
+    python -m benchmarks.gpu --plan PLAN --out OUT                   # the parts, what is done, and the commands
+    python -m benchmarks.gpu --plan PLAN --out OUT --part trials     # on the GPU: one part, or several
+
+Each part ends within its own limit, ``--minutes`` at most, and goes on where an earlier run of it ended. Results are in
+OUT/results.jsonl after each shape, trials in OUT/recordings.jsonl.gz, and OUT/table.md is a page of them.
+``--simulated`` runs the same on a GPU that only pretends to measure, to try a plan out. The tests marked gpu are a
+command of their own: ``python -m benchmarks.gpu --minutes 1 --parts tests --out OUT``.
+
+Exit status 0; 1 if no GPU can be used, the GPU stopped answering, or a kernel was wrong; 2 for bad usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.gpu import simulated_gpu
+from benchmarks.gpu.plan.page import page
+from benchmarks.gpu.plan.parts import PARTS, Session
+from benchmarks.gpu.plan.prepared import PER_PROBLEM, load, prepare, scratch
+from benchmarks.gpu.plan.results import Results
+from measurements.compiler.nvrtc import NvrtcMissing
+from measurements.compiler.pool import CompilePool
+from measurements.runners.base import RunnerStopped
+from measurements.runners.cuda.device import WORKER_MODULE
+from measurements.runners.cuda.runner import CudaOptions, CudaRunner, cuda_available, cuda_device
+from search_spaces.hardware.devices import device as device_of
+
+_MOST_MINUTES = 9.0
+_SIMULATED_SECONDS = "0.001"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--plan", type=Path, required=True, help="folder of the prepared plan")
+    parser.add_argument("--prepare", action="store_true", help="choose schedules and compile them, without a GPU")
+    parser.add_argument("--device", default="h200", help="with --prepare: the GPU (default h200)")
+    parser.add_argument("--per-problem", type=int, default=PER_PROBLEM, help="with --prepare: schedules per problem")
+    parser.add_argument("--out", type=Path, help="folder for results, made if missing")
+    parser.add_argument("--part", nargs="+", choices=list(PARTS), default=[], help="what to run")
+    parser.add_argument("--minutes", type=float, default=_MOST_MINUTES, help="for all of --part (default 9)")
+    parser.add_argument("--simulated", action="store_true", help="run on a GPU that only pretends to measure")
+    given = parser.parse_args(arguments)
+    if not 0 < given.minutes <= 60 or given.per_problem < 1:
+        parser.error("--minutes must lie in (0, 60], and --per-problem be at least 1")
+    try:
+        if given.prepare:
+            with CompilePool() as pool:
+                prepare(given.plan, device_of(given.device), pool, print, per_problem=given.per_problem)
+            return 0
+        if given.out is None:
+            parser.error("--out FOLDER is missing")
+        with scratch() as unpacked:
+            return _run(given, Path(unpacked))
+    except (ValueError, NvrtcMissing, OSError) as error:
+        print(f"benchmarks.gpu: {error}", file=sys.stderr)
+        return 2
+
+
+def _run(given: argparse.Namespace, unpacked: Path) -> int:
+    began = time.monotonic()
+    prepared = load(given.plan, unpacked)
+    results = Results(given.out)
+    if not given.part:
+        for name, (part, seconds) in PARTS.items():
+            print(f"{name}: {part.__doc__}\n    {len(results.of(name))} results; {seconds:.0f} s of a GPU")
+            print(f"    python -m benchmarks.gpu --plan {given.plan} --out {given.out} --part {name}")
+        return 0
+    if not given.simulated:
+        answers, why = cuda_available()
+        if not answers:
+            print(f"benchmarks.gpu: no GPU can be used: {why}", file=sys.stderr)
+            return 1
+        if (found := cuda_device()).name != prepared.device.name:
+            print(f"benchmarks.gpu: {given.plan} is for {prepared.device.name}, not {found.name}", file=sys.stderr)
+            return 2
+    runner = CudaRunner(
+        prepared.device,
+        prepared.cubins,
+        options=CudaOptions(launch_limit=1.0),
+        worker_module=simulated_gpu.MODULE if given.simulated else WORKER_MODULE,
+        worker_env={simulated_gpu.SECONDS: _SIMULATED_SECONDS, simulated_gpu.LOG: os.devnull},
+    )
+
+    def say(line: str) -> None:
+        print(f"[{time.monotonic() - began:6.1f} s] {line}", flush=True)
+
+    try:
+        for name in given.part:
+            part, seconds = PARTS[name]
+            left = 60 * given.minutes - (time.monotonic() - began)
+            if left <= 0:
+                say(f"{name}: no time was left")
+                continue
+            part(Session(prepared, runner, results, given.out, min(seconds, left), say))
+    except (RunnerStopped, KeyboardInterrupt) as error:
+        print(f"benchmarks.gpu: stopped: {error or 'interrupted'}; run the same command to go on", file=sys.stderr)
+        return 1
+    finally:
+        runner.close()
+        (given.out / "table.md").write_text(page(results, prepared.device, simulated=given.simulated) + "\n")
+    return 1 if any(row.get("wrong") for row in results.of("trials").values()) else 0

@@ -1,0 +1,33 @@
+"""Cubins that another machine has compiled, given out as a pool of compilers does; nothing is compiled."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from pathlib import Path
+
+from measurements.compiler.cubin_cache import CompileCache, Compiled
+from measurements.compiler.nvrtc import OPTIONS
+from measurements.compiler.pool import CompileFailure
+from measurements.records.measurement import Status
+from search_spaces.templates.kernel import Kernel
+
+
+class PreparedCubins:
+    """A folder of cubins that a ``CompilePool`` has filled elsewhere, with whatever compiler that machine had.
+
+    Args:
+        folder: Of its ``CompileCache``.
+        toolchain: Of the pool that filled it.
+    """
+
+    def __init__(self, folder: Path, toolchain: str) -> None:
+        self.toolchain = toolchain
+        self._cache = CompileCache(folder)
+
+    def submit(self, kernel: Kernel, arch: str) -> Future[Compiled | CompileFailure]:
+        """Return the cubin of ``kernel`` for ``arch`` ("sm_90a"), or a failure where none was prepared."""
+        options = (*OPTIONS, *kernel.compile_options)
+        known = self._cache.load(CompileCache.key(kernel, arch, options, self.toolchain))
+        future: Future[Compiled | CompileFailure] = Future()
+        future.set_result(known or CompileFailure(Status.COMPILE_ERROR, "it was not compiled beforehand"))
+        return future

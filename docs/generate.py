@@ -14,6 +14,8 @@ import sqlalchemy as sa
 import typer
 
 from autosched.cli.app import build
+from autosched.cli.options.spellings import VERIFY_FILE
+from autosched.reporting.exit_status import ANSWERS, VERDICTS, ExitStatus
 from measurements.emulator.findings import MEANINGS, FindingKind
 from measurements.store.schema import META, SCHEMA_VERSION
 from search_spaces.catalogue import BUILT_IN_TEMPLATES
@@ -123,10 +125,7 @@ def command_line() -> str:
         MADE,
         "`autosched COMMAND --help` says the same. Where a command takes a problem, it takes an operator with its\n",
         "sizes (`matmul -m 4096 -n 4096 -k 4096`, see `autosched tune matmul --help`), or\n",
-        "`--kernel FILE --size NAME=N`.\n\n",
-        "Exit status: 0 done; 1 the check failed (a wrong kernel, a regression, nothing found); 2 bad input,\n",
-        "nothing was compared, or nothing could be written, in one line that says what to do; 130: stopped by\n",
-        "Ctrl-C, everything kept.\n",
+        "`--kernel FILE --size NAME=N`. All commands share one [table of exit statuses](exit-statuses.md).\n",
     ]
     for path, summary, parameters in _commands(root, "autosched"):
         lines.append(f"\n## `{path}`\n{summary}\n")
@@ -151,10 +150,26 @@ def _commands(command: Any, path: str) -> Iterator[tuple[str, str, list[Any]]]:
         )
     elif names:
         for name, its in inner.items():
-            if not its.hidden:
+            if not its.hidden or name == VERIFY_FILE:
                 yield from _commands(its, f"{path} {name}")
     else:
         yield path, _first(command.help), command.params
+
+
+def exit_statuses() -> str:
+    """Return the one table of exit statuses."""
+    lines = [
+        "# Exit statuses\n",
+        MADE,
+        "The same for every command of `autosched`. Every JSON document of `verify`, `run`, `judge` and `check` has\n",
+        "the answer as `verdict`, too.\n",
+        "\n| status | `verdict` | meaning |\n|---:|---|---|\n",
+    ]
+    lines += [f"| {status.value} | `{VERDICTS[status]}` | {status.meaning} |\n" for status in ExitStatus]
+    lines += ["\n## Commands that answer a question\n", "Bad input is status 2 for all of them.\n"]
+    lines += ["\n| command | 0 | 1 | 2 |\n|---|---|---|---|\n"]
+    lines += [f"| {command} | {' | '.join(answers)} |\n" for command, answers in ANSWERS.items()]
+    return "".join(lines)
 
 
 def _first(text: str | None) -> str:
@@ -191,7 +206,7 @@ def emulator_findings() -> str:
         "\n| finding | what it means |\n|---|---|\n",
     ]
     lines += [f"| `{kind}` | {MEANINGS[kind]} |\n" for kind in FindingKind]
-    lines.append("| `api_misuse` | of `autosched run`: a copy, a free or a launch that CUDA's runtime refuses |\n")
+    lines.append("| `api_misuse` | of an executable: a copy, a free or a launch that CUDA's runtime refuses |\n")
     return "".join(lines)
 
 
@@ -290,6 +305,7 @@ PAGES = {
     "schedule-parameters.md": schedule_parameters,
     "command-line.md": command_line,
     "database-schema.md": database_schema,
+    "exit-statuses.md": exit_statuses,
 }
 
 if __name__ == "__main__":

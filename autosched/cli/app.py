@@ -41,8 +41,7 @@ _MACHINE_ERRORS = (  # not ours to mend
 )
 _NO_PLACE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)  # for a file
 _LIMITS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # of open files, processes and memory
-_STATUSES = """Exit status: 0 done; 1 the answer is no (nothing found, a schedule that fails, or nobody reads stdout);
-2 bad usage or bad input, nothing was compared, or stdout cannot be written; 130 stopped by Ctrl-C or SIGTERM."""
+_STATUSES = "Exit status: " + "; ".join(f"{status.value} {status.meaning}" for status in ExitStatus) + "."
 _DB_HELP = "Keep a database in order."
 _EXTRAS = {  # of the package, by the modules that they bring
     "torch": "triton,torch",
@@ -63,7 +62,6 @@ _EXAMPLES = {
     "space": f"autosched space {_PROBLEM} --device a100 --sample 2",
     "tune": f"autosched tune {_PROBLEM} --db best.db",
     "best": f"autosched best {_PROBLEM} --db best.db",
-    "emulate": "autosched emulate axpy.cu -a 'out f32[1000]' -a 'f32[1000]' -a 1000 --grid 4 --block 256",
     "run": "autosched run ./program 1000",
     "judge": "autosched judge submission.py --task task.yml --device h100",
     "check": "autosched check --db best.db --static --junit check.xml",
@@ -78,13 +76,13 @@ _EXAMPLES = {
     "db check": "autosched db check --db best.db",
     "db threshold": "autosched db threshold transpose --rows 64 --columns 64 --db best.db --max-slowdown 5%",
     "verify": "autosched verify softmax --rows 100 --columns 300 --sample 20",
+    spellings.VERIFY_FILE: "autosched verify axpy.cu -a 'out f32[1000]' -a 'f32[1000]' -a 1000 --grid 4 --block 256",
 }
 _ORDER = (
     "space",
     "tune",
     "best",
     "verify",
-    "emulate",
     "run",
     "check",
     "judge",
@@ -103,11 +101,10 @@ _PLACES = {  # below autosched.cli.commands
     "check": "check:check",
     "devices": "machine.list_devices:devices",
     "doctor": "machine.doctor:doctor",
-    "emulate": "proofs.emulate:emulate",
-    "judge": "proofs.judge:judge",
-    "run": "proofs.run:run",
-    "verify": "proofs.verify:verify",
-    spellings.PYTHON: "proofs.verify_python:verify_python",
+    "judge": "verification.submission:judge",
+    "run": "verification.program:run",
+    "verify": "verification.schedules:verify",
+    spellings.VERIFY_FILE: "verification.file:verify_file",
     spellings.KNOWN: "best_known:best_known",
     "replay": "replay:replay",
     "report": "report:report",
@@ -126,7 +123,7 @@ _PLACES = {  # below autosched.cli.commands
     spellings.TRITON: "tuning.tune_triton:tune_triton",
 }
 _COMMANDS = {name.partition(" ")[0] for name in _PLACES}
-_OF_FILES = ("emulate", "check", "judge", "train", "replay", "report", "export", "import", "merge")
+_OF_FILES = ("train", "replay", "report", "export", "import", "merge")
 _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
 
@@ -143,7 +140,10 @@ class _Group(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         found = super().list_commands(ctx)
-        return sorted(found, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
+        first = {name: name.partition(" ")[0] for name in found}  # of those that no help lists
+        return sorted(
+            found, key=lambda name: (_ORDER.index(first[name]) if first[name] in _ORDER else len(_ORDER), name)
+        )
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
@@ -177,7 +177,7 @@ def build(only: str | None = None, operator: str | None = None) -> typer.Typer:
         add_completion=only not in _COMMANDS,  # its options stand before any command
         context_settings=_SETTINGS,
         pretty_exceptions_enable=False,
-        epilog=f"{_example('tune')}\n\n{_STATUSES}",
+        epilog=_epilog("tune"),
         rich_markup_mode=None,  # panels cut the names of options on a narrow terminal
     )
     app.callback(invoke_without_command=True)(_root)
@@ -198,8 +198,12 @@ def _commands(app: typer.Typer, operator: str | None) -> dict[str | None, Callab
     return {
         **{name: plain(name) for name in ("devices", "doctor")},
         **{name: plain(name, hidden=True, context_settings=_SETTINGS) for name in spellings.HIDDEN},
-        "run": plain("run", context_settings=of_run, epilog=_example("run")),
+        spellings.VERIFY_FILE: plain(
+            spellings.VERIFY_FILE, hidden=True, context_settings=_SETTINGS, epilog=_epilog(spellings.VERIFY_FILE)
+        ),
+        "run": plain("run", context_settings=of_run, epilog=_epilog("run")),
         **{name: partial(_add_operators, app, name, operator) for name in ("space", "tune", "best", "verify")},
+        **{name: plain(name, context_settings=_SETTINGS, epilog=_epilog(name)) for name in ("check", "judge")},
         **{name: plain(name, context_settings=_SETTINGS, epilog=_example(name)) for name in _OF_FILES},
         "db": lambda: app.add_typer(_care(), name="db", help=_DB_HELP, epilog=_example("db stats")),
     }
@@ -244,7 +248,7 @@ _INSTEAD = {  # of an operator and its problem
         "--from CSV [OPTIONS]",
         "--triton FILE:FUNCTION --args FILE:FUNCTION [OPTIONS]",
     ),
-    "verify": (*_OWN, "FILE [-a ARGUMENT] [OPTIONS]", "--python FILE --device NAME [OPTIONS]"),
+    "verify": (*_OWN, "FILE[:NAME] [OPTIONS] [-- ARGUMENTS]"),
     "threshold": _OWN,
 }
 
@@ -272,12 +276,17 @@ def _add_operators(app: typer.Typer, whole: str, only: str | None = None) -> Non
         group.command(operator.name, cls=Command, context_settings=_SETTINGS, options_metavar="[PROBLEM] [OPTIONS]")(
             own
         )
-    epilog = f"{_example(whole)}\n\nOptions: see 'autosched {whole} matmul --help', or another operator's."
+    file = f", or 'autosched {spellings.VERIFY_FILE} --help'" if whole == "verify" else ""
+    epilog = f"{_example(whole)}\n\nOptions: see 'autosched {whole} matmul --help', or another operator's{file}."
     app.add_typer(group, name=name, help=_first_line(command), epilog=epilog)
 
 
 def _example(name: str) -> str:
     return f"Example: {_EXAMPLES[name]}"
+
+
+def _epilog(name: str) -> str:
+    return f"{_example(name)}\n\n{_STATUSES}"
 
 
 def _first_line(command: Callable[..., int]) -> str:

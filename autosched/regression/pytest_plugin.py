@@ -42,14 +42,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--autosched-triton", metavar="DEVICE", help="run every Triton launch in the emulator, for this GPU (h100)"
     )
-    group.addoption("--autosched-triton-full", action="store_true", help="each launch in several orders, and once more")
+    group.addoption("--autosched-full", action="store_true", help="each launch in several orders, and once more")
     group.addoption(
-        "--autosched-triton-allow-undefined",
+        "--autosched-allow-undefined",
         action="store_true",
         help="reading memory of torch.empty before it is written is no fault",
     )
     group.addoption(
-        "--autosched-triton-first-config",
+        "--autosched-first-config",
         action="store_true",
         help="run only the first configuration of each triton.autotune",
     )
@@ -278,9 +278,9 @@ def _emulate_triton(config: pytest.Config, options: argparse.Namespace) -> None:
         raise pytest.UsageError(f"--autosched-triton needs Triton and torch: {error}") from error
     emulation = TritonEmulation(
         options.autosched_triton,
-        thorough=options.autosched_triton_full,
-        undefined_memory=not options.autosched_triton_allow_undefined,
-        first_configuration=options.autosched_triton_first_config,
+        thorough=options.autosched_full,
+        undefined_memory=not options.autosched_allow_undefined,
+        first_configuration=options.autosched_first_config,
     )
     try:
         emulation.start()

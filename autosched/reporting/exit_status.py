@@ -20,10 +20,17 @@ class ExitStatus(IntEnum):
 
 
 MEANINGS = {
-    ExitStatus.OK: "done; for a question, the answer is yes",
+    ExitStatus.OK: "done, or the answer is yes",
     ExitStatus.NO: "the answer is no, or nothing was found",
-    ExitStatus.NO_ANSWER: "bad input (one line says what to do), or the question could not be answered",
-    ExitStatus.STOPPED: "stopped by Ctrl-C or SIGTERM; what was stored is kept",
+    ExitStatus.NO_ANSWER: "no answer: bad input (one line says what to do), nothing to verify, or not decidable here",
+    ExitStatus.STOPPED: "stopped by Ctrl-C or SIGTERM, with everything stored kept",
+}
+
+VERDICTS = {
+    ExitStatus.OK: "accepted",
+    ExitStatus.NO: "refused",
+    ExitStatus.NO_ANSWER: "uncertain",
+    ExitStatus.STOPPED: "stopped",
 }
 
 # What 0, 1 and 2 mean for the commands that answer a question. Every other command follows MEANINGS.

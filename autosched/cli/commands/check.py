@@ -9,9 +9,6 @@
 
 import json as json_module
 import math
-import os
-import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -19,24 +16,24 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 
+from autosched.cli.answers import Answer, Output, give, write_files
 from autosched.cli.options.config_files import config_files
 from autosched.cli.options.devices import device_option, target
+from autosched.cli.options.groups import grouped
 from autosched.cli.options.problem import real_number, whole_number
 from autosched.cli.options.sources import Kernels, Programs, TritonKernels, register_stored
 from autosched.cli.terminal import interrupts
 from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, within
-from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
-from autosched.cli.terminal.output_files import check_outputs
+from autosched.cli.terminal.output import say, show, stderr_console
 from autosched.cli.terminal.progress import Counter
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus
-from measurements.files.text import harmless, without_password
+from measurements.files.text import without_password
 
 if TYPE_CHECKING:
     from autosched.regression.check import CheckOptions, CheckRun
     from autosched.regression.report import Finding, Report
-
-_SUMMARY = "GITHUB_STEP_SUMMARY"
+    from autosched.reporting.ci import Summary
 
 
 def share(text: str | float) -> float:
@@ -53,6 +50,7 @@ def share(text: str | float) -> float:
     return found
 
 
+@grouped
 def check(
     ctx: typer.Context,
     folder: Annotated[
@@ -129,20 +127,13 @@ def check(
     learn_noise: Annotated[
         bool, typer.Option("--learn-noise", help="Timed: store each entry's noise with it, for later checks.")
     ] = False,
-    junit: Annotated[str | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML.")] = None,
-    markdown: Annotated[
-        str | None, typer.Option("--markdown", metavar="FILE", help="Write a Markdown summary.")
-    ] = None,
-    github: Annotated[
-        bool, typer.Option("--github", help="Print GitHub annotations, and add the summary to $GITHUB_STEP_SUMMARY.")
-    ] = False,
+    output: Output,
     action_benchmark: Annotated[
         str | None, typer.Option("--action-benchmark", metavar="FILE", help="Write JSON for github-action-benchmark.")
     ] = None,
     bencher: Annotated[str | None, typer.Option("--bencher", metavar="FILE", help="Write JSON for Bencher.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Are the best schedules still valid, right, and as fast?
+    """Check stored schedules: still valid, correct and fast?
 
     Each is compared with its baseline, and gets a verdict: faster, same, slower, uncertain, cannot compare, wrong or
     broken. With --static nothing is timed: that it compiles, what it needs of the device, and its numbers in the
@@ -152,8 +143,6 @@ def check(
     by the installed Triton, must fit, and is proven with the kernel of the installed package, or one of our own where
     there is none. A sound entry says nothing of its speed.
 
-    Exit status 0 if there is no confirmed regression, 1 if an entry is slower, wrong or broken, 2 if the check could
-    not judge, also when it judged no entry at all.
     """
     options = _options(**{name: value for name, value in locals().items() if name in _OPTION_NAMES})
     # With compilers and cost models: other commands need not wait.
@@ -167,21 +156,16 @@ def check(
         )
     if format is not None and db is None:
         _refuse_options_of_databases(ctx)
-    check_outputs([junit, markdown, action_benchmark, bencher], [db or folder or ""])
+    output.check([db or folder or ""], action_benchmark, bencher)
 
-    def written(report: "Report") -> "Report":
-        texts: dict[str | None, Callable[[], bytes]] = {
-            junit: lambda: outputs.junit(report),
-            markdown: lambda: outputs.markdown(report).encode(),
-            action_benchmark: lambda: _document(outputs.action_benchmark(report)),
-            bencher: lambda: _document(outputs.bencher(report)),
-        }
-        for file, made in texts.items():
-            if file is not None:
-                Path(file).write_bytes(made())
-        if github:
-            _tell_github(outputs.workflow_commands(report), outputs.markdown(report))
-        return report
+    def written(report: "Report") -> "Summary":
+        summary = outputs.summary(report)
+        write_files(summary, output)
+        if action_benchmark is not None:
+            Path(action_benchmark).write_bytes(_document(outputs.action_benchmark(report)))
+        if bencher is not None:
+            Path(bencher).write_bytes(_document(outputs.bencher(report)))
+        return summary
 
     kind: Literal["static", "timed", "configs"] = "configs" if db is None else "static" if static else "timed"
     run = CheckRun(without_password(db or folder or ""), kind)
@@ -203,12 +187,7 @@ def check(
     except BaseException as error:
         written(run.report(str(error) or type(error).__name__))
         raise
-    written(report)
-    if json:
-        print_json(report.to_json())
-    else:
-        _show(stdout_console(), report)
-    return report.status
+    return give(Answer(written(report), report.to_json(), lambda console: _show(console, report)), output)
 
 
 _OPTION_NAMES = (
@@ -294,15 +273,6 @@ def _learn(db: str, noises: Any) -> None:
             if isinstance(entry, Entry) and entry.name in noises:
                 before = store.guard(entry.problem, entry.device.name) or Guard()
                 store.set_guard(entry.problem, entry.device.name, replace(before, noise=noises[entry.name]))
-
-
-def _tell_github(annotations: list[str], summary: str) -> None:
-    for line in annotations:
-        print(harmless(line), file=sys.stderr)
-    place = os.environ.get(_SUMMARY)
-    if place:
-        with open(place, "a", encoding="utf-8") as file:
-            file.write(summary)
 
 
 def _document(value: Any) -> bytes:

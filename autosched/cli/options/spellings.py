@@ -1,5 +1,5 @@
-"""Command lines that stand for another: ``tune --suite``, ``--moe`` and ``--triton``, ``verify FILE`` and ``--python``,
-``best`` without a problem.
+"""Command lines that stand for another: ``tune --suite``, ``--moe`` and ``--triton``, ``verify FILE``, and ``best``
+without a problem.
 
 What they stand for are commands that no help lists; usage errors name them as they are called here. Nothing here
 imports a command.
@@ -11,16 +11,18 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from autosched.cli.options.recognition import Kind, looks_like_a_file, recognise
 from autosched.cli.terminal.errors import InputError
+from search_spaces.catalogue import operators
 
 SUITE, MOE, TRITON = "tune --suite FILE", "tune --moe FILE", "tune --triton FILE:FUNCTION"
-PYTHON, KNOWN = "verify --python FILE", "best --db DB"
-HIDDEN = (SUITE, MOE, TRITON, PYTHON, KNOWN)
+VERIFY_FILE, KNOWN = "verify FILE", "best --db DB"
+HIDDEN = (SUITE, MOE, TRITON, VERIFY_FILE, KNOWN)
 
 
 def expanded(arguments: Sequence[str]) -> list[str]:
-    """Return the command line that ``arguments`` stand for: most often themselves. Raises InputError for a program
-    whose kernels are not Triton's."""
+    """Return the command line that ``arguments`` stand for: most often themselves. Raises InputError for a file
+    that ``verify`` does not take."""
     if len(arguments) > 1 and arguments[0] == "tune":
         return _tune(arguments)
     if len(arguments) > 1 and arguments[0] == "verify":
@@ -52,35 +54,20 @@ def _best(arguments: Sequence[str]) -> list[str]:
 
 
 def _verify(arguments: Sequence[str]) -> list[str]:
-    """``verify FILE ...`` of a kernel, and ``verify --ptx FILE ...``, an earlier spelling, as ``emulate FILE ...``;
-    of a Python program as ``PYTHON``. Raises InputError for what looks like a file, and is none."""
-    file = Path(arguments[1])
-    if file.suffix and not arguments[1].startswith("-") and not file.exists():
-        raise InputError(f"{file} cannot be read: No such file or directory")
-    if file.suffix != ".py" and file.is_file():
-        return ["emulate", *arguments[1:]]
-    for k, a in enumerate(arguments[1:], 1):
-        if a == "--ptx" and k + 1 < len(arguments):
-            return ["emulate", arguments[k + 1], *arguments[1:k], *arguments[k + 2 :]]
-        if a.startswith("--ptx="):
-            return ["emulate", a.removeprefix("--ptx="), *arguments[1:k], *arguments[k + 1 :]]
-    if _is_program(file):
-        return [PYTHON, "--python", *arguments[1:]]
-    if any(a.partition("=")[0] == "--python" for a in arguments):
-        return [PYTHON, *arguments[1:]]
-    return list(arguments)
-
-
-def _is_program(path: Path) -> bool:
-    """Whether it is a Python file with Triton kernels."""
-    if path.suffix != ".py" or not path.is_file():
-        return False
-    from autosched.verify.emulate.kernel_files import NoKernelFile, front_end_of
-
-    try:
-        found = front_end_of(path)
-    except NoKernelFile as error:
-        raise InputError(str(error)) from None
-    if found is not None and found.instead:
-        raise InputError(f"{path} {found.refusal}")
-    return True
+    """``verify FILE ...`` as ``VERIFY_FILE``; with a tile program or a kernel file as ``--program`` or ``--kernel``. A
+    word that is an operator's name is the operator: ``./matmul`` is a file. Raises InputError."""
+    word, rest = arguments[1], arguments[2:]
+    if word == "FILE" and {"--help", "-h"} & set(rest):
+        return [VERIFY_FILE, *rest]
+    if word.startswith("-") or word in {o.name for o in operators()} or not looks_like_a_file(word):
+        return list(arguments)
+    if any(a.partition("=")[0] == "--task" for a in rest) or not Path(word.partition(":")[0]).is_file():
+        return [VERIFY_FILE, *arguments[1:]]  # a pipe can be read only once
+    given = recognise(word)
+    if given.kind is Kind.TILE_PROGRAM:
+        return ["verify", "--program", word, *rest]
+    if given.kind is Kind.KERNEL_FILE:
+        if given.name:
+            raise InputError(f"{given.path} is {given.kind} of one kernel: leave :{given.name} out")
+        return ["verify", "--kernel", word, *rest]
+    return [VERIFY_FILE, *arguments[1:]]

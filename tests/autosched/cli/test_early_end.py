@@ -48,11 +48,10 @@ DOORS = {
     "db check --program": ("db", "check", "--db", "empty.db", "--program", "x.py"),
     "tune --triton": ("tune", "--triton", "x.py:k", "--args", "x.py:make", "--device", "h100", "--db", "b.db"),
     "best --triton": ("best", "--triton", "x.py:k", "--db", "empty.db"),
-    "verify --python": ("verify", "--python", "x.py", "--device", "h100"),
     "verify FILE": ("verify", "x.py", "--device", "h100"),
     "judge": ("judge", "x.py", "--task", "x.py", "--device", "h100"),
 }
-TRITON = ("tune --triton", "best --triton", "verify --python", "verify FILE", "judge")
+TRITON = ("tune --triton", "best --triton", "verify FILE", "judge")
 
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -175,7 +174,7 @@ def test_a_tolerance_that_lets_everything_pass_is_refused(
     tolerance: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "k.cu").write_text("__global__ void k(float* y) { y[threadIdx.x] = 1.0f; }")
-    command = ["emulate", str(tmp_path / "k.cu"), "-a", "out f32[32]", "--tolerance", tolerance]
+    command = ["verify", str(tmp_path / "k.cu"), "-a", "out f32[32]", "--tolerance", tolerance]
     assert main(command) == 2 and "--tolerance" in capsys.readouterr().err
     (tmp_path / "x.py").write_text("")
     file = str(tmp_path / "x.py")

@@ -98,7 +98,7 @@ def test_files_that_are_too_large(run: Run) -> None:
     with open("huge", "wb") as file:
         file.write(b"\x7fELF\x02\x01")
         file.truncate(10 << 30)
-    assert "cuobjdump" in refused(run("emulate", "huge", "-a", "f32[4]", "--grid", "1", "--block", "32"))
+    assert "cuobjdump" in refused(run("verify", "huge", "-a", "f32[4]", "--grid", "1", "--block", "32"))
     Path("blank.mlir").write_text(" " * (60 << 20))
     refused(run("space", "--program", "blank.mlir", "--device", "a100"))
 
@@ -146,7 +146,7 @@ def test_numbers_of_a_kernel_file(run: Run) -> None:
 )
 def test_numbers_of_thousands_of_digits(run: Run, arguments: tuple[str, ...]) -> None:
     Path("k.cu").write_text("__global__ void k(float* x) {}\n")
-    refused(run("emulate", "k.cu", *arguments))
+    refused(run("verify", "k.cu", *arguments))
 
 
 def test_names_of_files_do_not_act_on_the_terminal(run: Run) -> None:

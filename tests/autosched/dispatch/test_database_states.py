@@ -109,7 +109,7 @@ COMMANDS = {
     "tune --suite": line("tune", "--suite", "suite.toml", *TUNE, "--db", "DB", makes=True, writes=True, none=None),
     "best": line("best", "transpose", *SIZES, "--db", "DB", none=1),
     "best, all": line("best", "transpose", "--db", "DB", "--json", none=None),
-    "verify": line("verify", "transpose", *SIZES, "--device", "h200", "--db", "DB", none=1),
+    "verify": line("verify", "transpose", *SIZES, "--device", "h200", "--db", "DB", none=2),
     "train": line("train", "--db", "DB", "--out", "model.json", none=2),
     "check --static": line("check", "--static", "--no-emulate", "--db", "DB", none=2),
     "check": line("check", "--db", "DB", none=2),

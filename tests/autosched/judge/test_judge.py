@@ -239,7 +239,7 @@ def test_the_command_in_a_process_of_its_own(tmp_path: Path, capsys: pytest.Capt
     with socket.create_server(("127.0.0.1", 0)) as server:
         leave = leave.replace("PORT", str(server.getsockname()[1]))
         path = submission(tmp_path, f"assert OPEN is False, 'a network'\n{RIGHT}", before=leave)
-        arguments = ["judge", str(path), "--task", str(task(tmp_path)), "--device", "h100", "--size", "N=40"]
+        arguments = ["judge", str(path), "--task", str(task(tmp_path)), "--device", "h100", "--size", "N=40", "--json"]
         status = main(arguments)
         document = json.loads(capsys.readouterr().out)
     if document["network"] == "none":
@@ -267,7 +267,7 @@ def test_limits_of_time_and_memory(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["submission.py"], "needs --task"),
-        (["nowhere.py", "--task", "task.py"], "no such file"),
+        (["nowhere.py", "--task", "task.py"], "nowhere.py cannot be read"),
         (["submission.py", "--task", "task.py", "--size", "N"], "write NAME=N"),
         (["submission.py", "--task", "task.py", "--time-limit", "0"], "--time-limit"),
         (["submission.py", "--task", "submission.py"], "it lacks Model"),

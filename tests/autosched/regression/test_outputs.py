@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosched.regression import outputs
+from autosched.regression.outputs import summary
 from autosched.regression.report import EntryStatus, Finding, Report
+from autosched.reporting import ci
 from measurements.records.timing_statistics import Ratio
 
 
@@ -42,7 +44,7 @@ NONE = Report("best.db", "static", ())
 
 
 def cases(report: Report) -> dict[str, ET.Element]:
-    document = outputs.junit(report)
+    document = ci.junit(summary(report))
     schema().validate(document.decode())
     return {case.attrib["name"]: case for case in ET.fromstring(document).iter("testcase")}
 
@@ -88,7 +90,7 @@ def test_junit_has_a_case_for_each_entry_with_both_times_and_the_interval() -> N
     assert told["verdict"] == "slower"
     assert (float(told["baseline_seconds"]), float(told["candidate_seconds"])) == (1e-3, 1.05e-3)
     assert [float(told[k]) for k in ("ratio", "ratio_low", "ratio_high")] == [1.05, 1.04, 1.06]
-    suite = ET.fromstring(outputs.junit(EVERY)).find("testsuite")
+    suite = ET.fromstring(ci.junit(summary(EVERY))).find("testsuite")
     assert suite is not None
     assert [suite.attrib[k] for k in ("tests", "failures", "skipped", "errors")] == [
         str(len(EntryStatus)),
@@ -103,32 +105,32 @@ def test_records_that_were_left_out_are_in_every_report(report: Report) -> None:
     left_out = "7 records of an earlier reference are left out"
     told = replace(report, left_out=left_out)
     assert told.status == report.status and told.to_json()["left_out"] == left_out
-    assert told.conclusion == f"{report.conclusion}; {left_out}" and left_out in outputs.markdown(told)
-    properties = {p.attrib["name"]: p.attrib["value"] for p in ET.fromstring(outputs.junit(told)).iter("property")}
-    assert properties["left_out"] == left_out and "left_out" not in outputs.junit(report).decode()
+    assert told.conclusion == f"{report.conclusion}; {left_out}" and left_out in ci.markdown(summary(told))
+    properties = {p.attrib["name"]: p.attrib["value"] for p in ET.fromstring(ci.junit(summary(told))).iter("property")}
+    assert properties["left_out"] == left_out and "left_out" not in ci.junit(summary(report)).decode()
 
 
 def test_the_summary_puts_failures_first_and_says_what_was_cut() -> None:
-    text = outputs.markdown(EVERY)
+    text = ci.markdown(summary(EVERY))
     rows = [line for line in text.splitlines() if line.startswith("| 🔴") or line.startswith("| 🟢")]
     assert rows[0].startswith("| 🔴") and "+5.0% (+4.0 to +6.0)" in text and "found in two processes" in text
     many = Report("b.db", "static", tuple(finding(EntryStatus.SAME, f"e{i}") for i in range(300)))
-    assert "100 of 300 entries" in outputs.markdown(many)
-    assert "nothing was judged" in outputs.markdown(NONE)
+    assert "100 of 300 cases" in ci.markdown(summary(many))
+    assert "nothing was judged" in ci.markdown(summary(NONE))
 
 
 def test_annotations_name_every_failure() -> None:
-    lines = outputs.workflow_commands(EVERY)
+    lines = ci.workflow_commands(summary(EVERY))
     assert len([line for line in lines if line.startswith("::error ")]) == 3
     assert len([line for line in lines if line.startswith("::warning ")]) == 2
-    assert outputs.workflow_commands(FINE) == []
-    assert outputs.workflow_commands(NONE)[0].startswith("::error title=autosched check::")
+    assert ci.workflow_commands(summary(FINE)) == []
+    assert ci.workflow_commands(summary(NONE))[0].startswith("::error title=autosched check::")
 
 
 def test_annotations_are_of_the_file_that_the_entry_stands_in() -> None:
     wrong = finding(EntryStatus.WRONG, "E=8,N=16.json: 64 rows")
     in_a_file = replace(wrong, file="configs/E=8,N=16.json")
-    of_folder, of_file = outputs.workflow_commands(Report("configs", "configs", (wrong, in_a_file)))
+    of_folder, of_file = ci.workflow_commands(summary(Report("configs", "configs", (wrong, in_a_file))))
     assert of_folder.startswith("::error file=configs,title=")
     assert of_file.startswith("::error file=configs/E=8%2CN=16.json,title=")
 
@@ -140,11 +142,11 @@ def test_hostile_names_and_reasons_stay_text() -> None:
     bad = Report(HOSTILE, "timed", (finding(EntryStatus.SLOWER, HOSTILE, HOSTILE),), HOSTILE)
     (case,) = [c for c in cases(bad).values() if c.find("failure") is not None]
     assert "<script>" in case.attrib["name"], "as text"
-    lines = outputs.workflow_commands(bad)
+    lines = ci.workflow_commands(summary(bad))
     assert all(line.startswith("::error ") and "\n" not in line and "\r" not in line for line in lines)
     assert all(line.isprintable() for line in lines)
     assert "%3A%3Aerror" in lines[0].partition("::x")[0], "in a property no colon is left"
-    text = outputs.markdown(bad)
+    text = ci.markdown(summary(bad))
     assert "<script>" not in text and "\n::error" not in text
     rows = [line for line in text.splitlines() if line.startswith("| 🔴")]
     assert len(rows) == 1 and rows[0].replace("\\|", "").count("|") == 8
@@ -154,9 +156,9 @@ def test_hostile_names_and_reasons_stay_text() -> None:
 @given(st.text(max_size=40), st.sampled_from(list(EntryStatus)))
 def test_any_text_gives_valid_documents(text: str, verdict: EntryStatus) -> None:
     report = Report(text, "timed", (finding(verdict, text or "x", text),))
-    text_of_xml = outputs.junit(report).decode("utf-8", "strict")
+    text_of_xml = ci.junit(summary(report)).decode("utf-8", "strict")
     schema().validate(text_of_xml)
-    assert all("\n" not in line for line in outputs.workflow_commands(report))
+    assert all("\n" not in line for line in ci.workflow_commands(summary(report)))
     json.dumps(report.to_json(), allow_nan=False)
 
 

@@ -30,7 +30,7 @@ def test_kernels_of_a_package_agree_with_torch(name: str, package: str, kernels:
         pytest.skip(f"{package} is not installed: see .github/workflows/nightly.yml")
     program = str(PROGRAMS / f"{name}.py")
     # In a process of its own: what a package imports asks for a GPU, and warns.
-    command = [sys.executable, "-m", "autosched", "verify", "--python", program, "--device", device, "--json"]
+    command = [sys.executable, "-m", "autosched", "verify", program, "--device", device, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert len({launch["kernel"] for launch in json.loads(done.stdout)["launches"]}) >= kernels

@@ -57,7 +57,7 @@ def verify(*arguments: str) -> int:
 
 def test_a_right_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = program(tmp_path, 0)
-    assert verify("--python", str(path), "--device", "h100", "--full", "--", "a", "b") == 0
+    assert verify(str(path), "--device", "h100", "--full", "--", "a", "b") == 0
     out = capsys.readouterr().out
     assert "right a b" in out and "nothing was found" in out
     assert "device: h100; 1 launches of 1 kernels" in out and "interleaved, turns of seed 7" in out
@@ -65,7 +65,7 @@ def test_a_right_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_faulty_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = program(tmp_path, 3)
-    assert verify("--python", str(path), "--device", "a100", "--json") == 1
+    assert verify(str(path), "--device", "a100", "--json") == 1
     captured = capsys.readouterr()
     document = json.loads(captured.out)
     assert document["device"] == "a100" and not document["ok"] and "right" in captured.err
@@ -88,7 +88,7 @@ def test_a_program_that_proves_nothing(
 ) -> None:
     path = tmp_path / "program.py"
     path.write_text(text)
-    assert verify("--python", str(path), "--device", "a100") == status
+    assert verify(str(path), "--device", "a100") == status
     assert expected in capsys.readouterr().out
 
 
@@ -110,22 +110,22 @@ unrolled[(1,)](torch.zeros(1, device="cuda"))
 def test_a_program_that_the_compiler_takes_too_long_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "program.py"
     path.write_text(COMPILED_FOR_EVER)
-    assert verify("--python", str(path), "--device", "h100", "--limit", "2") == 1
+    assert verify(str(path), "--device", "h100", "--time-limit", "2") == 1
     assert "the program was ended after 2.0 s, while Triton compiled unrolled; nothing" in capsys.readouterr().out
 
 
 def test_a_program_that_misses_what_blocks_left_out_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = program(tmp_path, 0)
     path.write_text(path.read_text().replace("rand(200", "rand(500"))
-    assert verify("--python", str(path), "--device", "h100", "--blocks", "2") == 1
+    assert verify(str(path), "--device", "h100", "--blocks", "2") == 1
     said = " ".join(capsys.readouterr().out.split())
     assert "the program raised AssertionError" in said and "blocks were left out (--blocks)" in said
 
 
 def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert verify("--python", str(tmp_path / "absent.py"), "--device", "h100") == 2
-    assert "absent.py: no such file" in capsys.readouterr().err
-    assert verify("--python", str(program(tmp_path, 0)), "--device", "h1000") == 2
+    assert verify(str(tmp_path / "absent.py"), "--device", "h100") == 2
+    assert "absent.py cannot be read" in capsys.readouterr().err
+    assert verify(str(program(tmp_path, 0)), "--device", "h1000") == 2
     assert "h1000" in capsys.readouterr().err
 
 
@@ -141,7 +141,7 @@ def test_the_plug_in(tmp_path: Path) -> None:
 def test_only_the_warning_of_tritons_default_is_hidden(tmp_path: Path) -> None:
     path = program(tmp_path, 0)
     path.write_text(path.read_text() + '    import warnings; warnings.warn("of the program")\n')
-    command = [sys.executable, "-m", "autosched", "verify", "--python", str(path), "--device", "h100"]
+    command = [sys.executable, "-m", "autosched", "verify", str(path), "--device", "h100"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "UserWarning: of the program" in done.stderr
@@ -242,7 +242,7 @@ def test_of_memory_that_nobody_has_written():
 
 def test_undefined_memory_and_autotuning_on_demand(tmp_path: Path) -> None:
     (tmp_path / "test_lenient.py").write_text(LENIENT)
-    done = plugged(tmp_path, "--autosched-triton-first-config")
+    done = plugged(tmp_path, "--autosched-first-config")
     assert done.returncode == 1 and "uninitialized_global_read" in done.stdout, done.stdout
-    done = plugged(tmp_path, "--autosched-triton-first-config", "--autosched-triton-allow-undefined")
+    done = plugged(tmp_path, "--autosched-first-config", "--autosched-allow-undefined")
     assert done.returncode == 0 and "1 Triton launches" in done.stdout, done.stdout

@@ -184,14 +184,14 @@ if __name__ == "__main__":
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
-    command = ["verify", "--device", "h100", "--blocks", "3", "--python"]
-    assert main([*command, f"{path}:run", "--sizes", "n=16..18", "--json"]) == 1
+    command = ["--device", "h100", "--blocks", "3"]
+    assert main(["verify", f"{path}:run", *command, "--size", "n=16..18", "--json"]) == 1
     document = json.loads(capsys.readouterr().out)
     assert [(launch["size"], launch["left_out"]) for launch in document["launches"]] == [
         ("n=16", 37), ("n=17", 37), ("n=18", 37),
     ]  # fmt: skip
     assert document["fidelity"]["sizes"] == ["n=16", "n=17", "n=18"]
-    assert main([*command, str(path), "--limit", "4"]) == 1
+    assert main(["verify", str(path), *command, "--time-limit", "4"]) == 1
     out = capsys.readouterr().out
     assert "the program was ended after 4.0 s; nothing was found" in out and "1 launches of 1 kernels" in out
 
@@ -199,15 +199,15 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["FILE", "--sizes", "n=1..2"], "--sizes NAME=A..B needs a function to call"),
-        (["FILE:run"], "and a function sizes: --python FILE:FUNCTION"),
-        (["FILE:run", "--sizes", "n=9..2"], "NAME=A..B with A not above B, such as rows=1..300, not n=9..2"),
-        (["FILE:run", "--sizes", "n"], "such as rows=1..300, not n"),
+        (["FILE", "--size", "n=1..2"], "--size NAME=A..B and a function"),
+        (["FILE:run"], "--size NAME=A..B and a function"),
+        (["FILE:run", "--size", "n=9..2"], "n=9..2"),
+        (["FILE:run", "--size", "n"], "NAME=A..B"),
     ],
 )
 def test_bad_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
     given = [a.replace("FILE", str(path)) for a in arguments]
-    assert main(["verify", "--device", "h100", "--python", *given]) == 2
+    assert main(["verify", *given, "--device", "h100"]) == 2
     assert said in " ".join(capsys.readouterr().err.split())

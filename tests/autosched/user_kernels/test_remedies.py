@@ -63,7 +63,7 @@ def test_the_command_for_one_launch_says_it_too(tmp_path: Path, capsys: pytest.C
     file = tmp_path / "count.cu"
     source = COUNTING.replace("* block", "* 32").replace("UPDATE", "atomicAdd(&bins[x[i] % 16], 1u)")
     file.write_text(source)
-    arguments = ["emulate", str(file), "-a", "u8[40]", "-a", "40", "--grid", "2", "--block", "32"]
+    arguments = ["verify", str(file), "-a", "u8[40]", "-a", "40", "--grid", "2", "--block", "32"]
     assert run([*arguments[:2], "-a", "out u32[16]", *arguments[2:]]) == 1
     assert "zeros TYPE[SHAPE]" in capsys.readouterr().out
     assert run([*arguments[:2], "-a", "zeros u32[16]", *arguments[2:]]) == 0

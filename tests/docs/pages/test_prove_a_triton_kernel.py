@@ -34,13 +34,13 @@ def test_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatc
     path = Path("softmax.py")
     assert MASK in PROGRAM
     path.write_text(PROGRAM)
-    assert main(["verify", "--python", "softmax.py", "--device", "h100"]) == 1
+    assert main(["verify", "softmax.py", "--device", "h100"]) == 1
     printed = capsys.readouterr().out.splitlines()
     for line in FAULTS.splitlines():
         assert shown(line, printed), (line, printed)
 
     path.write_text(PROGRAM.replace(MASK, "mask=i < columns"))
-    assert main(["verify", "--python", "softmax.py", "--device", "h100"]) == 0
+    assert main(["verify", "softmax.py", "--device", "h100"]) == 0
     printed = capsys.readouterr().out.splitlines()
     for line in REPORT.splitlines():
         expected = re.sub(r"\d+ exact, .* not supported", "...", line)  # what Triton's versions emit differs

@@ -101,8 +101,10 @@ def test_explain_reads_what_our_commands_print(
 ) -> None:
     database(Path("b.db"), record())
     Path("good.json").write_text(json.dumps(schedule().to_json()))
-    monkeypatch.setattr("autosched.cli.commands.proofs.verify.emulate_all", lambda *_, **__: iter([emulated()]))
-    monkeypatch.setattr("autosched.cli.commands.proofs.verify.check_ready", lambda: None)
+    monkeypatch.setattr(
+        "autosched.cli.commands.verification.schedules.emulate_all", lambda *_, **__: iter([emulated()])
+    )
+    monkeypatch.setattr("autosched.cli.commands.verification.schedules.check_ready", lambda: None)
     status, out, _ = run(*arguments, "--json")
     assert status == 0
     (drawn,) = TemplateSet([template("matmul")]).space(PROBLEM, device("h200")).sample(1, 0)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from kernels import space_of
 
-from autosched.cli.commands.proofs import verify as command
+from autosched.cli.commands.verification import schedules as command
 from autosched.verify.proof import Verification
 from autosched.verify.run import LaunchOverride
 from measurements.emulator import Emulation, Finding, FindingKind, GlobalSite, HostCompilerMissing, Order, SharedSite
@@ -40,10 +40,11 @@ def schedules() -> list[Schedule]:
 
 
 @pytest.mark.parametrize(
-    ("status", "word", "counted"), [("compile_error", "FAIL", "failed"), ("timeout", "unproven", "unproven")]
+    ("status", "word", "counted", "exit_status"),
+    [("compile_error", "FAIL", "failed", 1), ("timeout", "unproven", "unproven", 2)],
 )
 def test_what_does_not_compile_fails_and_what_has_no_verdict_is_unproven(
-    run: Run, monkeypatch: pytest.MonkeyPatch, status: str, word: str, counted: str
+    run: Run, monkeypatch: pytest.MonkeyPatch, status: str, word: str, counted: str, exit_status: int
 ) -> None:
     def emulated(
         templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], *_: object, **__: object
@@ -53,7 +54,7 @@ def test_what_does_not_compile_fails_and_what_has_no_verdict_is_unproven(
 
     monkeypatch.setattr(command, "emulate_all", emulated)
     monkeypatch.setattr(command, "check_ready", lambda: None)
-    assert (asked := run("verify", "matmul", *SMALL, "--sample", "2"))[0] == 1
+    assert (asked := run("verify", "matmul", *SMALL, "--sample", "2"))[0] == exit_status
     assert f"2 of 2 {word}" in asked[1]
     document = json.loads(run("verify", "matmul", *SMALL, "--sample", "2", "--json")[1])
     assert {name: document[name] for name in ("passed", "failed", "unproven")} == {
@@ -206,7 +207,7 @@ def test_ctrl_c_leaves_what_was_verified(run: Run, fake: FakeEmulator) -> None:
     assert "stopped before all 4 were verified: 1 of 2 FAIL" in out
     fake.interrupted_after = 0
     status, out, _ = run("verify", "matmul", *SMALL, "--sample", "4")
-    assert status == 130 and "before all 4 were verified: none" in out
+    assert status == 130 and "before all 4 were verified: nothing" in out
 
 
 def test_stored_schedules_come_fastest_first_and_once(run: Run, fake: FakeEmulator) -> None:
@@ -231,12 +232,12 @@ def test_without_a_problem_every_stored_one_is_verified(run: Run, fake: FakeEmul
     assert "all 2 pass" in out
 
 
-def test_nothing_stored_is_no(run: Run, fake: FakeEmulator) -> None:
+def test_nothing_stored_is_no_answer(run: Run, fake: FakeEmulator) -> None:
     stored(Path("b.db"), None)
     status, out, err = run("verify", "matmul", *SMALL, "--db", "b.db")
-    assert (status, out, err.count("\n"), fake.calls) == (1, "", 1, [])
+    assert (status, out, err.count("\n"), fake.calls) == (2, "", 1, [])
     status, out, _ = run("verify", "matmul", "--db", "b.db", "--device", "a100", "--json")
-    assert (status, json.loads(out)["candidates"]) == (1, [])
+    assert (status, json.loads(out)["candidates"]) == (2, [])
 
 
 def test_a_schedule_of_a_file_is_verified_without_counting_a_space(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,7 +114,7 @@ def test_a_missing_header_names_the_options_that_find_it(tmp_path: Path, capsys:
     (tmp_path / "include" / "mine" / "three.h").write_text("#define THREE 3.0f\n")
     file = tmp_path / "k.cu"
     file.write_text('#include <mine/three.h>\nextern "C" __global__ void k(float* y) { y[threadIdx.x] = THREE; }\n')
-    command = ["emulate", str(file), "-a", "out f32[32]", "--grid", "1", "--block", "32"]
+    command = ["verify", str(file), "-a", "out f32[32]", "--grid", "1", "--block", "32"]
     assert run(command) == 1
     said = capsys.readouterr().out
     assert "k.cu:1" in said and "mine/three.h" in said and "--option=-IFOLDER" in said

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -79,13 +78,12 @@ def test_files_that_were_compiled_apart_are_linked(build: Build) -> None:
     assert done.returncode == 0 and "nothing was found in 1 launch" in done.stderr
 
 
-def test_an_overrun_is_found_at_its_line(build: Build, tmp_path: Path) -> None:
-    report = tmp_path / "report.json"
-    done = run(build("overrun"), options=("--report", str(report)))
-    assert done.returncode == 1 and done.stdout == "PASS\n"
+def test_an_overrun_is_found_at_its_line(build: Build) -> None:
+    done = run(build("overrun"), options=("--json",))
+    assert done.returncode == 1 and "PASS" in done.stderr.splitlines(), "what the program prints"
     assert "out_of_bounds_global in fill(int*, int) at" in done.stderr
     assert "byte 400 of cudaMalloc#1, which has 400 bytes" in done.stderr
-    (found,) = json.loads(report.read_text())["findings"]
+    (found,) = json.loads(done.stdout)["findings"]
     lines = (CORPUS / "overrun.cu").read_text().splitlines()
     assert lines[found["line"] - 1].endswith("// here")
     assert found["kernel"] == "fill(int*, int)" and found["launch"] == 1
@@ -101,7 +99,7 @@ def test_what_stays_in_memory_that_nobody_reads_is_a_note(build: Build, use: str
 
 
 def test_what_stays_in_memory_in_each_order_is_a_note(build: Build) -> None:
-    done = run(build("scratch"), options=("--more-orders",))
+    done = run(build("scratch"), options=("--full",))
     assert done.returncode == 0 and "no fault and 1 note" in done.stderr, done.stderr
 
 
@@ -130,7 +128,7 @@ def test_a_race_is_found_in_each_order(build: Build) -> None:
 def test_more_orders_find_more_and_change_nothing(build: Build) -> None:
     program = build("first_block")
     assert run(program).returncode == 0
-    done = run(program, options=("--more-orders",))
+    done = run(program, options=("--full",))
     assert done.returncode == 1 and done.stdout == "PASS\n"
     assert "out_of_bounds_global in count" in done.stderr and "order random, turns of seed 7" in done.stderr
 
@@ -187,7 +185,7 @@ def test_what_kernels_print_keeps_its_place(build: Build) -> None:
 
 
 def test_the_heap_of_the_device_lasts_from_launch_to_launch(build: Build) -> None:
-    done = run(build("device_heap"), options=("--more-orders",))
+    done = run(build("device_heap"), options=("--full",))
     assert done.stdout == "PASS\n" and done.returncode == 0, done.stderr
     assert "nothing was found" in done.stderr
 
@@ -220,7 +218,7 @@ def test_faults_of_later_launches_in_the_heap_are_found(build: Build, option: st
 @pytest.mark.nightly
 def test_a_program_that_dies_is_said_to(build: Build) -> None:
     done = run(build("dies"))
-    assert done.returncode == 128 + signal.SIGSEGV
+    assert done.returncode == 1
     assert "nothing was found in 1 launch" in done.stderr and "the program was ended by SIGSEGV" in done.stderr
 
 
@@ -238,7 +236,7 @@ def test_a_tensor_map_keeps_its_address_where_cute_clears_a_bit_of_it(build: Bui
 @pytest.mark.nightly
 def test_a_newer_program_needs_a_newer_device(build: Build) -> None:
     done = run(build("vector_add"), options=("--device", "t4"))
-    assert done.returncode in (2, 3)
+    assert done.returncode == 2
     assert "holds PTX for sm_80 and newer" in done.stderr and "--device" in done.stderr
 
 

@@ -21,22 +21,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from autosched.cli.answers import Answer, Output, give, write_files
+from autosched.cli.commands.verification.cases import status_of
+from autosched.cli.commands.verification.schedule_results import case, print_table, to_json, word
 from autosched.cli.options import schedule_file
 from autosched.cli.options.devices import DEVICE_NOTE, DeviceOption, target
+from autosched.cli.options.groups import grouped
 from autosched.cli.options.launch import LaunchesOption, OrderOption, TurnsOption, order_from
 from autosched.cli.options.problem import maybe_problem, problem_from, whole_number
 from autosched.cli.options.schedule_file import KEYS
 from autosched.cli.options.templates import TemplateOption
 from autosched.cli.terminal import interrupts
 from autosched.cli.terminal.errors import MOST_SAMPLES, MOST_SEED, MOST_WORKERS, InputError, bad_input, listed, within
-from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
+from autosched.cli.terminal.output import say, stderr_console, stdout_console
 from autosched.cli.terminal.progress import Counter as Progress
 from autosched.reporting import formatting
+from autosched.reporting.ci import Summary
 from autosched.reporting.exit_status import ExitStatus
-from autosched.verify.proof import FAILING, Verification
+from autosched.verify.proof import Verification
 from autosched.verify.proof import verify as emulate_all
 from autosched.verify.run import LIMIT_TOLD, Depth, LaunchOverride
-from measurements.emulator import SharedSite, check_ready
+from measurements.emulator import check_ready
 from measurements.files.text import without_password
 from measurements.records.vendor_library import is_library
 from search_spaces.catalogue import template as template_named
@@ -53,15 +58,9 @@ if TYPE_CHECKING:  # of a database, which other proofs need not wait for
     from measurements.store.store import Store
 
 DEFAULT_SAMPLE = 20
-_LEGEND = (
-    "of tolerance: the largest error of an element over what it may be, so that up to 1 passes",
-    "error: the largest error of an element, absolute",
-    "conflicts: wavefronts of shared memory over the fewest possible",
-    "sectors: of 32 bytes, per global-memory request of a warp",
-)
-_SHOWN_FAILURES = 5  # with their schedule, below the table; --json has all
 
 
+@grouped
 def verify(
     operator: Operator,
     given: Mapping[str, Any],
@@ -108,7 +107,7 @@ def verify(
     order: OrderOption = None,
     turns: TurnsOption = 0,
     launches: LaunchesOption = 1,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    output: Output,
 ) -> int:
     chosen = LaunchOverride(order_from(order, turns, launches), launches)
     own = None if chosen == LaunchOverride() and order is None else chosen
@@ -121,6 +120,7 @@ def verify(
     within("--seed", seed, 0, MOST_SEED)
     if workers is not None:
         within("--workers", workers, 1, MOST_WORKERS)
+    output.check([db if db is not None else schedule])
     where = target(device)
     if schedule is not None:
         work = _given(problem_from(operator, given), where, template, schedule)
@@ -135,14 +135,14 @@ def verify(
     try:
         with interrupts.raised():
             for problem, schedules in work.jobs:
-                if not json:
+                if not output.json:
                     console.print(f"{formatting.one_line(problem)} on {where.name}")
                     console.print(f"{formatting.plural(len(schedules), 'schedule')} {work.origin}")
                 results = work.begin(problem)
                 _emulate(problem, schedules, where, seed, workers, "full" if full else "quick", own, results)
                 work.keep_proofs(problem)
-                if not json:
-                    _show(console, problem, results)
+                if not output.json:
+                    print_table(console, problem, results)
                     for line in work.proof_lines(problem):
                         console.print(line)
     except KeyboardInterrupt:
@@ -151,23 +151,24 @@ def verify(
     seconds = time.monotonic() - started
     if not work.jobs:
         say(f"{without_password(str(db))} holds no such schedule for {where.name}: tune first, or sample")
-    if json:
-        print_json({"device": where.name, "seed": seed, **work.to_json(seconds, interrupted)})
-    elif work.jobs:
-        console.print(work.conclusion(seconds, interrupted))
-    if interrupted:
-        return ExitStatus.STOPPED
-    return 0 if work.results and all(map(_passes, work.results)) else ExitStatus.NO
+    summary = work.summary(operator.name, seconds, interrupted)
+    document = {"device": where.name, "seed": seed, **work.to_json(seconds, interrupted)}
+    write_files(summary, output)
+
+    def text(console: Console) -> None:
+        if work.jobs:
+            console.print(summary.conclusion)
+
+    return give(Answer(summary, document, text), output)
 
 
-verify.__doc__ = f"""Emulate candidates on the CPU: numbers, races, bounds, conflicts.
+verify.__doc__ = f"""Verify that code is correct, without a GPU.
 
-Each is run without a GPU and compared with a float64 reference, every element within the problem's error bound: on
+Each schedule is emulated and compared with a float64 reference, every element within the problem's error bound: on
 random inputs, and on NaN, infinities, ties, huge and other inputs that provoke what random ones do not; users'
 kernels on several draws of the inputs that their file describes. Races, accesses out of bounds and bank conflicts are
 found too. A problem too large to emulate is cut to a few tiles with the same remainders, one of a kernel file with a
 [proxy] to that. Random inputs also run as the options --order, --turns and --launches say. {DEVICE_NOTE}
-Exit status 1 if one fails, or is unproven.
 """
 
 
@@ -214,20 +215,26 @@ class _Work:
 
     def conclusion(self, seconds: float, interrupted: bool) -> str:
         """One line for people."""
-        counts, total = Counter(map(_verdict, self.results)), len(self.results)
-        passed = f"all {total} pass" if total else "none was"
-        others = (f"{counts[word]} of {total} {word}" for word in ("FAIL", "unproven") if counts[word])
+        counts, total = Counter(map(word, self.results)), len(self.results)
+        passed = f"all {total} pass" if total else "nothing was verified"
+        others = (f"{counts[kind]} of {total} {kind}" for kind in ("FAIL", "unproven") if counts[kind])
         verdict = ", ".join(others) or passed
         stopped = f"stopped before all {self.asked} were verified: " if interrupted else ""
         return f"{stopped}{verdict}, in {formatting.duration(seconds)}"
 
+    def summary(self, operator: str, seconds: float, interrupted: bool) -> Summary:
+        """Return the answer on all candidates that were emulated."""
+        cases = tuple(case(problem, k, v) for problem, found in self.done for k, v in enumerate(found, 1))
+        status = ExitStatus.STOPPED if interrupted else status_of(cases)
+        return Summary("verify", "schedules", operator, status, self.conclusion(seconds, interrupted), cases, seconds)
+
     def to_json(self, seconds: float, interrupted: bool) -> dict[str, Any]:
-        counts = Counter(map(_verdict, self.results))
+        counts = Counter(map(word, self.results))
         candidates = []
         for problem, verifications in self.done:
             for v in verifications:
                 proof = self.proofs.get((problem, v.schedule))
-                candidates.append({**_to_json(problem, v), "stored_proof": None if proof is None else asdict(proof)})
+                candidates.append({**to_json(problem, v), "stored_proof": None if proof is None else asdict(proof)})
         return {
             "passed": counts["pass"],
             "failed": counts["FAIL"],
@@ -317,98 +324,5 @@ def _emulate(
         )  # fmt: skip
         for result in found:
             results.append(result)
-            counts[_verdict(result)] += 1
-            progress.advance(", ".join(f"{counts[word]} {word}" for word in ("FAIL", "unproven") if counts[word]))
-
-
-def _show(console: Console, problem: Problem, results: Sequence[Verification]) -> None:
-    numbers = ("of tolerance", "error", "conflicts", "sectors", "time")
-    faults = [
-        formatting.reasons(Counter(str(f.kind) for f in v.findings if f.is_fault)) or ("" if v.ok else v.status)
-        for v in results
-    ]
-    shown = ("findings",) if any(faults) else ()
-    made = formatting.table("#", "result", *numbers, *shown, right=("#", *numbers), fold=shown)
-    for i, (v, fault) in enumerate(zip(results, faults, strict=True), 1):
-        made.add_row(
-            str(i),
-            _verdict(v),
-            "-" if v.worst is None else f"{v.worst:.3f}",
-            "-" if v.max_abs_error is None else f"{v.max_abs_error:.1e}",
-            _degree(v.shared_sites),
-            _sectors(v),
-            f"{v.seconds:.1f} s",
-            *((fault,) if shown else ()),
-        )
-    console.print()
-    show(console, made)
-    for line in _LEGEND:
-        console.print(line, style="dim")
-    if any(v.problem != problem for v in results):
-        console.print("too large to emulate whole: each was cut to a few of its tiles, remainders kept", style="dim")
-    missing: dict[str, list[int]] = {}
-    for i, v in enumerate(results, 1):
-        for text in v.lacks:
-            missing.setdefault(text, []).append(i)
-    for text, numbers_of in missing.items():
-        console.print(f"{', '.join(map(str, numbers_of))}: {text}")
-    failures = [(i, v) for i, v in enumerate(results, 1) if not v.ok]
-    for i, v in failures[:_SHOWN_FAILURES]:
-        console.print()
-        console.print(f"{i} {'fails' if v.status in FAILING else 'is unproven'}: {v.reason}")
-        if v.status == "timeout":
-            console.print("give smaller sizes, or a [proxy] in the file of a kernel of your own", style="dim")
-        show(console, formatting.decisions(v.schedule, console.width))
-    if len(failures) > _SHOWN_FAILURES:
-        console.print(f"and {len(failures) - _SHOWN_FAILURES} more, see --json")
-    console.print()
-
-
-def _verdict(v: Verification) -> str:
-    """Name the verdict: what ran out of time, or of what the emulator has, is not a failure of the kernel."""
-    return "pass" if v.ok else "FAIL" if v.status in FAILING else "unproven"
-
-
-def _passes(v: Verification) -> bool:
-    return _verdict(v) == "pass"
-
-
-def _degree(sites: Sequence[SharedSite]) -> str:
-    ideal = sum(s.ideal for s in sites)
-    return f"{sum(s.wavefronts for s in sites) / ideal:.2f}" if ideal else "-"
-
-
-def _sectors(v: Verification) -> str:
-    requests = sum(s.requests for s in v.global_sites)
-    return f"{sum(s.sectors for s in v.global_sites) / requests:.1f}" if requests else "-"
-
-
-def _to_json(problem: Problem, v: Verification) -> dict[str, Any]:
-    return {
-        "problem": problem.to_json(),
-        "emulated_problem": v.problem.to_json(),
-        "template": v.schedule.template,
-        "schedule": v.schedule.to_json(),
-        "ok": v.ok,
-        "status": v.status,
-        "reason": v.reason,
-        "error_over_tolerance": v.worst,
-        "max_abs_error": v.max_abs_error,
-        "coverage": None if v.coverage is None else v.coverage.to_json(),
-        "runs": [
-            {
-                "name": r.name,
-                "problem": r.problem.to_json(),
-                "cases": list(r.cases),
-                "seed": r.seed,
-                "order": r.order.name,
-                "blocks": r.blocks,
-                "status": r.status,
-            }
-            for r in v.runs
-        ],
-        "findings": [asdict(f) for f in v.findings],
-        "shared_sites": [{**asdict(s), "conflict_degree": s.conflict_degree} for s in v.shared_sites],
-        "global_sites": [{**asdict(s), "sectors_per_request": s.sectors_per_request} for s in v.global_sites],
-        "seconds": v.seconds,
-    }
+            counts[word(result)] += 1
+            progress.advance(", ".join(f"{counts[kind]} {kind}" for kind in ("FAIL", "unproven") if counts[kind]))

@@ -1,0 +1,100 @@
+"""How ``verify``, ``run``, ``judge`` and ``check`` answer: their options for it, and how it is printed and written."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from autosched.cli.terminal.output import print_json, stdout_console
+from autosched.cli.terminal.output_files import check_outputs
+from autosched.reporting import ci
+from autosched.reporting.ci import Summary
+from autosched.reporting.exit_status import VERDICTS, ExitStatus
+from measurements.files.text import harmless
+
+_GITHUB_SUMMARY = "GITHUB_STEP_SUMMARY"
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where the answer goes. Without an option it is text on stdout."""
+
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False
+    junit: Annotated[str | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML.")] = None
+    markdown: Annotated[str | None, typer.Option("--markdown", metavar="FILE", help="Write a Markdown summary.")] = None
+    github: Annotated[
+        bool, typer.Option("--github", help="Print GitHub annotations, and add the summary to $GITHUB_STEP_SUMMARY.")
+    ] = False
+
+    def check(self, inputs: Sequence[str | None], *more: str | None) -> None:
+        """Raise InputError for a file that cannot be written, before minutes of work.
+
+        Args:
+            inputs: Files that are read.
+            more: Further files that the command writes.
+        """
+        check_outputs([self.junit, self.markdown, *more], inputs)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command has found.
+
+    Attributes:
+        summary: Its cases and its exit status.
+        document: The JSON document, without what every document has.
+        text: Prints the answer for people; ends with the conclusion.
+    """
+
+    summary: Summary
+    document: Mapping[str, Any]
+    text: Callable[[Console], None]
+
+
+def give(answer: Answer, output: Output) -> ExitStatus:
+    """Print an answer, and return the exit status. The files of ``output`` are written before (``write_files``)."""
+    if output.json:
+        print_json(document(answer))
+    else:
+        answer.text(stdout_console())
+    return answer.summary.status
+
+
+def document(answer: Answer) -> dict[str, Any]:
+    """Return the JSON document: what every answer has, then what this one adds."""
+    summary = answer.summary
+    return {
+        "command": summary.command,
+        "kind": summary.kind,
+        "verdict": VERDICTS[summary.status],
+        "conclusion": summary.conclusion,
+        **answer.document,
+    }
+
+
+def write_files(summary: Summary, output: Output) -> None:
+    """Write JUnit XML, Markdown and GitHub annotations, as far as they are asked for."""
+    if output.junit is not None:
+        Path(output.junit).write_bytes(ci.junit(summary))
+    if output.markdown is not None:
+        Path(output.markdown).write_text(ci.markdown(summary), encoding="utf-8")
+    if not output.github:
+        return
+    for line in ci.workflow_commands(summary):
+        print(harmless(line), file=sys.stderr)
+    place = os.environ.get(_GITHUB_SUMMARY)
+    if place:
+        with open(place, "a", encoding="utf-8") as file:
+            file.write(ci.markdown(summary))
+
+
+def line(console: Console, text: str) -> None:
+    """Print one line as it is."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

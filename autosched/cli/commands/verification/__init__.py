@@ -1,0 +1,6 @@
+"""Is this code correct?
+
+Start at ``file.py``: ``verify FILE`` recognises what it is given and hands it to ``kernel_launch.py``, ``script.py``,
+``program.py`` (also the command ``run``) or ``submission.py`` (also ``judge``). ``schedules.py`` verifies schedules of
+operators, of kernel files and of tile programs. None of them needs a GPU.
+"""

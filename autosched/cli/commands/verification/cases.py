@@ -1,0 +1,50 @@
+"""From launches and their findings to the cases of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autosched.reporting.ci import Case, Outcome
+from autosched.reporting.exit_status import ExitStatus, of_verdicts
+from measurements.emulator import Finding, FindingKind
+
+# Statuses of an emulation that say something of the code; any other one is no verdict.
+_OUTCOMES: dict[str, Outcome] = {"ok": "accepted", "findings": "refused", "crashed": "refused"}
+
+
+def outcome_of(status: str) -> Outcome:
+    """Return what the status of an emulation says of the code."""
+    return _OUTCOMES.get(status, "uncertain")
+
+
+def launch_case(
+    name: str, status: str, findings: Sequence[Finding], reason: str = "", seconds: float = 0.0, *, notes: bool = False
+) -> Case:
+    """Return the case of one launch.
+
+    Args:
+        name: Of the launch.
+        status: That of its emulation.
+        findings: Its findings.
+        reason: Why it has this status.
+        seconds: How long it took.
+        notes: Whether a note is refused.
+    """
+    counted = [f for f in findings if (f.is_fault or notes) and f.kind != FindingKind.TIMEOUT]  # which decides nothing
+    outcome = "refused" if counted else outcome_of(status)
+    first = counted[0] if counted else None
+    return Case(
+        name=name,
+        outcome=outcome,
+        verdict=status if outcome == "uncertain" else outcome,
+        reasons=tuple(map(str, counted)) or ((reason,) if reason and outcome != "accepted" else ()),
+        seconds=seconds,
+        file=first.file if first is not None else "",
+        line=first.line if first is not None else 0,
+    )
+
+
+def status_of(cases: Sequence[Case]) -> ExitStatus:
+    """Return the exit status of an answer with these cases."""
+    outcomes = [case.outcome for case in cases]
+    return of_verdicts(*(outcomes.count(word) for word in ("accepted", "refused", "uncertain")))

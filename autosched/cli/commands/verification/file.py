@@ -1,0 +1,93 @@
+"""``autosched verify FILE``: recognises the file and verifies it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from autosched.cli.answers import Output
+from autosched.cli.options.groups import grouped
+from autosched.cli.options.recognition import Kind, recognise
+from autosched.cli.options.verification import (
+    SUBMISSION,
+    Effort,
+    Executable,
+    Findings,
+    Inputs,
+    KernelLaunch,
+    Script,
+    Submission,
+    describes_a_launch,
+    refuse_others,
+)
+from autosched.cli.terminal.errors import InputError
+
+
+@grouped
+def verify_file(
+    ctx: typer.Context,
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE[:NAME]",
+            help="CUDA source, PTX, a cubin or fat binary, an executable, a Python script, with --task a submission. "
+            "NAME: one of its kernels, or a function of a script.",
+        ),
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of a script or an executable.")
+    ] = None,
+    *,
+    effort: Effort,
+    launch: KernelLaunch,
+    findings: Findings,
+    script: Script,
+    executable: Executable,
+    submission: Submission,
+    inputs: Inputs,
+    output: Output,
+) -> int:
+    """Verify that the code in a file is correct, without a GPU.
+
+    Races, accesses out of bounds, uninitialised memory, wrong barriers and masks are found at their source lines.
+
+    CUDA source, PTX and binaries with PTX: one launch, as -a, --grid and --block describe it. It runs with blocks in
+    ascending and in random order, unless --order or --turns say how. A kernel that waits for nothing, or does not reset
+    a counter, may be right by luck: --order interleaved and --launches 2 show it.
+
+    An executable runs with its arguments, and each of its launches is emulated; with -a, --grid or --block it is one
+    launch of a kernel in it. A Python script runs, and each Triton launch is emulated. A submission is compared with
+    its task. A tile program and a kernel file take the options of 'autosched verify matmul --help', and --size NAME=N.
+
+    A note is true by the letter of the PTX ISA and harms nothing.
+    """
+    if submission.task:
+        from autosched.cli.commands.verification.submission import verify_submission
+
+        refuse_others(ctx, file, SUBMISSION)
+        _refuse_arguments(file, SUBMISSION, arguments)
+        return verify_submission("verify", file, submission, effort, inputs, output)
+    given = recognise(file)
+    launched = given.name or describes_a_launch(ctx)
+    kind = Kind.BINARY if given.kind is Kind.EXECUTABLE and launched else given.kind
+    refuse_others(ctx, file, kind)
+    if kind is Kind.EXECUTABLE:
+        from autosched.cli.commands.verification.program import verify_program
+
+        return verify_program("verify", [file, *(arguments or ())], effort, findings, executable, output)
+    if kind is Kind.SCRIPT:
+        from autosched.cli.commands.verification.script import verify_script
+
+        return verify_script(given, arguments or (), effort, script, inputs, output)
+    if kind in (Kind.TILE_PROGRAM, Kind.KERNEL_FILE):
+        raise InputError(f"{file} is {kind}: options go behind the file, as in 'autosched verify {file} --sample 1'")
+    from autosched.cli.commands.verification.kernel_launch import verify_launch
+
+    _refuse_arguments(file, kind, arguments)
+    return verify_launch(given, launch, findings, effort, inputs, output)
+
+
+def _refuse_arguments(file: str, kind: str, arguments: list[str] | None) -> None:
+    if arguments:
+        raise InputError(f"{file} is {kind} and takes no arguments: leave {arguments[0]} out, or give it with -a")

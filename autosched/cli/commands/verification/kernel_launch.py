@@ -1,0 +1,221 @@
+"""``autosched verify FILE``: one launch of a kernel, from CUDA source, PTX or a binary with PTX.
+
+``--json`` adds ``file``, ``kernel``, ``order``, ``turns``, ``orders`` (of each run, its name), ``not_run``,
+``launches``, ``status``, ``reason``, ``printed``, ``findings``, ``suppressed`` (findings, each with its ``reason``),
+``differences`` (by argument, from --expect), ``shared_sites``, ``global_sites`` (as in ``measurements.emulator``) and
+``seconds``.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict
+from json import dumps
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from autosched.cli.answers import Answer, Output, give, line, write_files
+from autosched.cli.commands.verification.cases import launch_case, status_of
+from autosched.cli.options.arrays import read_argument, read_arguments, read_array
+from autosched.cli.options.launch import order_from
+from autosched.cli.options.recognition import Given, Kind
+from autosched.cli.options.verification import Effort, Findings, Inputs, KernelLaunch
+from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, shortened, within
+from autosched.cli.terminal.findings import print_findings
+from autosched.cli.terminal.output import say
+from autosched.reporting.ci import Case, Summary
+from autosched.reporting.exit_status import ExitStatus
+from measurements.emulator import check_ready
+from measurements.records.comparison import told_apart
+
+_TOLERANCE = 1e-5  # relative, of --expect
+
+
+def verify_launch(
+    given: Given, launch: KernelLaunch, findings: Findings, effort: Effort, inputs: Inputs, output: Output
+) -> ExitStatus:
+    """Emulate one launch of a kernel, and answer.
+
+    Args:
+        given: The file and the kernel's name.
+        launch: What the kernel is launched with.
+        findings: In which order it runs, and which findings count.
+        effort: Its time limit.
+        inputs: How exact --expect is.
+        output: Where the answer goes.
+
+    Raises:
+        InputError: The code is refused, or the options do not fit it.
+    """
+    from autosched.verify.emulate.emulate import emulate
+    from autosched.verify.remedies import remedy
+
+    within("--seed", launch.seed, 0, MOST_SEED)
+    asked = order_from(findings.order, findings.turns, launch.launches)
+    turned = asked if findings.order is not None or findings.turns else None
+    tolerance, notes_fail = inputs.within(_TOLERANCE), findings.notes_fail()
+    suppressions, time_limit = findings.suppressions(), effort.seconds(60.0)
+    output.check([str(given.path)])
+    rng = np.random.default_rng(launch.seed)
+    program, is_source, options = _program(given, launch.option or [])
+    values, outputs = read_arguments(launch.argument or [], rng)
+    symbols = dict(_assignment("--symbol", text, rng) for text in launch.symbol or [])
+    expected = {
+        _position(text, len(values)): read_array(text.partition("=")[2], "--expect") for text in launch.expect or []
+    }
+    check_ready(source=is_source)
+    with bad_input(), warnings.catch_warnings(record=True) as notices:
+        warnings.simplefilter("always", UserWarning)
+        run = emulate(
+            program,
+            kernel=given.name,
+            arguments=values,
+            grid=_sizes("--grid", launch.grid),
+            block=_sizes("--block", launch.block),
+            shared_bytes=launch.shared,
+            outputs=outputs,
+            symbols=symbols,
+            options=options,
+            perturb=findings.perturb,
+            order=turned,
+            launches=launch.launches,
+            time_limit=time_limit,
+            suppressions=suppressions,
+        )
+    for notice in notices:
+        say(str(notice.message))
+    if run.status == "compile_error":
+        raise InputError(run.reason if given.path.name in run.reason else f"{given.path}: {run.reason}")
+    differences = {k: _difference(run.arrays[k], array, tolerance) for k, array in expected.items()}
+    if launch.keep:
+        _keep(launch.keep, run.arrays)
+    seconds = run.emulation.seconds
+    cases = [launch_case(_named(given), run.status, run.findings, run.reason, seconds, notes=notes_fail)]
+    cases += [
+        Case(f"argument {k}", "refused" if text else "accepted", text or "as expected", file=str(given.path))
+        for k, text in differences.items()
+    ]
+    clean = "nothing was found" if not run.findings else "no fault was found"
+    conclusion = clean if run.ok else run.status if run.findings else f"{run.status}: {run.reason}"
+    if run.shared_sites:
+        conclusion += f"; bank conflicts up to {max(s.conflict_degree for s in run.shared_sites):.1f} x"
+    summary = Summary("verify", "kernel", str(given.path), status_of(cases), conclusion, tuple(cases), seconds)
+
+    def text(console: Console) -> None:
+        if run.printed:
+            console.print(run.printed, end="", markup=False, highlight=False, soft_wrap=True)
+        print_findings(console, run.emulation, run.not_run if run.status in ("ok", "findings") else ())
+        if advice := remedy(run.findings, _remedy_of_unset):
+            line(console, advice)
+        for k, difference in differences.items():
+            line(console, f"argument {k}: {difference or 'as expected'}")
+        line(console, conclusion)
+
+    document = {
+        "file": str(given.path),
+        "kernel": given.name,
+        "order": asked.blocks,
+        "turns": asked.seed,
+        "orders": [o.name for o in run.orders],
+        "not_run": run.not_run,
+        "launches": launch.launches,
+        "status": run.status,
+        "reason": run.reason,
+        "printed": run.printed,
+        "findings": [asdict(f) for f in run.findings],
+        "suppressed": [asdict(f) | {"reason": reason} for f, reason in run.suppressed],
+        "differences": {str(k): text for k, text in differences.items()},
+        "shared_sites": [asdict(s) for s in run.shared_sites],
+        "global_sites": [asdict(s) for s in run.global_sites],
+        "seconds": seconds,
+    }
+    write_files(summary, output)
+    return give(Answer(summary, document, text), output)
+
+
+def _named(given: Given) -> str:
+    return f"{given.path}:{given.name}" if given.name else str(given.path)
+
+
+def _program(given: Given, options: Sequence[str]) -> tuple[str, bool, tuple[str, ...]]:
+    """Return the text to emulate, whether it is CUDA source, and options for its compiler. Raises InputError."""
+    from autosched.verify.emulate.device_source import has_host_code, nvcc, ptx_by_nvcc
+    from autosched.verify.emulate.kernel_files import NoKernelFile, include_folders, ptx_of_file
+    from measurements.compiler.pool import error_reason
+    from measurements.emulator.architecture import source_arch
+    from search_spaces.templates.headers import Headers
+
+    file, text = given.path, given.text
+    if given.kind is Kind.PTX:
+        return text, False, ()
+    if given.kind is not Kind.CUDA:
+        try:
+            ptx = ptx_of_file(file)
+        except NoKernelFile as error:
+            raise InputError(str(error)) from None
+        assert ptx is not None, "a binary file is no text"
+        return ptx, False, ()
+    options = [*options, *(f"-I{folder}" for folder in include_folders(text))]
+    if has_host_code(text) and nvcc() is not None:
+        ptx, log = ptx_by_nvcc(file, source_arch(text, Headers.of({})), options)
+        if ptx is not None:
+            return ptx, False, ()
+        say(f"nvcc cannot compile {file} ({error_reason(log)}): NVRTC compiles its device part")
+    # Its lines are named by its file.
+    return f"#line 1 {dumps(file.name, ensure_ascii=False)}\n{text}", True, tuple(options)
+
+
+def _remedy_of_unset(name: str) -> str:
+    return f"if the kernel adds to what {name} holds, pass 'zeros TYPE[SHAPE]' for it in place of 'out TYPE[SHAPE]'"
+
+
+def _sizes(flag: str, text: str) -> tuple[int, ...]:
+    parts = text.split(",")
+    if not 1 <= len(parts) <= 3 or not all(re.fullmatch(r"0*[1-9]\d{0,9}", p.strip()) for p in parts):
+        raise InputError(f"{flag} {shortened(text)} is not a size: write X, or X,Y,Z")
+    return tuple(int(p) for p in parts)
+
+
+def _assignment(flag: str, text: str, rng: np.random.Generator) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise InputError(f"{flag} {text} is not an assignment: write NAME=data.npy or NAME=f32[4]")
+    return name.strip(), read_argument(value.strip(), rng, flag)[0]
+
+
+def _position(text: str, count: int) -> int:
+    number = text.partition("=")[0].strip()
+    if "=" not in text or not re.fullmatch(r"\d{1,9}", number) or int(number) >= count:
+        raise InputError(
+            f"--expect {shortened(text)} names no argument: write K=FILE.npy, with K from 0 to {count - 1}"
+        )
+    return int(number)
+
+
+def _difference(left: Any, wanted: np.ndarray[Any, Any], tolerance: float) -> str:
+    """Return what differs, in one sentence; empty where nothing does."""
+    if left is None:
+        return "there is nothing to compare"
+    if left.size != wanted.size:
+        return f"{wanted.size} elements are expected, and it has {left.size}"
+    got, expected = left.reshape(-1).astype(np.float64), wanted.reshape(-1).astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        bad = ~np.isclose(got, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+    if not bad.any():
+        return ""
+    first = int(np.argmax(bad))
+    found, should = told_apart(left.reshape(-1)[first].item(), wanted.reshape(-1)[first].item())
+    where = f"the first is element {first}: {found}, not {should}"
+    return f"{int(bad.sum())} of {bad.size} elements differ, {where}"
+
+
+def _keep(folder: str, arrays: Sequence[Any]) -> None:
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for k, array in enumerate(arrays):
+        if isinstance(array, np.ndarray):
+            np.save(Path(folder) / f"{k}.npy", array)

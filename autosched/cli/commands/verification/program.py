@@ -1,0 +1,190 @@
+"""``autosched run PROGRAM`` and ``verify EXECUTABLE``: a whole CUDA program without a GPU, each launch emulated.
+
+Findings are printed at once on stderr, as the program's stdout is its own. ``--json`` adds ``program``, ``status`` (its
+own), ``launches``, ``findings`` (``kind``, ``message``, ``kernel``, ``launch``, ``shape``, ``file``, ``line``,
+``instruction``, ``callers``), ``lacking``, ``seconds`` and ``emulated_seconds``; the program then prints to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from autosched.cli.answers import Answer, Output, give, write_files
+from autosched.cli.commands.verification.cases import status_of
+from autosched.cli.options.devices import target
+from autosched.cli.options.groups import grouped
+from autosched.cli.options.launch import order_from
+from autosched.cli.options.verification import Effort, Executable, Findings
+from autosched.cli.terminal.errors import InputError
+from autosched.reporting.ci import Case, Summary
+from autosched.reporting.exit_status import ExitStatus
+from measurements.emulator import Order
+from measurements.emulator.programs import LaunchFinding, ProgramOptions, ProgramRefused, ProgramResult, run_program
+from measurements.files.text import harmless
+
+_MORE_ORDERS = (Order("random", seed=7), Order("interleaved", seed=11))
+_MARK = "========="  # compute-sanitizer's, so that tools which read its lines read these
+
+
+@grouped
+def run(
+    program: Annotated[
+        list[str], typer.Argument(metavar="PROGRAM [ARGUMENTS]", help="Linked with the shared CUDA runtime.")
+    ],
+    *,
+    effort: Effort,
+    findings: Findings,
+    executable: Executable,
+    output: Output,
+) -> int:
+    """Run a CUDA program without a GPU (verify PROGRAM).
+
+    Each of its launches is emulated, and races, bounds and barriers are checked. Options go before the program.
+
+    Compile it with nvcc -cudart shared -lineinfo. Copies, streams, events, symbols, textures and managed memory work;
+    times are those of this machine's CPU.
+    """
+    return verify_program("run", program, effort, findings, executable, output)
+
+
+def verify_program(
+    command: str, program: Sequence[str], effort: Effort, findings: Findings, executable: Executable, output: Output
+) -> ExitStatus:
+    """Run an executable whose launches are emulated, and answer.
+
+    Args:
+        command: As the user called it.
+        program: The executable and its arguments.
+        effort: Device, depth and time limit.
+        findings: In which order launches run, and which findings count.
+        executable: How it is run.
+        output: Where the answer goes.
+
+    Raises:
+        InputError: It cannot be run so.
+    """
+    notes_fail = findings.notes_fail()
+    output.check([program[0]])
+    options = ProgramOptions(
+        target(effort.device),
+        effort.seconds(60.0),
+        order_from(findings.order, findings.turns, 1),
+        _MORE_ORDERS if effort.full else (),
+        findings.perturb,
+        findings.suppressions(),
+        executable.driver,
+    )
+    try:
+        with _stdout_as_stderr(output.json):
+            result = run_program(program, options, _tell)
+    except ProgramRefused as refused:
+        raise InputError(str(refused)) from None
+    conclusion = _conclusion(result)
+    cases = _cases(result, program[0], notes_fail)
+    summary = Summary(command, "executable", program[0], status_of(cases), conclusion, cases, result.seconds)
+    document = {
+        "program": list(program),
+        "status": result.status,
+        "launches": result.launches,
+        "findings": [_to_json(f) for f in result.findings],
+        "lacking": result.lacking,
+        "seconds": result.seconds,
+        "emulated_seconds": result.emulated_seconds,
+    }
+    write_files(summary, output)
+    return give(Answer(summary, document, lambda _: _line(conclusion)), output)
+
+
+@contextmanager
+def _stdout_as_stderr(wanted: bool) -> Iterator[None]:
+    """Within, what processes that are started write to stdout goes to stderr."""
+    if not wanted:
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def _cases(result: ProgramResult, program: str, notes: bool) -> tuple[Case, ...]:
+    """Return a case for each finding that counts and each thing that is lacking; else one for all launches."""
+    cases = [
+        Case(
+            name=f"{f.kind} in {f.kernel}" if f.kernel else f.kind,
+            outcome="refused",
+            verdict=f.kind,
+            reasons=(f.message,),
+            file=f.finding.file if f.finding is not None else "",
+            line=f.finding.line if f.finding is not None else 0,
+        )
+        for f in result.findings
+        if f.is_fault or notes
+    ]
+    cases += [Case("not emulated", "uncertain", "uncertain", (text,)) for text in result.lacking]
+    if not cases and result.status:
+        cases.append(Case(program, "refused", "fails", (_ended(result.status),)))
+    if not cases and result.launches:
+        cases.append(Case(_launches(result.launches), "accepted", "accepted", seconds=result.emulated_seconds))
+    return tuple(cases)
+
+
+def _ended(status: int) -> str:
+    if status < 0:
+        return f"the program was ended by {signal.Signals(-status).name}"
+    return f"the program ended with status {status}"
+
+
+def _launches(count: int) -> str:
+    return f"{count} launch{'es' if count != 1 else ''}"
+
+
+def _tell(found: LaunchFinding | str) -> None:
+    if isinstance(found, str):
+        _line(found)
+        return
+    f = found.finding
+    where = f" at {f.file}:{f.line}" if f is not None and f.file else ""
+    _line(f"{'' if found.is_fault else 'note: '}{found.kind}{f' in {found.kernel}' if found.kernel else ''}{where}")
+    _line(f"    {found.message}{f' ({f.count} times)' if f is not None and f.count > 1 else ''}")
+    if f is not None and f.instruction:
+        _line(f"    {f.instruction}")
+    if f is not None and f.callers:
+        _line(f"    inlined at {', '.join(f.callers)}")
+    if found.launch:
+        _line(f"    launch {found.launch}: {found.shape}")
+
+
+def _conclusion(result: ProgramResult) -> str:
+    faults, lacking = result.faults, result.lacking
+    notes = len(result.findings) - faults
+    what = f"{faults} fault{'s' if faults != 1 else ''}" if faults else "nothing was found" if not notes else "no fault"
+    what += f" and {notes} note{'s' if notes != 1 else ''}" if notes else ""
+    lacks = f"; {len(lacking)} thing{'s are' if len(lacking) != 1 else ' is'} not emulated" if lacking else ""
+    ended = f"; {_ended(result.status)}" if result.status else ""
+    return f"{what} in {_launches(result.launches)}, emulated in {result.emulated_seconds:.1f} s{lacks}{ended}"
+
+
+def _line(text: str) -> None:
+    print(f"{_MARK} {harmless(text)}", file=sys.stderr, flush=True)
+
+
+def _to_json(f: LaunchFinding) -> dict[str, object]:
+    found = f.finding
+    place: dict[str, object] = {
+        "file": found.file, "line": found.line, "count": found.count, "instruction": found.instruction,
+        "callers": list(found.callers),
+    } if found is not None else {}  # fmt: skip
+    place |= {"grade": found.grade} if found is not None else {}
+    return {"kind": f.kind, "message": f.message, "kernel": f.kernel, "launch": f.launch, "shape": f.shape, **place}

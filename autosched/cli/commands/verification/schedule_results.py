@@ -1,0 +1,131 @@
+"""Verified schedules: as a table for people, as JSON and as cases of an answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+
+from autosched.cli.terminal.output import show
+from autosched.reporting import formatting
+from autosched.reporting.ci import Case, Outcome
+from autosched.verify.proof import FAILING, Verification
+from measurements.emulator import SharedSite
+from search_spaces.operators.problem import Problem
+
+_LEGEND = (
+    "of tolerance: the largest error of an element over what it may be, so that up to 1 passes",
+    "error: the largest error of an element, absolute",
+    "conflicts: wavefronts of shared memory over the fewest possible",
+    "sectors: of 32 bytes, per global-memory request of a warp",
+)
+_SHOWN_FAILURES = 5  # with their schedule, below the table; --json has all
+_OUTCOMES: dict[str, Outcome] = {"pass": "accepted", "FAIL": "refused", "unproven": "uncertain"}
+
+
+def case(problem: Problem, number: int, v: Verification) -> Case:
+    """Return the case of one schedule; ``number`` counts those of its problem from 1."""
+    first = next((f for f in v.findings if f.is_fault), None)
+    return Case(
+        name=f"{formatting.one_line(problem)}: {v.schedule.template} {number}",
+        outcome=_OUTCOMES[word(v)],
+        verdict=word(v),
+        reasons=() if v.ok else (f"{v.status}: {v.reason}",),
+        group=problem.operator,
+        seconds=v.seconds,
+        facts={} if v.worst is None else {"error_over_tolerance": v.worst},
+        file=first.file if first is not None else "",
+        line=first.line if first is not None else 0,
+    )
+
+
+def print_table(console: Console, problem: Problem, results: Sequence[Verification]) -> None:
+    numbers = ("of tolerance", "error", "conflicts", "sectors", "time")
+    faults = [
+        formatting.reasons(Counter(str(f.kind) for f in v.findings if f.is_fault)) or ("" if v.ok else v.status)
+        for v in results
+    ]
+    shown = ("findings",) if any(faults) else ()
+    made = formatting.table("#", "result", *numbers, *shown, right=("#", *numbers), fold=shown)
+    for i, (v, fault) in enumerate(zip(results, faults, strict=True), 1):
+        made.add_row(
+            str(i),
+            word(v),
+            "-" if v.worst is None else f"{v.worst:.3f}",
+            "-" if v.max_abs_error is None else f"{v.max_abs_error:.1e}",
+            _degree(v.shared_sites),
+            _sectors(v),
+            f"{v.seconds:.1f} s",
+            *((fault,) if shown else ()),
+        )
+    console.print()
+    show(console, made)
+    for line in _LEGEND:
+        console.print(line, style="dim")
+    if any(v.problem != problem for v in results):
+        console.print("too large to emulate whole: each was cut to a few of its tiles, remainders kept", style="dim")
+    missing: dict[str, list[int]] = {}
+    for i, v in enumerate(results, 1):
+        for text in v.lacks:
+            missing.setdefault(text, []).append(i)
+    for text, numbers_of in missing.items():
+        console.print(f"{', '.join(map(str, numbers_of))}: {text}")
+    failures = [(i, v) for i, v in enumerate(results, 1) if not v.ok]
+    for i, v in failures[:_SHOWN_FAILURES]:
+        console.print()
+        console.print(f"{i} {'fails' if v.status in FAILING else 'is unproven'}: {v.reason}")
+        if v.status == "timeout":
+            console.print("give smaller sizes, or a [proxy] in the file of a kernel of your own", style="dim")
+        show(console, formatting.decisions(v.schedule, console.width))
+    if len(failures) > _SHOWN_FAILURES:
+        console.print(f"and {len(failures) - _SHOWN_FAILURES} more, see --json")
+    console.print()
+
+
+def word(v: Verification) -> str:
+    """Name the verdict: what ran out of time, or of what the emulator has, is not a failure of the kernel."""
+    return "pass" if v.ok else "FAIL" if v.status in FAILING else "unproven"
+
+
+def _degree(sites: Sequence[SharedSite]) -> str:
+    ideal = sum(s.ideal for s in sites)
+    return f"{sum(s.wavefronts for s in sites) / ideal:.2f}" if ideal else "-"
+
+
+def _sectors(v: Verification) -> str:
+    requests = sum(s.requests for s in v.global_sites)
+    return f"{sum(s.sectors for s in v.global_sites) / requests:.1f}" if requests else "-"
+
+
+def to_json(problem: Problem, v: Verification) -> dict[str, Any]:
+    return {
+        "problem": problem.to_json(),
+        "emulated_problem": v.problem.to_json(),
+        "template": v.schedule.template,
+        "schedule": v.schedule.to_json(),
+        "ok": v.ok,
+        "status": v.status,
+        "reason": v.reason,
+        "error_over_tolerance": v.worst,
+        "max_abs_error": v.max_abs_error,
+        "coverage": None if v.coverage is None else v.coverage.to_json(),
+        "runs": [
+            {
+                "name": r.name,
+                "problem": r.problem.to_json(),
+                "cases": list(r.cases),
+                "seed": r.seed,
+                "order": r.order.name,
+                "blocks": r.blocks,
+                "status": r.status,
+            }
+            for r in v.runs
+        ],
+        "findings": [asdict(f) for f in v.findings],
+        "shared_sites": [{**asdict(s), "conflict_degree": s.conflict_degree} for s in v.shared_sites],
+        "global_sites": [{**asdict(s), "sectors_per_request": s.sectors_per_request} for s in v.global_sites],
+        "seconds": v.seconds,
+    }

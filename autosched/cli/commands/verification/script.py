@@ -1,0 +1,151 @@
+"""``autosched verify SCRIPT.py``: a Python script whose Triton launches run in the emulator.
+
+``--json`` adds ``device``, ``ok``, ``failure``, ``notes``, ``fidelity``, and ``launches``, each with ``kernel``,
+``called_at``, ``grid``, ``blocks`` (with those of clusters), ``left_out`` (of them, that did not run), ``threads``,
+``size`` (of ``--size``), ``constants``, ``runs``, ``differing`` (arrays whose bits depend on the order of blocks),
+``findings``, ``shared_sites`` and ``global_sites`` (as in ``measurements.emulator``).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from autosched.cli.answers import Answer, Output, give, line, write_files
+from autosched.cli.commands.verification.cases import launch_case, outcome_of, status_of
+from autosched.cli.options.devices import target
+from autosched.cli.options.recognition import Given
+from autosched.cli.options.verification import Effort, Inputs, Script
+from autosched.cli.terminal.errors import InputError
+from autosched.cli.terminal.output import stderr_console
+from autosched.reporting.ci import Case, Summary
+from autosched.reporting.exit_status import ExitStatus
+from measurements.emulator import check_ready
+
+if TYPE_CHECKING:
+    from autosched.triton.program import ProgramProof
+
+
+def verify_script(
+    given: Given, arguments: Sequence[str], effort: Effort, script: Script, inputs: Inputs, output: Output
+) -> ExitStatus:
+    """Run a Python script on the CPU, each Triton launch in the emulator, and answer.
+
+    Args:
+        given: The script, and the function to call.
+        arguments: Of the script.
+        effort: Device, depth and time limit.
+        script: How launches are run.
+        inputs: Sizes of the function.
+        output: Where the answer goes.
+
+    Raises:
+        InputError: The script cannot be run, or the options do not fit it.
+    """
+    try:
+        from autosched.triton.program import run_program
+        from autosched.triton.session import QUICK, THOROUGH
+    except ImportError as error:
+        raise InputError(
+            f"a Python script needs Triton and torch ({error}): pip install 'autosched[triton,torch]'"
+        ) from None
+    check_ready(source=False)
+    device = target(effort.device)
+    sizes = _ranges(inputs.size or [])
+    if bool(given.name) != bool(sizes):
+        raise InputError(
+            f"--size NAME=A..B and a function go together: 'autosched verify {given.path}:FUNCTION --size n=1..300'"
+        )
+    output.check([str(given.path)])
+    started = time.monotonic()
+    proof = run_program(
+        given.path,
+        arguments,
+        device,
+        replace(THOROUGH if effort.full else QUICK, blocks=script.blocks),
+        quiet=output.json,
+        seconds=None if effort.time_limit is None else effort.seconds(0.0),
+        function=given.name,
+        sizes=sizes,
+        undefined_memory=not script.allow_undefined,
+        first_configuration=script.first_config,
+    )
+    cases = _cases(proof, given.path)
+    conclusion = _conclusion(proof)
+    seconds = time.monotonic() - started
+    summary = Summary("verify", "script", str(given.path), status_of(cases), conclusion, tuple(cases), seconds)
+
+    def text(console: Console) -> None:
+        _show(console, proof)
+        line(console, conclusion)
+        if not proof.session.launches and (hint := _of_another_front_end(given.path)):
+            line(console, hint)
+
+    write_files(summary, output)
+    return give(Answer(summary, proof.document(), text), output)
+
+
+def _cases(proof: ProgramProof, path: Path) -> list[Case]:
+    """Return a case for each launch, and one for the script if it fails on its own."""
+    launches = proof.session.launches
+    cases = [
+        launch_case(
+            f"{launch.kernel}, launched at {launch.called_at}" + (f", {launch.size}" if launch.size else ""),
+            launch.emulation.status,
+            launch.findings,
+            launch.emulation.reason,
+            sum(run.seconds for _, run in launch.runs),
+        )
+        for launch in launches
+    ]
+    if proof.failure and not (launches and outcome_of(launches[-1].emulation.status) == "uncertain"):
+        cases.append(Case("the script", "refused", "fails", (proof.failure,), file=str(path)))
+    return cases
+
+
+def _conclusion(proof: ProgramProof) -> str:
+    kinds = Counter(str(f.kind) for f in proof.session.findings if f.is_fault)
+    found = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "nothing was found"
+    if proof.failure:
+        return f"{proof.failure}; {found}"
+    return found if proof.session.launches else "the program launched no Triton kernel"
+
+
+def _show(console: Console, proof: ProgramProof) -> None:
+    if proof.trace:
+        line(stderr_console(), proof.trace)
+    for text in (*proof.session.fault_lines(), *proof.session.note_lines()):
+        line(console, text)
+    for launch in proof.session.launches:
+        if launch.differing:
+            differing = ", ".join(launch.differing)
+            where = f"{launch.kernel}, launched at {launch.called_at}"
+            line(console, f"note: {where}: the bits of {differing} depend on the order of blocks")
+    for text in proof.fidelity.lines():
+        line(console, text)
+
+
+def _of_another_front_end(path: Path) -> str:
+    """Return a line for a script whose kernels are not Triton's; "" for others."""
+    from autosched.verify.emulate.kernel_files import front_end_of
+
+    found = front_end_of(path)
+    return f"{path} {found.refusal}" if found is not None and found.instead else ""
+
+
+def _ranges(texts: Sequence[str]) -> dict[str, tuple[int, int]]:
+    ranges = {}
+    for text in texts:
+        found = re.fullmatch(r"([A-Za-z_]\w*)=(\d+)(?:\.\.(\d+))?", text)
+        least, most = (int(found[2]), int(found[3] or found[2])) if found else (1, 0)
+        if found is None or least > most:
+            raise InputError(f'invalid --size "{text[:60]}": write NAME=A..B with A not above B, such as rows=1..300')
+        ranges[found[1]] = (least, most)
+    return ranges

@@ -1,0 +1,51 @@
+"""Groups of options: a dataclass declares each option once, and every command that takes the group has all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, get_type_hints
+
+
+def grouped(command: Callable[..., int]) -> Callable[..., int]:
+    """Return ``command`` with one option for each field of the dataclasses that it takes.
+
+    A field is declared as a parameter of a command is: ``name: Annotated[type, typer.Option(...)] = default``.
+
+    Args:
+        command: Keyword-only parameters that are annotated with a dataclass get an instance of it.
+    """
+    own = inspect.signature(command, eval_str=True).parameters
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    groups: dict[str, Any] = {
+        name: p.annotation for name, p in own.items() if p.kind is keyword and dataclasses.is_dataclass(p.annotation)
+    }
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in own.items():
+        parameters += options(groups[name]) if name in groups else [parameter]
+
+    @functools.wraps(command)
+    def run(*positional: Any, **given: Any) -> int:
+        made = {name: group(**{f.name: given.pop(f.name) for f in _fields(group)}) for name, group in groups.items()}
+        return command(*positional, **given, **made)
+
+    first = next((k for k, p in enumerate(parameters) if p.kind is keyword), len(parameters))
+    ordered = parameters[:first] + [p.replace(kind=keyword) for p in parameters[first:]]
+    run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in ordered}
+    del run.__wrapped__  # typer would read the signature of the command itself
+    return run
+
+
+def options(group: type[Any]) -> Iterator[inspect.Parameter]:
+    """Yield the parameters that the fields of a group stand for."""
+    hints = get_type_hints(group, include_extras=True)
+    for field in _fields(group):
+        kind = inspect.Parameter.KEYWORD_ONLY
+        yield inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
+
+
+def _fields(group: Any) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(group)

@@ -1,0 +1,245 @@
+"""What is this file? ``verify`` asks once, here, and by content wherever an extension may mislead.
+
+Binary files are known by their first bytes, PTX by its directives, Python by its syntax tree and imports, kernel files
+by their table ``[kernel]``, CUDA source by ``__global__``. Only then does an extension decide: .cu, .py, .toml, .mlir.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import stat
+import struct
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from autosched.cli.terminal.errors import InputError, shortened
+from measurements.files.bounded import open_readable, read_bounded
+from measurements.files.text import one_line
+
+TAKEN = "CUDA source, PTX, a cubin, an executable, a Python script, a tile program or a kernel file"
+
+_MOST_TEXT = 1 << 26  # bytes of a source or of PTX
+_MOST_PYTHON = 1 << 24
+_HEAD = 4096  # bytes that tell a binary file from text
+_ELF, _ELF64 = b"\x7fELF", b"\x7fELF\x02\x01"
+_FATBIN = struct.pack("<I", 0xBA55ED50)
+_ARCHIVE = b"!<arch>\n"
+_SQLITE = b"SQLite format 3\0"
+_CUDA_MACHINE = 190  # EM_CUDA
+_ET_EXEC, _ET_DYN, _PT_INTERP = 2, 3, 3
+_CUDA_SUFFIXES = (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp")
+_TILE_SUFFIXES = (".mlir", ".txt")
+_KERNEL_TABLE = re.compile(r"^\s*\[kernel\]", re.MULTILINE)
+_T1_TABLE = '"KernelSpecification"'  # of a kernel file in the format T1
+_TILE_MODULES = ("autosched.tile", "search_spaces.programs")
+_LAUNCHED_MODULES = ("triton", "helion")
+_KERNEL_IN_CUDA = re.compile(r"\b__global__\b")
+
+
+class Kind(StrEnum):
+    """What a file is; the value completes "FILE is ..."."""
+
+    CUDA = "CUDA source"
+    PTX = "PTX"
+    BINARY = "a binary that may hold PTX"
+    EXECUTABLE = "an executable"
+    SCRIPT = "a Python script"
+    TILE_PROGRAM = "a tile program"
+    KERNEL_FILE = "a kernel file"
+
+
+@dataclass(frozen=True)
+class Given:
+    """A recognised file.
+
+    Attributes:
+        kind: What it is.
+        path: The file.
+        name: What follows FILE and a colon: a kernel, a function or a tile program; "" if nothing does.
+        text: Content of CUDA source and PTX, which may come from a pipe.
+    """
+
+    kind: Kind
+    path: Path
+    name: str = ""
+    text: str = ""
+
+
+def looks_like_a_file(word: str) -> bool:
+    """Return whether a word on the command line names a file rather than an operator: it has a slash or a dot, or a
+    file of that name exists."""
+    return "/" in word or "." in word or Path(word).exists()
+
+
+def recognise(word: str) -> Given:
+    """Return what FILE or FILE:NAME is.
+
+    Args:
+        word: As on the command line.
+
+    Raises:
+        InputError: It cannot be read, or is nothing that ``verify`` takes. The message says what to do.
+    """
+    path, name = _split(word)
+    try:
+        mode = os.stat(path).st_mode
+        if stat.S_ISDIR(mode):
+            raise InputError(
+                f"{path} is a folder: name a file in it; tuned configurations are for 'autosched check {path} --format'"
+            )
+        if not stat.S_ISREG(mode):
+            return _of_text(path, name, read_bounded(path, _MOST_TEXT), regular=False)
+        with open_readable(path, regular=True) as file:
+            head = file.read(_HEAD)
+        if (kind := _binary_kind(path, head)) is not None:
+            return Given(kind, path, name)
+        return _of_text(path, name, read_bounded(path, _MOST_TEXT), regular=True)
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _split(word: str) -> tuple[Path, str]:
+    """Return the file and the name after its colon: the shortest part before a colon that is a file."""
+    if not os.path.lexists(word):
+        for colon in re.finditer(":", word):
+            if os.path.lexists(word[: colon.start()]):
+                return Path(word[: colon.start()]), word[colon.end() :]
+    return Path(word), ""
+
+
+def _binary_kind(path: Path, head: bytes) -> Kind | None:
+    """Return what a binary file is, by its first bytes; None for text."""
+    if not head:
+        raise InputError(f"{path} is empty: give {TAKEN}")
+    if head.startswith(_SQLITE):
+        raise InputError(f"{path} is a database: 'autosched check --db {path}' checks it")
+    if head.startswith(_ELF64):
+        return Kind.EXECUTABLE if _is_executable(head) else Kind.BINARY
+    if head.startswith((_ELF, _FATBIN, _ARCHIVE)):
+        return Kind.BINARY  # of another machine, or an archive: who looks for PTX says so
+    if b"\0" in head:
+        raise InputError(f"{path} is not recognised: give {TAKEN}")
+    return None
+
+
+def _is_executable(head: bytes) -> bool:
+    """Return whether the head of an ELF file is that of a program of the host, not of a library or an object file."""
+    try:
+        kind, machine = struct.unpack_from("<HH", head, 16)
+        (start,) = struct.unpack_from("<Q", head, 32)
+        size, count = struct.unpack_from("<HH", head, 54)
+        if machine == _CUDA_MACHINE:
+            return False
+        types = [struct.unpack_from("<I", head, start + k * size)[0] for k in range(count)]
+    except struct.error:
+        return False  # damaged: who reads it says so
+    return kind == _ET_EXEC or (kind == _ET_DYN and _PT_INTERP in types)
+
+
+def _of_text(path: Path, name: str, content: bytes, *, regular: bool) -> Given:
+    if not regular and content.startswith((_ELF, _FATBIN, _ARCHIVE)):
+        raise InputError(f"{path} is a pipe with a binary in it: write it to a file, and name that")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise InputError(f"{path} cannot be read: it is not text; give {TAKEN}") from None
+    if not text.strip():
+        raise InputError(f"{path} is empty: give {TAKEN}")
+    if "\0" in text:
+        raise InputError(f"{path} is not recognised: give {TAKEN}")
+    kind = _text_kind(path, text)
+    if kind in (Kind.CUDA, Kind.PTX):
+        return Given(kind, path, name, text)
+    if not regular:
+        raise InputError(f"{path} is a pipe with {kind} in it: write it to a file, and name that")
+    return Given(kind, path, name)
+
+
+def _text_kind(path: Path, text: str) -> Kind:
+    from autosched.verify.emulate.emulate import is_ptx
+
+    suffix = path.suffix.lower()
+    if is_ptx(text) and suffix != ".py":
+        return Kind.PTX
+    if (
+        suffix == ".toml"
+        or (suffix == ".json" and _T1_TABLE in text)
+        or (_KERNEL_TABLE.search(text) and _is_toml(text))
+    ):
+        return Kind.KERNEL_FILE
+    if suffix == ".py" or (suffix not in _CUDA_SUFFIXES and _front_end_imports(text)):
+        return _python_kind(path, text)
+    if suffix in _CUDA_SUFFIXES or _KERNEL_IN_CUDA.search(text):
+        return Kind.CUDA
+    if suffix in _TILE_SUFFIXES:
+        return Kind.TILE_PROGRAM
+    raise InputError(f"{path} is not recognised: give {TAKEN}")
+
+
+def _is_toml(text: str) -> bool:
+    try:
+        tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _front_end_imports(text: str) -> bool:
+    """Return whether a text without the extension of Python is a program with kernels."""
+    if len(text) > _MOST_PYTHON:
+        return False
+    try:
+        names = imports(ast.parse(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return _has(names, (*_TILE_MODULES, *_LAUNCHED_MODULES))
+
+
+def _python_kind(path: Path, text: str) -> Kind:
+    """Return what a Python file is. One that holds tile programs and launches Triton kernels is a script: ``--program``
+    names its tile programs.
+
+    Raises InputError for text that is neither Python nor anything else, and for kernels of other front ends.
+    """
+    from autosched.verify.emulate.kernel_files import NoKernelFile, front_end_of
+
+    if len(text) > _MOST_PYTHON:
+        raise InputError(f"{path} cannot be read: it has more than {_MOST_PYTHON:,} bytes")
+    try:
+        names = imports(ast.parse(text, str(path)))
+        front_end = front_end_of(path)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, NoKernelFile) as error:
+        if _KERNEL_IN_CUDA.search(text):
+            return Kind.CUDA
+        raise InputError(f"{path} is not valid Python ({shortened(one_line(str(error)), 200)}): correct it") from None
+    if _has(names, _LAUNCHED_MODULES):
+        return Kind.SCRIPT
+    if _has(names, _TILE_MODULES):
+        return Kind.TILE_PROGRAM
+    if front_end is not None and front_end.instead:
+        raise InputError(f"{path} {front_end.refusal}")
+    return Kind.SCRIPT
+
+
+def imports(tree: ast.AST) -> set[str]:
+    """Return the dotted names that a Python file imports, and ``autosched.X`` where it uses that."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "autosched":
+            found.add(f"autosched.{node.attr}")
+    return found
+
+
+def _has(names: Iterable[str], modules: tuple[str, ...]) -> bool:
+    return any(name == m or name.startswith(f"{m}.") for name in names for m in modules)

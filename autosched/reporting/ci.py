@@ -1,0 +1,218 @@
+"""What CI systems read: JUnit XML, Markdown for a job page, and GitHub's annotations.
+
+``verify``, ``run``, ``judge`` and ``check`` each turn their result into one ``Summary``. Names and reasons may come
+from third-party files: each format escapes them in its own way.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from autosched.reporting import formatting
+from autosched.reporting.exit_status import ExitStatus
+from measurements.files.text import harmless
+
+Outcome = Literal["accepted", "refused", "uncertain"]
+
+_ICONS: Mapping[Outcome, str] = {"refused": "🔴", "accepted": "🟢", "uncertain": "🟡"}
+_SUMMARY_ROWS = 200  # GitHub shows no summary of more than 1 MiB; failures come first
+# Characters that XML 1.0 cannot hold in any form (section 2.2, Char)
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing that was verified or checked.
+
+    Attributes:
+        name: Identifies it for people and tools.
+        outcome: Whether it passes.
+        verdict: The command's own word for the outcome.
+        reasons: One line each.
+        group: What it belongs to: an operator, a kernel.
+        seconds: How long it took.
+        file: Where it is defined; "" for the subject of the summary.
+        line: 0 for the whole file.
+        facts: Further properties, by name.
+        cells: Texts under ``Summary.columns``.
+        change: A measured change, to stand next to the verdict.
+    """
+
+    name: str
+    outcome: Outcome
+    verdict: str
+    reasons: tuple[str, ...] = ()
+    group: str = ""
+    seconds: float = 0.0
+    file: str = ""
+    line: int = 0
+    facts: Mapping[str, object] = field(default_factory=dict)
+    cells: tuple[str, ...] = ()
+    change: str = ""
+
+    @property
+    def reason(self) -> str:
+        return "; ".join(self.reasons)
+
+    @property
+    def line_of_text(self) -> str:
+        change = f" {self.change}" if self.change else ""
+        return f"{self.name}: {self.verdict}{change}" + (f": {self.reason}" if self.reason else "")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The result of one command.
+
+    Attributes:
+        command: "verify", "run", "judge" or "check".
+        kind: What was verified or how it was checked: "script", "static".
+        subject: The file, database, folder or problem.
+        status: The exit status.
+        conclusion: One line for people.
+        cases: What was verified or checked.
+        seconds: How long it took.
+        facts: Properties of the run; empty ones are left out of the Markdown.
+        columns: Headings of the cases' ``cells``.
+        hidden: A verdict that is not listed in the Markdown unless it has a reason.
+        footnote: A line below the table.
+    """
+
+    command: str
+    kind: str
+    subject: str
+    status: ExitStatus
+    conclusion: str
+    cases: tuple[Case, ...]
+    seconds: float = 0.0
+    facts: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+    hidden: str = ""
+    footnote: str = ""
+
+    @property
+    def title(self) -> str:
+        return f"autosched {self.command}"
+
+
+def junit(summary: Summary) -> bytes:
+    """Return JUnit XML: one suite with a test case for each case.
+
+    Refused cases are failures, uncertain ones are skipped. If the command has no answer, the suite has an error, since
+    a run that verified nothing must not look green.
+    """
+    failures = sum(c.outcome == "refused" for c in summary.cases)
+    skipped = sum(c.outcome == "uncertain" for c in summary.cases)
+    errors = int(summary.status == ExitStatus.NO_ANSWER)
+    counts = {"tests": len(summary.cases) + errors, "failures": failures, "errors": errors}
+    seconds = f"{summary.seconds:.3f}"
+    root = ET.Element("testsuites", {"name": summary.title, "time": seconds, **_texts(counts)})
+    suite = ET.SubElement(
+        root,
+        "testsuite",
+        {"name": f"{summary.title} {summary.kind}", "time": seconds, **_texts({**counts, "skipped": skipped})},
+    )
+    _properties(suite, {"subject": summary.subject, "conclusion": summary.conclusion, **summary.facts})
+    for one in summary.cases:
+        group = f".{one.group}" if one.group else ""
+        names = {"classname": _xml(f"autosched.{summary.kind}{group}"), "name": _xml(one.name)}
+        case = ET.SubElement(suite, "testcase", {**names, "time": f"{one.seconds:.3f}"})
+        _properties(case, {"verdict": one.verdict, **one.facts})
+        message = {"message": _xml(one.reason or one.verdict)}
+        if one.outcome == "refused":
+            ET.SubElement(case, "failure", {"type": _xml(one.verdict), **message}).text = _xml(one.line_of_text)
+        elif one.outcome == "uncertain":
+            ET.SubElement(case, "skipped", message)
+    if errors:
+        names = {"classname": f"autosched.{summary.command}", "name": "the run", "time": "0.000"}
+        case = ET.SubElement(suite, "testcase", names)
+        ET.SubElement(case, "error", {"type": "no answer", "message": _xml(summary.conclusion)})
+    ET.indent(root)
+    document: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return document + b"\n"
+
+
+def markdown(summary: Summary) -> str:
+    """Return a summary for a job page ($GITHUB_STEP_SUMMARY): the conclusion, then a table, failures first."""
+    lines = [f"### {summary.title} ({summary.kind}): {_md(summary.conclusion)}", ""]
+    listed = [c for c in worst_first(summary.cases) if c.reasons or c.verdict != summary.hidden]
+    shown = listed[:_SUMMARY_ROWS]
+    if shown:
+        lines += [f"| | {' | '.join(('case', 'verdict', *summary.columns, 'why'))} |"]
+        lines += [f"|---|---|---|{'---:|' * len(summary.columns)}---|"]
+    for case in shown:
+        cells = (_ICONS[case.outcome], _md(case.name), _md(case.verdict), *map(_md, case.cells), _md(case.reason))
+        lines.append(f"| {' | '.join(cells)} |")
+    if len(summary.cases) > len(shown):
+        left_out = f"{len(summary.cases) - len(shown)} of {len(summary.cases)} cases"
+        lines += ["", f"Not shown here, but in the JSON and the JUnit XML: {left_out}."]
+    if summary.footnote:
+        lines += ["", f"{_md(summary.footnote)}."]
+    facts = ", ".join(f"{name} {value}" for name, value in summary.facts.items() if value)
+    duration = formatting.duration(summary.seconds)
+    lines += ["", f"{_md(summary.subject)}, {duration}{_md('; ' + facts if facts else '')}"]
+    return "\n".join(lines) + "\n"
+
+
+def workflow_commands(summary: Summary) -> list[str]:
+    """Return GitHub's workflow commands: an ``::error`` for each failure, a ``::warning`` for each uncertain case."""
+    found = []
+    for case in worst_first(summary.cases):
+        level = {"refused": "error", "uncertain": "warning"}.get(case.outcome)
+        if level is not None:
+            title = f"autosched: {case.verdict}"
+            file = case.file or summary.subject
+            place = f"file={_property(_from_here(file))}," if "://" not in file else ""
+            place += f"line={case.line}," if case.line else ""
+            found.append(f"::{level} {place}title={_property(title)}::{_data(case.line_of_text)}")
+    if summary.status == ExitStatus.NO_ANSWER:
+        found.append(f"::error title={summary.title}::{_data(summary.conclusion)}")
+    return found
+
+
+def worst_first(cases: Sequence[Case]) -> list[Case]:
+    """Return refused cases, then uncertain ones, then the rest; each in their order."""
+    order = ("refused", "uncertain", "accepted")
+    return sorted(cases, key=lambda c: order.index(c.outcome))
+
+
+def _properties(parent: ET.Element, values: Mapping[str, Any]) -> None:
+    if values:
+        properties = ET.SubElement(parent, "properties")
+        for name, value in values.items():
+            ET.SubElement(properties, "property", {"name": _xml(name), "value": _xml(str(value))})
+
+
+def _texts(numbers: Mapping[str, int]) -> dict[str, str]:
+    return {name: str(value) for name, value in numbers.items()}
+
+
+def _xml(text: str) -> str:
+    return _NO_XML.sub("\ufffd", text)
+
+
+def _md(text: str) -> str:
+    """Return text that has no meaning in Markdown or HTML, for one cell of a table."""
+    escaped = re.sub(r"([\\`*_{}\[\]<>#|~$@])", r"\\\1", " ".join(harmless(text).split()))
+    return escaped.replace("\\<", "&lt;").replace("\\>", "&gt;")
+
+
+def _data(text: str) -> str:
+    """Return the message of a workflow command, in which only these three characters have a meaning."""
+    return harmless(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _from_here(file: str) -> str:
+    """Return a path relative to the current folder, where GitHub looks, if the file lies in it."""
+    path, here = Path(file), Path.cwd()
+    return str(path.relative_to(here)) if path.is_absolute() and path.is_relative_to(here) else file
+
+
+def _property(text: str) -> str:
+    """Return a property of a workflow command, which also ends at a comma and a colon."""
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

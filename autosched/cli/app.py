@@ -238,7 +238,10 @@ def _root(
     return 0
 
 
-_OWN = ("--kernel FILE [--size NAME=N] [OPTIONS]", "--program FILE[:NAME] --size NAME=N [OPTIONS]")
+_OWN = (
+    "--kernel FILE [--size NAME=N] [OPTIONS]",
+    "--program FILE[:NAME] --size NAME=N [--reference FILE.py:FUNCTION] [OPTIONS]",
+)
 _INSTEAD = {  # of an operator and its problem
     "space": _OWN,
     "best": (*_OWN, "[--db DB] [OPTIONS]"),

@@ -7,6 +7,7 @@ command, and must not look like a pass: the child reports its status when the co
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
@@ -31,7 +32,7 @@ def supervised(command: Callable[[], int]) -> int:
         os.close(reading)
         _end_with(parent)
         child = os.getpid()
-        status = command()
+        status = _told(command)
         if os.getpid() == child:  # a file that forks has a second process come here
             os.write(writing, bytes([status & 0xFF]))
         raise SystemExit(status)
@@ -49,6 +50,16 @@ def supervised(command: Callable[[], int]) -> int:
         return ExitStatus.STOPPED
     print(f"autosched: {_early_end(ended)}", file=sys.stderr)
     return ExitStatus.NO_ANSWER
+
+
+def _told(command: Callable[[], int]) -> int:
+    """Return the status of ``command``. An exception is a bug: its traceback and one line are printed."""
+    try:
+        return command()
+    except Exception as error:
+        traceback.print_exc()
+        print(f"autosched: internal error ({type(error).__name__}): report it with the lines above", file=sys.stderr)
+        return ExitStatus.NO_ANSWER
 
 
 def _early_end(ended: int) -> str:

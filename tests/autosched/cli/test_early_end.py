@@ -180,3 +180,23 @@ def test_a_tolerance_that_lets_everything_pass_is_refused(
     file = str(tmp_path / "x.py")
     task = ["judge", file, "--task", file, "--device", "h100", "--tolerance", tolerance]
     assert main(task) == 2 and "--tolerance" in capsys.readouterr().err
+
+
+RAISES = """
+import sys
+import autosched.cli as cli
+
+def broken(arguments):
+    raise LookupError("a bug of ours")
+
+cli._run = broken
+sys.argv = ["autosched", "devices"]
+sys.exit(cli.main())
+"""
+
+
+def test_a_bug_is_called_one_and_nobody_else_is_blamed() -> None:
+    done = subprocess.run([sys.executable, "-c", RAISES], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert done.stderr.count("autosched: ") == 1 and "internal error (LookupError)" in done.stderr
+    assert "os._exit" not in done.stderr and "a bug of ours" in done.stderr

@@ -155,13 +155,13 @@ def test_all_outputs_of_judge_agree(
 ) -> None:  # fmt: skip
     pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
     pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
-    from autosched.judge.verdict import CaseResult, Status, Verdict
+    from autosched.judge.result import CaseResult, Status, SubmissionResult
 
     monkeypatch.chdir(tmp_path)
     for file in ("s.py", "task.py"):
         Path(file).write_text("pass\n")
     case = CaseResult("n=4", 1, 1e-7, 1e-3, None, (), ())
-    verdict = Verdict(Status(status), () if status == "right" else ("why",), (), (case,), "none")
+    verdict = SubmissionResult(Status(status), () if status == "right" else ("why",), (), (case,), "none")
     monkeypatch.setattr("autosched.judge.run.run_judge", lambda *_, **__: verdict)
     agrees(expected, (command, "s.py", "--task", "task.py", "--device", "h100"), capfd)
 

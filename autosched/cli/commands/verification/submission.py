@@ -27,7 +27,7 @@ from autosched.reporting.exit_status import ExitStatus
 from measurements.emulator import check_ready
 
 if TYPE_CHECKING:
-    from autosched.judge.verdict import CaseResult, Verdict
+    from autosched.judge.result import CaseResult, SubmissionResult
 
 _SECONDS = 120.0  # of the CPU, for all of it
 
@@ -118,9 +118,9 @@ def verify_submission(
     return give(Answer(summary, {**verdict.to_json(), **named}, text), output)
 
 
-def _cases(verdict: Verdict, submission: str) -> tuple[Case, ...]:
+def _cases(verdict: SubmissionResult, submission: str) -> tuple[Case, ...]:
     """Return one case for each of the task's, or one for the submission where these do not tell why it is not right."""
-    from autosched.judge.verdict import Status
+    from autosched.judge.result import Status
 
     overall: Outcome = "accepted" if verdict.status is Status.RIGHT else "refused"
     if verdict.status is Status.UNPROVEN:

@@ -70,10 +70,10 @@ FILES = {
 }
 LAUNCH = ("-a", "out f32[64]", "-a", "ones f32[64]", "-a", "64", "--block", "96")
 INVOCATIONS = {
-    "command: source, sound": ("emulate", "twice.cu", *LAUNCH),
-    "command: source, out of bounds": ("emulate", "beyond.cu", *LAUNCH),
-    "command: script, sound": ("verify", "--python", "twice.py", "--device", "h100"),
-    "command: script, out of bounds": ("verify", "--python", "beyond.py", "--device", "h100"),
+    "command: source, sound": ("verify", "twice.cu", *LAUNCH),
+    "command: source, out of bounds": ("verify", "beyond.cu", *LAUNCH),
+    "command: script, sound": ("verify", "twice.py", "--device", "h100"),
+    "command: script, out of bounds": ("verify", "beyond.py", "--device", "h100"),
     "command: kernel file, sound": ("verify", "--kernel", "twice.toml", "--sample", "1"),
     "command: kernel file, wrong": ("verify", "--kernel", "wrong.toml", "--sample", "1"),
     "command: template, sound": ("verify", "softmax", "--rows", "9", "--columns", "300", "--sample", "1"),

@@ -22,6 +22,7 @@ from autosched.regression.report import EntryStatus, Finding
 from autosched.regression.since_tuning import since
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, CompilePool, why_not_launched
+from measurements.emulator import HostFailure
 from measurements.records import timing_statistics
 from measurements.records.measurement import Status
 from measurements.records.record import CONTROLS
@@ -51,6 +52,10 @@ class Baselines(Protocol):
 
 
 Told = Callable[[str], None]  # after each entry that is done for now, with a note for people or ""
+
+
+# They say nothing of an entry: what was judged before them stays, and the run as a whole is in doubt.
+_MACHINE_ERRORS = (RunnerStopped, HostFailure, MemoryError)
 
 
 class _Failed(Exception):
@@ -97,17 +102,20 @@ def check_timed(
     """
     found: dict[int, Finding] = {}
     pairs: dict[int, _Pair] = {}
+    stopped = ""
     for i, entry in enumerate(entries):
         try:
             pair = _pair(entry, device, pool, baselines)
         except ENTRY_ERRORS as error:
             pair = entry.unjudged(error)
+        except _MACHINE_ERRORS as error:
+            stopped = _reason(error)
+            break
         if isinstance(pair, Finding):
             found[i] = pair
             told(pair.verdict.value)
         else:
             pairs[i] = pair
-    stopped = ""
     first: dict[int, Comparison] = {}
     seconds: dict[int, float] = {}
     timers: dict[int, _Timer] = {}
@@ -128,8 +136,8 @@ def check_timed(
                 found[i] = pair.entry.finding(failure.verdict, str(failure))
             except ENTRY_ERRORS as error:
                 found[i] = pair.entry.unjudged(error)
-            except RunnerStopped as error:
-                stopped = str(error)
+            except _MACHINE_ERRORS as error:
+                stopped = _reason(error)
                 break
             told("" if i in first and first[i].decided else "not decided")
     again: dict[int, Comparison] = {}
@@ -143,18 +151,22 @@ def check_timed(
                     found[i] = pairs[i].entry.finding(failure.verdict, f"in a second process: {failure}")
                 except ENTRY_ERRORS as error:
                     found[i] = pairs[i].entry.unjudged(error)
-                except RunnerStopped as error:
-                    stopped = str(error)
+                except _MACHINE_ERRORS as error:
+                    stopped = _reason(error)
                     break
     judgements, doubt = judged(first, again, {i: pair.entry.limits for i, pair in pairs.items()})
     for i, judgement in judgements.items():
         if i not in found:
             finding = _finding(pairs[i], judgement, timers[i])
             found[i] = dataclasses.replace(finding, check_seconds=seconds[i])
-    for i, pair in pairs.items():
+    for i, entry in enumerate(entries):
         if i not in found:
-            found[i] = pair.entry.finding(EntryStatus.CANNOT_COMPARE, f"the run ended before it: {stopped}")
+            found[i] = entry.finding(EntryStatus.CANNOT_COMPARE, f"the run ended before it: {stopped}")
     return [found[i] for i in range(len(entries))], stopped or doubt
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) or type(error).__name__
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from autosched.regression.check import CheckOptions, selected, timed_on
 from autosched.regression.procedure import Effort
 from autosched.regression.report import EntryStatus, Report
 from measurements.compiler.pool import CompileCache
+from measurements.emulator import HostFailure
 from measurements.records.measurement import Provenance, Status, Timing
 from measurements.records.record import Control, Record
 from measurements.records.vendor_library import LIBRARY_SCHEDULE
@@ -64,7 +65,9 @@ class Gpu:
         library: Status = Status.OK,
         places: Sequence[float] = (1.0, 1.0, 1.0),
         stops_after: int = 10**9,
+        stop: Exception | None = None,
     ) -> None:
+        self.stop = stop or RunnerStopped("GPU 0 does not answer")
         self.slow, self.fates, self.library, self.places = slow or {}, fates or {}, library, places
         self.sessions, self.comparisons, self.stops_after = [], itertools.count(), stops_after
         self.seeds = itertools.count()
@@ -93,7 +96,7 @@ class Gpu:
         ) -> tuple[Entrant, ...]:
             gpu = self.gpu
             if next(gpu.comparisons) >= gpu.stops_after:
-                raise RunnerStopped("GPU 0 does not answer")
+                raise gpu.stop
             rng = np.random.default_rng(next(gpu.seeds))
             slow = gpu.slow[min(self.number, len(gpu.slow) - 1)] if isinstance(gpu.slow, list) else gpu.slow
             self.compared.append(candidates[0].problem.key())
@@ -341,6 +344,23 @@ def test_over_a_worker_process(measured, database, tmp_path: Path, factor: float
         found = selected(store, options)
         report = timed_on("b.db", found, options, lambda note: None, H200, pool, start)
     assert report.findings[0].verdict is verdict, report.findings[0]
+
+
+@pytest.mark.parametrize("failure", [HostFailure("the disk is full: make room"), MemoryError()])
+def test_a_machine_that_fails_meanwhile_keeps_what_was_judged(
+    failure: Exception, run, measured, database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = database(*(measured(problem=i) for i in range(3)))
+    report = run(path, Gpu(stops_after=1, stop=failure))
+    assert [f.verdict for f in report.findings].count(EntryStatus.SAME) == 1 and report.status == 2
+    assert report.doubt == (str(failure) or "MemoryError")
+
+    def compile(self: KnownPrograms, kernel: Any, arch: Any) -> Any:
+        raise failure
+
+    monkeypatch.setattr(KnownPrograms, "compile", compile)
+    report = run(path, Gpu())
+    assert {f.verdict for f in report.findings} == {EntryStatus.CANNOT_COMPARE} and report.status == 2
 
 
 def test_on_the_command_line_with_noise_learnt(

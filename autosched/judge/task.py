@@ -149,7 +149,8 @@ def _kernelbench(path: Path, sizes: Mapping[str, int], uneven: bool) -> Task:
         raise TaskError(f"{path}: a KernelBench task has Model, get_inputs and get_init_inputs; it lacks {missing[0]}")
     for name, value in sizes.items():
         if not isinstance(getattr(module, name, None), int):
-            raise TaskError(f"{path}: {name} is no whole number of it")
+            known = ", ".join(n for n, v in vars(module).items() if type(v) is int) or "no sizes"
+            raise TaskError(f'invalid size "{name}": {path} has {known}')
         setattr(module, name, value)
 
     def made(kind: Any) -> Any:

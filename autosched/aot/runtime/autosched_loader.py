@@ -84,7 +84,7 @@ def evaluate(text: str, sizes: Mapping[str, int]) -> Any:
     except ArithmeticError as error:
         raise NoValue(f"{text[:60]!r} has no value: {error}") from None
     except (SyntaxError, RecursionError, MemoryError, TypeError, ValueError) as error:
-        raise ValueError(f"{text[:60]!r} is not an expression of a manifest: {_short(error)}") from None
+        raise ValueError(f"invalid expression {text[:60]!r} ({_short(error)}): export the kernels again") from None
 
 
 def _short(error: BaseException) -> str:
@@ -155,7 +155,7 @@ def _value(node: ast.expr, sizes: Mapping[str, int]) -> Any:
             return all(_COMPARED[type(op)](a, b) for op, a, b in zip(ops, values, values[1:], strict=False))
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
             return _number(_FUNCTIONS[name](*(_number(_value(a, sizes)) for a in arguments)))
-    raise ValueError(f"{ast.unparse(node)!r} is not part of the language of manifests")
+    raise ValueError(f"invalid expression {ast.unparse(node)!r}: export the kernels again")
 
 
 # ---- Selection ------------------------------------------------------------------------------------------------------
@@ -181,11 +181,11 @@ def load(folder: str | Path) -> Kernels:
 def _content(folder: Path, name: Any) -> bytes:
     """Return what a regular file of the folder holds. Raises OSError, and ValueError for any other name."""
     if not isinstance(name, str) or not name or Path(name).is_absolute() or ".." in Path(name).parts:
-        raise ValueError(f"{name!r} is not a file of {folder}")
+        raise ValueError(f"invalid file name {name!r}: name a file in {folder}")
     path = folder / name
     with open(path, "rb", opener=lambda p, flags: os.open(p, flags | getattr(os, "O_NONBLOCK", 0))) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ValueError(f"{path} is not a regular file")
+            raise ValueError(f"invalid file {str(path)!r}: name a regular file")
         content = file.read(_MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:
         raise ValueError(f"{path} has more than {_MOST_BYTES:,} bytes")
@@ -441,7 +441,7 @@ class Kernel:
     def _number(self, text: str) -> int:
         number = int(evaluate(text, self.sizes))
         if not 0 <= number < 1 << 32:  # what the driver takes; ctypes would cut it
-            raise ValueError(f"{text[:60]!r} is {number}, which is not a size of a launch")
+            raise ValueError(f"invalid launch size {number} from {text[:60]!r}: it must be from 0 to 2^32 - 1")
         return number
 
     def _load(self, context: int) -> list[ctypes.c_void_p]:
@@ -483,7 +483,7 @@ class Kernel:
             to, room = self._constants[context][o["name"]]
             size = math.prod(self.shapes[o["name"]]) * _BYTES.get(o["dtype"], 1)
             if size > room:
-                raise ValueError(f"{o['name']} has {size} bytes, and the constant of its name {room}")
+                raise ValueError(f"{o['name']}: {size} bytes do not fit its __constant__ symbol ({room} bytes)")
             code = _driver().cuMemcpyDtoDAsync_v2(
                 ctypes.c_uint64(to), ctypes.c_uint64(at[o["name"]]), ctypes.c_size_t(size), ctypes.c_void_p(stream)
             )

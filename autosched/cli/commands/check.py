@@ -44,7 +44,7 @@ def share(text: str | float) -> float:
     except ValueError:
         found = math.nan
     if not math.isfinite(found):
-        raise typer.BadParameter(f"{number[:60]!r} is not a share: write 3% or 0.03")
+        raise typer.BadParameter(f'invalid share "{number[:60]}": write 3% or 0.03')
     if found >= 1 and not number.endswith("%"):
         raise typer.BadParameter(f"{number[:60]} would be {100 * found:g}%: write {number[:60]}% or {found / 100:g}")
     return found

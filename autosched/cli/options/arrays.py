@@ -58,7 +58,7 @@ def read_argument(text: str, rng: np.random.Generator, flag: str) -> tuple[Any, 
     except ValueError:
         known = ", ".join(SCALAR_DTYPES)
         raise InputError(
-            f"{flag} {shortened(text)} is neither a number nor an array: write 5, 2.5, null, f32[64,32], "
+            f'invalid {flag} "{shortened(text)}": write 5, 2.5, null, f32[64,32], '
             f"'out f32[64]', 'zeros f32[64]' (or ones, range, fill=7) or data.npy (types: {known})"
         ) from None
 
@@ -71,7 +71,7 @@ def _made(found: re.Match[str], rng: np.random.Generator, flag: str) -> npt.NDAr
         try:
             number = float(found["fill"])
         except ValueError:
-            raise InputError(f"{flag} {found[0]}: {found['fill']} is not a number") from None
+            raise InputError(f'{flag} {found[0]}: invalid fill "{found["fill"]}": write a number') from None
         values = np.full(shape, number)
     elif how == "range":
         values = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)

@@ -101,7 +101,7 @@ def _values(given: Sequence[str]) -> dict[str, str]:
     for text in given:
         name, sign, value = text.partition("=")
         if not sign or not name:
-            raise InputError(f"--set {text} is not a choice: write --set NAME=VALUE, such as --set block_x=128")
+            raise InputError(f'invalid --set "{text}": write NAME=VALUE, such as --set block_x=128')
         values[name] = value
     return values
 
@@ -112,7 +112,7 @@ def _sizes(given: Sequence[str], flags: Mapping[str, str], place: str) -> list[s
     for text in given:
         name, sign, value = text.partition("=")
         if not sign or name not in flags:
-            raise InputError(f"--size {text} is not a size of {place}: write NAME=N with {listed(tuple(flags), 'or')}")
+            raise InputError(f'invalid --size "{text}": {place} takes NAME=N with {listed(tuple(flags), "or")}')
         sizes += [flags[name], value]
     return sizes
 

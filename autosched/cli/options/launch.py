@@ -41,4 +41,4 @@ def order_from(order: str | None, turns: int, launches: int) -> Order:
     for known in ORDERS:
         if order in (known, None):
             return Order(known, turns)
-    raise InputError(f"--order {shortened(str(order))} is not an order of blocks: write {listed(ORDERS, 'or')}")
+    raise InputError(f'invalid --order "{shortened(str(order))}": write {listed(ORDERS, "or")}')

@@ -81,7 +81,7 @@ def whole_number(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise typer.BadParameter(f"{shortened(text)!r} is not a whole number") from None
+        raise typer.BadParameter(f'invalid value "{shortened(text)}": write a whole number') from None
 
 
 def real_number(text: str) -> float:
@@ -89,7 +89,7 @@ def real_number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise typer.BadParameter(f"{shortened(text)!r} is not a number") from None
+        raise typer.BadParameter(f'invalid value "{shortened(text)}": write a number') from None
 
 
 def one_of(choices: tuple[str, ...]) -> Callable[[str], str]:
@@ -99,7 +99,7 @@ def one_of(choices: tuple[str, ...]) -> Callable[[str], str]:
         if text not in choices and canonical(text) in choices:
             return canonical(text)
         if text not in choices:
-            raise typer.BadParameter(f"{shortened(text)!r} is not known, use {listed(choices, 'or')}")
+            raise typer.BadParameter(f'invalid value "{shortened(text)}": use {listed(choices, "or")}')
         return text
 
     return parse

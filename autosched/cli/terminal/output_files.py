@@ -54,7 +54,7 @@ def replaceable(output: str | Path) -> Path:
     """
     given = Path(output)
     if given.exists() and (not given.is_file() or any(_is_open_as(given, number) for number in (1, 2))):
-        raise InputError(f"{output} is not a regular file, or open already: name another one to write")
+        raise InputError(f'invalid output "{output}", a device or an open file: name another file')
     return Path(os.path.realpath(given))
 
 

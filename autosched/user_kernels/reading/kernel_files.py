@@ -168,7 +168,7 @@ class _Reader:
                 top.fail(f"unknown key {section!r}, {suggestion(section, _SECTIONS)}", section)
         name = kernel.text("name", default_name)
         if not _NAME.fullmatch(name):
-            kernel.fail(f"{name[:60]!r} is not a name: use letters, digits, _ . and -, at most 100", "name")
+            kernel.fail(f'invalid name "{name[:60]}": use letters, digits, _ . and -, at most 100', "name")
         in_files = source is None
         files = self._source(kernel, name, source)
         path, source = files[0][0], "".join(text for _, text in files)
@@ -257,7 +257,7 @@ class _Reader:
 
     def _add(self, table: Table, name: str, kind: Type) -> None:
         if not IDENTIFIER.fullmatch(name):
-            table.fail(f"{name!r} is not a name: use letters, digits and _", name)
+            table.fail(f'invalid name "{name}": use letters, digits and _', name)
         if name in self.types or name in RESERVED:
             table.fail(f"the name {name!r} is taken: give this one another", name)
         self.types[name] = kind

@@ -73,7 +73,7 @@ def test_the_version_is_printed(run: Run) -> None:
 BAD = {
     "a share that is none": (
         ("check", "--db", "b.db", "--static", "--max-slowdown", "inf"),
-        "'inf' is not a share: write 3% or 0.03",
+        'invalid share "inf": write 3% or 0.03',
     ),
     "unknown command": (("frobnicate",), "use one of space, tune, best, "),
     "a command almost": (("tun",), "did you mean tune?"),
@@ -84,7 +84,7 @@ BAD = {
     "options before the operator": (("tune", "--trials", "3", "matmul"), "options go behind the operator, as in"),
     "no real number": (
         ("space", "rmsnorm", "--rows", "4", "--columns", "4", "--eps", "small"),
-        "'small' is not a number",
+        'invalid value "small"',
     ),
     "missing size": (("verify", "matmul", "-m", "3"), "-n and -k: see 'autosched verify matmul --help'"),
     "a share without its sign": (("check", "--db", "x", "--max-slowdown", "3"), "3 would be 300%: write 3% or 0.03"),
@@ -94,7 +94,7 @@ BAD = {
     "an architecture": (("space", "matmul", "-m", "8", "-n", "8", "-k", "8", "--device", "hopper"), "h100"),
     "negative size": (("space", "matmul", "-m", "-4", "-n", "4", "-k", "4"), "-4"),
     "zero size": (("space", "matmul", "-m", "4", "-n", "0", "-k", "4"), "n must be"),
-    "no number": (("space", "matmul", "-m", "4k", "-n", "4", "-k", "4"), "'4k' is not a whole number"),
+    "no number": (("space", "matmul", "-m", "4k", "-n", "4", "-k", "4"), 'invalid value "4k"'),
     "a fraction": (("space", "matmul", "-m", "4.5", "-n", "4", "-k", "4"), "4.5"),
     "zero batch": (("space", "matmul", *SMALL, "--batch", "0"), "batch"),
     "unknown type": (("space", "matmul", *SMALL, "--dtype", "f64"), "e4m3, e5m2, i8, mxf8, mxf4 or nvf4"),
@@ -107,7 +107,7 @@ BAD = {
     "negative sample": (("space", "matmul", *SMALL, "--sample", "-1"), "--sample"),
     "negative seed": (("space", "matmul", *SMALL, "--sample", "1", "--seed", "-1"), "--seed"),
     "too many samples": (("space", "matmul", *SMALL, "--sample", "99999999999999"), "at most 100,000"),
-    "far too many digits": (("space", "matmul", *SMALL, "--sample", "9" * 5000), "not a whole number"),
+    "far too many digits": (("space", "matmul", *SMALL, "--sample", "9" * 5000), "write a whole number"),
     "space, seed too large": (("space", "matmul", *SMALL, "--seed", str(2**40)), "--seed"),
     "schedule file missing": (("space", "matmul", *SMALL, "--explain", "none.json"), "none.json"),
     "no trials": (("tune", "matmul", *SMALL, "--db", "b.db", "--trials", "0"), "--trials"),

@@ -163,7 +163,7 @@ def test_train_says_that_it_was_given_a_cache_of_kernel_tuner(run: Run) -> None:
         ("[launch]", '[reference]\ntime_limit = -1\n[launch]', "a number of seconds, more than 0"),
         ("[launch]", '[reference]\ntime_limit = inf\n[launch]', "a number of seconds, more than 0"),
         ("[launch]", '[reference]\nmemory_limit = 1\n[launch]', "takes the memory of its arrays"),
-        ('source = "k.cu"', 'source = "k.cu"\nname = "' + "a" * 101 + '"', "is not a name"),
+        ('source = "k.cu"', 'source = "k.cu"\nname = "' + "a" * 101 + '"', "invalid name"),
         ("[launch]", '[[rule]]\nexpr = "b > 1"\nname = "b > 2"\n[[rule]]\nexpr = "b > 2"\n[launch]', "another rule"),
         ("[launch]", '[[rule]]\nexpr = "b > 1"\nname = "launch.block"\n[launch]', "a rule of the launch is called"),
         ("x.npy", "../x.npy", "leads out of the folder"),

@@ -271,7 +271,7 @@ def test_limits_of_time_and_memory(tmp_path: Path) -> None:
         (["submission.py", "--task", "task.py", "--size", "N"], "write NAME=N"),
         (["submission.py", "--task", "task.py", "--time-limit", "0"], "--time-limit"),
         (["submission.py", "--task", "submission.py"], "it lacks Model"),
-        (["submission.py", "--task", "task.py", "--size", "MOON=4"], "MOON is no whole number"),
+        (["submission.py", "--task", "task.py", "--size", "MOON=4"], 'invalid size "MOON"'),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, arguments: list[str], words: str) -> None:

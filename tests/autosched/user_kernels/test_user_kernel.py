@@ -119,7 +119,7 @@ def test_it_is_registered_like_any_other() -> None:
         ({"grid": "n"}, "Kernel vector_add: launch: give either grid"),
         ({"sizes": {"n": "3"}}, "Kernel vector_add: sizes.n: n must be a whole number of at least 1, not '3'"),
         ({"reference": 3}, "Kernel vector_add: reference: this must be a table, not 3"),
-        ({"name": "no name"}, "Kernel no name: kernel.name: 'no name' is not a name"),
+        ({"name": "no name"}, 'Kernel no name: kernel.name: invalid name "no name"'),
     ],
 )  # fmt: skip
 def test_wrong_arguments_get_one_line(changes: dict[str, Any], line: str) -> None:

@@ -177,23 +177,21 @@ def _remedy_of_unset(name: str) -> str:
 def _sizes(flag: str, text: str) -> tuple[int, ...]:
     parts = text.split(",")
     if not 1 <= len(parts) <= 3 or not all(re.fullmatch(r"0*[1-9]\d{0,9}", p.strip()) for p in parts):
-        raise InputError(f"{flag} {shortened(text)} is not a size: write X, or X,Y,Z")
+        raise InputError(f'invalid {flag} "{shortened(text)}": write X, or X,Y,Z')
     return tuple(int(p) for p in parts)
 
 
 def _assignment(flag: str, text: str, rng: np.random.Generator) -> tuple[str, Any]:
     name, separator, value = text.partition("=")
     if not separator or not name:
-        raise InputError(f"{flag} {text} is not an assignment: write NAME=data.npy or NAME=f32[4]")
+        raise InputError(f'invalid {flag} "{shortened(text)}": write NAME=data.npy or NAME=f32[4]')
     return name.strip(), read_argument(value.strip(), rng, flag)[0]
 
 
 def _position(text: str, count: int) -> int:
     number = text.partition("=")[0].strip()
     if "=" not in text or not re.fullmatch(r"\d{1,9}", number) or int(number) >= count:
-        raise InputError(
-            f"--expect {shortened(text)} names no argument: write K=FILE.npy, with K from 0 to {count - 1}"
-        )
+        raise InputError(f'invalid --expect "{shortened(text)}": write K=FILE.npy, with K from 0 to {count - 1}')
     return int(number)
 
 

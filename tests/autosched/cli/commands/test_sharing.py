@@ -132,7 +132,7 @@ def test_a_threshold_of_a_users_kernel(here: Path, capsys: pytest.CaptureFixture
     ("more", "status", "told"),
     [
         (["--max-slowdown", "-1%"], 2, "max_slowdown of a guard is a finite number of at least 0"),
-        (["--max-slowdown", "much"], 2, "is not a share"),
+        (["--max-slowdown", "much"], 2, "invalid share"),
         (["--floor", "inf"], 2, "floor_seconds of a guard is a finite number of at least 0"),
         (["--note", "\x1b[2J"], 2, "the note '\\x1b[2J' holds characters that cannot be printed"),
         (["--note", "n" * 201], 2, "200 characters at most, not 201"),

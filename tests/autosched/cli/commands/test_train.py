@@ -148,7 +148,7 @@ def test_repeated_times_count_once(tmp_path: Path) -> None:
         (["--out", "m.json"], "give --db, --recording or --update"),
         (["--db", "best.db", "--out", "no/m.json"], "no/m.json cannot be written: name a file in a folder that exists"),
         (["--db", "best.db", "--out", "."], "cannot be written"),
-        (["--db", "best.db", "--out", "/dev/null"], "/dev/null is not a regular file, or open already: name"),
+        (["--db", "best.db", "--out", "/dev/null"], 'invalid output "/dev/null"'),
         (["--db", "best.db", "--out", "best.db"], "best.db is read, and would be replaced: name another file to write"),
         (["--db", "few.db", "--out", "best.db"], "best.db is a database, and would be replaced"),
         (["--db", "best.db", "--out", "m.svg", "--explain", "--picture", "m.svg"], "m.svg is named for two outputs"),

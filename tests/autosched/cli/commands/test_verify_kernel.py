@@ -108,11 +108,11 @@ def test_what_was_not_set_is_found(folder: Path, capsys: pytest.CaptureFixture[s
     ("line", "said"),
     [
         (["verify", "nothing.cu"], "nothing.cu cannot be read"),
-        (["verify", "whole.cu", "-a", "f33[4]"], "is neither a number nor an array"),
+        (["verify", "whole.cu", "-a", "f33[4]"], 'invalid --argument "f33[4]"'),
         (["verify", "whole.cu", "-a", "none.npy"], "none.npy cannot be read"),
-        (["verify", "whole.cu", "-a", "f32[4]", "--expect", "3=x.npy"], "names no argument"),
-        (["verify", "whole.cu", "--symbol", "taps"], "is not an assignment"),
-        (["verify", "whole.cu", "--grid", "0"], "is not a size"),
+        (["verify", "whole.cu", "-a", "f32[4]", "--expect", "3=x.npy"], "invalid --expect"),
+        (["verify", "whole.cu", "--symbol", "taps"], "invalid --symbol"),
+        (["verify", "whole.cu", "--grid", "0"], "invalid --grid"),
         (
             ["verify", "whole.cu", "-a", "f64[64]", "-a", "f32[64]", "-a", "1"],
             "argument 0 (out) is an array of float64",

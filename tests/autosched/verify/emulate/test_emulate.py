@@ -338,8 +338,7 @@ def test_verify_ptx_grades_suppresses_and_says_what_was_not_run(
     [
         (
             ("--order", "backwards"),
-            "--order backwards is not an order of blocks: "
-            "write ascending, descending, alternating, interleaved or random",
+            'invalid --order "backwards": write ascending, descending, alternating, interleaved or random',
         ),
         (("--turns", "-1"), "--turns must be at least 0, got -1"),
         (("--launches", "0"), "--launches must be at least 1, got 0"),

@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--autosched-db", metavar="DB", help="test every entry of this database of tuned schedules")
     group.addoption("--autosched-static", action="store_true", help="only what can be tested without a GPU")
     group.addoption("--autosched-no-emulate", action="store_true", help="do not compute the entries on the CPU")
-    group.addoption("--autosched-max-slowdown", metavar="SHARE", default="1%", help="what may be lost (default 1%%)")
+    group.addoption("--autosched-max-slowdown", metavar="SHARE", default="1%", help="allowed slowdown (default 1%%)")
     group.addoption("--autosched-against", metavar="DB", help="compare times with the schedules of this database")
     group.addoption(
         "--autosched-configs", metavar="DIR", help="test every entry of tuned-configuration files, without a GPU"
@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--autosched-triton", metavar="DEVICE", help="run every Triton launch in the emulator, for this GPU (h100)"
     )
-    group.addoption("--autosched-full", action="store_true", help="each launch in several orders, and once more")
+    group.addoption("--autosched-full", action="store_true", help="several orders of each launch, and twice in a row")
     group.addoption(
         "--autosched-allow-undefined",
         action="store_true",

@@ -97,10 +97,11 @@ def check(
     device: Annotated[str | None, device_option("every one in the database")] = None,
     max_slowdown: Annotated[
         float,
-        typer.Option("--max-slowdown", parser=share, metavar="SHARE", help="What may be lost unnoticed (3% or 0.03)."),
+        typer.Option("--max-slowdown", parser=share, metavar="SHARE", help="Allowed slowdown (3% or 0.03)."),
     ] = 0.01,
     floor: Annotated[
-        float, typer.Option("--floor", parser=real_number, metavar="US", help="Microseconds that never matter.")
+        float,
+        typer.Option("--floor", parser=real_number, metavar="US", help="Ignore smaller differences, in us."),
     ] = 0.5,
     growth: Annotated[
         float,

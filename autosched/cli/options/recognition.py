@@ -12,7 +12,6 @@ import re
 import stat
 import struct
 import tomllib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -193,13 +192,15 @@ def _is_toml(text: str) -> bool:
 
 def _front_end_imports(text: str) -> bool:
     """Return whether a text without the extension of Python is a program with kernels."""
+    from autosched.verify.emulate.kernel_files import any_of, imports
+
     if len(text) > _MOST_PYTHON:
         return False
     try:
         names = imports(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return _has(names, (*_TILE_MODULES, *_LAUNCHED_MODULES))
+    return any_of(names, (*_TILE_MODULES, *_LAUNCHED_MODULES))
 
 
 def _python_kind(path: Path, text: str) -> Kind:
@@ -208,38 +209,21 @@ def _python_kind(path: Path, text: str) -> Kind:
 
     Raises InputError for text that is neither Python nor anything else, and for kernels of other front ends.
     """
-    from autosched.verify.emulate.kernel_files import NoKernelFile, front_end_of
+    from autosched.verify.emulate.kernel_files import any_of, front_end_that_uses, imports
 
     if len(text) > _MOST_PYTHON:
         raise InputError(f"{path} cannot be read: it has more than {_MOST_PYTHON:,} bytes")
     try:
         names = imports(ast.parse(text, str(path)))
-        front_end = front_end_of(path)
-    except (SyntaxError, ValueError, RecursionError, MemoryError, NoKernelFile) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if _KERNEL_IN_CUDA.search(text):
             return Kind.CUDA
         raise InputError(f"{path} is not valid Python ({shortened(one_line(str(error)), 200)}): correct it") from None
-    if _has(names, _LAUNCHED_MODULES):
+    if any_of(names, _LAUNCHED_MODULES):
         return Kind.SCRIPT
-    if _has(names, _TILE_MODULES):
+    if any_of(names, _TILE_MODULES):
         return Kind.TILE_PROGRAM
+    front_end = front_end_that_uses(names)
     if front_end is not None and front_end.instead:
         raise InputError(f"{path} {front_end.refusal}")
     return Kind.SCRIPT
-
-
-def imports(tree: ast.AST) -> set[str]:
-    """Return the dotted names that a Python file imports, and ``autosched.X`` where it uses that."""
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.update(f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "autosched":
-            found.add(f"autosched.{node.attr}")
-    return found
-
-
-def _has(names: Iterable[str], modules: tuple[str, ...]) -> bool:
-    return any(name == m or name.startswith(f"{m}.") for name in names for m in modules)

@@ -10,7 +10,7 @@ import ast
 import importlib.util
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,11 +122,19 @@ def front_end_of(path: Path) -> FrontEnd | None:
         tree = ast.parse(read_bounded(path, _MOST_SOURCE), str(path))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise NoKernelFile(f"{path} is no Python: {one_line(str(error))}") from error
-    names = set(_imported(tree))
-    for front_end in FRONT_ENDS:
-        if any(name == m or name.startswith(f"{m}.") for name in names for m in front_end.modules):
-            return front_end
-    return None
+    return front_end_that_uses(imports(tree))
+
+
+def front_end_that_uses(names: Iterable[str]) -> FrontEnd | None:
+    """Return whose kernels a Python file holds that imports these names; None for none of ``FRONT_ENDS``."""
+    known = set(names)
+    return next((front_end for front_end in FRONT_ENDS if any_of(known, front_end.modules)), None)
+
+
+def any_of(names: Iterable[str], modules: Iterable[str]) -> bool:
+    """Return whether one of these imported names is one of the modules, or lies in it."""
+    prefixes = tuple(modules)
+    return any(name == m or name.startswith(f"{m}.") for name in names for m in prefixes)
 
 
 def include_folders(source: str) -> tuple[str, ...]:
@@ -136,12 +144,17 @@ def include_folders(source: str) -> tuple[str, ...]:
     return tuple(str(Path(f) / part) for f in folders for part in ("src", "3rdparty/cutlass/include"))
 
 
-def _imported(tree: ast.AST) -> Iterator[str]:
+def imports(tree: ast.AST) -> set[str]:
+    """Return the dotted names that a Python file imports, and ``autosched.X`` if it uses that."""
+    found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "autosched":
+            found.add(f"autosched.{node.attr}")
+    return found
 
 
 def _of_fatbin(path: Path, data: bytes) -> str:

@@ -115,8 +115,8 @@ def test_a_missing_header_names_the_options_that_find_it(tmp_path: Path, capsys:
     file = tmp_path / "k.cu"
     file.write_text('#include <mine/three.h>\nextern "C" __global__ void k(float* y) { y[threadIdx.x] = THREE; }\n')
     command = ["verify", str(file), "-a", "out f32[32]", "--grid", "1", "--block", "32"]
-    assert run(command) == 1
-    said = capsys.readouterr().out
+    assert run(command) == 2
+    said = capsys.readouterr().err
     assert "k.cu:1" in said and "mine/three.h" in said and "--option=-IFOLDER" in said
     assert run([*command, f"--option=-I{tmp_path / 'include'}"]) == 0
 

@@ -10,7 +10,7 @@ import numpy as np
 from autosched.aot.exported import ExportedKernel, driver_name, fields
 from autosched.aot.expressions import to_cpp
 from autosched.aot.portable import PortableStep
-from autosched.verify import stored_proof
+from autosched.verify import stored
 from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Argument, Scalar
@@ -152,7 +152,7 @@ def _kernel(kernel: ExportedKernel, number: int, module: int) -> list[str]:
         f"const char* refuses_{number}(const Int* s)",
         ["bool ok = true;", *checks, "(void)ok, (void)s;", "return nullptr;"],
     )
-    proof = "none" if kernel.proof is None else stored_proof.brief(kernel.proof)
+    proof = "none" if kernel.proof is None else stored.brief(kernel.proof)
     provenance = json.dumps(kernel.provenance.to_json(), sort_keys=True)
     sm, exact = _sm(kernel.device.arch)
     values = [

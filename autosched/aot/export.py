@@ -19,7 +19,7 @@ from autosched.aot.manifest import manifest_entry
 from autosched.aot.portable import portable
 from autosched.dispatch.lookup import look_up
 from autosched.dispatch.provenance import NoSchedule
-from autosched.verify import stored_proof
+from autosched.verify import stored
 from autosched.version import VERSION
 from measurements.compiler.nvrtc import PTX_OPTIONS
 from measurements.compiler.pool import CompileFailure, CompilePool, why_not_launched
@@ -139,7 +139,7 @@ def _made(
         )
         ptx = output.text
     record = store.best(problem, device.name)
-    proven = record is not None and answer.provenance.tuned and not stored_proof.stale_reason(record.proof, kernel)
+    proven = record is not None and answer.provenance.tuned and not stored.stale_reason(record.proof, kernel)
     return ExportedKernel(
         problem,
         device,

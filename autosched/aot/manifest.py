@@ -7,7 +7,7 @@ from typing import Any
 
 from autosched.aot.exported import ExportedKernel, driver_name, fields
 from autosched.aot.portable import PortableLaunch, PortableStep
-from autosched.verify import stored_proof
+from autosched.verify import stored
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Argument, Scalar
 from search_spaces.templates.tensor_map import TensorMap
@@ -92,5 +92,5 @@ def _argument(argument: Argument, expressions: PortableLaunch) -> dict[str, Any]
 def _proof(proof: str | None) -> dict[str, Any] | None:
     if proof is None:
         return None
-    summary, document = stored_proof.summary(proof), stored_proof.document(proof)
-    return {"depth": stored_proof.brief(proof), "summary": summary, "document": document}
+    summary, document = stored.summary(proof), stored.document(proof)
+    return {"depth": stored.brief(proof), "summary": summary, "document": document}

@@ -10,7 +10,7 @@ from autosched.regression.judging import Limits
 from autosched.regression.report import EntryStatus, Finding
 from autosched.regression.since_tuning import AtTuning
 from autosched.reporting import formatting
-from autosched.verify.proof import ProblemTooLarge
+from autosched.verify.schedules import ProblemTooLarge
 from measurements.files.text import one_line
 from measurements.records.problem_key import fields_of
 from measurements.records.record import Record

@@ -1,7 +1,7 @@
 """The half of a check that needs no GPU: nothing is timed, so nothing is noise, and every change can run it.
 
 An entry is still valid, still compiles for its device, needs no more of it than was recorded, computes right numbers in
-the emulator, has a proof that is of its kernel as it is today, and stands where it stood in the order that the cost
+the emulator, has a verification of its kernel as it is today, and stands where it stood in the order that the cost
 model predicts.
 """
 
@@ -16,9 +16,10 @@ from autosched.regression.report import EntryStatus, Finding
 from autosched.reporting import formatting
 from autosched.tuning.backends import Estimate
 from autosched.tuning.backends.estimates import code_of
-from autosched.verify import stored_proof
+from autosched.verify import stored
 from autosched.verify.in_threads import in_threads
-from autosched.verify.proof import FAILURE_STATUSES, verify_one
+from autosched.verify.schedules import verify_one
+from autosched.verify.verdict import FAILURE_STATUSES
 from autosched.version import VERSION
 from measurements.compiler.cores import usable_cores
 from measurements.compiler.cubin_cache import Compiled
@@ -85,17 +86,17 @@ def _found(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:
             verdict = EntryStatus.FASTER
             reasons.append("it needs fewer resources than were recorded, and nothing more")
     kernel = template(entry.record.schedule.template).kernel(entry.problem, entry.record.schedule, entry.device)
-    doubt = stored_proof.stale_reason(entry.record.proof, kernel)
+    doubt = stored.stale_reason(entry.record.proof, kernel)
     numbers["proof"] = doubt or "holds"
-    missing = stored_proof.lacks(entry.record.proof)
+    missing = stored.lacks(entry.record.proof)
     if missing:
         numbers["proof_lacks"] = "; ".join(missing)
-        reasons.append(f"its full proof lacks something: {numbers['proof_lacks']}")
-    # What was measured was also checked on the GPU; of what was estimated, the proof says all that is known.
+        reasons.append(f"its full verification lacks something: {numbers['proof_lacks']}")
+    # What was measured was also checked on the GPU; of what was estimated, the verdict says all that is known.
     if doubt and (entry.record.proof is not None or entry.record.provenance is Provenance.ESTIMATED):
         if not options.emulate and not verdict.fails:
             verdict = EntryStatus.UNCERTAIN
-        again = "and was proven again here" if options.emulate else "and nothing is emulated here"
+        again = "and was verified again here" if options.emulate else "and nothing is emulated here"
         reasons.append(f"{doubt}, {again}: autosched verify --db renews it")
     if options.emulate:
         outcome = verify_one(

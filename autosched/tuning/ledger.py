@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from autosched.tuning.objectives import Objectives, dominates
 from autosched.tuning.trial_table import Row
 from autosched.user_kernels import KernelFileError
-from autosched.verify.proof import FAILURE_STATUSES
+from autosched.verify.verdict import FAILURE_STATUSES
 from autosched.version import VERSION
 from measurements.records.facts import ProblemFacts
 from measurements.records.measurement import Measurement, Provenance, Status
@@ -43,10 +43,10 @@ class VerifyOutcome(Protocol):
 
 
 @runtime_checkable
-class Proving(Protocol):
+class Storable(Protocol):
     """An outcome that records keep."""
 
-    def proof(self) -> dict[str, Any]: ...
+    def stored(self) -> dict[str, Any]: ...
 
 
 Verifier = Callable[[Problem, Schedule], VerifyOutcome]
@@ -270,8 +270,8 @@ class TrialLedger:
             status, reason, worst = Status.UNPROVEN, str(error), None
         else:
             self.verified.add(schedule)
-            if isinstance(outcome, Proving):
-                self.proofs[schedule] = canonical_json(outcome.proof())
+            if isinstance(outcome, Storable):
+                self.proofs[schedule] = canonical_json(outcome.stored())
             if outcome.ok:
                 return dataclasses.replace(measurement, error=outcome.worst)
             status = Status.WRONG_RESULT if outcome.status in FAILURE_STATUSES else Status.UNPROVEN

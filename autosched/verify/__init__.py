@@ -1,6 +1,6 @@
-"""Is this kernel correct?
+"""Is this code correct?
 
-Start at ``proof.py`` (schedules of a template) or ``emulate/`` (any kernel). ``plan.py`` chooses the runs of a
-verification, ``stored_proof.py`` decides when a stored one has gone stale. This room must not import samplers or
-tuning.
+Start at ``verdict.py``, the result of every verification. ``plan.py`` names the runs of a schedule, ``schedules.py``
+makes them, ``emulate/`` reads any CUDA source or PTX, and ``stored.py`` decides when a stored verdict has gone stale.
+This room must not import ``triton`` or ``tuning``: those produce launches and consume verdicts.
 """

@@ -1,5 +1,6 @@
-"""Prove a launch of a user's kernel that is too large to be emulated whole: some of its blocks, at the true size and on
-the problem's own inputs, against the reference of what they wrote.
+"""Verify some blocks of a user's kernel whose launch is too large to be emulated whole.
+
+They run at the true size, on the problem's own inputs, and are compared with the reference of what they wrote.
 
 Sizes that a source fixes need no smaller problem for that. It takes a reference that is a function, and blocks that
 work alone: where atomics add up what many blocks do, or a block waits for another, the launch is emulated whole.
@@ -17,7 +18,7 @@ import numpy as np
 
 from autosched import blas
 from autosched.user_kernels.problem import KernelProblem
-from autosched.verify.run import RANDOM, ProofSettings, Run
+from autosched.verify.runs import RANDOM, Run, VerifySettings
 from measurements.emulator import ASCENDING, Emulation, FindingKind, Order, emulate_blocks
 from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.sparse import SparseEmulation, Written
@@ -38,7 +39,7 @@ _WITH_OTHERS = ("atom", "red")  # instructions by which blocks work together
 _ENDS = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
 
 
-def runs_of_blocks(problem: Problem, kernel: Kernel, settings: ProofSettings) -> list[Run]:
+def runs_of_blocks(problem: Problem, kernel: Kernel, settings: VerifySettings) -> list[Run]:
     """Return the runs in place of those of the whole launch, until one fails; none where that can be emulated whole, or
     some blocks cannot stand for it. Raises HostFailure, and as the problem's inputs and its reference do."""
     threads = math.prod(kernel.grid) * math.prod(kernel.block)
@@ -98,7 +99,7 @@ def _expected(problem: KernelProblem, seed: int) -> tuple[dict[str, FloatArray],
         return _made_reference(problem, seed)
 
 
-# Candidate after candidate has the same ones, and several are proven at a time.
+# Candidate after candidate has the same ones, and several are verified at a time.
 _ONE_AT_A_TIME = threading.Lock()
 
 
@@ -113,7 +114,7 @@ def _made_reference(problem: KernelProblem, seed: int) -> tuple[dict[str, FloatA
         return problem.expected(problem.random_inputs(seed))
 
 
-def _seconds_of_block(problem: KernelProblem, kernel: Kernel, settings: ProofSettings) -> float | None:
+def _seconds_of_block(problem: KernelProblem, kernel: Kernel, settings: VerifySettings) -> float | None:
     """About how long one block takes; None where some blocks cannot be emulated."""
     grid = math.prod(kernel.grid)
     first = (grid - 1) // 2 // _PROBED * _PROBED
@@ -136,7 +137,7 @@ def _judged(
     blocks: tuple[int, ...],
     order: Order,
     done: SparseEmulation,
-    settings: ProofSettings,
+    settings: VerifySettings,
 ) -> Run | None:
     """Return the run, with what the reference says; None where these blocks alone say nothing."""
     emulation = done.emulation
@@ -200,7 +201,7 @@ def _missing_of_all(
     kernel: Kernel,
     written: Mapping[str, Written],
     blocks: Sequence[int],
-    settings: ProofSettings,
+    settings: VerifySettings,
 ) -> str | None:
     """Return ``_missing`` of all blocks, of which ``blocks`` have ``written``; None where there is no time for it.
 

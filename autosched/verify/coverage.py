@@ -1,4 +1,4 @@
-"""Which runs a full proof had that a cut of few tiles cannot stand for: of the true size, of many tiles, far away."""
+"""Which runs of a full verification cover what a small problem cannot: the true size, many tiles, far addresses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RoleCoverage:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What a full proof had of each role."""
+    """What a full verification had of each role."""
 
     roles: tuple[RoleCoverage, ...]
 

@@ -1,8 +1,8 @@
-"""Which runs a proof consists of, by name and in order, the likeliest faults first.
+"""Which runs a verification consists of, by name and in order, the likeliest faults first.
 
-A quick proof is a few runs of a small problem: on random inputs, and, with warps and blocks in random order, on inputs
-that the operator must answer. A full one has more of both, other orders, a launch on what another one has left, some
-blocks of the problem itself where that is too large to be emulated whole, and the same schedule at sizes that provoke.
+A quick verification is a few runs of a small problem: on random inputs, and on edge-case inputs with warps and blocks
+in random order. A full one adds inputs, orders, a second launch on the memory that the first one left, some blocks of
+the problem itself where that is too large to be emulated whole, and the same schedule at stress sizes.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 from autosched.verify.coverage import Role
 from autosched.verify.launch_limits import why_refused
-from autosched.verify.run import (
+from autosched.verify.runs import (
     RANDOM,
     LaunchOverride,
-    ProofSettings,
     Run,
+    VerifySettings,
     refused,
     run_again,
     run_fewer_blocks,
@@ -44,20 +44,20 @@ from search_spaces.templates.template import KernelTemplate
 EMULATED_FLOPS = 2.0 * 256**3
 EMULATED_BYTES = 4 * 2**20  # of its operands
 MOST_BYTES = 2**31  # of a problem that no proxy cuts: its arrays, and those of its reference, are held at once
-# A quick proof of a small problem draws its inputs again while all of them stay below these sizes: a few lines do not
-# put a NaN, or a tie, at each place of a line that matters.
+# A quick verification of a small problem draws its inputs again while all of them stay below these sizes: a few lines
+# do not put a NaN, or a tie, at each position of a line that matters.
 AGAIN_BYTES, AGAIN_FLOPS, AGAIN = 2**17, 2**21, 4
 _LARGE_FLOPS = 2.0**31  # of some blocks at the true size
-_QUICK_FLOPS = 2.0**29  # of the fewest blocks of the true size in a quick proof
+_QUICK_FLOPS = 2.0**29  # of the fewest blocks of the true size in a quick verification
 _MOST_FLOPS = 2.0**33  # of the fewest blocks of any size: the time limit of a launch is not far
 _FAR_FLOPS = 2.0**30  # of some blocks of far sizes
-_QUICK_LARGE_FLOPS = 2.0**25  # of far and of many tiles in a quick proof
+_QUICK_LARGE_FLOPS = 2.0**25  # of far and of many tiles in a quick verification
 _WINDOW_FLOPS = 2.0**29  # of blocks that finish results of a further output
 _ADDRESSABLE = 2**42  # bytes of arrays, for each of which the emulator reserves some more
 _WHOLE_FLOPS, _WHOLE_BYTES = 16 * EMULATED_FLOPS, 16 * EMULATED_BYTES  # of a stress size that is run whole
 
 
-class ProofRun(NamedTuple):
+class PlannedRun(NamedTuple):
     """A run of a plan. ``make`` makes it; None where it cannot be made, for the reason ``absent``, or need not be:
     ``run_by_first`` says that the first runs are of this size. ``role``: what a cut of few tiles cannot stand for, and
     this run is for. ``flops``: of its blocks, where it is of a large size."""
@@ -71,13 +71,13 @@ class ProofRun(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ProofPlan:
-    """The runs of a proof of ``kernel``, in their order; each is made when it is asked for. It can be walked once."""
+class Plan:
+    """The runs of a verification of ``kernel``, in order. They are made lazily, and can be iterated once."""
 
-    runs: Iterator[ProofRun]
+    runs: Iterator[PlannedRun]
     kernel: Kernel
 
-    def __iter__(self) -> Iterator[ProofRun]:
+    def __iter__(self) -> Iterator[PlannedRun]:
         return self.runs
 
 
@@ -91,14 +91,14 @@ def emulated_problem(template: KernelTemplate, problem: Problem, schedule: Sched
 
 
 def plan(
-    template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device, settings: ProofSettings
-) -> ProofPlan:
-    """Return the proof of one schedule: which runs it has, of which none has been made.
+    template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device, settings: VerifySettings
+) -> Plan:
+    """Return the verification of one schedule: which runs it has, of which none has been made.
 
     Args:
         template: Generates the kernels.
         problem: What is computed; where it is large, a smaller one is emulated whole.
-        schedule: What is proven.
+        schedule: What is verified.
         device: The GPU that kernels are generated for.
         settings: Depth, seed and limits.
 
@@ -110,16 +110,16 @@ def plan(
     """
     small = emulated_problem(template, problem, schedule)
     true, cut = template.kernel(problem, schedule, device), template.kernel(small, schedule, device)
-    return ProofPlan(_runs(template, problem, true, small, cut, schedule, device, settings), true)
+    return Plan(_runs(template, problem, true, small, cut, schedule, device, settings), true)
 
 
-def plan_of_kernel(problem: Problem, kernel: Kernel, settings: ProofSettings) -> ProofPlan:
+def plan_of_kernel(problem: Problem, kernel: Kernel, settings: VerifySettings) -> Plan:
     """Return the runs of ``kernel`` on the whole of ``problem`` alone."""
     first, rest = _whole_runs(problem, kernel, settings)
-    return ProofPlan(_chain(first, rest), kernel)
+    return Plan(_chain(first, rest), kernel)
 
 
-def _chain(*parts: Iterator[ProofRun]) -> Iterator[ProofRun]:
+def _chain(*parts: Iterator[PlannedRun]) -> Iterator[PlannedRun]:
     for part in parts:
         yield from part
 
@@ -132,11 +132,11 @@ def _runs(
     cut: Kernel,
     schedule: Schedule,
     device: Device,
-    settings: ProofSettings,
-) -> Iterator[ProofRun]:
+    settings: VerifySettings,
+) -> Iterator[PlannedRun]:
     why = why_refused(true, device, cut)
     if why:
-        yield ProofRun("launch limits", partial(refused, problem, settings.seed, why))
+        yield PlannedRun("launch limits", partial(refused, problem, settings.seed, why))
     if small == problem and not why:
         from autosched.verify.blocks_on_inputs import runs_of_blocks  # with what reads kernel files
 
@@ -164,36 +164,38 @@ def _runs(
     yield from rest
 
 
-def _unreduced_runs(problem: Problem, true: Kernel, settings: ProofSettings) -> Iterator[ProofRun]:
+def _unreduced_runs(problem: Problem, true: Kernel, settings: VerifySettings) -> Iterator[PlannedRun]:
     """Yield runs of a user's kernel at the true size: of some blocks, or of all where these say nothing alone."""
     from autosched.verify.blocks_on_inputs import runs_of_blocks
 
     if problem.min_bytes > MOST_BYTES:
-        yield ProofRun("true size", None, "true size", f"its arrays take {problem.min_bytes:,} bytes")
+        yield PlannedRun("true size", None, "true size", f"its arrays take {problem.min_bytes:,} bytes")
         return
     alone = runs_of_blocks(problem, true, settings)
     yield from _made(alone)
     if not alone:
         inputs = StressInputs((RANDOM,), problem.random_inputs(settings.seed))
-        yield ProofRun("true size", partial(run_whole, problem, true, inputs, ASCENDING, settings), "true size")
+        yield PlannedRun("true size", partial(run_whole, problem, true, inputs, ASCENDING, settings), "true size")
 
 
-def _made(runs: Sequence[Run]) -> Iterator[ProofRun]:
+def _made(runs: Sequence[Run]) -> Iterator[PlannedRun]:
     """Yield runs of some blocks at the true size, which were made to see whether they say anything."""
     for run in runs:
-        yield ProofRun("some blocks", partial(replace, run), "true size")
+        yield PlannedRun("some blocks", partial(replace, run), "true size")
 
 
 def _whole_runs(
-    problem: Problem, kernel: Kernel, settings: ProofSettings
-) -> tuple[Iterator[ProofRun], Iterator[ProofRun]]:
-    """Return runs of the whole of ``problem``: those that a full proof makes before, and behind, those of other
+    problem: Problem, kernel: Kernel, settings: VerifySettings
+) -> tuple[Iterator[PlannedRun], Iterator[PlannedRun]]:
+    """Return runs of the whole of ``problem``: those that a full verification makes before, and behind, those of other
     sizes."""
     kept: dict[str, Run] = {}
     return _first_runs(problem, kernel, settings, kept), _more_runs(problem, kernel, settings, kept)
 
 
-def _first_runs(problem: Problem, kernel: Kernel, settings: ProofSettings, kept: dict[str, Run]) -> Iterator[ProofRun]:
+def _first_runs(
+    problem: Problem, kernel: Kernel, settings: VerifySettings, kept: dict[str, Run]
+) -> Iterator[PlannedRun]:
     seed, turns = settings.seed, Order("random", settings.seed + 1)
     random = StressInputs((RANDOM,), problem.random_inputs(seed))
     together = kernel.cooperating[0] > 1 or kernel.chained  # then the order of blocks may show in sums
@@ -203,9 +205,11 @@ def _first_runs(problem: Problem, kernel: Kernel, settings: ProofSettings, kept:
         kept["first"] = run_whole(problem, kernel, random, ASCENDING, settings, keep_outputs=compares)
         return replace(kept["first"], outputs={})
 
-    yield ProofRun("random inputs", first)
+    yield PlannedRun("random inputs", first)
     if settings.launch is not None:
-        yield ProofRun("random inputs as asked", partial(run_again, problem, kernel, random, settings.launch, settings))
+        yield PlannedRun(
+            "random inputs as asked", partial(run_again, problem, kernel, random, settings.launch, settings)
+        )
     if compares and together and settings.emulates:
 
         def turned() -> Run:
@@ -213,22 +217,24 @@ def _first_runs(problem: Problem, kernel: Kernel, settings: ProofSettings, kept:
             launch = LaunchOverride(Order("descending", seed + 4))
             return run_again(problem, kernel, random, launch, settings, same_as=first)
 
-        yield ProofRun("random inputs in turns", turned)
+        yield PlannedRun("random inputs in turns", turned)
     if settings.depth == "full":
         return
     most = max(1, EMULATED_BYTES // problem.min_bytes)
     stress = list(islice(problem.stress_inputs(seed), most))
     for given in stress:
-        yield ProofRun("edge inputs", partial(run_whole, problem, kernel, given, turns, settings))
+        yield PlannedRun("edge inputs", partial(run_whole, problem, kernel, given, turns, settings))
     again = int(min(AGAIN_BYTES / problem.min_bytes, AGAIN_FLOPS / max(1.0, problem.flops)))
     # a user's kernel, which has none of them, runs in a random order, too, unless it is very large
     least = int(not stress and problem.min_bytes <= EMULATED_BYTES)
     for i, given in islice(_drawn_again(problem, seed), max(again, least)):
         order = replace(turns, seed=i + 1)
-        yield ProofRun("inputs drawn again", partial(run_whole, problem, kernel, given, order, settings, seed=i))
+        yield PlannedRun("inputs drawn again", partial(run_whole, problem, kernel, given, order, settings, seed=i))
 
 
-def _more_runs(problem: Problem, kernel: Kernel, settings: ProofSettings, kept: dict[str, Run]) -> Iterator[ProofRun]:
+def _more_runs(
+    problem: Problem, kernel: Kernel, settings: VerifySettings, kept: dict[str, Run]
+) -> Iterator[PlannedRun]:
     if settings.depth == "quick":
         return
     seed = settings.seed
@@ -240,32 +246,34 @@ def _more_runs(problem: Problem, kernel: Kernel, settings: ProofSettings, kept: 
         provoked = False
         for given in problem.stress_inputs(seed + i):
             provoked = True
-            yield ProofRun(name, partial(run_whole, problem, kernel, given, order, settings, seed=seed + i))
-        if not provoked:  # a user's kernel: on what a quick proof draws again
+            yield PlannedRun(name, partial(run_whole, problem, kernel, given, order, settings, seed=seed + i))
+        if not provoked:  # a user's kernel: on what a quick verification draws again
             given = StressInputs((RANDOM,), problem.random_inputs(seed + i + 1))
-            yield ProofRun(name, partial(run_whole, problem, kernel, given, order, settings, seed=seed + i + 1))
+            yield PlannedRun(name, partial(run_whole, problem, kernel, given, order, settings, seed=seed + i + 1))
     turns = Order("random", seed + 4)
     if settings.emulates:  # a tuner, and whoever calls the kernel, launches it again and again
         first = kept["first"].outputs if "first" in kept else {}
-        yield ProofRun(
+        yield PlannedRun(
             "launched twice",
             partial(run_again, problem, kernel, random, LaunchOverride(turns, 2), settings, same_as=first),
         )
     else:
-        yield ProofRun("random inputs in turns", partial(run_whole, problem, kernel, random, turns, settings))
+        yield PlannedRun("random inputs in turns", partial(run_whole, problem, kernel, random, turns, settings))
     fewer = fewer_blocks(kernel)
     if fewer != kernel:
-        yield ProofRun(
+        yield PlannedRun(
             "fewer blocks", partial(run_fewer_blocks, problem, fewer, random, Order("random", seed + 6), settings)
         )
     if settings.emulates:
-        yield ProofRun("perturbed", partial(run_perturbed, problem, kernel, random, seed, settings))
+        yield PlannedRun("perturbed", partial(run_perturbed, problem, kernel, random, seed, settings))
         for given in problem.stress_inputs(seed + 5):
-            yield ProofRun("edge inputs, perturbed", partial(run_perturbed, problem, kernel, given, seed + 5, settings))
+            yield PlannedRun(
+                "edge inputs, perturbed", partial(run_perturbed, problem, kernel, given, seed + 5, settings)
+            )
 
 
 def _drawn_again(problem: Problem, seed: int) -> Iterator[tuple[int, StressInputs]]:
-    """Yield inputs of a quick proof from the seeds after ``seed``, each with its seed."""
+    """Yield inputs of a quick verification from the seeds after ``seed``, each with its seed."""
     for i in range(seed + 1, seed + AGAIN):
         yield i, StressInputs((RANDOM,), problem.random_inputs(i))
         for given in problem.stress_inputs(i):
@@ -288,14 +296,14 @@ def _true_runs(
     small: Problem,
     schedule: Schedule,
     device: Device,
-    settings: ProofSettings,
-) -> Iterator[ProofRun]:
+    settings: VerifySettings,
+) -> Iterator[PlannedRun]:
     """Yield runs of the problem as it was asked for."""
     if template.walk is not None:
         why = why_no_walk(true)
         config = template.config(problem, schedule, device)
         walk = None if why else partial(run_walk, template.walk, problem, config, true, settings)
-        yield ProofRun("walk of all tiles", walk, absent=why)
+        yield PlannedRun("walk of all tiles", walk, absent=why)
     yield true_size_run(template, problem, small, schedule, device, settings)
 
 
@@ -305,8 +313,8 @@ def _large_runs(
     small: Problem,
     schedule: Schedule,
     device: Device,
-    settings: ProofSettings,
-) -> Iterator[ProofRun]:
+    settings: VerifySettings,
+) -> Iterator[PlannedRun]:
     """Yield runs of sizes that grow out of the cut."""
     named = False
     for run in stress_runs(template, small, schedule, device, settings):
@@ -314,7 +322,7 @@ def _large_runs(
         yield run
     if not named:
         why = f"{problem.operator} does not say how its sizes may grow"
-        yield from (ProofRun(role, None, role, why) for role in ("many tiles", "far"))
+        yield from (PlannedRun(role, None, role, why) for role in ("many tiles", "far"))
 
 
 def _cheap_large_runs(
@@ -323,10 +331,10 @@ def _cheap_large_runs(
     kernel: Kernel,
     schedule: Schedule,
     device: Device,
-    settings: ProofSettings,
-) -> Iterator[ProofRun]:
+    settings: VerifySettings,
+) -> Iterator[PlannedRun]:
     """Yield runs of large sizes that compute next to nothing: of a few blocks of far sizes, and of many tiles that
-    finish results together, which few blocks of the true size do not. All else is left to full proofs."""
+    finish results together, which few blocks of the true size do not. All else is left to full verifications."""
     if kernel.chained:
         return
     roles: tuple[Role, ...] = ("far", "many tiles") if kernel.window > 1 else ("far",)
@@ -341,23 +349,23 @@ def true_size_run(
     small: Problem,
     schedule: Schedule,
     device: Device,
-    settings: ProofSettings,
-) -> ProofRun:
+    settings: VerifySettings,
+) -> PlannedRun:
     """Return the run of some blocks of the problem as it was asked for; of all where it is small enough.
 
     Args:
         template: Generates the kernel.
         problem: What was asked for.
         small: What is emulated whole; where it is ``problem``, the first run does this one, too.
-        schedule: What is proven.
+        schedule: What is verified.
         device: The GPU.
-        settings: A quick proof takes a share of the blocks of a full one.
+        settings: A quick verification takes a share of the blocks of a full one.
 
     Returns:
         The run, or why it is left out.
     """
     if small == problem:
-        return ProofRun("true size, emulated whole", None, "true size", run_by_first=True)
+        return PlannedRun("true size, emulated whole", None, "true size", run_by_first=True)
     large, kernel = at_true_size(
         template, problem, schedule, device, settings.seed, 1.0 if settings.depth == "full" else QUICK_SHARE
     )
@@ -367,11 +375,11 @@ def true_size_run(
         and settings.depth == "quick"
         and sampled_flops(large, kernel, settings.seed, QUICK_SHARE) > _QUICK_FLOPS
     ):
-        why = "each block computes too much of it for a quick proof"
+        why = "each block computes too much of it for a quick verification"
     name = "true size" if large == problem else f"true size, k of {large.to_json()['k']}"
     walked = template.walk is not None and not why_no_walk(kernel)
     make = None if why else partial(run_sampled, large, kernel, settings, walked)
-    return ProofRun(name, make, "true size", why)
+    return PlannedRun(name, make, "true size", why)
 
 
 def at_true_size(
@@ -384,10 +392,10 @@ def at_true_size(
     Args:
         template: Generates the kernel.
         problem: At its true size.
-        schedule: What is proven.
+        schedule: What is verified.
         device: The GPU.
         seed: Draws the blocks, whose work is counted.
-        share: Of the time of a full proof.
+        share: Of the time of a full verification.
 
     Returns:
         The problem with the k that is run, and its kernel.
@@ -413,17 +421,17 @@ def stress_runs(
     small: Problem,
     schedule: Schedule,
     device: Device,
-    settings: ProofSettings,
+    settings: VerifySettings,
     *,
     of_cases: bool = False,
     roles: Sequence[Role] | None = None,
-) -> Iterator[ProofRun]:
+) -> Iterator[PlannedRun]:
     """Yield a run for each stress size.
 
     Args:
         template: Generates the kernels.
         small: The problem whose sizes are varied.
-        schedule: What is proven.
+        schedule: What is verified.
         device: The GPU.
         settings: Depth, seed and limits.
         of_cases: Only sizes that are for inputs of a certain case.
@@ -447,7 +455,7 @@ def stress_runs(
                 found = size, kernel
                 break
         if found is None:
-            yield ProofRun(largest.name, None, largest.role, why or "its arrays are too large to be addressed")
+            yield PlannedRun(largest.name, None, largest.role, why or "its arrays are too large to be addressed")
             continue
         size, kernel = found
         if size.fewer_blocks:
@@ -455,7 +463,7 @@ def stress_runs(
         most = STREAMED_FLOPS if kernel.chained else _WHOLE_FLOPS
         if size.whole and size.problem.flops <= most and size.problem.min_bytes <= _WHOLE_BYTES:
             make = partial(_run_size, size, kernel, settings)
-            yield ProofRun(size.name, make, size.role, flops=size.problem.flops)
+            yield PlannedRun(size.name, make, size.role, flops=size.problem.flops)
         else:
             sampled, kernel = _affordable(template, size, kernel, schedule, device, settings.seed)
             why = why_not_sampled(sampled, kernel)
@@ -463,7 +471,7 @@ def stress_runs(
             if not why and flops > _MOST_FLOPS:
                 why = f"each block computes too much of it: {flops / 1e9:.0f} GFLOP for the fewest blocks"
             sample = None if why else partial(run_sampled, sampled, kernel, settings)
-            yield ProofRun(size.name, sample, size.role, why, flops=flops)
+            yield PlannedRun(size.name, sample, size.role, why, flops=flops)
 
 
 def _affordable(
@@ -480,7 +488,7 @@ def _affordable(
     return size.problem, kernel
 
 
-def _run_size(size: StressSize, kernel: Kernel, settings: ProofSettings) -> Run:
+def _run_size(size: StressSize, kernel: Kernel, settings: VerifySettings) -> Run:
     return run_whole(size.problem, kernel, _inputs_of(size, settings.seed), Order("alternating"), settings)
 
 

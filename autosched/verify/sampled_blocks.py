@@ -1,4 +1,4 @@
-"""Prove a launch that is too large to be emulated whole: some of its blocks, against a reference of what they wrote."""
+"""Verify some blocks of a launch that is too large to be emulated whole, against a reference of what they wrote."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from search_spaces.templates.kernel import Kernel
 
 SAMPLED_FLOPS = 2.0**27  # of all blocks that are run
 SAMPLED_BYTES = 2.0**25  # that they move
-QUICK_SHARE = 2.0**-4  # of that, of a quick proof
+QUICK_SHARE = 2.0**-4  # of that, of a quick verification
 _MOST = 48  # groups of blocks
 _WINDOWS = 4.0  # how much more than all others groups may cost that finish results of a further output
 _FEWEST, _HEAVY = 3, 16.0  # of blocks, unless one computes so many times SAMPLED_FLOPS
@@ -39,7 +39,7 @@ class SampledRun(NamedTuple):
 
 
 def why_not_sampled(problem: Problem, kernel: Kernel) -> str:
-    """Why some blocks cannot be proven without the rest; "" where they can. Elements of inputs must be such that the
+    """Why some blocks cannot be verified without the rest; "" where they can. Elements of inputs must be such that the
     runner can make them, those of out must need few others, and where all blocks finish a result together there must be
     time for all of them."""
     if kernel.then:
@@ -64,7 +64,7 @@ def sampled_blocks(problem: Problem, kernel: Kernel, seed: int, share: float = 1
         problem: Says what a block computes: its flops and bytes.
         kernel: Has the grid, and which blocks finish a result together.
         seed: Draws the random ones.
-        share: Of the time that a full proof has.
+        share: Of the time that a full verification has.
 
     Returns:
         Numbers of blocks in the grid, each once.
@@ -99,7 +99,7 @@ def sampled_flops(problem: Problem, kernel: Kernel, seed: int, share: float = 1.
         problem: Has the flops of the whole.
         kernel: Has the grid and the clusters.
         seed: Draws the blocks.
-        share: Of the time that a full proof has.
+        share: Of the time that a full verification has.
 
     Returns:
         Flops; 0 for what only moves data.
@@ -109,7 +109,7 @@ def sampled_flops(problem: Problem, kernel: Kernel, seed: int, share: float = 1.
     return problem.flops * len(clusters) * cluster / math.prod(kernel.grid)
 
 
-def prove_blocks(
+def verify_blocks(
     problem: Problem,
     kernel: Kernel,
     seed: int,
@@ -126,7 +126,7 @@ def prove_blocks(
         seed: Of the blocks and the inputs.
         order: Of blocks and turns.
         limit: CPU seconds of the launch.
-        share: Of the time that a full proof has.
+        share: Of the time that a full verification has.
         walked: The tiles of all blocks are known to make up the output.
 
     Returns:

@@ -1,7 +1,7 @@
 """Sizes that provoke: the same schedule on problems with long loops, many tiles, and addresses beyond 2^32.
 
-A proof on a few tiles sees no loop that ends too early, no order of tiles that repeats itself, and no product of two
-sizes that overflows. Extents grow by powers of two, which all tiles and vectors divide, so that remainders stay.
+A verification on a few tiles misses loops that end too early, orders of tiles that repeat themselves, and products of
+two sizes that overflow. Extents grow by powers of two, which all tiles and vectors divide, so that remainders stay.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LARGE_SUMS, LARGEST_PRODUCT = 2**26, 2**14  # sums of products of 8-bit integers
 
 class StressSize(NamedTuple):
     """``whole``: every block is run; else some, far apart. ``fewer_blocks``: launched with fewer than planned, where
-    the grid may shrink. ``role``: what a full proof needs it for. ``case``: of the inputs that it is for, one of
+    the grid may shrink. ``role``: what a full verification needs it for. ``case``: of the inputs that it is for, one of
     ``Problem.stress_inputs``; "" stands for any. ``smaller``: what may stand in where the schedule is none for it, or a
     launch takes more memory than a process can address, the largest first."""
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from autosched.verify.run import ProofSettings, Run
+from autosched.verify.runs import Run, VerifySettings
 from measurements.emulator import ASCENDING, Emulation, emulate
 from search_spaces.arrays import IntArray
 from search_spaces.hardware.dtypes import U32
@@ -55,7 +55,7 @@ def walk_kernel(walk: DeviceSource, kernel: Kernel, most: int) -> Kernel:
     )
 
 
-def run_walk(walk: DeviceSource, problem: Problem, config: Config, kernel: Kernel, settings: ProofSettings) -> Run:
+def run_walk(walk: DeviceSource, problem: Problem, config: Config, kernel: Kernel, settings: VerifySettings) -> Run:
     """Ask all blocks of ``kernel`` which tiles they walk, and compare what they say with the tiles of out.
 
     Args:

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from autosched.verify.plan import emulated_problem
-from autosched.verify.proof import FAILURE_STATUSES, prove
+from autosched.verify.schedules import verify_kernel
+from autosched.verify.verdict import FAILURE_STATUSES
 from search_spaces.catalogue import candidates, template
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.copy import Copy
@@ -78,7 +79,7 @@ def proven(problem: Problem, schedule: Schedule, of: Device) -> dict[str, Any]:
     started = time.monotonic()
     made = template(schedule.template)
     small = emulated_problem(made, problem, schedule)
-    runs = list(prove(small, made.kernel(small, schedule, of), seed=1))
+    runs = list(verify_kernel(small, made.kernel(small, schedule, of), seed=1))
     return {
         "problem": problem.to_json(),
         "template": schedule.template,

@@ -36,8 +36,8 @@ from typing import Any
 
 import numpy as np
 
-from autosched.verify.proof import prove
-from autosched.verify.run import Depth, Execute, Run
+from autosched.verify.runs import Depth, Execute, Run
+from autosched.verify.schedules import verify_kernel
 from benchmarks.emulator.cases_of_mutants import OF_CASE, cases_of, program
 from benchmarks.emulator.mutants import Mutant, mutants_of
 from benchmarks.emulator.mutation_cases import Case, all_cases, cases_of_columns
@@ -258,7 +258,7 @@ def _last_run(case: Case, kernel: Kernel, execute: Execute, depth: Depth = "quic
     of it if the right one is slow too, as it is on a busy machine."""
     last = _proven(case, kernel, execute, TIME_LIMIT, depth)
     if last.status == "timeout":
-        runs = list(prove(case.problem, case.kernel, execute=executed(right_ptx(case))))
+        runs = list(verify_kernel(case.problem, case.kernel, execute=executed(right_ptx(case))))
         limit = SLOWER * max(run.emulation.run_seconds for run in runs)
         if limit > TIME_LIMIT:
             last = _proven(case, kernel, execute, limit, depth)
@@ -266,13 +266,13 @@ def _last_run(case: Case, kernel: Kernel, execute: Execute, depth: Depth = "quic
 
 
 def _proven(case: Case, kernel: Kernel, execute: Execute, time_limit: float, depth: Depth) -> Run:
-    *_, last = prove(case.problem, kernel, time_limit=time_limit, depth=depth, execute=execute)
+    *_, last = verify_kernel(case.problem, kernel, time_limit=time_limit, depth=depth, execute=execute)
     return replace(last, reason=f"{FULL}{last.reason}") if depth == "full" and last.status != "ok" else last
 
 
 def _passes(case: Case, right: PtxOutput, text: str) -> bool:
     ptx = replace(right, text=text)
-    *_, last = prove(case.problem, case.kernel, time_limit=TIME_LIMIT, execute=executed(ptx))
+    *_, last = verify_kernel(case.problem, case.kernel, time_limit=TIME_LIMIT, execute=executed(ptx))
     return last.status == "ok"
 
 

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from autosched.verify.proof import verify_one
-from autosched.verify.run import Depth
+from autosched.verify.runs import Depth
+from autosched.verify.schedules import verify_one
 from benchmarks.emulator.speed import cpu
 from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import Device, device

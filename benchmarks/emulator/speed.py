@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
 from autosched.samplers.first_choices.model_choice import default_choice
-from autosched.verify.proof import verify_one
-from autosched.verify.run import Depth
+from autosched.verify.runs import Depth
+from autosched.verify.schedules import verify_one
 from measurements.compiler.nvrtc import toolchain_version
 from measurements.compiler.ptx import compiler_pids
 from measurements.emulator import emulate, host_compiler
@@ -92,7 +92,7 @@ def quick_proofs(count: int) -> Iterator[Proof]:
 def proof(name: str, problem: Problem, schedule: object, depth: Depth) -> Proof:
     before = cpu()
     done = verify_one(template(name), problem, schedule, H200, depth=depth)  # type: ignore[arg-type]
-    done.proof()
+    done.stored()
     compiling = sum(run.emulation.compile_seconds for run in done.runs)
     return Proof(f"{name}: {problem.key()}", done.status, len(done.runs), cpu() - before, compiling)
 

@@ -270,7 +270,7 @@ FAULTS: tuple[Fault, ...] = (
 
 def judge(fault: Fault, depth: str) -> dict[str, Any]:
     """Return what a proof of ``depth`` says of the schedule with the fault, and in how many seconds."""
-    from autosched.verify.proof import verify_one
+    from autosched.verify.schedules import verify_one
     from benchmarks.emulator.speed import cpu
 
     schedule = fault.schedule()

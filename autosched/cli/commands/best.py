@@ -25,7 +25,7 @@ from autosched.reporting.exit_status import ExitStatus
 from autosched.tuning import trial_table
 from autosched.tuning.objectives import Objectives
 from autosched.tuning.trial_table import Row
-from autosched.verify import stored_proof
+from autosched.verify import stored
 from measurements.files.data_folder import default_database
 from measurements.files.text import one_line
 from measurements.records.record import Record
@@ -58,7 +58,7 @@ class Best:
             "trials": self.trials,
             "ok": self.ok,
             "stale": list(self.stale),
-            "proof_lacks": list(stored_proof.lacks(self.record.proof)),
+            "proof_lacks": list(stored.lacks(self.record.proof)),
             **({"front": list(self.front)} if self.front else {}),
         }
 
@@ -187,8 +187,8 @@ def _show_each(console: Console, found: Sequence[Best], objectives: Objectives) 
         trials = f"{formatting.count(b.trials)} {b.record.provenance}, {formatting.count(b.ok)} of them ok"
         facts = [*formatting.record_facts(b.problem, b.record), ("trials", trials)]
         if b.record.proof is not None:
-            facts.append(("proof", stored_proof.summary(b.record.proof)))
-            facts += [("proof lacks", one_line(text)) for text in stored_proof.lacks(b.record.proof)]
+            facts.append(("proof", stored.summary(b.record.proof)))
+            facts += [("proof lacks", one_line(text)) for text in stored.lacks(b.record.proof)]
         if b.stale:
             facts.append(("stale", f"{', '.join(b.stale)} has changed since it was timed: tune the problem again"))
         show(console, formatting.facts(facts))

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from autosched.verify import stored_proof
-from autosched.verify.proof import Verification
+from autosched.verify import stored
+from autosched.verify.verdict import Verdict
 from measurements.records.record import Record, canonical_json
 from measurements.store.errors import StoreError
 
@@ -27,20 +27,20 @@ class StoredProof:
     why: str = ""
 
 
-def keep_proof(store: Store, record: Record, made: Verification) -> StoredProof:
+def keep_proof(store: Store, record: Record, made: Verdict) -> StoredProof:
     """Compare the proof of ``record`` with ``made``, a new one of its schedule, and keep that where it says more."""
     if made.kernel is None:
         return StoredProof("", "not stored", "its kernel could not be generated")
-    before = stored_proof.stale_reason(record.proof, made.kernel)
+    before = stored.stale_reason(record.proof, made.kernel)
     if not made.ok:
         return StoredProof(before, "not stored", "it fails")
     if made.kernel.digest != record.kernel_digest:
         return StoredProof(before, "not stored", "its kernel has changed since it was timed: tune the problem again")
-    deeper = made.depth == stored_proof.FULL and made.whole and not stored_proof.is_full(record.proof)
+    deeper = made.depth == stored.FULL and made.whole and not stored.is_full(record.proof)
     if not before and not deeper:
         return StoredProof("", "holds")
     try:
-        store.set_proof(record, canonical_json(made.proof()))
+        store.set_proof(record, canonical_json(made.stored()))
     except StoreError as error:
         return StoredProof(before, "not stored", str(error))
     if not before:

@@ -13,7 +13,7 @@ from autosched.dispatch.validity import refuse_invalid
 from autosched.reporting import formatting
 from autosched.reporting.html.decisions import Decision, decisions
 from autosched.reporting.roofline import Costed, busy_shares, known, roofline
-from autosched.verify import stored_proof
+from autosched.verify import stored
 from measurements.files.text import one_line
 from measurements.records.measurement import Provenance
 from measurements.records.policy import DEFAULT
@@ -128,7 +128,7 @@ def _entry(store: Store, summaries: Sequence[ProblemSummary], now: datetime, rep
         roof = roofline(costed, chip)
         share, memory_bound = roof.share(best.seconds), roof.memory_bound
     usable, stale = _today(problem, best)
-    proof = "" if best is None or is_library(best.schedule) else stored_proof.brief(best.proof)
+    proof = "" if best is None or is_library(best.schedule) else stored.brief(best.proof)
     advised = best is not None and not is_library(best.schedule)
     shares = busy_shares(problem, best) if best is not None and problem is not None and not usable else None
     name = (
@@ -201,7 +201,7 @@ def _advice(entry: Entry, unusable: str, stale: Sequence[str]) -> str:
         return ""
     if entry.provenance != Provenance.MEASURED:
         return f"measure on a GPU: the time is {entry.provenance}"
-    if best.measurement.error is None and entry.proof not in (stored_proof.FULL, stored_proof.QUICK):
+    if best.measurement.error is None and entry.proof not in (stored.FULL, stored.QUICK):
         return "verify: its numbers were neither checked on the GPU nor emulated"
     if best.rank is None and sum(t.ok for t in entry.trials) > 1:
         return "confirm: it was not timed in turns with the next best"

@@ -62,7 +62,7 @@ class Verdict:
     def ok(self) -> bool:
         return self.status == "ok"
 
-    def proof(self) -> dict[str, Any]:
+    def stored(self) -> dict[str, Any]:
         """Return what a record keeps."""
         return {
             "status": self.status,

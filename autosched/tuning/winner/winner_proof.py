@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from autosched.tuning import backends
 from autosched.tuning.ledger import TrialLedger, Verifier, VerifyOutcome
-from autosched.verify import stored_proof
-from autosched.verify.proof import Verification, verify_one
+from autosched.verify import stored
+from autosched.verify.schedules import verify_one
+from autosched.verify.verdict import Verdict
 from measurements.emulator import HostCompilerMissing, HostFailure, check_ready
 from measurements.records.measurement import Provenance, Status
 from measurements.records.record import Record
@@ -38,7 +39,7 @@ def of_new_bests(chosen: backends.Backend) -> tuple[Verifier | None, str]:
 
 
 def of_winner(problem: Problem, chosen: backends.Backend) -> FullVerifier:
-    def verify(schedule: Schedule, seconds: float) -> Verification:
+    def verify(schedule: Schedule, seconds: float) -> Verdict:
         template = chosen.templates.of(schedule)
         return verify_one(template, problem, schedule, chosen.device, depth="full", budget=seconds)
 
@@ -65,7 +66,7 @@ def prove_best(book: TrialLedger, full: FullVerifier, seconds: float) -> str:
             if proof is None or best.kernel_digest is None:
                 return ""
             book.prove(best, proof)
-            said = stored_proof.summary(proof)
+            said = stored.summary(proof)
             return f"{said}; {failed} faster {_plural(failed, 'one')} failed" if failed else said
         if found.status is Status.UNPROVEN:  # it passed the quick proof, and stays best
             return f"no verdict: {found.reason}"
@@ -75,13 +76,13 @@ def prove_best(book: TrialLedger, full: FullVerifier, seconds: float) -> str:
 
 
 def _has_full_proof(book: TrialLedger, record: Record) -> bool:
-    if not stored_proof.is_full(record.proof):
+    if not stored.is_full(record.proof):
         return False
     try:
         kernel = book.candidate(record.schedule).kernel
     except ValueError:  # a record of earlier code
         return False
-    return stored_proof.stale_reason(record.proof, kernel) == ""
+    return stored.stale_reason(record.proof, kernel) == ""
 
 
 def _plural(n: int, noun: str) -> str:

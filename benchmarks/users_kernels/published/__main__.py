@@ -13,7 +13,7 @@ from pathlib import Path
 
 from autosched import Kernel, tune
 from autosched.tuning.result import TuneResult
-from autosched.verify import stored_proof
+from autosched.verify import stored
 from search_spaces.hardware.devices import device
 
 HERE = Path(__file__).parent
@@ -56,7 +56,7 @@ def _proof(result: TuneResult) -> str:
     """Return what was run to prove the best; why there is none."""
     if result.best is None or result.best.proof is None:
         return result.why_none
-    return stored_proof.summary(result.best.proof).partition("; emulator")[0]
+    return stored.summary(result.best.proof).partition("; emulator")[0]
 
 
 def main() -> None:

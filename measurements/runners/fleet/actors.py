@@ -290,7 +290,7 @@ class GpuActor:
             if self._runner is None:
                 self._runner = CudaRunner(
                     device,
-                    _GivenPrograms(checks),  # type: ignore[arg-type]  # asked to submit, and for its toolchain
+                    _GivenPrograms(checks),
                     options=self._options.cuda,
                     worker_module=self._options.worker_module,
                     worker_env=dict(self._options.worker_env),

@@ -11,7 +11,7 @@ from cases import representative
 from kernels import space_of
 from needs import needs_compiler, needs_nvrtc
 
-from autosched.verify.proof import prove, verify_one
+from autosched.verify.schedules import verify_kernel, verify_one
 from measurements.compiler.nvrtc import compile_to_ptx
 from search_spaces.catalogue import candidates, template
 from search_spaces.hardware.devices import device
@@ -24,7 +24,7 @@ EVERY = 6  # so many planted faults stand for one that runs by default
 
 
 def reported(case: str, kernel: Kernel) -> bool:
-    return any(run.status != "ok" for run in prove(PROBLEMS[case], kernel, time_limit=30))
+    return any(run.status != "ok" for run in verify_kernel(PROBLEMS[case], kernel, time_limit=30))
 
 
 @pytest.mark.parametrize("case", PROBLEMS)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from autosched.verify.proof import verify_one
+from autosched.verify.schedules import verify_one
 from search_spaces.hardware.devices import Device, device
 from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.operators.matmul import Matmul

@@ -12,7 +12,7 @@ from compiling import compile_many
 from kernels import generate
 from static_asserts import asserted_rules
 
-from autosched.verify.proof import verify_one
+from autosched.verify.schedules import verify_one
 from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.emulator import emulate
 from measurements.records.comparison import check

@@ -8,7 +8,7 @@ from cases import representative
 from needs import needs_compiler, needs_nvrtc
 from tcgen05_planted import SMALL
 
-from autosched.verify.proof import verify_one
+from autosched.verify.schedules import verify_one
 from search_spaces.catalogue import candidates, template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import EPILOGUES, Matmul

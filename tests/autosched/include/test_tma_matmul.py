@@ -10,7 +10,7 @@ from cases import representative
 from needs import needs_compiler, needs_nvrtc
 from static_asserts import asserted_rules
 
-from autosched.verify.proof import verify_one
+from autosched.verify.schedules import verify_one
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import EPILOGUES, Matmul

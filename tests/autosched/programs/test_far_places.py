@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from autosched.programs.loading import load_program, problem
-from autosched.verify.proof import verify_one
+from autosched.verify.schedules import verify_one
 from search_spaces.hardware.devices import device
 from search_spaces.programs.lowering.elements import Code
 from search_spaces.programs.template import template
@@ -37,4 +37,4 @@ def test_lines_far_apart(store: str) -> None:
     )
     found = verify_one(own, p, schedule, A100, depth="full")
     assert found.status == "ok", found.reason
-    assert {"far m", "far n"} <= {run["name"] for run in found.proof()["runs"]}
+    assert {"far m", "far n"} <= {run["name"] for run in found.stored()["runs"]}

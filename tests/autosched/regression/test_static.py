@@ -19,7 +19,7 @@ from autosched.regression.check import CheckOptions, check_database
 from autosched.regression.report import EntryStatus, Report
 from autosched.regression.static import StaticOptions
 from autosched.tuning.backends import Estimate
-from autosched.verify import proof
+from autosched.verify import schedules as schedule_verification
 from measurements.compiler.pool import CompileFailure
 from measurements.emulator import HostCompilerMissing, HostFailure
 from measurements.records.measurement import Provenance, Status
@@ -187,7 +187,7 @@ def test_what_nobody_has_proven_is_uncertain_unless_it_was_measured(
     seconds = predicted(schedules[0])
     estimated = checked(database(record(schedules[0], seconds, provenance=Provenance.ESTIMATED)))
     assert (estimated.findings[0].verdict, estimated.status) == (EntryStatus.UNCERTAIN, 2)
-    assert "it has no proof, and nothing is emulated here" in estimated.findings[0].reason
+    assert "it has no verification, and nothing is emulated here" in estimated.findings[0].reason
     assert checked(database(record(schedules[0], seconds), name="measured.db")).status == 0
 
 
@@ -332,7 +332,7 @@ def test_a_problem_too_large_for_the_emulator_ends_no_other_check(
 ) -> None:
     larger = Matmul(m=128, n=64, k=64)
     large = record(template("matmul").space(larger, device("h200")).sample(1, 1)[0], problem=larger)
-    monkeypatch.setattr(proof, "MOST_BYTES", PROBLEM.min_bytes)
+    monkeypatch.setattr(schedule_verification, "MOST_BYTES", PROBLEM.min_bytes)
     report = checked(database(large, record(schedules[0])), CheckOptions())
     assert [f.verdict for f in report.findings] == [EntryStatus.UNCERTAIN, EntryStatus.SAME]
     assert report.status == 0 and "[proxy]" in report.findings[0].reason

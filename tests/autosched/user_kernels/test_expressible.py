@@ -14,7 +14,7 @@ from autosched.user_kernels import KernelFileError, entry
 from autosched.user_kernels.document import Places, Table
 from autosched.user_kernels.entry import check_entry
 from autosched.user_kernels.reading.sources import read_headers
-from autosched.verify.proof import verify_one
+from autosched.verify.schedules import verify_one
 from measurements.compiler.nvrtc import PtxOutput
 from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule

@@ -9,7 +9,7 @@ import pytest
 
 from autosched import Kernel
 from autosched.user_kernels import KernelFileError
-from autosched.verify.proof import verify_one
+from autosched.verify.schedules import verify_one
 from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule
 

@@ -15,7 +15,8 @@ from autosched.tuning.tune import tune
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.signature import declared_parameters
 from autosched.user_kernels.user_kernel import Kernel
-from autosched.verify.proof import Verification, verify_one
+from autosched.verify.schedules import verify_one
+from autosched.verify.verdict import Verdict
 from search_spaces.hardware.devices import device
 
 A100 = device("a100")
@@ -40,7 +41,7 @@ def scale(source: str = SCALE, **more: Any) -> Kernel:
     return Kernel.from_arrays("scale", source, N, given.pop("arguments"), given.pop("tune_params"), **given)
 
 
-def verified(kernel: Kernel) -> Verification:
+def verified(kernel: Kernel) -> Verdict:
     problem = kernel.problem()
     (schedule,) = kernel.template.space(problem, A100).sample(1, 0)
     return verify_one(kernel.template, problem, schedule, A100)

@@ -12,7 +12,8 @@ from needs import needs_compiler, needs_nvrtc
 import autosched
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.user_kernel import Kernel
-from autosched.verify.proof import Verification, verify_one
+from autosched.verify.schedules import verify_one
+from autosched.verify.verdict import Verdict
 from cost_models.analytic import LAUNCH_SECONDS
 from measurements.compiler.pool import Compiled, CompilePool, why_not_launched
 from measurements.emulator import emulate
@@ -54,7 +55,7 @@ def pipeline(name: str, fault: str = "", **more: Any) -> Kernel:
     return Kernel(SOURCE.replace("FAULT", fault), **{**given, **more})
 
 
-def verified(kernel: Kernel) -> Verification:
+def verified(kernel: Kernel) -> Verdict:
     problem = kernel.problem()
     (schedule,) = kernel.template.space(problem, A100).sample(1, 0)
     return verify_one(kernel.template, problem, schedule, A100, depth="full")

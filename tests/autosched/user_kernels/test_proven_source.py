@@ -12,8 +12,8 @@ from needs import needs_compiler, needs_nvrtc
 from autosched.user_kernels.problem import KernelProblem, problem_type
 from autosched.user_kernels.reading.kernel_files import read_file
 from autosched.user_kernels.template import template
-from autosched.verify.proof import prove
-from autosched.verify.run import Depth, Run
+from autosched.verify.runs import Depth, Run
+from autosched.verify.schedules import verify_kernel
 from measurements.compiler.nvrtc import cuda_include_folders
 from measurements.emulator import emulate
 from measurements.emulator.architecture import ptx_arch
@@ -101,7 +101,7 @@ __global__ void scale(float* out, const float* in, int width, float factor) {
 
 def proof(write: Write, source: str, depth: Depth, height: int = 3) -> list[Run]:
     problem, kernel = lowered(write, source, height=height)
-    return list(prove(problem, kernel, depth=depth))
+    return list(verify_kernel(problem, kernel, depth=depth))
 
 
 @needs_compiler

@@ -11,7 +11,8 @@ from autosched.user_kernels.problem import KernelProblem
 from autosched.user_kernels.reduced import BLOCKS
 from autosched.user_kernels.user_kernel import Kernel
 from autosched.verify.plan import emulated_problem
-from autosched.verify.proof import Verification, verify_one
+from autosched.verify.schedules import verify_one
+from autosched.verify.verdict import Verdict
 from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule
 
@@ -55,7 +56,7 @@ def schedule_of(made: Kernel) -> Schedule:
     return schedule
 
 
-def verified(made: Kernel) -> Verification:
+def verified(made: Kernel) -> Verdict:
     return verify_one(made.template, made.problem(), schedule_of(made), A100)
 
 

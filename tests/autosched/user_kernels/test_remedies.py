@@ -11,7 +11,8 @@ from needs import needs_compiler, needs_nvrtc
 
 from autosched.cli.app import run
 from autosched.user_kernels.user_kernel import Kernel
-from autosched.verify.proof import Verification, verify_one
+from autosched.verify.schedules import verify_one
+from autosched.verify.verdict import Verdict
 from search_spaces.hardware.devices import device
 
 COUNTING = """
@@ -51,7 +52,7 @@ def test_an_output_that_is_added_to_names_its_remedy(update: str) -> None:
     assert right.ok and "zeroed" not in right.reason
 
 
-def _verified(kernel: Kernel) -> Verification:
+def _verified(kernel: Kernel) -> Verdict:
     problem = kernel.problem()
     (schedule,) = kernel.template.space(problem, device("a100")).sample(1, 0)
     return verify_one(kernel.template, problem, schedule, device("a100"))

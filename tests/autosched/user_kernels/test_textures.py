@@ -12,7 +12,7 @@ from needs import needs_compiler, needs_nvrtc
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.entry import check_entry
 from autosched.user_kernels.user_kernel import Kernel
-from autosched.verify.proof import verify_one
+from autosched.verify.schedules import verify_one
 from measurements.runners.texture_objects import texture_object
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import F32, SCALAR_DTYPES

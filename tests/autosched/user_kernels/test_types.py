@@ -12,8 +12,9 @@ from needs import needs_compiler, needs_nvrtc
 import autosched
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.user_kernel import Kernel
-from autosched.verify.proof import Verification, verify_one
-from autosched.verify.run import Depth, LaunchOverride
+from autosched.verify.runs import Depth, LaunchOverride
+from autosched.verify.schedules import verify_one
+from autosched.verify.verdict import Verdict
 from measurements.emulator import Order
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
@@ -46,7 +47,7 @@ def kernel(name: str, dtype: str = "T", computed: str = "(double)(float)", **mor
     return Kernel(SOURCE.replace("COMPUTED", computed), "scale", **{**given, **more})
 
 
-def verified(made: Kernel, kind: str) -> Verification:
+def verified(made: Kernel, kind: str) -> Verdict:
     schedule = Schedule(made.file.name, (("b", 32), ("T", kind)))
     return verify_one(made.template, made.problem(), schedule, A100)
 

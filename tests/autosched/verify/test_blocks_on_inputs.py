@@ -10,8 +10,9 @@ import pytest
 from autosched import Kernel
 from autosched.verify import blocks_on_inputs
 from autosched.verify.blocks_on_inputs import chosen_blocks
-from autosched.verify.proof import Verification, verify_one
-from autosched.verify.run import Depth
+from autosched.verify.runs import Depth
+from autosched.verify.schedules import verify_one
+from autosched.verify.verdict import Verdict
 from search_spaces.hardware.devices import device
 
 A100 = device("a100")
@@ -61,7 +62,7 @@ def whole_launches_take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks_on_inputs, "_SMALL_THREADS", 0)
 
 
-def proven(kernel: Kernel, depth: Depth = "quick") -> Verification:
+def proven(kernel: Kernel, depth: Depth = "quick") -> Verdict:
     problem = kernel.problem()
     (schedule,) = kernel.template.space(problem, A100).sample(1, 0)
     return verify_one(kernel.template, problem, schedule, A100, depth=depth)

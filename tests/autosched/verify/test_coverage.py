@@ -9,10 +9,10 @@ from itertools import islice
 
 import pytest
 
-from autosched.verify import stored_proof
+from autosched.verify import stored
 from autosched.verify.coverage import ROLES, Coverage, RoleCoverage
 from autosched.verify.plan import emulated_problem, stress_runs, true_size_run
-from autosched.verify.run import ProofSettings
+from autosched.verify.runs import VerifySettings
 from autosched.verify.stress_sizes import stress_sizes
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
@@ -50,11 +50,11 @@ def test_what_is_no_coverage_is_refused(data: list[dict[str, object]]) -> None:
 
 def test_a_stored_proof_says_what_it_lacks() -> None:
     said = {"status": "ok", "emulator": "e", "runs": [], "depth": "full", "whole": True}
-    assert stored_proof.lacks(json.dumps({**said, "coverage": WHOLE.to_json()})) == WHOLE.lacks
-    assert stored_proof.coverage(json.dumps({**said, "coverage": WHOLE.to_json()})) == WHOLE
-    assert stored_proof.lacks(json.dumps(said)) == (stored_proof.UNSAID,)
-    assert stored_proof.lacks(json.dumps({**said, "coverage": [1]})) == (stored_proof.UNSAID,)
-    assert stored_proof.lacks(json.dumps({**said, "depth": "quick"})) == () == stored_proof.lacks(None)
+    assert stored.lacks(json.dumps({**said, "coverage": WHOLE.to_json()})) == WHOLE.lacks
+    assert stored.coverage(json.dumps({**said, "coverage": WHOLE.to_json()})) == WHOLE
+    assert stored.lacks(json.dumps(said)) == (stored.UNSAID,)
+    assert stored.lacks(json.dumps({**said, "coverage": [1]})) == (stored.UNSAID,)
+    assert stored.lacks(json.dumps({**said, "depth": "quick"})) == () == stored.lacks(None)
 
 
 LARGE = Matmul(4096, 4096, 4096, a="f16")
@@ -85,7 +85,7 @@ def test_schedules_have_runs_of_every_role(name: str, problem: Problem, wanted: 
         if all(s[p] in v if isinstance(v, tuple) else s[p] == v for p, v in wanted.items())
     )
     small = emulated_problem(made, problem, schedule)
-    settings = ProofSettings("full")
+    settings = VerifySettings("full")
     runs = [true_size_run(made, problem, small, schedule, H200, settings)]
     runs += stress_runs(made, small, schedule, H200, settings)
     for role in ROLES:
@@ -100,7 +100,7 @@ def test_workers_of_stream_k_run_together(name: str, gpu: str) -> None:
     made, on = template(name), device(gpu)
     for schedule in [s for s in made.space(LARGE, on).sample(800, 0) if s.integer("stream_k")][:8]:
         small = emulated_problem(made, LARGE, schedule)
-        (run,) = (r for r in stress_runs(made, small, schedule, on, ProofSettings("full")) if r.name == "all workers")
+        (run,) = (r for r in stress_runs(made, small, schedule, on, VerifySettings("full")) if r.name == "all workers")
         assert run.make is not None, f"{run.absent}: {schedule}"
         (size,) = (s for s in stress_sizes(small, schedule) if s.name == "all workers")
         kernels = []
@@ -131,7 +131,7 @@ def test_what_stream_k_of_wgmma_cannot_reach_has_a_reason() -> None:
     wgmma = template("wgmma_matmul")
     schedule = next(s for s in wgmma.space(LARGE, H200).sample(500, 1) if s.integer("stream_k"))
     small = emulated_problem(wgmma, LARGE, schedule)
-    runs = list(stress_runs(wgmma, small, schedule, H200, ProofSettings("full")))
+    runs = list(stress_runs(wgmma, small, schedule, H200, VerifySettings("full")))
     assert any(run.make is not None for run in runs if run.role == "many tiles")
     far = [run for run in runs if run.role == "far"]
     assert far and all(run.make is None and "stream_k" in run.absent for run in far), [run.absent for run in far]

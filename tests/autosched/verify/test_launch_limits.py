@@ -8,7 +8,8 @@ import pytest
 from needs import needs_nvrtc
 
 from autosched.verify.launch_limits import LIMITS, _instructions, why_refused
-from autosched.verify.proof import FAILURE_STATUSES, verify_one
+from autosched.verify.schedules import verify_one
+from autosched.verify.verdict import FAILURE_STATUSES
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import DEVICES, device
 from search_spaces.operators.matmul import Matmul

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from needs import needs_compiler, needs_nvrtc
 
-from autosched.verify.proof import verify_one
+from autosched.verify.schedules import verify_one
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import EIGHT_BIT_DTYPES, FLOAT_DTYPES

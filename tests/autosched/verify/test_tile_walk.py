@@ -9,7 +9,7 @@ from header_edits import edited
 from needs import needs_compiler, needs_nvrtc
 from tcgen05_planted import SMALL
 
-from autosched.verify.run import ProofSettings
+from autosched.verify.runs import VerifySettings
 from autosched.verify.tile_walk import run_walk, why_no_walk
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import Device, device
@@ -33,7 +33,7 @@ def walked(
     if edit is not None:
         kernel = replace(kernel, headers=edited(Headers.from_folder(include_dir()), *edit))
     assert made.walk is not None and why_no_walk(kernel) == ""
-    run = run_walk(made.walk, problem, made.config(problem, schedule, on), kernel, ProofSettings())
+    run = run_walk(made.walk, problem, made.config(problem, schedule, on), kernel, VerifySettings())
     assert run.status == ("wrong_result" if run.reason else "ok")
     return run.reason
 

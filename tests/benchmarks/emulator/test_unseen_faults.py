@@ -6,7 +6,7 @@ import pytest
 from cases import spread
 from needs import needs_compiler, needs_nvrtc
 
-from autosched.verify.proof import verify_one
+from autosched.verify.schedules import verify_one
 from benchmarks.emulator.unseen_faults import FAULTS, judge
 from search_spaces.catalogue import template
 

@@ -6,7 +6,7 @@ import pytest
 from needs import needs_nvrtc
 
 from autosched import Kernel
-from autosched.verify.proof import verify_one
+from autosched.verify.schedules import verify_one
 from benchmarks.users_kernels.published.__main__ import FROM, files
 from search_spaces.hardware.devices import device
 

@@ -15,8 +15,8 @@ from autosched import tune
 from autosched.dispatch.staleness import Environment, stale_reasons
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.user_kernel import Kernel
-from autosched.verify import stored_proof
-from autosched.verify.proof import verify_one
+from autosched.verify import stored
+from autosched.verify.schedules import verify_one
 from measurements.compiler import nvcc
 from measurements.compiler.nvcc import NvccMissing
 from measurements.compiler.nvrtc import NVCC, toolchain_version
@@ -85,7 +85,7 @@ def test_records_and_proofs_say_which_compiler_it_was(tmp_path: Path) -> None:
         (record,) = store.trials()
     assert record.proof is not None and json.loads(record.proof)["compiler"] == nvcc.nvcc_version()
     built = made.template.kernel(made.problem(), record.schedule, a100)
-    assert stored_proof.stale_reason(record.proof, built) == ""
+    assert stored.stale_reason(record.proof, built) == ""
     here = Environment(toolchain_version())
     assert stale_reasons(record, a100, here, made.template, built) == ()
     assert stale_reasons(record, a100, here, made.template, None) == ()  # as of a neighbour

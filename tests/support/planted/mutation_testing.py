@@ -13,7 +13,7 @@ from cases import spread
 from header_edits import edited
 from kernels import generate
 
-from autosched.verify.proof import Depth, prove
+from autosched.verify.schedules import Depth, verify_kernel
 from measurements.emulator import emulate
 from measurements.emulator.order import Order
 from measurements.records.comparison import check
@@ -33,7 +33,7 @@ def reported_by_proof(problem: Problem, kernel: Kernel, depths: tuple[Depth, ...
     """Return the kinds of what a proof finds, of the first of ``depths`` that finds anything; nothing for a right
     kernel."""
     for depth in depths:
-        *_, last = prove(problem, kernel, time_limit=30, depth=depth)
+        *_, last = verify_kernel(problem, kernel, time_limit=30, depth=depth)
         if last.status != "ok":
             return {str(f.kind) for f in last.emulation.findings} | {last.status} - {"findings"}
     return set()
@@ -73,7 +73,7 @@ def found_in(case: str, headers: Headers | None = None, **fields: str | int | fl
     kernel = generate(problem, Schedule.from_json(data["template"], data["schedule"]), device(data["device"]))
     if headers is not None:
         kernel = dataclasses.replace(kernel, headers=headers)
-    *_, last = prove(problem, kernel, seed=3, time_limit=30)
+    *_, last = verify_kernel(problem, kernel, seed=3, time_limit=30)
     return "ok" if last.status == "ok" else f"{last.status}: {last.reason}"
 
 

@@ -181,7 +181,7 @@ def tune(
     if db is None:
         db = _own_database()
     from autosched.tuning import tune as tuner  # a second that other commands need not wait
-    from autosched.verify.run import LIMIT_TOLD
+    from autosched.verify.runs import LIMIT_TOLD
 
     def search(so_far: "SoFar") -> "TuneResult":
         return tuner.tune(

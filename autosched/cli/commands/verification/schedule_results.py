@@ -12,7 +12,7 @@ from rich.console import Console
 from autosched.cli.terminal.output import show
 from autosched.reporting import formatting
 from autosched.reporting.ci import Case, Outcome
-from autosched.verify.proof import FAILING, Verification
+from autosched.verify.verdict import FAILING, Verdict
 from measurements.emulator import SharedSite
 from search_spaces.operators.problem import Problem
 
@@ -26,7 +26,7 @@ _SHOWN_FAILURES = 5  # with their schedule, below the table; --json has all
 _OUTCOMES: dict[str, Outcome] = {"pass": "accepted", "FAIL": "refused", "unproven": "uncertain"}
 
 
-def case(problem: Problem, number: int, v: Verification) -> Case:
+def case(problem: Problem, number: int, v: Verdict) -> Case:
     """Return the case of one schedule; ``number`` counts those of its problem from 1."""
     first = next((f for f in v.findings if f.is_fault), None)
     return Case(
@@ -42,7 +42,7 @@ def case(problem: Problem, number: int, v: Verification) -> Case:
     )
 
 
-def print_table(console: Console, problem: Problem, results: Sequence[Verification]) -> None:
+def print_table(console: Console, problem: Problem, results: Sequence[Verdict]) -> None:
     numbers = ("of tolerance", "error", "conflicts", "sectors", "time")
     faults = [
         formatting.reasons(Counter(str(f.kind) for f in v.findings if f.is_fault)) or ("" if v.ok else v.status)
@@ -85,7 +85,7 @@ def print_table(console: Console, problem: Problem, results: Sequence[Verificati
     console.print()
 
 
-def word(v: Verification) -> str:
+def word(v: Verdict) -> str:
     """Name the verdict: what ran out of time, or of what the emulator has, is not a failure of the kernel."""
     return "pass" if v.ok else "FAIL" if v.status in FAILING else "unproven"
 
@@ -95,12 +95,12 @@ def _degree(sites: Sequence[SharedSite]) -> str:
     return f"{sum(s.wavefronts for s in sites) / ideal:.2f}" if ideal else "-"
 
 
-def _sectors(v: Verification) -> str:
+def _sectors(v: Verdict) -> str:
     requests = sum(s.requests for s in v.global_sites)
     return f"{sum(s.sectors for s in v.global_sites) / requests:.1f}" if requests else "-"
 
 
-def to_json(problem: Problem, v: Verification) -> dict[str, Any]:
+def to_json(problem: Problem, v: Verdict) -> dict[str, Any]:
     return {
         "problem": problem.to_json(),
         "emulated_problem": v.problem.to_json(),

@@ -38,9 +38,9 @@ from autosched.cli.terminal.progress import Counter as Progress
 from autosched.reporting import formatting
 from autosched.reporting.ci import Summary
 from autosched.reporting.exit_status import ExitStatus
-from autosched.verify.proof import Verification
-from autosched.verify.proof import verify as emulate_all
-from autosched.verify.run import LIMIT_TOLD, Depth, LaunchOverride
+from autosched.verify.runs import LIMIT_TOLD, Depth, LaunchOverride
+from autosched.verify.schedules import verify as emulate_all
+from autosched.verify.verdict import Verdict
 from measurements.emulator import check_ready
 from measurements.files.text import without_password
 from measurements.records.vendor_library import is_library
@@ -180,7 +180,7 @@ class _Work:
     origin: str
     store: Store | None = None
     records: Mapping[tuple[Problem, Schedule], Record] = field(default_factory=dict)
-    done: list[tuple[Problem, list[Verification]]] = field(default_factory=list)
+    done: list[tuple[Problem, list[Verdict]]] = field(default_factory=list)
     proofs: dict[tuple[Problem, Schedule], StoredProof] = field(default_factory=dict)
 
     @property
@@ -188,10 +188,10 @@ class _Work:
         return sum(len(schedules) for _, schedules in self.jobs)
 
     @property
-    def results(self) -> list[Verification]:
+    def results(self) -> list[Verdict]:
         return [v for _, verifications in self.done for v in verifications]
 
-    def begin(self, problem: Problem) -> list[Verification]:
+    def begin(self, problem: Problem) -> list[Verdict]:
         """Return the list that takes the results of ``problem``, the last one begun."""
         self.done.append((problem, []))
         return self.done[-1][1]
@@ -313,7 +313,7 @@ def _emulate(
     workers: int | None,
     depth: Depth,
     asked: LaunchOverride | None,
-    results: list[Verification],
+    results: list[Verdict],
 ) -> None:
     """Fill ``results``."""
     counts: Counter[str] = Counter()

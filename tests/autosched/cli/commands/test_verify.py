@@ -14,8 +14,8 @@ import pytest
 from kernels import space_of
 
 from autosched.cli.commands.verification import schedules as command
-from autosched.verify.proof import Verification
-from autosched.verify.run import LaunchOverride
+from autosched.verify.runs import LaunchOverride
+from autosched.verify.verdict import Verdict
 from measurements.emulator import Emulation, Finding, FindingKind, GlobalSite, HostCompilerMissing, Order, SharedSite
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.record import Record
@@ -48,7 +48,7 @@ def test_what_does_not_compile_fails_and_what_has_no_verdict_is_unproven(
 ) -> None:
     def emulated(
         templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], *_: object, **__: object
-    ) -> Iterator[Verification]:
+    ) -> Iterator[Verdict]:
         for schedule in schedules:
             yield dataclasses.replace(passes(problem, schedule), status=status, reason="why")
 
@@ -63,7 +63,7 @@ def test_what_does_not_compile_fails_and_what_has_no_verdict_is_unproven(
     }
 
 
-def passes(problem: Problem, schedule: Schedule) -> Verification:
+def passes(problem: Problem, schedule: Schedule) -> Verdict:
     run = Emulation(
         status="ok",
         outputs={},
@@ -73,13 +73,13 @@ def passes(problem: Problem, schedule: Schedule) -> Verification:
         compile_seconds=0.25,
         run_seconds=0.25,
     )
-    return Verification(problem, schedule, "ok", "", 0.25, 1.5e-3, run)
+    return Verdict(problem, schedule, "ok", "", 0.25, 1.5e-3, run)
 
 
-def fails(problem: Problem, schedule: Schedule) -> Verification:
+def fails(problem: Problem, schedule: Schedule) -> Verdict:
     race = Finding(FindingKind.SHARED_RACE, "threads 0 and 32 touch byte 128", "autosched/kernels/matmul.cuh", 99, 7)
     run = dataclasses.replace(passes(problem, schedule).emulation, status="findings", findings=(race,))
-    return Verification(problem, schedule, "findings", str(race), float("inf"), float("inf"), run)
+    return Verdict(problem, schedule, "findings", str(race), float("inf"), float("inf"), run)
 
 
 @dataclasses.dataclass
@@ -92,7 +92,7 @@ class FakeEmulator:
 
     def __call__(
         self, templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], device: object, **more: Any
-    ) -> Iterator[Verification]:
+    ) -> Iterator[Verdict]:
         assert all(templates.of(s).name == s.template for s in schedules)
         self.calls.append({"problem": problem, "schedules": list(schedules), "device": device, **more})
         for i, schedule in enumerate(schedules):
@@ -280,7 +280,7 @@ def test_a_missing_compiler_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_cache_that_cannot_be_written_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object, **__: object) -> Iterator[Verification]:
+    def refused(*_: object, **__: object) -> Iterator[Verdict]:
         raise PermissionError(13, "Permission denied", "/cache/emulator")
         yield  # a generator, as the real one
 
@@ -295,7 +295,7 @@ def test_a_cache_that_cannot_be_written_is_one_line(run: Run, monkeypatch: pytes
 
 
 def test_too_little_memory_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def exhausted(*_: object, **__: object) -> Iterator[Verification]:
+    def exhausted(*_: object, **__: object) -> Iterator[Verdict]:
         raise MemoryError("Unable to allocate 5.95 MiB")
         yield  # a generator, as the real one
 

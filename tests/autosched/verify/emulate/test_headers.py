@@ -15,7 +15,7 @@ from needs import needs_compiler, needs_nvrtc
 import autosched
 from autosched.cli.app import run
 from autosched.user_kernels.user_kernel import Kernel
-from autosched.verify.proof import verify_one
+from autosched.verify.schedules import verify_one
 from measurements.compiler.cuda_headers import STAND_INS, missing_header
 from measurements.compiler.nvrtc import cuda_include_folders
 from search_spaces.hardware.devices import device

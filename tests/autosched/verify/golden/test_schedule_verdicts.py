@@ -21,7 +21,7 @@ from autosched.programs.loading import problem as program_problem
 from autosched.regression.check import CheckOptions, check_database
 from autosched.regression.static import StaticOptions
 from autosched.verify import blocks_on_inputs
-from autosched.verify.proof import verify_one
+from autosched.verify.schedules import verify_one
 from measurements.compiler.pool import CompilePool
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.record import Record
@@ -81,7 +81,8 @@ def test_schedules_of_templates(golden: Golden) -> None:
     compared(golden, "schedule: sum ends", verify_one(broken(matmul, MATMUL, *SUM_ENDS), LARGE, schedule, H200))
     does_not = broken(matmul, MATMUL, SUM_ENDS[0], SUM_ENDS[0] + " moon")
     compared(golden, "schedule: does not compile", verify_one(does_not, LARGE, schedule, H200))
-    compared(golden, "schedule: no time", verify_one(matmul, SMALL, schedule, H200, time_limit=1e-6))
+    endless = broken(matmul, MATMUL, SUM_ENDS[0], SUM_ENDS[0].replace("left > 0; --left", "left > 0; ++left"))
+    compared(golden, "schedule: no end", verify_one(endless, LARGE, schedule, H200, time_limit=1.0))
 
 
 def test_a_launch_that_a_device_refuses(golden: Golden) -> None:
@@ -214,7 +215,7 @@ def compiled() -> Any:
 def test_databases(compiled: Any, golden: Golden, tmp_path: Path) -> None:
     matmul = template("matmul")
     schedule = first(matmul, SMALL)
-    verified = verify_one(matmul, SMALL, schedule, H200).proof()
+    verified = verify_one(matmul, SMALL, schedule, H200).stored()
 
     def checked(name: str, emulate: bool = True, **more: Any) -> None:
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.db"

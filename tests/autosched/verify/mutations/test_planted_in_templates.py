@@ -14,7 +14,7 @@ from mutation_testing import reported_by_proof
 from needs import needs_compiler, needs_nvrtc
 from wgmma_cases import H200
 
-from autosched.verify.proof import Depth
+from autosched.verify.schedules import Depth
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import Device
 

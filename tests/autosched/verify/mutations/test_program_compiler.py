@@ -14,7 +14,7 @@ from program_outcome import outcome
 from random_schedules import random_start
 
 from autosched.programs.loading import load_program, problem
-from autosched.verify.proof import Depth
+from autosched.verify.schedules import Depth
 from search_spaces.hardware.devices import device
 from search_spaces.programs.builder import Builder, Input, Output, Program, program
 from search_spaces.programs.inference.inference import Inference

@@ -10,7 +10,7 @@ from header_edits import edited
 from mutation_testing import GOLDEN
 
 from autosched.verify.plan import stress_runs
-from autosched.verify.run import ProofSettings
+from autosched.verify.runs import VerifySettings
 from autosched.verify.stress_sizes import stress_sizes
 from search_spaces.catalogue import problem_from_json, template
 from search_spaces.hardware.devices import Device, device
@@ -104,7 +104,7 @@ def found(planted: Planted, broken: bool = True) -> str:
         headers = with_fault(planted)
         lower = made.lower
         made = replace(made, lower=lambda p, c, d: replace(lower(p, c, d), headers=headers))
-    runs = stress_runs(made, problem, schedule, where, ProofSettings("full"))
+    runs = stress_runs(made, problem, schedule, where, VerifySettings("full"))
     run = next(run for run in runs if run.name == planted.size)
     assert run.make is not None, run.absent
     return run.make().status

@@ -1,8 +1,8 @@
-"""The proof that a record keeps: what was proven of which kernel, and whether that still says something.
+"""Read the verdicts that a database keeps, and decide whether each still applies to its kernel.
 
-It is an object of JSON (``Verification.proof``). ``emulator`` and ``ptx`` are digests: of the emulator that ran the
-proof, and of the PTX that ``compiler`` made of the kernel. Where one of them is another today, the proof is of
-something else.
+A stored verdict is a JSON object (``Verdict.stored``). Its ``emulator`` and ``ptx`` are digests: of the emulator that
+ran the verification, and of the PTX that ``compiler`` made of the kernel. Once one of them has changed, the verdict is
+stale.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from measurements.emulator import emulator_version, ptx_digest
 from measurements.files.text import one_line
 from search_spaces.templates.kernel import Kernel
 
-ABSENT = "it has no proof"
+ABSENT = "it has no verification"
 UNSAID = "it does not say whether it had runs of the true size, of many tiles and far away: autosched verify renews it"
 FULL, QUICK = "full", "quick"
 
 
 def identity(kernel: Kernel | None) -> dict[str, str | None]:
-    """Return what a proof made now is of. ``ptx`` and ``compiler`` are None without NVRTC."""
+    """Return what a verification made now is of. ``ptx`` and ``compiler`` are None without NVRTC."""
     digest = None if kernel is None else ptx_digest(kernel)
     return {
         "emulator": emulator_version(),
@@ -32,19 +32,19 @@ def identity(kernel: Kernel | None) -> dict[str, str | None]:
     }
 
 
-def stale_reason(proof: str | None, kernel: Kernel) -> str:
-    """Why a stored proof (JSON text) says nothing of ``kernel`` as it is today; "" where it does."""
-    if proof is None:
+def stale_reason(text: str | None, kernel: Kernel) -> str:
+    """Why a stored verification (JSON text) says nothing of ``kernel`` as it is today; "" where it does."""
+    if text is None:
         return ABSENT
-    said = _read(proof)
+    said = _read(text)
     if said is None:
-        return "its proof is of another kind"
+        return "its verification is of another kind"
     if said.get("status") != "ok":
-        return f"its proof ended in {str(said.get('status'))[:40]}"
+        return f"its verification ended in {str(said.get('status'))[:40]}"
     if said.get("emulator") != emulator_version():
-        return "its proof is by another version of the emulator"
+        return "its verification is by another version of the emulator"
     if said.get("ptx") is None:
-        return "its proof does not say of which PTX it is"
+        return "its verification does not say of which PTX it is"
     try:
         here = toolchain_of(kernel.compile_options)
     except NvrtcMissing:
@@ -52,24 +52,23 @@ def stale_reason(proof: str | None, kernel: Kernel) -> str:
     except NvccMissing as error:
         return f"its PTX cannot be compared: {error}"
     if said.get("compiler") != here:
-        return f"its proof is of the PTX of {str(said.get('compiler'))[:40]}, and this is {here}"
+        return f"its verification is of the PTX of {str(said.get('compiler'))[:40]}, and this is {here}"
     if said["ptx"] != ptx_digest(kernel):
-        return "its kernel compiles to other PTX than was proven"
+        return "its kernel compiles to other PTX than was verified"
     return ""
 
 
-def is_full(proof: str | None) -> bool:
-    """Whether a stored proof has all that a full one has."""
-    said = None if proof is None else _read(proof)
+def is_full(text: str | None) -> bool:
+    """Whether a stored verification has all that a full one has."""
+    said = None if text is None else _read(text)
     return said is not None and said.get("depth") == FULL and said.get("whole") is True
 
 
-def brief(proof: str | None) -> str:
-    """Return a few words on a stored proof: ``full``, ``quick``, ``cut short``, ``none``, or the status that it ended
-    in."""
-    if proof is None:
+def brief(text: str | None) -> str:
+    """Return a few words on a stored verdict: ``full``, ``quick``, ``cut short``, ``none``, or its failed status."""
+    if text is None:
         return "none"
-    said = _read(proof)
+    said = _read(text)
     if said is None:
         return "of another kind"
     if said["status"] != "ok":
@@ -81,9 +80,9 @@ def brief(proof: str | None) -> str:
     return FULL if said.get("whole") is True else "cut short"
 
 
-def coverage(proof: str | None) -> Coverage | None:
-    """Return what a stored full proof had of each role; None of another one, and of one that does not say."""
-    said = None if proof is None else _read(proof)
+def coverage(text: str | None) -> Coverage | None:
+    """Return what a stored full verification had of each role; None of another one, and of one that does not say."""
+    said = None if text is None else _read(text)
     if said is None or said.get("depth") != FULL:
         return None
     try:
@@ -92,27 +91,26 @@ def coverage(proof: str | None) -> Coverage | None:
         return None
 
 
-def lacks(proof: str | None) -> tuple[str, ...]:
-    """Return what a stored full proof lacks, a short text each; of one from before proofs said so, that it does not
-    say."""
-    said = None if proof is None else _read(proof)
+def lacks(text: str | None) -> tuple[str, ...]:
+    """Return what a stored full verification lacks, a short text each; UNSAID for one without coverage."""
+    said = None if text is None else _read(text)
     if said is None or said.get("status") != "ok" or said.get("depth") != FULL:
         return ()
     if isinstance(said.get("lacks"), list):  # it says so itself, as of a Triton kernel
         return tuple(map(str, said["lacks"]))
-    found = coverage(proof)
+    found = coverage(text)
     return (UNSAID,) if found is None else found.lacks
 
 
-def summary(proof: str) -> str:
-    """One line on what was proven; a database may hold any other object."""
-    said = _read(proof)
+def summary(text: str) -> str:
+    """One line on what was verified; a database may hold any other object."""
+    said = _read(text)
     try:
         assert said is not None
         runs = said["runs"]
         cases = dict.fromkeys(str(case) for run in runs for case in run["cases"])
         orders = dict.fromkeys(str(run["order"]) for run in runs)
-        depth = "" if said.get("whole", True) else " of a full proof, cut short by its time limit"
+        depth = "" if said.get("whole", True) else " of a full verification, cut short by its time limit"
         edge = ", approximate functions perturbed" if any(run.get("perturbed") for run in runs) else ""
         ptx = f", PTX {said['ptx'][:12]}" if said.get("ptx") else ""
         launches = f"{len(runs)} emulated {'run' if len(runs) == 1 else 'runs'}"
@@ -124,13 +122,13 @@ def summary(proof: str) -> str:
         return "of another kind, see --json"
 
 
-def document(proof: str) -> Any:
-    """Return what a stored proof says, of whatever kind it is. Raises ValueError for what is not JSON."""
-    return json.loads(proof)
+def document(text: str) -> Any:
+    """Return what a stored verification says, of whatever kind it is. Raises ValueError for what is not JSON."""
+    return json.loads(text)
 
 
 def _read(text: str) -> dict[str, Any] | None:
-    """Return the object of a stored proof; None for one that this version did not write."""
+    """Return the object of a stored verification; None for one that this version did not write."""
     try:
         found = document(text)
     except ValueError:

@@ -16,8 +16,9 @@ from autosched.regression.report import EntryStatus
 from autosched.regression.static import StaticOptions
 from autosched.tuning.result import TuneResult
 from autosched.tuning.tune import tune
-from autosched.verify import stored_proof
-from autosched.verify.proof import Verification, verify_one
+from autosched.verify import stored
+from autosched.verify.schedules import verify_one
+from autosched.verify.verdict import Verdict
 from measurements.emulator import ptx_digest
 from measurements.emulator.ptx.digest import instructions
 from measurements.records.measurement import Status
@@ -68,9 +69,9 @@ def test_tune_proves_its_winner_as_far_as_it_may(tuned: tuple[Path, TuneResult])
     proof = proof_of(path)
     assert (proof["status"], proof["depth"], proof["whole"]) == ("ok", "full", False)
     kernel = template(result.best.schedule.template).kernel(PROBLEM, result.best.schedule, H200)
-    assert proof["ptx"] == ptx_digest(kernel) and stored_proof.stale_reason(result.best.proof, kernel) == ""
-    assert not stored_proof.is_full(result.best.proof), "it was cut short"
-    assert "cut short" in result.proof and result.proof == stored_proof.summary(result.best.proof)
+    assert proof["ptx"] == ptx_digest(kernel) and stored.stale_reason(result.best.proof, kernel) == ""
+    assert not stored.is_full(result.best.proof), "it was cut short"
+    assert "cut short" in result.proof and result.proof == stored.summary(result.best.proof)
 
 
 def test_a_best_that_fails_its_full_proof_is_not_best(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +80,7 @@ def test_a_best_that_fails_its_full_proof_is_not_best(database: Path, monkeypatc
     assert best is not None
     wrong = best.schedule
 
-    def verify(*arguments: object, **options: object) -> Verification:
+    def verify(*arguments: object, **options: object) -> Verdict:
         found = verify_one(*arguments, **{**options, "depth": "quick"})  # type: ignore[arg-type]
         full = options.get("depth") == "full"
         return replace(found, status="findings", reason="a race") if full and found.schedule == wrong else found
@@ -111,7 +112,7 @@ def test_comments_and_lines_are_no_other_program(tuned: tuple[Path, TuneResult])
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"ptx": "0" * 64}, "other PTX than was proven"),
+        ({"ptx": "0" * 64}, "other PTX than was verified"),
         ({"emulator": "0" * 64}, "another version of the emulator"),
         ({"compiler": "nvrtc 9.1"}, "of the PTX of nvrtc 9.1"),
         ({"ptx": None}, "does not say of which PTX"),
@@ -140,11 +141,11 @@ def test_verify_compares_renews_and_stores_proofs(database: Path, capsys: pytest
     before = proof_of(database)
     assert said() == {"before": "", "now": "holds", "why": ""} and proof_of(database) == before
     changed(database, ptx="0" * 64)
-    assert said() == {"before": "its kernel compiles to other PTX than was proven", "now": "renewed", "why": ""}
+    assert said() == {"before": "its kernel compiles to other PTX than was verified", "now": "renewed", "why": ""}
     assert proof_of(database)["ptx"] == before["ptx"] and proof_of(database)["depth"] == "quick"
     with Store.open(database) as store, store.writing() as connection:
         connection.exec_driver_sql("UPDATE trials SET proof = NULL")
-    assert said() == {"before": stored_proof.ABSENT, "now": "stored", "why": ""}
+    assert said() == {"before": stored.ABSENT, "now": "stored", "why": ""}
     with Store.open(database) as store, store.writing() as connection:
         connection.exec_driver_sql("UPDATE trials SET kernel_digest = 'other', proof = NULL")
     now = said()
@@ -157,13 +158,13 @@ def test_a_full_proof_perturbs_approximate_functions() -> None:
     assert found.ok and found.whole
     edge = [run for run in found.runs if run.perturbed]
     assert len(edge) >= 2 and {"random"} in [set(run.cases) for run in edge]
-    proof = json.dumps(found.proof())
-    assert "perturbed" in stored_proof.summary(proof) and stored_proof.is_full(proof)
+    proof = json.dumps(found.stored())
+    assert "perturbed" in stored.summary(proof) and stored.is_full(proof)
 
 
 @pytest.mark.parametrize("text", ['"x"', "[]", "{}", '{"runs": 3, "status": 1, "emulator": 2}', "no JSON"])
 def test_proofs_of_others_are_said_to_be(text: str) -> None:
     schedule = template("row_reduction").space(PROBLEM, H200).sample(1, 3)[0]
     kernel = template("row_reduction").kernel(PROBLEM, schedule, H200)
-    assert stored_proof.summary(text) == "of another kind, see --json"
-    assert stored_proof.stale_reason(text, kernel) and not stored_proof.is_full(text)
+    assert stored.summary(text) == "of another kind, see --json"
+    assert stored.stale_reason(text, kernel) and not stored.is_full(text)

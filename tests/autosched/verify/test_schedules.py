@@ -1,4 +1,4 @@
-"""Verification of schedules: what it reports, and that emulator, layout algebra and cost model count alike."""
+"""Verdict of schedules: what it reports, and that emulator, layout algebra and cost model count alike."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from needs import needs_compiler, needs_nvrtc
 from wgmma_cases import GOOD, SMALL
 
 from autosched.verify.plan import EMULATED_FLOPS, at_true_size, emulated_problem
-from autosched.verify.proof import verify, verify_one
-from autosched.verify.sampled_blocks import QUICK_SHARE, prove_blocks, sampled_blocks, sampled_flops, why_not_sampled
-from autosched.verify.stored_proof import summary as proof_line
+from autosched.verify.sampled_blocks import QUICK_SHARE, sampled_blocks, sampled_flops, verify_blocks, why_not_sampled
+from autosched.verify.schedules import verify, verify_one
+from autosched.verify.stored import summary as proof_line
 from measurements.emulator import emulate
 from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.costs.bank_conflicts import fragment_traffic
@@ -55,7 +55,7 @@ def test_a_sample_of_odd_schedules_passes() -> None:
 def test_a_proof_is_json_that_names_every_run() -> None:
     problem = Matmul(20, 24, 40, order_a="col")
     (schedule,) = space(problem, H200).sample(1, seed=3)
-    proof = json.loads(json.dumps(verify_one(MATMUL, problem, schedule, H200, seed=5).proof()))
+    proof = json.loads(json.dumps(verify_one(MATMUL, problem, schedule, H200, seed=5).stored()))
     assert proof["status"] == "ok" and len(proof["emulator"]) == 64
     of_name = {run["name"]: run for run in proof["runs"]}
     first, edge = of_name["random inputs"], of_name["edge inputs"]
@@ -154,7 +154,7 @@ def test_as_many_are_emulated_at_a_time_as_this_process_has_cores(monkeypatch: p
         with lock:
             at_work -= 1
 
-    monkeypatch.setattr("autosched.verify.proof.verify_one", slow)
+    monkeypatch.setattr("autosched.verify.schedules.verify_one", slow)
     monkeypatch.setattr(os, "cpu_count", lambda: 8)  # of the machine
     everywhere = os.sched_getaffinity(0)
     try:
@@ -190,7 +190,7 @@ def test_some_neighbours_of_a_stream_k_launch_are_run_at_its_true_size(cluster_m
     units = {block // cluster_m for block in blocks}
     assert {0, 1, 132 // cluster_m - 1} <= units and len(blocks) < 132 / 2
     assert any({unit, unit + 1} <= units for unit in range(1, 131))
-    done = prove_blocks(problem, kernel, 0)
+    done = verify_blocks(problem, kernel, 0)
     assert done.status == "ok" and done.reason == "", done.reason
     for right, wrong in (
         ()
@@ -200,7 +200,7 @@ def test_some_neighbours_of_a_stream_k_launch_are_run_at_its_true_size(cluster_m
             ("return first > 0 ? worker - 1 : worker;", "return first > 0 ? worker - 1 : worker & 63;"),
         )
     ):
-        assert prove_blocks(problem, edited(kernel, right, wrong), 0).status == "wrong_result", wrong
+        assert verify_blocks(problem, edited(kernel, right, wrong), 0).status == "wrong_result", wrong
 
 
 def test_a_large_stream_k_problem_is_sampled() -> None:
@@ -226,10 +226,10 @@ def test_blocks_with_narrow_tiles_alone_say_nothing_of_the_others() -> None:
     }  # fmt: skip
     schedule = Schedule(persistent.name, tuple(values.items()))
     kernel = persistent.kernel(problem, schedule, b200)
-    done = prove_blocks(problem, kernel, 0, share=QUICK_SHARE)
+    done = verify_blocks(problem, kernel, 0, share=QUICK_SHARE)
     assert (done.status, done.reason) == ("ok", "")
     half = edited(kernel, "next = id; next < works;", "next = id; next < works / 2;")
-    found = prove_blocks(problem, half, 0, share=QUICK_SHARE)
+    found = verify_blocks(problem, half, 0, share=QUICK_SHARE)
     assert found.status == "wrong_result" and "no block writes more" in found.reason
 
 

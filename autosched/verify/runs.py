@@ -1,4 +1,4 @@
-"""One emulated launch of a proof: its inputs, its order, and what the float64 reference says of its outputs."""
+"""One emulated launch of a verification: its inputs, its order, and what the float64 reference says of its outputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from autosched import blas
-from autosched.verify.sampled_blocks import QUICK_SHARE, prove_blocks
+from autosched.verify.sampled_blocks import QUICK_SHARE, verify_blocks
 from measurements.emulator import ASCENDING, Emulation, Order, emulate
 from measurements.records.comparison import check
 from search_spaces.arrays import FloatArray
@@ -39,12 +39,12 @@ class LaunchOverride(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ProofSettings:
-    """How a schedule is proven.
+class VerifySettings:
+    """How a schedule is verified.
 
-    Inputs are drawn from ``seed``. ``time_limit`` is the CPU seconds of one launch; no run starts once the proof has
-    taken more than ``budget`` seconds (None: as long as it takes). ``launch`` is one that the proof alone would not
-    make. ``execute`` runs a whole launch.
+    Inputs are drawn from ``seed``. ``time_limit`` is the CPU seconds of one launch; no run starts once the verification
+    has taken more than ``budget`` seconds (None: no limit). ``launch`` is an additional launch. ``execute`` runs a
+    whole launch.
     """
 
     depth: Depth = "quick"
@@ -62,7 +62,7 @@ class ProofSettings:
 
 @dataclass(frozen=True)
 class Run:
-    """One emulated launch of a proof.
+    """One emulated launch of a verification.
 
     ``cases`` are the kinds of its inputs, drawn from ``seed``, ``order`` that of its blocks and threads, ``blocks`` how
     many were run (None: all). ``perturbed``: its PTX was executed, with approximate functions that err as much as they
@@ -94,7 +94,7 @@ def run_whole(
     kernel: Kernel,
     given: StressInputs,
     order: Order,
-    settings: ProofSettings,
+    settings: VerifySettings,
     *,
     seed: int | None = None,
     execute: Execute | None = None,
@@ -152,7 +152,7 @@ def run_again(
     kernel: Kernel,
     given: StressInputs,
     launch: LaunchOverride,
-    settings: ProofSettings,
+    settings: VerifySettings,
     same_as: Mapping[str, Array] | None = None,
 ) -> Run:
     """Run the random inputs of a first run in another order, and as often as ``launch`` says.
@@ -179,7 +179,7 @@ def run_again(
 
 
 def run_fewer_blocks(
-    problem: Problem, kernel: Kernel, given: StressInputs, order: Order, settings: ProofSettings
+    problem: Problem, kernel: Kernel, given: StressInputs, order: Order, settings: VerifySettings
 ) -> Run:
     """Launch ``kernel`` with fewer blocks than it was planned for, as on a GPU of which a part is taken.
 
@@ -197,7 +197,7 @@ def run_fewer_blocks(
     return replace(run, reason=f"{run.reason}; with {kernel.grid[0]} blocks alone" if run.reason else "")
 
 
-def run_perturbed(problem: Problem, kernel: Kernel, given: StressInputs, seed: int, settings: ProofSettings) -> Run:
+def run_perturbed(problem: Problem, kernel: Kernel, given: StressInputs, seed: int, settings: VerifySettings) -> Run:
     """Run with approximate functions at the edge of the error that the PTX ISA allows.
 
     Args:
@@ -215,11 +215,11 @@ def run_perturbed(problem: Problem, kernel: Kernel, given: StressInputs, seed: i
     return replace(run, reason=reason, perturbed=True)
 
 
-def run_sampled(problem: Problem, kernel: Kernel, settings: ProofSettings, walked: bool = False) -> Run:
+def run_sampled(problem: Problem, kernel: Kernel, settings: VerifySettings, walked: bool = False) -> Run:
     """Return some blocks of a launch that is too large to be emulated whole. ``walked``: another run asks all blocks
     for their tiles."""
     share = 1.0 if settings.depth == "full" else QUICK_SHARE
-    found = prove_blocks(problem, kernel, settings.seed, limit=settings.time_limit, share=share, walked=walked)
+    found = verify_blocks(problem, kernel, settings.seed, limit=settings.time_limit, share=share, walked=walked)
     reason = found.reason
     if found.status != "ok":
         reason += f"; {len(found.blocks)} blocks of {' '.join(str(problem.to_json()).split())}"

@@ -1,7 +1,8 @@
-"""Prove schedules without a GPU: emulate their kernels and compare every element with the float64 reference.
+"""Verify schedules without a GPU: emulate their kernels and compare every element with the float64 reference.
 
-``Prover`` makes the runs that a plan names (``plan``), one after another, until one fails. What a full proof had
-of the true size, of many tiles and of far addresses, and what it lacks, is its ``Coverage``.
+``ScheduleVerifier`` makes the runs that a plan names (``plan``), one after another, until one fails. A full
+verification also reports its ``Coverage``: what it ran at the true size, with many tiles and at far addresses, and what
+it lacks.
 """
 
 from __future__ import annotations
@@ -9,115 +10,29 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from autosched.verify import stored_proof
 from autosched.verify.coverage import ROLES, Coverage, Role, RoleCoverage
 from autosched.verify.in_threads import in_threads
-from autosched.verify.plan import MOST_BYTES, ProofPlan, ProofRun, emulated_problem, plan, plan_of_kernel
+from autosched.verify.plan import MOST_BYTES, Plan, PlannedRun, emulated_problem, plan, plan_of_kernel
 from autosched.verify.remedies import remedy
-from autosched.verify.run import (
-    FAILED_LAUNCH,
+from autosched.verify.runs import (
     TIME_LIMIT,
     Depth,
     Execute,
     LaunchOverride,
-    ProofSettings,
     Run,
+    VerifySettings,
 )
+from autosched.verify.verdict import Verdict
 from measurements.compiler.cores import usable_cores
-from measurements.emulator import Emulation, Finding, GlobalSite, HostFailure, SharedSite, emulate
+from measurements.emulator import HostFailure, emulate
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
-from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.template import KernelTemplate, TemplateSet
 
-# What an emulation says of a kernel; all else is not a verdict.
-FAILURE_STATUSES = ("wrong_result", "findings", "crashed", FAILED_LAUNCH)
-FAILING = (*FAILURE_STATUSES, "compile_error")  # what is not right as it stands
 _NO_TIME = "there was no time for it"
-
-
-@dataclass(frozen=True)
-class Verification:
-    """``problem`` is the one that was emulated, perhaps a cut of the one asked for.
-
-    ``status`` is "ok", "wrong_result", "device_limit", or as of an ``Emulation``: that of the run that failed and ended
-    the proof, if one did. ``worst`` is the largest error over its tolerance (at most 1 passes),
-    ``max_abs_error`` the largest absolute error on random inputs; both None where the kernel did not finish.
-    ``emulation`` is that of the run that failed, else of the first. ``kernel`` is that of the problem asked for;
-    ``whole``: nothing of the proof of this ``depth`` was left out for want of time. ``coverage`` is of a full proof
-    that passed.
-    """
-
-    problem: Problem
-    schedule: Schedule
-    status: str
-    reason: str
-    worst: float | None
-    max_abs_error: float | None
-    emulation: Emulation
-    runs: tuple[Run, ...] = ()
-    kernel: Kernel | None = field(default=None, repr=False, compare=False)
-    depth: Depth = "quick"
-    whole: bool = True
-    coverage: Coverage | None = None
-
-    __repr__ = short_repr
-
-    @property
-    def ok(self) -> bool:
-        return self.status == "ok"
-
-    @property
-    def lacks(self) -> tuple[str, ...]:
-        """What a full proof has nothing of, a short text each."""
-        return () if self.coverage is None else self.coverage.lacks
-
-    def proof(self) -> dict[str, Any]:
-        """Return what a record keeps: the runs, with all that repeats them, and what they are of
-        (``autosched.verify``)."""
-        return {
-            "status": self.status,
-            "depth": self.depth,
-            "whole": self.whole,
-            **stored_proof.identity(self.kernel),
-            "seconds": round(self.seconds, 3),
-            **({} if self.coverage is None else {"coverage": self.coverage.to_json()}),
-            "runs": [
-                {
-                    "name": run.name,
-                    "problem": run.problem.to_json(),
-                    "cases": list(run.cases),
-                    "seed": run.seed,
-                    "order": run.order.blocks,
-                    "turns": run.order.seed,
-                    "blocks": run.blocks,
-                    "perturbed": run.perturbed,
-                }
-                for run in self.runs
-            ],
-        }
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        return self.emulation.findings
-
-    @property
-    def shared_sites(self) -> tuple[SharedSite, ...]:
-        return self.emulation.shared_sites
-
-    @property
-    def global_sites(self) -> tuple[GlobalSite, ...]:
-        return self.emulation.global_sites
-
-    @property
-    def seconds(self) -> float:
-        """Of the host, to compile and to run everything."""
-        emulations = [run.emulation for run in self.runs] or [self.emulation]
-        return sum(e.compile_seconds + e.run_seconds for e in emulations)
 
 
 class ProblemTooLarge(HostFailure):
@@ -125,19 +40,19 @@ class ProblemTooLarge(HostFailure):
 
 
 @dataclass(frozen=True)
-class Prover:
-    """Proves schedules of ``template`` for ``problem`` on ``device``, as ``settings`` say."""
+class ScheduleVerifier:
+    """Verifies schedules of ``template`` for ``problem`` on ``device``, as ``settings`` say."""
 
     template: KernelTemplate
     problem: Problem
     device: Device
-    settings: ProofSettings = field(default_factory=ProofSettings)
+    settings: VerifySettings = field(default_factory=VerifySettings)
 
-    def plan(self, schedule: Schedule) -> ProofPlan:
-        """Return the runs of a proof of ``schedule``. Raises ValueError if that breaks a validity constraint."""
+    def plan(self, schedule: Schedule) -> Plan:
+        """Return the runs of a verification of ``schedule``. Raises ValueError if that breaks a validity constraint."""
         return plan(self.template, self.problem.under(schedule.values), schedule, self.device, self.settings)
 
-    def prove(self, schedule: Schedule) -> Verification:
+    def verify(self, schedule: Schedule) -> Verdict:
         """Make the runs of the plan until one fails, or the budget is spent.
 
         Raises ValueError if the schedule breaks a validity constraint, ProblemTooLarge, HostFailure where this machine
@@ -145,24 +60,24 @@ class Prover:
         """
         self.template.config(self.problem, schedule, self.device)  # what an invalid schedule cuts means nothing
         try:
-            return replace(self, problem=self.problem.under(schedule.values))._proven_or_whole(schedule)
+            return replace(self, problem=self.problem.under(schedule.values))._verified_or_whole(schedule)
         except MemoryError as error:
             raise HostFailure(
                 "there is not enough memory to verify: free some, or raise the limit (ulimit -v)"
             ) from error
 
-    def _proven_or_whole(self, schedule: Schedule) -> Verification:
-        """Prove; where a smaller problem that nobody has stated fails, the kernel may need the sizes that were asked
+    def _verified_or_whole(self, schedule: Schedule) -> Verdict:
+        """Verify; where a smaller problem that nobody has stated fails, the kernel may need the sizes that were asked
         for, and these decide."""
-        found = self._proven(schedule)
+        found = self._verified(schedule)
         if found.ok or found.problem == self.problem or not self.problem.is_reduced_unasked:
             return found
         try:
-            return replace(self, template=replace(self.template, proxy=None))._proven(schedule)
+            return replace(self, template=replace(self.template, proxy=None))._verified(schedule)
         except HostFailure:  # too large to be emulated
             return found
 
-    def _proven(self, schedule: Schedule) -> Verification:
+    def _verified(self, schedule: Schedule) -> Verdict:
         settings = self.settings
         started = time.monotonic()
         emulated = emulated_problem(self.template, self.problem, schedule)
@@ -172,7 +87,7 @@ class Prover:
                 f"{MOST_BYTES:,}: verify a smaller problem, or name one in [proxy] of the kernel file"
             )
         runs: list[Run] = []
-        planned: list[tuple[ProofRun, Run | None]] = []
+        planned: list[tuple[PlannedRun, Run | None]] = []
         whole = True
         its = self.plan(schedule)
         for item in its:
@@ -194,17 +109,17 @@ class Prover:
         advice = remedy(last.emulation.findings, self.problem.remedy_of_unset) if last.status != "ok" else ""
         reason = "; ".join(text for text in (last.reason, advice) if text)
         covered = _coverage(planned) if settings.depth == "full" and last.status == "ok" else None
-        return Verification(
+        return Verdict(
             emulated, schedule, last.status, reason, worst, error,
             shown.emulation, tuple(runs), its.kernel, settings.depth, whole, covered,
         )  # fmt: skip
 
 
-def _coverage(planned: Sequence[tuple[ProofRun, Run | None]]) -> Coverage:
+def _coverage(planned: Sequence[tuple[PlannedRun, Run | None]]) -> Coverage:
     return Coverage(tuple(_of_role(role, [p for p in planned if p[0].role == role]) for role in ROLES))
 
 
-def _of_role(role: Role, planned: Sequence[tuple[ProofRun, Run | None]]) -> RoleCoverage:
+def _of_role(role: Role, planned: Sequence[tuple[PlannedRun, Run | None]]) -> RoleCoverage:
     made = [(item.name, run) for item, run in planned if run is not None or item.run_by_first]
     left_out = tuple(dict.fromkeys(run.left_out for _, run in made if run is not None and run.left_out))
     if any(run is not None and not run.left_out for _, run in made):
@@ -224,19 +139,19 @@ def verify_one(
     depth: Depth = "quick",
     budget: float | None = None,
     asked: LaunchOverride | None = None,
-) -> Verification:
-    """Prove one schedule: run after run, until one fails.
+) -> Verdict:
+    """Verify one schedule: run after run, until one fails.
 
     Args:
         template: Generates the kernels.
         problem: What is computed.
-        schedule: What is proven.
+        schedule: What is verified.
         device: The GPU that kernels are generated for; none is used.
         seed: Of the inputs.
         time_limit: CPU seconds of one launch.
         depth: "quick" or "full".
-        budget: No run starts once the proof has taken more than so many seconds; None for as long as it takes.
-        asked: A launch that the proof alone would not make: another order, or several launches.
+        budget: No run starts once the verification has taken more than so many seconds; None for as long as it takes.
+        asked: A launch that the verification alone would not make: another order, or several launches.
 
     Returns:
         What was run, and what it found.
@@ -245,8 +160,8 @@ def verify_one(
         ValueError: The schedule is none for ``problem``.
         HostFailure: This machine cannot emulate.
     """
-    settings = ProofSettings(depth, seed, time_limit, budget, asked)
-    return Prover(template, problem, device, settings).prove(schedule)
+    settings = VerifySettings(depth, seed, time_limit, budget, asked)
+    return ScheduleVerifier(template, problem, device, settings).verify(schedule)
 
 
 def verify(
@@ -260,19 +175,19 @@ def verify(
     time_limit: float = TIME_LIMIT,
     depth: Depth = "quick",
     asked: LaunchOverride | None = None,
-) -> Iterator[Verification]:
-    """Prove schedules, several at a time.
+) -> Iterator[Verdict]:
+    """Verify schedules, several at a time.
 
     Args:
         templates: Those of the schedules.
         problem: What is computed.
-        schedules: What is proven.
+        schedules: What is verified.
         device: The GPU that kernels are generated for; none is used.
         seed: Of the inputs.
-        workers: How many are proven at a time; None for one per usable core.
+        workers: How many are verified at a time; None for one per usable core.
         time_limit: CPU seconds of one launch.
         depth: "quick" or "full".
-        asked: A launch that the proofs alone would not make.
+        asked: A launch that the verifications alone would not make.
 
     Yields:
         The verification of each schedule, in their order.
@@ -282,16 +197,16 @@ def verify(
         HostFailure: This machine cannot emulate.
     """
 
-    def proven(schedule: Schedule) -> Verification:
+    def verified(schedule: Schedule) -> Verdict:
         return verify_one(
             templates.of(schedule), problem, schedule, device, seed=seed, time_limit=time_limit, depth=depth,
             asked=asked,
         )  # fmt: skip
 
-    return in_threads(proven, schedules, workers or usable_cores())
+    return in_threads(verified, schedules, workers or usable_cores())
 
 
-def prove(
+def verify_kernel(
     problem: Problem,
     kernel: Kernel,
     *,
@@ -302,7 +217,7 @@ def prove(
 ) -> Iterator[Run]:
     """Emulate ``kernel`` on random inputs, then on sets of stress ones; the first run that fails is the last.
 
-    A quick proof emulates one set in any case, more while their operands stay under ``EMULATED_BYTES`` together, and
+    A quick verification emulates one set or more, while their operands stay under ``EMULATED_BYTES`` together, and
     for a small problem (``AGAIN_BYTES``) those of other seeds.
 
     Args:
@@ -319,7 +234,7 @@ def prove(
     Raises:
         HostFailure: This machine cannot emulate.
     """
-    settings = ProofSettings(depth, seed, time_limit, execute=execute)
+    settings = VerifySettings(depth, seed, time_limit, execute=execute)
     for item in plan_of_kernel(problem, kernel, settings):
         assert item.make is not None
         run = replace(item.make(), name=item.name)

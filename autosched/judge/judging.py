@@ -17,7 +17,8 @@ from autosched.judge.result import CaseResult, Cheat, Status, SubmissionResult
 from autosched.judge.task import Case, Task, TaskError, as_float64, load
 from autosched.judge.torch_operators import TorchOperators
 from autosched.triton.described import LaunchFailed
-from autosched.triton.session import QUICK, THOROUGH, Session, emulated
+from autosched.triton.session import Session, emulated
+from autosched.verify.launch_plan import QUICK, THOROUGH
 from measurements.emulator.findings import FindingKind
 from measurements.files.text import one_line
 from search_spaces.hardware.devices import Device
@@ -71,14 +72,14 @@ def judge(
     """
     seen = _Seen()
     module: ModuleType | None = None
-    settings = THOROUGH if full else QUICK
+    plan = THOROUGH if full else QUICK
     with _no_extensions():
         for case in task.cases:
             outputs = []
             call: Callable[[Any], Any] | None = None
             for seed in _SEEDS[:1] if case.uneven else _SEEDS:
                 try:
-                    with emulated(device, proof=settings, check=False) as session:
+                    with emulated(device, plan=plan, check=False) as session:
                         case.prepare()
                         wanted = _reference(case, seed)
                         if module is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autosched.verify.runs import TIME_LIMIT
+from autosched.verify.launch_plan import TIME_LIMIT
 from measurements.emulator import emulate
 from search_spaces.operators.problem import Array
 from search_spaces.templates.kernel import Kernel

@@ -10,17 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autosched.triton.described import LaunchFailed
-    from autosched.triton.session import (
-        QUICK,
-        THOROUGH,
-        FaultsFound,
-        LaunchRecord,
-        ProofSettings,
-        Session,
-        emulate,
-        emulated,
-    )
+    from autosched.triton.session import FaultsFound, LaunchRecord, Session, emulate, emulated
     from autosched.triton.tuning import AutotuneHooks, TunedFunction, autotune_hooks, recording, tune
+    from autosched.verify.launch_plan import QUICK, THOROUGH, LaunchPlan
 
 __all__ = [
     "QUICK",
@@ -28,8 +20,8 @@ __all__ = [
     "AutotuneHooks",
     "FaultsFound",
     "LaunchFailed",
+    "LaunchPlan",
     "LaunchRecord",
-    "ProofSettings",
     "Session",
     "TunedFunction",
     "autotune_hooks",
@@ -39,7 +31,13 @@ __all__ = [
     "tune",
 ]
 
-_TUNING = ("AutotuneHooks", "TunedFunction", "autotune_hooks", "recording", "tune")
+_HOMES = {
+    "LaunchFailed": "autosched.triton.described",
+    **dict.fromkeys(("QUICK", "THOROUGH", "LaunchPlan"), "autosched.verify.launch_plan"),
+    **dict.fromkeys(
+        ("AutotuneHooks", "TunedFunction", "autotune_hooks", "recording", "tune"), "autosched.triton.tuning"
+    ),
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -50,5 +48,4 @@ def __getattr__(name: str) -> Any:
     """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "tuning" if name in _TUNING else "described" if name == "LaunchFailed" else "session"
-    return getattr(import_module(f"{__name__}.{module}"), name)
+    return getattr(import_module(_HOMES.get(name, "autosched.triton.session")), name)

@@ -15,7 +15,8 @@ from typing import Any
 
 from autosched.triton.described import LaunchFailed
 from autosched.triton.fidelity import Fidelity, fidelity_of
-from autosched.triton.session import LaunchRecord, ProofSettings, Session, emulated
+from autosched.triton.session import LaunchRecord, Session, emulated
+from autosched.verify.launch_plan import LaunchPlan
 from search_spaces.hardware.devices import Device
 
 _RAISED = "the program raised"
@@ -57,7 +58,7 @@ def run_program(
     path: Path,
     arguments: Sequence[str],
     device: Device,
-    proof: ProofSettings,
+    plan: LaunchPlan,
     *,
     quiet: bool = False,
     seconds: float | None = None,
@@ -72,7 +73,7 @@ def run_program(
         path: The program.
         arguments: Its ``sys.argv[1:]``.
         device: The GPU that kernels are compiled for, and that torch is told of.
-        proof: Seeds, orders and limits of each launch.
+        plan: The runs of each launch.
         quiet: What it prints goes to stderr.
         seconds: After so many it is ended, and the result is of the launches until then; None for no limit.
         function: Instead of running the file, import it and call this one with sizes that provoke
@@ -103,7 +104,7 @@ def run_program(
             redirect_stdout(sys.stderr) if quiet else nullcontext(),
             emulated(
                 device,
-                proof=proof,
+                plan=plan,
                 undefined_memory=undefined_memory,
                 first_configuration=first_configuration,
                 check=False,

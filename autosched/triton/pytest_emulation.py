@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from autosched.triton.session import QUICK, THOROUGH, Session, emulated
+from autosched.triton.session import Session, emulated
+from autosched.verify.launch_plan import QUICK, THOROUGH
 
 
 class TritonEmulation:
@@ -20,7 +21,7 @@ class TritonEmulation:
         self, device: str, *, thorough: bool = False, undefined_memory: bool = True, first_configuration: bool = False
     ) -> None:
         self._stack = ExitStack()
-        self._device, self._proof = device, THOROUGH if thorough else QUICK
+        self._device, self._plan = device, THOROUGH if thorough else QUICK
         self._options = {"undefined_memory": undefined_memory, "first_configuration": first_configuration}
         self._ignored: list[str] = []
         self._collected = 0
@@ -29,9 +30,7 @@ class TritonEmulation:
 
     def start(self) -> None:
         """Raise UnknownDevice."""
-        self._session = self._stack.enter_context(
-            emulated(self._device, proof=self._proof, check=False, **self._options)
-        )
+        self._session = self._stack.enter_context(emulated(self._device, plan=self._plan, check=False, **self._options))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_ignore_collect(self, collection_path: Path, config: pytest.Config) -> Generator[None, Any, Any]:

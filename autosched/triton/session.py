@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,8 +21,13 @@ from autosched.triton.simulated_tensors import TrackedTensors
 from autosched.triton.sizes import named, stress_sizes
 from autosched.triton.storages import Storages, storage_bytes
 from autosched.triton.torch_compile import torch_compiled
+from autosched.verify.launch import LaunchUnderTest
 from autosched.verify.launch_counting import CountedRun
-from measurements.emulator import ASCENDING, Emulation, Finding, Order, emulate_ptx
+from autosched.verify.launch_plan import QUICK, LaunchPlan
+from autosched.verify.launches import make_runs, verdict_of
+from autosched.verify.run import Run
+from autosched.verify.verdict import Verdict
+from measurements.emulator import Emulation, Finding
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
 from search_spaces.operators.problem import Array
@@ -38,52 +43,23 @@ class FaultsFound(AssertionError):
         super().__init__("\n".join(session.fault_lines()))
 
 
-@dataclass(frozen=True)
-class ProofSettings:
-    """How each launch is proven.
-
-    Args:
-        orders: of blocks and threads; each launch runs once in each, from the same memory. The program goes on with
-            what the first one left.
-        second_launch: run each launch once more on what it left, to see what it does not leave as it found it.
-        perturb: approximate instructions err as much as the PTX ISA allows, in one more run.
-        time_limit: CPU seconds of one run of a launch.
-        blocks: of a launch that has more, only so many run: the first ones, the last ones, and some in between. The
-            memory that such a launch writes counts as filled, with zeros where no block that ran has written; values
-            that the program computes from it are not its own. None: all run. Where blocks wait for others, those run,
-            too, or all do.
-    """
-
-    orders: tuple[Order, ...] = (ASCENDING,)
-    second_launch: bool = False
-    perturb: bool = False
-    time_limit: float = 60.0
-    blocks: int | None = None
-
-    def __post_init__(self) -> None:
-        if not self.orders:
-            raise ValueError("a proof needs at least one order of blocks")
-        if not self.time_limit > 0:
-            raise ValueError(f"time_limit must be more than 0 s, not {self.time_limit}")
-        if self.blocks is not None and self.blocks < 1:
-            raise ValueError(f"at least one block of a launch must run, not {self.blocks}")
-
-
-QUICK = ProofSettings()
-THOROUGH = ProofSettings(
-    orders=(ASCENDING, Order("descending"), Order("interleaved", 7), Order("random", 11)), second_launch=True
-)
-
-
 @dataclass(frozen=True, eq=False)
 class LaunchRecord:
-    """What came of one launch.
+    """One launch of the program, and the verdict on it.
 
-    ``called_at`` is the line of the program that launched it. ``runs`` has each run's name and result, of which the
-    first is what the program went on with. ``differing`` names the arrays that a run left with other bits than the
-    first one did. ``written`` counts the bytes that the launch wrote, by argument. ``seconds`` are ESTIMATED by the
-    time model from what the launch executed; 0 where it did not end. Of its ``blocks``, ``left_out`` were not
-    run. ``size`` is that of ``Session.at_sizes``, or empty.
+    Attributes:
+        kernel: Name of the kernel.
+        called_at: Line of the program that launched it.
+        grid: Blocks along each axis.
+        threads: Threads of a block.
+        ptx: Text of its PTX.
+        verdict: The verdict, with each run of the plan. The program continues with what the first run left.
+        constants: Values of its ``tl.constexpr`` parameters.
+        written: Bytes that the launch wrote, by argument.
+        seconds: Time that the time model ESTIMATES from what the launch executed; 0 where it did not end.
+        blocks: Number of its blocks.
+        left_out: Number of blocks that did not run.
+        size: The size that ``Session.at_sizes`` chose; "" otherwise.
     """
 
     kernel: str
@@ -91,8 +67,7 @@ class LaunchRecord:
     grid: tuple[int, int, int]
     threads: int
     ptx: str
-    runs: tuple[tuple[str, Emulation], ...]
-    differing: tuple[str, ...] = ()
+    verdict: Verdict
     constants: tuple[tuple[str, Any], ...] = ()
     written: tuple[tuple[str, int], ...] = ()
     seconds: float = 0.0
@@ -101,18 +76,24 @@ class LaunchRecord:
     size: str = ""
 
     @property
+    def runs(self) -> tuple[tuple[str, Emulation], ...]:
+        """Name and result of each run."""
+        return tuple((run.name, run.emulation) for run in self.verdict.runs)
+
+    @property
     def emulation(self) -> Emulation:
-        """Of the run that the program went on with."""
-        return self.runs[0][1]
+        """The result of the run that the program continued with."""
+        return self.verdict.runs[0].emulation
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Faults and notes of all runs, each grade and kind at each line once."""
-        found: dict[tuple[object, ...], Finding] = {}
-        for _, run in self.runs:
-            for f in run.findings:
-                found.setdefault((f.grade, f.kind, f.file, f.line), f)
-        return tuple(found.values())
+        return self.verdict.findings
+
+    @property
+    def differing(self) -> tuple[str, ...]:
+        """Arrays whose bits depend on the order of blocks."""
+        return self.verdict.differing
 
 
 @dataclass
@@ -120,7 +101,7 @@ class Session:
     """All launches within one ``emulated``. Satisfies ``driver.Launcher``."""
 
     device: Device
-    settings: ProofSettings = QUICK
+    plan: LaunchPlan = QUICK
     launches: list[LaunchRecord] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     milliseconds: float = 0.0  # of the simulated GPU, so far
@@ -181,51 +162,37 @@ class Session:
         arguments, described = described_launch(launch, self.storages)
         inputs, memory = arguments.inputs(), arguments.memory()
 
-        blocks = sampled(described.grid, self.settings.blocks)
+        sample = Sample(described.grid, sampled(described.grid, self.plan.blocks))
 
-        def run(order: Order, calls: int = 1, perturb: bool = False, count: bool = False) -> Emulation:
-            done = emulate_ptx(
-                launch.ptx,
-                described,
-                inputs,
-                time_limit=self.settings.time_limit,
-                order=order,
-                calls=calls,
-                perturb=perturb,
-                memory=memory,
-                count=count,
-                blocks=blocks,
-            )
-            return with_injected_waits(done, launch.ptx, self.device.sm)
+        def runs_of_sample() -> Iterator[Run]:
+            under_test = LaunchUnderTest(
+                launch.ptx, inputs, described, memory, sample.blocks,
+                read=lambda done: with_injected_waits(done, launch.ptx, self.device.sm),
+            )  # fmt: skip
+            return make_runs(under_test, self.plan, count=True)
 
-        first, *others = self.settings.orders
-        runs = [(first.name, run(first, count=True))]
-        sample = Sample(described.grid, blocks)
-        while (cause := sample.waits(runs[0][1])) is not None:
-            blocks = sample.widened(runs[0][1])
-            if blocks == sample.blocks:  # wider ones have had their time
+        runs = runs_of_sample()
+        first = next(runs)
+        while (cause := sample.waits(first.emulation)) is not None:
+            wider = sample.widened(first.emulation)
+            if wider == sample.blocks:  # wider ones have had their time
                 raise LaunchFailed(f"{launch.name}, launched at {where}: unsupported: {cause}")
-            sample.blocks = blocks
-            runs = [(first.name, run(first, count=True))]
+            sample.blocks = wider
+            runs = runs_of_sample()
+            first = next(runs)
+        verdict, blocks = verdict_of([first, *runs], self.plan), sample.blocks
         ctas = described.cluster[0]  # run together
         ran = described.blocks if blocks is None else ctas * len({block // ctas for block in blocks})
-        if runs[0][1].status in ("ok", "findings"):
-            runs += [(order.name, run(order)) for order in others]
-            if self.settings.second_launch:
-                runs.append(("launched twice", run(first, calls=2)))
-            if self.settings.perturb:
-                runs.append(("approximate instructions err", run(first, perturb=True)))
         record = LaunchRecord(
             launch.name,
             where,
             launch.grid,
             described.threads,
             launch.ptx,
-            tuple(runs),
-            _differing(runs[0][1], [r for name, r in runs[1:] if name in {o.name for o in others}]),
+            verdict,
             tuple(sorted(launch.constants.items(), key=lambda item: str(item[0]))),
-            tuple((name, int(np.count_nonzero(flags))) for name, flags in runs[0][1].written.items()),
-            estimated_seconds(described, [CountedRun(1.0, ran, runs[0][1])], launch.cubin, self.device),
+            tuple((name, int(np.count_nonzero(flags))) for name, flags in first.emulation.written.items()),
+            estimated_seconds(described, [CountedRun(1.0, ran, first.emulation)], launch.cubin, self.device),
             described.blocks,
             described.blocks - ran,
             self._size,
@@ -283,7 +250,7 @@ class Session:
 def emulated(
     device: str | Device,
     *,
-    proof: ProofSettings = QUICK,
+    plan: LaunchPlan = QUICK,
     pretend_cuda: bool = True,
     undefined_memory: bool = True,
     first_configuration: bool = False,
@@ -293,7 +260,7 @@ def emulated(
 
     Args:
         device: a name (``"h100"``) or a row.
-        proof: how each launch is proven; ``THOROUGH`` runs several orders and a second launch.
+        plan: the runs of each launch; ``THOROUGH`` has several orders and a second launch.
         pretend_cuda: the program sees one such GPU: ``device="cuda"``, ``torch.cuda`` and ``is_cuda``. Its tensors
             are on the CPU all the same.
         undefined_memory: what ``torch.empty`` returns holds no values until they are written.
@@ -304,7 +271,7 @@ def emulated(
     HostFailure where this machine cannot emulate.
     """
     row = device_named(device) if isinstance(device, str) else device
-    session = Session(row, proof)
+    session = Session(row, plan)
     with ExitStack() as stack:
         stack.enter_context(activated(session))
         stack.enter_context(torch_compiled(pretend_cuda))
@@ -321,7 +288,7 @@ def emulated(
 
 
 def emulate(
-    launch: Callable[..., Any], *arguments: Any, device: str | Device, proof: ProofSettings = QUICK, **keywords: Any
+    launch: Callable[..., Any], *arguments: Any, device: str | Device, plan: LaunchPlan = QUICK, **keywords: Any
 ) -> LaunchRecord:
     """Emulate one launch: ``emulate(kernel[grid], x, y, BLOCK=128, device="h100")``.
 
@@ -329,7 +296,7 @@ def emulate(
         launch: A Triton kernel with its grid, or any function that launches.
         arguments: What it is called with; tensors and numpy arrays are changed in place, as by the kernel itself.
         device: The name of the GPU that the kernel is compiled for, or its row.
-        proof: Seeds, orders and limits.
+        plan: The runs of each launch.
         keywords: Constants and launch options by name.
 
     Returns:
@@ -341,7 +308,7 @@ def emulate(
     import torch
 
     values = [torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in arguments]
-    with emulated(device, proof=proof, pretend_cuda=False, check=False) as session, suppress(LaunchFailed):
+    with emulated(device, plan=plan, pretend_cuda=False, check=False) as session, suppress(LaunchFailed):
         launch(*values, **keywords)
     if not session.launches:
         raise ValueError("nothing was launched: pass a kernel with its grid, kernel[grid], and its arguments")
@@ -355,14 +322,6 @@ def _line(launch: LaunchRecord, finding: Finding) -> str:
 
 def _same(a: Array, b: Array | None) -> bool:
     return b is not None and a.shape == b.shape and a.tobytes() == b.tobytes()
-
-
-def _differing(first: Emulation, others: Sequence[Emulation]) -> tuple[str, ...]:
-    return tuple(
-        name
-        for name, values in first.outputs.items()
-        if any(name in other.outputs and not _same(values, other.outputs[name]) for other in others)
-    )
 
 
 def _called_at() -> str:

@@ -18,8 +18,10 @@ import numpy as np
 
 from autosched import blas
 from autosched.user_kernels.problem import KernelProblem
-from autosched.verify.runs import RANDOM, Run, VerifySettings
-from measurements.emulator import ASCENDING, Emulation, FindingKind, Order, emulate_blocks
+from autosched.verify.orders import all_orders, quick_orders
+from autosched.verify.run import Run
+from autosched.verify.runs import RANDOM, VerifySettings
+from measurements.emulator import Emulation, FindingKind, Order, emulate_blocks
 from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.sparse import SparseEmulation, Written
 from measurements.records.comparison import compare
@@ -53,9 +55,7 @@ def runs_of_blocks(problem: Problem, kernel: Kernel, settings: VerifySettings) -
     if seconds is None or seconds * math.prod(kernel.grid) <= WHOLE_SECONDS:
         return []
     most = int(min(_MOST, max(_FEWEST, _SECONDS[settings.depth] / max(seconds, 1e-6))))
-    orders = [ASCENDING, Order("random", settings.seed + 1)]
-    if settings.depth == "full":
-        orders += [Order("descending", settings.seed + 2), Order("alternating", settings.seed + 3)]
+    orders = all_orders(settings.seed) if settings.depth == "full" else quick_orders(settings.seed)
     runs: list[Run] = []
     for i, order in enumerate(orders):
         # Other blocks in every order, those at the edges always.

@@ -17,10 +17,11 @@ from typing import NamedTuple
 
 from autosched.verify.coverage import Role
 from autosched.verify.launch_limits import why_refused
+from autosched.verify.orders import all_orders, quick_orders
+from autosched.verify.run import Run
 from autosched.verify.runs import (
     RANDOM,
     LaunchOverride,
-    Run,
     VerifySettings,
     refused,
     run_again,
@@ -196,7 +197,7 @@ def _whole_runs(
 def _first_runs(
     problem: Problem, kernel: Kernel, settings: VerifySettings, kept: dict[str, Run]
 ) -> Iterator[PlannedRun]:
-    seed, turns = settings.seed, Order("random", settings.seed + 1)
+    seed, turns = settings.seed, quick_orders(settings.seed)[1]
     random = StressInputs((RANDOM,), problem.random_inputs(seed))
     together = kernel.cooperating[0] > 1 or kernel.chained  # then the order of blocks may show in sums
     compares = kernel.repeatable and (settings.depth == "full" or (together and settings.emulates))
@@ -239,9 +240,7 @@ def _more_runs(
         return
     seed = settings.seed
     random = StressInputs((RANDOM,), problem.random_inputs(seed))
-    for i, order in enumerate(
-        (Order("random", seed + 1), Order("descending", seed + 2), Order("alternating", seed + 3))
-    ):
+    for i, order in enumerate(all_orders(seed)[1:]):
         name = f"edge inputs, blocks {order.blocks}"
         provoked = False
         for given in problem.stress_inputs(seed + i):

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from autosched import blas
+from autosched.verify.launch_plan import TIME_LIMIT
+from autosched.verify.run import FAILED_LAUNCH, Depth, Run
 from autosched.verify.sampled_blocks import QUICK_SHARE, verify_blocks
 from measurements.emulator import ASCENDING, Emulation, Order, emulate
 from measurements.records.comparison import check
 from search_spaces.arrays import FloatArray
 from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import Array, Problem
-from search_spaces.short_repr import short_repr
 from search_spaces.templates.kernel import Kernel
 
 RANDOM = "random"  # the inputs of a first run
 GENERATED = "generated integers"  # those of sampled blocks (measurements/emulator/sparse.py)
-TIME_LIMIT = 60.0  # CPU seconds that the emulation of one launch may take
 LIMIT_TOLD = f"an emulated launch may take {TIME_LIMIT:.0f} s of the CPU"
-FAILED_LAUNCH = "device_limit"  # the status of a launch that the device refuses
 _CHUNK = 1 << 16  # elements compared at a time: what fits a cache
 
-Depth = Literal["quick", "full"]
 Execute = Callable[..., Emulation]  # takes a kernel, its inputs, time_limit and order: ``emulate``, or another engine
 
 
@@ -58,35 +56,6 @@ class VerifySettings:
     def emulates(self) -> bool:
         """Whether ``execute`` is the emulator, which can perturb, and launch again on what is left."""
         return self.execute is emulate
-
-
-@dataclass(frozen=True)
-class Run:
-    """One emulated launch of a verification.
-
-    ``cases`` are the kinds of its inputs, drawn from ``seed``, ``order`` that of its blocks and threads, ``blocks`` how
-    many were run (None: all). ``perturbed``: its PTX was executed, with approximate functions that err as much as they
-    may. ``worst`` and ``max_abs_error`` are None where the kernel did not finish, the second also for other than random
-    inputs. ``name`` is that of the plan, ``left_out`` what was not compared. ``outputs`` are kept of the run that
-    others are compared with, bit by bit.
-    """
-
-    problem: Problem
-    cases: tuple[str, ...]
-    seed: int
-    order: Order
-    blocks: int | None
-    status: str
-    reason: str
-    worst: float | None
-    max_abs_error: float | None
-    emulation: Emulation
-    perturbed: bool = False
-    name: str = ""
-    left_out: str = ""
-    outputs: Mapping[str, Array] = field(default_factory=dict, repr=False, compare=False)
-
-    __repr__ = short_repr
 
 
 def run_whole(

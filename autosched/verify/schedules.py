@@ -13,17 +13,12 @@ from dataclasses import dataclass, field, replace
 
 from autosched.verify.coverage import ROLES, Coverage, Role, RoleCoverage
 from autosched.verify.in_threads import in_threads
+from autosched.verify.launch_plan import TIME_LIMIT
 from autosched.verify.plan import MOST_BYTES, Plan, PlannedRun, emulated_problem, plan, plan_of_kernel
 from autosched.verify.remedies import remedy
-from autosched.verify.runs import (
-    TIME_LIMIT,
-    Depth,
-    Execute,
-    LaunchOverride,
-    Run,
-    VerifySettings,
-)
-from autosched.verify.verdict import Verdict
+from autosched.verify.run import Depth, Run
+from autosched.verify.runs import Execute, LaunchOverride, VerifySettings
+from autosched.verify.verdict import Subject, Verdict
 from measurements.compiler.cores import usable_cores
 from measurements.emulator import HostFailure, emulate
 from search_spaces.hardware.devices import Device
@@ -110,7 +105,7 @@ class ScheduleVerifier:
         reason = "; ".join(text for text in (last.reason, advice) if text)
         covered = _coverage(planned) if settings.depth == "full" and last.status == "ok" else None
         return Verdict(
-            emulated, schedule, last.status, reason, worst, error,
+            Subject(emulated, schedule), last.status, reason, worst, error,
             shown.emulation, tuple(runs), its.kernel, settings.depth, whole, covered,
         )  # fmt: skip
 

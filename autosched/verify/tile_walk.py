@@ -13,7 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from autosched.verify.runs import Run, VerifySettings
+from autosched.verify.run import Run
+from autosched.verify.runs import VerifySettings
 from measurements.emulator import ASCENDING, Emulation, emulate
 from search_spaces.arrays import IntArray
 from search_spaces.hardware.dtypes import U32

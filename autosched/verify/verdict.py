@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from autosched.verify import stored
 from autosched.verify.coverage import Coverage
-from autosched.verify.runs import FAILED_LAUNCH, Depth, Run
+from autosched.verify.run import FAILED_LAUNCH, Depth, Run
 from measurements.emulator import Emulation, Finding, GlobalSite, SharedSite
 from search_spaces.operators.problem import Problem
 from search_spaces.short_repr import short_repr
@@ -19,20 +19,40 @@ FAILURE_STATUSES = ("wrong_result", "findings", "crashed", FAILED_LAUNCH)
 FAILING = (*FAILURE_STATUSES, "compile_error")  # what is not right as it stands
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """``problem`` is the one that was emulated, perhaps a cut of the one asked for.
+class Subject(NamedTuple):
+    """A schedule that is verified.
 
-    ``status`` is "ok", "wrong_result", "device_limit", or as of an ``Emulation``: that of the run that failed, if one
-    did. ``worst`` is the largest error over its tolerance (at most 1 passes),
-    ``max_abs_error`` the largest absolute error on random inputs; both None where the kernel did not finish.
-    ``emulation`` is that of the run that failed, else of the first. ``kernel`` is that of the problem asked for;
-    ``whole``: no run of this ``depth`` was left out for lack of time. ``coverage`` is that of a full verification that
-    passed.
+    Attributes:
+        problem: The problem that is emulated, perhaps smaller than the one asked for.
+        schedule: The schedule.
     """
 
     problem: Problem
     schedule: Schedule
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The result of a verification.
+
+    Attributes:
+        subject: The schedule that was verified, and its problem; None for a launch without them.
+        status: "ok", "wrong_result", "device_limit", or the status of the emulation that failed.
+        reason: Why it failed, in one line.
+        worst: Largest error over its tolerance (at most 1 passes); None where the kernel did not finish.
+        max_abs_error: Largest absolute error on random inputs; None where the kernel did not finish.
+        emulation: The emulation of the run that failed, else of the first.
+        runs: All runs that were made.
+        kernel: The generated kernel, of the problem asked for.
+        depth: "quick" or "full".
+        whole: Whether no run of this depth was left out for lack of time.
+        coverage: What a full verification of a schedule that passed has run.
+        missing: What the runs do not show, a short text each.
+        differing: Arrays whose bits depend on the order of blocks.
+        not_run: Runs that could find more, as the arguments that ask for them.
+    """
+
+    subject: Subject | None
     status: str
     reason: str
     worst: float | None
@@ -43,8 +63,31 @@ class Verdict:
     depth: Depth = "quick"
     whole: bool = True
     coverage: Coverage | None = None
+    missing: tuple[str, ...] = ()
+    differing: tuple[str, ...] = ()
+    not_run: tuple[str, ...] = ()
 
     __repr__ = short_repr
+
+    @classmethod
+    def of_emulation(cls, emulation: Emulation) -> Self:
+        """Return the verdict of a launch that could not run, for example because it does not compile."""
+        return cls(None, emulation.status, emulation.reason, None, None, emulation)
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that was emulated. Raises ValueError for a launch without one."""
+        return self._subject().problem
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule that was verified. Raises ValueError for a launch without one."""
+        return self._subject().schedule
+
+    def _subject(self) -> Subject:
+        if self.subject is None:
+            raise ValueError("this verdict is on a launch, which has no problem and no schedule")
+        return self.subject
 
     @property
     def ok(self) -> bool:
@@ -52,27 +95,28 @@ class Verdict:
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        """What a full verification has nothing of, a short text each."""
-        return () if self.coverage is None else self.coverage.lacks
+        """What the verification does not show, a short text each."""
+        return (() if self.coverage is None else self.coverage.lacks) + self.missing
 
     def stored(self) -> dict[str, Any]:
-        """Return what a record keeps: the runs, with all that repeats them, and what they are of
-        (``autosched.verify``)."""
+        """Return the form in which databases keep it: the runs, what repeats them, and the digests of their kernel."""
         return {
             "status": self.status,
             "depth": self.depth,
             "whole": self.whole,
             **stored.identity(self.kernel),
             "seconds": round(self.seconds, 3),
-            **({} if self.coverage is None else {"coverage": self.coverage.to_json()}),
+            "coverage": None if self.coverage is None else self.coverage.to_json(),
+            "lacks": list(self.lacks),
             "runs": [
                 {
                     "name": run.name,
-                    "problem": run.problem.to_json(),
+                    "problem": None if run.problem is None else run.problem.to_json(),
                     "cases": list(run.cases),
                     "seed": run.seed,
                     "order": run.order.blocks,
                     "turns": run.order.seed,
+                    "launches": run.launches,
                     "blocks": run.blocks,
                     "perturbed": run.perturbed,
                 }

@@ -36,7 +36,8 @@ from typing import Any
 
 import numpy as np
 
-from autosched.verify.runs import Depth, Execute, Run
+from autosched.verify.run import Depth, Run
+from autosched.verify.runs import Execute
 from autosched.verify.schedules import verify_kernel
 from benchmarks.emulator.cases_of_mutants import OF_CASE, cases_of, program
 from benchmarks.emulator.mutants import Mutant, mutants_of

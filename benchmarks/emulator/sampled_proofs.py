@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from autosched.verify.runs import Depth
+from autosched.verify.run import Depth
 from autosched.verify.schedules import verify_one
 from benchmarks.emulator.speed import cpu
 from search_spaces.catalogue import template, templates_for

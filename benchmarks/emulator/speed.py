@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
 from autosched.samplers.first_choices.model_choice import default_choice
-from autosched.verify.runs import Depth
+from autosched.verify.run import Depth
 from autosched.verify.schedules import verify_one
 from measurements.compiler.nvrtc import toolchain_version
 from measurements.compiler.ptx import compiler_pids

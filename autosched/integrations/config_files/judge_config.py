@@ -13,12 +13,13 @@ from autosched.integrations.config_files.installed import kernel_for
 from autosched.integrations.config_files.launches import NoSuchKernel, SmallLaunch, parameters_of, small_launch
 from autosched.triton.cubin import cubin_resources
 from autosched.triton.described import LaunchFailed
-from autosched.triton.session import ProofSettings, emulated
+from autosched.triton.session import emulated
+from autosched.verify.launch_plan import LaunchPlan
 from measurements.files.text import one_line
 from measurements.records.comparison import told_apart
 from search_spaces.hardware.devices import Device
 
-_SETTINGS = ProofSettings(time_limit=120.0)
+_SETTINGS = LaunchPlan(time_limit=120.0)
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def judge(format: Format, name: FileName, config: Mapping[str, int], device: Dev
     kernel = kernel_for(format, name.is_moe)
     # vLLM's layers take no more of k at a time than share a scale, whatever the file says.
     clamped = format == "vllm" and name.is_moe
-    with emulated(device, proof=_SETTINGS, pretend_cuda=False, check=False) as session:
+    with emulated(device, plan=_SETTINGS, pretend_cuda=False, check=False) as session:
         try:
             launch = small_launch(parameters_of(kernel.function), name, config, clamped)
         except NoSuchKernel as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,23 +14,23 @@ from autosched.verify.emulate.device_source import device_part, has_host_code, n
 from autosched.verify.emulate.kernel_signature import find_kernel, parameters_of
 from autosched.verify.emulate.launch_memory import pass_arguments, size_of
 from autosched.verify.emulate.launch_values import Im2col, Struct, Surface, TensorMapOf, Texture
-from autosched.verify.emulate.orders import RunOptions, in_orders
+from autosched.verify.launch import LaunchUnderTest
+from autosched.verify.launch_plan import TWO_ORDERS, LaunchPlan
+from autosched.verify.launches import verify_launch
+from autosched.verify.verdict import Verdict
 from measurements.compiler.cuda_headers import missing_header, stand_ins
 from measurements.compiler.nvrtc import PTX_OPTIONS
 from measurements.compiler.pool import error_reason
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
 from measurements.emulator import (
-    ASCENDING,
     Emulation,
     Finding,
     GlobalSite,
     Order,
     SharedSite,
     Suppression,
-    emulate_ptx,
     suppress,
 )
-from measurements.emulator import emulate as emulate_kernel
 from measurements.emulator.architecture import source_arch
 from measurements.emulator.findings import of_compiled_code
 from measurements.emulator.ptx.parser import PtxError, parse
@@ -50,33 +50,46 @@ Size = int | Sequence[int]
 
 @dataclass(frozen=True, eq=False)
 class EmulatedLaunch:
-    """What came of a launch.
+    """The verdict on a launch, and the arrays that it left.
 
-    ``arrays`` are the arguments as the kernel left them, None for those that are no arrays, and for all where it did
-    not finish, after the first of the runs in ``orders``; of a list or a ``Struct`` a tuple of the same. ``symbols``
-    are the variables that were asked for. ``not_run`` names runs that may find more, as the arguments that ask for
-    them. ``status`` and the rest are those of ``measurements.emulator.Emulation``.
+    Attributes:
+        verdict: The verdict, with all findings.
+        arrays: The arguments as the first run left them: None for arguments that are not arrays, and for all of them
+            where it did not finish; a tuple of the same for a list or a ``Struct``.
+        symbols: The variables that were asked for.
     """
 
-    emulation: Emulation
+    verdict: Verdict
     arrays: tuple[Any, ...]
     symbols: Mapping[str, Array] = field(default_factory=dict)
-    orders: tuple[Order, ...] = (ASCENDING,)
-    not_run: tuple[str, ...] = ()
 
     __repr__ = short_repr
 
     @property
+    def emulation(self) -> Emulation:
+        return self.verdict.emulation
+
+    @property
+    def orders(self) -> tuple[Order, ...]:
+        """The order of each run."""
+        return tuple(run.order for run in self.verdict.runs)
+
+    @property
+    def not_run(self) -> tuple[str, ...]:
+        """Runs that could find more, as the arguments that ask for them."""
+        return self.verdict.not_run
+
+    @property
     def status(self) -> str:
-        return self.emulation.status
+        return self.verdict.status
 
     @property
     def ok(self) -> bool:
-        return self.emulation.ok
+        return self.verdict.ok
 
     @property
     def reason(self) -> str:
-        return self.emulation.reason
+        return self.verdict.reason
 
     @property
     def printed(self) -> str:
@@ -158,7 +171,7 @@ def emulate(
         perturb: Approximate instructions (``ex2.approx``, ``rcp.approx``) err as much as the PTX ISA allows.
         order: Of blocks, and with a seed also of the turns of warps, lanes and atomics: what waits for nothing, and is
             right by the luck of an order, is wrong in another one (``measurements.emulator.Order``). None: ascending,
-            and once more at random (autosched/verify/emulate/orders.py).
+            and once more at random.
         launches: How often the kernel runs, one after another, each time on what the one before has left, but for
             ``outputs``, which must be written again: what a launch does not leave as it found it shows.
         suppressions: Findings that are expected (``measurements.emulator.Suppression``).
@@ -174,25 +187,27 @@ def emulate(
         NvrtcMissing: CUDA source without NVRTC.
         HostFailure: This machine cannot emulate.
     """
-    how = RunOptions(order, launches, perturb, time_limit, suppressions)
+    plan = replace(TWO_ORDERS, time_limit=time_limit, launches=launches, perturb_all=perturb)
+    plan = plan if order is None else replace(plan, orders=(order,))
     if isinstance(program, Program):
         if kernel or grid is not None or block is not None or outputs or aliases or symbols or headers or options:
             raise ValueError(
                 "a tile program knows its launch: give arguments, and device and schedule where it matters"
             )
-        return _emulated_program(program, arguments, device or "h200", schedule, how)
+        return _emulated_program(program, arguments, device or "h200", schedule, plan, suppressions)
     if device or schedule is not None:
         raise ValueError("device and schedule are of a tile program")
     if grid is None:
         raise ValueError("a launch needs its grid: the blocks of it, for example grid=108")
     text, entry, failed = _ptx_of(program, kernel, headers or {}, options)
     if failed is not None:
-        return EmulatedLaunch(failed, (None,) * len(arguments))
+        return EmulatedLaunch(Verdict.of_emulation(failed), (None,) * len(arguments))
     block, shared_bytes = _launch_of(program, block, shared_bytes)
     try:
         module = parse(text)
     except PtxError as error:
-        return EmulatedLaunch(Emulation("compile_error", {}, (), (), (), reason=str(error)), (None,) * len(arguments))
+        failed = Emulation("compile_error", {}, (), (), (), reason=str(error))
+        return EmulatedLaunch(Verdict.of_emulation(failed), (None,) * len(arguments))
     entry = find_kernel(entry, module.kernels) if entry else _only(module)
     function = module.functions[entry]
     _check_block(function, size_of(block))
@@ -215,22 +230,19 @@ def emulate(
         dynamic_shared_bytes=shared_bytes,
     )
 
-    def in_order(order: Order) -> Emulation:
-        return emulate_ptx(
-            text, launch, passed.inputs, time_limit=time_limit, perturb=perturb, order=order, calls=launches,
-            memory=passed.memory,
-        )  # fmt: skip
-
-    runs = in_orders(in_order, how)
     is_source = isinstance(program, str) and not is_ptx(program)
-    run = suppress(runs.emulation if is_source else of_compiled_code(runs.emulation), suppressions)
+    under_test = LaunchUnderTest(text, passed.inputs, launch, passed.memory)
+    if not is_source:
+        under_test = replace(under_test, read=of_compiled_code)
+    verdict = _suppressed(verify_launch(under_test, plan), suppressions)
+    run = verdict.emulation
     arrays = tuple(passed.result(given[k] if k in (aliases or {}) else a, run.outputs) for k, a in enumerate(arguments))
     left = {}
     for asked, name in zip(symbols or {}, contents, strict=True):
         array = passed.memory.symbols[name]
         if array in run.outputs:
             left[asked] = run.outputs[array].view(contents[name].dtype).reshape(contents[name].shape)
-    return EmulatedLaunch(run, arrays, left, runs.orders, runs.not_run)
+    return EmulatedLaunch(verdict, arrays, left)
 
 
 def _emulated_program(
@@ -238,24 +250,29 @@ def _emulated_program(
     arguments: Sequence[Any],
     device: str,
     schedule: Schedule | Mapping[str, int | str] | None,
-    how: RunOptions,
+    plan: LaunchPlan,
+    suppressions: Sequence[Suppression],
 ) -> EmulatedLaunch:
     from autosched.verify.emulate.tile_program import inputs_of, kernel_of  # with spaces and time models
 
     problem, kernel = kernel_of(program, arguments, device, schedule)
     inputs = inputs_of(problem, arguments)
 
-    def in_order(order: Order) -> Emulation:
-        limit = how.time_limit
-        return emulate_kernel(kernel, inputs, time_limit=limit, perturb=how.perturb, order=order, calls=how.launches)
-
-    runs = in_orders(in_order, how)
-    left = runs.emulation.outputs
+    verdict = _suppressed(verify_launch(LaunchUnderTest(kernel, inputs), plan), suppressions)
+    left = verdict.emulation.outputs
     arrays = tuple(
         left[name].view(given.dtype).reshape(given.shape) if name in left else given if left else None
         for (name, _), given in zip(program.arguments, arguments, strict=True)
     )
-    return EmulatedLaunch(suppress(runs.emulation, how.suppressions), arrays, {}, runs.orders, runs.not_run)
+    return EmulatedLaunch(verdict, arrays)
+
+
+def _suppressed(verdict: Verdict, suppressions: Sequence[Suppression]) -> Verdict:
+    """Return the verdict without the findings that are expected."""
+    if not suppressions:
+        return verdict
+    emulation = suppress(verdict.emulation, suppressions)
+    return replace(verdict, emulation=emulation, status=emulation.status, reason=emulation.reason)
 
 
 def _aliased(arguments: Sequence[Any], aliases: Mapping[int, int | tuple[int, int]]) -> list[Any]:

@@ -15,19 +15,19 @@ triton = pytest.importorskip("triton", reason="Triton is not installed: pip inst
 import triton_program_kernels as kernels  # noqa: E402
 
 from autosched.cli import main  # noqa: E402
-from autosched.triton import QUICK, LaunchFailed, ProofSettings, emulated, sample  # noqa: E402
+from autosched.triton import QUICK, LaunchFailed, LaunchPlan, emulated, sample  # noqa: E402
 from autosched.triton.fidelity import fidelity_of  # noqa: E402
 from autosched.triton.sizes import stress_sizes  # noqa: E402
 from measurements.emulator import Emulation, Finding, FindingKind  # noqa: E402
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
 
-SOME = ProofSettings(blocks=6)
+SOME = LaunchPlan(blocks=6)
 
 
 def test_some_blocks_of_a_large_launch() -> None:
     x, elements = torch.rand(6400, device="cpu"), 64
-    with emulated("h100", proof=SOME) as session:
+    with emulated("h100", plan=SOME) as session:
         o, twice = torch.empty(6400, device="cuda"), torch.empty(6400, device="cuda")
         kernels.scale[(100,)](o, x, 2.0, 6400, BLOCK=elements, num_warps=2)
         kernels.scale[(100,)](twice, o, 2.0, 6400, BLOCK=elements, num_warps=2)  # reads what no block has written
@@ -44,14 +44,14 @@ def test_some_blocks_of_a_large_launch() -> None:
 
 
 def test_a_fault_of_the_last_of_many_blocks() -> None:
-    with emulated("h100", proof=SOME, check=False) as session:
+    with emulated("h100", plan=SOME, check=False) as session:
         x = torch.ones(6390, device="cuda")
         kernels.add_without_mask[(100,)](x, x.clone(), torch.empty(6390, device="cuda"), 6390, BLOCK=64)
     assert [f.kind for f in session.findings] == [FindingKind.OUT_OF_BOUNDS_GLOBAL]
 
 
 def test_blocks_that_wait_for_others_run_whole() -> None:
-    with emulated("h100", proof=SOME) as session:
+    with emulated("h100", plan=SOME) as session:
         o = torch.empty(60, dtype=torch.int32, device="cuda")
         kernels.wait_for_the_middle[(60,)](torch.zeros(1, dtype=torch.int32, device="cuda"), o, num_warps=1)
     assert session.launches[0].left_out == 0 and o.tolist() == list(range(60))
@@ -62,7 +62,7 @@ def test_blocks_that_wait_for_others_run_whole() -> None:
 def test_a_sample_grows_by_what_its_blocks_wait_for(monkeypatch: pytest.MonkeyPatch, swap: bool) -> None:
     """An atomic that changes nothing asks, too, in a loop in which warps meet at barriers."""
     monkeypatch.setattr(sample, "_CHEAP", 0.0)  # as where a block takes seconds
-    with emulated("h100", proof=SOME) as session:
+    with emulated("h100", plan=SOME) as session:
         o = torch.empty(99, 64, dtype=torch.int32, device="cuda")
         kernels.wait_by_atomics[(99,)](torch.zeros(99, dtype=torch.int32, device="cuda"), o, 2, SWAP=swap, num_warps=2)
     (launch,) = session.launches
@@ -75,7 +75,7 @@ def test_a_wait_that_outlasts_its_time_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(sample, "_CHEAP", 0.0)
     monkeypatch.setattr(sample.Sample, "widened", lambda self, run: self.blocks)
     arguments = torch.zeros(103, dtype=torch.int32), torch.empty(100, 64, dtype=torch.int32)
-    with emulated("h100", proof=SOME), pytest.raises(LaunchFailed) as caught:
+    with emulated("h100", plan=SOME), pytest.raises(LaunchFailed) as caught:
         kernels.wait_by_atomics[(100,)](*arguments, 2, SWAP=True, num_warps=2)
     said = str(caught.value)
     assert ": unsupported: " in said and "triton_program_kernels.py:" in said

@@ -12,7 +12,7 @@ from needs import needs_compiler, needs_nvrtc
 from autosched.user_kernels.problem import KernelProblem, problem_type
 from autosched.user_kernels.reading.kernel_files import read_file
 from autosched.user_kernels.template import template
-from autosched.verify.runs import Depth, Run
+from autosched.verify.run import Depth, Run
 from autosched.verify.schedules import verify_kernel
 from measurements.compiler.nvrtc import cuda_include_folders
 from measurements.emulator import emulate

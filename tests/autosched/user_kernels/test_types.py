@@ -12,7 +12,8 @@ from needs import needs_compiler, needs_nvrtc
 import autosched
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.user_kernel import Kernel
-from autosched.verify.runs import Depth, LaunchOverride
+from autosched.verify.run import Depth
+from autosched.verify.runs import LaunchOverride
 from autosched.verify.schedules import verify_one
 from autosched.verify.verdict import Verdict
 from measurements.emulator import Order

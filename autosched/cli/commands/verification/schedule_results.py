@@ -115,7 +115,7 @@ def to_json(problem: Problem, v: Verdict) -> dict[str, Any]:
         "runs": [
             {
                 "name": r.name,
-                "problem": r.problem.to_json(),
+                "problem": r.problem.to_json() if r.problem else None,
                 "cases": list(r.cases),
                 "seed": r.seed,
                 "order": r.order.name,

@@ -38,7 +38,8 @@ from autosched.cli.terminal.progress import Counter as Progress
 from autosched.reporting import formatting
 from autosched.reporting.ci import Summary
 from autosched.reporting.exit_status import ExitStatus
-from autosched.verify.runs import LIMIT_TOLD, Depth, LaunchOverride
+from autosched.verify.run import Depth
+from autosched.verify.runs import LIMIT_TOLD, LaunchOverride
 from autosched.verify.schedules import verify as emulate_all
 from autosched.verify.verdict import Verdict
 from measurements.emulator import check_ready

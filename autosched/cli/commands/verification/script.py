@@ -51,7 +51,7 @@ def verify_script(
     """
     try:
         from autosched.triton.program import run_program
-        from autosched.triton.session import QUICK, THOROUGH
+        from autosched.verify.launch_plan import QUICK, THOROUGH
     except ImportError as error:
         raise InputError(
             f"a Python script needs Triton and torch ({error}): pip install 'autosched[triton,torch]'"

@@ -12,7 +12,7 @@ from store_records import PROBLEM, database
 from store_records import matmul_record as record
 from store_records import matmul_schedule as schedule
 
-from autosched.verify.verdict import Verdict
+from autosched.verify.verdict import Subject, Verdict
 from measurements.emulator import Emulation
 from search_spaces.catalogue import template, templates, templates_for
 from search_spaces.hardware.devices import device
@@ -25,7 +25,7 @@ SMALL = ("-m", "64", "-n", "64", "-k", "64")
 
 def emulated() -> Verdict:
     run = Emulation("ok", {}, (), (), (), compile_seconds=0.1, run_seconds=0.1)
-    return Verdict(PROBLEM, schedule(), "ok", "", 0.5, 1e-3, run)
+    return Verdict(Subject(PROBLEM, schedule()), "ok", "", 0.5, 1e-3, run)
 
 
 def test_space_json_says_what_the_space_is(run: Run) -> None:

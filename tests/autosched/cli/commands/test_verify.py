@@ -15,7 +15,7 @@ from kernels import space_of
 
 from autosched.cli.commands.verification import schedules as command
 from autosched.verify.runs import LaunchOverride
-from autosched.verify.verdict import Verdict
+from autosched.verify.verdict import Subject, Verdict
 from measurements.emulator import Emulation, Finding, FindingKind, GlobalSite, HostCompilerMissing, Order, SharedSite
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.record import Record
@@ -73,13 +73,13 @@ def passes(problem: Problem, schedule: Schedule) -> Verdict:
         compile_seconds=0.25,
         run_seconds=0.25,
     )
-    return Verdict(problem, schedule, "ok", "", 0.25, 1.5e-3, run)
+    return Verdict(Subject(problem, schedule), "ok", "", 0.25, 1.5e-3, run)
 
 
 def fails(problem: Problem, schedule: Schedule) -> Verdict:
     race = Finding(FindingKind.SHARED_RACE, "threads 0 and 32 touch byte 128", "autosched/kernels/matmul.cuh", 99, 7)
     run = dataclasses.replace(passes(problem, schedule).emulation, status="findings", findings=(race,))
-    return Verdict(problem, schedule, "findings", str(race), float("inf"), float("inf"), run)
+    return Verdict(Subject(problem, schedule), "findings", str(race), float("inf"), float("inf"), run)
 
 
 @dataclasses.dataclass

@@ -239,7 +239,7 @@ def test_counts_by_sizes_are_those_of_the_compiled_kernel(monkeypatch, name, dty
     from autosched.integrations.config_files.installed import kernel_for
     from autosched.integrations.config_files.launches import parameters_of, true_launch
     from autosched.integrations.config_files.tuning.derived_counts import derived_table
-    from autosched.triton import ProofSettings, emulated, session
+    from autosched.triton import LaunchPlan, emulated, session
     from autosched.triton.estimate import compiled_resources, triton_counts, triton_times
 
     counted = []
@@ -252,7 +252,7 @@ def test_counts_by_sizes_are_those_of_the_compiled_kernel(monkeypatch, name, dty
     tokens, rows = (64, 64), 128
     kernel = kernel_for("vllm", moe=True).function
     monkeypatch.setattr(layer_counts, "tokens_of_experts", lambda *_: tokens)
-    with emulated(name, proof=ProofSettings(blocks=1), pretend_cuda=False):
+    with emulated(name, plan=LaunchPlan(blocks=1), pretend_cuda=False):
         grid, arguments = true_launch(
             parameters_of(kernel), layer.file_name("x"), config, tokens, 1, layer.matmuls[0], "cpu"
         )

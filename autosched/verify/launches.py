@@ -1,0 +1,135 @@
+"""Verify one launch: make the runs of its plan, compare each with the oracle, and merge what they found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from autosched.verify.launch import LaunchUnderTest
+from autosched.verify.launch_plan import LaunchPlan, LaunchRun, not_run
+from autosched.verify.oracle import NOTHING_EXPECTED, Oracle
+from autosched.verify.run import Run
+from autosched.verify.verdict import Verdict
+from measurements.emulator import Emulation, Finding
+
+_ENDED = ("ok", "findings")
+
+
+def make_runs(
+    launch: LaunchUnderTest, plan: LaunchPlan, oracle: Oracle = NOTHING_EXPECTED, *, count: bool = False
+) -> Iterator[Run]:
+    """Make the runs of a plan, one after another; none after a first one that did not end.
+
+    Args:
+        launch: What runs.
+        plan: Which runs it has.
+        oracle: What the outputs of each run are compared with.
+        count: Whether the first run counts the instructions that it executes.
+
+    Yields:
+        Each run once it is made.
+
+    Raises:
+        HostFailure: This machine cannot emulate.
+        ValueError: Inputs that do not fit the launch.
+    """
+    for i, item in enumerate(plan.runs):
+        done = launch.run(
+            item.order, launches=item.launches, perturb=item.perturb, time_limit=plan.time_limit, count=count and i == 0
+        )
+        yield compared(item, done, oracle, len(launch.blocks) if launch.blocks is not None else None)
+        slow = plan.best_effort and done.run_seconds > plan.time_limit / 2
+        if i == 0 and (done.status not in _ENDED or slow):
+            return
+
+
+def compared(item: LaunchRun, done: Emulation, oracle: Oracle, blocks: int | None = None) -> Run:
+    """Return the run of an emulation, compared with an oracle where it ended.
+
+    Args:
+        item: How the launch ran.
+        done: What came of it.
+        oracle: What its outputs are compared with.
+        blocks: Number of blocks that ran; None for all.
+    """
+    status: str = done.status
+    worst, reason, error = None, done.reason, None
+    if done.status == "ok":
+        found = oracle.compare(done)
+        worst, error = found.worst, found.max_abs_error
+        if found.reason:
+            status, reason = found.status, found.reason
+    return Run(
+        None, (), 0, item.order, blocks, status, reason, worst, error, done, item.perturb, item.name,
+        launches=item.launches,
+    )  # fmt: skip
+
+
+def verdict_of(runs: Sequence[Run], plan: LaunchPlan) -> Verdict:
+    """Return the verdict on a launch.
+
+    The faults and notes of all runs count, each grade and kind at each line once. Without a fault, the first run that
+    is not ok decides.
+
+    Args:
+        runs: The runs that were made, at least one.
+        plan: The plan that they are of.
+    """
+    emulation = runs[0].emulation.with_findings(merged_findings(runs))
+    failed = next((run for run in runs if run.status not in _ENDED), None)
+    status: str = emulation.status
+    reason = emulation.reason
+    if failed is not None and emulation.status == "ok":
+        status, reason = failed.status, failed.reason
+    errors = [run.worst for run in runs if run.worst is not None]
+    absolute = [run.max_abs_error for run in runs if run.max_abs_error is not None]
+    return Verdict(
+        None, status, reason, max(errors, default=None), max(absolute, default=None), emulation, tuple(runs),
+        depth="full" if len(runs) > 1 else "quick", whole=len(runs) == len(plan.runs),
+        differing=_differing(runs), not_run=not_run(plan, len(runs)),
+    )  # fmt: skip
+
+
+def verify_launch(
+    launch: LaunchUnderTest, plan: LaunchPlan, oracle: Oracle = NOTHING_EXPECTED, *, count: bool = False
+) -> Verdict:
+    """Make all runs of a plan and return the verdict.
+
+    Args:
+        launch: What runs.
+        plan: Which runs it has.
+        oracle: What the outputs of each run are compared with. Default: nothing.
+        count: Whether the first run counts the instructions that it executes.
+
+    Raises:
+        HostFailure: This machine cannot emulate.
+        ValueError: Inputs that do not fit the launch.
+    """
+    return verdict_of(list(make_runs(launch, plan, oracle, count=count)), plan)
+
+
+def merged_findings(runs: Iterable[Run]) -> tuple[Finding, ...]:
+    """Return the findings of all runs, each grade and kind at each line once; later ones name their run."""
+    found: dict[tuple[object, ...], Finding] = {}
+    for i, run in enumerate(runs):
+        for f in run.emulation.findings:
+            told = f if i == 0 else replace(f, message=f"{f.message}; {_named(run)}")
+            found.setdefault((f.grade, f.kind, f.file, f.line), told)
+    return tuple(found.values())
+
+
+def _named(run: Run) -> str:
+    return f"blocks {run.name}" if run.name == run.order.name else run.name
+
+
+def _differing(runs: Sequence[Run]) -> tuple[str, ...]:
+    """Return the arrays that a run in another order has left with other bits than the first one."""
+    first, *others = (run for run in runs if run.name == run.order.name)
+    return tuple(
+        name
+        for name, values in first.emulation.outputs.items()
+        if any(
+            name in other.emulation.outputs and values.tobytes() != other.emulation.outputs[name].tobytes()
+            for other in others
+        )
+    )

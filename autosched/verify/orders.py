@@ -1,0 +1,27 @@
+"""The orders in which a verified launch runs its blocks and threads: the only list of them."""
+
+from __future__ import annotations
+
+from measurements.emulator import ASCENDING, Order
+
+
+def all_orders(seed: int = 0) -> tuple[Order, ...]:
+    """Return the orders of a full verification, the cheapest first.
+
+    Args:
+        seed: Seed of the turns of warps, lanes and atomics. Default: 0.
+
+    Returns:
+        Ascending without random turns, then random, descending and interleaved blocks with them.
+    """
+    return (
+        ASCENDING,
+        Order("random", seed + 1),
+        Order("descending", seed + 2),
+        Order("interleaved", seed + 3),
+    )
+
+
+def quick_orders(seed: int = 0) -> tuple[Order, ...]:
+    """Return the orders of a quick verification: ascending and random."""
+    return all_orders(seed)[:2]

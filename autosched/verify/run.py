@@ -1,0 +1,55 @@
+"""One run of a verification: how a launch was emulated, and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from measurements.emulator import Emulation, Order
+from search_spaces.operators.problem import Array, Problem
+from search_spaces.short_repr import short_repr
+
+Depth = Literal["quick", "full"]
+FAILED_LAUNCH = "device_limit"  # the status of a launch that the device refuses
+
+
+@dataclass(frozen=True)
+class Run:
+    """One emulated launch of a verification.
+
+    Attributes:
+        problem: What the launch computes; None for a launch without a problem.
+        cases: Kinds of its inputs.
+        seed: Seed of its inputs.
+        order: Order of blocks and threads.
+        blocks: Number of blocks that ran; None for all.
+        status: "ok", "wrong_result", "device_limit", or the status of the emulation.
+        reason: Why the run failed, in one line.
+        worst: Largest error over its tolerance; None where nothing was compared.
+        max_abs_error: Largest absolute error on random inputs; None for other inputs.
+        emulation: The emulation, usually without its arrays.
+        perturbed: Whether approximate instructions erred as much as the PTX ISA allows.
+        name: Name of the run in its plan.
+        left_out: What was not compared.
+        outputs: Arrays of a run that later runs are compared with, bit by bit.
+        launches: Number of back-to-back launches.
+    """
+
+    problem: Problem | None
+    cases: tuple[str, ...]
+    seed: int
+    order: Order
+    blocks: int | None
+    status: str
+    reason: str
+    worst: float | None
+    max_abs_error: float | None
+    emulation: Emulation
+    perturbed: bool = False
+    name: str = ""
+    left_out: str = ""
+    outputs: Mapping[str, Array] = field(default_factory=dict, repr=False, compare=False)
+    launches: int = 1
+
+    __repr__ = short_repr

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from autosched.verify.blocks_on_inputs import chosen_blocks
+from autosched.verify.block_choice import chosen_blocks
 from measurements.emulator import Emulation, Finding, FindingKind
 
 _WAITING = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)

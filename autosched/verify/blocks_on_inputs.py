@@ -18,6 +18,7 @@ import numpy as np
 
 from autosched import blas
 from autosched.user_kernels.problem import KernelProblem
+from autosched.verify.block_choice import chosen_blocks
 from autosched.verify.orders import all_orders, quick_orders
 from autosched.verify.run import Run
 from autosched.verify.runs import RANDOM, VerifySettings
@@ -70,22 +71,6 @@ def runs_of_blocks(problem: Problem, kernel: Kernel, settings: VerifySettings) -
         if run.status != "ok":
             break
     return runs
-
-
-def chosen_blocks(grid: Sequence[int], most: int, seed: int) -> tuple[int, ...]:
-    """Return the first and the last block, the last ones along each axis, one inside, some that are powers of two away
-    from the ends, and drawn ones; ``most`` of them, but all where there are no more."""
-    total = math.prod(grid)
-    if total <= most:
-        return tuple(range(total))
-    x, y, z = grid
-    corners = [(k * y + j) * x + i for k in {z - 1, 0} for j in {y - 1, 0} for i in {x - 1, 0}]
-    inside = ((z - 1) // 2 * y + (y - 1) // 2) * x + (x - 1) // 2
-    drawn = np.random.default_rng((seed, 3)).integers(0, total, most).tolist()
-    powers = [p for i in reversed(range(total.bit_length() - 1)) for p in (2**i, total - 1 - 2**i)]
-    mixed = [block for pair in zip(drawn, powers, strict=False) for block in pair]
-    wanted = dict.fromkeys((total - 1, 0, inside, *corners, *mixed, *drawn))
-    return tuple([block for block in wanted if 0 <= block < total][:most])
 
 
 def _inputs(problem: KernelProblem, seed: int) -> InputsFile:

@@ -79,6 +79,7 @@ class LaunchPlan:
 
 QUICK = LaunchPlan()
 TWO_ORDERS = LaunchPlan(quick_orders(), best_effort=True)
+EVERY_ORDER = LaunchPlan(all_orders())
 THOROUGH = LaunchPlan(all_orders(), second_launch=True)
 
 

@@ -43,6 +43,14 @@ def make_runs(
             return
 
 
+def until_failure(runs: Iterable[Run]) -> Iterator[Run]:
+    """Yield runs up to the first one that is not ok; no later one is made."""
+    for run in runs:
+        yield run
+        if run.status != "ok":
+            return
+
+
 def compared(item: LaunchRun, done: Emulation, oracle: Oracle, blocks: int | None = None) -> Run:
     """Return the run of an emulation, compared with an oracle where it ended.
 

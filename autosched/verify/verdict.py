@@ -74,6 +74,12 @@ class Verdict:
         """Return the verdict of a launch that could not run, for example because it does not compile."""
         return cls(None, emulation.status, emulation.reason, None, None, emulation)
 
+    @classmethod
+    def not_launched(cls, status: str, reason: str, subject: Subject | None = None) -> Self:
+        """Return the verdict on code that was refused before any launch."""
+        nothing = Emulation("unsupported", {}, (), (), (), reason=reason)
+        return cls(subject, status, reason, None, None, nothing)
+
     @property
     def problem(self) -> Problem:
         """The problem that was emulated. Raises ValueError for a launch without one."""

@@ -13,9 +13,9 @@ from autosched.triton.tuning.call import Arguments, KernelCall
 from autosched.triton.tuning.compiling.processes import COMPILE_SECONDS
 from autosched.triton.tuning.devices import active_device
 from autosched.triton.tuning.function import TritonFunction
-from autosched.triton.tuning.judge import Reference
 from autosched.triton.tuning.search import TritonTuning, tune_call
 from autosched.triton.tuning.space import RuleText
+from autosched.triton.tuning.verifier import Reference
 from autosched.tuning.options import TRIALS, SearchOptions
 from autosched.tuning.result import TuneResult
 from measurements.files.data_folder import default_database

@@ -18,13 +18,14 @@ from autosched.triton.tuning.candidates import Candidates
 from autosched.triton.tuning.compiling.processes import COMPILE_SECONDS, CompileProcesses
 from autosched.triton.tuning.compiling.worker import NotPortable
 from autosched.triton.tuning.function import TritonFunction
-from autosched.triton.tuning.judge import ORDERS, Judge, Reference
 from autosched.triton.tuning.problem import PREFIX, TritonProblem, operator, problem_type
 from autosched.triton.tuning.runner import TritonEstimateRunner
 from autosched.triton.tuning.space import RuleText, TritonSpace, space_of
+from autosched.triton.tuning.verifier import ConfigurationVerifier, Reference
 from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.options import SearchOptions
 from autosched.tuning.result import TuneResult, completed
+from autosched.verify.launch_plan import EVERY_ORDER
 from measurements.compiler.cores import usable_cores
 from measurements.emulator import check_ready
 from measurements.files.data_folder import database_or_default
@@ -180,7 +181,7 @@ def tune_call(
     candidates = Candidates(tuning.function, call, domain, row, known, processes)
     runner = TritonEstimateRunner(row, candidates, candidates.start)
     checked = call if proof_call is None else proof_call
-    judge = Judge(
+    verifier = ConfigurationVerifier(
         tuning.problem(checked),
         checked,
         candidates if proof_call is None else Candidates(tuning.function, checked, domain, row, known, processes),
@@ -192,14 +193,14 @@ def tune_call(
     )
     with stack:
         if options.verify:
-            judge.prepare()
+            verifier.prepare()
         database = database_or_default(options.database)
         with Store.open(database) as store:
             if store.in_memory:
                 raise StoreError(f"{database} is a database in memory, which keeps nothing: give the path of a file")
             lines = ["times are ESTIMATED", runner.describe()]
             if options.verify:
-                lines += [f"new bests are proven against {judge.against}", *judge.notes]
+                lines += [f"new bests are verified against {verifier.against}", *verifier.notes]
             if note:
                 lines.append(note)
             tuner = Tuner(
@@ -213,7 +214,7 @@ def tune_call(
                     generate=template.kernel,
                     versions={template.name: template.version},
                     space_versions={template.name: space.fingerprint},
-                    verifier=(lambda _, schedule: judge.judge(schedule)) if options.verify else None,
+                    verifier=(lambda _, schedule: verifier.verify(schedule)) if options.verify else None,
                     lines=lines,
                     observer=options.progress,
                     schedules=space.count,
@@ -223,7 +224,7 @@ def tune_call(
             result = tuner.run(
                 options.trials,
                 options.search_limit,
-                full=(lambda schedule, _: judge.judge(schedule, ORDERS)) if proves else None,
+                full=(lambda schedule, _: verifier.verify(schedule, EVERY_ORDER)) if proves else None,
                 proof_seconds=options.proof_limit,
             )
             result = dataclasses.replace(result, database=str(database), seconds=time.monotonic() - began)

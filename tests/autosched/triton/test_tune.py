@@ -17,8 +17,8 @@ from autosched.cli import main  # noqa: E402
 from autosched.triton import emulated, tune  # noqa: E402
 from autosched.triton.tuning import KernelCall  # noqa: E402
 from autosched.triton.tuning.function import TritonFunction  # noqa: E402
-from autosched.triton.tuning.judge import NoReference  # noqa: E402
 from autosched.triton.tuning.space import SpaceError, space_of  # noqa: E402
+from autosched.triton.tuning.verifier import NoReference  # noqa: E402
 from search_spaces.hardware.devices import device  # noqa: E402
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
@@ -100,7 +100,7 @@ def test_the_best_is_proven_kept_and_launched(tmp_path):
     kernel, result = tuned(kernels.scale, kernels.scale_args(), tmp_path, options=full, space=space, trials=6)
     assert result.ok == 6 and result.best.measurement.error == 0 and not result.stopped
     proof = json.loads(result.best.proof)
-    assert [run["order"] for run in proof["runs"]][:2] == ["ascending", "descending"] and proof["status"] == "ok"
+    assert [run["order"] for run in proof["runs"]][:2] == ["ascending", "random"] and proof["status"] == "ok"
     assert result.best.measurement.resources.registers > 8
     assert any("the default configuration (BLOCK=64, num_warps=4)" in line for line in result.lines)
     arguments = kernels.scale_args()
@@ -232,8 +232,8 @@ class TestLargeGrids:
             return kernels.matmul_args(1024, 1024, 256)
 
     def tune(self, tmp_path, monkeypatch, **more):
-        monkeypatch.setattr("autosched.triton.tuning.judge.WHOLE_SECONDS", 0.0)
-        monkeypatch.setattr("autosched.triton.tuning.judge._START_SECONDS", 0.0)
+        monkeypatch.setattr("autosched.triton.tuning.verifier.WHOLE_SECONDS", 0.0)
+        monkeypatch.setattr("autosched.triton.tuning.verifier._START_SECONDS", 0.0)
         space = {"BM": [64, 128], "BN": [128], "BK": [64], "num_warps": [4], "num_stages": [3]}
         return tuned(
             kernels.matmul, self.large(), tmp_path, space=space, trials=1, options={"proof_seconds": 0}, **more

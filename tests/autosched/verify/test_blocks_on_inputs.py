@@ -9,7 +9,7 @@ import pytest
 
 from autosched import Kernel
 from autosched.verify import blocks_on_inputs
-from autosched.verify.blocks_on_inputs import chosen_blocks
+from autosched.verify.block_choice import chosen_blocks
 from autosched.verify.run import Depth
 from autosched.verify.schedules import verify_one
 from autosched.verify.verdict import Verdict

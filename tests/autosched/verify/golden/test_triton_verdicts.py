@@ -80,8 +80,8 @@ DEFAULTS = {
 def test_a_configuration(name, golden, tmp_path, monkeypatch) -> None:
     kernel, config, more = CONFIGURATIONS[name]
     if more.get("sampled"):
-        monkeypatch.setattr("autosched.triton.tuning.judge.WHOLE_SECONDS", 0.0)
-        monkeypatch.setattr("autosched.triton.tuning.judge._START_SECONDS", 0.0)
+        monkeypatch.setattr("autosched.triton.tuning.verifier.WHOLE_SECONDS", 0.0)
+        monkeypatch.setattr("autosched.triton.tuning.verifier._START_SECONDS", 0.0)
     defaults = config if more.get("alone") else DEFAULTS[kernel]
     space = {p: [first, *([config[p]] if config[p] != first else [])] for p, first in defaults.items()}
     tuned = tune(

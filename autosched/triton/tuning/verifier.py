@@ -1,10 +1,9 @@
-"""Is a configuration right? It is emulated, and compared with a reference: a function, or the kernel's own default."""
+"""Verify configurations of a Triton kernel: emulate each, and compare it with a reference or the default one."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,28 +12,23 @@ import torch
 from autosched.triton.storages import storage_bytes
 from autosched.triton.tuning.call import KernelCall
 from autosched.triton.tuning.compiling.candidate import CompiledCandidate, NotLaunched
-from autosched.triton.tuning.outputs import (
-    Expected,
-    largest_error,
-    operand_of,
-    other_part,
-    values_at_places,
-    values_of,
-    written_elements,
-)
+from autosched.triton.tuning.oracle import Outputs, SomeBlocks, WholeGrid
+from autosched.triton.tuning.outputs import Expected, operand_of, values_of, written_elements
+from autosched.verify.block_choice import chosen_blocks
+from autosched.verify.launch import LaunchUnderTest
 from autosched.verify.launch_counting import MOST_BYTES
-from measurements.emulator import ASCENDING, Emulation, Memory, Order, emulate_ptx, emulate_ptx_blocks, emulator_version
+from autosched.verify.launch_plan import QUICK, LaunchPlan
+from autosched.verify.launches import compared, make_runs, until_failure, verdict_of
+from autosched.verify.run import Run
+from autosched.verify.verdict import Subject, Verdict
+from measurements.emulator import ASCENDING, Emulation, Memory, Order, emulate_ptx_blocks
 from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.sparse import SparseEmulation
-from measurements.records.comparison import told_apart
-from search_spaces.arrays import FloatArray
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Launch
 
 Reference = Callable[..., Any]
-ORDERS = (ASCENDING, Order("descending"), Order("interleaved", 7), Order("random", 11))
-WHOLE_SECONDS = 20.0  # of one run: a launch that takes longer is proven on some of its blocks
+WHOLE_SECONDS = 20.0  # of one run: a launch that takes longer is verified on some of its blocks
 LEAST, SAMPLED = 3, 12  # blocks of it, of which a run takes about
 SAMPLED_SECONDS = 8.0
 _START_SECONDS = 0.03  # of a run, whatever it runs
@@ -44,45 +38,9 @@ class NoReference(ValueError):
     """There is nothing to compare with. The message is one line that says what to do."""
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Satisfies ``tuning.ledger.VerifyOutcome``. ``worst`` is the largest error over its tolerance, ``against`` what
-    was compared with, ``sizes`` the call that ran, and ``lacks`` what it does not show."""
-
-    status: str
-    reason: str
-    worst: float | None
-    runs: tuple[str, ...] = ()
-    seconds: float = 0.0
-    against: str = ""
-    sizes: str = ""
-    lacks: tuple[str, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        return self.status == "ok"
-
-    def stored(self) -> dict[str, Any]:
-        """Return what a record keeps."""
-        return {
-            "status": self.status,
-            "depth": "full" if len(self.runs) > 1 else "quick",
-            "whole": True,
-            "emulator": emulator_version(),
-            "compiler": None,
-            "ptx": None,
-            "seconds": round(self.seconds, 3),
-            "lacks": list(self.lacks),
-            "runs": [
-                {"name": run, "problem": self.sizes, "cases": [f"against {self.against}"], "order": run, "turns": 0}
-                for run in self.runs
-            ],
-        }
-
-
 @dataclass(eq=False)
-class Judge:
-    """Judges configurations on one call.
+class ConfigurationVerifier:
+    """Verifies configurations on one call.
 
     ``compile`` makes a candidate of a schedule for that call. ``reference`` is called with the arguments by name, on
     copies, and returns outputs by name (a tensor alone where there is one output), or changes them in place and returns
@@ -127,82 +85,56 @@ class Judge:
         elif default is not None:
             self._expected = self._of_default(default)
 
-    def judge(self, schedule: Schedule, orders: Sequence[Order] = (ASCENDING,)) -> Verdict:
-        """Raise NoReference."""
+    def verify(self, schedule: Schedule, plan: LaunchPlan = QUICK) -> Verdict:
+        """Make the runs of a plan until one fails, and compare each with the reference.
+
+        Args:
+            schedule: The configuration.
+            plan: Its runs; at most two of them for a grid that is too large to run whole.
+
+        Returns:
+            The verdict.
+
+        Raises:
+            NoReference: There is nothing to compare with.
+        """
         self.prepare()
+        subject = Subject(self.problem, schedule)
         try:
             made = self.compile(schedule)
         except NotLaunched as error:
-            return Verdict(error.status.value, error.reason, None)
-        worst, seconds, names = 0.0, 0.0, []
-        for order in orders[:2] if self._sampled else orders:
-            found = self._run_some(made, order) if self._sampled else self._run_whole(made, order)
-            seconds += found.seconds
-            if found.status != "ok":
-                return found
-            worst = max(worst, found.worst or 0.0)
-            names.append(order.name)
+            return Verdict.not_launched(error.status.value, error.reason, subject)
+        orders = plan.orders[:2] if self._sampled else plan.orders
+        plan = replace(plan, orders=orders, time_limit=self.time_limit)
+        outputs = Outputs(self.call, self._expected or {}, self.against, self.tolerance)
+        if self._sampled:
+            made_runs = self._runs_of_blocks(made, plan, outputs)
+        else:
+            made_runs = make_runs(self._launch(made), plan, WholeGrid(outputs, made))
+        verdict = verdict_of(list(until_failure(made_runs)), plan)
         lacks = self.lacks
         if self._sampled:
-            blocks = len(_some_blocks(made.launch, self._sampled))
+            blocks = len(chosen_blocks(made.launch.grid, self._sampled, seed=0))
             lacks = (*lacks, f"{blocks} of the {made.launch.blocks:,} blocks of the grid were run")
-        return Verdict("ok", "", worst, tuple(names), seconds, self.against, self.problem.key(), lacks)
-
-    def _run(self, made: CompiledCandidate, order: Order = ASCENDING, calls: int = 1) -> Emulation:
-        inputs, memory = made.arguments.inputs(), made.arguments.memory()
-        return emulate_ptx(
-            made.ptx, made.launch, inputs, memory=memory, order=order, calls=calls, time_limit=self.time_limit
+        cases = (f"against {self.against}",)
+        runs = tuple(
+            replace(run, problem=self.problem, cases=cases, emulation=replace(run.emulation, outputs={}, written={}))
+            for run in verdict.runs
         )
+        emulation = replace(verdict.emulation, outputs={}, written={})
+        return replace(verdict, subject=subject, missing=lacks, runs=runs, emulation=emulation)
 
-    def _run_whole(self, made: CompiledCandidate, order: Order) -> Verdict:
-        done = self._run(made, order)
-        if done.status != "ok":
-            return Verdict(done.status, done.reason, None)
-        worst, tensors = 0.0, dict(self.call.tensors())
-        for name, expected in (self._expected or {}).items():
-            tensor = tensors[name]
-            if expected.written is not None:
-                reason = other_part(name, expected.written, done.written[operand_of(made, tensor)])
-                if reason:
-                    return Verdict("wrong_result", reason, math.inf)
-            error, reason = self._compared(name, tensor, values_of(made, done.outputs, tensor), expected)
-            if reason:
-                return Verdict("wrong_result", reason, error)
-            worst = max(worst, error)
-        return Verdict("ok", "", worst, seconds=done.run_seconds)
+    def _launch(self, made: CompiledCandidate) -> LaunchUnderTest:
+        return LaunchUnderTest(made.ptx, made.arguments.inputs(), made.launch, made.arguments.memory())
 
-    def _run_some(self, made: CompiledCandidate, order: Order) -> Verdict:
-        found = self._emulate_some(made, _some_blocks(made.launch, self._sampled), order)
-        done = found.emulation
-        if done.status != "ok":
-            return Verdict(done.status, done.reason, None)
-        worst, tensors, compared = 0.0, dict(self.call.tensors()), 0
-        for name, expected in (self._expected or {}).items():
-            tensor = tensors[name]
-            written = found.written.get(operand_of(made, tensor))
-            if written is None or written.values.dtype.itemsize != tensor.element_size():
-                continue
-            values, where = values_at_places(written, tensor)
-            compared += int(np.count_nonzero(where))
-            error, reason = self._compared(name, tensor, values, expected.only(where))
-            if reason:
-                return Verdict("wrong_result", reason, error)
-            worst = max(worst, error)
-        if not compared:
-            return Verdict("unproven", "the blocks that were run write nothing that the reference gives", None)
-        return Verdict("ok", "", worst, seconds=done.run_seconds)
+    def _run(self, made: CompiledCandidate, launches: int = 1) -> Emulation:
+        return self._launch(made).run(ASCENDING, launches=launches, time_limit=self.time_limit)
 
-    def _compared(self, name: str, tensor: torch.Tensor, found: FloatArray, expected: Expected) -> tuple[float, str]:
-        """Return the largest error over its tolerance, and what is wrong, if anything."""
-        error, place = largest_error(found, expected, expected.allowed(tensor.dtype, self.tolerance))
-        if error <= 1:
-            return error, ""
-        where = ", ".join(map(str, place))
-        value, should = told_apart(found[place].item(), expected.values[place].item())
-        return error, (
-            f"element ({where}) of {name} is {value}, and {self.against} gives {should}: "
-            f"{error:.3g} times what is allowed"
-        )
+    def _runs_of_blocks(self, made: CompiledCandidate, plan: LaunchPlan, outputs: Outputs) -> Iterator[Run]:
+        blocks = chosen_blocks(made.launch.grid, self._sampled, seed=0)
+        for item in plan.runs:
+            found = self._emulate_some(made, blocks, item.order)
+            yield compared(item, found.emulation, SomeBlocks(outputs, made, found.written), len(blocks))
 
     def _emulate_some(
         self, made: CompiledCandidate, blocks: Sequence[int], order: Order = ASCENDING
@@ -284,7 +216,7 @@ class Judge:
 
     def _note_repeated_calls(self, made: CompiledCandidate, once: Emulation) -> None:
         """Whoever times a kernel calls it again and again: that must leave the same each time."""
-        twice = self._run(made, calls=2)
+        twice = self._run(made, launches=2)
         if once.status != "ok" or twice.status != "ok":
             return
         adds = [
@@ -321,14 +253,6 @@ class Judge:
         raise NoReference(
             f"the default configuration cannot be launched ({reason}): name another default, or give a reference"
         )
-
-
-def _some_blocks(launch: Launch, most: int) -> tuple[int, ...]:
-    """Return the last block and the first, those at other corners of the grid, and others spread between them."""
-    x, y, z = launch.grid
-    corners = [(k * y + j) * x + i for k in {0, z - 1} for j in {0, y - 1} for i in {0, x - 1}]
-    spread = np.linspace(0, launch.blocks - 1, SAMPLED).astype(int).tolist()
-    return tuple(sorted(list(dict.fromkeys([launch.blocks - 1, 0, *corners, *spread]))[:most]))
 
 
 def _copied(value: Any) -> Any:

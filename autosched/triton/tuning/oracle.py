@@ -1,0 +1,107 @@
+"""Compare a configuration of a Triton kernel with the outputs of a reference function or a default configuration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from autosched.triton.tuning.call import KernelCall
+from autosched.triton.tuning.compiling.candidate import CompiledCandidate
+from autosched.triton.tuning.outputs import (
+    Expected,
+    largest_error,
+    operand_of,
+    other_part,
+    values_at_places,
+    values_of,
+)
+from autosched.verify.oracle import Comparison
+from measurements.emulator import Emulation
+from measurements.emulator.sparse import Written
+from measurements.records.comparison import told_apart
+from search_spaces.arrays import FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """What the outputs of one call should hold.
+
+    Attributes:
+        call: The call, with its tensors.
+        expected: The expected values, by name of the tensor.
+        against: Where they come from, for people.
+        tolerance: Relative and absolute tolerance; None for those of each type.
+    """
+
+    call: KernelCall
+    expected: Mapping[str, Expected]
+    against: str
+    tolerance: tuple[float, float] | None = None
+
+    def error(self, name: str, tensor: torch.Tensor, found: FloatArray, expected: Expected) -> tuple[float, str]:
+        """Return the largest error over its tolerance, and what is wrong, if anything."""
+        error, place = largest_error(found, expected, expected.allowed(tensor.dtype, self.tolerance))
+        if error <= 1:
+            return error, ""
+        where = ", ".join(map(str, place))
+        value, should = told_apart(found[place].item(), expected.values[place].item())
+        return error, (
+            f"element ({where}) of {name} is {value}, and {self.against} gives {should}: "
+            f"{error:.3g} times what is allowed"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class WholeGrid:
+    """The oracle of a run of all blocks."""
+
+    outputs: Outputs
+    made: CompiledCandidate
+
+    def compare(self, emulation: Emulation) -> Comparison:
+        """Compare every output, and which bytes of it were written."""
+        worst, tensors = 0.0, dict(self.outputs.call.tensors())
+        for name, expected in self.outputs.expected.items():
+            tensor = tensors[name]
+            if expected.written is not None:
+                reason = other_part(name, expected.written, emulation.written[operand_of(self.made, tensor)])
+                if reason:
+                    return Comparison(math.inf, reason)
+            values = values_of(self.made, emulation.outputs, tensor)
+            error, reason = self.outputs.error(name, tensor, values, expected)
+            if reason:
+                return Comparison(error, reason)
+            worst = max(worst, error)
+        return Comparison(worst)
+
+
+@dataclass(frozen=True, eq=False)
+class SomeBlocks:
+    """The oracle of a run of some blocks, which knows what they have ``written``."""
+
+    outputs: Outputs
+    made: CompiledCandidate
+    written: Mapping[str, Written]
+
+    def compare(self, emulation: Emulation) -> Comparison:
+        """Compare the elements that the blocks wrote; the status is ``unproven`` if the reference has none of them."""
+        worst, compared, tensors = 0.0, 0, dict(self.outputs.call.tensors())
+        for name, expected in self.outputs.expected.items():
+            tensor = tensors[name]
+            written = self.written.get(operand_of(self.made, tensor))
+            if written is None or written.values.dtype.itemsize != tensor.element_size():
+                continue
+            values, where = values_at_places(written, tensor)
+            compared += int(np.count_nonzero(where))
+            error, reason = self.outputs.error(name, tensor, values, expected.only(where))
+            if reason:
+                return Comparison(error, reason)
+            worst = max(worst, error)
+        if not compared:
+            reason = "the blocks that were run write nothing that the reference gives"
+            return Comparison(None, reason, status="unproven")
+        return Comparison(worst)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autosched.triton.described import LaunchFailed
+    from autosched.triton.persistence import Persistence, persist
     from autosched.triton.session import FaultsFound, LaunchRecord, Session, emulate, emulated
     from autosched.triton.tuning import AutotuneHooks, TunedFunction, autotune_hooks, recording, tune
     from autosched.verify.launch_plan import QUICK, THOROUGH, LaunchPlan
@@ -22,17 +23,20 @@ __all__ = [
     "LaunchFailed",
     "LaunchPlan",
     "LaunchRecord",
+    "Persistence",
     "Session",
     "TunedFunction",
     "autotune_hooks",
     "emulate",
     "emulated",
+    "persist",
     "recording",
     "tune",
 ]
 
 _HOMES = {
     "LaunchFailed": "autosched.triton.described",
+    **dict.fromkeys(("Persistence", "persist"), "autosched.triton.persistence"),
     **dict.fromkeys(("QUICK", "THOROUGH", "LaunchPlan"), "autosched.verify.launch_plan"),
     **dict.fromkeys(
         ("AutotuneHooks", "TunedFunction", "autotune_hooks", "recording", "tune"), "autosched.triton.tuning"

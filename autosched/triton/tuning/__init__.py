@@ -2,14 +2,19 @@
 
 A Triton function is a kernel template like any other: a space (``space.py``) of one problem (``problem.py``), which is
 a call of the function (``call.py``). Candidates are compiled (``compiling/``), counted and timed by the model
-(``runner.py``), and proven (``judge.py``). Knows nothing of NVRTC.
+(``runner.py``), and proven (``judge.py``). Knows nothing of NVRTC. Names are imported on first use: programs that only
+read stored choices need no search.
 """
 
-from autosched.triton.tuning.autotune_hooks import AutotuneHooks, autotune_hooks
-from autosched.triton.tuning.call import KernelCall
-from autosched.triton.tuning.decorator import TunedFunction, tune
-from autosched.triton.tuning.listened import recording
-from autosched.triton.tuning.search import TritonTuning, tune_call
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autosched.triton.tuning.call import KernelCall
+    from autosched.triton.tuning.decorator import TunedFunction, tune
+    from autosched.triton.tuning.hooks import AutotuneHooks, autotune_hooks
+    from autosched.triton.tuning.listened import recording
+    from autosched.triton.tuning.search import TritonTuning, tune_call
 
 __all__ = [
     "AutotuneHooks",
@@ -21,3 +26,18 @@ __all__ = [
     "tune",
     "tune_call",
 ]
+
+_HOMES = {
+    **dict.fromkeys(("TunedFunction", "tune"), "decorator"),
+    **dict.fromkeys(("TritonTuning", "tune_call"), "search"),
+    "AutotuneHooks": "hooks",
+    "autotune_hooks": "hooks",
+    "KernelCall": "call",
+    "recording": "listened",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

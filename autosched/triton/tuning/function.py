@@ -7,6 +7,7 @@ import hashlib
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import triton.language as tl
@@ -85,19 +86,36 @@ class TritonFunction:
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of the function's text, of all that it calls, and of the constants that they read. Where they
-        lie in which file is not a part of it."""
+        """SHA-256 (hex) of the function's text, of all that it calls, and of the constants that they read.
+
+        Moving the text within its file, or to another one, does not change it.
+        """
         return hashlib.sha256("\0".join(_texts(self.jit, set())).encode()).hexdigest()
 
 
-def _texts(jit: Any, seen: set[Any]) -> Iterator[str]:
-    if jit in seen:
+def _texts(jit: Any, seen: set[int]) -> Iterator[str]:
+    if id(jit) in seen:  # its hash is Triton's, which parses the text
         return
-    seen.add(jit)
-    yield inspect.getsource(jit.fn)
-    for name in sorted(jit.fn.__code__.co_names):
-        value = jit.fn.__globals__.get(name)
+    seen.add(id(jit))
+    yield str(jit.src)
+    for name, value in sorted(_named(jit.fn), key=lambda item: item[0]):
         if isinstance(value, JITFunction):
             yield from _texts(value, seen)
         elif isinstance(value, tl.constexpr | int | float | str):
             yield f"{name} = {getattr(value, 'value', value)!r}"
+
+
+def _named(function: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what the names in a function mean: globals, variables of functions around it, and members of modules."""
+    code = function.__code__
+    for name in code.co_names:
+        value = function.__globals__.get(name)
+        if isinstance(value, ModuleType) and not value.__name__.startswith("triton."):
+            yield from ((f"{name}.{member}", getattr(value, member, None)) for member in code.co_names)
+        else:
+            yield name, value
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # not assigned yet
+            yield name, None

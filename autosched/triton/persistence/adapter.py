@@ -1,0 +1,114 @@
+"""Triton's autotuner: the one file that knows its names, which Triton 3.4 to 3.9 share.
+
+Triton looks a tuning up by ``key in tuner.cache``, times each configuration by ``tuner._bench`` and stores the fastest
+by ``tuner.cache[key] = config``. An autotuner gets a dictionary in place of ``cache`` that passes the first and the
+last of these on, so that the key is Triton's own and never computed here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+
+class Tuning(Protocol):
+    """A launch whose key this process has not seen."""
+
+    def answer(self) -> Any | None:
+        """Return the configuration to launch; None if Triton should tune."""
+
+    def time_of(self, config: Any) -> Sequence[float] | None:
+        """Return milliseconds that are known: median, lower and upper quantile."""
+
+    def timed(self, config: Any, milliseconds: Sequence[float]) -> None:
+        """Keep what Triton's benchmark measured."""
+
+    def settle(self, config: Any) -> Any:
+        """Return the configuration to launch, after Triton chose one."""
+
+    def end(self) -> None:
+        """Let others tune; called once, whatever happened."""
+
+
+MakeTuning = Callable[[Any, Sequence[str], tuple[Any, ...]], Tuning]  # of an autotuner, the names of its key, the key
+
+
+def attach(make: MakeTuning) -> Callable[[], None]:
+    """Ask ``make`` for a tuning whenever an autotuner of this process meets a new key.
+
+    Args:
+        make: Called with the autotuner, the names of those arguments of ``key=`` that the call gives, and the key.
+
+    Returns:
+        A function that undoes it. Choices that were taken stay.
+    """
+    from triton.runtime.autotuner import Autotuner
+
+    plain_run, plain_bench = Autotuner.run, Autotuner._bench
+
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        cache = self.cache
+        if type(cache) is not _Cache or cache.make is not make:
+            if len(self.configs) < 2:  # Triton launches the only one without asking
+                return plain_run(self, *args, **kwargs)
+            cache = self.cache = _Cache(self, make, cache)
+        cache.of_thread.call = args, kwargs
+        try:
+            return plain_run(self, *args, **kwargs)
+        finally:
+            cache.end()
+
+    def bench(self: Any, *args: Any, config: Any, **meta: Any) -> Any:
+        tuning = getattr(self.cache.of_thread, "tuning", None) if type(self.cache) is _Cache else None
+        known = None if tuning is None else tuning.time_of(config)
+        if known is not None:
+            return list(known)
+        found = plain_bench(self, *args, config=config, **meta)
+        if tuning is not None:
+            tuning.timed(config, found if isinstance(found, list | tuple) else (found, found, found))
+        return found
+
+    Autotuner.run, Autotuner._bench = run, bench
+
+    def detach() -> None:
+        if Autotuner.run is run:
+            Autotuner.run, Autotuner._bench = plain_run, plain_bench
+
+    return detach
+
+
+class _Cache(dict[tuple[Any, ...], Any]):
+    """The choices of one autotuner, by key."""
+
+    def __init__(self, tuner: Any, make: MakeTuning, known: Mapping[tuple[Any, ...], Any]) -> None:
+        super().__init__(known)
+        self.tuner, self.make = tuner, make
+        self.of_thread = threading.local()  # ``call`` and ``tuning`` of the launch that runs
+
+    def __contains__(self, key: object) -> bool:
+        if super().__contains__(key):
+            return True
+        call = getattr(self.of_thread, "call", None)
+        if call is None or getattr(self.of_thread, "tuning", None) is not None or not isinstance(key, tuple):
+            return False
+        args, kwargs = call
+        given = {*self.tuner.arg_names[: len(args)], *kwargs}
+        names = [name for name in self.tuner.keys if name in given and name in self.tuner.arg_names]
+        tuning = self.of_thread.tuning = self.make(self.tuner, names, key)
+        config = tuning.answer()
+        if config is None:
+            return False
+        super().__setitem__(key, config)
+        return True
+
+    def __setitem__(self, key: tuple[Any, ...], config: Any) -> None:
+        tuning = getattr(self.of_thread, "tuning", None)
+        super().__setitem__(key, config if tuning is None else tuning.settle(config))
+
+    def end(self) -> None:
+        """End the launch of this thread."""
+        tuning = getattr(self.of_thread, "tuning", None)
+        self.of_thread.call = self.of_thread.tuning = None
+        if tuning is not None:
+            tuning.end()

@@ -1,0 +1,127 @@
+"""The records of tunings in a database: a time for each configuration, and the choice from each list of them.
+
+Records are only ever added, and the first one counts. So processes that tune the same kernel at the same time end with
+the same times and the same choice, whether or not they waited for each other.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from math import inf
+
+from autosched.triton.persistence.identity import Identity
+from autosched.triton.tuning.problem import TritonProblem
+from autosched.version import VERSION
+from measurements.records.measurement import Measurement, Status, Timing
+from measurements.records.record import Record, canonical_json
+from measurements.store.store import Store
+from search_spaces.spaces.schedule import Schedule
+
+_NAME = "triton.autotune"  # who proposed the configurations
+Milliseconds = tuple[float, float, float]  # median, lower and upper quantile, as Triton asks its benchmark for them
+
+
+class Answers:
+    """One database, for any number of threads, and for processes that are forked."""
+
+    def __init__(self, database: str) -> None:
+        self._database = database
+        self._store: Store | None = None
+        self._process = os.getpid()
+        self._guard = threading.Lock()
+
+    def open(self) -> Store:
+        """Return the store of this process. Raises StoreError where the database cannot be used."""
+        if self._process != os.getpid():  # a connection must not be shared with the process that was forked
+            self._store, self._process, self._guard = None, os.getpid(), threading.Lock()
+        with self._guard:
+            if self._store is None:
+                self._store = Store.open(self._database)
+            return self._store
+
+    def close(self) -> None:
+        if self._store is not None and self._process == os.getpid():
+            self._store.close()
+        self._store = None
+
+    def choice(self, identity: Identity) -> Schedule | None:
+        """Return the choice from this list of configurations, if there is one. Raises StoreError."""
+        return next((record.schedule for record in self._records(identity, identity.chosen)), None)
+
+    def times(self, identity: Identity) -> dict[Schedule, Milliseconds]:
+        """Return the times of configurations in any list. Raises StoreError."""
+        times: dict[Schedule, Milliseconds] = {}
+        for record in self._records(identity, identity.timed):
+            times.setdefault(record.schedule, _milliseconds(record.measurement))
+        return times
+
+    def keep(self, identity: Identity, schedule: Schedule, milliseconds: Sequence[float]) -> None:
+        """Store the time of a configuration, infinite for one that cannot be launched. Raises StoreError."""
+        self._add(identity, identity.timed, schedule, milliseconds)
+
+    def choose(self, identity: Identity, candidates: Sequence[Schedule], otherwise: Schedule) -> Schedule:
+        """Store the choice of a tuning, unless another process was first.
+
+        Args:
+            identity: The tuning.
+            candidates: The configurations that were timed, those that were pruned left out.
+            otherwise: The choice if nothing was timed.
+
+        Returns:
+            The choice of the first process, which every process has to take.
+
+        Raises:
+            StoreError: The database cannot be read or written.
+        """
+        choice = self.choice(identity)
+        if choice is None:
+            times = self.times(identity)
+            timed = [schedule for schedule in candidates if schedule in times]
+            fastest = min(timed, key=lambda schedule: times[schedule][0], default=otherwise)
+            self._add(identity, identity.chosen, fastest, times.get(fastest, ()))
+            choice = self.choice(identity)
+        return otherwise if choice is None else choice
+
+    def _records(self, identity: Identity, problem: TritonProblem) -> Iterator[Record]:
+        for record in self.open().trials(problem, identity.device, identity.provenance):
+            if (record.template_version, record.toolchain) == (identity.source, identity.toolchain):
+                yield record
+
+    def _add(
+        self, identity: Identity, problem: TritonProblem, schedule: Schedule, milliseconds: Sequence[float]
+    ) -> None:
+        store = self.open()
+        record = Record(
+            problem_key=problem.key(),
+            schedule=schedule,
+            device=identity.device,
+            fingerprint=canonical_json({"device": identity.device, "toolchain": identity.toolchain, "by": _NAME}),
+            template_version=identity.source,
+            space_version="",
+            kernel_digest=None,
+            measurement=_measurement(milliseconds, identity),
+            toolchain=identity.toolchain,
+            driver="",
+            autosched_version=VERSION,
+            created=datetime.now(UTC),
+            sampler=_NAME,
+            seed=0,
+        )
+        store.extend([record], unless_since=store.newest())  # one writer at a time, so that ids are in order
+
+
+def _measurement(milliseconds: Sequence[float], identity: Identity) -> Measurement:
+    if not milliseconds:
+        return Measurement(Status.UNRANKED, identity.provenance, "it was the only configuration")
+    if milliseconds[0] == inf:
+        return Measurement(Status.OUT_OF_RESOURCES, identity.provenance, "Triton's autotuner could not launch it")
+    low, median, high = sorted(1e-3 * each for each in milliseconds[:3])
+    return Measurement(Status.OK, identity.provenance, timing=Timing(median, low, high, 0))
+
+
+def _milliseconds(measurement: Measurement) -> Milliseconds:
+    timing = measurement.timing
+    return (inf, inf, inf) if timing is None else (1e3 * timing.median, 1e3 * timing.p25, 1e3 * timing.p75)

@@ -1,0 +1,198 @@
+"""Stock ``@triton.autotune`` kernels take their choices from a database, and keep new ones there.
+
+autosched.triton.persist("best.db")
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autosched.triton.persistence import adapter
+from measurements.files.cache_folder import cache_root
+from measurements.files.data_folder import database_or_default
+
+if TYPE_CHECKING:
+    from autosched.triton.persistence.answers import Answers, Milliseconds
+    from autosched.triton.persistence.identity import Identity
+    from autosched.triton.persistence.turns import Turns
+    from search_spaces.spaces.schedule import Schedule
+
+TIMEOUT = 120.0  # seconds; longer than most kernels take to tune, and shorter than the watchdog of NCCL
+
+
+class Persistence:
+    """What ``persist`` returns: counts, and a way to stop. A context manager, which stops at its end.
+
+    Args:
+        database: A path or URL; None for the user's.
+        device: The name of the GPU; None for the one that Triton launches on.
+        timeout: Seconds that a process waits for another one that tunes the same kernel.
+    """
+
+    def __init__(self, database: str | Path | None, device: str | None, timeout: float) -> None:
+        self.database = database_or_default(database)
+        self.device = device
+        self.timeout = timeout
+        self.answered = 0  # keys for which nothing was timed
+        self.tuned = 0  # keys for which Triton timed something
+        self._answers: Answers | None = None
+        self._turns: Turns | None = None
+        self._guard = threading.Lock()
+        self._warned: set[str] = set()
+        self._detach: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Attach to Triton. Nothing but Triton's autotuner is imported before a kernel is tuned."""
+        self._detach = adapter.attach(self._tuning)
+
+    def stop(self) -> None:
+        """Detach from Triton, and close the database. Choices that were taken stay."""
+        self._detach()
+        if self._answers is not None:
+            self._answers.close()
+
+    def __enter__(self) -> Persistence:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.stop()
+
+    @property
+    def answers(self) -> Answers:
+        from autosched.triton.persistence.answers import Answers
+
+        with self._guard:
+            if self._answers is None:
+                self._answers = Answers(self.database)
+            return self._answers
+
+    @property
+    def turns(self) -> Turns:
+        from autosched.triton.persistence.turns import Turns
+
+        with self._guard:
+            if self._turns is None:
+                name = sha256(str(self.database).encode()).hexdigest()[:32]
+                self._turns = Turns(cache_root() / "persistence" / f"{name}.lock")
+            return self._turns
+
+    def warn(self, reason: str) -> None:
+        """Say once in this process why a kernel is tuned as if there were no database."""
+        if reason not in self._warned:
+            self._warned.add(reason)
+            warnings.warn(f"autosched: {reason}; Triton tunes as usual", RuntimeWarning, stacklevel=2)
+
+    def _tuning(self, tuner: Any, names: Sequence[str], key: tuple[Any, ...]) -> _Tuning:
+        return _Tuning(self, tuner, names, key)
+
+
+class _Tuning:
+    """One new key of one autotuner. A database that fails ends the look-up, never the launch."""
+
+    def __init__(self, owner: Persistence, tuner: Any, names: Sequence[str], key: tuple[Any, ...]) -> None:
+        self._owner, self._tuner, self._names, self._key = owner, tuner, names, key
+        self._identity: Identity | None = None
+        self._times: dict[Schedule, Milliseconds] = {}
+        self._candidates: list[Any] = []
+        self._timed = False
+        self._turn = ExitStack()
+
+    def answer(self) -> Any | None:
+        """Return the stored choice; None if Triton should tune, which others then wait for."""
+        owner = self._owner
+        try:
+            from autosched.triton.persistence.identity import identify
+
+            identity = identify(self._tuner, self._names, self._key, owner.device)
+            choice = owner.answers.choice(identity)
+            if choice is None:
+                if not self._turn.enter_context(owner.turns.of(identity.text, owner.timeout)):
+                    owner.warn(f"another process has tuned a kernel for {owner.timeout:g} s")
+                choice = owner.answers.choice(identity)
+            self._times = {} if choice is not None else owner.answers.times(identity)
+        except (ImportError, OSError, ValueError) as error:  # ValueErrors: no identity, no database, no cache
+            owner.warn(str(error))
+            return None
+        self._identity = identity
+        if choice is None:
+            return None
+        owner.answered += 1
+        return self._config(choice)
+
+    def time_of(self, config: Any) -> Sequence[float] | None:
+        if self._identity is None:
+            return None
+        if config not in self._tuner.configs:  # made by a function that prunes
+            self._owner.warn("a configuration is not in the list of its kernel")
+            self._identity = None
+            return None
+        self._candidates.append(config)
+        return self._times.get(self._schedule(config))
+
+    def timed(self, config: Any, milliseconds: Sequence[float]) -> None:
+        self._timed = True
+        if self._identity is not None:
+            try:
+                self._owner.answers.keep(self._identity, self._schedule(config), milliseconds)
+            except (OSError, ValueError) as error:
+                self._owner.warn(str(error))
+
+    def settle(self, config: Any) -> Any:
+        """Return the choice of the first process that stored one."""
+        owner = self._owner
+        owner.tuned += self._timed
+        owner.answered += not self._timed
+        if self._identity is None:
+            return config
+        try:
+            candidates = [self._schedule(each) for each in self._candidates]
+            choice = owner.answers.choose(self._identity, candidates, self._schedule(config))
+        except (OSError, ValueError) as error:
+            owner.warn(str(error))
+            return config
+        return self._config(choice)
+
+    def end(self) -> None:
+        self._turn.close()
+
+    def _schedule(self, config: Any) -> Schedule:
+        assert self._identity is not None
+        schedules: tuple[Schedule, ...] = self._identity.schedules
+        return schedules[int(self._tuner.configs.index(config))]
+
+    def _config(self, schedule: Schedule) -> Any:
+        assert self._identity is not None
+        return self._tuner.configs[self._identity.schedules.index(schedule)]
+
+
+def persist(database: str | Path | None = None, *, device: str | None = None, timeout: float = TIMEOUT) -> Persistence:
+    """Answer every stock ``@triton.autotune`` kernel of this process from a database, without an edit of its source.
+
+    A choice is kept under the kernel's source, Triton's version, the GPU and the values of ``key=``, and a time for
+    each configuration, so that a list of configurations may grow or shrink. What is not known is tuned as Triton does,
+    and stored. Processes that start together choose alike: one tunes, the others wait for it.
+
+    Args:
+        database: A path or URL; by default the user's.
+        device: The name of the GPU; by default the one that Triton launches on.
+        timeout: Seconds to wait for another process that tunes the same kernel, before this one tunes it, too.
+
+    Returns:
+        Counts of keys that were answered and tuned; its ``stop`` undoes the call.
+
+    Raises:
+        StoreError: The database cannot be opened for writing.
+        ValueError: ``timeout`` is negative.
+    """
+    if not timeout >= 0:
+        raise ValueError(f"timeout must be at least 0 s, got {timeout}")
+    persistence = Persistence(database, device, timeout)
+    persistence.answers.open()
+    persistence.start()
+    return persistence

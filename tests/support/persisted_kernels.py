@@ -1,0 +1,59 @@
+"""Stock autotuned kernels whose benchmark is a stub: times are random, and each is a line in a file.
+
+No kernel runs: ``launch`` returns what would be launched.
+"""
+
+# mypy: ignore-errors
+import os
+import random
+import time
+
+import triton
+import triton.language as tl
+
+COUNT = 20
+CONFIGS = [triton.Config({"BLOCK": b}, num_warps=w) for b in (64, 128, 256) for w in (2, 4)]
+
+
+@triton.jit
+def increase(o, x, n, C: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(o + i, tl.load(x + i, mask=i < n) + C, mask=i < n)
+
+
+def autotuned(benchmark, function=increase, configs=CONFIGS, **options):
+    """Return a kernel that is timed by ``benchmark``."""
+    return triton.autotune(list(configs), key=["n", "C"], do_bench=benchmark, **options)(function)
+
+
+def kernels(log, *, count=COUNT, configs=CONFIGS, seconds=0.0, term="+ C * {}", **options):
+    """Return autotuned kernels, each told apart by its source."""
+    made = []
+    for k in range(count):
+        function = triton.JITFunction(increase.fn)
+        function._unsafe_update_src(increase.src.replace("+ C", term.format(k)))
+
+        def benchmark(call, quantiles, k=k):
+            time.sleep(seconds)
+            found = random.uniform(1.0, 2.0)
+            with open(log, "a", buffering=1) as file:
+                file.write(f"{os.getpid()} {k}\n")
+            return [found, found, found]
+
+        made.append(autotuned(benchmark, function, configs, **options))
+    return made
+
+
+def launch(kernel, n, c=1):
+    """Launch ``kernel``; returns the values of the configuration that was chosen."""
+
+    class Array:
+        dtype = "float32"
+
+    launched, plain = [], triton.JITFunction.run
+    triton.JITFunction.run = lambda self, *args, **options: launched.append(options)
+    try:
+        kernel[(1,)](Array(), Array(), n, C=c)
+    finally:
+        triton.JITFunction.run = plain
+    return {name: value for name, value in launched[-1].items() if name in ("BLOCK", "num_warps")}

@@ -80,71 +80,73 @@ struct Job {
   double time_limit = 60;
 };
 
+Machine* running = nullptr;  // for the handlers of signals
+
 [[noreturn]] void fail(const std::string& message) {
   std::fprintf(stderr, "emulator: %s\n", message.c_str());
   std::exit(1);
 }
 
 // ``copied``: what the launch writes stays its own; ``kept``: until it ends.
-void map_arena(const char* path, std::uint64_t base, std::size_t bytes, bool copied, bool kept) {
+void map_arena(Machine& machine, const char* path, std::uint64_t base, std::size_t bytes, bool copied, bool kept) {
   const int fd = open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) fail("cannot open the memory of the program");
   void* at = mmap(reinterpret_cast<void*>(base), bytes, PROT_READ | PROT_WRITE,
                   (copied ? MAP_PRIVATE : MAP_SHARED) | MAP_NORESERVE | MAP_FIXED_NOREPLACE, fd, 0);
   if (kept) {
-    program_memory = {fd, base};
+    machine.program_memory = {fd, base};
   } else {
     close(fd);
   }
   if (at != reinterpret_cast<void*>(base)) fail("cannot map the memory of the program where it has it");
 }
 
-Job read_job(const char* path) {
+Job read_job(Machine& machine, const char* path) {
   std::ifstream file(path);
   Job job;
   std::string key;
   while (file >> key) {
     if (key == "grid") {
-      file >> grid_size.x >> grid_size.y >> grid_size.z;
+      file >> machine.grid_size.x >> machine.grid_size.y >> machine.grid_size.z;
     } else if (key == "cluster") {
-      file >> launch.cluster.x >> launch.cluster.y >> launch.cluster.z;
-      launch.clustered = true;
+      file >> machine.launch.cluster.x >> machine.launch.cluster.y >> machine.launch.cluster.z;
+      machine.launch.clustered = true;
     } else if (key == "launches") {
-      file >> launch.launches;
+      file >> machine.launch.launches;
     } else if (key == "calls") {
-      file >> launch.calls;
+      file >> machine.launch.calls;
     } else if (key == "block") {
-      file >> block_size.x >> block_size.y >> block_size.z;
+      file >> machine.block_size.x >> machine.block_size.y >> machine.block_size.z;
     } else if (key == "dynamic_shared_bytes") {
-      file >> launch.dynamic_shared_bytes;
+      file >> machine.launch.dynamic_shared_bytes;
     } else if (key == "time_limit") {
       file >> job.time_limit;
     } else if (key == "perturb") {
-      file >> ptx::program.perturb;
+      file >> machine.program.perturb;
     } else if (key == "garbage") {
-      file >> garbage;
+      file >> machine.garbage;
     } else if (key == "count") {
-      file >> launch.count;
+      file >> machine.launch.count;
     } else if (key == "inputs") {
       std::string path;
       std::getline(file >> std::ws, path);
-      inputs_file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-      if (inputs_file < 0) fail("cannot open the inputs");
+      machine.inputs_file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+      if (machine.inputs_file < 0) fail("cannot open the inputs");
     } else if (key == "check") {
-      file >> launch.check;
+      file >> machine.launch.check;
     } else if (key == "sparse") {
-      file >> launch.sparse;
+      file >> machine.launch.sparse;
     } else if (key == "resident") {
-      file >> launch.resident;
+      file >> machine.launch.resident;
     } else if (key == "interleaved") {
-      file >> launch.interleaved;
+      file >> machine.launch.interleaved;
     } else if (key == "order_seed") {
-      file >> launch.order_seed;
+      file >> machine.launch.order_seed;
     } else if (key == "blocks") {
       std::size_t count = 0;
       file >> count;
-      launch.blocks.resize(count);
-      for (unsigned& block : launch.blocks) file >> block;
+      machine.launch.blocks.resize(count);
+      for (unsigned& block : machine.launch.blocks) file >> block;
     } else if (key == "buffer") {
       std::string role, content;
       BufferSpec b{};
@@ -213,7 +215,7 @@ Job read_job(const char* path) {
       std::size_t bytes = 0;
       bool copied = false, kept = false;
       file >> job.arena >> base >> bytes >> copied >> kept;
-      map_arena(job.arena.c_str(), base, bytes, copied, kept);
+      map_arena(machine, job.arena.c_str(), base, bytes, copied, kept);
     } else if (key == "unknown") {
       AddressInMemory a{};
       file >> a.buffer >> a.at >> a.stood;
@@ -236,7 +238,7 @@ Job read_job(const char* path) {
       std::size_t bytes = 0, limit = 0;
       bool copied = false;
       file >> address >> bytes >> limit >> resets >> copied;
-      open_heap(reinterpret_cast<void*>(address), bytes, limit, resets, copied);
+      open_heap(machine, reinterpret_cast<void*>(address), bytes, limit, resets, copied);
     } else if (key == "symbol") {
       std::string name;
       std::size_t buffer = 0;
@@ -260,8 +262,8 @@ Job read_job(const char* path) {
     }
     if (!file) fail("bad value of " + key);
   }
-  launch.threads = block_size.x * block_size.y * block_size.z;
-  if (launch.threads == 0 || launch.threads > max_block_warps * warp_size) fail("a block has 1 to 1024 threads");
+  machine.launch.threads = machine.block_size.x * machine.block_size.y * machine.block_size.z;
+  if (machine.launch.threads == 0 || machine.launch.threads > max_block_warps * warp_size) fail("a block has 1 to 1024 threads");
   return job;
 }
 
@@ -278,37 +280,40 @@ void transfer(int fd, void* memory, std::size_t bytes, std::size_t offset, bool 
 }
 
 // What the machine was doing, for the last words. No allocation but that of short strings: the alternative is silence.
-void last_words(const char* status, const char* what) {
+void last_words(Machine& machine, const char* status, const char* what) {
   char message[512];
-  if (self != nullptr) {
+  if (machine.self != nullptr) {
     std::snprintf(message, sizeof message, "%s, in %s (the line is that of its last access of memory, barrier or shuffle)", what,
-                  describe_self().c_str());
+                  describe_self(machine).c_str());
   } else {
     std::snprintf(message, sizeof message, "%s", what);
   }
-  report_end(status, self != nullptr ? self->site : SiteIndex{0}, message);
+  report_end(machine.report, status, machine.self != nullptr ? machine.self->site : SiteIndex{0}, message);
 }
 
 void on_crash(int signal) {
-  last_words("crashed", strsignal(signal));
+  Machine& machine = *running;
+  last_words(machine, "crashed", strsignal(signal));
   _exit(2);
 }
 
 void on_time_limit(int) {
+  Machine& machine = *running;
   // Who waits for what never comes says more than who has just run.
-  if (const Thread* waits = waiting_thread()) {
+  if (const Thread* waits = waiting_thread(machine)) {
     char message[512];
-    const std::string where = locate_global(reinterpret_cast<const void*>(waits->asked));
+    const std::string where = locate_global(machine, reinterpret_cast<const void*>(waits->asked));
     std::snprintf(message, sizeof message, "the time limit ended the launch, in which %s waits here%s%s: it asks again and again and gets the same answer",
-                  describe(waits->who, block_index).c_str(), where.empty() ? "" : " for ", where.c_str());
-    report_end("timeout", waits->asked_at, message);
+                  describe(machine, waits->who, machine.block_index).c_str(), where.empty() ? "" : " for ", where.c_str());
+    report_end(machine.report, "timeout", waits->asked_at, message);
   } else {
-    last_words("timeout", "the time limit ended the launch");
+    last_words(machine, "timeout", "the time limit ended the launch");
   }
   _exit(2);
 }
 
-void guard_process(double time_limit) {
+void guard_process(Machine& machine, double time_limit) {
+  running = &machine;
 #ifdef __linux__
   prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
@@ -348,97 +353,97 @@ void replace_address(const std::vector<void*>& buffers, const AddressInMemory& a
 
 // What the launch has written in its copy of a program's memory. Where it may depend on what nobody has written, others decide
 // about it (effect.py), and get it as a list.
-void hand_over_writes(bool finished, bool is_open, int data) {
-  if (garbage != 0 || (finished && is_open)) {
-    list_writes(data);
+void hand_over_writes(Machine& machine, bool finished, bool is_open, int data) {
+  if (machine.garbage != 0 || (finished && is_open)) {
+    list_writes(machine, data);
   } else {
-    keep_writes();
+    keep_writes(machine);
   }
-  report_still_unknown();
+  report_still_unknown(machine);
 }
 
 // After the launch: what can only be seen then, the outputs, the counts.
-void finish(bool finished, const Job& job, int data, const std::vector<void*>& buffers) {
+void finish(Machine& machine, bool finished, const Job& job, int data, const std::vector<void*>& buffers) {
   const itimerval off{};
   setitimer(ITIMER_PROF, &off, nullptr);
   if (finished) {
-    check_after_call();
-    lower_harmless_races();
-    report_unused_values();
+    check_after_call(machine);
+    lower_harmless_races(machine);
+    report_unused_values(machine);
   }
   for (const AddressInMemory& a : job.addresses) replace_address(buffers, a, address_of(buffers, a.target), a.stood);
   for (const auto& [buffer, offset] : job.defined) {
     std::vector<unsigned char> flags(job.buffers[buffer].bytes);
-    flag_written_bytes(buffer, flags.data());
+    flag_written_bytes(machine, buffer, flags.data());
     transfer(data, flags.data(), flags.size(), offset, false);
   }
-  if (garbage != 0) clear_unwritten();
-  if (launch.sparse) write_touched_outputs(data);
-  for (std::size_t i = 0; i < buffers.size() && !launch.sparse; ++i) {
+  if (machine.garbage != 0) clear_unwritten(machine);
+  if (machine.launch.sparse) write_touched_outputs(machine, data);
+  for (std::size_t i = 0; i < buffers.size() && !machine.launch.sparse; ++i) {
     if (job.buffers[i].address != nullptr) continue;
     if (job.buffers[i].role == BufferSpec::Role::output || job.buffers[i].role == BufferSpec::Role::variable) {
       transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], false);
     }
   }
-  const bool is_open = was_found(Kind::undefined_register) || was_found(Kind::uninitialized_shared_read) ||
-                       was_found(Kind::uninitialized_global_read);
-  if (!job.arena.empty()) hand_over_writes(finished, is_open, data);
-  if (launch.check && (garbage != 0 || is_open)) report_variables(digest_of_variables());
-  keep_heap();
-  report_counts();
-  if (launch.count) ptx::report_executed();
-  report_end(finished ? "done" : "stopped", 0, "");
+  const bool is_open = was_found(machine.report, Kind::undefined_register) || was_found(machine.report, Kind::uninitialized_shared_read) ||
+                       was_found(machine.report, Kind::uninitialized_global_read);
+  if (!job.arena.empty()) hand_over_writes(machine, finished, is_open, data);
+  if (machine.launch.check && (machine.garbage != 0 || is_open)) report_variables(machine.report, digest_of_variables(machine));
+  keep_heap(machine);
+  report_counts(machine);
+  if (machine.launch.count) ptx::report_executed(machine);
+  report_end(machine.report, finished ? "done" : "stopped", 0, "");
 }
 
 // The program's cluster is that of the launch, or the launch has none. False, with a line on stderr, otherwise.
-bool arrange_cluster() {
-  const Index3 own = ptx::program.cluster;
-  Index3& c = launch.cluster;
-  launch.clustered = launch.clustered || own.x != 0;
+bool arrange_cluster(Machine& machine) {
+  const Index3 own = machine.program.cluster;
+  Index3& c = machine.launch.cluster;
+  machine.launch.clustered = machine.launch.clustered || own.x != 0;
   if (c.x * c.y * c.z == 1 && own.x != 0) c = own;
   if (own.x != 0 && (own.x != c.x || own.y != c.y || own.z != c.z)) {
     std::fprintf(stderr, "arguments: __cluster_dims__ is (%u, %u, %u), but the launch says (%u, %u, %u)\n", own.x, own.y,
                  own.z, c.x, c.y, c.z);
     return false;
   }
-  if (grid_size.x % c.x != 0 || grid_size.y % c.y != 0 || grid_size.z % c.z != 0) {
+  if (machine.grid_size.x % c.x != 0 || machine.grid_size.y % c.y != 0 || machine.grid_size.z % c.z != 0) {
     std::fprintf(stderr, "arguments: the grid is not a multiple of the cluster of (%u, %u, %u) blocks\n", c.x, c.y, c.z);
     return false;
   }
-  warp_count = block_warps() * cluster_blocks();
-  if (warp_count > max_warps) {
-    std::fprintf(stderr, "lacking: the emulator runs %u warps together, and a cluster has %u\n", max_warps, warp_count);
+  machine.warp_count = block_warps(machine) * cluster_blocks(machine);
+  if (machine.warp_count > max_warps) {
+    std::fprintf(stderr, "lacking: the emulator runs %u warps together, and a cluster has %u\n", max_warps, machine.warp_count);
     return false;
   }
   return true;
 }
 
 // What no GPU on which the program runs gives a block: it is compiled for the least of them.
-void check_shared_limit() {
+void check_shared_limit(Machine& machine) {
   constexpr unsigned most_of_any = 227 * 1024, most_of_sm_120 = 99 * 1024;
-  const unsigned all = ptx::program.static_shared_bytes + launch.dynamic_shared_bytes;
-  const unsigned most = ptx::program.target >= 120 ? most_of_sm_120 : most_of_any;
+  const unsigned all = machine.program.static_shared_bytes + machine.launch.dynamic_shared_bytes;
+  const unsigned most = machine.program.target >= 120 ? most_of_sm_120 : most_of_any;
   if (all > most) {
-    FINDING(launch_limit, 0, "the launch needs %u bytes of shared memory for a block, of which GPUs have at most %u", all, most);
+    FINDING(machine.report, launch_limit, 0, "the launch needs %u bytes of shared memory for a block, of which GPUs have at most %u", all, most);
   }
 }
 
 // Exit status 5 where the program needs what the machine lacks.
-int run(int argc, char** argv) {
+int run(Machine& machine, int argc, char** argv) {
   if (argc != 5) fail("usage: runner PROGRAM JOB DATA REPORT");
-  Job job = read_job(argv[2]);
+  Job job = read_job(machine, argv[2]);
   const int report = open(argv[4], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   const int data = open(argv[3], O_RDWR | O_CLOEXEC);
   if (report < 0 || data < 0) fail("cannot open the job's files");
-  report_to(report);
+  report_to(machine.report, report);
 
-  if (!ptx::load_program(argv[1]) || !arrange_cluster()) return 5;
-  ptx::number_effects();
-  check_shared_limit();
-  reserve_shared(ptx::program.static_shared_bytes);
-  allot_shared();
-  for (const auto& [name, buffer] : job.symbols) ptx::bind_variable(name);
-  for (const auto& [name, buffer] : job.fills) ptx::expect_filled(name);
+  if (!ptx::load_program(machine, argv[1]) || !arrange_cluster(machine)) return 5;
+  ptx::number_effects(machine);
+  check_shared_limit(machine);
+  reserve_shared(machine, machine.program.static_shared_bytes);
+  allot_shared(machine);
+  for (const auto& [name, buffer] : job.symbols) ptx::bind_variable(machine, name);
+  for (const auto& [name, buffer] : job.fills) ptx::expect_filled(machine, name);
   std::vector<std::vector<unsigned char>> flags;
   for (const auto& [buffer, offset] : job.defined) {
     std::vector<unsigned char>& of_buffer = flags.emplace_back(job.buffers[buffer].bytes);
@@ -453,24 +458,24 @@ int run(int argc, char** argv) {
     job.buffers[a.buffer].defined = of_buffer.data();
   }
   std::vector<BufferSpec> specs = job.buffers;
-  for (const BufferSpec& variable : ptx::variable_specs()) specs.push_back(variable);
+  for (const BufferSpec& variable : ptx::variable_specs(machine)) specs.push_back(variable);
   // {bytes, barrier}, as cooperative_groups/details/driver_abi.h has it.
-  if (ptx::program.uses_grid_workspace) specs.push_back({BufferSpec::Role::variable, "the grid's barrier", 8, 4, true});
-  std::vector<void*> buffers = reserve_buffers(specs);
-  if (ptx::program.uses_grid_workspace) {
-    ptx::program.grid_workspace = reinterpret_cast<std::uint64_t>(buffers.back());
+  if (machine.program.uses_grid_workspace) specs.push_back({BufferSpec::Role::variable, "the grid's barrier", 8, 4, true});
+  std::vector<void*> buffers = reserve_buffers(machine, specs);
+  if (machine.program.uses_grid_workspace) {
+    machine.program.grid_workspace = reinterpret_cast<std::uint64_t>(buffers.back());
     buffers.pop_back();
   }
-  for (const auto& [name, buffer] : job.symbols) ptx::place_bound_variable(name, buffers[buffer]);
-  ptx::place_variables({buffers.begin() + static_cast<std::ptrdiff_t>(job.buffers.size()), buffers.end()});
+  for (const auto& [name, buffer] : job.symbols) ptx::place_bound_variable(machine, name, buffers[buffer]);
+  ptx::place_variables(machine, {buffers.begin() + static_cast<std::ptrdiff_t>(job.buffers.size()), buffers.end()});
   buffers.resize(job.buffers.size());
-  for (const ptx::Texture& t : job.textures) ptx::place_texture(t, reinterpret_cast<std::uint64_t>(buffers[t.buffer]));
-  for (std::size_t i = 0; i < buffers.size() && !launch.sparse; ++i) {
+  for (const ptx::Texture& t : job.textures) ptx::place_texture(machine, t, reinterpret_cast<std::uint64_t>(buffers[t.buffer]));
+  for (std::size_t i = 0; i < buffers.size() && !machine.launch.sparse; ++i) {
     if (job.buffers[i].address == nullptr) transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], true);
   }
-  if (garbage != 0) fill_unwritten();
+  if (machine.garbage != 0) fill_unwritten(machine);
   for (const auto& [name, buffer] : job.fills) {
-    if (!ptx::fill_variable(name, buffers[buffer], job.buffers[buffer].bytes)) return 5;
+    if (!ptx::fill_variable(machine, name, buffers[buffer], job.buffers[buffer].bytes)) return 5;
   }
   for (AddressInMemory& a : job.addresses) {
     std::memcpy(&a.stood, static_cast<char*>(buffers[a.buffer]) + a.at, sizeof a.stood);
@@ -493,10 +498,10 @@ int run(int argc, char** argv) {
     if (a.parameter >= arguments.size() || a.at + sizeof address > arguments[a.parameter].size()) fail("an address in no value");
     std::memcpy(arguments[a.parameter].data() + a.at, &address, sizeof address);
   }
-  if (!ptx::set_arguments(arguments)) return 5;
-  ptx::start();
-  guard_process(job.time_limit);
-  finish(run_grid(), job, data, buffers);
+  if (!ptx::set_arguments(machine, arguments)) return 5;
+  ptx::start(machine);
+  guard_process(machine, job.time_limit);
+  finish(machine, run_grid(machine), job, data, buffers);
   return 0;
 }
 
@@ -509,5 +514,5 @@ int main(int argc, char** argv) {
     constexpr char message[] = "emulator: out of memory\n";
     _exit(write(STDERR_FILENO, message, sizeof message - 1) > 0 ? 1 : 3);
   });
-  return autosched::emulator::run(argc, argv);
+  return autosched::emulator::run(*new autosched::emulator::Machine, argc, argv);
 }

@@ -73,7 +73,8 @@ const unsigned char* restore(Warp& w, const Span& r, unsigned lane, const unsign
 }
 
 void enter(Warp& w, std::uint32_t callee, unsigned lane, std::uint32_t call) {
-  const Function& f = program.functions[callee];
+  Machine& machine = *w.machine;
+  const Function& f = machine.program.functions[callee];
   Activation a{call, callee, w.local_top[lane], w.local_base[lane][callee], {}};
   if (w.active_calls[lane][callee]++ != 0) {
     // It calls itself: the lane's column of its registers is kept until it returns.
@@ -82,7 +83,7 @@ void enter(Warp& w, std::uint32_t callee, unsigned lane, std::uint32_t call) {
   for (const Span& r : f.registers) {
     Register& head = w.head(r.offset);
     head.defined &= ~(1u << lane);
-    if (garbage != 0) leave_garbage(w, r, 1u << lane);
+    if (machine.garbage != 0) leave_garbage(w, r, 1u << lane);
     if (!r.is_register) {
       head.bits &= ~(1u << lane);
       continue;
@@ -93,7 +94,7 @@ void enter(Warp& w, std::uint32_t callee, unsigned lane, std::uint32_t call) {
   const std::uint32_t base = (w.local_top[lane] + 15) / 16 * 16;
   w.local_base[lane][callee] = base;
   w.local_top[lane] = base + f.local_bytes;
-  clear_local(w.local[lane], base, w.local_top[lane]);
+  clear_local(machine, w.local[lane], base, w.local_top[lane]);
   w.calls[lane].push_back(std::move(a));
 }
 
@@ -101,25 +102,26 @@ void enter(Warp& w, std::uint32_t callee, unsigned lane, std::uint32_t call) {
 
 // Immediates of a call: function (-1: source 0 holds its address), results, (offset, bytes)..., parameters, ...
 void call(Warp& w, const Instruction& i, std::uint32_t pc, Lanes active) {
+  Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     std::int64_t callee = i.immediate[0];
     if (callee < 0) {
       const std::uint64_t address = w.values<std::uint64_t>(i.source(0))[k];
-      const auto known = std::find_if(program.functions.begin(), program.functions.end(),
+      const auto known = std::find_if(machine.program.functions.begin(), machine.program.functions.end(),
                                       [address](const Function& f) { return (function_base | f.number) == address; });
-      callee = known - program.functions.begin();
-      if (known == program.functions.end()) {
-        FINDING(wrong_state_space, i.site, "%s calls %#llx, which is not the address of a function",
-                describe_self().c_str(), static_cast<unsigned long long>(address));
+      callee = known - machine.program.functions.begin();
+      if (known == machine.program.functions.end()) {
+        FINDING(machine.report, wrong_state_space, i.site, "%s calls %#llx, which is not the address of a function",
+                describe_self(machine).c_str(), static_cast<unsigned long long>(address));
         w.pc[k] = pc + 1;
         return;
       }
     }
-    const Function& f = program.functions[static_cast<std::size_t>(callee)];
+    const Function& f = machine.program.functions[static_cast<std::size_t>(callee)];
     if (w.calls[k].size() >= deepest) {
-      stop_launch(Kind::trap, i.site, "calls are nested more than 4096 deep");
+      stop_launch(machine, Kind::trap, i.site, "calls are nested more than 4096 deep");
     }
     // The arguments are read before the callee's frame, which may be this one, is entered.
     const auto results = static_cast<unsigned>(i.immediate[1]);
@@ -138,6 +140,7 @@ void call(Warp& w, const Instruction& i, std::uint32_t pc, Lanes active) {
 }
 
 void leave(Warp& w, Lanes active) {
+  Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {
     Thread& t = w.thread[k];
     if (w.calls[k].empty()) {
@@ -146,8 +149,8 @@ void leave(Warp& w, Lanes active) {
     }
     Activation a = std::move(w.calls[k].back());
     w.calls[k].pop_back();
-    const Function& f = program.functions[a.function];
-    const Instruction& i = program.code[a.call];
+    const Function& f = machine.program.functions[a.function];
+    const Instruction& i = machine.program.code[a.call];
     const auto results = static_cast<unsigned>(i.immediate[1]);
     Passed passed[4];
     for (unsigned r = 0; r < results && r < f.results.size() && r < 4; ++r) {
@@ -233,22 +236,24 @@ void store_frame(Warp& w, const Instruction& i, Lanes active) {
 
 // malloc and free. Immediates: offset in the register file, and bytes, of the argument; of the result.
 void allocate(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const auto from = static_cast<std::uint32_t>(i.immediate[0]), to = static_cast<std::uint32_t>(i.immediate[2]);
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     if (w.head(from).bits >> k & 1u) report_undefined(w, i, origin_of(w, from, i), k);
-    w.values<std::uint64_t>(to)[k] = heap_malloc(w.values<std::uint64_t>(from)[k]);
+    w.values<std::uint64_t>(to)[k] = heap_malloc(machine, w.values<std::uint64_t>(from)[k]);
     w.head(to).bits &= ~(1u << k);
   });
 }
 void release_allocation(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const auto from = static_cast<std::uint32_t>(i.immediate[0]);
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     if (w.head(from).bits >> k & 1u) report_undefined(w, i, origin_of(w, from, i), k);
-    heap_free(w.values<std::uint64_t>(from)[k]);
+    heap_free(machine, w.values<std::uint64_t>(from)[k]);
   });
 }
 

@@ -1,29 +1,38 @@
 // What lanes of a warp, and warps of a block, do together: they wait until all are there.
 #include <algorithm>
 
+#include "machine/part.hpp"
 #include "isa/values/dropped.hpp"
 #include "interpreter/interpreter.hpp"
 #include "isa/values/undefined.hpp"
 #include "isa/sync/barrier.hpp"
 
 namespace autosched::emulator::ptx {
-namespace {
 
-// Partial results of bar.red, by barrier.
-struct BarrierReduction {
-  bool all = true, any = false;
-  std::uint32_t count = 0;
-  SiteIndex unknown = 0;  // where a predicate that some thread does not know comes from
+// Partial results of reductions at barriers.
+struct Collectives : Unit {
+  using Unit::Unit;
 
-  bool is_known(std::int64_t operation) const { return unknown == 0 || (operation == 2 && !all) || (operation == 3 && any); }
+  // Partial results of bar.red, by barrier.
+  struct BarrierReduction {
+    bool all = true, any = false;
+    std::uint32_t count = 0;
+    SiteIndex unknown = 0;  // where a predicate that some thread does not know comes from
+
+    bool is_known(std::int64_t operation) const { return unknown == 0 || (operation == 2 && !all) || (operation == 3 && any); }
+  };
+  PerBlock<std::vector<BarrierReduction>> reductions{parking};  // 16 of each block
 };
-PerBlock<std::vector<BarrierReduction>> reductions;  // 16 of each block
+
+namespace {
+using BarrierReduction = Collectives::BarrierReduction;
 
 }  // namespace
 
-void start_block_collectives() { reductions.assign(std::size_t{16} * cluster_blocks(), {}); }
+void start_block_collectives(Machine& machine) { machine.collectives.reductions.assign(std::size_t{16} * cluster_blocks(machine), {}); }
 
 void gather(Warp& w, const Instruction& i, std::uint32_t pc, Lanes arriving) {
+  Machine& machine = *w.machine;
   const bool whole = i.row->flow == Flow::barrier || i.immediate[0] != 0;
   for_lanes(arriving, [&](unsigned k) {
     Thread& t = w.thread[k];
@@ -33,9 +42,9 @@ void gather(Warp& w, const Instruction& i, std::uint32_t pc, Lanes arriving) {
     t.mask = whole ? 0 : w.values<std::uint32_t>(i.source(0))[k];
     if (!whole && (t.mask >> k & 1u) == 0) {
       run_as(w, k);
-      self->site = i.site;
-      FINDING(invalid_argument, i.site, "%s executes %s with the mask %#010x, which does not name its own lane",
-              describe_self().c_str(), i.row->name, t.mask);
+      machine.self->site = i.site;
+      FINDING(machine.report, invalid_argument, i.site, "%s executes %s with the mask %#010x, which does not name its own lane",
+              describe_self(machine).c_str(), i.row->name, t.mask);
       t.mask |= 1u << k;
     }
     w.waiting[k] = &i;
@@ -51,7 +60,7 @@ Lanes companions(const Warp& w, unsigned lane) {
   const Instruction& i = *w.waiting[lane];
   const bool same_place = w.thread[lane].mask == 0 && (i.row->flow == Flow::collective || i.immediate[4] != 0);
   Lanes lanes = 0;
-  for (unsigned k = 0; k < warp_lanes[w.index]; ++k) {
+  for (unsigned k = 0; k < w.machine->warp_lanes[w.index]; ++k) {
     const Thread& t = w.thread[k];
     if (t.state != State::gathering || t.mask != w.thread[lane].mask) continue;
     const Instruction& other = *w.waiting[k];
@@ -64,7 +73,8 @@ Lanes companions(const Warp& w, unsigned lane) {
 }
 
 BarrierReduction& reduction(const Warp& w, int id) {
-  return reductions[w.index / block_warps() * 16 + static_cast<unsigned>(id)];
+  Machine& machine = *w.machine;
+  return machine.collectives.reductions[w.index / block_warps(machine) * 16 + static_cast<unsigned>(id)];
 }
 
 void arrive_together(Warp& w, const Instruction& i, Lanes lanes);
@@ -74,8 +84,9 @@ void give_results(const Warp& w, int id, const std::vector<unsigned>& completed)
 }  // namespace
 
 bool complete_collectives(Warp& w) {
+  Machine& machine = *w.machine;
   bool any = false;
-  for (unsigned k = 0; k < warp_lanes[w.index]; ++k) {
+  for (unsigned k = 0; k < machine.warp_lanes[w.index]; ++k) {
     if (w.thread[k].state != State::gathering) continue;
     const Instruction& i = *w.waiting[k];
     const Lanes there = companions(w, k), live = live_lanes(w);
@@ -89,7 +100,7 @@ bool complete_collectives(Warp& w) {
       ++w.pc[l];
     });
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     if (i.row->flow == Flow::barrier) {
       arrive_together(w, i, there);
     } else if (i.own) {
@@ -118,6 +129,7 @@ namespace {
 // A warp comes to a barrier of the block. Sources: id, count, predicate; immediates: 0: waits, 1: has a count,
 // 2: reduction (0 none, 1 popc, 2 and, 3 or), 3: the predicate is negated, 4: .aligned.
 void arrive_together(Warp& w, const Instruction& i, Lanes lanes) {
+  Machine& machine = *w.machine;
   const auto first = static_cast<unsigned>(__builtin_ctz(lanes));
   const auto value = [&](unsigned source, unsigned lane) {
     return static_cast<int>(w.values<std::uint32_t>(w.waiting[lane]->source(source))[lane]);
@@ -127,7 +139,7 @@ void arrive_together(Warp& w, const Instruction& i, Lanes lanes) {
   bool differ = false;
   for_lanes(lanes, [&](unsigned k) { differ = differ || value(0, k) != id || (counted && value(1, k) != count); });
   if (differ) {
-    FINDING(invalid_argument, i.site, "lanes of warp %u name different barriers or thread counts", w.index);
+    FINDING(machine.report, invalid_argument, i.site, "lanes of warp %u name different barriers or thread counts", w.index);
     return;
   }
   if (i.immediate[2] != 0 && id >= 0 && id < 16) {
@@ -146,7 +158,7 @@ void arrive_together(Warp& w, const Instruction& i, Lanes lanes) {
     });
   }
   std::vector<unsigned> completed;
-  if (arrive_at_barrier(w.index, id, count, i.immediate[0] != 0, completed) && !completed.empty()) {
+  if (arrive_at_barrier(machine, w.index, id, count, i.immediate[0] != 0, completed) && !completed.empty()) {
     give_results(w, id, completed);
   }
 }
@@ -155,7 +167,7 @@ void give_results(const Warp& w, int id, const std::vector<unsigned>& completed)
   const BarrierReduction result = reduction(w, id);
   reduction(w, id) = {};
   for (const unsigned v : completed) {
-    Warp& other = machine[v];
+    Warp& other = w.machine->warps.all[v];
     for_lanes(live_lanes(other), [&](unsigned k) {
       const Instruction& own = *other.waiting[k];
       if (own.destinations == 0) return;
@@ -175,9 +187,12 @@ void give_results(const Warp& w, int id, const std::vector<unsigned>& completed)
 }  // namespace
 
 void exit_lanes(Warp& w) {
+  Machine& machine = *w.machine;
   if (live_lanes(w) != 0) return;
-  idle_polls = 0;
-  for (const auto& [id, completed] : leave_barriers(w.index)) give_results(w, id, completed);
+  machine.idle_polls = 0;
+  for (const auto& [id, completed] : leave_barriers(machine, w.index)) give_results(w, id, completed);
 }
 
 }  // namespace autosched::emulator::ptx
+
+AUTOSCHED_PART(ptx::Collectives);

@@ -39,7 +39,7 @@ struct Group {
 
 Lanes runnable_lanes(const Warp& w) {
   Lanes lanes = 0;
-  for (unsigned k = 0; k < warp_lanes[w.index]; ++k) {
+  for (unsigned k = 0; k < w.machine->warp_lanes[w.index]; ++k) {
     lanes |= static_cast<Lanes>(w.thread[k].state == State::runnable) << k;
   }
   return lanes;
@@ -79,6 +79,7 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
 // Whether the memory that lanes ask at this instruction answers as it did when they asked there last: they may be waiting.
 // Out of line: run_warp needs its registers.
 [[gnu::noinline]] void compare_answer(Warp& w, const Instruction& i, Lanes lanes) {
+  Machine& machine = *w.machine;
   const auto mix = [](std::uint64_t x, std::uint64_t y) {
     x = (x ^ y) * 0xff51afd7ed558ccdu;
     return x ^ x >> 33;
@@ -91,7 +92,7 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
   if (w.answers.try_emplace(place, 0).second) {
     w.ahead = false;
     for_lanes(lanes, [&](unsigned k) { w.thread[k].spins = false; });
-    idle_polls = 0;
+    machine.idle_polls = 0;
     return;
   }
   std::uint64_t question = mix(instruction, lanes), answer = 0;
@@ -113,17 +114,17 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
     t.asked = read_bits(w, i.source(0), i.width_of_source(0), k) + static_cast<std::uint64_t>(i.immediate[0]);
   });
   if (!same) {
-    idle_polls = 0;
+    machine.idle_polls = 0;
     return;
   }
-  ++idle_polls;
+  ++machine.idle_polls;
   // Warps that meet at barriers in between get old answers in other loops, too: one that waits changes nothing, neither
   // in memory nor in its registers.
-  if (!idle_polls.met() || idle_polls.vain() < std::uint64_t{patience_before_state} * warp_count) return;
+  if (!machine.idle_polls.met() || machine.idle_polls.vain() < std::uint64_t{patience_before_state} * machine.warp_count) return;
   // But for when values are ready, which counts.cpp writes down: a warp that waits gets later and later.
   static std::vector<unsigned char> registers;
-  registers.assign(w.registers, w.registers + program.register_bytes);
-  for (const Function& f : program.functions) {
+  registers.assign(w.registers, w.registers + machine.program.register_bytes);
+  for (const Function& f : machine.program.functions) {
     for (const Span& r : f.registers) reinterpret_cast<Register*>(&registers[r.offset])->ready = 0;
   }
   std::uint64_t state = 0;
@@ -133,7 +134,7 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
     state = mix(state, word);
   }
   std::uint64_t& before = w.states[&i];
-  if (before != state) idle_polls.move();
+  if (before != state) machine.idle_polls.move();
   before = state;
 }
 
@@ -144,10 +145,11 @@ void place_lanes(Warp& w, Lanes lanes, std::uint32_t pc) {
 }  // namespace
 
 void execute(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   if (i.effect != 0) note_effect(w, i, active);
   if (i.followed != nullptr) [[unlikely]] follow_copies(w, i, active);
-  if (program.uses_wgmma) [[unlikely]] track_registers(w, i);
-  if (program.uses_tcgen05) [[unlikely]] track_tensor_loads(w, i);
+  if (machine.program.uses_wgmma) [[unlikely]] track_registers(w, i);
+  if (machine.program.uses_tcgen05) [[unlikely]] track_tensor_loads(w, i);
   if (i.own) {
     if (i.strict) {
       Lanes defined = all_lanes;
@@ -168,53 +170,54 @@ void execute(Warp& w, const Instruction& i, Lanes active) {
   for (unsigned d = 0; d < i.destinations; ++d) w.head(i.destination(d)).defined |= active;
 }
 
-void start() {
-  if (launch.check && global_shadow::any_variable()) find_copies();
-  machine.resize(warp_count);
-  for (unsigned w = 0; w < warp_count; ++w) {
-    Warp& warp = machine[w];
+void start(Machine& machine) {
+  if (machine.launch.check && global_shadow::any_variable(machine)) find_copies(machine);
+  machine.warps.all.resize(machine.warp_count);
+  for (unsigned w = 0; w < machine.warp_count; ++w) {
+    Warp& warp = machine.warps.all[w];
+    warp.machine = &machine;
     warp.index = w;
-    warp.effects.resize(program.effects + std::size_t{1});
-    warp.readings.resize(program.readings + std::size_t{1});
-    warp.last_reads.resize(program.readings + std::size_t{1});
-    warp.loaded_from.resize(program.followed + std::size_t{1});
-    warp.registers = static_cast<unsigned char*>(reserve_zeroed(program.register_bytes));
-    warp.known = static_cast<unsigned char*>(reserve_zeroed(program.register_bytes));
+    warp.effects.resize(machine.program.effects + std::size_t{1});
+    warp.readings.resize(machine.program.readings + std::size_t{1});
+    warp.last_reads.resize(machine.program.readings + std::size_t{1});
+    warp.loaded_from.resize(machine.program.followed + std::size_t{1});
+    warp.registers = static_cast<unsigned char*>(reserve_zeroed(machine, machine.program.register_bytes));
+    warp.known = static_cast<unsigned char*>(reserve_zeroed(machine, machine.program.register_bytes));
     fill_constants(warp);
     for (unsigned k = 0; k < warp_size; ++k) {
-      warp.local_base[k].assign(program.functions.size(), 0);
-      warp.active_calls[k].assign(program.functions.size(), 0);
+      warp.local_base[k].assign(machine.program.functions.size(), 0);
+      warp.active_calls[k].assign(machine.program.functions.size(), 0);
     }
   }
 }
 
-void start_block() {
-  for (unsigned w = 0; w < warp_count; ++w) {
-    Warp& warp = machine[w];
-    warp.thread = &threads[w * warp_size];
-    const std::uint32_t local = program.functions[0].local_bytes;
+void start_block(Machine& machine) {
+  for (unsigned w = 0; w < machine.warp_count; ++w) {
+    Warp& warp = machine.warps.all[w];
+    warp.thread = &machine.threads[w * warp_size];
+    const std::uint32_t local = machine.program.functions[0].local_bytes;
     for (unsigned k = 0; k < warp_size; ++k) {
-      warp.pc[k] = program.functions[0].entry;
+      warp.pc[k] = machine.program.functions[0].entry;
       warp.calls[k].clear();
       warp.local_top[k] = local;
       std::fill(warp.local_base[k].begin(), warp.local_base[k].end(), 0u);
       std::fill(warp.active_calls[k].begin(), warp.active_calls[k].end(), 0u);
       if (warp.local[k].bytes.size() < local) warp.local[k].bytes.resize(local);
       warp.local[k].known.assign(warp.local[k].bytes.size(), 0);
-      if (garbage != 0) fill_garbage(warp.local[k].bytes.data(), warp.local[k].bytes.size());
+      if (machine.garbage != 0) fill_garbage(machine, warp.local[k].bytes.data(), warp.local[k].bytes.size());
       warp.local[k].origins.clear();
       warp.local[k].gaps.clear();
     }
     // What an earlier block has written is nothing to this one.
-    for (const Span& r : program.functions[0].registers) {
+    for (const Span& r : machine.program.functions[0].registers) {
       Register& head = warp.head(r.offset);
       head.defined = 0;
       head.bits = 0;
       head.origin = 0;
-      if (garbage != 0) leave_garbage(warp, r, all_lanes);
+      if (machine.garbage != 0) leave_garbage(warp, r, all_lanes);
     }
     if (warp.knows_parts) {
-      std::memset(warp.known, 0, program.register_bytes);
+      std::memset(warp.known, 0, machine.program.register_bytes);
       warp.knows_parts = false;
     }
     warp.yielded_at = ~0u;
@@ -222,30 +225,30 @@ void start_block() {
     if (!warp.answers.empty()) warp.answers.clear();
     warp.states.clear();
     fill_special(warp);
-    if (launch.count) begin_counting(warp);
+    if (machine.launch.count) begin_counting(warp);
   }
-  if (launch.count) begin_block_counts();
-  start_block_collectives();
-  start_block_mbarriers();
-  start_block_bulk();
-  start_block_wgmma();
-  start_block_cluster();
-  start_block_launch_control();
-  start_block_effects();
-  start_block_tcgen05();
+  if (machine.launch.count) begin_block_counts(machine);
+  start_block_collectives(machine);
+  start_block_mbarriers(machine);
+  start_block_bulk(machine);
+  start_block_wgmma(machine);
+  start_block_cluster(machine);
+  start_block_launch_control(machine);
+  start_block_effects(machine);
+  start_block_tcgen05(machine);
 }
 
-void end_block() {
-  for (unsigned w = 0; launch.count && w < warp_count; ++w) end_counting(machine[w]);
-  end_block_bulk();
-  end_block_wgmma();
-  settle_watched_reads();
-  end_block_tcgen05();
-  check_exits();
+void end_block(Machine& machine) {
+  for (unsigned w = 0; machine.launch.count && w < machine.warp_count; ++w) end_counting(machine.warps.all[w]);
+  end_block_bulk(machine);
+  end_block_wgmma(machine);
+  settle_watched_reads(machine);
+  end_block_tcgen05(machine);
+  check_exits(machine);
 }
 
-void run_warp(unsigned index) {
-  Warp& w = machine[index];
+void run_warp(Machine& machine, unsigned index) {
+  Warp& w = machine.warps.all[index];
   unsigned turns = 0;
   bool ahead = w.ahead;  // lanes that got an old answer let the others of their warp go on
   for (;;) {
@@ -259,8 +262,8 @@ void run_warp(unsigned index) {
     if (turns >= patience) {
       turns = 0;
       ahead = !ahead;
-      idle_polls = 0;
-      idle_polls.add_lap();
+      machine.idle_polls = 0;
+      machine.idle_polls.add_lap();
       if (!ahead) return;  // other warps too
     }
     const Group group = choose(w, runnable, ahead);
@@ -268,14 +271,14 @@ void run_warp(unsigned index) {
     std::uint32_t pc = group.pc;
     const bool alone = active == runnable;
     for (;;) {
-      const Instruction& i = program.code[pc];
+      const Instruction& i = machine.program.code[pc];
       Lanes now = active;
       if (i.guard != 0) {
         const Register& guard = w.head(i.guard);
         now &= i.negated ? ~guard.bits : guard.bits;
         if (const Lanes unsure = active & ~guard.defined; unsure != 0) [[unlikely]] {
           std::size_t end = 0;
-          if (garbage != 0 || !choose_unknown(w, i, unsure, end)) {
+          if (machine.garbage != 0 || !choose_unknown(w, i, unsure, end)) {
             report_undefined_guard(w, i, unsure);
           } else if (i.flow == Flow::plain) {
             now &= ~unsure;
@@ -289,11 +292,11 @@ void run_warp(unsigned index) {
       }
       if (i.flow == Flow::plain) {
         if (now != 0) execute(w, i, now);
-        if (launch.count) [[unlikely]] note_executed(w, i, pc);
+        if (machine.launch.count) [[unlikely]] note_executed(w, i, pc);
         if (++pc == group.meets) break;
         continue;
       }
-      if (launch.count) [[unlikely]] note_executed(w, i, pc);
+      if (machine.launch.count) [[unlikely]] note_executed(w, i, pc);
       if (i.flow == Flow::branch) {
         const auto target = static_cast<std::uint32_t>(i.immediate[0]);
         if (target <= pc && now != 0) ++turns;
@@ -327,7 +330,7 @@ void run_warp(unsigned index) {
               w.pc[k] = static_cast<std::uint32_t>(i.immediate[which]);
             } else {
               run_as(w, k);
-              stop_launch(Kind::trap, i.site, "brx.idx with an index beyond its list of targets");
+              stop_launch(machine, Kind::trap, i.site, "brx.idx with an index beyond its list of targets");
             }
           });
           break;
@@ -342,7 +345,7 @@ void run_warp(unsigned index) {
           break;
         case Flow::trap:
           run_as(w, static_cast<unsigned>(__builtin_ctz(now)));
-          stop_launch(Kind::trap, i.site, i.immediates == 0 ? "the kernel stops here (trap)" : describe_assertion(w, i).c_str());
+          stop_launch(machine, Kind::trap, i.site, i.immediates == 0 ? "the kernel stops here (trap)" : describe_assertion(w, i).c_str());
         case Flow::polls:
         case Flow::yields:
           if (w.yielded_at != pc) {
@@ -351,15 +354,15 @@ void run_warp(unsigned index) {
             return;
           }
           w.yielded_at = ~0u;
-          if (const std::uint64_t before = idle_polls.progress(); i.row->flow == Flow::yields) {
+          if (const std::uint64_t before = machine.idle_polls.progress(); i.row->flow == Flow::yields) {
             execute(w, i, now);
-            if (before != idle_polls.progress()) {
+            if (before != machine.idle_polls.progress()) {
               for_lanes(now, [&](unsigned k) { w.thread[k].spins = false; });
             } else if (i.destinations != 0) {
               compare_answer(w, i, now);
             }
           } else {
-            if (i.flow == Flow::yields) idle_polls = 0;  // blocks take turns here, and nobody waits
+            if (i.flow == Flow::yields) machine.idle_polls = 0;  // blocks take turns here, and nobody waits
             execute(w, i, now);
           }
           place_lanes(w, now, pc + 1);

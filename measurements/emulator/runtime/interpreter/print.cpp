@@ -15,21 +15,20 @@ namespace {
 
 constexpr std::size_t longest = 4000;             // of a line of the report
 constexpr std::size_t most = std::size_t{1} << 20;  // of a launch: CUDA's buffer holds as much
-std::size_t printed = 0;
 
 // Reads one lane's memory through a generic address; false where there is none, which is a finding.
 class Reader {
  public:
   Reader(Warp& w, const Instruction& i, unsigned lane) : w_(w), i_(i), lane_(lane) {}
-  bool read(std::uint64_t address, void* to, unsigned bytes) {
-    const Place p = resolve(Space::generic, address, "printf");
+  bool read(Machine& machine, std::uint64_t address, void* to, unsigned bytes) {
+    const Place p = resolve(machine, Space::generic, address, "printf");
     if (!p.good) return false;
     if (p.space == Space::global) {
-      read_global(to, reinterpret_cast<const void*>(p.offset), static_cast<int>(bytes), "printf", false, false);
+      read_global(machine, to, reinterpret_cast<const void*>(p.offset), static_cast<int>(bytes), "printf", false, false);
       return true;
     }
     if (p.space == Space::shared) {
-      return read_shared(to, static_cast<unsigned>(p.offset), static_cast<int>(bytes), "printf"), true;
+      return read_shared(machine, to, static_cast<unsigned>(p.offset), static_cast<int>(bytes), "printf"), true;
     }
     const Local& local = w_.local[lane_];
     if (p.space != Space::local || p.offset + bytes > local.bytes.size()) return false;
@@ -42,9 +41,9 @@ class Reader {
     }
     return true;
   }
-  std::string string(std::uint64_t address) {
+  std::string string(Machine& machine, std::uint64_t address) {
     std::string text;
-    for (char c; text.size() < longest && read(address + text.size(), &c, 1) && c != 0;) text += c;
+    for (char c; text.size() < longest && read(machine, address + text.size(), &c, 1) && c != 0;) text += c;
     return text;
   }
 
@@ -59,11 +58,11 @@ class Arguments {
  public:
   Arguments(Reader& reader, std::uint64_t at) : reader_(reader), at_(at) {}
   template <class T>
-  T next() {
+  T next(Machine& machine) {
     T value{};
     if (at_ == 0) return value;
     at_ = (at_ + sizeof(T) - 1) / sizeof(T) * sizeof(T);
-    reader_.read(at_, &value, sizeof value);
+    reader_.read(machine, at_, &value, sizeof value);
     at_ += sizeof(T);
     return value;
   }
@@ -81,13 +80,13 @@ void append(std::string& text, const std::string& form, T value) {
 }
 
 // One conversion, whose text begins at format[at] == '%'. Returns where it ends.
-std::size_t convert(const std::string& format, std::size_t at, Reader& reader, Arguments& arguments, std::string& text) {
+std::size_t convert(Machine& machine, const std::string& format, std::size_t at, Reader& reader, Arguments& arguments, std::string& text) {
   std::string form = "%";
   unsigned longs = 0;
   for (++at; at < format.size(); ++at) {
     const char c = format[at];
     if (c == '*') {
-      form += std::to_string(arguments.next<int>());
+      form += std::to_string(arguments.next<int>(machine));
     } else if (c == 'l' || c == 'z' || c == 't' || c == 'j') {
       ++longs;
     } else if (c == 'h') {
@@ -104,16 +103,16 @@ std::size_t convert(const std::string& format, std::size_t at, Reader& reader, A
     text += '%';
   } else if (std::strchr("diouxXc", kind) != nullptr) {
     if (longs != 0) {
-      append(text, form + "ll" + kind, arguments.next<long long>());
+      append(text, form + "ll" + kind, arguments.next<long long>(machine));
     } else {
-      append(text, form + kind, arguments.next<int>());
+      append(text, form + kind, arguments.next<int>(machine));
     }
   } else if (std::strchr("fFeEgGaA", kind) != nullptr) {
-    append(text, form + kind, arguments.next<double>());
+    append(text, form + kind, arguments.next<double>(machine));
   } else if (kind == 'p') {
-    append(text, form + 'p', reinterpret_cast<void*>(arguments.next<std::uint64_t>()));
+    append(text, form + 'p', reinterpret_cast<void*>(arguments.next<std::uint64_t>(machine)));
   } else if (kind == 's') {
-    const std::string value = reader.string(arguments.next<std::uint64_t>());
+    const std::string value = reader.string(machine, arguments.next<std::uint64_t>(machine));
     append(text, form + 's', value.c_str());
   } else {
     text += form + kind;
@@ -125,26 +124,28 @@ std::size_t convert(const std::string& format, std::size_t at, Reader& reader, A
 
 // Immediates: as of print, of what __assertfail is told, of which the first is the condition's text.
 std::string describe_assertion(Warp& w, const Instruction& i) {
-  Reader reader(w, i, self->lane);
-  return "the assertion '" + reader.string(w.values<std::uint64_t>(static_cast<std::uint32_t>(i.immediate[0]))[self->lane]) + "' fails";
+  Machine& machine = *w.machine;
+  Reader reader(w, i, machine.self->lane);
+  return "the assertion '" + reader.string(machine, w.values<std::uint64_t>(static_cast<std::uint32_t>(i.immediate[0]))[machine.self->lane]) + "' fails";
 }
 
 namespace {
 
 // Immediates: offset in the register file, and bytes, of format and arguments, and of the result where it is there.
 void print(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     Reader reader(w, i, k);
     const auto operand = [&](unsigned n) { return w.values<std::uint64_t>(static_cast<std::uint32_t>(i.immediate[2 * n]))[k]; };
-    const std::string format = reader.string(operand(0));
+    const std::string format = reader.string(machine, operand(0));
     Arguments arguments(reader, operand(1));
     std::string text;
     int count = 0;
     for (std::size_t at = 0; at < format.size();) {
       if (format[at] == '%') {
-        at = convert(format, at, reader, arguments, text);
+        at = convert(machine, format, at, reader, arguments, text);
         ++count;
       } else {
         text += format[at++];
@@ -155,9 +156,9 @@ void print(Warp& w, const Instruction& i, Lanes active) {
       std::memcpy(w.values<unsigned char>(result) + std::size_t{k} * static_cast<std::size_t>(i.immediate[5]), &count, sizeof count);
       w.head(result).bits &= ~(1u << k);
     }
-    if (printed > most) return;
-    printed += text.size();
-    report_print(printed > most ? "\n[more is printed than CUDA's buffer of 1 MiB holds: the rest is left out]\n"
+    if (machine.printed_bytes > most) return;
+    machine.printed_bytes += text.size();
+    report_print(machine.report, machine.printed_bytes > most ? "\n[more is printed than CUDA's buffer of 1 MiB holds: the rest is left out]\n"
                                 : text.substr(0, longest).c_str());
   });
 }

@@ -1,3 +1,4 @@
+#include "machine/part.hpp"
 #include "isa/counts.hpp"
 #include "isa/program.hpp"
 #include "memory/counting.hpp"
@@ -7,7 +8,20 @@
 #include <unordered_map>
 
 namespace autosched::emulator::ptx {
+
+// What the launch has executed, for estimates of its time.
+struct Executed {
+  enum class Copying { none, copy, commit, wait };
+  std::vector<std::uint64_t> counts;           // by instruction
+  std::vector<std::uint16_t> latencies;        // by instruction; 0: it is part of another one in machine code
+  std::uint64_t warps_ended = 0, cycles = 0;   // of the chains of all warps
+  std::map<std::pair<std::uint32_t, std::string>, std::uint64_t> products;  // times, by instruction and shape
+  std::unordered_map<std::uint32_t, std::uint32_t> committed;  // of the block: when the mbarrier at an address completes
+  std::vector<Copying> copying_of;  // by instruction
+};
+
 namespace {
+using Copying = Executed::Copying;
 
 // Cycles until a result can be used, about what microbenchmarks of Ampere to Hopper find (arXiv 2208.11174, 2402.13499).
 // A load that is the first of its block for one of its sectors comes from L2 or from DRAM.
@@ -16,12 +30,6 @@ constexpr std::uint32_t arithmetic = 4, doubles = 8, multiplied = 33, special = 
 // From the last tcgen05.mma before a commit to the mbarrier that says so. Of no microbenchmark: with it, a turn of a loop is
 // as long as the configurations that won on B200 say (autosched/integrations/config_files/tuning/layer_counts.py).
 constexpr std::uint32_t products_done = 300;
-
-std::vector<std::uint64_t> counts;           // by instruction
-std::vector<std::uint16_t> latencies;        // by instruction; 0: it is part of another one in machine code
-std::uint64_t warps_ended = 0, cycles = 0;   // of the chains of all warps
-std::map<std::pair<std::uint32_t, std::string>, std::uint64_t> products;  // times, by instruction and shape
-std::unordered_map<std::uint32_t, std::uint32_t> committed;  // of the block: when the mbarrier at an address completes
 
 std::uint16_t latency_of(const Instruction& i) {
   const std::string_view name = i.row->name;
@@ -40,9 +48,6 @@ std::uint16_t latency_of(const Instruction& i) {
 
 bool is_load(const Instruction& i) { return i.row->name[0] == 'l' && i.row->name[1] == 'd'; }
 
-enum class Copying { none, copy, commit, wait };
-std::vector<Copying> copying_of;  // by instruction
-
 Copying copying(const Instruction& i) {
   const std::string_view name = i.row->name;
   return name == "cp.async"               ? Copying::copy
@@ -51,8 +56,8 @@ Copying copying(const Instruction& i) {
                                            : Copying::none;
 }
 
-std::uint32_t latency_of_reached() {
-  switch (take_reached()) {
+std::uint32_t latency_of_reached(Machine& machine) {
+  switch (take_reached(machine)) {
     case Reached::shared: return from_shared;
     case Reached::constant: return from_constant;
     case Reached::l1: return from_l1;
@@ -74,32 +79,34 @@ std::uint32_t wait_for_copies(Warp& w, std::int64_t in_flight) {
 }  // namespace
 
 void begin_counting(Warp& w) {
-  if (counts.empty()) {
-    counts.resize(program.code.size());
-    for (const Instruction& i : program.code) {
-      latencies.push_back(latency_of(i));
-      copying_of.push_back(copying(i));
+  Machine& machine = *w.machine;
+  if (machine.executed.counts.empty()) {
+    machine.executed.counts.resize(machine.program.code.size());
+    for (const Instruction& i : machine.program.code) {
+      machine.executed.latencies.push_back(latency_of(i));
+      machine.executed.copying_of.push_back(copying(i));
     }
   }
-  committed.clear();
+  machine.executed.committed.clear();
   w.block_began = w.latest = w.issued = w.copying = 0;
   w.copied.clear();
-  for (const Span& r : program.functions[0].registers) w.head(r.offset).ready = 0;
+  for (const Span& r : machine.program.functions[0].registers) w.head(r.offset).ready = 0;
 }
 
 // The compiler orders the instructions of a basic block as it likes: one issues when its operands are there, and the next
 // basic block begins when the last of this one has issued. A copy of cp.async is waited for where its group is.
 void note_executed(Warp& w, const Instruction& i, std::uint32_t pc) {
-  ++counts[pc];
+  Machine& machine = *w.machine;
+  ++machine.executed.counts[pc];
   std::uint32_t at = w.block_began;
   for (unsigned s = 0; s < i.sources; ++s) at = std::max(at, w.head(i.source(s)).ready);
   if (i.guard != 0) at = std::max(at, w.head(i.guard).ready);
-  std::uint32_t latency = latencies[pc];
+  std::uint32_t latency = machine.executed.latencies[pc];
   if (latency != 0) ++w.issued;
-  if (is_load(i) && latency == arithmetic) latency = latency_of_reached();
-  switch (copying_of[pc]) {
+  if (is_load(i) && latency == arithmetic) latency = latency_of_reached(machine);
+  switch (machine.executed.copying_of[pc]) {
     case Copying::none: break;
-    case Copying::copy: w.copying = std::max(w.copying, at + latency_of_reached()); break;
+    case Copying::copy: w.copying = std::max(w.copying, at + latency_of_reached(machine)); break;
     case Copying::commit:
       w.copied.push_back(w.copying);
       w.copying = 0;
@@ -117,33 +124,37 @@ void note_executed(Warp& w, const Instruction& i, std::uint32_t pc) {
   w.issued = 0;
 }
 
-void note_product(const Instruction& i, const std::string& shape) {
-  ++products[{static_cast<std::uint32_t>(&i - program.code.data()), shape}];
+void note_product(Machine& machine, const Instruction& i, const std::string& shape) {
+  ++machine.executed.products[{static_cast<std::uint32_t>(&i - machine.program.code.data()), shape}];
 }
 
 void note_products_committed(const Warp& w, std::uint32_t address) {
-  committed[address] = std::max(w.latest, w.block_began) + products_done;
+  w.machine->executed.committed[address] = std::max(w.latest, w.block_began) + products_done;
 }
 
 void note_phase_seen(Warp& w, std::uint32_t address) {
-  const auto found = committed.find(address);
-  if (found != committed.end()) w.block_began = std::max(w.block_began, found->second);
+  Machine& machine = *w.machine;
+  const auto found = machine.executed.committed.find(address);
+  if (found != machine.executed.committed.end()) w.block_began = std::max(w.block_began, found->second);
 }
 
 void end_counting(const Warp& w) {
-  ++warps_ended;
-  cycles += std::max(w.latest, w.block_began + w.issued);
+  Machine& machine = *w.machine;
+  ++machine.executed.warps_ended;
+  machine.executed.cycles += std::max(w.latest, w.block_began + w.issued);
 }
 
-void report_executed() {
-  for (const auto& [what, times] : products) {
-    emulator::report_executed(program.code[what.first].site, times, what.second.c_str());
-    counts[what.first] -= std::min(counts[what.first], times);
+void report_executed(Machine& machine) {
+  for (const auto& [what, times] : machine.executed.products) {
+    emulator::report_executed(machine.report, machine.program.code[what.first].site, times, what.second.c_str());
+    machine.executed.counts[what.first] -= std::min(machine.executed.counts[what.first], times);
   }
-  for (std::size_t pc = 0; pc < counts.size(); ++pc) {
-    if (counts[pc] != 0) emulator::report_executed(program.code[pc].site, counts[pc], "");
+  for (std::size_t pc = 0; pc < machine.executed.counts.size(); ++pc) {
+    if (machine.executed.counts[pc] != 0) emulator::report_executed(machine.report, machine.program.code[pc].site, machine.executed.counts[pc], "");
   }
-  emulator::report_chains(warps_ended, cycles);
+  emulator::report_chains(machine.report, machine.executed.warps_ended, machine.executed.cycles);
 }
 
 }  // namespace autosched::emulator::ptx
+
+AUTOSCHED_PART(ptx::Executed);

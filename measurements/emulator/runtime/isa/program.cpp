@@ -12,6 +12,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "machine/part.hpp"
 #include "isa/program.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/global/heap.hpp"
@@ -29,48 +30,56 @@ struct ReadByBlocks {
 
 namespace autosched::emulator::ptx {
 
-Program program;
+// What is read of a program beside its code.
+struct ProgramText {
+  // A value that all lanes of all warps have, known once the launch is.
+  struct Constant {
+    enum class Kind { number, variable, dynamic_shared, static_shared, function, local } kind;
+    std::uint32_t slot;
+    unsigned width;
+    std::uint64_t value;  // addend
+    std::size_t index = 0;
+  };
+  struct Special {
+    std::uint32_t slot;
+    unsigned width;
+    std::string name;
+  };
+  struct Relocation {
+    std::size_t variable, offset;
+    char kind;  // v: variable, f: function, s: shared, each generic
+    std::size_t index;
+    std::uint64_t addend;
+  };
+  struct Variable {
+    std::string name;  // as PTX has it
+    BufferSpec spec;
+    std::vector<unsigned char> bytes;
+    std::uint64_t address = 0;
+    bool bound = false;  // to a buffer of the launch, which has its content
+  };
+  std::vector<Constant> constants;
+  std::vector<Special> specials;
+  std::vector<Variable> variables;
+  std::vector<Relocation> relocations;
+  std::map<std::pair<unsigned, std::string>, std::uint32_t> slots;
+  std::deque<std::vector<std::uint32_t>> operands;
+  std::deque<std::vector<std::uint8_t>> widths;
+  std::deque<std::vector<std::int64_t>> immediates;
+  std::deque<std::string> texts;
+  std::optional<ReadByBlocks> read_by_blocks;  // found when it is asked for first
+};
+
+namespace {
+using Constant = ProgramText::Constant;
+using Special = ProgramText::Special;
+using Relocation = ProgramText::Relocation;
+using Variable = ProgramText::Variable;
+}  // namespace
 
 namespace {
 
-// A value that all lanes of all warps have, known once the launch is.
-struct Constant {
-  enum class Kind { number, variable, dynamic_shared, static_shared, function, local } kind;
-  std::uint32_t slot;
-  unsigned width;
-  std::uint64_t value;  // addend
-  std::size_t index = 0;
-};
-struct Special {
-  std::uint32_t slot;
-  unsigned width;
-  std::string name;
-};
-struct Relocation {
-  std::size_t variable, offset;
-  char kind;  // v: variable, f: function, s: shared, each generic
-  std::size_t index;
-  std::uint64_t addend;
-};
-struct Variable {
-  std::string name;  // as PTX has it
-  BufferSpec spec;
-  std::vector<unsigned char> bytes;
-  std::uint64_t address = 0;
-  bool bound = false;  // to a buffer of the launch, which has its content
-};
-
-std::vector<Constant> constants;
-std::vector<Special> specials;
-std::vector<Variable> variables;
-std::vector<Relocation> relocations;
-std::map<std::pair<unsigned, std::string>, std::uint32_t> slots;
-
 // Where the operands of all instructions lie.
-std::deque<std::vector<std::uint32_t>> operands;
-std::deque<std::vector<std::uint8_t>> widths;
-std::deque<std::vector<std::int64_t>> immediates;
-std::deque<std::string> texts;
 
 const std::unordered_multimap<std::string_view, const Row*>& rows_by_name() {
   static const auto* table = [] {
@@ -157,24 +166,24 @@ Token parse_token(std::string_view word) {
   return {word[0], static_cast<unsigned>(Text::integer(word.substr(1, colon - 1), 10)), word.substr(colon + 1)};
 }
 
-std::uint32_t new_slot(unsigned width) {
-  const std::uint32_t at = program.register_bytes;
-  program.register_bytes += static_cast<std::uint32_t>(sizeof(Register) + std::size_t{width} * warp_size);
+std::uint32_t new_slot(Machine& machine, unsigned width) {
+  const std::uint32_t at = machine.program.register_bytes;
+  machine.program.register_bytes += static_cast<std::uint32_t>(sizeof(Register) + std::size_t{width} * warp_size);
   return at;
 }
 
 // The register of an operand, made for a constant at its first use.
-std::uint32_t slot_of(const Token& t, unsigned width) {
+std::uint32_t slot_of(Machine& machine, const Token& t, unsigned width) {
   if (t.kind == 'r') return static_cast<std::uint32_t>(Text::integer(t.text, 10));
   const auto key = std::pair{width, t.kind + std::string(t.text)};
-  const auto known = slots.find(key);
-  if (known != slots.end()) return known->second;
-  const std::uint32_t slot = new_slot(width);
-  slots.emplace(key, slot);
+  const auto known = machine.program_text.slots.find(key);
+  if (known != machine.program_text.slots.end()) return known->second;
+  const std::uint32_t slot = new_slot(machine, width);
+  machine.program_text.slots.emplace(key, slot);
   if (t.kind == 's') {
-    if (t.text.starts_with("reserved_smem")) launch.uses_reserved_shared = true;
-    if (t.text == "envreg1" || t.text == "envreg2") program.uses_grid_workspace = launch.cooperative = true;
-    specials.push_back({slot, width, std::string(t.text)});
+    if (t.text.starts_with("reserved_smem")) machine.launch.uses_reserved_shared = true;
+    if (t.text == "envreg1" || t.text == "envreg2") machine.program.uses_grid_workspace = machine.launch.cooperative = true;
+    machine.program_text.specials.push_back({slot, width, std::string(t.text)});
     return slot;
   }
   Constant c{Constant::Kind::number, slot, width, 0};
@@ -190,7 +199,7 @@ std::uint32_t slot_of(const Token& t, unsigned width) {
              : t.kind == 'h' ? Constant::Kind::static_shared
                              : Constant::Kind::dynamic_shared;
   }
-  constants.push_back(c);
+  machine.program_text.constants.push_back(c);
   return slot;
 }
 
@@ -252,7 +261,7 @@ std::vector<unsigned char> bytes_of(std::string_view digits) {
   return bytes;
 }
 
-bool read_instruction(Text& in, const std::vector<SiteIndex>& sites) {
+bool read_instruction(Machine& machine, Text& in, const std::vector<SiteIndex>& sites) {
   Instruction i;
   std::size_t site = 0;
   const std::string_view key = in.word(), reduced = in.word();
@@ -276,11 +285,11 @@ bool read_instruction(Text& in, const std::vector<SiteIndex>& sites) {
   i.destinations = static_cast<std::uint32_t>(to.size());
   i.sources = static_cast<std::uint32_t>(from.size());
   i.immediates = static_cast<std::uint32_t>(count);
-  std::vector<std::uint32_t>& at = operands.emplace_back();
-  std::vector<std::uint8_t>& width = widths.emplace_back();
+  std::vector<std::uint32_t>& at = machine.program_text.operands.emplace_back();
+  std::vector<std::uint8_t>& width = machine.program_text.widths.emplace_back();
   for (const auto* tokens : {&to, &from}) {
     for (const Token& t : *tokens) {
-      at.push_back(slot_of(t, t.width));
+      at.push_back(slot_of(machine, t, t.width));
       width.push_back(static_cast<std::uint8_t>(t.width));
     }
   }
@@ -288,24 +297,24 @@ bool read_instruction(Text& in, const std::vector<SiteIndex>& sites) {
   i.width = width.data();
   const std::string_view name = i.row->name;
   if (name == "st" && numbers[3] < 2) {  // generic or global
-    launch.narrowest_store = std::min(launch.narrowest_store, static_cast<unsigned>(numbers[1]) * (i.sources - 1));
+    machine.launch.narrowest_store = std::min(machine.launch.narrowest_store, static_cast<unsigned>(numbers[1]) * (i.sources - 1));
   }
-  if (launch.interleaved && (name == "ld" || name == "st") && numbers[3] < 2) i.flow = Flow::yields;
+  if (machine.launch.interleaved && (name == "ld" || name == "st") && numbers[3] < 2) i.flow = Flow::yields;
   i.copies = name == "mov" || name.starts_with("mov.b");
-  if (name == "wgmma.mma_async") program.uses_wgmma = true;
-  if (name == "tcgen05.ld") program.uses_tcgen05 = true;
-  if (name.starts_with("heap.")) program.uses_heap = true;
-  i.immediate = immediates.emplace_back(std::move(numbers)).data();
+  if (name == "wgmma.mma_async") machine.program.uses_wgmma = true;
+  if (name == "tcgen05.ld") machine.program.uses_tcgen05 = true;
+  if (name.starts_with("heap.")) machine.program.uses_heap = true;
+  i.immediate = machine.program_text.immediates.emplace_back(std::move(numbers)).data();
   const bool updates = name.starts_with("atom") || name == "red.async" || name == "bulk.reduce";
-  if (updates || (i.flags & by_l2) != 0) mark_strong(i.site);
-  if ((i.flags & is_volatile) != 0) mark_volatile(i.site);
-  program.code.push_back(i);
+  if (updates || (i.flags & by_l2) != 0) mark_strong(machine, i.site);
+  if ((i.flags & is_volatile) != 0) mark_volatile(machine, i.site);
+  machine.program.code.push_back(i);
   return true;
 }
 
 }  // namespace
 
-bool load_program(const char* path) {
+bool load_program(Machine& machine, const char* path) {
   std::ifstream file(path);
   const std::string content{std::istreambuf_iterator<char>(file), {}};
   std::vector<SiteIndex> sites;
@@ -313,47 +322,47 @@ bool load_program(const char* path) {
   for (Text in(content); !in.at_end(); in.next_line()) {
     const std::string_view word = in.word();
     if (word == "i") {
-      if (!read_instruction(in, sites)) return false;
+      if (!read_instruction(machine, in, sites)) return false;
     } else if (word == "site") {
       std::size_t index = 0;
       unsigned number = 0;
       in.read(index), in.read(number);
-      sites.push_back(add_site({files.at(index), texts.emplace_back(in.rest_of_line()).c_str(), number}));
+      sites.push_back(add_site(machine.report, {files.at(index), machine.program_text.texts.emplace_back(in.rest_of_line()).c_str(), number}));
     } else if (word == "places") {
       break;  // of sites in PTX, for the report's reader
     } else if (word == "file") {
-      files.push_back(texts.emplace_back(in.rest_of_line()).c_str());
+      files.push_back(machine.program_text.texts.emplace_back(in.rest_of_line()).c_str());
     } else if (word == "registers") {
-      in.read(program.register_bytes);
+      in.read(machine.program.register_bytes);
     } else if (word == "cluster") {
-      in.read(program.cluster.x), in.read(program.cluster.y), in.read(program.cluster.z);
+      in.read(machine.program.cluster.x), in.read(machine.program.cluster.y), in.read(machine.program.cluster.z);
     } else if (word == "blocks_of_sm") {
-      in.read(program.blocks_of_sm);
+      in.read(machine.program.blocks_of_sm);
     } else if (word == "target") {
-      in.read(program.target);
+      in.read(machine.program.target);
     } else if (word == "truncates_tf32") {
-      program.truncates_tf32 = true;
-      grade_of_missing_fences = Grade::note;
+      machine.program.truncates_tf32 = true;
+      machine.grade_of_missing_fences = Grade::note;
     } else if (word == "rounds_tf32") {
-      program.rounds_tf32 = true;
+      machine.program.rounds_tf32 = true;
     } else if (word == "static_shared") {
-      in.read(program.static_shared_bytes);
+      in.read(machine.program.static_shared_bytes);
     } else if (word == "shared") {
       unsigned begin = 0, bytes = 0;
       in.read(begin), in.read(bytes);
-      name_shared(demangled(in.word()), begin, bytes);
+      name_shared(machine, demangled(in.word()), begin, bytes);
     } else if (word == "parameter") {
       Span s{};
       in.read(s.offset), in.read(s.bytes);
-      program.parameter_spans.push_back(s);
-      program.parameters.resize(std::max<std::size_t>(program.parameters.size(), s.offset + s.bytes));
+      machine.program.parameter_spans.push_back(s);
+      machine.program.parameters.resize(std::max<std::size_t>(machine.program.parameters.size(), s.offset + s.bytes));
     } else if (word == "function") {
       Function f;
       in.read(f.number), in.read(f.entry), in.read(f.local_bytes);
       f.results = read_spans(in);
       f.parameters = read_spans(in);
       f.registers = read_spans(in);
-      program.functions.push_back(std::move(f));
+      machine.program.functions.push_back(std::move(f));
     } else if (word == "variable") {
       Variable v;
       bool constant = false;
@@ -365,87 +374,87 @@ bool load_program(const char* path) {
       v.spec.zeroed = true;
       if (digits != "-") v.bytes = bytes_of(digits);
       v.spec.unset = v.bytes.empty() && v.spec.bytes != 0;
-      variables.push_back(std::move(v));
+      machine.program_text.variables.push_back(std::move(v));
     } else if (word == "relocation") {
       Relocation r{};
       in.read(r.variable), in.read(r.offset);
       r.kind = in.word()[0];
       in.read(r.index), in.read(r.addend);
-      relocations.push_back(r);
-      variables.at(r.variable).spec.unset = false;
+      machine.program_text.relocations.push_back(r);
+      machine.program_text.variables.at(r.variable).spec.unset = false;
     }
   }
-  if (program.functions.empty() || program.code.empty()) {
+  if (machine.program.functions.empty() || machine.program.code.empty()) {
     std::fprintf(stderr, "the program holds no kernel\n");
     return false;
   }
   return true;
 }
 
-bool set_arguments(const std::vector<std::string>& bytes) {
-  if (bytes.size() != program.parameter_spans.size()) {
-    std::fprintf(stderr, "arguments: the kernel takes %zu arguments, not %zu\n", program.parameter_spans.size(), bytes.size());
+bool set_arguments(Machine& machine, const std::vector<std::string>& bytes) {
+  if (bytes.size() != machine.program.parameter_spans.size()) {
+    std::fprintf(stderr, "arguments: the kernel takes %zu arguments, not %zu\n", machine.program.parameter_spans.size(), bytes.size());
     return false;
   }
   for (std::size_t k = 0; k < bytes.size(); ++k) {
-    const Span& s = program.parameter_spans[k];
+    const Span& s = machine.program.parameter_spans[k];
     if (bytes[k].size() != s.bytes) {
       std::fprintf(stderr, "arguments: parameter %zu of the kernel must have as many bytes as its argument: %u, not %zu\n", k, s.bytes,
                    bytes[k].size());
       return false;
     }
-    std::memcpy(program.parameters.data() + s.offset, bytes[k].data(), s.bytes);
+    std::memcpy(machine.program.parameters.data() + s.offset, bytes[k].data(), s.bytes);
   }
   return true;
 }
 
-void bind_variable(const std::string& name) {
-  for (Variable& v : variables) v.bound = v.bound || v.name == name;
+void bind_variable(Machine& machine, const std::string& name) {
+  for (Variable& v : machine.program_text.variables) v.bound = v.bound || v.name == name;
 }
-void place_bound_variable(const std::string& name, void* address) {
-  for (Variable& v : variables) {
+void place_bound_variable(Machine& machine, const std::string& name, void* address) {
+  for (Variable& v : machine.program_text.variables) {
     if (v.name == name) v.address = reinterpret_cast<std::uint64_t>(address);
   }
 }
 
-std::vector<BufferSpec> variable_specs() {
+std::vector<BufferSpec> variable_specs(Machine& machine) {
   std::vector<BufferSpec> specs;
-  for (const Variable& v : variables) {
+  for (const Variable& v : machine.program_text.variables) {
     if (!v.bound) specs.push_back(v.spec);
   }
-  if (program.uses_heap || heap_is_used()) specs.push_back(heap_spec());
+  if (machine.program.uses_heap || heap_is_used(machine)) specs.push_back(heap_spec(machine));
   return specs;
 }
 
-void place_variables(const std::vector<void*>& addresses) {
+void place_variables(Machine& machine, const std::vector<void*>& addresses) {
   auto address = addresses.begin();
-  for (Variable& v : variables) {
+  for (Variable& v : machine.program_text.variables) {
     if (v.bound) continue;
     v.address = reinterpret_cast<std::uint64_t>(*address);
     std::memcpy(*address++, v.bytes.data(), std::min(v.bytes.size(), v.spec.bytes));
   }
-  for (const Relocation& r : relocations) {
-    if (variables[r.variable].bound) continue;
-    const std::uint64_t base = r.kind == 'v'   ? variables[r.index].address
+  for (const Relocation& r : machine.program_text.relocations) {
+    if (machine.program_text.variables[r.variable].bound) continue;
+    const std::uint64_t base = r.kind == 'v'   ? machine.program_text.variables[r.index].address
                                : r.kind == 'f' ? function_base | r.index
                                                : shared_base | r.index;
     const std::uint64_t value = base + r.addend;
-    std::memcpy(reinterpret_cast<unsigned char*>(variables[r.variable].address) + r.offset, &value, sizeof value);
+    std::memcpy(reinterpret_cast<unsigned char*>(machine.program_text.variables[r.variable].address) + r.offset, &value, sizeof value);
   }
 }
 
-bool is_in_constant_memory(std::uint64_t address) {
-  return std::any_of(variables.begin(), variables.end(), [address](const Variable& v) {
+bool is_in_constant_memory(Machine& machine, std::uint64_t address) {
+  return std::any_of(machine.program_text.variables.begin(), machine.program_text.variables.end(), [address](const Variable& v) {
     return v.spec.role == BufferSpec::Role::input && address - v.address < v.spec.bytes;
   });
 }
 
-bool is_constant(std::uint32_t slot) {
-  return std::any_of(constants.begin(), constants.end(), [&](const Constant& c) { return c.slot == slot; });
+bool is_constant(Machine& machine, std::uint32_t slot) {
+  return std::any_of(machine.program_text.constants.begin(), machine.program_text.constants.end(), [&](const Constant& c) { return c.slot == slot; });
 }
 
-std::optional<std::uint64_t> constant_number(std::uint32_t slot) {
-  for (const Constant& c : constants) {
+std::optional<std::uint64_t> constant_number(Machine& machine, std::uint32_t slot) {
+  for (const Constant& c : machine.program_text.constants) {
     if (c.slot == slot && c.kind == Constant::Kind::number) return c.value;
   }
   return std::nullopt;
@@ -463,14 +472,14 @@ bool is_constant_called(const Variable& v, const std::string& name) {
 
 }  // namespace
 
-void expect_filled(const std::string& name) {
-  for (Variable& v : variables) {
+void expect_filled(Machine& machine, const std::string& name) {
+  for (Variable& v : machine.program_text.variables) {
     if (is_constant_called(v, name)) v.spec.unset = false;
   }
 }
 
-bool fill_variable(const std::string& name, const void* from, std::size_t bytes) {
-  for (const Variable& v : variables) {
+bool fill_variable(Machine& machine, const std::string& name, const void* from, std::size_t bytes) {
+  for (const Variable& v : machine.program_text.variables) {
     if (!is_constant_called(v, name)) continue;
     if (bytes > v.spec.bytes) {
       std::fprintf(stderr, "arguments: %s has %zu bytes in the source, but the array %zu\n", name.c_str(), v.spec.bytes, bytes);
@@ -482,13 +491,14 @@ bool fill_variable(const std::string& name, const void* from, std::size_t bytes)
 }
 
 void fill_constants(Warp& warp) {
-  for (const Constant& c : constants) {
+  Machine& machine = *warp.machine;
+  for (const Constant& c : machine.program_text.constants) {
     std::uint64_t value = c.value;
-    if (c.kind == Constant::Kind::variable) value += variables[c.index].address;
+    if (c.kind == Constant::Kind::variable) value += machine.program_text.variables[c.index].address;
     if (c.kind == Constant::Kind::function) value += function_base | c.index;
-    if (c.kind == Constant::Kind::dynamic_shared) value += dynamic_shared_address();
+    if (c.kind == Constant::Kind::dynamic_shared) value += dynamic_shared_address(machine);
     const bool shared = c.kind == Constant::Kind::dynamic_shared || c.kind == Constant::Kind::static_shared;
-    if (shared && cluster_blocks() > 1) value = address_in_block(static_cast<std::uint32_t>(value), warp.index / block_warps());
+    if (shared && cluster_blocks(machine) > 1) value = address_in_block(static_cast<std::uint32_t>(value), warp.index / block_warps(machine));
     Register& head = warp.head(c.slot);
     head.defined = all_lanes;
     head.bits = value != 0 ? all_lanes : 0;
@@ -498,28 +508,29 @@ void fill_constants(Warp& warp) {
 }
 
 void fill_special(Warp& warp) {
-  for (const Special& s : specials) {
+  Machine& machine = *warp.machine;
+  for (const Special& s : machine.program_text.specials) {
     warp.head(s.slot).defined = all_lanes;
     for (unsigned lane = 0; lane < warp_size; ++lane) {
-      const unsigned within = warp.index % block_warps() * warp_size + lane;
-      const Thread* t = within < launch.threads ? warp.thread + lane : warp.thread;
-      const Index3 c = launch.cluster;
+      const unsigned within = warp.index % block_warps(machine) * warp_size + lane;
+      const Thread* t = within < machine.launch.threads ? warp.thread + lane : warp.thread;
+      const Index3 c = machine.launch.cluster;
       const Index3 tid = t->index, ctaid = t->block;
       const auto part = [&](const Index3& v) { return s.name.back() == 'x' ? v.x : s.name.back() == 'y' ? v.y : v.z; };
       const auto is = [&](const char* name) { return s.name.rfind(name, 0) == 0; };
       std::uint64_t value = 0;
       if (is("tid.")) value = part(tid);
-      else if (is("ntid.")) value = part(block_size);
+      else if (is("ntid.")) value = part(machine.block_size);
       else if (is("ctaid.")) value = part(ctaid);
-      else if (is("nctaid.")) value = part(grid_size);
+      else if (is("nctaid.")) value = part(machine.grid_size);
       else if (is("clusterid.")) value = part({ctaid.x / c.x, ctaid.y / c.y, ctaid.z / c.z});
-      else if (is("nclusterid.")) value = part({grid_size.x / c.x, grid_size.y / c.y, grid_size.z / c.z});
+      else if (is("nclusterid.")) value = part({machine.grid_size.x / c.x, machine.grid_size.y / c.y, machine.grid_size.z / c.z});
       else if (is("cluster_ctaid.")) value = part({ctaid.x % c.x, ctaid.y % c.y, ctaid.z % c.z});
       else if (is("cluster_nctaid.")) value = part(c);
       else if (is("cluster_ctarank")) value = t->rank;
-      else if (is("cluster_nctarank")) value = cluster_blocks();
+      else if (is("cluster_nctarank")) value = cluster_blocks(machine);
       else if (is("laneid")) value = lane;
-      else if (is("warpid")) value = warp.index % block_warps();
+      else if (is("warpid")) value = warp.index % block_warps(machine);
       else if (is("nwarpid")) value = max_block_warps;
       else if (is("nsmid")) value = 1;
       else if (is("lanemask_eq")) value = 1u << lane;
@@ -528,11 +539,11 @@ void fill_special(Warp& warp) {
       else if (is("lanemask_ge")) value = ~((1u << lane) - 1);
       else if (is("lanemask_gt")) value = ~((2u << lane) - 1);
       else if (is("reserved_smem_offset_end") || is("reserved_smem_offset_cap")) value = reserved_shared_bytes;
-      else if (is("dynamic_smem_size")) value = launch.dynamic_shared_bytes;
-      else if (is("envreg1")) value = program.grid_workspace >> 32;  // high, and low: as cooperative groups read it
-      else if (is("envreg2")) value = program.grid_workspace & 0xffffffffu;
-      else if (is("total_smem_size")) value = launch.dynamic_shared_bytes + program.static_shared_bytes;
-      else if (is("is_explicit_cluster")) value = launch.clustered;
+      else if (is("dynamic_smem_size")) value = machine.launch.dynamic_shared_bytes;
+      else if (is("envreg1")) value = machine.program.grid_workspace >> 32;  // high, and low: as cooperative groups read it
+      else if (is("envreg2")) value = machine.program.grid_workspace & 0xffffffffu;
+      else if (is("total_smem_size")) value = machine.launch.dynamic_shared_bytes + machine.program.static_shared_bytes;
+      else if (is("is_explicit_cluster")) value = machine.launch.clustered;
       if (s.width == 0) {
         warp.head(s.slot).bits = value != 0 ? all_lanes : 0;
         continue;
@@ -547,29 +558,31 @@ void fill_special(Warp& warp) {
 namespace autosched::emulator {
 
 namespace {
-ReadByBlocks find_read_by_blocks() {
+ReadByBlocks find_read_by_blocks(Machine& machine) {
   using namespace ptx;
-  const auto reads = [](std::string_view name) {
-    return std::any_of(specials.begin(), specials.end(), [&](const Special& s) { return s.name == name; });
+  const auto reads = [&machine](std::string_view name) {
+    return std::any_of(machine.program_text.specials.begin(), machine.program_text.specials.end(), [&](const Special& s) { return s.name == name; });
   };
-  const bool tells_all_apart = std::any_of(program.code.begin(), program.code.end(), [](const Instruction& i) {
+  const bool tells_all_apart = std::any_of(machine.program.code.begin(), machine.program.code.end(), [](const Instruction& i) {
     const std::string_view name = i.row->name;
     return name.starts_with("atom") || name.starts_with("clock") || name.find("cluster") != name.npos;
-  }) || std::any_of(specials.begin(), specials.end(), [](const Special& s) {
+  }) || std::any_of(machine.program_text.specials.begin(), machine.program_text.specials.end(), [](const Special& s) {
     return s.name.find("cluster") != s.name.npos || s.name == "smid" || s.name == "warpid";
   });
   return {tells_all_apart, reads("ctaid.x"), reads("ctaid.y"), reads("ctaid.z")};
 }
 }  // namespace
 
-bool are_replicas(unsigned block, unsigned other) {
-  static std::optional<ReadByBlocks> read_by_blocks;
-  if (!read_by_blocks) read_by_blocks = find_read_by_blocks();
-  const ReadByBlocks& read = *read_by_blocks;
-  if (read.tells_all_apart || cluster_blocks() > 1) return false;
-  const unsigned row = grid_size.x, plane = grid_size.x * grid_size.y;
+bool are_replicas(Machine& machine, unsigned block, unsigned other) {
+  if (!machine.program_text.read_by_blocks) machine.program_text.read_by_blocks = find_read_by_blocks(machine);
+  const ReadByBlocks& read = *machine.program_text.read_by_blocks;
+  if (read.tells_all_apart || cluster_blocks(machine) > 1) return false;
+  const unsigned row = machine.grid_size.x, plane = machine.grid_size.x * machine.grid_size.y;
   return (!read.x || block % row == other % row) && (!read.y || block % plane / row == other % plane / row) &&
          (!read.z || block / plane == other / plane);
 }
 
 }  // namespace autosched::emulator
+
+AUTOSCHED_PART(ptx::ProgramText);
+AUTOSCHED_PART(ptx::Program);

@@ -36,27 +36,26 @@ struct Program {
   unsigned blocks_of_sm = 1;  // .minnctapersm: they share its registers
   Index3 cluster{0, 0, 0};  // as __cluster_dims__ says; 0: nothing
 };
-extern Program program;
 
 // Reads a program that measurements/emulator/ptx/program.py wrote. False where it needs what the machine lacks: a line
 // on stderr says what.
-bool load_program(const char* path);
+bool load_program(Machine& machine, const char* path);
 // The kernel's arguments as bytes. False, with a line on stderr, where they do not fit its parameters.
-bool set_arguments(const std::vector<std::string>& bytes);
+bool set_arguments(Machine& machine, const std::vector<std::string>& bytes);
 // Module-scope variables, to be reserved behind the launch's own buffers; then where they are.
 // A bound one is a buffer of the launch.
-void bind_variable(const std::string& name);
-void place_bound_variable(const std::string& name, void* address);
-std::vector<BufferSpec> variable_specs();
-void place_variables(const std::vector<void*>& addresses);
-bool is_in_constant_memory(std::uint64_t address);  // whether it is in a __constant__ variable
+void bind_variable(Machine& machine, const std::string& name);
+void place_bound_variable(Machine& machine, const std::string& name, void* address);
+std::vector<BufferSpec> variable_specs(Machine& machine);
+void place_variables(Machine& machine, const std::vector<void*>& addresses);
+bool is_in_constant_memory(Machine& machine, std::uint64_t address);  // whether it is in a __constant__ variable
 // Copies the host's bytes to the __constant__ variable of a name. False, with a line on stderr, where it is too small.
 // One that the kernel does not read is not in the program, and left alone.
-void expect_filled(const std::string& name);  // before variable_specs
-bool fill_variable(const std::string& name, const void* from, std::size_t bytes);
+void expect_filled(Machine& machine, const std::string& name);  // before variable_specs
+bool fill_variable(Machine& machine, const std::string& name, const void* from, std::size_t bytes);
 void fill_constants(Warp& warp);
 void fill_special(Warp& warp);
-bool is_constant(std::uint32_t slot);  // a number of the program
-std::optional<std::uint64_t> constant_number(std::uint32_t slot);
+bool is_constant(Machine& machine, std::uint32_t slot);  // a number of the program
+std::optional<std::uint64_t> constant_number(Machine& machine, std::uint32_t slot);
 
 }  // namespace autosched::emulator::ptx

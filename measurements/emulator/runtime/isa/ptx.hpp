@@ -192,6 +192,7 @@ struct LastRead {
 };
 
 struct Warp {
+  Machine* machine = nullptr;
   unsigned char* registers = nullptr;
   unsigned char* known = nullptr;  // laid out as the registers: their known bits, in lanes where they are not defined
   unsigned index = 0;
@@ -235,7 +236,7 @@ inline void for_lanes(Lanes lanes, Body body) {
   for (Lanes left = lanes; left != 0; left &= left - 1) body(static_cast<unsigned>(__builtin_ctz(left)));
 }
 
-inline void run_as(Warp& warp, unsigned lane) { self = warp.thread + lane; }
+inline void run_as(Warp& warp, unsigned lane) { warp.machine->self = warp.thread + lane; }
 
 // Bytes of lane `lane`'s value of a register.
 inline unsigned char* value_bytes(Warp& warp, std::uint32_t at, unsigned width, unsigned lane) {

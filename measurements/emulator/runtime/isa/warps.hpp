@@ -6,8 +6,13 @@
 
 namespace autosched::emulator::ptx {
 
-extern PerBlock<std::vector<Warp>> machine;  // by warp
+// The warps of the blocks that run together.
+struct Warps : Unit {
+  using Unit::Unit;
+
+  PerBlock<std::vector<Warp>> all{parking};
+};
 Lanes live_lanes(const Warp& w);  // that have not exited
-[[noreturn]] void stop_launch(emulator::Kind kind, SiteIndex site, const char* message);
+[[noreturn]] void stop_launch(Machine& machine, emulator::Kind kind, SiteIndex site, const char* message);
 
 }  // namespace autosched::emulator::ptx

@@ -25,15 +25,15 @@ inline std::string list_threads(const std::vector<unsigned>& indices) {
 
 // What the threads for which `wanted` holds are doing: "threads 32-63: exited; thread 5: at mma.sync, f.cuh:3".
 template <class Wanted>
-std::string describe_others(Wanted wanted) {
+std::string describe_others(Machine& machine, Wanted wanted) {
   std::vector<std::pair<std::string, std::vector<unsigned>>> groups;
-  for (const Thread& t : threads) {
+  for (const Thread& t : machine.threads) {
     if (!wanted(t)) continue;
     std::string what =
         t.state == State::exited ? "exited"
         : t.state == State::runnable || t.collective == nullptr
-            ? "at " + place(t.site)
-            : std::string("at ") + t.collective->name + ", " + place(t.site);
+            ? "at " + place(machine.report, t.site)
+            : std::string("at ") + t.collective->name + ", " + place(machine.report, t.site);
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == what; });
     if (group == groups.end()) group = groups.insert(groups.end(), {what, {}});
     group->second.push_back(t.linear);

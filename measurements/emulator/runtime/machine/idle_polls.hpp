@@ -30,6 +30,5 @@ class IdlePolls {
   std::uint64_t count_ = 0, vain_ = 0, progress_ = 0, laps_ = 0;
   bool met_ = false;
 };
-extern IdlePolls idle_polls;
 
 }  // namespace autosched::emulator

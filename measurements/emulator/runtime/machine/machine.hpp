@@ -1,4 +1,4 @@
-// The state of the emulated machine: one launch, one resident block, its warps and threads.
+// The state of the emulated machine: one launch, one resident block, its warps and threads; and the parts of the machine.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -16,7 +16,6 @@ namespace autosched::emulator {
 struct Index3 {
   unsigned x, y, z;
 };
-extern Index3 block_size, grid_size;
 
 constexpr int all_threads = -1;  // as the count of a barrier
 
@@ -94,45 +93,171 @@ struct Units {
   bool left() const { return begun < all; }
   unsigned take() { return first + begun++; }
 };
-extern Launch launch;
-extern Units units_of_launch;
-extern PerBlock<Clocks> clocks;
-extern PerBlock<std::vector<Thread>> threads;
-extern unsigned warp_lanes[max_warps];  // how many lanes of each warp exist
-extern unsigned warp_count;
-extern Thread* self;
-extern unsigned block_index;  // how many blocks, or clusters, ran before the running one, through all launches
-// The linear index in the grid of the n-th block to run: that of `rank` in the n-th cluster.
-unsigned block_in_grid(unsigned n, unsigned rank);
-inline unsigned cluster_blocks() { return launch.cluster.x * launch.cluster.y * launch.cluster.z; }
-inline unsigned block_warps() { return (launch.threads + warp_size - 1) / warp_size; }
-inline unsigned rank_of(Who who) { return warp_of(who) < warp_count ? warp_of(who) / block_warps() : 0; }
 
-Index3 block_coordinates(unsigned n, unsigned rank);
+// Of the memory of a program, of which the launch has a copy: where what is written there goes at the end.
+struct ProgramMemory {
+  int file = -1;  // none: nowhere
+  std::uint64_t begin = 0;
+};
+
+// An actor without lanes: what messages call it, and what it means that something it reads is changed.
+struct EngineActor {
+  std::string name;
+  Kind in_flight;
+};
+
+// A stretch of epochs: whose they are.
+struct Stretch {
+  Epoch first;
+  unsigned block;
+};
+
+struct Copied;
+struct Counting;
+struct TensorMemories;
+struct Buffers;
+struct Heap;
+struct WrittenMaps;
+struct SharedMemory;
+struct EngineUses;
+struct BlockOrder;
+struct Barriers;
+struct DroppedValues;
+struct NearlyEqualStores;
+struct Residents;
+namespace global_shadow {
+struct GlobalUses;
+struct GlobalOrder;
+}  // namespace global_shadow
+namespace shared_shadow {
+struct SharedUses;
+}
+namespace ptx {
+struct Instruction;
+struct Program;
+struct ProgramText;
+struct Warps;
+struct Executed;
+struct UnknownValues;
+struct Copies;
+struct Textures;
+struct Cluster;
+struct BulkCopies;
+struct LaunchControl;
+struct Mbarriers;
+struct TensorLoads;
+struct Wgmmas;
+struct Collectives;
+}  // namespace ptx
+
+// All that changes while a launch runs. What files below the one that defines a part need not know of it is a reference to
+// that part: machine/part.hpp. A machine lives until the process ends.
+struct Machine {
+  Machine();
+  Machine(const Machine&) = delete;
+
+  // Who runs.
+  Thread* self = nullptr;
+  unsigned warp_count = 0;
+  unsigned block_index = 0;  // how many blocks, or clusters, ran before the running one, through all launches
+  IdlePolls idle_polls;
+  Launch launch;
+  Index3 block_size{1, 1, 1}, grid_size{1, 1, 1};
+  Parking parking;
+  PerBlock<std::vector<Thread>> threads{parking};
+  PerBlock<Clocks> clocks{parking};
+  unsigned warp_lanes[max_warps] = {};  // how many lanes of each warp exist
+  Report report;
+
+  // Memory.
+  global_shadow::GlobalUses& global_uses;
+  shared_shadow::SharedUses& shared_uses;
+  SharedMemory& shared_memory;
+  EngineUses& engine_uses;
+  Buffers& buffers;
+  Heap& heap;
+  WrittenMaps& written_maps;
+  TensorMemories& tensor_memories;
+  Counting& counting;
+  const Copied* copied = nullptr;  // of the store that is being executed, where copies are followed
+  int inputs_file = -1;
+  ProgramMemory program_memory;
+  // What stands where nobody has written. 0: what an emulated launch finds there. 1 to 7: bytes of one kind, among them
+  // numbers larger and smaller than others are, and not-a-number; beyond: pseudorandom ones (measurements/emulator/effect.py).
+  unsigned garbage = 0;
+  std::uint64_t garbage_state = 0;
+  // Whether a fence or a wait that the PTX ISA asks for, and that changes nothing on a GPU as far as is known, is only
+  // advised: compilers other than NVIDIA's leave them out.
+  Grade grade_of_missing_fences = Grade::fault;
+
+  // Happens-before.
+  BlockOrder& block_order;
+  global_shadow::GlobalOrder& global_order;
+
+  // Instructions.
+  ptx::Program& program;
+  ptx::ProgramText& program_text;
+  ptx::Warps& warps;
+  ptx::Executed& executed;
+  const ptx::Instruction* loading = nullptr;  // the load that is being executed
+  DroppedValues& dropped;
+  NearlyEqualStores& nearly_equal_stores;
+  ptx::UnknownValues& unknown_values;
+  ptx::Copies& copies;
+  ptx::Textures& textures;
+  Barriers& barriers;
+  ptx::Cluster& cluster;
+  ptx::BulkCopies& bulk_copies;
+  ptx::LaunchControl& launch_control;
+  ptx::Mbarriers& mbarriers;
+  ptx::TensorLoads& tensor_loads;
+  ptx::Wgmmas& wgmmas;
+  ptx::Collectives& collectives;
+  std::uint64_t ticks = 0;        // what clocks read
+  std::size_t printed_bytes = 0;  // by printf
+
+  // Turns.
+  Units units;
+  Residents& residents;
+  unsigned turn = 0;  // the warp that is next, where blocks take turns
+  std::uint64_t turns_taken = 0;
+  PerBlock<std::vector<EngineActor>> engine_actors{parking};  // of the running block, from clocks.warps on
+  std::vector<Stretch> stretches;
+  std::size_t last_stretch = 0;  // the one that was found last
+  Parked<unsigned> parked_index{parking, block_index};
+  Parked<unsigned> parked_turn{parking, turn};
+};
+
+// The linear index in the grid of the n-th block to run: that of `rank` in the n-th cluster.
+unsigned block_in_grid(Machine& machine, unsigned n, unsigned rank);
+inline unsigned cluster_blocks(Machine& machine) { return machine.launch.cluster.x * machine.launch.cluster.y * machine.launch.cluster.z; }
+inline unsigned block_warps(Machine& machine) { return (machine.launch.threads + warp_size - 1) / warp_size; }
+inline unsigned rank_of(Machine& machine, Who who) { return warp_of(who) < machine.warp_count ? warp_of(who) / block_warps(machine) : 0; }
+
+Index3 block_coordinates(Machine& machine, unsigned n, unsigned rank);
 
 // "thread (1, 0, 0) of block (0, 0, 0)" or "warp 1 of block ..." of a thread of block `block`.
-std::string describe(Who who, unsigned block);
-inline std::string describe_self() { return describe(self->who, block_index); }
+std::string describe(Machine& machine, Who who, unsigned block);
+inline std::string describe_self(Machine& machine) { return describe(machine, machine.self->who, machine.block_index); }
 // Epochs from `first` on, up to the next stretch, are those of a block (or cluster).
-void begin_stretch(Epoch first, unsigned block);
+void begin_stretch(Machine& machine, Epoch first, unsigned block);
 // The block to which an epoch belongs.
-unsigned block_of_epoch(Epoch epoch);
+unsigned block_of_epoch(Machine& machine, Epoch epoch);
 // Whether an epoch is one of the running blocks.
-inline bool of_running(Epoch epoch) {
-  return epoch >= clocks.resumed || (epoch >= clocks.first && block_of_epoch(epoch) == block_index);
+inline bool of_running(Machine& machine, Epoch epoch) {
+  return epoch >= machine.clocks.resumed || (epoch >= machine.clocks.first && block_of_epoch(machine, epoch) == machine.block_index);
 }
 
 // Zeros, of which only what is touched takes memory.
-void* reserve_zeroed(std::size_t bytes);
+void* reserve_zeroed(Machine& machine, std::size_t bytes);
 
-// An actor without lanes: what messages call it, and what it means that something it reads is changed.
 // The clocks of blocks that start, in epochs from `first` on, without other actors than their warps.
-void start_clocks(Epoch first);
-unsigned add_actor(std::string name, Kind in_flight);
-Kind in_flight_kind(unsigned actor);
+void start_clocks(Machine& machine, Epoch first);
+unsigned add_actor(Machine& machine, std::string name, Kind in_flight);
+Kind in_flight_kind(Machine& machine, unsigned actor);
 
 // Random numbers of the launch's order; below 1: 0.
-unsigned random_below(unsigned count);
-inline bool seeded() { return launch.order_seed != 0; }
+unsigned random_below(Machine& machine, unsigned count);
+inline bool seeded(Machine& machine) { return machine.launch.order_seed != 0; }
 
 }  // namespace autosched::emulator

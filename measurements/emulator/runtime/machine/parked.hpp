@@ -7,19 +7,28 @@
 
 namespace autosched::emulator {
 
+class ParkedBase;
+
+// All variables of a machine of which each block has its own.
+struct Parking {
+  std::vector<ParkedBase*> all;
+};
+
 // What the blocks that run together have for themselves, and leave to others who run in their place (residents.cpp).
 class ParkedBase {
  public:
-  ParkedBase() { all().push_back(this); }
+  explicit ParkedBase(Parking& parking) { parking.all.push_back(this); }
   ParkedBase(const ParkedBase&) = delete;
   virtual void swap_with(unsigned slot) = 0;
-  static std::vector<ParkedBase*>& all() {
-    static std::vector<ParkedBase*> list;
-    return list;
-  }
 
  protected:
   ~ParkedBase() = default;
+};
+
+// A part of the machine in which each block has values of its own.
+struct Unit {
+  explicit Unit(Parking& machines) : parking(machines) {}
+  Parking& parking;
 };
 
 // The values of one variable, by slot, but for the blocks that run, which have theirs in the variable.
@@ -40,6 +49,7 @@ class ParkedValues {
 template <class T>
 class PerBlock final : public T, ParkedBase {
  public:
+  explicit PerBlock(Parking& parking) : ParkedBase(parking) {}
   using T::operator=;
   void swap_with(unsigned slot) override { parked_.swap_with(slot, *this); }
 
@@ -51,12 +61,16 @@ class PerBlock final : public T, ParkedBase {
 template <class T>
 class Parked final : ParkedBase {
  public:
-  explicit Parked(T& current) : current_(current) {}
+  Parked(Parking& parking, T& current) : ParkedBase(parking), current_(current) {}
   void swap_with(unsigned slot) override { parked_.swap_with(slot, current_); }
 
  private:
   T& current_;
   ParkedValues<T> parked_;
 };
+
+// Makes a part of the machine (machine/part.hpp).
+template <class T>
+T& make_part(Parking& parking);
 
 }  // namespace autosched::emulator

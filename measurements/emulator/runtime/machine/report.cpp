@@ -10,8 +10,6 @@
 namespace autosched::emulator {
 namespace {
 
-int output = STDOUT_FILENO;
-
 // A line under construction. Too long a text is cut, so that the line always ends as JSON must.
 class Line {
  public:
@@ -54,14 +52,14 @@ class Line {
     std::snprintf(digits, sizeof digits, "%llu", static_cast<unsigned long long>(value));
     return raw(", \"").raw(key).raw("\": ").raw(digits);
   }
-  Line& site(SiteIndex index) {
-    const SourceSite& s = source_site(index);
+  Line& site(Report& report, SiteIndex index) {
+    const SourceSite& s = source_site(report, index);
     return text("file", s.file).number("line", s.line).text("function", s.function);
   }
-  void write() {
+  void write(Report& report) {
     raw("}\n");
     for (std::size_t done = 0; done < size_;) {
-      const ssize_t n = ::write(output, buffer_ + done, size_ - done);
+      const ssize_t n = ::write(report.output, buffer_ + done, size_ - done);
       if (n <= 0) _exit(3);
       done += static_cast<std::size_t>(n);
     }
@@ -77,29 +75,25 @@ class Line {
   std::size_t size_ = 0;
 };
 
-// How often each kind was found, by site and grade; those without a site come first.
 constexpr std::size_t kinds = static_cast<std::size_t>(last_kind) + 1;
-std::vector<std::uint64_t> counts;
 std::size_t finding_id(Kind kind, SiteIndex site, Grade grade) {
   return (site * kinds + static_cast<std::size_t>(kind)) * 2 + static_cast<std::size_t>(grade);
 }
 
-std::vector<SourceSite> sites = {{"", "", 0}};
-
 }  // namespace
 
-SiteIndex add_site(const SourceSite& site) {
-  if (sites.size() >= 65536) return 0;
-  sites.push_back(site);
-  return static_cast<SiteIndex>(sites.size() - 1);
+SiteIndex add_site(Report& report, const SourceSite& site) {
+  if (report.sites.size() >= 65536) return 0;
+  report.sites.push_back(site);
+  return static_cast<SiteIndex>(report.sites.size() - 1);
 }
 
-const SourceSite& source_site(SiteIndex index) { return sites[index]; }
-unsigned site_count() { return static_cast<unsigned>(sites.size()); }
+const SourceSite& source_site(Report& report, SiteIndex index) { return report.sites[index]; }
+unsigned site_count(Report& report) { return static_cast<unsigned>(report.sites.size()); }
 
-std::string place(SiteIndex index) {
+std::string place(Report& report, SiteIndex index) {
   if (index == 0) return "an unknown line";
-  return std::string(sites[index].file) + ":" + std::to_string(sites[index].line);
+  return std::string(report.sites[index].file) + ":" + std::to_string(report.sites[index].line);
 }
 
 const char* kind_name(Kind kind) {
@@ -145,102 +139,102 @@ const char* kind_name(Kind kind) {
   return "";
 }
 
-bool count_finding(Kind kind, SiteIndex site, Grade grade) {
+bool count_finding(Report& report, Kind kind, SiteIndex site, Grade grade) {
   const std::size_t id = finding_id(kind, site, grade);
-  if (id >= counts.size()) counts.resize((site + std::size_t{16}) * kinds * 2);
-  return ++counts[id] == 1;
+  if (id >= report.counts.size()) report.counts.resize((site + std::size_t{16}) * kinds * 2);
+  return ++report.counts[id] == 1;
 }
 
-bool was_found(Kind kind, SiteIndex site) {
+bool was_found(Report& report, Kind kind, SiteIndex site) {
   const std::size_t id = finding_id(kind, site, Grade::fault);
-  return id < counts.size() && counts[id] != 0;
+  return id < report.counts.size() && report.counts[id] != 0;
 }
 
-bool was_found(Kind kind) {
-  for (SiteIndex site = 0; site < site_count(); ++site) {
-    if (was_found(kind, site)) return true;
+bool was_found(Report& report, Kind kind) {
+  for (SiteIndex site = 0; site < site_count(report); ++site) {
+    if (was_found(report, kind, site)) return true;
   }
   return false;
 }
 
 namespace {
-void write_message(Kind kind, Grade grade, SiteIndex site, SiteIndex other, const char* format, va_list arguments) {
+void write_message(Report& report, Kind kind, Grade grade, SiteIndex site, SiteIndex other, const char* format, va_list arguments) {
   char message[2048];
   std::vsnprintf(message, sizeof message, format, arguments);
   Line line("finding");
-  line.number("id", finding_id(kind, site, grade)).text("kind", kind_name(kind)).site(site).text("message", message);
+  line.number("id", finding_id(kind, site, grade)).text("kind", kind_name(kind)).site(report, site).text("message", message);
   line.text("grade", grade == Grade::note ? "note" : "fault");
-  if (other != 0) line.text("other_file", source_site(other).file).number("other_line", source_site(other).line);
-  line.write();
+  if (other != 0) line.text("other_file", source_site(report, other).file).number("other_line", source_site(report, other).line);
+  line.write(report);
 }
 }  // namespace
 
-void write_finding(Kind kind, SiteIndex site, const char* format, ...) {
+void write_finding(Report& report, Kind kind, SiteIndex site, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  write_message(kind, Grade::fault, site, 0, format, arguments);
+  write_message(report, kind, Grade::fault, site, 0, format, arguments);
   va_end(arguments);
 }
 
-void write_graded(Kind kind, Grade grade, SiteIndex site, SiteIndex other, const char* format, ...) {
+void write_graded(Report& report, Kind kind, Grade grade, SiteIndex site, SiteIndex other, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  write_message(kind, grade, site, other, format, arguments);
+  write_message(report, kind, grade, site, other, format, arguments);
   va_end(arguments);
 }
 
-void lower_to_note(Kind kind, SiteIndex site, const char* why) {
-  Line("note").number("id", finding_id(kind, site, Grade::fault)).text("why", why).write();
+void lower_to_note(Report& report, Kind kind, SiteIndex site, const char* why) {
+  Line("note").number("id", finding_id(kind, site, Grade::fault)).text("why", why).write(report);
 }
 
-void report_shared(SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t wavefronts,
+void report_shared(Report& report, SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t wavefronts,
                    std::uint64_t ideal) {
   Line("shared")
-      .site(site)
+      .site(report, site)
       .text("instruction", instruction)
       .number("bytes", static_cast<std::uint64_t>(bytes))
       .number("requests", requests)
       .number("wavefronts", wavefronts)
       .number("ideal", ideal)
-      .write();
+      .write(report);
 }
 
-void report_global(SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t sectors,
+void report_global(Report& report, SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t sectors,
                    std::uint64_t unique, std::uint64_t fresh) {
   Line("global")
-      .site(site)
+      .site(report, site)
       .text("instruction", instruction)
       .number("bytes", static_cast<std::uint64_t>(bytes))
       .number("requests", requests)
       .number("sectors", sectors)
       .number("unique", unique)
       .number("fresh", fresh)
-      .write();
+      .write(report);
 }
 
-void report_executed(SiteIndex site, std::uint64_t times, const char* shape) {
-  Line("executed").site(site).number("times", times).text("shape", shape).write();
+void report_executed(Report& report, SiteIndex site, std::uint64_t times, const char* shape) {
+  Line("executed").site(report, site).number("times", times).text("shape", shape).write(report);
 }
 
-void report_chains(std::uint64_t warps, std::uint64_t cycles) {
-  Line("chains").number("warps", warps).number("cycles", cycles).write();
+void report_chains(Report& report, std::uint64_t warps, std::uint64_t cycles) {
+  Line("chains").number("warps", warps).number("cycles", cycles).write(report);
 }
 
-void report_end(const char* status, SiteIndex site, const char* message) {
-  for (std::size_t id = 0; id < counts.size(); ++id) {
-    if (counts[id] > 1) Line("count").number("id", id).number("count", counts[id]).write();
+void report_end(Report& report, const char* status, SiteIndex site, const char* message) {
+  for (std::size_t id = 0; id < report.counts.size(); ++id) {
+    if (report.counts[id] > 1) Line("count").number("id", id).number("count", report.counts[id]).write(report);
   }
-  Line("end").text("status", status).site(site).text("message", message).write();
+  Line("end").text("status", status).site(report, site).text("message", message).write(report);
 }
 
-void report_unknown(std::uint64_t address, std::uint64_t bytes) {
-  Line("unknown").number("address", address).number("bytes", bytes).write();
+void report_unknown(Report& report, std::uint64_t address, std::uint64_t bytes) {
+  Line("unknown").number("address", address).number("bytes", bytes).write(report);
 }
 
-void report_variables(std::uint64_t digest) { Line("variables").number("digest", digest).write(); }
+void report_variables(Report& report, std::uint64_t digest) { Line("variables").number("digest", digest).write(report); }
 
-void report_print(const char* text) { Line("print").escaped("text", text).write(); }
+void report_print(Report& report, const char* text) { Line("print").escaped("text", text).write(report); }
 
-void report_to(int file_descriptor) { output = file_descriptor; }
+void report_to(Report& report, int file_descriptor) { report.output = file_descriptor; }
 
 }  // namespace autosched::emulator

@@ -1,8 +1,11 @@
 // What a launch has to say, as JSON lines that are written the moment they are known: a later crash or a timeout
 // loses nothing.
 #pragma once
+#include <unistd.h>
+
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace autosched::emulator {
 
@@ -15,12 +18,19 @@ struct SourceSite {
   unsigned line;
 };
 
+// What has been found so far, and where it is written to.
+struct Report {
+  int output = STDOUT_FILENO;
+  std::vector<std::uint64_t> counts;  // how often each kind was found, by site and grade; those without a site come first
+  std::vector<SourceSite> sites = {{"", "", 0}};
+};
+
 // Strings must stay.
-SiteIndex add_site(const SourceSite& site);
-const SourceSite& source_site(SiteIndex index);
-unsigned site_count();
+SiteIndex add_site(Report& report, const SourceSite& site);
+const SourceSite& source_site(Report& report, SiteIndex index);
+unsigned site_count(Report& report);
 // "file:line", for messages.
-std::string place(SiteIndex index);
+std::string place(Report& report, SiteIndex index);
 
 // The names are those of FindingKind in measurements/emulator/findings.py.
 enum class Kind {
@@ -69,48 +79,48 @@ const char* kind_name(Kind kind);
 enum class Grade { fault, note };
 
 // Counts a finding; whether it is the first of its kind and grade at its site.
-bool count_finding(Kind kind, SiteIndex site, Grade grade = Grade::fault);
-bool was_found(Kind kind, SiteIndex site);  // as a fault
-bool was_found(Kind kind);
-void write_finding(Kind kind, SiteIndex site, const char* format, ...) __attribute__((format(printf, 3, 4)));
+bool count_finding(Report& report, Kind kind, SiteIndex site, Grade grade = Grade::fault);
+bool was_found(Report& report, Kind kind, SiteIndex site);  // as a fault
+bool was_found(Report& report, Kind kind);
+void write_finding(Report& report, Kind kind, SiteIndex site, const char* format, ...) __attribute__((format(printf, 4, 5)));
 // ``other``: the site of the access that it is about, too (0: none).
-void write_graded(Kind kind, Grade grade, SiteIndex site, SiteIndex other, const char* format, ...)
-    __attribute__((format(printf, 5, 6)));
+void write_graded(Report& report, Kind kind, Grade grade, SiteIndex site, SiteIndex other, const char* format, ...)
+    __attribute__((format(printf, 6, 7)));
 // What was reported as a fault has turned out to be a note.
-void lower_to_note(Kind kind, SiteIndex site, const char* why);
+void lower_to_note(Report& report, Kind kind, SiteIndex site, const char* why);
 // Reports a finding with a printf-style message. A macro, because a fault may happen a million times: the message is
 // made for the first alone.
-#define FINDING(KIND, SITE, ...)                                                       \
+#define FINDING(REPORT, KIND, SITE, ...)                                                       \
   do {                                                                                 \
-    if (count_finding(Kind::KIND, SITE)) write_finding(Kind::KIND, SITE, __VA_ARGS__); \
+    if (count_finding(REPORT, Kind::KIND, SITE)) write_finding(REPORT, Kind::KIND, SITE, __VA_ARGS__); \
   } while (false)
 // The same of two accesses, with its grade.
-#define FINDING_OF_TWO(KIND, GRADE, SITE, OTHER, ...)                                                     \
+#define FINDING_OF_TWO(REPORT, KIND, GRADE, SITE, OTHER, ...)                                                     \
   do {                                                                                                    \
-    if (count_finding(Kind::KIND, SITE, GRADE)) write_graded(Kind::KIND, GRADE, SITE, OTHER, __VA_ARGS__); \
+    if (count_finding(REPORT, Kind::KIND, SITE, GRADE)) write_graded(REPORT, Kind::KIND, GRADE, SITE, OTHER, __VA_ARGS__); \
   } while (false)
 
-void report_shared(SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t wavefronts,
+void report_shared(Report& report, SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t wavefronts,
                    std::uint64_t ideal);
-void report_global(SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t sectors,
+void report_global(Report& report, SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t sectors,
                    std::uint64_t unique, std::uint64_t fresh);
 // How often warps executed the instruction of a site, and how long their chains of dependent instructions were.
-void report_executed(SiteIndex site, std::uint64_t times, const char* shape);
-void report_chains(std::uint64_t warps, std::uint64_t cycles);
+void report_executed(Report& report, SiteIndex site, std::uint64_t times, const char* shape);
+void report_chains(Report& report, std::uint64_t warps, std::uint64_t cycles);
 // The last words: status is "done", "stopped" (after a deadlock), "crashed" or "timeout". Also writes the counts of
 // the findings. Allocates nothing, as signal handlers call it.
-void report_end(const char* status, SiteIndex site, const char* message);
+void report_end(Report& report, const char* status, SiteIndex site, const char* message);
 
 // Bytes of a program's memory that held no value before the launch, and hold none now.
-void report_unknown(std::uint64_t address, std::uint64_t bytes);
+void report_unknown(Report& report, std::uint64_t address, std::uint64_t bytes);
 
 // A number of what a launch has left in variables.
-void report_variables(std::uint64_t digest);
+void report_variables(Report& report, std::uint64_t digest);
 
 // What a kernel prints, in the order of the calls.
-void report_print(const char* text);
+void report_print(Report& report, const char* text);
 
 // Where the lines go.
-void report_to(int file_descriptor);
+void report_to(Report& report, int file_descriptor);
 
 }  // namespace autosched::emulator

@@ -10,6 +10,5 @@ struct Copied {
   unsigned element_bytes;
   std::uint64_t from[most];
 };
-inline const Copied* copied = nullptr;  // of the store that is being executed, where copies are followed
 
 }  // namespace autosched::emulator

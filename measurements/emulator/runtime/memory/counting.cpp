@@ -1,3 +1,4 @@
+#include "machine/part.hpp"
 #include "memory/counting.hpp"
 
 #include <algorithm>
@@ -7,59 +8,82 @@
 #include "machine/machine.hpp"
 
 namespace autosched::emulator {
+
+// What transactions cost, by source site.
+struct Counting {
+  struct Totals {
+    const char* instruction = nullptr;
+    int bytes = 0;
+    std::uint64_t requests = 0;
+    std::uint64_t cost = 0;   // wavefronts or sectors
+    std::uint64_t ideal = 0;  // wavefronts without conflicts
+    std::uint64_t unique = 0, fresh = 0;  // sectors that the block, or any block, has not asked for before
+  };
+  // The sectors that have been asked for, and by which block last: an open hash table.
+  class Sectors {
+   public:
+    // 0: this block has asked before; 1: another one has; 2: none.
+    int ask(std::uint64_t sector, std::uint32_t block) {
+      if (2 * (used_ + 1) > slots_.size()) grow();
+      Slot& slot = find(sector);
+      const int answer = slot.block == 0 ? 2 : slot.block != block ? 1 : 0;
+      used_ += slot.block == 0;
+      slot = {sector, block};
+      return answer;
+    }
+
+   private:
+    struct Slot {
+      std::uint64_t sector = 0;
+      std::uint32_t block = 0;  // 0: free
+    };
+    Slot& find(std::uint64_t sector) {
+      std::size_t at = sector * 0x9e3779b97f4a7c15u >> shift_;
+      while (slots_[at].block != 0 && slots_[at].sector != sector) at = (at + 1) & (slots_.size() - 1);
+      return slots_[at];
+    }
+    void grow() {
+      std::vector<Slot> old(std::max<std::size_t>(2 * slots_.size(), 1 << 12));
+      old.swap(slots_);
+      shift_ = 64 - static_cast<unsigned>(__builtin_ctzll(slots_.size()));
+      for (const Slot& s : old) {
+        if (s.block != 0) find(s.sector) = s;
+      }
+    }
+    std::vector<Slot> slots_;
+    std::size_t used_ = 0;
+    unsigned shift_ = 0;
+  };
+  class Counter {
+   public:
+    Totals& of(SiteIndex site, const char* instruction, int bytes) {
+      if (site >= totals_.size()) totals_.resize(site + 64u);
+      Totals& totals = totals_[site];
+      if (totals.instruction == nullptr) {
+        totals.instruction = instruction;
+        totals.bytes = bytes;
+      }
+      return totals;
+    }
+    const std::vector<Totals>& totals() const { return totals_; }
+
+   private:
+    std::vector<Totals> totals_;
+  };
+  Sectors asked;
+  std::uint32_t counted_block = 0;
+  Reached reached = Reached::shared;
+  Counter shared_counter, global_counter;
+};
+
 namespace {
+using Totals = Counting::Totals;
+using Sectors = Counting::Sectors;
+using Counter = Counting::Counter;
 
 constexpr unsigned banks = 32;
 constexpr unsigned bank_bytes = 4;
 constexpr unsigned sector_bytes = 32;
-
-struct Totals {
-  const char* instruction = nullptr;
-  int bytes = 0;
-  std::uint64_t requests = 0;
-  std::uint64_t cost = 0;   // wavefronts or sectors
-  std::uint64_t ideal = 0;  // wavefronts without conflicts
-  std::uint64_t unique = 0, fresh = 0;  // sectors that the block, or any block, has not asked for before
-};
-
-// The sectors that have been asked for, and by which block last: an open hash table.
-class Sectors {
- public:
-  // 0: this block has asked before; 1: another one has; 2: none.
-  int ask(std::uint64_t sector, std::uint32_t block) {
-    if (2 * (used_ + 1) > slots_.size()) grow();
-    Slot& slot = find(sector);
-    const int answer = slot.block == 0 ? 2 : slot.block != block ? 1 : 0;
-    used_ += slot.block == 0;
-    slot = {sector, block};
-    return answer;
-  }
-
- private:
-  struct Slot {
-    std::uint64_t sector = 0;
-    std::uint32_t block = 0;  // 0: free
-  };
-  Slot& find(std::uint64_t sector) {
-    std::size_t at = sector * 0x9e3779b97f4a7c15u >> shift_;
-    while (slots_[at].block != 0 && slots_[at].sector != sector) at = (at + 1) & (slots_.size() - 1);
-    return slots_[at];
-  }
-  void grow() {
-    std::vector<Slot> old(std::max<std::size_t>(2 * slots_.size(), 1 << 12));
-    old.swap(slots_);
-    shift_ = 64 - static_cast<unsigned>(__builtin_ctzll(slots_.size()));
-    for (const Slot& s : old) {
-      if (s.block != 0) find(s.sector) = s;
-    }
-  }
-  std::vector<Slot> slots_;
-  std::size_t used_ = 0;
-  unsigned shift_ = 0;
-};
-Sectors asked;
-std::uint32_t counted_block = 0;
-Reached reached = Reached::shared;
 
 // Distinct 4-byte words per bank; the largest number of any bank is what the phase costs.
 class Phase {
@@ -105,10 +129,10 @@ bool is_one_stretch(std::uint32_t lanes, const std::uint64_t* addresses, unsigne
   return different == 0;
 }
 
-void add_global(Totals& totals, std::uint32_t lanes, const std::uint64_t* addresses) {
+void add_global(Machine& machine, Totals& totals, std::uint32_t lanes, const std::uint64_t* addresses) {
   const auto bytes = static_cast<unsigned>(totals.bytes);
   ++totals.requests;
-  if (!launch.count && is_one_stretch(lanes, addresses, bytes)) {
+  if (!machine.launch.count && is_one_stretch(lanes, addresses, bytes)) {
     totals.cost += (addresses[warp_size - 1] + bytes - 1) / sector_bytes - addresses[0] / sector_bytes + 1;
     return;
   }
@@ -122,52 +146,33 @@ void add_global(Totals& totals, std::uint32_t lanes, const std::uint64_t* addres
   if (!std::is_sorted(sectors, sectors + count)) std::sort(sectors, sectors + count);
   const std::uint64_t* const end = std::unique(sectors, sectors + count);
   totals.cost += static_cast<std::uint64_t>(end - sectors);
-  if (!launch.count) return;
-  reached = std::max(reached, Reached::l1);
+  if (!machine.launch.count) return;
+  machine.counting.reached = std::max(machine.counting.reached, Reached::l1);
   for (const std::uint64_t* s = sectors; s != end; ++s) {
-    const int answer = asked.ask(*s, counted_block);
+    const int answer = machine.counting.asked.ask(*s, machine.counting.counted_block);
     totals.unique += answer != 0;
     totals.fresh += answer == 2;
-    if (answer != 0) reached = Reached::memory;
+    if (answer != 0) machine.counting.reached = Reached::memory;
   }
 }
-
-class Counter {
- public:
-  Totals& of(SiteIndex site, const char* instruction, int bytes) {
-    if (site >= totals_.size()) totals_.resize(site + 64u);
-    Totals& totals = totals_[site];
-    if (totals.instruction == nullptr) {
-      totals.instruction = instruction;
-      totals.bytes = bytes;
-    }
-    return totals;
-  }
-  const std::vector<Totals>& totals() const { return totals_; }
-
- private:
-  std::vector<Totals> totals_;
-};
-
-Counter shared_counter, global_counter;
 
 }  // namespace
 
-void count_shared_request(SiteIndex site, const char* instruction, int bytes, std::uint32_t lanes,
+void count_shared_request(Machine& machine, SiteIndex site, const char* instruction, int bytes, std::uint32_t lanes,
                           const std::uint64_t* addresses) {
-  add_shared(shared_counter.of(site, instruction, bytes), lanes, addresses);
+  add_shared(machine.counting.shared_counter.of(site, instruction, bytes), lanes, addresses);
 }
 
-void count_global_request(SiteIndex site, const char* instruction, int bytes, std::uint32_t lanes,
+void count_global_request(Machine& machine, SiteIndex site, const char* instruction, int bytes, std::uint32_t lanes,
                           const std::uint64_t* addresses) {
-  add_global(global_counter.of(site, instruction, bytes), lanes, addresses);
+  add_global(machine, machine.counting.global_counter.of(site, instruction, bytes), lanes, addresses);
 }
 
-Reached take_reached() { return std::exchange(reached, Reached::shared); }
-void begin_block_counts() { ++counted_block; }
+Reached take_reached(Machine& machine) { return std::exchange(machine.counting.reached, Reached::shared); }
+void begin_block_counts(Machine& machine) { ++machine.counting.counted_block; }
 
-void count_constant_request(SiteIndex site, int bytes, std::uint32_t lanes, const std::uint64_t* addresses) {
-  Totals& totals = global_counter.of(site, "ld.const", bytes);
+void count_constant_request(Machine& machine, SiteIndex site, int bytes, std::uint32_t lanes, const std::uint64_t* addresses) {
+  Totals& totals = machine.counting.global_counter.of(site, "ld.const", bytes);
   ++totals.requests;
   std::uint64_t different[warp_size];
   unsigned count = 0;
@@ -176,11 +181,11 @@ void count_constant_request(SiteIndex site, int bytes, std::uint32_t lanes, cons
     if (std::find(different, different + count, addresses[lane]) == different + count) different[count++] = addresses[lane];
   }
   totals.cost += count;
-  reached = std::max(reached, Reached::constant);
+  machine.counting.reached = std::max(machine.counting.reached, Reached::constant);
 }
 
-void count_shared_rows(SiteIndex site, const char* instruction, int bytes, const unsigned* rows, unsigned phases) {
-  Totals& totals = shared_counter.of(site, instruction, bytes);
+void count_shared_rows(Machine& machine, SiteIndex site, const char* instruction, int bytes, const unsigned* rows, unsigned phases) {
+  Totals& totals = machine.counting.shared_counter.of(site, instruction, bytes);
   ++totals.requests;
   for (unsigned p = 0; p < phases; ++p) {
     Phase phase;
@@ -190,19 +195,21 @@ void count_shared_rows(SiteIndex site, const char* instruction, int bytes, const
   }
 }
 
-void report_counts() {
-  for (std::size_t i = 0; i < shared_counter.totals().size(); ++i) {
-    const Totals& t = shared_counter.totals()[i];
+void report_counts(Machine& machine) {
+  for (std::size_t i = 0; i < machine.counting.shared_counter.totals().size(); ++i) {
+    const Totals& t = machine.counting.shared_counter.totals()[i];
     if (t.requests != 0) {
-      report_shared(static_cast<SiteIndex>(i), t.instruction, t.bytes, t.requests, t.cost, t.ideal);
+      report_shared(machine.report, static_cast<SiteIndex>(i), t.instruction, t.bytes, t.requests, t.cost, t.ideal);
     }
   }
-  for (std::size_t i = 0; i < global_counter.totals().size(); ++i) {
-    const Totals& t = global_counter.totals()[i];
+  for (std::size_t i = 0; i < machine.counting.global_counter.totals().size(); ++i) {
+    const Totals& t = machine.counting.global_counter.totals()[i];
     if (t.requests != 0) {
-      report_global(static_cast<SiteIndex>(i), t.instruction, t.bytes, t.requests, t.cost, t.unique, t.fresh);
+      report_global(machine.report, static_cast<SiteIndex>(i), t.instruction, t.bytes, t.requests, t.cost, t.unique, t.fresh);
     }
   }
 }
 
 }  // namespace autosched::emulator
+
+AUTOSCHED_PART(Counting);

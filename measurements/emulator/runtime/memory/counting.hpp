@@ -6,21 +6,23 @@
 
 namespace autosched::emulator {
 
+struct Machine;
+
 // A request of some lanes of a warp, of `bytes` at addresses[lane].
-void count_shared_request(SiteIndex site, const char* instruction, int bytes, std::uint32_t lanes,
+void count_shared_request(Machine& machine, SiteIndex site, const char* instruction, int bytes, std::uint32_t lanes,
                           const std::uint64_t* addresses);
-void count_global_request(SiteIndex site, const char* instruction, int bytes, std::uint32_t lanes,
+void count_global_request(Machine& machine, SiteIndex site, const char* instruction, int bytes, std::uint32_t lanes,
                           const std::uint64_t* addresses);
 // One warp-wide request of 8-row phases of 16 bytes a row (ldmatrix, wmma): `phases` times 8 row addresses.
-void count_shared_rows(SiteIndex site, const char* instruction, int bytes, const unsigned* rows, unsigned phases);
+void count_shared_rows(Machine& machine, SiteIndex site, const char* instruction, int bytes, const unsigned* rows, unsigned phases);
 
 // With launch.count, what the last load of a warp reached: the farthest of what its lanes did. Loads of constant memory
 // cost a request for each of their addresses.
 enum class Reached { shared, constant, l1, memory };
-Reached take_reached();
-void count_constant_request(SiteIndex site, int bytes, std::uint32_t lanes, const std::uint64_t* addresses);
-void begin_block_counts();  // sectors are new to each block
+Reached take_reached(Machine& machine);
+void count_constant_request(Machine& machine, SiteIndex site, int bytes, std::uint32_t lanes, const std::uint64_t* addresses);
+void begin_block_counts(Machine& machine);  // sectors are new to each block
 
-void report_counts();
+void report_counts(Machine& machine);
 
 }  // namespace autosched::emulator

@@ -17,10 +17,9 @@ struct Bytes {
 constexpr Bytes of_one_kind[] = {{0x00, false}, {0xff, true}, {0x77, true}, {0x88, false}, {0xf7, true}, {0x7f, false}, {0xfe, true}};
 constexpr unsigned kinds = sizeof of_one_kind / sizeof *of_one_kind;
 
-std::uint64_t next_random() {  // splitmix64
-  static std::uint64_t state = 0;
-  if (state == 0) state = garbage;
-  std::uint64_t x = state += 0x9e3779b97f4a7c15u;
+std::uint64_t next_random(Machine& machine) {  // splitmix64
+  if (machine.garbage_state == 0) machine.garbage_state = machine.garbage;
+  std::uint64_t x = machine.garbage_state += 0x9e3779b97f4a7c15u;
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
   x = (x ^ x >> 27) * 0x94d049bb133111ebu;
   return x ^ x >> 31;
@@ -28,25 +27,25 @@ std::uint64_t next_random() {  // splitmix64
 
 }  // namespace
 
-void fill_garbage(void* to, std::size_t bytes) {
-  if (garbage <= kinds) {
-    std::memset(to, of_one_kind[garbage - 1].byte, bytes);
+void fill_garbage(Machine& machine, void* to, std::size_t bytes) {
+  if (machine.garbage <= kinds) {
+    std::memset(to, of_one_kind[machine.garbage - 1].byte, bytes);
     return;
   }
   for (std::size_t at = 0; at < bytes; at += 8) {
-    const std::uint64_t random = next_random();
+    const std::uint64_t random = next_random(machine);
     std::memcpy(static_cast<unsigned char*>(to) + at, &random, bytes - at < 8 ? bytes - at : 8);
   }
 }
 
-std::uint32_t garbage_answers() {
-  if (garbage <= kinds) return of_one_kind[garbage - 1].answer ? ~0u : 0;
-  return static_cast<std::uint32_t>(next_random());
+std::uint32_t garbage_answers(Machine& machine) {
+  if (machine.garbage <= kinds) return of_one_kind[machine.garbage - 1].answer ? ~0u : 0;
+  return static_cast<std::uint32_t>(next_random(machine));
 }
 
-void leave_undecided() {
-  if (garbage == 0) return;
-  report_end("timeout", 0, "no run can tell whether anything depends on what was never written");
+void leave_undecided(Machine& machine) {
+  if (machine.garbage == 0) return;
+  report_end(machine.report, "timeout", 0, "no run can tell whether anything depends on what was never written");
   std::_Exit(0);
 }
 

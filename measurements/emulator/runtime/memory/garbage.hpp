@@ -6,15 +6,13 @@
 
 namespace autosched::emulator {
 
-// 0: what an emulated launch finds there. 1 to 7: bytes of one kind, among them numbers larger and smaller than others are,
-// and not-a-number; beyond: pseudorandom ones (measurements/emulator/effect.py).
-inline unsigned garbage = 0;
+struct Machine;
 
-void fill_garbage(void* to, std::size_t bytes);
+void fill_garbage(Machine& machine, void* to, std::size_t bytes);
 // Of comparisons with what is unknown, for 32 lanes.
-std::uint32_t garbage_answers();
+std::uint32_t garbage_answers(Machine& machine);
 // Something was asked that most bits answer alike, as whether they equal others. No run with some bits says what holds for
 // all: it ends.
-void leave_undecided();
+void leave_undecided(Machine& machine);
 
 }  // namespace autosched::emulator

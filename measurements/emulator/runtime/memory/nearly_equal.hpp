@@ -4,8 +4,10 @@
 
 namespace autosched::emulator {
 
+struct Machine;
+
 // Whether values that two threads write by the instruction `site` differ as little as two sums of the same terms. They are
 // compared in the number format that the instruction stores, element by element.
-bool nearly_equal(const void* one, const void* other, int bytes, SiteIndex site);
+bool nearly_equal(Machine& machine, const void* one, const void* other, int bytes, SiteIndex site);
 
 }  // namespace autosched::emulator

@@ -1,4 +1,5 @@
 // The shadow of tensor memory.
+#include "machine/part.hpp"
 #include "memory/tensor_memory.hpp"
 
 #include <algorithm>
@@ -8,69 +9,72 @@
 
 namespace autosched::emulator {
 
-Grade grade_of_missing_fences = Grade::fault;
+// Tensor memory of the blocks that run together, and who works with it.
+struct TensorMemories : Unit {
+  using Unit::Unit;
+
+  PerBlock<std::vector<TensorMemory>> by_rank{parking};  // by rank; empty until the first use
+  PerBlock<std::map<std::pair<Who, TensorWork>, TensorActor>> actors{parking};
+  PerBlock<std::unordered_map<unsigned, const TensorActor*>> actors_by_number{parking};
+  PerBlock<std::unordered_map<Who, View>> fenced_after{parking};  // what a thread, or a whole warp, knew at its last fence::after_thread_sync
+};
 
 namespace {
 
-PerBlock<std::vector<TensorMemory>> memories;  // by rank; empty until the first use
-PerBlock<std::map<std::pair<Who, TensorWork>, TensorActor>> actors;
-PerBlock<std::unordered_map<unsigned, const TensorActor*>> actors_by_number;
-PerBlock<std::unordered_map<Who, View>> fenced_after;  // what a thread, or a whole warp, knew at its last fence::after_thread_sync
-
-bool is_fenced_after(const TensorUse& other, Who me) {
+bool is_fenced_after(Machine& machine, const TensorUse& other, Who me) {
   for (const Who who : {me, who_of(warp_of(me), whole_warp)}) {
-    const auto found = fenced_after.find(who);
-    if (found != fenced_after.end() && found->second.holds(other.who, other.epoch)) return true;
+    const auto found = machine.tensor_memories.fenced_after.find(who);
+    if (found != machine.tensor_memories.fenced_after.end() && found->second.holds(other.who, other.epoch)) return true;
   }
   return false;
 }
 
 // Whether `other` has ended before what `me` does now. A finding where nothing says so, or where the fences are missing
 // that the PTX ISA asks for (9.7.16.6.4) between the threads of different warps.
-void check_order(const TensorUse& other, const TensorUse& use, Who me, unsigned column, const char* doing, const char* did,
+void check_order(Machine& machine, const TensorUse& other, const TensorUse& use, Who me, unsigned column, const char* doing, const char* did,
                  const char* name) {
-  if (other.epoch < clocks.first) return;
+  if (other.epoch < machine.clocks.first) return;
   // Of one thread, products of one shape follow each other, and whatever follows a copy, whose shape is 0, finds what it brought.
   if (other.who == use.who && (other.shape == use.shape || other.shape == 0)) return;
-  if (!clocks.ordered(other.who, other.epoch, me)) {
-    FINDING(tcgen05_in_flight, self->site, "%s: %s %s column %u of tensor memory, which %s %s at %s, and nothing says that it has ended",
-            describe(me, block_index).c_str(), name, doing, column, describe(other.who, block_index).c_str(), did,
-            place(other.site).c_str());
+  if (!machine.clocks.ordered(other.who, other.epoch, me)) {
+    FINDING(machine.report, tcgen05_in_flight, machine.self->site, "%s: %s %s column %u of tensor memory, which %s %s at %s, and nothing says that it has ended",
+            describe(machine, me, machine.block_index).c_str(), name, doing, column, describe(machine, other.who, machine.block_index).c_str(), did,
+            place(machine.report, other.site).c_str());
     return;
   }
-  const TensorActor& from = *actors_by_number.at(warp_of(other.who));
+  const TensorActor& from = *machine.tensor_memories.actors_by_number.at(warp_of(other.who));
   if (warp_of(from.issuer) == warp_of(me)) return;
   const bool before = from.commits || other.epoch <= from.fenced;
-  if (before && is_fenced_after(other, me)) return;
-  FINDING_OF_TWO(missing_tcgen05_fence, grade_of_missing_fences, self->site, other.site,
+  if (before && is_fenced_after(machine, other, me)) return;
+  FINDING_OF_TWO(machine.report, missing_tcgen05_fence, machine.grade_of_missing_fences, machine.self->site, other.site,
           "%s: %s %s column %u of tensor memory, which %s %s at %s: no tcgen05.fence::%s stands %s their synchronization",
-          describe(me, block_index).c_str(), name, doing, column, describe(other.who, block_index).c_str(), did,
-          place(other.site).c_str(), before ? "after_thread_sync" : "before_thread_sync", before ? "behind" : "in front of");
+          describe(machine, me, machine.block_index).c_str(), name, doing, column, describe(machine, other.who, machine.block_index).c_str(), did,
+          place(machine.report, other.site).c_str(), before ? "after_thread_sync" : "before_thread_sync", before ? "behind" : "in front of");
 }
 
 }  // namespace
 
-TensorActor& tensor_actor(Who issuer, TensorWork work) {
-  TensorActor& a = actors[{issuer, work}];
+TensorActor& tensor_actor(Machine& machine, Who issuer, TensorWork work) {
+  TensorActor& a = machine.tensor_memories.actors[{issuer, work}];
   if (a.actor == 0) {
     constexpr const char* names[] = {"a tcgen05.mma or cp of ", "a tcgen05.ld of ", "a tcgen05.st of "};
-    a.actor = add_actor(names[static_cast<int>(work)] + describe(issuer, block_index), Kind::tcgen05_in_flight);
+    a.actor = add_actor(machine, names[static_cast<int>(work)] + describe(machine, issuer, machine.block_index), Kind::tcgen05_in_flight);
     a.issuer = issuer;
     a.commits = work == TensorWork::products;
-    actors_by_number[a.actor] = &a;
+    machine.tensor_memories.actors_by_number[a.actor] = &a;
   }
   return a;
 }
 
-TensorUse issue_tensor_work(TensorActor& a, std::uint32_t shape) {
-  const Epoch epoch = clocks.first + a.issued++;
-  clocks.now[a.actor] = std::max(clocks.now[a.actor], epoch);
-  return {epoch, who_of(a.actor, whole_warp), self->site, shape};
+TensorUse issue_tensor_work(Machine& machine, TensorActor& a, std::uint32_t shape) {
+  const Epoch epoch = machine.clocks.first + a.issued++;
+  machine.clocks.now[a.actor] = std::max(machine.clocks.now[a.actor], epoch);
+  return {epoch, who_of(a.actor, whole_warp), machine.self->site, shape};
 }
 
-TensorMemory& tensor_memory(unsigned rank) {
-  if (memories.empty()) memories.resize(cluster_blocks());
-  TensorMemory& memory = memories[rank];
+TensorMemory& tensor_memory(Machine& machine, unsigned rank) {
+  if (machine.tensor_memories.by_rank.empty()) machine.tensor_memories.by_rank.resize(cluster_blocks(machine));
+  TensorMemory& memory = machine.tensor_memories.by_rank[rank];
   if (memory.words.empty()) {
     memory.words.assign(std::size_t{tensor_columns} * tensor_lanes, ~0u);
     memory.cells.resize(std::size_t{tensor_columns} * tensor_quarters);
@@ -78,35 +82,35 @@ TensorMemory& tensor_memory(unsigned rank) {
   return memory;
 }
 
-void start_block_tensor_memory() {
-  memories.clear();
-  actors.clear();
-  actors_by_number.clear();
-  fenced_after.clear();
+void start_block_tensor_memory(Machine& machine) {
+  machine.tensor_memories.by_rank.clear();
+  machine.tensor_memories.actors.clear();
+  machine.tensor_memories.actors_by_number.clear();
+  machine.tensor_memories.fenced_after.clear();
 }
 
-void end_block_tensor_memory() {
-  for (const TensorMemory& memory : memories) {
+void end_block_tensor_memory(Machine& machine) {
+  for (const TensorMemory& memory : machine.tensor_memories.by_rank) {
     for (const TensorAllocation& a : memory.allocations) {
-      FINDING(tensor_memory_misuse, a.site, "a block exits without tcgen05.dealloc of the %u columns at %u of tensor memory",
+      FINDING(machine.report, tensor_memory_misuse, a.site, "a block exits without tcgen05.dealloc of the %u columns at %u of tensor memory",
               a.columns, a.column);
     }
   }
 }
 
-bool check_tensor_columns(unsigned rank, unsigned column, unsigned columns, const char* name) {
+bool check_tensor_columns(Machine& machine, unsigned rank, unsigned column, unsigned columns, const char* name) {
   if (column + columns > tensor_columns) {
-    FINDING(tensor_memory_misuse, self->site, "%s: %s of columns %u to %u of tensor memory, which has %u", describe_self().c_str(),
+    FINDING(machine.report, tensor_memory_misuse, machine.self->site, "%s: %s of columns %u to %u of tensor memory, which has %u", describe_self(machine).c_str(),
             name, column, column + columns - 1, tensor_columns);
     return false;
   }
-  const TensorMemory& memory = tensor_memory(rank);
+  const TensorMemory& memory = tensor_memory(machine, rank);
   for (unsigned c = column; c < column + columns;) {
     const auto holds = [c](const TensorAllocation& a) { return a.column <= c && c < a.column + a.columns; };
     const auto found = std::find_if(memory.allocations.begin(), memory.allocations.end(), holds);
     if (found == memory.allocations.end()) {
-      FINDING(tensor_memory_misuse, self->site, "%s: %s of column %u of tensor memory, which is not allocated",
-              describe_self().c_str(), name, c);
+      FINDING(machine.report, tensor_memory_misuse, machine.self->site, "%s: %s of column %u of tensor memory, which is not allocated",
+              describe_self(machine).c_str(), name, c);
       return false;
     }
     c = found->column + found->columns;
@@ -114,11 +118,11 @@ bool check_tensor_columns(unsigned rank, unsigned column, unsigned columns, cons
   return true;
 }
 
-std::uint32_t read_tensor_cell(unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes, const TensorUse& use,
+std::uint32_t read_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes, const TensorUse& use,
                                Who me, const char* name) {
-  TensorMemory::Cell& cell = tensor_memory(rank).cell(column, quarter);
-  if (launch.check) {
-    check_order(cell.write, use, me, column, "reads", "writes", name);
+  TensorMemory::Cell& cell = tensor_memory(machine, rank).cell(column, quarter);
+  if (machine.launch.check) {
+    check_order(machine, cell.write, use, me, column, "reads", "writes", name);
     const auto same = std::find_if(cell.reads.begin(), cell.reads.end(), [&](const TensorUse& r) { return r.who == use.who; });
     if (same != cell.reads.end()) {
       *same = use;
@@ -129,51 +133,53 @@ std::uint32_t read_tensor_cell(unsigned rank, unsigned column, unsigned quarter,
   return lanes & ~cell.defined;
 }
 
-void write_tensor_cell(unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes, const TensorUse& use, Who me,
+void write_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes, const TensorUse& use, Who me,
                        const char* name) {
-  TensorMemory::Cell& cell = tensor_memory(rank).cell(column, quarter);
+  TensorMemory::Cell& cell = tensor_memory(machine, rank).cell(column, quarter);
   cell.defined |= lanes;
-  if (!launch.check) return;
-  check_order(cell.write, use, me, column, "writes", "writes", name);
-  for (const TensorUse& read : cell.reads) check_order(read, use, me, column, "writes", "reads", name);
+  if (!machine.launch.check) return;
+  check_order(machine, cell.write, use, me, column, "writes", "writes", name);
+  for (const TensorUse& read : cell.reads) check_order(machine, read, use, me, column, "writes", "reads", name);
   cell.write = use;
   cell.reads.clear();
 }
 
-void report_undefined_tensor_memory(unsigned column, Who me, const char* name) {
-  FINDING(uninitialized_tensor_memory, self->site, "%s: %s reads column %u of tensor memory where nobody has written",
-          describe(me, block_index).c_str(), name, column);
+void report_undefined_tensor_memory(Machine& machine, unsigned column, Who me, const char* name) {
+  FINDING(machine.report, uninitialized_tensor_memory, machine.self->site, "%s: %s reads column %u of tensor memory where nobody has written",
+          describe(machine, me, machine.block_index).c_str(), name, column);
 }
 
-void check_tensor_columns_idle(unsigned rank, unsigned column, unsigned columns, Who me, const char* name) {
-  if (!launch.check) return;
-  TensorMemory& memory = tensor_memory(rank);
+void check_tensor_columns_idle(Machine& machine, unsigned rank, unsigned column, unsigned columns, Who me, const char* name) {
+  if (!machine.launch.check) return;
+  TensorMemory& memory = tensor_memory(machine, rank);
   for (unsigned c = column; c < column + columns; ++c) {
     for (unsigned q = 0; q < tensor_quarters; ++q) {
       TensorMemory::Cell& cell = memory.cell(c, q);
-      check_order(cell.write, {}, me, c, "frees", "writes", name);
-      for (const TensorUse& read : cell.reads) check_order(read, {}, me, c, "frees", "reads", name);
+      check_order(machine, cell.write, {}, me, c, "frees", "writes", name);
+      for (const TensorUse& read : cell.reads) check_order(machine, read, {}, me, c, "frees", "reads", name);
       cell = {};
     }
   }
 }
 
-void fence_before_thread_sync(unsigned warp) {
-  for (auto& [key, a] : actors) {
+void fence_before_thread_sync(Machine& machine, unsigned warp) {
+  for (auto& [key, a] : machine.tensor_memories.actors) {
     // Only what the warp has waited for is sure to be in front of the fence.
-    if (warp_of(a.issuer) == warp && a.issued != 0) a.fenced = std::max(a.fenced, clocks.seen(warp, a.actor));
+    if (warp_of(a.issuer) == warp && a.issued != 0) a.fenced = std::max(a.fenced, machine.clocks.seen(warp, a.actor));
   }
 }
 
-void fence_after_thread_sync(unsigned warp, std::uint32_t lanes, bool whole) {
+void fence_after_thread_sync(Machine& machine, unsigned warp, std::uint32_t lanes, bool whole) {
   if (whole) {
-    fenced_after[who_of(warp, whole_warp)] = clocks.view_of(warp, static_cast<unsigned>(std::countr_zero(lanes)));
+    machine.tensor_memories.fenced_after[who_of(warp, whole_warp)] = machine.clocks.view_of(warp, static_cast<unsigned>(std::countr_zero(lanes)));
     return;
   }
   for (; lanes != 0; lanes &= lanes - 1) {
     const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
-    fenced_after[who_of(warp, lane)] = clocks.view_of(warp, lane);
+    machine.tensor_memories.fenced_after[who_of(warp, lane)] = machine.clocks.view_of(warp, lane);
   }
 }
 
 }  // namespace autosched::emulator
+
+AUTOSCHED_PART(TensorMemories);

@@ -21,7 +21,7 @@ struct TensorActor {
   Epoch fenced = 0;           // operations up to this one are behind a tcgen05.fence::before_thread_sync
 };
 enum class TensorWork { products, loads, stores };
-TensorActor& tensor_actor(Who issuer, TensorWork work);
+TensorActor& tensor_actor(Machine& machine, Who issuer, TensorWork work);
 
 struct TensorUse {
   Epoch epoch = 0;
@@ -30,9 +30,9 @@ struct TensorUse {
   std::uint32_t shape = 0;    // of a product: those of one shape that follow each other need no wait in between
 };
 // The next operation of an actor, by self at self->site.
-TensorUse issue_tensor_work(TensorActor& actor, std::uint32_t shape = 0);
+TensorUse issue_tensor_work(Machine& machine, TensorActor& actor, std::uint32_t shape = 0);
 // Of all that an actor has issued.
-inline Epoch last_tensor_epoch(const TensorActor& a) { return clocks.first + a.issued - 1; }
+inline Epoch last_tensor_epoch(Machine& machine, const TensorActor& a) { return machine.clocks.first + a.issued - 1; }
 
 struct TensorAllocation {
   unsigned column, columns;
@@ -54,28 +54,24 @@ struct TensorMemory {
   std::uint32_t& word(unsigned column, unsigned lane) { return words[column * tensor_lanes + lane]; }
   Cell& cell(unsigned column, unsigned quarter) { return cells[column * tensor_quarters + quarter]; }
 };
-TensorMemory& tensor_memory(unsigned rank);  // of a block of the cluster
-void start_block_tensor_memory();
-void end_block_tensor_memory();  // a finding where something was not freed
+TensorMemory& tensor_memory(Machine& machine, unsigned rank);  // of a block of the cluster
+void start_block_tensor_memory(Machine& machine);
+void end_block_tensor_memory(Machine& machine);  // a finding where something was not freed
 
 // Whether all columns are there and allocated; a finding at self->site where not.
-bool check_tensor_columns(unsigned rank, unsigned column, unsigned columns, const char* name);
+bool check_tensor_columns(Machine& machine, unsigned rank, unsigned column, unsigned columns, const char* name);
 // What `use` reads or writes, on behalf of `me`: a finding at self->site where nothing orders it with what others have begun.
 // The lanes of a read that were never written.
-std::uint32_t read_tensor_cell(unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes, const TensorUse& use,
+std::uint32_t read_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes, const TensorUse& use,
                                Who me, const char* name);
-void write_tensor_cell(unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes, const TensorUse& use, Who me,
+void write_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes, const TensorUse& use, Who me,
                        const char* name);
-void report_undefined_tensor_memory(unsigned column, Who me, const char* name);
+void report_undefined_tensor_memory(Machine& machine, unsigned column, Who me, const char* name);
 // A finding where something that was begun in these columns may be unfinished, as far as `me` knows.
-void check_tensor_columns_idle(unsigned rank, unsigned column, unsigned columns, Who me, const char* name);
-
-// Whether a fence or a wait that the PTX ISA asks for, and that changes nothing on a GPU as far as is known, is only
-// advised: compilers other than NVIDIA's leave them out.
-extern Grade grade_of_missing_fences;
+void check_tensor_columns_idle(Machine& machine, unsigned rank, unsigned column, unsigned columns, Who me, const char* name);
 
 // tcgen05.fence of some lanes of a warp.
-void fence_before_thread_sync(unsigned warp);
-void fence_after_thread_sync(unsigned warp, std::uint32_t lanes, bool whole);
+void fence_before_thread_sync(Machine& machine, unsigned warp);
+void fence_after_thread_sync(Machine& machine, unsigned warp, std::uint32_t lanes, bool whole);
 
 }  // namespace autosched::emulator

@@ -9,12 +9,12 @@ namespace autosched::emulator {
 // Happens-before between threads that run together, by flags (block_order.cpp): a fence and a strong write that another
 // thread's strong read observes, and the fence behind that (PTX ISA, memory consistency model: release and acquire
 // patterns). ``narrow``: of the scope of the block. A place is that of a flag in shared or global memory.
-void start_block_order();
-void fence_block(bool narrow);
-std::uint64_t flag_in_shared(unsigned address);
+void start_block_order(Machine& machine);
+void fence_block(Machine& machine, bool narrow);
+std::uint64_t flag_in_shared(Machine& machine, unsigned address);
 inline std::uint64_t flag_in_global(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
-void read_flag(std::uint64_t place);
+void read_flag(Machine& machine, std::uint64_t place);
 // ``update``: the write is an atomic's, which keeps what earlier writers have released (a release sequence).
-void write_flag(std::uint64_t place, bool update, bool narrow);
+void write_flag(Machine& machine, std::uint64_t place, bool update, bool narrow);
 
 }  // namespace autosched::emulator

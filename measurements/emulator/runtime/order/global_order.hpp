@@ -3,7 +3,9 @@
 
 namespace autosched::emulator {
 
-void start_block_global();
-void fence_device();
+struct Machine;
+
+void start_block_global(Machine& machine);
+void fence_device(Machine& machine);
 
 }  // namespace autosched::emulator

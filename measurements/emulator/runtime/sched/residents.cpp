@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "machine/part.hpp"
 #include "isa/matrix/tcgen05.hpp"
 #include "isa/sync/cluster.hpp"
 #include "interpreter/interpreter.hpp"
@@ -15,12 +16,8 @@
 #include "isa/async/mbarrier.hpp"
 
 namespace autosched::emulator {
-namespace {
 
-constexpr std::size_t most_bytes = std::size_t{6} << 30;  // of what resident blocks have for themselves
-constexpr unsigned most_interleaved = 16;
-constexpr unsigned longest_turn = 32;  // steps, with a seed; half of the turns are of one
-
+// The blocks that have begun and not ended.
 struct Residents {
   unsigned slots = 1;                // that have been made; what runs is in none of them, but has one
   unsigned running = 0;              // its slot
@@ -30,57 +27,61 @@ struct Residents {
 
   unsigned count() const { return static_cast<unsigned>(waiting.size()) + 1; }
 };
-Residents residents;
+namespace {
 
-void exchange(unsigned slot) {
-  for (ParkedBase* p : ParkedBase::all()) p->swap_with(slot);
+constexpr std::size_t most_bytes = std::size_t{6} << 30;  // of what resident blocks have for themselves
+constexpr unsigned most_interleaved = 16;
+constexpr unsigned longest_turn = 32;  // steps, with a seed; half of the turns are of one
+
+void exchange(Machine& machine, unsigned slot) {
+  for (ParkedBase* p : machine.parking.all) p->swap_with(slot);
 }
 
 // Leaves what runs in its slot and takes what lies in another one.
-void change_to(unsigned slot) {
-  residents.next = std::max(residents.next, clocks.end());
-  self = nullptr;
-  exchange(residents.running);
-  exchange(slot);
-  residents.running = slot;
+void change_to(Machine& machine, unsigned slot) {
+  machine.residents.next = std::max(machine.residents.next, machine.clocks.end());
+  machine.self = nullptr;
+  exchange(machine, machine.residents.running);
+  exchange(machine, slot);
+  machine.residents.running = slot;
 }
 
-void resume(unsigned slot) {
-  change_to(slot);
-  clocks.resume(residents.next);
-  begin_stretch(residents.next, block_index);
-  idle_polls.begin_turn();
+void resume(Machine& machine, unsigned slot) {
+  change_to(machine, slot);
+  machine.clocks.resume(machine.residents.next);
+  begin_stretch(machine, machine.residents.next, machine.block_index);
+  machine.idle_polls.begin_turn();
 }
 
-void start(unsigned block) {
-  residents.next = std::max(residents.next, clocks.end());
-  block_index = block;
-  begin_stretch(residents.next, block);
-  start_blocks(residents.next);
-  idle_polls.begin_turn();
+void start(Machine& machine, unsigned block) {
+  machine.residents.next = std::max(machine.residents.next, machine.clocks.end());
+  machine.block_index = block;
+  begin_stretch(machine, machine.residents.next, block);
+  start_blocks(machine, machine.residents.next);
+  machine.idle_polls.begin_turn();
 }
 
-void make_threads() { threads.resize(cluster_blocks() == 1 ? launch.threads : warp_count * warp_size); }
+void make_threads(Machine& machine) { machine.threads.resize(cluster_blocks(machine) == 1 ? machine.launch.threads : machine.warp_count * warp_size); }
 
 // In a slot that is free, or new.
-void start_beside(unsigned block) {
-  residents.waiting.push_back(residents.running);
-  if (residents.free_slots.empty()) {
-    change_to(residents.slots++);
-    make_threads();
-    allot_shared();
-    ptx::start();
+void start_beside(Machine& machine, unsigned block) {
+  machine.residents.waiting.push_back(machine.residents.running);
+  if (machine.residents.free_slots.empty()) {
+    change_to(machine, machine.residents.slots++);
+    make_threads(machine);
+    allot_shared(machine);
+    ptx::start(machine);
   } else {
-    const unsigned slot = residents.free_slots.back();
-    residents.free_slots.pop_back();
-    change_to(slot);
+    const unsigned slot = machine.residents.free_slots.back();
+    machine.residents.free_slots.pop_back();
+    change_to(machine, slot);
   }
-  start(block);
+  start(machine, block);
 }
 
-unsigned take_waiting() {
-  auto& waiting = residents.waiting;
-  const auto chosen = waiting.begin() + (seeded() ? random_below(static_cast<unsigned>(waiting.size())) : 0);
+unsigned take_waiting(Machine& machine) {
+  auto& waiting = machine.residents.waiting;
+  const auto chosen = waiting.begin() + (seeded(machine) ? random_below(machine, static_cast<unsigned>(waiting.size())) : 0);
   const unsigned slot = *chosen;
   waiting.erase(chosen);
   return slot;
@@ -88,109 +89,111 @@ unsigned take_waiting() {
 
 // Of the running blocks: a finding for each line at which threads ask for what never comes. In a loop with barriers they
 // may stand at one of them.
-bool report_spinning(unsigned begun, unsigned all, bool at_barriers) {
+bool report_spinning(Machine& machine, unsigned begun, unsigned all, bool at_barriers) {
   bool any = false;
-  for (const Thread& t : threads) {
+  for (const Thread& t : machine.threads) {
     if (!t.spins || t.state == State::exited || (t.state != State::runnable && !at_barriers)) continue;
     any = true;
-    if (!count_finding(Kind::deadlock, t.asked_at)) continue;
-    const std::string where = locate_global(reinterpret_cast<const void*>(t.asked));
+    if (!count_finding(machine.report, Kind::deadlock, t.asked_at)) continue;
+    const std::string where = locate_global(machine, reinterpret_cast<const void*>(t.asked));
     char others[128] = "";
     if (begun < all) {
       std::snprintf(others, sizeof others, ", while %u blocks have not begun, as they do when one of %u ends", all - begun,
-                    residents.count());
+                    machine.residents.count());
     }
-    write_finding(Kind::deadlock, t.asked_at, "%s waits here for ever%s%s%s", describe(t.who, block_index).c_str(),
+    write_finding(machine.report, Kind::deadlock, t.asked_at, "%s waits here for ever%s%s%s", describe(machine, t.who, machine.block_index).c_str(),
                   where.empty() ? "" : ": nobody changes ", where.c_str(), others);
   }
   return any;
 }
 
 // ``in_vain``: they ask again and again, and do not just wait for each other.
-void report_endless(unsigned begun, unsigned all, bool in_vain) {
-  auto& waiting = residents.waiting;
+void report_endless(Machine& machine, unsigned begun, unsigned all, bool in_vain) {
+  auto& waiting = machine.residents.waiting;
   for (;;) {
-    const bool found = report_spinning(begun, all, false) || (in_vain && report_spinning(begun, all, true));
-    if (!found) report_deadlock();
-    ptx::report_waiting_for_cluster();
-    ptx::report_waiting_for_tensor_memory();
-    ptx::report_waiting_for_mbarriers();
+    const bool found = report_spinning(machine, begun, all, false) || (in_vain && report_spinning(machine, begun, all, true));
+    if (!found) report_deadlock(machine);
+    ptx::report_waiting_for_cluster(machine);
+    ptx::report_waiting_for_tensor_memory(machine);
+    ptx::report_waiting_for_mbarriers(machine);
     if (waiting.empty()) return;
-    resume(waiting.back());
+    resume(machine, waiting.back());
     waiting.pop_back();
   }
 }
 
-std::size_t bytes_of_residents() {
-  return (std::size_t{ptx::program.register_bytes} + warp_size * sizeof(Thread)) * warp_count + shared_books_bytes();
+std::size_t bytes_of_residents(Machine& machine) {
+  return (std::size_t{machine.program.register_bytes} + warp_size * sizeof(Thread)) * machine.warp_count + shared_books_bytes(machine);
 }
 
 // How many may have begun and not ended. Ends the process where a cooperative launch has more than fit.
-unsigned most_residents(unsigned units) {
-  const std::size_t fit = std::max<std::size_t>(most_bytes / std::max<std::size_t>(bytes_of_residents(), 1), 1);
-  if (launch.cooperative && units > fit) {
+unsigned most_residents(Machine& machine, unsigned units) {
+  const std::size_t fit = std::max<std::size_t>(most_bytes / std::max<std::size_t>(bytes_of_residents(machine), 1), 1);
+  if (machine.launch.cooperative && units > fit) {
     std::fprintf(stderr, "lacking: the emulator has room for %zu blocks at a time, and a cooperative launch has %u\n", fit, units);
     std::exit(5);
   }
-  if (launch.cooperative) return units;
-  return static_cast<unsigned>(std::min<std::size_t>(fit, launch.interleaved ? std::min(launch.resident, most_interleaved) : launch.resident));
+  if (machine.launch.cooperative) return units;
+  return static_cast<unsigned>(std::min<std::size_t>(fit, machine.launch.interleaved ? std::min(machine.launch.resident, most_interleaved) : machine.launch.resident));
 }
 
-bool run_launch(unsigned first, unsigned units) {
-  const unsigned most = most_residents(units);
-  auto& waiting = residents.waiting;
-  Units& left = units_of_launch;
+bool run_launch(Machine& machine, unsigned first, unsigned units) {
+  const unsigned most = most_residents(machine, units);
+  auto& waiting = machine.residents.waiting;
+  Units& left = machine.units;
   left = {first, 0, units};
   unsigned steps = 0;
-  start(left.take());
-  launch.began = clocks.first;
+  start(machine, left.take());
+  machine.launch.began = machine.clocks.first;
   // Asked anew after each turn, in which the running blocks may cancel the last unit.
-  const auto may_start = [&] { return left.left() && residents.count() < most; };
+  const auto may_start = [&] { return left.left() && machine.residents.count() < most; };
   for (;;) {
-    const Turn turn = launch.interleaved ? run_step() : run_blocks(may_start() || !waiting.empty());
+    const Turn turn = machine.launch.interleaved ? run_step(machine) : run_blocks(machine, may_start() || !waiting.empty());
     if (turn == Turn::ended) {
-      ptx::end_block();
-      end_block_shared();
-      residents.next = std::max(residents.next, clocks.end());
-      if (!waiting.empty() && !(launch.interleaved && left.left())) {
-        residents.free_slots.push_back(residents.running);
-        resume(take_waiting());
+      ptx::end_block(machine);
+      end_block_shared(machine);
+      machine.residents.next = std::max(machine.residents.next, machine.clocks.end());
+      if (!waiting.empty() && !(machine.launch.interleaved && left.left())) {
+        machine.residents.free_slots.push_back(machine.residents.running);
+        resume(machine, take_waiting(machine));
       } else if (left.left()) {
-        start(left.take());
+        start(machine, left.take());
       } else {
         return true;
       }
-    } else if (turn == Turn::stuck || (!may_start() && wait_in_vain(residents.count()))) {
-      report_endless(left.begun, units, turn != Turn::stuck || idle_polls.met());
+    } else if (turn == Turn::stuck || (!may_start() && wait_in_vain(machine, machine.residents.count()))) {
+      report_endless(machine, left.begun, units, turn != Turn::stuck || machine.idle_polls.met());
       return false;
-    } else if (launch.interleaved && steps > 0) {
+    } else if (machine.launch.interleaved && steps > 0) {
       --steps;
     } else if (may_start()) {
-      start_beside(left.take());
+      start_beside(machine, left.take());
     } else if (!waiting.empty()) {
-      const unsigned next = take_waiting();
-      waiting.push_back(residents.running);
-      resume(next);
-      steps = seeded() && random_below(2) != 0 ? random_below(longest_turn) : 0;
+      const unsigned next = take_waiting(machine);
+      waiting.push_back(machine.residents.running);
+      resume(machine, next);
+      steps = seeded(machine) && random_below(machine, 2) != 0 ? random_below(machine, longest_turn) : 0;
     }
   }
 }
 
 }  // namespace
 
-bool run_grid() {
-  make_threads();
-  if (cluster_blocks() > 1) choose_clusters();
-  const unsigned units = launch.blocks.empty() ? grid_size.x * grid_size.y * grid_size.z / cluster_blocks()
-                                               : static_cast<unsigned>(launch.blocks.size());
-  for (unsigned n = 0; n < launch.calls * launch.launches; ++n) {
-    if (n > 0 && n % launch.launches == 0) {
-      check_after_call();
-      begin_call();
+bool run_grid(Machine& machine) {
+  make_threads(machine);
+  if (cluster_blocks(machine) > 1) choose_clusters(machine);
+  const unsigned units = machine.launch.blocks.empty() ? machine.grid_size.x * machine.grid_size.y * machine.grid_size.z / cluster_blocks(machine)
+                                               : static_cast<unsigned>(machine.launch.blocks.size());
+  for (unsigned n = 0; n < machine.launch.calls * machine.launch.launches; ++n) {
+    if (n > 0 && n % machine.launch.launches == 0) {
+      check_after_call(machine);
+      begin_call(machine);
     }
-    if (!run_launch(n * units, units)) return false;
+    if (!run_launch(machine, n * units, units)) return false;
   }
   return true;
 }
 
 }  // namespace autosched::emulator
+
+AUTOSCHED_PART(Residents);

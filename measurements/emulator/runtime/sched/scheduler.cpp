@@ -15,63 +15,59 @@ namespace autosched::emulator {
 
 namespace {
 
-
-unsigned turn = 0;  // the warp that is next, where blocks take turns
-Parked<unsigned> parked_turn{turn};
-
-bool can_run(unsigned w) {
-  const Thread* const first = &threads[w * warp_size];
-  return std::any_of(first, first + warp_lanes[w], [](const Thread& t) { return t.state == State::runnable; });
+bool can_run(Machine& machine, unsigned w) {
+  const Thread* const first = &machine.threads[w * warp_size];
+  return std::any_of(first, first + machine.warp_lanes[w], [](const Thread& t) { return t.state == State::runnable; });
 }
 
 }  // namespace
 
 // Nobody can go on: says who waits for whom.
-void report_deadlock() {
-  report_waiting_at_barriers();
-  for (unsigned w = 0; w < warp_count; ++w) {
-    for (unsigned lane = 0; lane < warp_lanes[w]; ++lane) {
-      const Thread& t = threads[w * warp_size + lane];
+void report_deadlock(Machine& machine) {
+  report_waiting_at_barriers(machine);
+  for (unsigned w = 0; w < machine.warp_count; ++w) {
+    for (unsigned lane = 0; lane < machine.warp_lanes[w]; ++lane) {
+      const Thread& t = machine.threads[w * warp_size + lane];
       if (t.state != State::gathering) continue;
       auto with_me = [&](const Thread& o) {
         return o.state == State::gathering && o.collective == t.collective && o.mask == t.mask;
       };
       // One finding for each group of lanes: its first lane speaks.
       bool first = true;
-      for (unsigned l = 0; l < lane; ++l) first = first && !with_me(threads[w * warp_size + l]);
+      for (unsigned l = 0; l < lane; ++l) first = first && !with_me(machine.threads[w * warp_size + l]);
       if (!first) continue;
-      const std::string others = describe_others([&](const Thread& o) { return o.warp == t.warp && !with_me(o); });
+      const std::string others = describe_others(machine, [&](const Thread& o) { return o.warp == t.warp && !with_me(o); });
       const Kind kind = t.collective->barrier ? Kind::barrier_not_reached : Kind::missing_lanes;
-      if (count_finding(kind, t.site)) {
+      if (count_finding(machine.report, kind, t.site)) {
         char lanes[32] = "every lane";
         if (t.mask != 0) std::snprintf(lanes, sizeof lanes, "the lanes %#010x", t.mask);
-        write_finding(kind, t.site, "%s needs %s of warp %u of block %u, and some never reach it (%s)",
-                      t.collective->name, lanes, w % block_warps(), block_in_grid(block_index, w / block_warps()), others.c_str());
+        write_finding(machine.report, kind, t.site, "%s needs %s of warp %u of block %u, and some never reach it (%s)",
+                      t.collective->name, lanes, w % block_warps(machine), block_in_grid(machine, machine.block_index, w / block_warps(machine)), others.c_str());
       }
     }
   }
 }
 
-const Thread* waiting_thread() {
+const Thread* waiting_thread(Machine& machine) {
   const auto waits = [](const Thread& t) { return t.spins && t.state != State::exited; };
-  const auto found = std::find_if(threads.begin(), threads.end(), waits);
-  return found == threads.end() ? nullptr : &*found;
+  const auto found = std::find_if(machine.threads.begin(), machine.threads.end(), waits);
+  return found == machine.threads.end() ? nullptr : &*found;
 }
 
-void start_blocks(Epoch first) {
-  start_clocks(first);
-  turn = 0;
-  idle_polls = 0;
-  start_block_shared();
-  start_block_global();
-  start_block_order();
-  start_block_barriers();
-  for (unsigned place = 0; place < launch.threads * cluster_blocks(); ++place) {
-    const unsigned i = place % launch.threads, rank = place / launch.threads;
-    const unsigned index = rank * block_warps() * warp_size + i;
-    const Index3 block = block_coordinates(block_index, rank);
-    Thread& t = threads[index];
-    t.index = {i % block_size.x, i / block_size.x % block_size.y, i / block_size.x / block_size.y};
+void start_blocks(Machine& machine, Epoch first) {
+  start_clocks(machine, first);
+  machine.turn = 0;
+  machine.idle_polls = 0;
+  start_block_shared(machine);
+  start_block_global(machine);
+  start_block_order(machine);
+  start_block_barriers(machine);
+  for (unsigned place = 0; place < machine.launch.threads * cluster_blocks(machine); ++place) {
+    const unsigned i = place % machine.launch.threads, rank = place / machine.launch.threads;
+    const unsigned index = rank * block_warps(machine) * warp_size + i;
+    const Index3 block = block_coordinates(machine, machine.block_index, rank);
+    Thread& t = machine.threads[index];
+    t.index = {i % machine.block_size.x, i / machine.block_size.x % machine.block_size.y, i / machine.block_size.x / machine.block_size.y};
     t.block = block;
     t.linear = index;
     t.rank = rank;
@@ -86,10 +82,10 @@ void start_blocks(Epoch first) {
     t.fences = 0;
     t.last_fences[0].count = t.last_fences[1].count = 0;
   }
-  for (unsigned w = 0; w < warp_count; ++w) {
-    warp_lanes[w] = std::min(warp_size, launch.threads - w % block_warps() * warp_size);
+  for (unsigned w = 0; w < machine.warp_count; ++w) {
+    machine.warp_lanes[w] = std::min(warp_size, machine.launch.threads - w % block_warps(machine) * warp_size);
   }
-  ptx::start_block();
+  ptx::start_block(machine);
 }
 
 namespace {
@@ -100,71 +96,71 @@ constexpr unsigned patience_where_warps_meet = 8;  // times as many turns where 
 constexpr unsigned patience_of_loops = 256;     // of long loops
 constexpr unsigned furthest = 24;               // waits that a warp may be ahead in one round
 
-bool all_exited() {
-  return std::all_of(threads.begin(), threads.end(), [](const Thread& t) { return t.state == State::exited; });
+bool all_exited(Machine& machine) {
+  return std::all_of(machine.threads.begin(), machine.threads.end(), [](const Thread& t) { return t.state == State::exited; });
 }
 
 }  // namespace
 
-bool wait_in_vain(unsigned resident) {
-  return idle_polls.vain() > std::uint64_t{patience_of_pollers} * warp_count * std::max(1u, resident / 8);
+bool wait_in_vain(Machine& machine, unsigned resident) {
+  return machine.idle_polls.vain() > std::uint64_t{patience_of_pollers} * machine.warp_count * std::max(1u, resident / 8);
 }
 
 // With a seed, warps take their turns in random order, some running far ahead of others.
-Turn run_blocks(bool others) {
+Turn run_blocks(Machine& machine, bool others) {
   unsigned turns[max_warps];
-  for (unsigned w = 0; w < warp_count; ++w) turns[w] = w;
-  const bool random = launch.order_seed != 0;
+  for (unsigned w = 0; w < machine.warp_count; ++w) turns[w] = w;
+  const bool random = machine.launch.order_seed != 0;
   for (bool progress = true; progress;) {
     progress = false;
-    for (unsigned w = warp_count; random && w > 1; --w) std::swap(turns[w - 1], turns[random_below(w)]);
-    for (unsigned i = 0; i < warp_count; ++i) {
+    for (unsigned w = machine.warp_count; random && w > 1; --w) std::swap(turns[w - 1], turns[random_below(machine, w)]);
+    for (unsigned i = 0; i < machine.warp_count; ++i) {
       const unsigned w = turns[i];
-      const unsigned times = random ? 1 + random_below(furthest) : 1;
+      const unsigned times = random ? 1 + random_below(machine, furthest) : 1;
       for (unsigned time = 0; time < times; ++time) {
-        if (!can_run(w)) break;
-        ptx::run_warp(w);
+        if (!can_run(machine, w)) break;
+        ptx::run_warp(machine, w);
         progress = true;
       }
     }
     if (!others) {
-      if (idle_polls > patience_of_pollers * warp_count) break;
-    } else if (idle_polls > patience_of_turns * warp_count * (idle_polls.met() ? patience_where_warps_meet : 1) ||
-               idle_polls.laps() > patience_of_loops) {
-      self = nullptr;
+      if (machine.idle_polls > patience_of_pollers * machine.warp_count) break;
+    } else if (machine.idle_polls > patience_of_turns * machine.warp_count * (machine.idle_polls.met() ? patience_where_warps_meet : 1) ||
+               machine.idle_polls.laps() > patience_of_loops) {
+      machine.self = nullptr;
       return Turn::waits;
     }
   }
-  self = nullptr;
-  return all_exited() ? Turn::ended : Turn::stuck;
+  machine.self = nullptr;
+  return all_exited(machine) ? Turn::ended : Turn::stuck;
 }
 
 // One warp up to its next access of memory.
-Turn run_step() {
-  for (unsigned i = 0; i < warp_count; ++i) {
-    const unsigned w = seeded() ? random_below(warp_count) : turn++ % warp_count;
-    if (!can_run(w)) continue;
-    ptx::run_warp(w);
-    self = nullptr;
+Turn run_step(Machine& machine) {
+  for (unsigned i = 0; i < machine.warp_count; ++i) {
+    const unsigned w = seeded(machine) ? random_below(machine, machine.warp_count) : machine.turn++ % machine.warp_count;
+    if (!can_run(machine, w)) continue;
+    ptx::run_warp(machine, w);
+    machine.self = nullptr;
     return Turn::waits;
   }
-  for (unsigned w = 0; w < warp_count; ++w) {
-    if (can_run(w)) return Turn::waits;
+  for (unsigned w = 0; w < machine.warp_count; ++w) {
+    if (can_run(machine, w)) return Turn::waits;
   }
-  return all_exited() ? Turn::ended : Turn::stuck;
+  return all_exited(machine) ? Turn::ended : Turn::stuck;
 }
 
 // Chosen blocks become the clusters that hold them.
-void choose_clusters() {
-  const Index3 c = launch.cluster;
-  const unsigned wide = grid_size.x / c.x, high = grid_size.y / c.y;
+void choose_clusters(Machine& machine) {
+  const Index3 c = machine.launch.cluster;
+  const unsigned wide = machine.grid_size.x / c.x, high = machine.grid_size.y / c.y;
   std::vector<unsigned> clusters;
-  for (const unsigned block : launch.blocks) {
-    const unsigned x = block % grid_size.x, y = block / grid_size.x % grid_size.y, z = block / grid_size.x / grid_size.y;
+  for (const unsigned block : machine.launch.blocks) {
+    const unsigned x = block % machine.grid_size.x, y = block / machine.grid_size.x % machine.grid_size.y, z = block / machine.grid_size.x / machine.grid_size.y;
     const unsigned unit = (z / c.z * high + y / c.y) * wide + x / c.x;
     if (std::find(clusters.begin(), clusters.end(), unit) == clusters.end()) clusters.push_back(unit);
   }
-  launch.blocks = clusters;
+  machine.launch.blocks = clusters;
 }
 
 }  // namespace autosched::emulator

@@ -18,32 +18,32 @@ constexpr Space space_of_window(std::uint64_t address) {
   return window < 4 ? spaces[window] : Space::generic;
 }
 
-const char* kind_of_pointer(std::uint64_t address) {
+const char* kind_of_pointer(Machine& machine, std::uint64_t address) {
   if ((address & window_mask) == function_base) return "the address of a function";
   const Space space = space_of_window(address);
   if (space == Space::shared) return "a generic address of shared memory";
   if (space == Space::local) return "a generic address of local memory";
   if (space == Space::param) return "a generic address of a parameter";
-  return locate_global(reinterpret_cast<const void*>(address)).empty() ? "no address" : "an address of global memory";
+  return locate_global(machine, reinterpret_cast<const void*>(address)).empty() ? "no address" : "an address of global memory";
 }
 
 }  // namespace
 
-Place resolve(Space space, std::uint64_t address, const char* instruction) {
+Place resolve(Machine& machine, Space space, std::uint64_t address, const char* instruction) {
   const std::uint64_t offset = address & ~window_mask;
   if (space == Space::generic) {
     const Space found = space_of_window(address);
     if (found == Space::generic) {
-      FINDING(wrong_state_space, self->site, "%s: %s takes %s", describe_self().c_str(), instruction,
-              kind_of_pointer(address));
+      FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s takes %s", describe_self(machine).c_str(), instruction,
+              kind_of_pointer(machine, address));
       return {found, offset, false};
     }
     return {found, offset};
   }
   const bool foreign = space == Space::global ? (address & window_mask) != 0 : space == Space::param ? false : address >> 32 != 0;
   if (foreign) {
-    FINDING(wrong_state_space, self->site, "%s: %s takes %#llx, which is %s", describe_self().c_str(), instruction,
-            static_cast<unsigned long long>(address), kind_of_pointer(address));
+    FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s takes %#llx, which is %s", describe_self(machine).c_str(), instruction,
+            static_cast<unsigned long long>(address), kind_of_pointer(machine, address));
     return {space, address, false};
   }
   return {space, offset};
@@ -64,14 +64,15 @@ void to_generic(Warp& w, const Instruction& i, Lanes active) {
 }
 
 void from_generic(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const auto space = static_cast<Space>(i.immediate[0]);
   for_lanes(active, [&](unsigned k) {
     const std::uint64_t a = w.values<std::uint64_t>(i.source(0))[k];
     if ((a & window_mask) != base_of(space) && a != 0) {
       run_as(w, k);
-      self->site = i.site;
-      FINDING(wrong_state_space, self->site, "%s: cvta.to.%s takes %s", describe_self().c_str(), space_name(space),
-              kind_of_pointer(a));
+      machine.self->site = i.site;
+      FINDING(machine.report, wrong_state_space, machine.self->site, "%s: cvta.to.%s takes %s", describe_self(machine).c_str(), space_name(space),
+              kind_of_pointer(machine, a));
     }
     w.values<std::uint64_t>(i.destination(0))[k] = space == Space::global ? a : a & ~window_mask;
   });

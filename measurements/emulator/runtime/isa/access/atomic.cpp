@@ -96,6 +96,7 @@ const char* name_of(const Row* row, Space space) {
 // Immediates: offset, space.
 template <class T, auto F>
 void update(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const auto space = static_cast<Space>(i.immediate[1]);
   const char* name = name_of(i.row, space);
   Place places[warp_size];
@@ -103,43 +104,43 @@ void update(Warp& w, const Instruction& i, Lanes active) {
   Lanes global = 0, shared = 0;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
-    places[k] = resolve(space, address_of(w, i, 0, i.immediate[0], k), name);
+    machine.self->site = i.site;
+    places[k] = resolve(machine, space, address_of(w, i, 0, i.immediate[0], k), name);
     addresses[k] = places[k].offset;
     if (!places[k].good) return;
     if (places[k].space == Space::global) global |= 1u << k;
     if (places[k].space == Space::shared) shared |= 1u << k;
   });
-  if (global != 0) count_global_request(i.site, name_of(i.row, Space::global), sizeof(T), global, addresses);
-  if (shared != 0) count_shared_request(i.site, name_of(i.row, Space::shared), sizeof(T), shared, addresses);
+  if (global != 0) count_global_request(machine, i.site, name_of(i.row, Space::global), sizeof(T), global, addresses);
+  if (shared != 0) count_shared_request(machine, i.site, name_of(i.row, Space::shared), sizeof(T), shared, addresses);
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
     const T b = w.values<T>(i.source(1))[k], c = i.sources > 2 ? w.values<T>(i.source(2))[k] : b;
     T old;
     std::memset(&old, 0xff, sizeof old);
     unsigned char* at = nullptr;
-    before_access(i);
+    before_access(machine, i);
     if (!places[k].good) {
     } else if (places[k].space == Space::global) {
-      at = update_global(reinterpret_cast<void*>(places[k].offset), sizeof(T), name,
+      at = update_global(machine, reinterpret_cast<void*>(places[k].offset), sizeof(T), name,
                          (i.flags & block_scope) != 0);
     } else if (places[k].space == Space::shared) {
-      at = update_shared(static_cast<unsigned>(places[k].offset), sizeof(T), name);
+      at = update_shared(machine, static_cast<unsigned>(places[k].offset), sizeof(T), name);
     } else {
-      FINDING(wrong_state_space, self->site, "%s: %s on %s memory", describe_self().c_str(), name,
+      FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s on %s memory", describe_self(machine).c_str(), name,
               space_name(places[k].space));
     }
     if (at != nullptr) {
-      const std::uint64_t flag = places[k].space == Space::shared ? flag_in_shared(static_cast<unsigned>(places[k].offset))
+      const std::uint64_t flag = places[k].space == Space::shared ? flag_in_shared(machine, static_cast<unsigned>(places[k].offset))
                                                                   : flag_in_global(at);
-      read_flag(flag);
-      write_flag(flag, true, (i.flags & block_scope) != 0);
+      read_flag(machine, flag);
+      write_flag(machine, flag, true, (i.flags & block_scope) != 0);
       std::memcpy(&old, at, sizeof old);
       const T result = F(old, b, c);
-      if (std::memcmp(&old, &result, sizeof old) != 0) idle_polls = 0;
+      if (std::memcmp(&old, &result, sizeof old) != 0) machine.idle_polls = 0;
       std::memcpy(at, &result, sizeof result);
     }
-    after_access(i);
+    after_access(machine, i);
     if (i.destinations != 0) w.values<T>(i.destination(0))[k] = old;
   });
 }
@@ -148,6 +149,7 @@ void update(Warp& w, const Instruction& i, Lanes active) {
 // an element each.
 template <class T, auto F>
 void update_vector(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const auto space = static_cast<Space>(i.immediate[1]);
   const char* name = name_of(i.row, Space::global);
   const unsigned elements = i.sources - 1, bytes = elements * sizeof(T);
@@ -156,41 +158,41 @@ void update_vector(Warp& w, const Instruction& i, Lanes active) {
   Lanes good = 0;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
-    const Place p = resolve(space, address_of(w, i, 0, i.immediate[0], k), name);
+    machine.self->site = i.site;
+    const Place p = resolve(machine, space, address_of(w, i, 0, i.immediate[0], k), name);
     addresses[k] = p.offset;
     if (!p.good) return;
     if (p.space != Space::global) {
-      FINDING(wrong_state_space, self->site, "%s: %s of a vector on %s memory", describe_self().c_str(), name,
+      FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s of a vector on %s memory", describe_self(machine).c_str(), name,
               space_name(p.space));
       return;
     }
     good |= 1u << k;
     if (p.offset % bytes != 0) {
-      FINDING(misaligned_access, self->site, "%s: %s of %u bytes is not aligned to its size", describe_self().c_str(),
+      FINDING(machine.report, misaligned_access, machine.self->site, "%s: %s of %u bytes is not aligned to its size", describe_self(machine).c_str(),
               name, bytes);
     }
   });
-  if (good != 0) count_global_request(i.site, name, static_cast<int>(bytes), good, addresses);
+  if (good != 0) count_global_request(machine, i.site, name, static_cast<int>(bytes), good, addresses);
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    before_access(i);
+    before_access(machine, i);
     for (unsigned e = 0; e < elements; ++e) {
       T old;
       std::memset(&old, 0xff, sizeof old);
       unsigned char* at = nullptr;
-      if (good >> k & 1u) at = update_global(reinterpret_cast<void*>(addresses[k] + e * sizeof(T)), sizeof(T), name, narrow);
+      if (good >> k & 1u) at = update_global(machine, reinterpret_cast<void*>(addresses[k] + e * sizeof(T)), sizeof(T), name, narrow);
       if (at != nullptr) {
-        read_flag(flag_in_global(at));
-        write_flag(flag_in_global(at), true, narrow);
+        read_flag(machine, flag_in_global(at));
+        write_flag(machine, flag_in_global(at), true, narrow);
         std::memcpy(&old, at, sizeof old);
         const T b = w.values<T>(i.source(1 + e))[k], result = F(old, b, b);
-        idle_polls = 0;
+        machine.idle_polls = 0;
         std::memcpy(at, &result, sizeof result);
       }
       if (i.destinations != 0) w.values<T>(i.destination(e))[k] = old;
     }
-    after_access(i);
+    after_access(machine, i);
   });
 }
 

@@ -17,18 +17,19 @@ namespace autosched::emulator::ptx {
 namespace {
 
 bool local_place(Warp& w, unsigned lane, std::uint64_t offset, int bytes, const char* instruction) {
+  Machine& machine = *w.machine;
   const std::uint64_t size = w.local_top[lane], end = offset + static_cast<unsigned>(bytes);
   const std::vector<Local::Gap>& gaps = w.local[lane].gaps;
   const bool is_nobodys = std::any_of(gaps.begin(), gaps.end(), [&](const auto& g) { return offset < g.end && end > g.begin; });
   if (end > size || offset > size || is_nobodys) {
-    FINDING(out_of_bounds_local, self->site, "%s: %s of %d bytes at byte %lld of %llu bytes of local memory",
-            describe_self().c_str(), instruction, bytes, static_cast<long long>(offset),
+    FINDING(machine.report, out_of_bounds_local, machine.self->site, "%s: %s of %d bytes at byte %lld of %llu bytes of local memory",
+            describe_self(machine).c_str(), instruction, bytes, static_cast<long long>(offset),
             static_cast<unsigned long long>(size));
     return false;
   }
   if (offset % static_cast<unsigned>(bytes) != 0) {
-    FINDING(misaligned_access, self->site, "%s: %s of %d bytes at byte %llu of local memory is not aligned to its size",
-            describe_self().c_str(), instruction, bytes, static_cast<unsigned long long>(offset));
+    FINDING(machine.report, misaligned_access, machine.self->site, "%s: %s of %d bytes at byte %llu of local memory is not aligned to its size",
+            describe_self(machine).c_str(), instruction, bytes, static_cast<unsigned long long>(offset));
   }
   return true;
 }
@@ -59,7 +60,7 @@ void read_local(Warp& w, unsigned lane, void* to, std::uint64_t offset, int byte
   if (are_ones(bits, count)) return;
   known.whole = false;
   std::memcpy(known.bits, bits, count);
-  known.origin = self->site;
+  known.origin = w.machine->self->site;
   for (unsigned k = 0; k < count; ++k) {
     const auto stored = bits[k] == 0xff ? local.origins.end() : local.origins.find(offset + k);
     if (stored != local.origins.end()) known.origin = stored->second;
@@ -67,10 +68,11 @@ void read_local(Warp& w, unsigned lane, void* to, std::uint64_t offset, int byte
 }
 
 void write_local(Warp& w, unsigned lane, const void* from, std::uint64_t offset, int bytes, const Knowledge& known) {
+  Machine& machine = *w.machine;
   if (!local_place(w, lane, offset, bytes, "st.local")) return;
   const auto count = static_cast<unsigned>(bytes);
   Local& local = w.local[lane];
-  if (idle_polls.met() && idle_polls.vain() != 0 && std::memcmp(local.bytes.data() + offset, from, count) != 0) idle_polls.move();
+  if (machine.idle_polls.met() && machine.idle_polls.vain() != 0 && std::memcmp(local.bytes.data() + offset, from, count) != 0) machine.idle_polls.move();
   std::memcpy(local.bytes.data() + offset, from, count);
   if (known.whole) {
     std::memset(local.known.data() + offset, 0xff, count);
@@ -109,16 +111,16 @@ const char* store_name(Space space) {
 }
 
 // Counts a request of lanes that all reach global memory; that of constant memory costs otherwise.
-void count_global(const Instruction& i, Lanes lanes, const std::uint64_t* addresses, int bytes, const char* instruction) {
-  if (launch.count && is_in_constant_memory(addresses[__builtin_ctz(lanes)])) {
-    count_constant_request(i.site, bytes, lanes, addresses);
+void count_global(Machine& machine, const Instruction& i, Lanes lanes, const std::uint64_t* addresses, int bytes, const char* instruction) {
+  if (machine.launch.count && is_in_constant_memory(machine, addresses[__builtin_ctz(lanes)])) {
+    count_constant_request(machine, i.site, bytes, lanes, addresses);
   } else {
-    count_global_request(i.site, instruction, bytes, lanes, addresses);
+    count_global_request(machine, i.site, instruction, bytes, lanes, addresses);
   }
 }
 
 // Counts the requests of one instruction: a generic one may reach several spaces.
-void count(const Instruction& i, const Place* places, Lanes active, int bytes, bool store) {
+void count(Machine& machine, const Instruction& i, const Place* places, Lanes active, int bytes, bool store) {
   Lanes global = 0, shared = 0;
   std::uint64_t addresses[warp_size] = {};
   for_lanes(active, [&](unsigned k) {
@@ -128,10 +130,10 @@ void count(const Instruction& i, const Place* places, Lanes active, int bytes, b
     if (places[k].space == Space::shared) shared |= 1u << k;
   });
   if (global != 0) {
-    count_global(i, global, addresses, bytes, store ? store_name(Space::global) : load_name(i, Space::global));
+    count_global(machine, i, global, addresses, bytes, store ? store_name(Space::global) : load_name(i, Space::global));
   }
   if (shared != 0) {
-    count_shared_request(i.site, store ? store_name(Space::shared) : load_name(i, Space::shared), bytes, shared, addresses);
+    count_shared_request(machine, i.site, store ? store_name(Space::shared) : load_name(i, Space::shared), bytes, shared, addresses);
   }
 }
 
@@ -189,15 +191,16 @@ void take(Warp& w, std::uint32_t to, Lanes active, const std::uint64_t* addresse
 // What all lanes read of one array that the kernel only reads, which takes no look at what others do there; false where
 // they do not, and have read nothing.
 bool load_input(Warp& w, const Instruction& i, const Request& r, Lanes active) {
+  Machine& machine = *w.machine;
   std::uint64_t addresses[warp_size];
   if ((i.flags & (by_l2 | acquire)) != 0 || !global_addresses(w, i, r, active, addresses) ||
-      !read_input(addresses, active, r.bytes())) {
+      !read_input(machine, addresses, active, r.bytes())) {
     return false;
   }
   for_lanes(active, [&](unsigned k) { w.thread[k].site = i.site; });  // where they are, if the launch ends here
   run_as(w, static_cast<unsigned>(std::bit_width(active)) - 1);
-  count_global(i, active, addresses, r.bytes(), load_name(i, Space::global));
-  if (watches_reads()) [[unlikely]] settle_overwritten(w, i, active);
+  count_global(machine, i, active, addresses, r.bytes(), load_name(i, Space::global));
+  if (watches_reads(machine)) [[unlikely]] settle_overwritten(w, i, active);
   if (i.followed != nullptr) for_lanes(active, [&](unsigned k) { note_copied(w, i, k, addresses[k], r.element.bytes); });
   // What it has read of other arrays is remembered lane by lane.
   if (i.reading != 0 && w.readings[i.reading] != nullptr) {
@@ -220,17 +223,18 @@ bool load_input(Warp& w, const Instruction& i, const Request& r, Lanes active) {
 }
 
 void load_values(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const Request r = request_of(i, i.destinations);
   if (load_input(w, i, r, active)) return;
   Place places[warp_size];
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
-    places[k] = resolve(r.space, address_of(w, i, 0, r.offset, k), load_name(i, r.space));
+    machine.self->site = i.site;
+    places[k] = resolve(machine, r.space, address_of(w, i, 0, r.offset, k), load_name(i, r.space));
   });
-  count(i, places, active, r.bytes(), false);
-  if (watches_reads()) [[unlikely]] settle_overwritten(w, i, active);
-  loading = i.reading != 0 ? &i : nullptr;
+  count(machine, i, places, active, r.bytes(), false);
+  if (watches_reads(machine)) [[unlikely]] settle_overwritten(w, i, active);
+  machine.loading = i.reading != 0 ? &i : nullptr;
   unsigned in_shared[warp_size];
   Lanes sharing = 0, unknown = 0;
   for_lanes(active, [&](unsigned k) {
@@ -241,26 +245,26 @@ void load_values(Warp& w, const Instruction& i, Lanes active) {
     if (!p.good) {
       std::memset(value, 0xff, static_cast<std::size_t>(r.bytes()));
     } else if (p.space == Space::global) {
-      known.whole = read_global(value, reinterpret_cast<const void*>(p.offset), r.bytes(), load_name(i, Space::global),
+      known.whole = read_global(machine, value, reinterpret_cast<const void*>(p.offset), r.bytes(), load_name(i, Space::global),
                                 (i.flags & read_only) != 0, (i.flags & by_l2) != 0, (i.flags & block_scope) != 0, known.bits);
       if (!known.whole) known.origin = i.site;
       if (i.reading != 0) note_reading(w, i, k, p.offset, static_cast<unsigned>(r.bytes()));
       if (i.followed != nullptr) note_copied(w, i, k, p.offset, r.element.bytes);
-      if (i.flags & by_l2) read_flag(flag_in_global(reinterpret_cast<const void*>(p.offset)));
+      if (i.flags & by_l2) read_flag(machine, flag_in_global(reinterpret_cast<const void*>(p.offset)));
     } else if (p.space == Space::shared) {
       const auto address = static_cast<unsigned>(p.offset);
       in_shared[k] = address;
       sharing |= 1u << k;
-      known.whole = read_shared(value, address, r.bytes(), "ld.shared", true);
-      if (!known.whole) known.origin = known_shared(address, r.bytes(), known.bits);
-      if (i.flags & by_l2) read_flag(flag_in_shared(address));
+      known.whole = read_shared(machine, value, address, r.bytes(), "ld.shared", true);
+      if (!known.whole) known.origin = known_shared(machine, address, r.bytes(), known.bits);
+      if (i.flags & by_l2) read_flag(machine, flag_in_shared(machine, address));
     } else if (p.space == Space::local) {
       read_local(w, k, value, p.offset, r.bytes(), known);
-    } else if (p.offset + static_cast<unsigned>(r.bytes()) <= program.parameters.size()) {
-      std::memcpy(value, program.parameters.data() + p.offset, static_cast<std::size_t>(r.bytes()));
+    } else if (p.offset + static_cast<unsigned>(r.bytes()) <= machine.program.parameters.size()) {
+      std::memcpy(value, machine.program.parameters.data() + p.offset, static_cast<std::size_t>(r.bytes()));
     } else {
-      FINDING(out_of_bounds_local, self->site, "%s: ld.param of %d bytes at byte %llu of %zu bytes of parameters",
-              describe_self().c_str(), r.bytes(), static_cast<unsigned long long>(p.offset), program.parameters.size());
+      FINDING(machine.report, out_of_bounds_local, machine.self->site, "%s: ld.param of %d bytes at byte %llu of %zu bytes of parameters",
+              describe_self(machine).c_str(), r.bytes(), static_cast<unsigned long long>(p.offset), machine.program.parameters.size());
       std::memset(value, 0xff, static_cast<std::size_t>(r.bytes()));
     }
     for (unsigned d = 0; d < r.count; ++d) put(w, i, d, k, value + d * r.element.bytes, r.element);
@@ -270,9 +274,9 @@ void load_values(Warp& w, const Instruction& i, Lanes active) {
         put_known(w, i, d, k, known.bits + d * r.element.bytes, r.element, known.origin);
       }
     }
-    after_access(i);
+    after_access(machine, i);
   });
-  loading = nullptr;
+  machine.loading = nullptr;
   if (sharing != 0) note_last_read(w, i, sharing, in_shared, static_cast<unsigned>(r.bytes()));
   for (unsigned d = 0; d < i.destinations; ++d) w.head(i.destination(d)).defined |= active & ~unknown;
 }
@@ -294,20 +298,21 @@ Knowledge known_elements(Warp& w, const Instruction& i, const Request& r, unsign
   return known;
 }
 
-bool moves_at(SiteIndex site) {
-  return std::any_of(program.code.begin(), program.code.end(), [&](const Instruction& i) { return i.copies && i.site == site; });
+bool moves_at(Machine& machine, SiteIndex site) {
+  return std::any_of(machine.program.code.begin(), machine.program.code.end(), [&](const Instruction& i) { return i.copies && i.site == site; });
 }
 
 // Whether what a vector's store does not know was never computed, only left out, beside elements that it knows.
-bool is_padding(const Instruction& i, const Request& r, const Knowledge& known) {
+bool is_padding(Machine& machine, const Instruction& i, const Request& r, const Knowledge& known) {
   const unsigned bytes = r.element.bytes;
   const auto whole = [&](unsigned s) { return are_ones(known.bits + s * bytes, bytes); };
   bool knows_one = false;
   for (unsigned s = 0; s < r.count; ++s) knows_one = knows_one || whole(s);
-  return knows_one && (known.origin == i.site || moves_at(known.origin));
+  return knows_one && (known.origin == i.site || moves_at(machine, known.origin));
 }
 
 void store_values(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const Request r = request_of(i, i.sources - 1);
   if (const Lanes lost = active & ~w.head(i.source(0)).defined; lost != 0) {
     report_undefined(w, i, origin_of(w, i.source(0), i), static_cast<unsigned>(__builtin_ctz(lost)));
@@ -317,10 +322,10 @@ void store_values(Warp& w, const Instruction& i, Lanes active) {
   Place places[warp_size];
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
-    places[k] = resolve(r.space, address_of(w, i, 0, r.offset, k), store_name(r.space));
+    machine.self->site = i.site;
+    places[k] = resolve(machine, r.space, address_of(w, i, 0, r.offset, k), store_name(r.space));
   });
-  count(i, places, active, r.bytes(), true);
+  count(machine, i, places, active, r.bytes(), true);
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
     const Place& p = places[k];
@@ -332,44 +337,45 @@ void store_values(Warp& w, const Instruction& i, Lanes active) {
     }
     Knowledge known;
     if (unknown >> k & 1u) [[unlikely]] known = known_elements(w, i, r, k);
-    before_access(i);
+    before_access(machine, i);
     if (p.space == Space::global) {
       if (!known.whole) {
-        if (is_padding(i, r, known)) {
-          FINDING_OF_TWO(undefined_register, Grade::note, i.site, SiteIndex{0},
+        if (is_padding(machine, i, r, known)) {
+          FINDING_OF_TWO(machine.report, undefined_register, Grade::note, i.site, SiteIndex{0},
                          "%s stores a vector with elements that were never written on the path taken: padding, if nobody reads them",
-                         describe_self().c_str());
+                         describe_self(machine).c_str());
         } else {
           report_undefined(w, i, known.origin, k);
         }
       }
       Copied elements;
-      if (i.followed != nullptr) copied = &(elements = copied_by(w, i, k, r.element.bytes));
-      write_global(reinterpret_cast<void*>(p.offset), value, r.bytes(), "st.global", (i.flags & by_l2) != 0,
+      if (i.followed != nullptr) machine.copied = &(elements = copied_by(w, i, k, r.element.bytes));
+      write_global(machine, reinterpret_cast<void*>(p.offset), value, r.bytes(), "st.global", (i.flags & by_l2) != 0,
                    (i.flags & block_scope) != 0);
-      copied = nullptr;
-      if (i.flags & by_l2) write_flag(flag_in_global(reinterpret_cast<const void*>(p.offset)), false, (i.flags & block_scope) != 0);
+      machine.copied = nullptr;
+      if (i.flags & by_l2) write_flag(machine, flag_in_global(reinterpret_cast<const void*>(p.offset)), false, (i.flags & block_scope) != 0);
     } else if (p.space == Space::shared) {
-      write_shared(static_cast<unsigned>(p.offset), value, r.bytes(), "st.shared");
-      if (!known.whole) note_unknown_shared(static_cast<unsigned>(p.offset), r.bytes(), known.bits, known.origin);
-      if (i.flags & by_l2) write_flag(flag_in_shared(static_cast<unsigned>(p.offset)), false, (i.flags & block_scope) != 0);
+      write_shared(machine, static_cast<unsigned>(p.offset), value, r.bytes(), "st.shared");
+      if (!known.whole) note_unknown_shared(machine, static_cast<unsigned>(p.offset), r.bytes(), known.bits, known.origin);
+      if (i.flags & by_l2) write_flag(machine, flag_in_shared(machine, static_cast<unsigned>(p.offset)), false, (i.flags & block_scope) != 0);
     } else if (p.space == Space::local) {
       write_local(w, k, value, p.offset, r.bytes(), known);
     } else {
-      FINDING(wrong_state_space, self->site, "%s: st to a parameter of the kernel", describe_self().c_str());
+      FINDING(machine.report, wrong_state_space, machine.self->site, "%s: st to a parameter of the kernel", describe_self(machine).c_str());
     }
   });
 }
 
 // Kernel parameters at a constant offset: the same bytes for all lanes.
 void load_parameter(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const Request r = request_of(i, i.destinations);
-  if (r.offset < 0 || static_cast<std::size_t>(r.offset + r.bytes()) > program.parameters.size()) {
-    FINDING(out_of_bounds_local, i.site, "ld.param of %d bytes at byte %lld of %zu bytes of parameters", r.bytes(),
-            static_cast<long long>(r.offset), program.parameters.size());
+  if (r.offset < 0 || static_cast<std::size_t>(r.offset + r.bytes()) > machine.program.parameters.size()) {
+    FINDING(machine.report, out_of_bounds_local, i.site, "ld.param of %d bytes at byte %lld of %zu bytes of parameters", r.bytes(),
+            static_cast<long long>(r.offset), machine.program.parameters.size());
     return;
   }
-  const unsigned char* value = program.parameters.data() + r.offset;
+  const unsigned char* value = machine.program.parameters.data() + r.offset;
   for_lanes(active, [&](unsigned k) {
     for (unsigned d = 0; d < r.count; ++d) put(w, i, d, k, value + d * r.element.bytes, r.element);
   });
@@ -377,42 +383,43 @@ void load_parameter(Warp& w, const Instruction& i, Lanes active) {
 
 // st.bulk: zeros in shared memory. Sources: address, bytes. Immediates: offset, space.
 void store_zeros(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   constexpr const char* name = "st.bulk";
   constexpr unsigned step = 8;
   constexpr unsigned char zeros[step] = {};
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
-    const Place p = resolve(static_cast<Space>(i.immediate[1]), address_of(w, i, 0, i.immediate[0], k), name);
+    machine.self->site = i.site;
+    const Place p = resolve(machine, static_cast<Space>(i.immediate[1]), address_of(w, i, 0, i.immediate[0], k), name);
     const std::uint64_t bytes = w.values<std::uint64_t>(i.source(1))[k];
     if (!p.good) return;
     if (p.space != Space::shared) {
-      FINDING(wrong_state_space, self->site, "%s: %s takes an address of %s memory", describe_self().c_str(), name, space_name(p.space));
+      FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s takes an address of %s memory", describe_self(machine).c_str(), name, space_name(p.space));
       return;
     }
     if (bytes % step != 0 || p.offset % step != 0) {
-      FINDING(misaligned_access, self->site, "%s: %s of %llu bytes: sizes and addresses are multiples of %u", describe_self().c_str(), name,
+      FINDING(machine.report, misaligned_access, machine.self->site, "%s: %s of %llu bytes: sizes and addresses are multiples of %u", describe_self(machine).c_str(), name,
               static_cast<unsigned long long>(bytes), step);
       return;
     }
     const auto begin = static_cast<unsigned>(p.offset);
-    if (bytes != 0 && (bytes >> 24 != 0 || !shared_window_holds(begin, static_cast<int>(bytes)))) {
-      write_shared(begin + static_cast<unsigned>(bytes) - step, zeros, step, name);  // says what is out of bounds
+    if (bytes != 0 && (bytes >> 24 != 0 || !shared_window_holds(machine, begin, static_cast<int>(bytes)))) {
+      write_shared(machine, begin + static_cast<unsigned>(bytes) - step, zeros, step, name);  // says what is out of bounds
       return;
     }
-    for (unsigned at = 0; at < bytes; at += step) write_shared(begin + at, zeros, step, name);
+    for (unsigned at = 0; at < bytes; at += step) write_shared(machine, begin + at, zeros, step, name);
   });
 }
 
 void nothing(Warp&, const Instruction&, Lanes) {}
-void sleep(Warp&, const Instruction&, Lanes) { ++idle_polls; }
+void sleep(Warp& w, const Instruction&, Lanes) { ++w.machine->idle_polls; }
 
 // The emulated machine has no time, but a loop that waits for some of it to pass must end; all the sooner where nothing
 // else happens.
 void clock(Warp& w, const Instruction& i, Lanes active) {
-  static std::uint64_t ticks = 0;
-  ticks += 100 + 1000 * idle_polls.vain();
-  for_lanes(active, [&](unsigned k) { write_bits(w, i.destination(0), i.width_of_destination(0), k, ticks); });
+  Machine& machine = *w.machine;
+  machine.ticks += 100 + 1000 * machine.idle_polls.vain();
+  for_lanes(active, [&](unsigned k) { write_bits(w, i.destination(0), i.width_of_destination(0), k, machine.ticks); });
 }
 
 constexpr std::uint32_t load_flags = read_only | by_l2 | acquire | block_scope | is_volatile,

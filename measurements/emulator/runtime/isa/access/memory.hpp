@@ -16,7 +16,7 @@ struct Place {
   bool good = true;
 };
 // What `address` means to an instruction of `space`; a finding where it is one of another space.
-Place resolve(Space space, std::uint64_t address, const char* instruction);
+Place resolve(Machine& machine, Space space, std::uint64_t address, const char* instruction);
 
 // One value of a load or a store.
 struct Datum {
@@ -43,15 +43,15 @@ inline std::uint64_t address_of(Warp& w, const Instruction& i, unsigned source, 
 }
 
 // `.release` before and `.acquire` after what an instruction does.
-inline void fence_thread(bool narrow) {
-  fence_block(narrow);
-  if (!narrow) fence_device();
+inline void fence_thread(Machine& machine, bool narrow) {
+  fence_block(machine, narrow);
+  if (!narrow) fence_device(machine);
 }
-inline void before_access(const Instruction& i) {
-  if (i.flags & release) fence_thread((i.flags & block_scope) != 0);
+inline void before_access(Machine& machine, const Instruction& i) {
+  if (i.flags & release) fence_thread(machine, (i.flags & block_scope) != 0);
 }
-inline void after_access(const Instruction& i) {
-  if (i.flags & acquire) fence_thread((i.flags & block_scope) != 0);
+inline void after_access(Machine& machine, const Instruction& i) {
+  if (i.flags & acquire) fence_thread(machine, (i.flags & block_scope) != 0);
 }
 
 }  // namespace autosched::emulator::ptx

@@ -19,12 +19,12 @@ constexpr std::uint64_t aligned(std::uint64_t n, std::uint64_t alignment) { retu
 
 }  // namespace
 
-void clear_local(Local& local, std::uint32_t begin, std::uint32_t end) {
+void clear_local(Machine& machine, Local& local, std::uint32_t begin, std::uint32_t end) {
   if (end > local.bytes.size()) {
     local.bytes.resize(end);
     local.known.resize(end);
   }
-  if (garbage != 0) fill_garbage(local.bytes.data() + begin, end - begin);
+  if (machine.garbage != 0) fill_garbage(machine, local.bytes.data() + begin, end - begin);
   std::fill(local.known.begin() + begin, local.known.begin() + end, static_cast<unsigned char>(0));
   if (!local.origins.empty()) {
     std::erase_if(local.origins, [&](const auto& one) { return one.first >= begin; });
@@ -41,22 +41,23 @@ namespace {
 
 // Source 0 is the size. Immediate 0: the alignment, 0: the usual one.
 void allocate(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const auto alignment = static_cast<std::uint64_t>(i.immediate[0] != 0 ? i.immediate[0] : usual_alignment);
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     Local& local = w.local[k];
     const std::uint64_t size = read_bits(w, i.source(0), i.width_of_source(0), k);
     const std::uint32_t top = w.local_top[k];
     const std::uint64_t begin = aligned(std::uint64_t{top} + gap, std::max<std::uint64_t>(alignment, 16));
     if (size > most_local || begin + size > most_local) {
-      FINDING(out_of_bounds_local, i.site, "%s: alloca of %llu bytes, where %u of the %llu bytes of local memory that a thread has are taken",
-              describe_self().c_str(), static_cast<unsigned long long>(size), top, static_cast<unsigned long long>(most_local));
+      FINDING(machine.report, out_of_bounds_local, i.site, "%s: alloca of %llu bytes, where %u of the %llu bytes of local memory that a thread has are taken",
+              describe_self(machine).c_str(), static_cast<unsigned long long>(size), top, static_cast<unsigned long long>(most_local));
       write_bits(w, i.destination(0), i.width_of_destination(0), k, most_local);  // nothing is there
       return;
     }
     const auto end = static_cast<std::uint32_t>(begin + size);
-    clear_local(local, top, end + gap);
+    clear_local(machine, local, top, end + gap);
     w.local_top[k] = end + gap;
     local.gaps.push_back({top, static_cast<std::uint32_t>(begin)});
     local.gaps.push_back({end, end + gap});
@@ -69,15 +70,16 @@ void save(Warp& w, const Instruction& i, Lanes active) {
 }
 
 void restore(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {
     const std::uint64_t saved = read_bits(w, i.source(0), i.width_of_source(0), k);
     const std::uint32_t function = w.calls[k].empty() ? 0 : w.calls[k].back().function;
-    const std::uint32_t least = w.local_base[k][function] + program.functions[function].local_bytes;
+    const std::uint32_t least = w.local_base[k][function] + machine.program.functions[function].local_bytes;
     if (saved < least || saved > w.local_top[k]) {
       run_as(w, k);
-      self->site = i.site;
-      FINDING(invalid_argument, i.site, "%s: stackrestore of %#llx, which stacksave has not given to this function since",
-              describe_self().c_str(), static_cast<unsigned long long>(saved));
+      machine.self->site = i.site;
+      FINDING(machine.report, invalid_argument, i.site, "%s: stackrestore of %#llx, which stacksave has not given to this function since",
+              describe_self(machine).c_str(), static_cast<unsigned long long>(saved));
       return;
     }
     shrink_local(w, k, static_cast<std::uint32_t>(saved));

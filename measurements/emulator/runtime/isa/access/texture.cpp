@@ -5,6 +5,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "machine/part.hpp"
 #include "isa/numbers/encodings.hpp"
 #include "isa/access/memory.hpp"
 #include "memory/counting.hpp"
@@ -12,15 +13,18 @@
 #include "isa/access/texture.hpp"
 
 namespace autosched::emulator::ptx {
+
+// The textures of the launch.
+struct Textures {
+  std::unordered_map<std::uint64_t, Texture> by_handle;  // by handle
+};
 namespace {
 
-std::unordered_map<std::uint64_t, Texture> textures;  // by handle
-
 // The texture of a handle; nullptr, and a finding, where there is none.
-const Texture* texture_of(std::uint64_t handle, const char* instruction) {
-  const auto found = textures.find(handle);
-  if (found != textures.end()) return &found->second;
-  FINDING(invalid_argument, self->site, "%s: %s of %#llx, which is not a texture or surface object", describe_self().c_str(),
+const Texture* texture_of(Machine& machine, std::uint64_t handle, const char* instruction) {
+  const auto found = machine.textures.by_handle.find(handle);
+  if (found != machine.textures.by_handle.end()) return &found->second;
+  FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s of %#llx, which is not a texture or surface object", describe_self(machine).c_str(),
           instruction, static_cast<unsigned long long>(handle));
   return nullptr;
 }
@@ -36,9 +40,9 @@ const unsigned char* texel_address(const Texture& t, const std::int64_t at[3]) {
 }
 
 // One texel, whose coordinates are inside.
-Texel fetch(const Texture& t, const std::int64_t at[3]) {
+Texel fetch(Machine& machine, const Texture& t, const std::int64_t at[3]) {
   unsigned char bytes[16] = {};
-  read_global(bytes, texel_address(t, at), static_cast<int>(t.texel_bytes()), "tex", true, false);
+  read_global(machine, bytes, texel_address(t, at), static_cast<int>(t.texel_bytes()), "tex", true, false);
   Texel texel;
   texel.f[3] = 1.0f;  // what a texture has no channel for: 0, and 1 for alpha
   texel.i[3] = 1;
@@ -92,15 +96,15 @@ Texel border_of(const Texture& t) {
   return texel;
 }
 
-Texel at_place(const Texture& t, const std::int64_t at[3], unsigned dimensions) {
+Texel at_place(Machine& machine, const Texture& t, const std::int64_t at[3], unsigned dimensions) {
   std::int64_t place[3] = {at[0], at[1], at[2]};
   for (unsigned d = 0; d < dimensions; ++d) {
     if (!inside(t.mode[d], t.extent[d], place[d])) return border_of(t);
   }
-  return fetch(t, place);
+  return fetch(machine, t, place);
 }
 
-Texel sample(const Texture& t, const float x[3], std::int64_t layer) {
+Texel sample(Machine& machine, const Texture& t, const float x[3], std::int64_t layer) {
   const unsigned dimensions = t.dimensions;
   std::int64_t low[3] = {0, 0, t.layered ? std::clamp<std::int64_t>(layer, 0, std::int64_t{t.extent[2]} - 1) : 0};
   float weight[3] = {};
@@ -114,7 +118,7 @@ Texel sample(const Texture& t, const float x[3], std::int64_t layer) {
     low[d] = static_cast<std::int64_t>(floor);
     weight[d] = std::round((shifted - floor) * 256.0f) / 256.0f;  // weights have 8 bits behind the point
   }
-  if (!t.linear) return at_place(t, low, dimensions);
+  if (!t.linear) return at_place(machine, t, low, dimensions);
   Texel sum;
   for (unsigned corner = 0; corner < 1u << dimensions; ++corner) {
     std::int64_t at[3] = {low[0], low[1], low[2]};
@@ -125,7 +129,7 @@ Texel sample(const Texture& t, const float x[3], std::int64_t layer) {
       share *= upper ? weight[d] : 1.0f - weight[d];
     }
     if (share == 0.0f) continue;
-    const Texel texel = at_place(t, at, dimensions);
+    const Texel texel = at_place(machine, t, at, dimensions);
     for (unsigned c = 0; c < 4; ++c) sum.f[c] += share * texel.f[c];
   }
   for (unsigned c = 0; c < 4; ++c) std::memcpy(&sum.i[c], &sum.f[c], sizeof sum.i[c]);
@@ -135,15 +139,16 @@ Texel sample(const Texture& t, const float x[3], std::int64_t layer) {
 // Sources: handle, coordinates, of a layered one the layer first. Immediates: dimensions, whether there are layers, what
 // coordinates are (0: s32, 1: f32), what the result is (0: f32, 1: s32, 2: u32).
 void fetch_texels(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const auto dimensions = static_cast<unsigned>(i.immediate[0]);
   const bool layered = i.immediate[1] != 0, floats = i.immediate[2] != 0;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     Texel texel;
-    const Texture* t = texture_of(w.values<std::uint64_t>(i.source(0))[k], "tex");
+    const Texture* t = texture_of(machine, w.values<std::uint64_t>(i.source(0))[k], "tex");
     if (t != nullptr && (t->dimensions != dimensions || t->layered != layered)) {
-      FINDING(invalid_argument, self->site, "%s: a texture of %u dimensions%s is fetched from with %u%s", describe_self().c_str(),
+      FINDING(machine.report, invalid_argument, machine.self->site, "%s: a texture of %u dimensions%s is fetched from with %u%s", describe_self(machine).c_str(),
               t->dimensions, t->layered ? " and layers" : "", dimensions, layered ? " and a layer" : "");
       t = nullptr;
     }
@@ -160,11 +165,11 @@ void fetch_texels(Warp& w, const Instruction& i, Lanes active) {
         }
       }
       if (floats) {
-        texel = sample(*t, x, layer);
+        texel = sample(machine, *t, x, layer);
       } else {
         bool all = true;  // outside of linear memory there are zeros
         for (unsigned d = 0; d < dimensions; ++d) all = all && at[d] >= 0 && at[d] < t->extent[d];
-        if (all) texel = fetch(*t, at);
+        if (all) texel = fetch(machine, *t, at);
       }
     }
     for (unsigned c = 0; c < i.destinations; ++c) {
@@ -179,9 +184,10 @@ void fetch_texels(Warp& w, const Instruction& i, Lanes active) {
 
 // Where a surface access of `bytes` lies; nullptr where it is outside, which .trap makes a finding.
 unsigned char* surface_place(Warp& w, const Instruction& i, unsigned k, unsigned bytes, const char* name) {
+  Machine& machine = *w.machine;
   const auto dimensions = static_cast<unsigned>(i.immediate[0]);
   const bool layered = i.immediate[1] != 0;
-  const Texture* t = texture_of(w.values<std::uint64_t>(i.source(0))[k], name);
+  const Texture* t = texture_of(machine, w.values<std::uint64_t>(i.source(0))[k], name);
   if (t == nullptr) return nullptr;
   std::int64_t at[3] = {0, 0, layered ? w.values<std::int32_t>(i.source(1))[k] : 0};
   for (unsigned d = 0; d < dimensions; ++d) at[d] = w.values<std::int32_t>(i.source(1 + layered + d))[k];
@@ -194,8 +200,8 @@ unsigned char* surface_place(Warp& w, const Instruction& i, unsigned k, unsigned
       continue;
     }
     if (i.immediate[3] == 0) {
-      FINDING(out_of_bounds_global, self->site, "%s: %s at (%lld bytes, %lld, %lld) of a surface of %u x %u x %u elements of %u bytes",
-              describe_self().c_str(), name, static_cast<long long>(at[0]), static_cast<long long>(at[1]),
+      FINDING(machine.report, out_of_bounds_global, machine.self->site, "%s: %s at (%lld bytes, %lld, %lld) of a surface of %u x %u x %u elements of %u bytes",
+              describe_self(machine).c_str(), name, static_cast<long long>(at[0]), static_cast<long long>(at[1]),
               static_cast<long long>(at[2]), t->extent[0], t->extent[1], t->extent[2], t->texel_bytes());
     }
     return nullptr;
@@ -207,37 +213,40 @@ unsigned char* surface_place(Warp& w, const Instruction& i, unsigned k, unsigned
 // Immediates: dimensions, whether there are layers, bytes of a value, what happens outside (0: trap, 1: clamp, 2: zero),
 // how many coordinates there are.
 void load_surface(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const auto each = static_cast<unsigned>(i.immediate[2]), bytes = each * i.destinations;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     alignas(16) unsigned char value[32] = {};
     const unsigned char* from = surface_place(w, i, k, bytes, "suld");
-    if (from != nullptr) read_global(value, from, static_cast<int>(bytes), "suld", false, false);
+    if (from != nullptr) read_global(machine, value, from, static_cast<int>(bytes), "suld", false, false);
     for (unsigned d = 0; d < i.destinations; ++d) put(w, i, d, k, value + d * each, Datum{each});
   });
   for (unsigned d = 0; d < i.destinations; ++d) w.head(i.destination(d)).defined |= active;
 }
 void store_surface(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const unsigned first = 1 + static_cast<unsigned>(i.immediate[4]), values = i.sources - first;
   const auto each = static_cast<unsigned>(i.immediate[2]), bytes = each * values;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     alignas(16) unsigned char value[32] = {};
     for (unsigned s = 0; s < values; ++s) {
       std::memcpy(value + s * each, value_bytes(w, i.source(first + s), i.width_of_source(first + s), k), each);
     }
     unsigned char* to = surface_place(w, i, k, bytes, "sust");
-    if (to != nullptr) write_global(to, value, static_cast<int>(bytes), "sust", false);
+    if (to != nullptr) write_global(machine, to, value, static_cast<int>(bytes), "sust", false);
   });
 }
 
 void query(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
-    const Texture* t = texture_of(w.values<std::uint64_t>(i.source(0))[k], "txq");
+    machine.self->site = i.site;
+    const Texture* t = texture_of(machine, w.values<std::uint64_t>(i.source(0))[k], "txq");
     w.values<std::uint32_t>(i.destination(0))[k] = t == nullptr ? 0 : t->extent[i.immediate[0]];
   });
 }
@@ -268,9 +277,11 @@ Texture read_texture(std::istream& in) {
   return t;
 }
 
-void place_texture(Texture texture, std::uint64_t buffer_address) {
+void place_texture(Machine& machine, Texture texture, std::uint64_t buffer_address) {
   texture.address += buffer_address;
-  textures[texture.handle] = texture;
+  machine.textures.by_handle[texture.handle] = texture;
 }
 
 }  // namespace autosched::emulator::ptx
+
+AUTOSCHED_PART(ptx::Textures);

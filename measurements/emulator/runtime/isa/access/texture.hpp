@@ -4,6 +4,10 @@
 #include <istream>
 #include <vector>
 
+namespace autosched::emulator {
+struct Machine;
+}
+
 namespace autosched::emulator::ptx {
 
 struct Texture {
@@ -24,6 +28,6 @@ struct Texture {
 };
 // A line of the job.
 Texture read_texture(std::istream& in);
-void place_texture(Texture texture, std::uint64_t buffer_address);
+void place_texture(Machine& machine, Texture texture, std::uint64_t buffer_address);
 
 }  // namespace autosched::emulator::ptx

@@ -109,14 +109,14 @@ void define(Warp& w, const Instruction& i, Lanes active, unsigned which, Lanes d
 }
 
 // What a comparison says to each lane; of values that nobody has written anything, where there is garbage.
-Lanes answer(Joined result) {
-  const Lanes unknown = garbage != 0 ? ~result.defined : 0;
-  return unknown == 0 ? result.value : (result.value & ~unknown) | (garbage_answers() & unknown);
+Lanes answer(Machine& machine, Joined result) {
+  const Lanes unknown = machine.garbage != 0 ? ~result.defined : 0;
+  return unknown == 0 ? result.value : (result.value & ~unknown) | (garbage_answers(machine) & unknown);
 }
 
 void set_predicate(Warp& w, const Instruction& i, Lanes active, unsigned which, Joined result) {
   define(w, i, active, which, result.defined);
-  const Lanes answered = garbage != 0 ? active & result.defined : active;  // the others have garbage
+  const Lanes answered = w.machine->garbage != 0 ? active & result.defined : active;  // the others have garbage
   Lanes& d = w.head(i.destination(which)).bits;
   d = (d & ~answered) | (result.value & answered);
 }
@@ -169,7 +169,7 @@ void set(Warp& w, const Instruction& i, Lanes active) {
   load(w, i, 1, b);
   const Joined joined = join(w, i, compare(a, b, active, i.immediate[0]), knowing(w, i));
   define(w, i, active, 0, joined.defined);
-  const Lanes result = answer(joined);
+  const Lanes result = answer(*w.machine, joined);
   const std::uint64_t one = i.immediate[3] == 0 ? ~std::uint64_t{0} : static_cast<std::uint64_t>(i.immediate[3]);
   for_lanes(active, [&](unsigned k) {
     write_bits(w, i.destination(0), i.width_of_destination(0), k, result >> k & 1u ? one : 0);
@@ -197,7 +197,7 @@ void set_half(Warp& w, const Instruction& i, Lanes active) {
     });
   }
   for (unsigned which = 0; which < Values; ++which) {
-    const Lanes result = answer(joined[which]);
+    const Lanes result = answer(*w.machine, joined[which]);
     for_lanes(active, [&](unsigned k) {
       if (Values == 1 && i.width_of_destination(0) != 2) {
         write_bits(w, i.destination(0), i.width_of_destination(0), k,

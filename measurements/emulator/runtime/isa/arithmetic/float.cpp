@@ -168,7 +168,7 @@ void function(Warp& w, const Instruction& i, Lanes active, double relative, doub
     const float x = before(w.values<float>(i.source(0))[k], i.flags);
     const double exact = f(static_cast<double>(x));
     w.values<float>(i.destination(0))[k] =
-        after(static_cast<float>(approximated(exact, relative, absolute)), i.flags);
+        after(static_cast<float>(approximated(*w.machine, exact, relative, absolute)), i.flags);
   });
 }
 constexpr double ulp = 0x1p-23;  // of f32, at most, relative to a value
@@ -181,7 +181,7 @@ void lg2(Warp& w, const Instruction& i, Lanes active) {
     const float x = before(w.values<float>(i.source(0))[k], i.flags);
     const double exact = std::log2(static_cast<double>(x));
     const bool middle = x > 0.5f && x < 2.0f;
-    const double y = approximated(exact, middle ? 0 : 0x1p-22, middle ? 0x1p-22 : 0);
+    const double y = approximated(*w.machine, exact, middle ? 0 : 0x1p-22, middle ? 0x1p-22 : 0);
     w.values<float>(i.destination(0))[k] = after(static_cast<float>(y), i.flags);
   });
 }
@@ -211,7 +211,7 @@ void upper_half(Warp& w, const Instruction& i, Lanes active, F f) {
   for_lanes(active, [&](unsigned k) {
     const double x = w.values<double>(i.source(0))[k];
     const double y = f(std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0, x) : x);
-    const auto bits = __builtin_bit_cast(std::uint64_t, approximated(y, 0x1p-20)) & 0xffffffff00000000ull;
+    const auto bits = __builtin_bit_cast(std::uint64_t, approximated(*w.machine, y, 0x1p-20)) & 0xffffffff00000000ull;
     w.values<double>(i.destination(0))[k] = __builtin_bit_cast(double, bits);
   });
 }
@@ -222,7 +222,7 @@ void rcp_f64(Warp& w, const Instruction& i, Lanes l) {
 void rsqrt_f64(Warp& w, const Instruction& i, Lanes l) {
   if (i.flags & ftz) return upper_half(w, i, l, [](double x) { return 1.0 / std::sqrt(x); });
   for_lanes(l, [&](unsigned k) {
-    w.values<double>(i.destination(0))[k] = approximated(1.0 / std::sqrt(w.values<double>(i.source(0))[k]), 0x1p-51);
+    w.values<double>(i.destination(0))[k] = approximated(*w.machine, 1.0 / std::sqrt(w.values<double>(i.source(0))[k]), 0x1p-51);
   });
 }
 
@@ -232,7 +232,7 @@ void div_f32(Warp& w, const Instruction& i, Lanes active) {
   for_lanes(active, [&](unsigned k) {
     const float a = before(w.values<float>(i.source(0))[k], i.flags);
     const float b = before(w.values<float>(i.source(1))[k], i.flags);
-    double y = approximated(static_cast<double>(a) / b, 2 * ulp);
+    double y = approximated(*w.machine, static_cast<double>(a) / b, 2 * ulp);
     if ((i.flags & approx) && std::isfinite(b) && std::fabs(b) > 0x1p126f) {
       y = std::isinf(a) ? NAN : std::copysign(0.0, static_cast<double>(a) * b);
     }

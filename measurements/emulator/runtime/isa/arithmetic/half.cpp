@@ -50,7 +50,7 @@ double fused(double a, double b, double c) {
 enum class Op { add, sub, mul, fma, neg, abs, min, max, ex2, tanh };
 
 template <class T, Op O>
-Half compute(Half x, Half y, Half z, std::uint32_t flags) {
+Half compute(Machine& machine, Half x, Half y, Half z, std::uint32_t flags) {
   x = before<T>(x, flags);
   y = before<T>(y, flags);
   z = before<T>(z, flags);
@@ -63,8 +63,8 @@ Half compute(Half x, Half y, Half z, std::uint32_t flags) {
     case Op::fma: return after<T>(T::store(fused<T>(a, b, c)), flags);
     case Op::neg: return static_cast<Half>(x ^ 0x8000u);
     case Op::abs: return static_cast<Half>(x & 0x7fffu);
-    case Op::ex2: return after<T>(T::store(approximated(std::exp2(a), T::ex2_error)), flags);
-    case Op::tanh: return after<T>(T::store(approximated(std::tanh(a), T::tanh_error)), flags);
+    case Op::ex2: return after<T>(T::store(approximated(machine, std::exp2(a), T::ex2_error)), flags);
+    case Op::tanh: return after<T>(T::store(approximated(machine, std::tanh(a), T::tanh_error)), flags);
     default: break;
   }
   const bool largest = O == Op::max;
@@ -90,7 +90,7 @@ void execute(Warp& w, const Instruction& i, Lanes active) {
   const Half* b = w.values<Half>(i.source(i.sources > 1 ? 1 : 0));
   const Half* c = w.values<Half>(i.source(i.sources > 2 ? 2 : 0));
   for_lanes(active, [&](unsigned lane) {
-    for (unsigned k = lane * Values; k < (lane + 1) * Values; ++k) d[k] = compute<T, O>(a[k], b[k], c[k], i.flags);
+    for (unsigned k = lane * Values; k < (lane + 1) * Values; ++k) d[k] = compute<T, O>(*w.machine, a[k], b[k], c[k], i.flags);
   });
 }
 
@@ -104,7 +104,7 @@ void execute_within(Warp& w, const Instruction& i, Lanes active) {
   const Half *a = w.values<Half>(i.source(0)), *b = w.values<Half>(i.source(1)), *c = w.values<Half>(i.source(2));
   for_lanes(active, [&](unsigned lane) {
     for (unsigned k = lane * Values; k < (lane + 1) * Values; ++k) {
-      d[k] = a[k] == nan_outside_tensor || b[k] == nan_outside_tensor ? Half{0} : compute<T, Op::fma>(a[k], b[k], c[k], i.flags);
+      d[k] = a[k] == nan_outside_tensor || b[k] == nan_outside_tensor ? Half{0} : compute<T, Op::fma>(*w.machine, a[k], b[k], c[k], i.flags);
     }
   });
 }

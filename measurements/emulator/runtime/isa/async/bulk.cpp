@@ -1,5 +1,6 @@
 // Bulk copies without tensors, copies on their way to an mbarrier, and the groups of those that read shared memory:
 // PTX ISA 9.7.9.25 to 9.7.9.27. What a bulk store reads stays in use until its thread waits for the group.
+#include "machine/part.hpp"
 #include "isa/warps.hpp"
 #include "isa/async/bulk.hpp"
 #include "isa/access/reduction.hpp"
@@ -11,98 +12,108 @@
 #include <algorithm>
 
 namespace autosched::emulator::ptx {
+
+// Bulk copies that have not landed, and bulk stores.
+struct BulkCopies : Unit {
+  using Unit::Unit;
+
+  // The bulk stores of a warp, counted from 1: each is done when the actor's epoch of its number is.
+  struct Lane {
+    std::vector<std::uint32_t> groups;  // the last store of each
+    std::uint32_t last = 0;             // of those not committed too
+    std::uint32_t waited = 0;
+    SiteIndex site = 0;
+  };
+  struct Stores {
+    unsigned actor = 0;
+    std::uint32_t issued = 0;
+    Lane lanes[warp_size];
+  };
+  PerBlock<std::vector<BulkLoad>> under_way{parking};
+  PerBlock<std::vector<Stores>> stores{parking};  // by warp
+};
+
 namespace {
+using Lane = BulkCopies::Lane;
+using Stores = BulkCopies::Stores;
 
-PerBlock<std::vector<BulkLoad>> under_way;
-
-void land(std::size_t index) {
-  const BulkLoad load = std::move(under_way[index]);
-  under_way.erase(under_way.begin() + static_cast<std::ptrdiff_t>(index));
-  Thread* const asking = self;
-  self = load.thread;
-  const SiteIndex site = self->site;
-  self->site = load.site;
-  Mbarrier* m = mbarrier_at(load.mbarrier, "the end of a bulk copy");
+void land(Machine& machine, std::size_t index) {
+  const BulkLoad load = std::move(machine.bulk_copies.under_way[index]);
+  machine.bulk_copies.under_way.erase(machine.bulk_copies.under_way.begin() + static_cast<std::ptrdiff_t>(index));
+  Thread* const asking = machine.self;
+  machine.self = load.thread;
+  const SiteIndex site = machine.self->site;
+  machine.self->site = load.site;
+  Mbarrier* m = mbarrier_at(machine, load.mbarrier, "the end of a bulk copy");
   if (m != nullptr) {
     std::size_t at = 0;
     for (const BulkLoad::Piece& piece : load.pieces) {
       const unsigned char* const from = load.data.data() + at;
       if (load.reducing) {
-        land_bulk_update(piece.address, static_cast<int>(piece.bytes), m->actor, m->epoch(), load.site, [&](unsigned char* to) {
+        land_bulk_update(machine, piece.address, static_cast<int>(piece.bytes), m->actor, m->epoch(machine), load.site, [&](unsigned char* to) {
           for (std::uint32_t k = 0; k < piece.bytes; k += load.reducing->bytes) reduce(to + k, from + k, *load.reducing);
         });
       } else {
-        land_bulk_write(piece.address, from, static_cast<int>(piece.bytes), m->actor, m->epoch(), load.site);
+        land_bulk_write(machine, piece.address, from, static_cast<int>(piece.bytes), m->actor, m->epoch(machine), load.site);
       }
       at += piece.bytes;
     }
-    if (const unsigned rank = rank_of_address(m->address); rank != self->rank) {
-      touch_block(rank, who_of(m->actor, whole_warp), m->epoch());
+    if (const unsigned rank = rank_of_address(m->address); rank != machine.self->rank) {
+      touch_block(machine, rank, who_of(m->actor, whole_warp), m->epoch(machine));
     }
-    complete_bytes(*m, load.bytes, load.site);
+    complete_bytes(machine, *m, load.bytes, load.site);
   }
-  self->site = site;
-  self = asking;
+  machine.self->site = site;
+  machine.self = asking;
 }
 
-// The bulk stores of a warp, counted from 1: each is done when the actor's epoch of its number is.
-struct Lane {
-  std::vector<std::uint32_t> groups;  // the last store of each
-  std::uint32_t last = 0;             // of those not committed too
-  std::uint32_t waited = 0;
-  SiteIndex site = 0;
-};
-struct Stores {
-  unsigned actor = 0;
-  std::uint32_t issued = 0;
-  Lane lanes[warp_size];
-};
-PerBlock<std::vector<Stores>> stores;  // by warp
-
 Stores& stores_of(Warp& w) {
-  Stores& s = stores[w.index];
+  Machine& machine = *w.machine;
+  Stores& s = machine.bulk_copies.stores[w.index];
   if (s.actor == 0) {
-    s.actor = add_actor("a bulk store of " + describe(who_of(w.index, whole_warp), block_index), Kind::bulk_copy_in_flight);
+    s.actor = add_actor(machine, "a bulk store of " + describe(machine, who_of(w.index, whole_warp), machine.block_index), Kind::bulk_copy_in_flight);
   }
   return s;
 }
 
 void commit(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
-    stores[w.index].lanes[k].groups.push_back(stores[w.index].lanes[k].last);
+    machine.self->site = i.site;
+    machine.bulk_copies.stores[w.index].lanes[k].groups.push_back(machine.bulk_copies.stores[w.index].lanes[k].last);
   });
 }
 
 // immediate 0: groups that may be in flight. Whether it waits for the reads alone makes no difference here.
 void wait(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const auto pending = static_cast<std::size_t>(i.immediate[0]);
-  Stores& s = stores[w.index];
+  Stores& s = machine.bulk_copies.stores[w.index];
   for_lanes(active, [&](unsigned k) {
     Lane& lane = s.lanes[k];
     if (lane.groups.size() <= pending) return;
     lane.waited = std::max(lane.waited, lane.groups[lane.groups.size() - 1 - pending]);
     if (lane.waited != 0) {
-      clocks.learn_alone(w.index, 1u << k, live_lanes(w), std::uint64_t{1} << 63 | std::uint64_t{s.actor} << 32 | lane.waited,
-                         Knowledge{}, s.actor, clocks.first + lane.waited - 1);
+      machine.clocks.learn_alone(w.index, 1u << k, live_lanes(w), std::uint64_t{1} << 63 | std::uint64_t{s.actor} << 32 | lane.waited,
+                         Knowledge{}, s.actor, machine.clocks.first + lane.waited - 1);
     }
   });
 }
 
-bool check_size(std::uint32_t bytes, std::uint64_t shared, std::uint64_t other, const char* name) {
+bool check_size(Machine& machine, std::uint32_t bytes, std::uint64_t shared, std::uint64_t other, const char* name) {
   if (bytes % 16 == 0 && shared % 16 == 0 && other % 16 == 0) return true;
-  FINDING(misaligned_access, self->site, "%s: %s of %u bytes: sizes and addresses are multiples of 16", describe_self().c_str(),
+  FINDING(machine.report, misaligned_access, machine.self->site, "%s: %s of %u bytes: sizes and addresses are multiples of 16", describe_self(machine).c_str(),
           name, bytes);
   return false;
 }
 
 std::uint64_t global_operand(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned lane, const char* name) {
-  const Place p = resolve(Space::global, address_of(w, i, source, offset, lane), name);
+  const Place p = resolve(*w.machine, Space::global, address_of(w, i, source, offset, lane), name);
   return p.good ? p.offset : 0;
 }
 
-void count_global(SiteIndex site, const char* name, std::uint64_t address, std::uint32_t bytes) {
+void count_global(Machine& machine, SiteIndex site, const char* name, std::uint64_t address, std::uint32_t bytes) {
   for (std::uint32_t done = 0; done < bytes;) {
     std::uint64_t addresses[warp_size] = {};
     Lanes lanes = 0;
@@ -110,7 +121,7 @@ void count_global(SiteIndex site, const char* name, std::uint64_t address, std::
       addresses[k] = address + done;
       lanes |= 1u << k;
     }
-    count_global_request(site, name, 16, lanes, addresses);
+    count_global_request(machine, site, name, 16, lanes, addresses);
   }
 }
 
@@ -124,12 +135,13 @@ std::optional<Reducing> reducing(const Instruction& i, unsigned first) {
 // Sources: to (shared), from, bytes, mbarrier, and of multicast the blocks of the cluster as bits. Immediates: their offsets
 // (to, from, mbarrier), whether from is shared, whether to many blocks, what it is reduced by.
 void load(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const std::optional<Reducing> how = reducing(i, 5);
   const char* const name = how ? "cp.reduce.async.bulk" : "cp.async.bulk";
   const bool from_shared = i.immediate[3] != 0, multicast = i.immediate[4] != 0;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     std::uint32_t to, barrier, source = 0;
     if (!shared_operand(w, i, 0, i.immediate[0], k, name, to)) return;
     if (!shared_operand(w, i, 3, i.immediate[2], k, name, barrier)) return;
@@ -141,29 +153,29 @@ void load(Warp& w, const Instruction& i, Lanes active) {
       from = global_operand(w, i, 1, i.immediate[1], k, name);
       if (from == 0) return;
     }
-    if (!check_size(bytes, to, from_shared ? source : from, name) || bytes == 0) return;
-    if (!check_shared(to, static_cast<int>(bytes), 16, name)) return;
-    const Mbarrier* const counting = mbarrier_at(barrier, name, true);
+    if (!check_size(machine, bytes, to, from_shared ? source : from, name) || bytes == 0) return;
+    if (!check_shared(machine, to, static_cast<int>(bytes), 16, name)) return;
+    const Mbarrier* const counting = mbarrier_at(machine, barrier, name, true);
     if (counting == nullptr) return;
-    BulkLoad load{barrier, {{to, bytes}}, std::vector<unsigned char>(bytes), bytes, self, i.site, name, how};
+    BulkLoad load{barrier, {{to, bytes}}, std::vector<unsigned char>(bytes), bytes, machine.self, i.site, name, how};
     if (from_shared) {
       const unsigned char* data =
-          read_by_engine(source, static_cast<int>(bytes), self->who, counting->actor, counting->epoch(), name);
+          read_by_engine(machine, source, static_cast<int>(bytes), machine.self->who, counting->actor, counting->epoch(machine), name);
       if (data == nullptr) return;
       std::copy_n(data, bytes, load.data.data());
     } else {
-      count_global(i.site, name, from, bytes);
-      read_global_bulk(load.data.data(), reinterpret_cast<const void*>(from), static_cast<int>(bytes), name);
+      count_global(machine, i.site, name, from, bytes);
+      read_global_bulk(machine, load.data.data(), reinterpret_cast<const void*>(from), static_cast<int>(bytes), name);
     }
-    if (!multicast) return start_bulk_load(std::move(load));
+    if (!multicast) return start_bulk_load(machine, std::move(load));
     for (Lanes left = blocks_of_multicast(w, i, 4, k, name); left != 0; left &= left - 1) {
       const auto block = static_cast<unsigned>(__builtin_ctz(left));
       BulkLoad one = load;
       one.mbarrier = address_in_block(barrier, block);
       one.pieces[0].address = address_in_block(to, block);
-      if (!check_shared(one.pieces[0].address, static_cast<int>(bytes), 16, name)) return;
-      if (mbarrier_at(one.mbarrier, name, true) == nullptr) return;
-      start_bulk_load(std::move(one));
+      if (!check_shared(machine, one.pieces[0].address, static_cast<int>(bytes), 16, name)) return;
+      if (mbarrier_at(machine, one.mbarrier, name, true) == nullptr) return;
+      start_bulk_load(machine, std::move(one));
     }
   });
 }
@@ -171,40 +183,41 @@ void load(Warp& w, const Instruction& i, Lanes active) {
 // st.async and red.async: Sources: to (shared), mbarrier, values. Immediates: offsets of to and mbarrier, bytes of a value, what
 // it is reduced by.
 void store_registers(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const std::optional<Reducing> how = reducing(i, 3);
   const char* const name = i.row->name;
   const auto each = static_cast<std::uint32_t>(i.immediate[2]), bytes = each * (i.sources - 2);
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     std::uint32_t to, barrier;
-    if (!launch.clustered) {
-      FINDING(invalid_argument, self->site, "%s: %s in a launch without clusters, which an H100 ends with an illegal instruction: "
-              "__cluster_dims__(1, 1, 1) is enough", describe_self().c_str(), name);
+    if (!machine.launch.clustered) {
+      FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s in a launch without clusters, which an H100 ends with an illegal instruction: "
+              "__cluster_dims__(1, 1, 1) is enough", describe_self(machine).c_str(), name);
       return;
     }
     if (!shared_operand(w, i, 0, i.immediate[0], k, name, to)) return;
     if (!shared_operand(w, i, 1, i.immediate[1], k, name, barrier)) return;
     if (rank_of_address(to) != rank_of_address(barrier)) {
-      FINDING(invalid_argument, self->site, "%s: %s and its mbarrier are in shared memory of different blocks",
-              describe_self().c_str(), name);
+      FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s and its mbarrier are in shared memory of different blocks",
+              describe_self(machine).c_str(), name);
     }
-    if (!check_shared(to, static_cast<int>(bytes), static_cast<int>(bytes), name)) return;
-    if (mbarrier_at(barrier, name, rank_of_address(barrier) != self->rank) == nullptr) return;
-    BulkLoad load{barrier, {{to, bytes}}, std::vector<unsigned char>(bytes), bytes, self, i.site, nullptr, how};
+    if (!check_shared(machine, to, static_cast<int>(bytes), static_cast<int>(bytes), name)) return;
+    if (mbarrier_at(machine, barrier, name, rank_of_address(barrier) != machine.self->rank) == nullptr) return;
+    BulkLoad load{barrier, {{to, bytes}}, std::vector<unsigned char>(bytes), bytes, machine.self, i.site, nullptr, how};
     for (unsigned s = 2; s < i.sources; ++s) {
       std::memcpy(load.data.data() + (s - 2) * each, value_bytes(w, i.source(s), i.width_of_source(s), k), each);
     }
-    start_bulk_load(std::move(load));
+    start_bulk_load(machine, std::move(load));
   });
 }
 
 // The bytes of each 16 that a mask names.
-void write_masked(std::uint64_t to, const unsigned char* data, std::uint32_t bytes, std::uint32_t mask, const char* name) {
+void write_masked(Machine& machine, std::uint64_t to, const unsigned char* data, std::uint32_t bytes, std::uint32_t mask, const char* name) {
   for (std::uint32_t at = 0; at < bytes;) {
     std::uint32_t end = at;
     while (end < bytes && (mask >> end % 16 & 1u) != 0) ++end;
-    if (end != at) write_global_bulk(reinterpret_cast<void*>(to + at), data + at, static_cast<int>(end - at), name);
+    if (end != at) write_global_bulk(machine, reinterpret_cast<void*>(to + at), data + at, static_cast<int>(end - at), name);
     at = end + 1;
   }
 }
@@ -212,26 +225,27 @@ void write_masked(std::uint64_t to, const unsigned char* data, std::uint32_t byt
 // Sources: to (global), from (shared), bytes, and where there is one a mask of bytes. Immediates: offsets of to and from, what it
 // is reduced by.
 void store(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const std::optional<Reducing> how = reducing(i, 2);
   const char* name = how ? "cp.reduce.async.bulk" : "cp.async.bulk";
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     std::uint32_t from;
     const std::uint64_t to = global_operand(w, i, 0, i.immediate[0], k, name);
     if (to == 0 || !shared_operand(w, i, 1, i.immediate[1], k, name, from)) return;
     const std::uint32_t bytes = w.values<std::uint32_t>(i.source(2))[k];
-    if (!check_size(bytes, from, to, name) || bytes == 0) return;
+    if (!check_size(machine, bytes, from, to, name) || bytes == 0) return;
     const StoreReader reader = start_bulk_store(w, k, i.site);
-    const unsigned char* data = read_by_engine(from, static_cast<int>(bytes), self->who, reader.actor, reader.epoch, name);
+    const unsigned char* data = read_by_engine(machine, from, static_cast<int>(bytes), machine.self->who, reader.actor, reader.epoch, name);
     if (data == nullptr) return;
-    count_global(i.site, name, to, bytes);
+    count_global(machine, i.site, name, to, bytes);
     if (how) {
-      reduce_global(to, data, bytes, *how, name);
+      reduce_global(machine, to, data, bytes, *how, name);
     } else if (i.sources > 3) {
-      write_masked(to, data, bytes, static_cast<std::uint32_t>(read_bits(w, i.source(3), i.width_of_source(3), k)) & 0xffffu, name);
+      write_masked(machine, to, data, bytes, static_cast<std::uint32_t>(read_bits(w, i.source(3), i.width_of_source(3), k)) & 0xffffu, name);
     } else {
-      write_global_bulk(reinterpret_cast<void*>(to), data, static_cast<int>(bytes), name);
+      write_global_bulk(machine, reinterpret_cast<void*>(to), data, static_cast<int>(bytes), name);
     }
   });
 }
@@ -249,75 +263,79 @@ constexpr Row bulk_table[] = {
 }  // namespace
 
 Lanes blocks_of_multicast(Warp& w, const Instruction& i, unsigned source, unsigned lane, const char* name) {
+  Machine& machine = *w.machine;
   const auto blocks = static_cast<std::uint32_t>(read_bits(w, i.source(source), i.width_of_source(source), lane)) & 0xffffu;
-  if (blocks != 0 && blocks >> cluster_blocks() == 0) return blocks;
-  FINDING(invalid_argument, self->site, "%s: %s to the blocks %#x of a cluster of %u", describe_self().c_str(), name, blocks,
-          cluster_blocks());
+  if (blocks != 0 && blocks >> cluster_blocks(machine) == 0) return blocks;
+  FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s to the blocks %#x of a cluster of %u", describe_self(machine).c_str(), name, blocks,
+          cluster_blocks(machine));
   return 0;
 }
 
 const Rows bulk_rows{std::begin(bulk_table), std::end(bulk_table)};
 
 StoreReader start_bulk_store(Warp& w, unsigned lane, SiteIndex site) {
+  Machine& machine = *w.machine;
   Stores& s = stores_of(w);
   s.lanes[lane].last = ++s.issued;
   s.lanes[lane].site = site;
-  clocks.now[s.actor] = clocks.first + s.issued;
-  return {s.actor, clocks.first + s.issued - 1};
+  machine.clocks.now[s.actor] = machine.clocks.first + s.issued;
+  return {s.actor, machine.clocks.first + s.issued - 1};
 }
 
-void start_bulk_load(BulkLoad load) {
+void start_bulk_load(Machine& machine, BulkLoad load) {
   for (const BulkLoad::Piece& piece : load.pieces) {
     const auto start = load.reducing ? start_bulk_update : start_bulk_write;
-    start(piece.address, static_cast<int>(piece.bytes), load.async_proxy);
+    start(machine, piece.address, static_cast<int>(piece.bytes), load.async_proxy);
   }
-  under_way.push_back(std::move(load));
-  idle_polls = 0;
+  machine.bulk_copies.under_way.push_back(std::move(load));
+  machine.idle_polls = 0;
 }
 
 // Without a seed, all that the mbarrier counts comes in, first come first served, but never before somebody has asked in
 // vain; with one, anything may.
-void land_some(std::uint32_t address) {
-  if (!seeded()) {
-    for (std::size_t k = 0; k < under_way.size();) {
-      if (under_way[k].mbarrier == address) {
-        land(k);
+void land_some(Machine& machine, std::uint32_t address) {
+  if (!seeded(machine)) {
+    for (std::size_t k = 0; k < machine.bulk_copies.under_way.size();) {
+      if (machine.bulk_copies.under_way[k].mbarrier == address) {
+        land(machine, k);
       } else {
         ++k;
       }
     }
     return;
   }
-  if (!under_way.empty() && random_below(2) != 0) {
+  if (!machine.bulk_copies.under_way.empty() && random_below(machine, 2) != 0) {
     std::vector<std::size_t> wanted;
-    for (std::size_t k = 0; k < under_way.size(); ++k) {
-      if (under_way[k].mbarrier == address) wanted.push_back(k);
+    for (std::size_t k = 0; k < machine.bulk_copies.under_way.size(); ++k) {
+      if (machine.bulk_copies.under_way[k].mbarrier == address) wanted.push_back(k);
     }
-    if (!wanted.empty()) land(wanted[random_below(static_cast<unsigned>(wanted.size()))]);
+    if (!wanted.empty()) land(machine, wanted[random_below(machine, static_cast<unsigned>(wanted.size()))]);
   }
-  if (!under_way.empty() && random_below(4) == 0) land(random_below(static_cast<unsigned>(under_way.size())));
+  if (!machine.bulk_copies.under_way.empty() && random_below(machine, 4) == 0) land(machine, random_below(machine, static_cast<unsigned>(machine.bulk_copies.under_way.size())));
 }
 
-void start_block_bulk() {
-  under_way.clear();
-  stores.assign(warp_count, Stores{});
+void start_block_bulk(Machine& machine) {
+  machine.bulk_copies.under_way.clear();
+  machine.bulk_copies.stores.assign(machine.warp_count, Stores{});
 }
 
-void end_block_bulk() {
-  for (const BulkLoad& load : under_way) {
-    FINDING(bulk_copy_in_flight, load.site, "a bulk copy of %s has not come in when its block ends: nobody waits for it",
-            describe(load.thread->who, block_index).c_str());
+void end_block_bulk(Machine& machine) {
+  for (const BulkLoad& load : machine.bulk_copies.under_way) {
+    FINDING(machine.report, bulk_copy_in_flight, load.site, "a bulk copy of %s has not come in when its block ends: nobody waits for it",
+            describe(machine, load.thread->who, machine.block_index).c_str());
   }
-  under_way.clear();
-  for (unsigned w = 0; w < warp_count; ++w) {
+  machine.bulk_copies.under_way.clear();
+  for (unsigned w = 0; w < machine.warp_count; ++w) {
     for (unsigned k = 0; k < warp_size; ++k) {
-      const Lane& lane = stores[w].lanes[k];
+      const Lane& lane = machine.bulk_copies.stores[w].lanes[k];
       if (lane.last == 0 || lane.waited >= lane.last) continue;
-      FINDING(bulk_copy_in_flight, lane.site,
+      FINDING(machine.report, bulk_copy_in_flight, lane.site,
               "%s exits while its bulk store may still read shared memory: cp.async.bulk.commit_group and wait_group are missing",
-              describe(who_of(w, k), block_index).c_str());
+              describe(machine, who_of(w, k), machine.block_index).c_str());
     }
   }
 }
 
 }  // namespace autosched::emulator::ptx
+
+AUTOSCHED_PART(ptx::BulkCopies);

@@ -6,8 +6,8 @@
 
 namespace autosched::emulator::ptx {
 
-void start_block_bulk();
-void end_block_bulk();
+void start_block_bulk(Machine& machine);
+void end_block_bulk(Machine& machine);
 
 // Who reads shared memory for a bulk store, and in which of its epochs.
 struct StoreReader {

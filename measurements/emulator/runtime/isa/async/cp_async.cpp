@@ -10,15 +10,16 @@ namespace async_instructions {
 // Sources: shared address, global address, and where it is given the bytes to read or the predicate that means none.
 // Immediates: the offsets of both addresses, bytes, 1 for a predicate.
 void copy(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const int bytes = static_cast<int>(i.immediate[2]);
   std::uint64_t shared[warp_size] = {}, global[warp_size] = {};
   int read[warp_size];
   Lanes good = 0, reading = 0;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     const std::uint64_t to = address_of(w, i, 0, i.immediate[0], k), from = address_of(w, i, 1, i.immediate[1], k);
-    const Place target = resolve(Space::shared, to, "cp.async"), source = resolve(Space::global, from, "cp.async");
+    const Place target = resolve(machine, Space::shared, to, "cp.async"), source = resolve(machine, Space::global, from, "cp.async");
     shared[k] = target.offset;
     global[k] = source.offset;
     read[k] = bytes;
@@ -30,29 +31,31 @@ void copy(Warp& w, const Instruction& i, Lanes active) {
     good |= 1u << k;
     if (read[k] > 0 && read[k] <= bytes) reading |= 1u << k;
   });
-  if (good != 0) count_shared_request(i.site, "cp.async", bytes, good, shared);
-  if (reading != 0) count_global_request(i.site, "cp.async", bytes, reading, global);
+  if (good != 0) count_shared_request(machine, i.site, "cp.async", bytes, good, shared);
+  if (reading != 0) count_global_request(machine, i.site, "cp.async", bytes, reading, global);
   for_lanes(good, [&](unsigned k) {
     run_as(w, k);
-    start_copy(static_cast<unsigned>(shared[k]), reinterpret_cast<const void*>(global[k]), bytes, read[k]);
+    start_copy(machine, static_cast<unsigned>(shared[k]), reinterpret_cast<const void*>(global[k]), bytes, read[k]);
   });
 }
 
 void commit(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
-    commit_copies();
+    machine.self->site = i.site;
+    commit_copies(machine);
   });
 }
 
 // immediate: groups that may be in flight; -1: none, the open one included.
 void wait(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
-    if (i.immediate[0] < 0) commit_copies();
-    wait_copies(i.immediate[0] < 0 ? 0 : static_cast<int>(i.immediate[0]));
+    machine.self->site = i.site;
+    if (i.immediate[0] < 0) commit_copies(machine);
+    wait_copies(machine, i.immediate[0] < 0 ? 0 : static_cast<int>(i.immediate[0]));
   });
 }
 

@@ -1,11 +1,20 @@
 // Cluster launch control: PTX ISA 9.7.13.17. A cluster asks for the place in the grid of one that has not begun, and then
 // that one never does. The answer comes to shared memory as a bulk copy does, counted by an mbarrier.
+#include "machine/part.hpp"
 #include "isa/async/launch_control.hpp"
 #include "memory/shared/async.hpp"
 #include "memory/shared/memory.hpp"
 #include "isa/async/mbarrier.hpp"
 
 namespace autosched::emulator::ptx {
+
+// Whether a cluster may ask for another one.
+struct LaunchControl : Unit {
+  using Unit::Unit;
+
+  bool refused = false;  // somebody of this cluster has asked and was refused
+  Parked<bool> parked_refused{parking, refused};
+};
 namespace {
 
 constexpr unsigned answer_bytes = 16;
@@ -17,50 +26,49 @@ struct Answer {
 };
 static_assert(sizeof(Answer) == answer_bytes);
 
-bool refused = false;  // somebody of this cluster has asked and was refused
-Parked<bool> parked_refused{refused};
-
 // Takes a block (or cluster) that has not begun out of the launch, and names its first block in the grid. False where none
 // is left; with a seed also at other times, as a GPU may that has to make room for another grid.
-bool cancel_cluster(unsigned& block) {
+bool cancel_cluster(Machine& machine, unsigned& block) {
   constexpr unsigned refusals = 8;  // with a seed, one of so many requests
-  if (!units_of_launch.left() || (seeded() && random_below(refusals) == 0)) return false;
-  block = block_in_grid(units_of_launch.take(), 0);
+  if (!machine.units.left() || (seeded(machine) && random_below(machine, refusals) == 0)) return false;
+  block = block_in_grid(machine, machine.units.take(), 0);
   return true;
 }
 
 // Sources: answer, mbarrier. Immediates: their offsets, whether all blocks of the cluster get it.
 void try_cancel(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   constexpr const char* name = "clusterlaunchcontrol.try_cancel";
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     std::uint32_t to, barrier;
     if (!shared_operand(w, i, 0, i.immediate[0], k, name, to) || !shared_operand(w, i, 1, i.immediate[1], k, name, barrier)) return;
-    if (refused) {
-      FINDING(invalid_argument, i.site, "%s: %s asks again although no cluster was left", describe_self().c_str(), name);
+    if (machine.launch_control.refused) {
+      FINDING(machine.report, invalid_argument, i.site, "%s: %s asks again although no cluster was left", describe_self(machine).c_str(), name);
       return;
     }
     Answer answer;
-    if (unsigned block = 0; cancel_cluster(block)) {
-      answer = {canceled_mark, {block % grid_size.x, block / grid_size.x % grid_size.y, block / grid_size.x / grid_size.y}};
+    if (unsigned block = 0; cancel_cluster(machine, block)) {
+      answer = {canceled_mark, {block % machine.grid_size.x, block / machine.grid_size.x % machine.grid_size.y, block / machine.grid_size.x / machine.grid_size.y}};
     } else {
-      refused = true;
+      machine.launch_control.refused = true;
     }
     const auto* const bytes = reinterpret_cast<const unsigned char*>(&answer);
     const bool all = i.immediate[2] != 0;
-    for (unsigned rank = all ? 0 : rank_of_address(to); rank < (all ? cluster_blocks() : rank_of_address(to) + 1); ++rank) {
+    for (unsigned rank = all ? 0 : rank_of_address(to); rank < (all ? cluster_blocks(machine) : rank_of_address(to) + 1); ++rank) {
       const std::uint32_t at = address_in_block(to, rank), counting = address_in_block(barrier, rank);
-      if (!check_shared(at, answer_bytes, answer_bytes, name) || mbarrier_at(counting, name, true) == nullptr) return;
-      start_bulk_load({counting, {{at, answer_bytes}}, {bytes, bytes + answer_bytes}, answer_bytes, self, i.site, name});
+      if (!check_shared(machine, at, answer_bytes, answer_bytes, name) || mbarrier_at(machine, counting, name, true) == nullptr) return;
+      start_bulk_load(machine, {counting, {{at, answer_bytes}}, {bytes, bytes + answer_bytes}, answer_bytes, machine.self, i.site, name});
     }
   });
 }
 
 const Answer* answer_of(Warp& w, const Instruction& i, unsigned lane) {
+  Machine& machine = *w.machine;
   const auto* const answer = reinterpret_cast<const Answer*>(value_bytes(w, i.source(0), answer_bytes, lane));
   if (answer->mark == canceled_mark || answer->mark == refused_mark) return answer;
-  FINDING(invalid_argument, i.site, "%s: clusterlaunchcontrol.query_cancel of what is no answer of try_cancel", describe_self().c_str());
+  FINDING(machine.report, invalid_argument, i.site, "%s: clusterlaunchcontrol.query_cancel of what is no answer of try_cancel", describe_self(machine).c_str());
   return nullptr;
 }
 
@@ -68,7 +76,7 @@ void is_canceled(Warp& w, const Instruction& i, Lanes active) {
   Register& d = w.head(i.destination(0));
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    w.machine->self->site = i.site;
     const Answer* const answer = answer_of(w, i, k);
     const bool canceled = answer != nullptr && answer->mark == canceled_mark;
     d.bits = (d.bits & ~(1u << k)) | static_cast<Lanes>(canceled) << k;
@@ -77,14 +85,15 @@ void is_canceled(Warp& w, const Instruction& i, Lanes active) {
 
 // Immediates: which of x, y and z each destination is.
 void first_block(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     const Answer* const answer = answer_of(w, i, k);
     if (answer == nullptr) return;
     if (answer->mark != canceled_mark) {
-      FINDING(invalid_argument, i.site, "%s: clusterlaunchcontrol.query_cancel.get_first_ctaid of an answer that no cluster was left",
-              describe_self().c_str());
+      FINDING(machine.report, invalid_argument, i.site, "%s: clusterlaunchcontrol.query_cancel.get_first_ctaid of an answer that no cluster was left",
+              describe_self(machine).c_str());
     }
     for (unsigned d = 0; d < i.destinations; ++d) {
       w.values<std::uint32_t>(i.destination(d))[k] = answer->block[i.immediate[d]];
@@ -102,6 +111,8 @@ constexpr Row launch_control_table[] = {
 
 const Rows launch_control_rows{std::begin(launch_control_table), std::end(launch_control_table)};
 
-void start_block_launch_control() { refused = false; }
+void start_block_launch_control(Machine& machine) { machine.launch_control.refused = false; }
 
 }  // namespace autosched::emulator::ptx
+
+AUTOSCHED_PART(ptx::LaunchControl);

@@ -1,8 +1,12 @@
 // Blocks that take the place of others which have not begun (clusterlaunchcontrol).
 #pragma once
 
+namespace autosched::emulator {
+struct Machine;
+}
+
 namespace autosched::emulator::ptx {
 
-void start_block_launch_control();
+void start_block_launch_control(Machine& machine);
 
 }  // namespace autosched::emulator::ptx

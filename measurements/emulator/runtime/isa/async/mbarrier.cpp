@@ -1,5 +1,6 @@
 // mbarrier instructions: PTX ISA 9.7.13.15. A phase ends with its last arrival once all bytes that it expects have
 // come. What a thread knows when it arrives, those know who have seen the phase end.
+#include "machine/part.hpp"
 #include "isa/warps.hpp"
 #include "isa/counts.hpp"
 #include "isa/program.hpp"
@@ -13,36 +14,41 @@
 #include <unordered_map>
 
 namespace autosched::emulator::ptx {
+
+// The mbarriers of the running blocks.
+struct Mbarriers : Unit {
+  using Unit::Unit;
+
+  PerBlock<std::unordered_map<std::uint32_t, Mbarrier>> by_address{parking};  // by address
+};
 namespace {
 
 constexpr std::int64_t most_arrivals = (1 << 20) - 1, most_bytes = (1 << 20) - 1;
 
-PerBlock<std::unordered_map<std::uint32_t, Mbarrier>> mbarriers;  // by address
-
-void finish_phase(Mbarrier& m) {
+void finish_phase(Machine& machine, Mbarrier& m) {
   if (m.left != 0 || m.bytes != 0) return;
   ++m.phase;
   m.left = m.arrivals;
   m.released.join(m.joining);
   m.joining.clear();
-  clocks.now[m.actor] = m.epoch();
+  machine.clocks.now[m.actor] = m.epoch(machine);
 }
 
-void expect_bytes(Mbarrier& m, std::int64_t bytes, const char* instruction) {
+void expect_bytes(Machine& machine, Mbarrier& m, std::int64_t bytes, const char* instruction) {
   m.bytes += bytes;
   if (m.bytes > most_bytes || m.bytes < -most_bytes) {
-    FINDING(mbarrier_misuse, self->site, "%s: %s makes the mbarrier at %s expect %lld bytes, and it counts to %lld",
-            describe_self().c_str(), instruction, describe_shared(m.address).c_str(), static_cast<long long>(m.bytes),
+    FINDING(machine.report, mbarrier_misuse, machine.self->site, "%s: %s makes the mbarrier at %s expect %lld bytes, and it counts to %lld",
+            describe_self(machine).c_str(), instruction, describe_shared(machine, m.address).c_str(), static_cast<long long>(m.bytes),
             static_cast<long long>(most_bytes));
   }
 }
 
 // One arrival that counts as `count`. False where the phase does not expect so many.
-bool arrive(Mbarrier& m, std::int64_t count, const char* instruction) {
+bool arrive(Machine& machine, Mbarrier& m, std::int64_t count, const char* instruction) {
   if (count < 1 || count > m.left) {
-    FINDING(mbarrier_misuse, self->site,
+    FINDING(machine.report, mbarrier_misuse, machine.self->site,
             "%s: %s counts as %lld at the mbarrier at %s, whose phase %u waits for %lld more of %u arrivals%s",
-            describe_self().c_str(), instruction, static_cast<long long>(count), describe_shared(m.address).c_str(),
+            describe_self(machine).c_str(), instruction, static_cast<long long>(count), describe_shared(machine, m.address).c_str(),
             m.phase, static_cast<long long>(m.left), m.arrivals,
             m.left == 0 ? " and for bytes that have not come" : "");
     m.left = 0;
@@ -54,48 +60,50 @@ bool arrive(Mbarrier& m, std::int64_t count, const char* instruction) {
 
 // Sources: address, count.
 void init(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     std::uint32_t address;
     if (!shared_operand(w, i, 0, i.immediate[0], k, "mbarrier.init", address)) return;
-    if (!check_shared(address, 8, 8, "mbarrier.init")) return;
+    if (!check_shared(machine, address, 8, 8, "mbarrier.init")) return;
     const std::int64_t count = w.values<std::uint32_t>(i.source(1))[k];
     if (count < 1 || count > most_arrivals) {
-      FINDING(invalid_argument, self->site, "%s: mbarrier.init with %lld arrivals, which must be 1 to %lld",
-              describe_self().c_str(), static_cast<long long>(count), static_cast<long long>(most_arrivals));
+      FINDING(machine.report, invalid_argument, machine.self->site, "%s: mbarrier.init with %lld arrivals, which must be 1 to %lld",
+              describe_self(machine).c_str(), static_cast<long long>(count), static_cast<long long>(most_arrivals));
     }
-    const auto known = mbarriers.find(address);
-    if (known != mbarriers.end()) {
-      FINDING(mbarrier_misuse, self->site, "%s initializes the mbarrier at %s, which has been at %s without mbarrier.inval since",
-              describe_self().c_str(), describe_shared(address).c_str(), place(known->second.site).c_str());
-      place_mbarrier(address, false);
+    const auto known = machine.mbarriers.by_address.find(address);
+    if (known != machine.mbarriers.by_address.end()) {
+      FINDING(machine.report, mbarrier_misuse, machine.self->site, "%s initializes the mbarrier at %s, which has been at %s without mbarrier.inval since",
+              describe_self(machine).c_str(), describe_shared(machine, address).c_str(), place(machine.report, known->second.site).c_str());
+      place_mbarrier(machine, address, false);
     }
     constexpr std::uint64_t bits = 0x6d62617272696572u;  // opaque to the kernel
-    write_shared(address, &bits, 8, "mbarrier.init");
-    place_mbarrier(address, true);
+    write_shared(machine, address, &bits, 8, "mbarrier.init");
+    place_mbarrier(machine, address, true);
     Mbarrier m;
     m.address = address;
     m.arrivals = static_cast<std::uint32_t>(count);
     m.left = count;
-    m.initializer = self->linear;
-    m.site = self->site;
-    m.actor = add_actor("a bulk copy that the mbarrier at " + describe_shared(address) + " counts",
+    m.initializer = machine.self->linear;
+    m.site = machine.self->site;
+    m.actor = add_actor(machine, "a bulk copy that the mbarrier at " + describe_shared(machine, address) + " counts",
                         Kind::async_read_before_wait);
-    m.awaited.assign(threads.size(), 0);
-    mbarriers[address] = std::move(m);
+    m.awaited.assign(machine.threads.size(), 0);
+    machine.mbarriers.by_address[address] = std::move(m);
   });
 }
 
 void invalidate(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     std::uint32_t address;
     if (!shared_operand(w, i, 0, i.immediate[0], k, "mbarrier.inval", address)) return;
-    if (mbarrier_at(address, "mbarrier.inval") == nullptr) return;
-    place_mbarrier(address, false);
-    mbarriers.erase(address);
+    if (mbarrier_at(machine, address, "mbarrier.inval") == nullptr) return;
+    place_mbarrier(machine, address, false);
+    machine.mbarriers.by_address.erase(address);
   });
 }
 
@@ -110,6 +118,7 @@ constexpr unsigned pending_shift = 32;
 // Sources: address, and count or bytes. Immediates: offset, Arrival, whether source 1 is there, whether it drops: what
 // arrives is not expected in the next phases.
 void arrive_on(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const auto how = static_cast<Arrival>(i.immediate[1]);
   const bool drops = i.immediate[3] != 0;
   const char* name = arrival_names[drops][how];
@@ -118,13 +127,13 @@ void arrive_on(Warp& w, const Instruction& i, Lanes active) {
   Lanes good = 0;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     if (!shared_operand(w, i, 0, i.immediate[0], k, name, addresses[k])) return;
-    objects[k] = mbarrier_at(addresses[k], name);
+    objects[k] = mbarrier_at(machine, addresses[k], name);
     if (objects[k] == nullptr) return;
     good |= 1u << k;
-    if (const unsigned rank = rank_of_address(addresses[k]); rank != self->rank) {
-      touch_block(rank, self->who, clocks.now[self->warp]);
+    if (const unsigned rank = rank_of_address(addresses[k]); rank != machine.self->rank) {
+      touch_block(machine, rank, machine.self->who, machine.clocks.now[machine.self->warp]);
     }
   });
   const bool whole = active == live_lanes(w);
@@ -134,7 +143,7 @@ void arrive_on(Warp& w, const Instruction& i, Lanes active) {
     for_lanes(left, [&](unsigned k) { together |= static_cast<Lanes>(objects[k] == &m) << k; });
     left &= ~together;
     // What all of them know is published before any of them may end the phase.
-    if (!(i.flags & by_l2)) clocks.publish(w.index, together, whole && together == active, m.joining);
+    if (!(i.flags & by_l2)) machine.clocks.publish(w.index, together, whole && together == active, m.joining);
     for_lanes(together, [&](unsigned k) {
       run_as(w, k);
       const std::int64_t number = i.immediate[2] != 0 ? w.values<std::uint32_t>(i.source(1))[k] : 1;
@@ -142,85 +151,87 @@ void arrive_on(Warp& w, const Instruction& i, Lanes active) {
       if (i.destinations != 0) {
         w.values<std::uint64_t>(i.destination(0))[k] = m.phase | static_cast<std::uint64_t>(m.left) << pending_shift;
       }
-      if (how == expecting) expect_bytes(m, number, name);
+      if (how == expecting) expect_bytes(machine, m, number, name);
       if (drops) m.arrivals -= static_cast<std::uint32_t>(count);
       if (how == no_complete && count >= m.left) {
-        FINDING(mbarrier_misuse, self->site, "%s: %s completes phase %u of the mbarrier at %s, which is undefined behavior",
-                describe_self().c_str(), name, m.phase, describe_shared(m.address).c_str());
+        FINDING(machine.report, mbarrier_misuse, machine.self->site, "%s: %s completes phase %u of the mbarrier at %s, which is undefined behavior",
+                describe_self(machine).c_str(), name, m.phase, describe_shared(machine, m.address).c_str());
       }
-      arrive(m, count, name);
-      if (how != no_complete) finish_phase(m);
+      arrive(machine, m, count, name);
+      if (how != no_complete) finish_phase(machine, m);
     });
   }
-  idle_polls = 0;
+  machine.idle_polls = 0;
 }
 
 // Sources: address, bytes. immediate 1: they have come, else they are expected.
 void change_bytes(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const char* name = i.immediate[1] != 0 ? "mbarrier.complete_tx" : "mbarrier.expect_tx";
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     std::uint32_t address;
     if (!shared_operand(w, i, 0, i.immediate[0], k, name, address)) return;
-    Mbarrier* m = mbarrier_at(address, name);
+    Mbarrier* m = mbarrier_at(machine, address, name);
     if (m == nullptr) return;
     const std::int64_t bytes = w.values<std::uint32_t>(i.source(1))[k];
-    expect_bytes(*m, i.immediate[1] != 0 ? -bytes : bytes, name);
-    if (i.immediate[1] != 0) finish_phase(*m);
+    expect_bytes(machine, *m, i.immediate[1] != 0 ? -bytes : bytes, name);
+    if (i.immediate[1] != 0) finish_phase(machine, *m);
   });
-  idle_polls = 0;
+  machine.idle_polls = 0;
 }
 
 // Sources: address, parity or state. Immediates: offset, whether it is a parity, whether it may fail before its time.
 void test_wait(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const char* name = i.immediate[2] != 0 ? "mbarrier.try_wait" : "mbarrier.test_wait";
   Lanes ended = 0, learning = 0;
   Mbarrier* objects[warp_size] = {};
   bool anyone_waits = false;
   // They may have asked just before the phase ended: all of them, as lanes that ask together get one answer. Loops that go
   // on until a vote of all is yes would hardly ever end otherwise.
-  const bool asks_early = seeded() && random_below(2) != 0;
+  const bool asks_early = seeded(machine) && random_below(machine, 2) != 0;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     std::uint32_t address;
     if (!shared_operand(w, i, 0, i.immediate[0], k, name, address)) return;
-    Mbarrier* m = mbarrier_at(address, name);
+    Mbarrier* m = mbarrier_at(machine, address, name);
     if (m == nullptr) {  // a loop must end
       ended |= 1u << k;
       return;
     }
-    if (rank_of_address(address) != self->rank) {
-      FINDING(invalid_argument, self->site, "%s: %s on the mbarrier of another block of the cluster", describe_self().c_str(), name);
+    if (rank_of_address(address) != machine.self->rank) {
+      FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s on the mbarrier of another block of the cluster", describe_self(machine).c_str(), name);
     }
     std::uint64_t operand = read_bits(w, i.source(1), i.width_of_source(1), k);
     if (i.immediate[1] == 0) operand &= (std::uint64_t{1} << pending_shift) - 1;
-    std::uint32_t& awaited = m->awaited[self->linear];
+    std::uint32_t& awaited = m->awaited[machine.self->linear];
     bool done = i.immediate[1] != 0 ? (m->phase & 1u) != (operand & 1u) : m->phase > operand;
     if (i.immediate[1] != 0 && operand > 1) {
-      FINDING(invalid_argument, self->site, "%s: %s with the parity %llu, which is 0 or 1", describe_self().c_str(), name,
+      FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s with the parity %llu, which is 0 or 1", describe_self(machine).c_str(), name,
               static_cast<unsigned long long>(operand));
     }
     if (awaited != 0 && i.immediate[1] != 0 && m->phase >= awaited + 1) {
-      FINDING(mbarrier_misuse, self->site,
+      FINDING(machine.report, mbarrier_misuse, machine.self->site,
               "%s waits for the end of phase %u of the mbarrier at %s, which is already in phase %u: it was lapped",
-              describe_self().c_str(), awaited - 1, describe_shared(address).c_str(), m->phase);
+              describe_self(machine).c_str(), awaited - 1, describe_shared(machine, address).c_str(), m->phase);
     }
     if (done && awaited == 0 && asks_early) done = false;
     if (done) {
       awaited = 0;
-      self->polls = false;
+      machine.self->polls = false;
       ended |= 1u << k;
       objects[k] = m;
       learning |= static_cast<Lanes>(!(i.flags & by_l2)) << k;
-      idle_polls = 0;
-      if (launch.count) note_phase_seen(w, m->address);
+      machine.idle_polls = 0;
+      if (machine.launch.count) note_phase_seen(w, m->address);
     } else {
       if (awaited == 0) awaited = m->phase + 1;
-      self->polls = true;
+      machine.self->polls = true;
       anyone_waits = true;
-      land_some(address);
+      land_some(machine, address);
     }
   });
   while (learning != 0) {
@@ -228,10 +239,10 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
     Lanes together = 0;
     for_lanes(learning, [&](unsigned k) { together |= static_cast<Lanes>(objects[k] == &m) << k; });
     learning &= ~together;
-    clocks.learn_alone(w.index, together, live_lanes(w), std::uint64_t{m.address} << 32 | m.epoch(), m.released, m.actor,
-                       m.epoch() - 1);
+    machine.clocks.learn_alone(w.index, together, live_lanes(w), std::uint64_t{m.address} << 32 | m.epoch(machine), m.released, m.actor,
+                       m.epoch(machine) - 1);
   }
-  if (anyone_waits && ended == 0) ++idle_polls;
+  if (anyone_waits && ended == 0) ++machine.idle_polls;
   Register& d = w.head(i.destination(0));
   d.bits = (d.bits & ~active) | ended;
   d.defined |= active;
@@ -248,35 +259,37 @@ void pending_count(Warp& w, const Instruction& i, Lanes active) {
 // The copies of a thread's cp.async count as one arrival once they have landed: at once, here.
 // immediate 1: .noinc.
 void copies_arrive(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     std::uint32_t address;
     if (!shared_operand(w, i, 0, i.immediate[0], k, "cp.async.mbarrier.arrive", address)) return;
-    Mbarrier* m = mbarrier_at(address, "cp.async.mbarrier.arrive");
+    Mbarrier* m = mbarrier_at(machine, address, "cp.async.mbarrier.arrive");
     if (m == nullptr) return;
-    commit_copies();
-    wait_copies(0);
-    clocks.publish(w.index, 1u << k, false, m->joining);
+    commit_copies(machine);
+    wait_copies(machine, 0);
+    machine.clocks.publish(w.index, 1u << k, false, m->joining);
     if (i.immediate[1] != 0) {
-      arrive(*m, 1, "cp.async.mbarrier.arrive.noinc");
-      finish_phase(*m);
+      arrive(machine, *m, 1, "cp.async.mbarrier.arrive.noinc");
+      finish_phase(machine, *m);
     }
   });
-  idle_polls = 0;
+  machine.idle_polls = 0;
 }
 
 void fence_init(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
-    fence_initializations();
+    machine.self->site = i.site;
+    fence_initializations(machine);
   });
   note_fence(w, active);
 }
 
 void fence_proxy(Warp& w, const Instruction& i, Lanes active) {
-  clocks.fence_proxy(w.index, active, active == live_lanes(w));
+  w.machine->clocks.fence_proxy(w.index, active, active == live_lanes(w));
   fence_init(w, i, active);
 }
 
@@ -301,45 +314,46 @@ const Rows mbarrier_rows{std::begin(mbarrier_table), std::end(mbarrier_table)};
 
 bool shared_operand(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned lane,
                     const char* instruction, std::uint32_t& address) {
+  Machine& machine = *w.machine;
   const std::uint64_t a = address_of(w, i, source, offset, lane);
   // A generic address of shared memory is what an instruction takes without .shared.
   const Place p = (a & window_mask) == shared_base ? Place{Space::shared, a & ~window_mask}
-                                                   : resolve(Space::shared, a, instruction);
-  address = p.good ? cluster_address(static_cast<std::uint32_t>(p.offset)) : 0;
+                                                   : resolve(machine, Space::shared, a, instruction);
+  address = p.good ? cluster_address(machine, static_cast<std::uint32_t>(p.offset)) : 0;
   return p.good;
 }
 
-Mbarrier* mbarrier_at(std::uint32_t address, const char* instruction, bool to_engine) {
-  const auto found = mbarriers.find(address);
-  if (found == mbarriers.end()) {
-    FINDING(mbarrier_misuse, self->site, "%s: %s at %s, where no mbarrier has been initialized", describe_self().c_str(),
-            instruction, describe_shared(address).c_str());
+Mbarrier* mbarrier_at(Machine& machine, std::uint32_t address, const char* instruction, bool to_engine) {
+  const auto found = machine.mbarriers.by_address.find(address);
+  if (found == machine.mbarriers.by_address.end()) {
+    FINDING(machine.report, mbarrier_misuse, machine.self->site, "%s: %s at %s, where no mbarrier has been initialized", describe_self(machine).c_str(),
+            instruction, describe_shared(machine, address).c_str());
     return nullptr;
   }
   Mbarrier& m = found->second;
   // Within a block, a barrier is enough: Triton's kernels have no more.
-  const bool fenced = m.fenced || rank_of_address(address) == self->rank;
-  if (!check_mbarrier_visible(address, instruction, to_engine) && to_engine && !fenced) {
-    FINDING_OF_TWO(missing_mbarrier_fence, grade_of_missing_fences, self->site, m.site,
+  const bool fenced = m.fenced || rank_of_address(address) == machine.self->rank;
+  if (!check_mbarrier_visible(machine, address, instruction, to_engine) && to_engine && !fenced) {
+    FINDING_OF_TWO(machine.report, missing_mbarrier_fence, machine.grade_of_missing_fences, machine.self->site, m.site,
                    "%s: %s uses the mbarrier at %s, whose initialization at %s no fence.mbarrier_init or fence.proxy.async makes visible to bulk copies",
-                   describe_self().c_str(), instruction, describe_shared(address).c_str(), place(m.site).c_str());
+                   describe_self(machine).c_str(), instruction, describe_shared(machine, address).c_str(), place(machine.report, m.site).c_str());
     m.fenced = true;
   }
   return &m;
 }
 
-void complete_bytes(Mbarrier& m, std::int64_t bytes, SiteIndex site) {
+void complete_bytes(Machine& machine, Mbarrier& m, std::int64_t bytes, SiteIndex site) {
   m.bytes -= bytes;
   if (m.bytes < -most_bytes) {
-    FINDING(mbarrier_misuse, site, "the mbarrier at %s has got %lld bytes more than it expects",
-            describe_shared(m.address).c_str(), static_cast<long long>(-m.bytes));
+    FINDING(machine.report, mbarrier_misuse, site, "the mbarrier at %s has got %lld bytes more than it expects",
+            describe_shared(machine, m.address).c_str(), static_cast<long long>(-m.bytes));
   }
-  finish_phase(m);
+  finish_phase(machine, m);
 }
 
-void arrive_behind(Mbarrier& m, unsigned warp, unsigned lane, unsigned actor, Epoch epoch, const char* instruction) {
-  m.joining.join(clocks.known[warp]);
-  for (const Alone& a : clocks.alone[warp]) {
+void arrive_behind(Machine& machine, Mbarrier& m, unsigned warp, unsigned lane, unsigned actor, Epoch epoch, const char* instruction) {
+  m.joining.join(machine.clocks.known[warp]);
+  for (const Alone& a : machine.clocks.alone[warp]) {
     if ((a.lanes >> lane & 1u) != 0) m.joining.join(a.what);
   }
   if (actor != 0) {
@@ -347,26 +361,26 @@ void arrive_behind(Mbarrier& m, unsigned warp, unsigned lane, unsigned actor, Ep
     if (up_to.size() <= actor) up_to.resize(actor + 1, 0);
     up_to[actor] = std::max(up_to[actor], epoch);
   }
-  arrive(m, 1, instruction);
-  finish_phase(m);
+  arrive(machine, m, 1, instruction);
+  finish_phase(machine, m);
 }
 
-void fence_initializations() {
-  for (auto& [address, m] : mbarriers) {
-    if (m.initializer == self->linear) m.fenced = true;
+void fence_initializations(Machine& machine) {
+  for (auto& [address, m] : machine.mbarriers.by_address) {
+    if (m.initializer == machine.self->linear) m.fenced = true;
   }
 }
 
-void start_block_mbarriers() { mbarriers.clear(); }
+void start_block_mbarriers(Machine& machine) { machine.mbarriers.by_address.clear(); }
 
-void report_waiting_for_mbarriers() {
-  for (const auto& [address, m] : mbarriers) {
-    for (const Thread& t : threads) {
+void report_waiting_for_mbarriers(Machine& machine) {
+  for (const auto& [address, m] : machine.mbarriers.by_address) {
+    for (const Thread& t : machine.threads) {
       if (t.state == State::exited || !t.polls || m.awaited[t.linear] == 0) continue;
-      if (!count_finding(Kind::barrier_not_reached, t.site)) continue;
-      write_finding(Kind::barrier_not_reached, t.site,
+      if (!count_finding(machine.report, Kind::barrier_not_reached, t.site)) continue;
+      write_finding(machine.report, Kind::barrier_not_reached, t.site,
                     "%s waits for the end of phase %u of the mbarrier at %s, which never comes: in phase %u, %lld of %u arrivals and %lld bytes are missing%s",
-                    describe(t.who, block_index).c_str(), m.awaited[t.linear] - 1, describe_shared(address).c_str(),
+                    describe(machine, t.who, machine.block_index).c_str(), m.awaited[t.linear] - 1, describe_shared(machine, address).c_str(),
                     m.phase, static_cast<long long>(m.left), m.arrivals, static_cast<long long>(m.bytes),
                     m.bytes < 0 ? " (more have come than were expected)" : "");
     }
@@ -374,3 +388,5 @@ void report_waiting_for_mbarriers() {
 }
 
 }  // namespace autosched::emulator::ptx
+
+AUTOSCHED_PART(ptx::Mbarriers);

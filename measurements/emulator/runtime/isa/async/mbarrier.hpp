@@ -5,6 +5,10 @@
 #include "isa/access/memory.hpp"
 #include "isa/access/reduction.hpp"
 
+namespace autosched::emulator {
+struct Machine;
+}
+
 namespace autosched::emulator::ptx {
 
 struct Mbarrier {
@@ -20,22 +24,22 @@ struct Mbarrier {
   Knowledge joining, released;  // of the arrivals of this phase, and of the finished ones
   std::vector<std::uint32_t> awaited;  // by thread: the phase that it has found unfinished, plus 1
 
-  Epoch epoch() const { return clocks.first + phase; }
+  Epoch epoch(Machine& machine) const { return machine.clocks.first + phase; }
 };
 
-void start_block_mbarriers();
+void start_block_mbarriers(Machine& machine);
 // Nobody can go on: says which threads wait for mbarriers.
-void report_waiting_for_mbarriers();
+void report_waiting_for_mbarriers(Machine& machine);
 
 // The mbarrier at an address, or nullptr and a finding. `to_engine`: the async proxy is going to use it.
-Mbarrier* mbarrier_at(std::uint32_t address, const char* instruction, bool to_engine = false);
+Mbarrier* mbarrier_at(Machine& machine, std::uint32_t address, const char* instruction, bool to_engine = false);
 // Bytes of a bulk copy have come.
-void complete_bytes(Mbarrier& m, std::int64_t bytes, SiteIndex site);
+void complete_bytes(Machine& machine, Mbarrier& m, std::int64_t bytes, SiteIndex site);
 // An arrival that is there once all that an actor has done up to an epoch is done (0: no actor), as tcgen05.commit asks for:
 // who sees the phase end knows that, and what the lane knew.
-void arrive_behind(Mbarrier& m, unsigned warp, unsigned lane, unsigned actor, Epoch epoch, const char* instruction);
+void arrive_behind(Machine& machine, Mbarrier& m, unsigned warp, unsigned lane, unsigned actor, Epoch epoch, const char* instruction);
 // A fence of the running thread that makes its mbarriers' initialization visible.
-void fence_initializations();
+void fence_initializations(Machine& machine);
 
 // A copy into shared memory that an mbarrier counts: pieces of `data`, one after another.
 struct BulkLoad {
@@ -52,9 +56,9 @@ struct BulkLoad {
   std::optional<Reducing> reducing;  // what is there with what comes; none: what comes stays
 };
 // Takes the copy on its way: its bytes are nobody's until it lands.
-void start_bulk_load(BulkLoad load);
+void start_bulk_load(Machine& machine, BulkLoad load);
 // A thread asks for a phase of the mbarrier at `address` and does not find it finished: copies may come in.
-void land_some(std::uint32_t address);
+void land_some(Machine& machine, std::uint32_t address);
 
 // The shared-memory address of a source operand, in the cluster. False, and a finding, where it is none.
 bool shared_operand(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned lane,

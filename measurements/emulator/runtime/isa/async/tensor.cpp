@@ -113,7 +113,7 @@ void for_rows(const EncodedTensorMap& map, const Box& box, Body body) {
   }
 }
 
-void count_row(SiteIndex site, const char* instruction, std::uint64_t address, unsigned bytes) {
+void count_row(Machine& machine, SiteIndex site, const char* instruction, std::uint64_t address, unsigned bytes) {
   for (unsigned done = 0; done < bytes;) {
     std::uint64_t addresses[warp_size] = {};
     Lanes lanes = 0;
@@ -121,12 +121,12 @@ void count_row(SiteIndex site, const char* instruction, std::uint64_t address, u
       addresses[k] = (address + done) / 16 * 16;
       lanes |= 1u << k;
     }
-    count_global_request(site, instruction, 16, lanes, addresses);
+    count_global_request(machine, site, instruction, 16, lanes, addresses);
   }
 }
 
 // Reads a box into `data`, rows dense.
-void read_box(const EncodedTensorMap& map, const Box& box, unsigned char* data, const char* instruction) {
+void read_box(Machine& machine, const EncodedTensorMap& map, const Box& box, unsigned char* data, const char* instruction) {
   const unsigned element = map.unit_bytes();
   for_rows(map, box, [&](unsigned row, std::uint64_t address, unsigned begin, unsigned end) {
     unsigned char* to = data + std::size_t{row} * box.row_bytes;
@@ -136,12 +136,12 @@ void read_box(const EncodedTensorMap& map, const Box& box, unsigned char* data, 
     const unsigned step = element * step_of_first(map);
     const std::uint64_t from = address + std::uint64_t{begin} * step;
     if (step == element) {
-      count_row(self->site, instruction, from, (end - begin) * element);
-      read_global_bulk(to + begin * element, reinterpret_cast<const void*>(from), static_cast<int>((end - begin) * element), instruction);
+      count_row(machine, machine.self->site, instruction, from, (end - begin) * element);
+      read_global_bulk(machine, to + begin * element, reinterpret_cast<const void*>(from), static_cast<int>((end - begin) * element), instruction);
       return;
     }
     for (unsigned e = begin; e < end; ++e) {
-      read_global_bulk(to + e * element, reinterpret_cast<const void*>(address + std::uint64_t{e} * step), static_cast<int>(element), instruction);
+      read_global_bulk(machine, to + e * element, reinterpret_cast<const void*>(address + std::uint64_t{e} * step), static_cast<int>(element), instruction);
     }
   });
 }
@@ -173,23 +173,23 @@ void for_pieces(const EncodedTensorMap& map, const Box& box, std::uint32_t share
 unsigned coordinates_of(unsigned rank, bool gathers) { return gathers ? 1 + gathered_rows : rank; }
 
 // Whether a box can start at its coordinates. An H100 ends a launch with an illegal instruction where one does not.
-bool starts_well(const EncodedTensorMap& map, const std::int32_t* coordinates, unsigned count, bool writes, const char* name) {
+bool starts_well(Machine& machine, const EncodedTensorMap& map, const std::int32_t* coordinates, unsigned count, bool writes, const char* name) {
   const std::int32_t* negative = std::find_if(coordinates, coordinates + count, [](std::int32_t c) { return c < 0; });
   if (writes && negative != coordinates + count) {
-    FINDING(invalid_argument, self->site, "%s: %s writes from coordinate %d on: only what is read may begin before the tensor", describe_self().c_str(),
+    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s writes from coordinate %d on: only what is read may begin before the tensor", describe_self(machine).c_str(),
             name, *negative);
     return false;
   }
   if (map.slice_bytes == 0 && std::int64_t{coordinates[0]} * map.element_bytes % 16 != 0) {
-    FINDING(misaligned_access, self->site, "%s: %s starts at element %d of the first dimension, which is no multiple of 16 bytes (elements of %u)",
-            describe_self().c_str(), name, coordinates[0], map.element_bytes);
+    FINDING(machine.report, misaligned_access, machine.self->site, "%s: %s starts at element %d of the first dimension, which is no multiple of 16 bytes (elements of %u)",
+            describe_self(machine).c_str(), name, coordinates[0], map.element_bytes);
     return false;
   }
   for (unsigned k = 0; map.im2col != 0 && k < map.pixel_dimensions(); ++k) {
     const std::int64_t at = coordinates[map.pixel_dimension(k)];
     if (at >= map.first_pixel(k) && at <= map.last_pixel(k)) continue;
-    FINDING(invalid_argument, self->site, "%s: %s starts at pixel %lld of dimension %u, where the bounding box is from %lld to %lld",
-            describe_self().c_str(), name, static_cast<long long>(at), map.pixel_dimension(k), static_cast<long long>(map.first_pixel(k)),
+    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s starts at pixel %lld of dimension %u, where the bounding box is from %lld to %lld",
+            describe_self(machine).c_str(), name, static_cast<long long>(at), map.pixel_dimension(k), static_cast<long long>(map.first_pixel(k)),
             static_cast<long long>(map.last_pixel(k)));
     return false;
   }
@@ -199,38 +199,40 @@ bool starts_well(const EncodedTensorMap& map, const std::int32_t* coordinates, u
 // The map and the box of a lane's instruction; false, and a finding, where they do not fit.
 bool box_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned rank, bool gathers, bool im2col, bool writes,
             unsigned lane, const char* name, EncodedTensorMap& map, std::int32_t* coordinates) {
-  if (!map_at(address_of(w, i, source, offset, lane), name, map)) return false;
+  Machine& machine = *w.machine;
+  if (!map_at(machine, address_of(w, i, source, offset, lane), name, map)) return false;
   if ((map.im2col != 0) != im2col) {
-    FINDING(invalid_argument, self->site, "%s: %s.%s with a map of the other mode", describe_self().c_str(), name, im2col ? "im2col" : "tile");
+    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s.%s with a map of the other mode", describe_self(machine).c_str(), name, im2col ? "im2col" : "tile");
     return false;
   }
   if (map.rank != rank) {
-    FINDING(invalid_argument, self->site, "%s: %s.%ud with the map of a tensor of %u dimensions", describe_self().c_str(), name,
+    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s.%ud with the map of a tensor of %u dimensions", describe_self(machine).c_str(), name,
             rank, map.rank);
     return false;
   }
   if (gathers && map.box[1] != 1) {
-    FINDING(invalid_argument, self->site, "%s: %s.tile of four rows with a map whose boxes have %u, not one", describe_self().c_str(),
+    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s.tile of four rows with a map whose boxes have %u, not one", describe_self(machine).c_str(),
             name, map.box[1]);
     return false;
   }
   for (unsigned d = 0; d < coordinates_of(rank, gathers); ++d) {
     coordinates[d] = static_cast<std::int32_t>(w.values<std::uint32_t>(i.source(source + 1 + d))[lane]);
   }
-  return starts_well(map, coordinates, rank, writes && !gathers, name);
+  return starts_well(machine, map, coordinates, rank, writes && !gathers, name);
 }
 
 // Immediates: dimensions, offset of the shared address, of the map's address, of the mbarrier's address, multicast, blocks,
 // whether four rows are gathered, whether by im2col.
 // Sources: shared address, map, coordinates, mbarrier, of multicast the blocks of the cluster as bits, of im2col offsets.
 void load(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   constexpr const char* name = "cp.async.bulk.tensor";
   const auto rank = static_cast<unsigned>(i.immediate[0]);
   const bool pairs = i.immediate[5] == 2, gathers = i.immediate[6] != 0, im2col = i.immediate[7] != 0;
   const unsigned behind = 2 + coordinates_of(rank, gathers);
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     EncodedTensorMap map{};
     std::int32_t coordinates[5] = {};
     std::uint32_t to, barrier;
@@ -243,14 +245,14 @@ void load(Warp& w, const Instruction& i, Lanes active) {
       offsets[d] = static_cast<std::uint16_t>(read_bits(w, i.source(source), i.width_of_source(source), k));
     }
     const Box box = im2col ? Box(map, coordinates, offsets) : Box(map, coordinates, gathers);
-    BulkLoad load{barrier, {}, std::vector<unsigned char>(std::size_t{box.rows} * box.row_bytes), std::int64_t{box.rows} * box.row_bytes, self, i.site, name, std::nullopt};
-    read_box(map, box, load.data.data(), name);
+    BulkLoad load{barrier, {}, std::vector<unsigned char>(std::size_t{box.rows} * box.row_bytes), std::int64_t{box.rows} * box.row_bytes, machine.self, i.site, name, std::nullopt};
+    read_box(machine, map, box, load.data.data(), name);
     convert_loaded(map, load.data);
     std::uint32_t blocks = 1u << rank_of_address(to);
     if (i.immediate[4] != 0) {
       blocks = blocks_of_multicast(w, i, behind + 1, k, name);
     } else if (pairs ? rank_of_address(to) / 2 != rank_of_address(barrier) / 2 : rank_of_address(to) != rank_of_address(barrier)) {
-      FINDING(invalid_argument, self->site, "%s: %s to one block, counted by the mbarrier of another", describe_self().c_str(), name);
+      FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s to one block, counted by the mbarrier of another", describe_self(machine).c_str(), name);
       return;
     }
     for (Lanes left = blocks; left != 0; left &= left - 1) {
@@ -260,10 +262,10 @@ void load(Warp& w, const Instruction& i, Lanes active) {
       const unsigned counting = pairs ? block / 2 * 2 + rank_of_address(barrier) % 2 : block;
       one.mbarrier = address_in_block(barrier, counting);
       const std::uint32_t at = address_in_block(to, block);
-      if (!check_shared(at, box.reach(map), 128, name)) return;
-      if (mbarrier_at(one.mbarrier, name, true) == nullptr) return;
+      if (!check_shared(machine, at, box.reach(map), 128, name)) return;
+      if (mbarrier_at(machine, one.mbarrier, name, true) == nullptr) return;
       for_pieces(map, box, at, [&](unsigned, std::uint32_t address, unsigned bytes) { one.pieces.push_back({address, bytes}); });
-      start_bulk_load(std::move(one));
+      start_bulk_load(machine, std::move(one));
     }
   });
 }
@@ -284,16 +286,16 @@ bool reducible(const EncodedTensorMap& map, Reducing::Operation operation) {
 }
 
 // Whether a GPU writes that. For pixels before the tensor an H100 ends a launch with an illegal instruction.
-bool can_write(const EncodedTensorMap& map, const Box& box, const std::optional<Reducing>& how, const char* name) {
+bool can_write(Machine& machine, const EncodedTensorMap& map, const Box& box, const std::optional<Reducing>& how, const char* name) {
   for (const auto& pixel : box.pixels) {
     const auto before = std::find_if(pixel.begin(), pixel.end(), [](std::int64_t at) { return at < 0; });
     if (before == pixel.end()) continue;
-    FINDING(invalid_argument, self->site, "%s: %s.im2col_no_offs writes pixel %lld of dimension %td: its bounding box begins before the tensor",
-            describe_self().c_str(), name, static_cast<long long>(*before), before - pixel.begin());
+    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s.im2col_no_offs writes pixel %lld of dimension %td: its bounding box begins before the tensor",
+            describe_self(machine).c_str(), name, static_cast<long long>(*before), before - pixel.begin());
     return false;
   }
   if (how && !reducible(map, how->operation)) {
-    FINDING(invalid_argument, self->site, "%s: %s of elements of %u bytes of a type that it does not take", describe_self().c_str(), name,
+    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s of elements of %u bytes of a type that it does not take", describe_self(machine).c_str(), name,
             map.element_bytes);
     return false;
   }
@@ -304,12 +306,13 @@ bool can_write(const EncodedTensorMap& map, const Box& box, const std::optional<
 // whether by im2col.
 // Sources: map, coordinates, shared address.
 void store(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const auto rank = static_cast<unsigned>(i.immediate[0]);
   const bool reduces = i.immediate[3] != 0, scatters = i.immediate[4] != 0, im2col = i.immediate[5] != 0;
   const char* name = reduces ? "cp.reduce.async.bulk.tensor" : "cp.async.bulk.tensor";
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     EncodedTensorMap map{};
     std::int32_t coordinates[5] = {};
     std::uint32_t from;
@@ -319,12 +322,12 @@ void store(Warp& w, const Instruction& i, Lanes active) {
     const Box box = im2col ? Box(map, coordinates, no_offsets) : Box(map, coordinates, scatters);
     std::optional<Reducing> how;
     if (reduces) how = Reducing{static_cast<Reducing::Operation>(i.immediate[3] - 1), map.kind, map.element_bytes};
-    if (!can_write(map, box, how, name)) return;
-    if (!check_shared(from, box.reach(map), 128, name)) return;
+    if (!can_write(machine, map, box, how, name)) return;
+    if (!check_shared(machine, from, box.reach(map), 128, name)) return;
     const StoreReader reader = start_bulk_store(w, k, i.site);
     std::vector<unsigned char> data(std::size_t{box.rows} * box.row_bytes, 0xff);
     for_pieces(map, box, from, [&](unsigned at, std::uint32_t address, unsigned bytes) {
-      const unsigned char* p = read_by_engine(address, static_cast<int>(bytes), self->who, reader.actor, reader.epoch, name);
+      const unsigned char* p = read_by_engine(machine, address, static_cast<int>(bytes), machine.self->who, reader.actor, reader.epoch, name);
       if (p != nullptr) std::memcpy(data.data() + at, p, bytes);
     });
     for_rows(map, box, [&](unsigned row, std::uint64_t address, unsigned begin, unsigned end) {
@@ -335,11 +338,11 @@ void store(Warp& w, const Instruction& i, Lanes active) {
       for (unsigned e = begin; e < end; e += each) {
         const std::uint64_t to = address + std::uint64_t{e} * step;
         const unsigned bytes = each * element;
-        count_row(self->site, name, to, bytes);
+        count_row(machine, machine.self->site, name, to, bytes);
         if (how) {
-          reduce_global(to, values + e * element, bytes, *how, name);
+          reduce_global(machine, to, values + e * element, bytes, *how, name);
         } else {
-          write_global_bulk(reinterpret_cast<void*>(to), values + e * element, static_cast<int>(bytes), name);
+          write_global_bulk(machine, reinterpret_cast<void*>(to), values + e * element, static_cast<int>(bytes), name);
         }
       }
     });
@@ -347,11 +350,12 @@ void store(Warp& w, const Instruction& i, Lanes active) {
 }
 
 void prefetch(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     EncodedTensorMap map{};
-    map_at(address_of(w, i, 0, i.immediate[0], k), "prefetch.tensormap", map);
+    map_at(machine, address_of(w, i, 0, i.immediate[0], k), "prefetch.tensormap", map);
   });
 }
 

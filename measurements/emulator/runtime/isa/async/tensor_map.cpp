@@ -124,7 +124,7 @@ void set(Map& m, MapField field, unsigned d, std::uint64_t value) {
 }
 
 // Whether fields can be replaced in what stands there: a map, or zeros, of which one is made.
-bool begin_map(Map& m) {
+bool begin_map(Machine& machine, Map& m) {
   if (m.what == Map::mark) return true;
   const Map zeros{};
   if (std::memcmp(&m, &zeros, sizeof m) == 0) {
@@ -132,19 +132,20 @@ bool begin_map(Map& m) {
     m.rank = m.element_bytes = 1;
     return true;
   }
-  FINDING(invalid_argument, self->site, "%s: tensormap.replace changes what is not a tensor map: 128 bytes of zeros, or a map, must be there",
-          describe_self().c_str());
+  FINDING(machine.report, invalid_argument, machine.self->site, "%s: tensormap.replace changes what is not a tensor map: 128 bytes of zeros, or a map, must be there",
+          describe_self(machine).c_str());
   return false;
 }
 
 // Immediates: offset of the address, its space, MapField, dimension. Sources: address, value.
 void replace(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   constexpr const char* name = "tensormap.replace";
   const auto space = static_cast<Space>(i.immediate[1]);
   const auto field = static_cast<MapField>(i.immediate[2]);
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     const std::uint64_t value = read_bits(w, i.source(1), i.width_of_source(1), k);
     Map map{};
     std::uint32_t shared = 0;
@@ -152,33 +153,34 @@ void replace(Warp& w, const Instruction& i, Lanes active) {
     if (space == Space::shared) {
       if (!shared_operand(w, i, 0, i.immediate[0], k, name, shared)) return;
     } else {
-      p = resolve(space, address_of(w, i, 0, i.immediate[0], k), name);
+      p = resolve(machine, space, address_of(w, i, 0, i.immediate[0], k), name);
       if (!p.good) return;
-      shared = p.space == Space::shared ? cluster_address(static_cast<std::uint32_t>(p.offset)) : 0;
+      shared = p.space == Space::shared ? cluster_address(machine, static_cast<std::uint32_t>(p.offset)) : 0;
     }
     if (p.space == Space::shared) {
-      if (!check_shared(shared, map_bytes, map_bytes, name)) return;
-      read_shared(&map, shared, map_bytes, name);
-      if (!begin_map(map)) return;
+      if (!check_shared(machine, shared, map_bytes, map_bytes, name)) return;
+      read_shared(machine, &map, shared, map_bytes, name);
+      if (!begin_map(machine, map)) return;
       set(map, field, static_cast<unsigned>(i.immediate[3]), value);
-      write_shared(shared, &map, map_bytes, name);
+      write_shared(machine, shared, &map, map_bytes, name);
     } else if (p.space == Space::global) {
-      read_global(&map, reinterpret_cast<const void*>(p.offset), map_bytes, name, false, false);
-      if (!begin_map(map)) return;
+      read_global(machine, &map, reinterpret_cast<const void*>(p.offset), map_bytes, name, false, false);
+      if (!begin_map(machine, map)) return;
       set(map, field, static_cast<unsigned>(i.immediate[3]), value);
-      write_global(reinterpret_cast<void*>(p.offset), &map, map_bytes, name, false);
+      write_global(machine, reinterpret_cast<void*>(p.offset), &map, map_bytes, name, false);
     } else {
-      FINDING(wrong_state_space, self->site, "%s: %s takes an address of %s memory", describe_self().c_str(), name, space_name(p.space));
+      FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s takes an address of %s memory", describe_self(machine).c_str(), name, space_name(p.space));
     }
   });
 }
 
 // The whole warp copies a map to global memory and publishes it. Immediates: 1, offsets of to and from. Sources: to, from.
 void copy(Warp& w, const Instruction& i, Lanes lanes) {
+  Machine& machine = *w.machine;
   constexpr const char* name = "tensormap.cp_fenceproxy";
   const auto first = static_cast<unsigned>(__builtin_ctz(lanes));
   run_as(w, first);
-  self->site = i.site;
+  machine.self->site = i.site;
   const auto differs = [&](unsigned source) {
     const std::uint64_t mine = read_bits(w, i.source(source), i.width_of_source(source), first);
     bool any = false;
@@ -186,50 +188,52 @@ void copy(Warp& w, const Instruction& i, Lanes lanes) {
     return any;
   };
   if (differs(0) || differs(1)) {
-    FINDING(invalid_argument, i.site, "lanes of warp %u give %s different addresses", w.index, name);
+    FINDING(machine.report, invalid_argument, i.site, "lanes of warp %u give %s different addresses", w.index, name);
     return;
   }
   std::uint32_t from = 0;
-  const Place to = resolve(Space::global, address_of(w, i, 0, i.immediate[1], first), name);
+  const Place to = resolve(machine, Space::global, address_of(w, i, 0, i.immediate[1], first), name);
   if (!to.good || !shared_operand(w, i, 1, i.immediate[2], first, name, from)) return;
   if (to.offset % map_bytes != 0) {
-    FINDING(misaligned_access, i.site, "%s: %s writes %#llx, which is not a multiple of 128", describe_self().c_str(), name,
+    FINDING(machine.report, misaligned_access, i.site, "%s: %s writes %#llx, which is not a multiple of 128", describe_self(machine).c_str(), name,
             static_cast<unsigned long long>(to.offset));
     return;
   }
-  const unsigned char* data = collective_shared_access(Access::read, from, map_bytes, map_bytes, name);
+  const unsigned char* data = collective_shared_access(machine, Access::read, from, map_bytes, map_bytes, name);
   if (data == nullptr) return;
   std::uint64_t addresses[warp_size] = {};
   for (unsigned k = 0; k < map_bytes / 16; ++k) addresses[k] = to.offset + 16 * k;
-  count_global_request(i.site, name, 16, (1u << map_bytes / 16) - 1, addresses);
-  write_global_bulk(reinterpret_cast<void*>(to.offset), data, map_bytes, name);
-  release_tensor_maps(lanes, true, (i.flags & block_scope) != 0);
+  count_global_request(machine, i.site, name, 16, (1u << map_bytes / 16) - 1, addresses);
+  write_global_bulk(machine, reinterpret_cast<void*>(to.offset), data, map_bytes, name);
+  release_tensor_maps(machine, lanes, true, (i.flags & block_scope) != 0);
 }
 
 void fence_release(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   run_as(w, static_cast<unsigned>(__builtin_ctz(active)));
-  self->site = i.site;
-  release_tensor_maps(active, active == live_lanes(w), (i.flags & block_scope) != 0);
+  machine.self->site = i.site;
+  release_tensor_maps(machine, active, active == live_lanes(w), (i.flags & block_scope) != 0);
 }
 
 // Immediate: offset of the address.
 void fence_acquire(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   for (Lanes left = active; left != 0;) {
     const auto first = static_cast<unsigned>(__builtin_ctz(left));
     run_as(w, first);
-    self->site = i.site;
+    machine.self->site = i.site;
     const std::uint64_t address = address_of(w, i, 0, i.immediate[0], first);
     Lanes same = 0;
     for_lanes(left, [&](unsigned k) { same |= static_cast<Lanes>(address_of(w, i, 0, i.immediate[0], k) == address) << k; });
     left &= ~same;
-    const Place p = resolve(Space::generic, address, "fence.proxy.tensormap");
+    const Place p = resolve(machine, Space::generic, address, "fence.proxy.tensormap");
     if (!p.good) continue;
     if (p.space != Space::global) {
-      FINDING(wrong_state_space, self->site, "%s: fence.proxy.tensormap takes an address of %s memory", describe_self().c_str(),
+      FINDING(machine.report, wrong_state_space, machine.self->site, "%s: fence.proxy.tensormap takes an address of %s memory", describe_self(machine).c_str(),
               space_name(p.space));
       continue;
     }
-    acquire_tensor_map(reinterpret_cast<const void*>(address), same, (i.flags & block_scope) != 0);
+    acquire_tensor_map(machine, reinterpret_cast<const void*>(address), same, (i.flags & block_scope) != 0);
   }
 }
 
@@ -267,25 +271,25 @@ std::string encoded(const TensorMapSpec& spec, void* base) {
   return std::string(reinterpret_cast<const char*>(&m), sizeof m);
 }
 
-bool map_at(std::uint64_t address, const char* instruction, Map& map) {
+bool map_at(Machine& machine, std::uint64_t address, const char* instruction, Map& map) {
   const std::uint64_t offset = address & ~window_mask;
   bool in_global = false;
-  if ((address & window_mask) == param_base && offset + sizeof map <= program.parameters.size()) {
-    std::memcpy(&map, program.parameters.data() + offset, sizeof map);
-  } else if ((address & window_mask) == 0 && address != 0 && !locate_global(reinterpret_cast<void*>(address)).empty()) {
-    read_global_bulk(&map, reinterpret_cast<const void*>(address), map_bytes, instruction);
+  if ((address & window_mask) == param_base && offset + sizeof map <= machine.program.parameters.size()) {
+    std::memcpy(&map, machine.program.parameters.data() + offset, sizeof map);
+  } else if ((address & window_mask) == 0 && address != 0 && !locate_global(machine, reinterpret_cast<void*>(address)).empty()) {
+    read_global_bulk(machine, &map, reinterpret_cast<const void*>(address), map_bytes, instruction);
     in_global = true;
   }
   if (map.what != Map::mark || offset % 64 != 0) {
-    FINDING(invalid_argument, self->site, "%s: %s takes %#llx, which is not the address of a tensor map%s",
-            describe_self().c_str(), instruction, static_cast<unsigned long long>(address),
+    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s takes %#llx, which is not the address of a tensor map%s",
+            describe_self(machine).c_str(), instruction, static_cast<unsigned long long>(address),
             map.what == Map::mark ? " at a multiple of 64 bytes" : "");
     return false;
   }
-  if (in_global) check_tensor_map_acquired(reinterpret_cast<const void*>(address), instruction);
+  if (in_global) check_tensor_map_acquired(machine, reinterpret_cast<const void*>(address), instruction);
   const std::string wrong = complaint(map);
   if (wrong.empty()) return true;
-  FINDING(invalid_argument, self->site, "%s: %s takes a tensor map that is invalid: %s", describe_self().c_str(), instruction,
+  FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s takes a tensor map that is invalid: %s", describe_self(machine).c_str(), instruction,
           wrong.c_str());
   return false;
 }

@@ -6,6 +6,10 @@
 
 #include "isa/access/reduction.hpp"
 
+namespace autosched::emulator {
+struct Machine;
+}
+
 namespace autosched::emulator::ptx {
 
 struct TensorMapSpec {
@@ -96,6 +100,6 @@ static_assert(sizeof(EncodedTensorMap) == 128);
 std::string encoded(const TensorMapSpec& spec, void* base);
 // The tensor map that a generic address names to an instruction of the running thread; false, and a finding, where it
 // names none, or one that no tensor can have.
-bool map_at(std::uint64_t address, const char* instruction, EncodedTensorMap& map);
+bool map_at(Machine& machine, std::uint64_t address, const char* instruction, EncodedTensorMap& map);
 
 }  // namespace autosched::emulator::ptx

@@ -21,14 +21,15 @@ const char* matrix_name(bool store, unsigned matrices, bool trans) {
 
 // Where the rows are that the first lanes name, one each, and whether that is in shared memory.
 void find_rows(Warp& w, const Instruction& i, unsigned count, const char* name, unsigned* addresses, bool* good) {
+  Machine& machine = *w.machine;
   for (unsigned k = 0; k < count; ++k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     if ((w.head(i.source(0)).defined >> k & 1u) == 0) report_undefined(w, i, origin_of(w, i.source(0), i), k);
     const std::uint64_t address = address_of(w, i, 0, i.immediate[1], k);
     // A generic address of shared memory is what the instruction takes without .shared.
     const Place p = (address & window_mask) == shared_base ? Place{Space::shared, address & ~window_mask}
-                                                           : resolve(Space::shared, address, name);
+                                                           : resolve(machine, Space::shared, address, name);
     addresses[k] = static_cast<unsigned>(p.offset);
     good[k] = p.good;
   }
@@ -37,16 +38,17 @@ void find_rows(Warp& w, const Instruction& i, unsigned count, const char* name, 
 // Immediates: 1 whole warp, offset, matrices, transposed.
 template <bool Store>
 void matrix(Warp& w, const Instruction& i, Lanes) {
+  Machine& machine = *w.machine;
   const auto matrices = static_cast<unsigned>(i.immediate[2]);
   const bool trans = i.immediate[3] != 0;
   const char* name = matrix_name(Store, matrices, trans);
   unsigned addresses[warp_size];
   bool good[warp_size];
   find_rows(w, i, matrices * 8, name, addresses, good);
-  count_shared_rows(i.site, name, 16, addresses, matrices);
+  count_shared_rows(machine, i.site, name, 16, addresses, matrices);
   if constexpr (!Store) {
-    if (watches_reads()) [[unlikely]] settle_overwritten(w, i, all_lanes);
-    loading = i.reading != 0 ? &i : nullptr;
+    if (watches_reads(machine)) [[unlikely]] settle_overwritten(w, i, all_lanes);
+    machine.loading = i.reading != 0 ? &i : nullptr;
   }
   for (unsigned which = 0; which < matrices; ++which) {
     std::uint16_t element[8][8];
@@ -65,16 +67,16 @@ void matrix(Warp& w, const Instruction& i, Lanes) {
     for (unsigned row = 0; row < 8; ++row) {
       const unsigned k = which * 8 + row;
       run_as(w, k);
-      self->site = i.site;
+      machine.self->site = i.site;
       unsigned char* p = nullptr;
       bool whole = true;
       if (good[k]) {
-        p = collective_shared_access(Store ? Access::write : Access::read, addresses[k], 16, 16, name,
+        p = collective_shared_access(machine, Store ? Access::write : Access::read, addresses[k], 16, 16, name,
                                      Store ? element[row] : nullptr, &whole);
       }
       if (!Store) {
         std::memset(bits[row], 0xff, 16);
-        if (!whole) origin = known_shared(addresses[k], 16, reinterpret_cast<unsigned char*>(bits[row]));
+        if (!whole) origin = known_shared(machine, addresses[k], 16, reinterpret_cast<unsigned char*>(bits[row]));
       }
       if (p == nullptr) {
         if (!Store) std::memset(element[row], 0xff, 16);
@@ -99,7 +101,7 @@ void matrix(Warp& w, const Instruction& i, Lanes) {
     }
   }
   if constexpr (!Store) {
-    loading = nullptr;
+    machine.loading = nullptr;
     note_last_read(w, i, all_lanes >> (warp_size - 8 * matrices), addresses, 16);
   }
 }
@@ -134,6 +136,7 @@ constexpr unsigned column_of(unsigned b, unsigned lane) { return lane / 4 + 8 * 
 // that is unpacked into a byte (0: none is).
 template <bool Store>
 void byte_matrix(Warp& w, const Instruction& i, Lanes) {
+  Machine& machine = *w.machine;
   const auto matrices = static_cast<unsigned>(i.immediate[2]), rows = static_cast<unsigned>(i.immediate[3]);
   const bool trans = i.immediate[4] != 0;
   const auto packed = static_cast<unsigned>(i.immediate[5]);
@@ -143,7 +146,7 @@ void byte_matrix(Warp& w, const Instruction& i, Lanes) {
   ByteRows m;
   bool good[warp_size];
   find_rows(w, i, matrices * rows, name, m.addresses, good);
-  count_shared_rows(i.site, name, 16, m.addresses, matrices * rows / 8);
+  count_shared_rows(machine, i.site, name, 16, m.addresses, matrices * rows / 8);
   const auto each_byte = [&](auto body) {
     for (unsigned lane = 0; lane < warp_size; ++lane) {
       for (unsigned b = 0; b < 4 * registers; ++b) {
@@ -158,23 +161,23 @@ void byte_matrix(Warp& w, const Instruction& i, Lanes) {
       m.bytes[row][column] = w.values<unsigned char>(register_of(b / 4))[4 * lane + b % 4];
     });
   } else {
-    if (watches_reads()) [[unlikely]] settle_overwritten(w, i, all_lanes);
-    loading = i.reading != 0 ? &i : nullptr;
+    if (watches_reads(machine)) [[unlikely]] settle_overwritten(w, i, all_lanes);
+    machine.loading = i.reading != 0 ? &i : nullptr;
   }
   for (unsigned k = 0; k < matrices * rows; ++k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     unsigned char* p = nullptr;
     bool whole = true;
     if (good[k]) {
-      p = collective_shared_access(Store ? Access::write : Access::read, m.addresses[k], 16, 16, name, Store ? m.bytes[k] : nullptr, &whole);
+      p = collective_shared_access(machine, Store ? Access::write : Access::read, m.addresses[k], 16, 16, name, Store ? m.bytes[k] : nullptr, &whole);
     }
     if (Store) {
       if (p != nullptr) std::memcpy(p, m.bytes[k], 16);
       continue;
     }
     std::memset(m.bits[k], 0xff, 16);
-    if (!whole) m.origin = known_shared(m.addresses[k], 16, m.bits[k]);
+    if (!whole) m.origin = known_shared(machine, m.addresses[k], 16, m.bits[k]);
     p == nullptr ? static_cast<void>(std::memset(m.bytes[k], 0xff, 16)) : static_cast<void>(std::memcpy(m.bytes[k], p, 16));
     if (packed != 0) unpack(m.bytes[k], packed, 0), unpack(m.bits[k], packed, 0xff);
   }
@@ -191,7 +194,7 @@ void byte_matrix(Warp& w, const Instruction& i, Lanes) {
         for (unsigned lane = 0; lane < warp_size; ++lane) set_known(w, register_of(r), 4, lane, known[r][lane], m.origin);
       }
     }
-    loading = nullptr;
+    machine.loading = nullptr;
     note_last_read(w, i, all_lanes >> (warp_size - matrices * rows), m.addresses, 16);
   }
 }

@@ -51,11 +51,11 @@ inline std::uint64_t element_bits(Warp& w, const std::uint32_t* registers, unsig
 }
 
 // Kernels that round no operand to tf32 count on that, as CUTLASS does, which adds half of the last place before.
-inline void check_tf32(const Instruction& i, std::uint64_t bits) {
-  if (!program.truncates_tf32 && (bits & 0x1fffu) != 0 && (bits & 0x7fffffffu) <= 0x7f800000u) {
-    FINDING_OF_TWO(unrounded_tf32, program.rounds_tf32 ? Grade::fault : Grade::note, i.site, 0,
+inline void check_tf32(Machine& machine, const Instruction& i, std::uint64_t bits) {
+  if (!machine.program.truncates_tf32 && (bits & 0x1fffu) != 0 && (bits & 0x7fffffffu) <= 0x7f800000u) {
+    FINDING_OF_TWO(machine.report, unrounded_tf32, machine.program.rounds_tf32 ? Grade::fault : Grade::note, i.site, 0,
                    "an operand holds %08llx, which is not a tf32 value: the tensor core drops its low 13 bits%s",
-                   static_cast<unsigned long long>(bits), program.rounds_tf32 ? "" : ", as of all operands here");
+                   static_cast<unsigned long long>(bits), machine.program.rounds_tf32 ? "" : ", as of all operands here");
   }
 }
 

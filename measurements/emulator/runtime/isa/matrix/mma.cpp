@@ -59,6 +59,7 @@ void mma_16_bit(Warp& w, const Instruction& i, unsigned k, const std::uint32_t* 
 
 // Immediates: 1 whole warp, m, n, k, types of d, a, b, c; registers of d, a, b, c; whether bits are joined by xor.
 void mma(Warp& w, const Instruction& i, Lanes) {
+  Machine& machine = *w.machine;
   const auto m = static_cast<unsigned>(i.immediate[1]), n = static_cast<unsigned>(i.immediate[2]),
              k = static_cast<unsigned>(i.immediate[3]);
   const std::int64_t d_type = i.immediate[4], a_type = i.immediate[5], b_type = i.immediate[6], c_type = i.immediate[7];
@@ -132,13 +133,13 @@ void mma(Warp& w, const Instruction& i, Lanes) {
     for (unsigned v = 0; v < a_values; ++v) {
       const Position p = position_a(m, run, v, lane);
       const std::uint64_t bits = element_bits(w, ra, 4, a_type, v, lane);
-      if (a_type == tf32) check_tf32(i, bits);
+      if (a_type == tf32) check_tf32(machine, i, bits);
       t.a[p.row * k + p.col] = static_cast<float>(value_of(a_type, bits));
     }
     for (unsigned v = 0; v < b_values; ++v) {
       const Position p = position_b(run, v, lane);
       const std::uint64_t bits = element_bits(w, rb, 4, b_type, v, lane);
-      if (b_type == tf32) check_tf32(i, bits);
+      if (b_type == tf32) check_tf32(machine, i, bits);
       t.b[p.row * n + p.col] = static_cast<float>(value_of(b_type, bits));
     }
     for (unsigned v = 0; v < c_values; ++v) {

@@ -12,7 +12,7 @@ constexpr unsigned m = 16, n = 8;
 template <class T>
 T element_of(Warp& w, const Instruction& i, const std::uint32_t* registers, std::int64_t type, unsigned v, unsigned lane) {
   const std::uint64_t bits = element_bits(w, registers, 4, type, v, lane);
-  if (type == tf32) check_tf32(i, bits);
+  if (type == tf32) check_tf32(*w.machine, i, bits);
   return static_cast<T>(value_of(type, bits));
 }
 
@@ -35,7 +35,7 @@ void multiply_kept(Warp& w, const Instruction& i, unsigned k, const Metadata& me
   }
   unsigned column[64];
   for (unsigned row = 0; row < m; ++row) {
-    metadata.read(row, column);
+    metadata.read(*w.machine, row, column);
     for (unsigned p = 0; p < kept; ++p) {
       for (unsigned j = 0; j < n; ++j) {
         d[row * n + j] += static_cast<Sum>(a[row * kept + p]) * static_cast<Sum>(b[column[p] * n + j]);

@@ -24,11 +24,11 @@ class Metadata {
       : words_(w.values<std::uint32_t>(at)), i_(i), type_(type), ordered_(ordered), fields_(fields_of_row(type, k)),
         first_(selector * fields_ / 8) {}
 
-  void read(unsigned row, unsigned* column) const {
+  void read(Machine& machine, unsigned row, unsigned* column) const {
     if (type_ == tf32) {  // one of two, named by the halves that it has of four
       for (unsigned p = 0; p < fields_ / 2; ++p) {
         const unsigned halves = field(row, 2 * p) | field(row, 2 * p + 1) << 2;
-        if (halves != 0b0100u && halves != 0b1110u) report(row, halves, "of tf32 are 0b0100 and 0b1110");
+        if (halves != 0b0100u && halves != 0b1110u) report(machine, row, halves, "of tf32 are 0b0100 and 0b1110");
         column[p] = 2 * p + halves / 8;
       }
       return;
@@ -37,7 +37,7 @@ class Metadata {
     for (unsigned f = 0; f < fields_; f += 2) {
       const unsigned low = field(row, f), high = field(row, f + 1);
       if (low == high || (ordered_ && low > high)) {
-        report(row, low | high << 2, ordered_ ? "name two elements in ascending order" : "name two elements");
+        report(machine, row, low | high << 2, ordered_ ? "name two elements in ascending order" : "name two elements");
       }
       for (unsigned e = 0; e < unit; ++e) {
         column[f * unit + e] = (2 * f + low) * unit + e;
@@ -54,8 +54,8 @@ class Metadata {
     const unsigned lane = 4 * group + first_ + (narrow ? 2 * (f / 16) + half : f / 8);
     return words_[lane] >> (narrow ? 2 * (f % 16) : 16 * half + 2 * (f % 8)) & 3u;
   }
-  void report(unsigned row, unsigned bits, const char* valid) const {
-    FINDING(invalid_argument, i_.site, "metadata of row %u are 0x%x: valid ones %s", row, bits, valid);
+  void report(Machine& machine, unsigned row, unsigned bits, const char* valid) const {
+    FINDING(machine.report, invalid_argument, i_.site, "metadata of row %u are 0x%x: valid ones %s", row, bits, valid);
   }
 
   const std::uint32_t* words_;

@@ -1,6 +1,7 @@
 // tcgen05 but for its products (tcgen05_mma.cpp): PTX ISA 9.7.16. What an instruction does is done when it is issued;
 // until its end is waited for, whoever touches what it reads or writes is reported. So numbers do not depend on when the
 // hardware gets to it.
+#include "machine/part.hpp"
 #include "isa/counts.hpp"
 #include "isa/values/dropped.hpp"
 #include "isa/matrix/tcgen05.hpp"
@@ -11,53 +12,61 @@
 #include <algorithm>
 
 namespace autosched::emulator::ptx {
-namespace {
 
-// Loads of a warp: their registers are nobody's before the warp waits.
-struct Loads {
-  std::uint32_t issued = 0, waited = 0;  // through all blocks: the number of a load is in its registers' heads
+// Loads of tensor memory that warps have not waited for, and allocations that they wait for.
+struct TensorLoads : Unit {
+  using Unit::Unit;
+
+  // Loads of a warp: their registers are nobody's before the warp waits.
+  struct Loads {
+    std::uint32_t issued = 0, waited = 0;  // through all blocks: the number of a load is in its registers' heads
+  };
+  PerBlock<std::vector<Loads>> loads{parking};  // by warp
+  PerBlock<std::vector<SiteIndex>> asking{parking};  // by warp: the tcgen05.alloc that cannot be served yet
 };
-PerBlock<std::vector<Loads>> loads;  // by warp
-PerBlock<std::vector<SiteIndex>> asking;  // by warp: the tcgen05.alloc that cannot be served yet
+
+namespace {
+using Loads = TensorLoads::Loads;
 
 // Whether all lanes give the same value; the first one's.
 std::uint32_t uniform(Warp& w, const Instruction& i, unsigned source, const char* what) {
   const std::uint32_t* values = w.values<std::uint32_t>(i.source(source));
   for (unsigned lane = 1; lane < warp_size; ++lane) {
     if (values[lane] == values[0]) continue;
-    FINDING(invalid_argument, i.site, "lanes 0 and %u of warp %u give %s different %s", lane, w.index, i.row->name, what);
+    FINDING(w.machine->report, invalid_argument, i.site, "lanes 0 and %u of warp %u give %s different %s", lane, w.index, i.row->name, what);
     break;
   }
   return values[0];
 }
 
 // Which blocks' tensor memory an instruction of a group works with. False, and a finding, where the group is not there.
-bool check_group(unsigned blocks, const char* name) {
-  if (blocks == 1 || cluster_blocks() % 2 == 0) return true;
-  FINDING(invalid_argument, self->site, "%s: %s.cta_group::2 in a cluster of %u blocks", describe_self().c_str(), name,
-          cluster_blocks());
+bool check_group(Machine& machine, unsigned blocks, const char* name) {
+  if (blocks == 1 || cluster_blocks(machine) % 2 == 0) return true;
+  FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s.cta_group::2 in a cluster of %u blocks", describe_self(machine).c_str(), name,
+          cluster_blocks(machine));
   return false;
 }
 
 // Sources: where the address goes, columns. Immediates: 1 whole warp, offset, blocks.
 void alloc(Warp& w, const Instruction& i, Lanes) {
+  Machine& machine = *w.machine;
   constexpr const char* name = "tcgen05.alloc";
   run_as(w, 0);
-  self->site = i.site;
+  machine.self->site = i.site;
   const std::uint32_t columns = uniform(w, i, 1, "numbers of columns");
-  if (!check_group(static_cast<unsigned>(i.immediate[2]), name)) return;
+  if (!check_group(machine, static_cast<unsigned>(i.immediate[2]), name)) return;
   if (columns < 32 || columns > tensor_columns || (columns & (columns - 1)) != 0) {
-    FINDING(tensor_memory_misuse, i.site, "%s: %s of %u columns, which must be 32, 64, 128, 256 or 512", describe_self().c_str(), name,
+    FINDING(machine.report, tensor_memory_misuse, i.site, "%s: %s of %u columns, which must be 32, 64, 128, 256 or 512", describe_self(machine).c_str(), name,
             columns);
     return;
   }
-  TensorMemory& memory = tensor_memory(self->rank);
+  TensorMemory& memory = tensor_memory(machine, machine.self->rank);
   if (memory.relinquished) {
-    FINDING(tensor_memory_misuse, i.site, "%s: %s behind tcgen05.relinquish_alloc_permit of its block", describe_self().c_str(), name);
+    FINDING(machine.report, tensor_memory_misuse, i.site, "%s: %s behind tcgen05.relinquish_alloc_permit of its block", describe_self(machine).c_str(), name);
   }
   if (columns > memory.least) {
-    FINDING(tensor_memory_misuse, i.site, "%s: %s of %u columns behind one of %u: a block may not ask for more than before",
-            describe_self().c_str(), name, columns, memory.least);
+    FINDING(machine.report, tensor_memory_misuse, i.site, "%s: %s of %u columns behind one of %u: a block may not ask for more than before",
+            describe_self(machine).c_str(), name, columns, memory.least);
   }
   const auto is_free = [&](unsigned from) {
     return std::none_of(memory.allocations.begin(), memory.allocations.end(), [&](const TensorAllocation& a) {
@@ -67,42 +76,44 @@ void alloc(Warp& w, const Instruction& i, Lanes) {
   unsigned column = 0;
   while (column + columns <= tensor_columns && !is_free(column)) column += columns;
   if (column + columns > tensor_columns) {  // another warp may free some
-    asking[w.index] = i.site;
+    machine.tensor_loads.asking[w.index] = i.site;
     w.retry = true;
-    ++idle_polls;
+    ++machine.idle_polls;
     return;
   }
-  asking[w.index] = 0;
+  machine.tensor_loads.asking[w.index] = 0;
   memory.least = std::min(memory.least, columns);
   memory.allocations.push_back({column, columns, i.site});
   std::uint32_t to;
-  if (shared_operand(w, i, 0, i.immediate[1], 0, name, to)) write_shared(to, &column, 4, name);
-  idle_polls = 0;
+  if (shared_operand(w, i, 0, i.immediate[1], 0, name, to)) write_shared(machine, to, &column, 4, name);
+  machine.idle_polls = 0;
 }
 
 // Sources: address, columns. Immediates: 1 whole warp, blocks.
 void dealloc(Warp& w, const Instruction& i, Lanes) {
+  Machine& machine = *w.machine;
   constexpr const char* name = "tcgen05.dealloc";
   run_as(w, 0);
-  self->site = i.site;
+  machine.self->site = i.site;
   const std::uint32_t address = uniform(w, i, 0, "addresses"), columns = uniform(w, i, 1, "numbers of columns");
-  TensorMemory& memory = tensor_memory(self->rank);
+  TensorMemory& memory = tensor_memory(machine, machine.self->rank);
   const auto found = std::find_if(memory.allocations.begin(), memory.allocations.end(),
                                   [&](const TensorAllocation& a) { return a.column == address && a.columns == columns; });
   if (found == memory.allocations.end()) {
-    FINDING(tensor_memory_misuse, i.site, "%s: %s of %u columns at %#x, which no tcgen05.alloc has returned so", describe_self().c_str(),
+    FINDING(machine.report, tensor_memory_misuse, i.site, "%s: %s of %u columns at %#x, which no tcgen05.alloc has returned so", describe_self(machine).c_str(),
             name, columns, address);
     return;
   }
-  check_tensor_columns_idle(self->rank, found->column, columns, who_of(w.index, whole_warp), name);
+  check_tensor_columns_idle(machine, machine.self->rank, found->column, columns, who_of(w.index, whole_warp), name);
   memory.allocations.erase(found);
-  idle_polls = 0;
+  machine.idle_polls = 0;
 }
 
 void relinquish(Warp& w, const Instruction& i, Lanes) {
+  Machine& machine = *w.machine;
   run_as(w, 0);
-  self->site = i.site;
-  tensor_memory(self->rank).relinquished = true;
+  machine.self->site = i.site;
+  tensor_memory(machine, machine.self->rank).relinquished = true;
 }
 
 // In the order of _SHAPES in measurements/emulator/ptx/families/tcgen05.py.
@@ -127,20 +138,21 @@ struct Move {
 };
 // Immediates: 1 whole warp, offset, Shape, columns between halves, whether two columns share a register.
 Move check_move(Warp& w, const Instruction& i, unsigned registers) {
+  Machine& machine = *w.machine;
   const auto shape = static_cast<Shape>(i.immediate[2]);
   const std::uint32_t address = uniform(w, i, 0, "addresses") + static_cast<std::uint32_t>(i.immediate[1]);
-  const unsigned lane = address >> 16, column = address & 0xffff, quarter = w.index % block_warps() % tensor_quarters;
+  const unsigned lane = address >> 16, column = address & 0xffff, quarter = w.index % block_warps(machine) % tensor_quarters;
   const bool halves = shape != Shape::lanes_32x32b;
   if (lane / quarter_lanes != quarter || lane % (halves ? 16 : 32) != 0) {
-    FINDING(tensor_memory_misuse, i.site,
+    FINDING(machine.report, tensor_memory_misuse, i.site,
             "%s of warp %u at lane %u of tensor memory: a warp reaches lanes %u to %u, and starts at the first%s of them", i.row->name,
-            w.index % block_warps(), lane, quarter * quarter_lanes, quarter * quarter_lanes + 31, halves ? " or the seventeenth" : "");
+            w.index % block_warps(machine), lane, quarter * quarter_lanes, quarter * quarter_lanes + 31, halves ? " or the seventeenth" : "");
     return {0, 0, false};
   }
   unsigned last = 0;
   for (const unsigned t : {0u, 31u}) last = std::max(last, position(shape, t, registers - 1, static_cast<unsigned>(i.immediate[3])).column);
   const unsigned columns = (last + 1) * (i.immediate[4] != 0 ? 2 : 1);
-  return {lane, column, check_tensor_columns(self->rank, column, columns, i.row->name)};
+  return {lane, column, check_tensor_columns(machine, machine.self->rank, column, columns, i.row->name)};
 }
 
 // Every cell that the instruction touches, once: body(column, lanes).
@@ -161,13 +173,14 @@ void for_cells(Shape shape, const Move& m, unsigned registers, unsigned split, b
 }
 
 void load(Warp& w, const Instruction& i, Lanes) {
+  Machine& machine = *w.machine;
   run_as(w, 0);
-  self->site = i.site;
+  machine.self->site = i.site;
   const auto shape = static_cast<Shape>(i.immediate[2]);
   const auto split = static_cast<unsigned>(i.immediate[3]);
   const bool pairs = i.immediate[4] != 0;
   const Move m = check_move(w, i, i.destinations);
-  const std::uint32_t number = ++loads[w.index].issued;
+  const std::uint32_t number = ++machine.tensor_loads.loads[w.index].issued;
   for (unsigned r = 0; r < i.destinations; ++r) {
     Register& head = w.head(i.destination(r));
     head.defined = all_lanes;
@@ -176,11 +189,11 @@ void load(Warp& w, const Instruction& i, Lanes) {
   }
   if (!m.good) return;
   const Who me = who_of(w.index, whole_warp);
-  const TensorUse use = issue_tensor_work(tensor_actor(me, TensorWork::loads));
-  TensorMemory& memory = tensor_memory(self->rank);
+  const TensorUse use = issue_tensor_work(machine, tensor_actor(machine, me, TensorWork::loads));
+  TensorMemory& memory = tensor_memory(machine, machine.self->rank);
   std::uint32_t unwritten[tensor_columns] = {};
   for_cells(shape, m, i.destinations, split, pairs, [&](unsigned column, std::uint32_t lanes) {
-    unwritten[column] = read_tensor_cell(self->rank, column, m.first_lane / quarter_lanes, lanes, use, me, i.row->name);
+    unwritten[column] = read_tensor_cell(machine, machine.self->rank, column, m.first_lane / quarter_lanes, lanes, use, me, i.row->name);
   });
   for (unsigned r = 0; r < i.destinations; ++r) {
     std::uint32_t* to = w.values<std::uint32_t>(i.destination(r));
@@ -197,7 +210,7 @@ void load(Warp& w, const Instruction& i, Lanes) {
       if (!known) {  // no fault before it is used
         head.defined &= ~(1u << t);
         head.origin = i.site;
-        if (garbage != 0) fill_garbage(&to[t], sizeof to[t]);
+        if (machine.garbage != 0) fill_garbage(machine, &to[t], sizeof to[t]);
       }
     }
   }
@@ -205,8 +218,9 @@ void load(Warp& w, const Instruction& i, Lanes) {
 
 // Sources: address, values.
 void store(Warp& w, const Instruction& i, Lanes) {
+  Machine& machine = *w.machine;
   run_as(w, 0);
-  self->site = i.site;
+  machine.self->site = i.site;
   const auto shape = static_cast<Shape>(i.immediate[2]);
   const auto split = static_cast<unsigned>(i.immediate[3]);
   const bool pairs = i.immediate[4] != 0;
@@ -214,11 +228,11 @@ void store(Warp& w, const Instruction& i, Lanes) {
   const Move m = check_move(w, i, registers);
   if (!m.good) return;
   const Who me = who_of(w.index, whole_warp);
-  const TensorUse use = issue_tensor_work(tensor_actor(me, TensorWork::stores));
-  TensorMemory& memory = tensor_memory(self->rank);
+  const TensorUse use = issue_tensor_work(machine, tensor_actor(machine, me, TensorWork::stores));
+  TensorMemory& memory = tensor_memory(machine, machine.self->rank);
   const unsigned quarter = m.first_lane / quarter_lanes;
   for_cells(shape, m, registers, split, pairs, [&](unsigned column, std::uint32_t lanes) {
-    write_tensor_cell(self->rank, column, quarter, lanes, use, me, i.row->name);
+    write_tensor_cell(machine, machine.self->rank, column, quarter, lanes, use, me, i.row->name);
   });
   for (unsigned r = 0; r < registers; ++r) {
     const std::uint32_t* from = w.values<std::uint32_t>(i.source(r + 1));
@@ -232,54 +246,57 @@ void store(Warp& w, const Instruction& i, Lanes) {
       for (unsigned c = column; c < column + (pairs ? 2 : 1); ++c) memory.cell(c, quarter).defined &= ~(1u << lane % quarter_lanes);
     }
   }
-  idle_polls = 0;
+  machine.idle_polls = 0;
 }
 
 // immediate 1: for stores.
 void wait(Warp& w, const Instruction& i, Lanes) {
+  Machine& machine = *w.machine;
   const bool of_stores = i.immediate[1] != 0;
-  const TensorActor& a = tensor_actor(who_of(w.index, whole_warp), of_stores ? TensorWork::stores : TensorWork::loads);
-  if (a.issued != 0) clocks.learn(w.index, a.actor, last_tensor_epoch(a));
-  if (!of_stores) loads[w.index].waited = loads[w.index].issued;
+  const TensorActor& a = tensor_actor(machine, who_of(w.index, whole_warp), of_stores ? TensorWork::stores : TensorWork::loads);
+  if (a.issued != 0) machine.clocks.learn(w.index, a.actor, last_tensor_epoch(machine, a));
+  if (!of_stores) machine.tensor_loads.loads[w.index].waited = machine.tensor_loads.loads[w.index].issued;
 }
 
 // immediate 0: ::after_thread_sync.
 void fence(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   if (i.immediate[0] != 0) {
-    fence_after_thread_sync(w.index, active, active == live_lanes(w));
+    fence_after_thread_sync(machine, w.index, active, active == live_lanes(w));
   } else {
-    fence_before_thread_sync(w.index);
+    fence_before_thread_sync(machine, w.index);
   }
 }
 
 // Sources: mbarrier, and the blocks of the cluster whose mbarriers there are meant. Immediates: offset, blocks, multicast.
 void commit(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   constexpr const char* name = "tcgen05.commit";
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     std::uint32_t address;
-    if (!check_group(static_cast<unsigned>(i.immediate[1]), name)) return;
+    if (!check_group(machine, static_cast<unsigned>(i.immediate[1]), name)) return;
     if (!shared_operand(w, i, 0, i.immediate[0], k, name, address)) return;
-    const TensorActor& a = tensor_actor(self->who, TensorWork::products);
+    const TensorActor& a = tensor_actor(machine, machine.self->who, TensorWork::products);
     const unsigned own = rank_of_address(address);
     std::uint32_t blocks = 1u << own;
     if (i.immediate[2] != 0) blocks = w.values<std::uint16_t>(i.source(1))[k];
     for (unsigned rank = 0; rank < 16; ++rank) {
       if ((blocks >> rank & 1u) == 0) continue;
-      if (rank >= cluster_blocks()) {
-        FINDING(invalid_argument, i.site, "%s: %s names block %u of a cluster of %u", describe_self().c_str(), name, rank, cluster_blocks());
+      if (rank >= cluster_blocks(machine)) {
+        FINDING(machine.report, invalid_argument, i.site, "%s: %s names block %u of a cluster of %u", describe_self(machine).c_str(), name, rank, cluster_blocks(machine));
         continue;
       }
-      Mbarrier* m = mbarrier_at(address_in_block(address, rank), name);
+      Mbarrier* m = mbarrier_at(machine, address_in_block(address, rank), name);
       if (m == nullptr) continue;
-      if (launch.count) note_products_committed(w, m->address);
-      if (rank != self->rank) touch_block(rank, a.issued != 0 ? who_of(a.actor, whole_warp) : self->who,
-                                          a.issued != 0 ? last_tensor_epoch(a) : clocks.now[self->warp]);
-      arrive_behind(*m, w.index, k, a.issued != 0 ? a.actor : 0, a.issued != 0 ? last_tensor_epoch(a) : 0, name);
+      if (machine.launch.count) note_products_committed(w, m->address);
+      if (rank != machine.self->rank) touch_block(machine, rank, a.issued != 0 ? who_of(a.actor, whole_warp) : machine.self->who,
+                                          a.issued != 0 ? last_tensor_epoch(machine, a) : machine.clocks.now[machine.self->warp]);
+      arrive_behind(machine, *m, w.index, k, a.issued != 0 ? a.actor : 0, a.issued != 0 ? last_tensor_epoch(machine, a) : 0, name);
     }
   });
-  idle_polls = 0;
+  machine.idle_polls = 0;
 }
 
 // In the order of _COPIES in measurements/emulator/ptx/families/tcgen05.py.
@@ -302,28 +319,29 @@ std::vector<unsigned> lanes_of_row(Copied shape, unsigned row) {
 
 // Sources: address, descriptor. Immediates: offset, blocks, Copied. Each block of a pair copies from its own memory.
 void copy(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   constexpr const char* name = "tcgen05.cp";
   const auto shape = static_cast<Copied>(i.immediate[2]);
   const auto [rows, pieces] = copy_shapes[i.immediate[2]];
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
+    machine.self->site = i.site;
     const auto blocks = static_cast<unsigned>(i.immediate[1]);
-    if (!check_group(blocks, name)) return;
+    if (!check_group(machine, blocks, name)) return;
     const std::uint32_t address = w.values<std::uint32_t>(i.source(0))[k] + static_cast<std::uint32_t>(i.immediate[0]);
     const unsigned column = address & 0xffff;
-    Descriptor d = read_descriptor(w.values<std::uint64_t>(i.source(1))[k], name);
-    TensorActor& actor = tensor_actor(self->who, TensorWork::products);
-    const TensorUse use = issue_tensor_work(actor);
+    Descriptor d = read_descriptor(machine, w.values<std::uint64_t>(i.source(1))[k], name);
+    TensorActor& actor = tensor_actor(machine, machine.self->who, TensorWork::products);
+    const TensorUse use = issue_tensor_work(machine, actor);
     for (unsigned b = 0; b < blocks; ++b) {
-      const unsigned rank = blocks == 1 ? self->rank : self->rank / 2 * 2 + b;
-      if (!check_tensor_columns(rank, column, pieces * 4, name)) return;
-      TensorMemory& memory = tensor_memory(rank);
+      const unsigned rank = blocks == 1 ? machine.self->rank : machine.self->rank / 2 * 2 + b;
+      if (!check_tensor_columns(machine, rank, column, pieces * 4, name)) return;
+      TensorMemory& memory = tensor_memory(machine, rank);
       std::uint32_t lanes[tensor_quarters] = {};
       for (unsigned row = 0; row < rows; ++row) {
         for (unsigned piece = 0; piece < pieces; ++piece) {
           std::uint32_t words[4];
-          read_operand(d.along_k(row, piece), rank, actor, use, name, words);
+          read_operand(machine, d.along_k(row, piece), rank, actor, use, name, words);
           for (const unsigned lane : lanes_of_row(shape, row)) {
             lanes[lane / quarter_lanes] |= 1u << lane % quarter_lanes;
             for (unsigned c = 0; c < 4; ++c) memory.word(column + piece * 4 + c, lane) = words[c];
@@ -332,12 +350,12 @@ void copy(Warp& w, const Instruction& i, Lanes active) {
       }
       for (unsigned c = column; c < column + pieces * 4; ++c) {
         for (unsigned q = 0; q < tensor_quarters; ++q) {
-          if (lanes[q] != 0) write_tensor_cell(rank, c, q, lanes[q], use, self->who, name);
+          if (lanes[q] != 0) write_tensor_cell(machine, rank, c, q, lanes[q], use, machine.self->who, name);
         }
       }
     }
   });
-  idle_polls = 0;
+  machine.idle_polls = 0;
 }
 
 constexpr Row tcgen05_table[] = {
@@ -356,24 +374,24 @@ constexpr Row tcgen05_table[] = {
 
 const Rows tcgen05_rows{std::begin(tcgen05_table), std::end(tcgen05_table)};
 
-Descriptor read_descriptor(std::uint64_t bits, const char* name) {
+Descriptor read_descriptor(Machine& machine, std::uint64_t bits, const char* name) {
   bool known = true;
   const Descriptor d = Descriptor::of_tcgen05(bits, known);
   if ((bits >> 46 & 1u) == 0) {
-    FINDING(invalid_argument, self->site, "%s: a matrix descriptor of %s without bit 46, which is always set: %#llx", describe_self().c_str(),
+    FINDING(machine.report, invalid_argument, machine.self->site, "%s: a matrix descriptor of %s without bit 46, which is always set: %#llx", describe_self(machine).c_str(),
             name, static_cast<unsigned long long>(bits));
   }
   if (!known || d.base_offset != 0 || (bits >> 52 & 1u) != 0) {
-    FINDING(invalid_argument, self->site,
+    FINDING(machine.report, invalid_argument, machine.self->site,
             "%s: a matrix descriptor of %s (%#llx) with an unknown swizzle, with swizzled atoms of 32 bytes, with a base offset or an "
             "absolute leading offset, which the emulator does not execute",
-            describe_self().c_str(), name, static_cast<unsigned long long>(bits));
+            describe_self(machine).c_str(), name, static_cast<unsigned long long>(bits));
   }
   return d;
 }
 
-void read_operand(std::uint32_t address, unsigned rank, const TensorActor& actor, const TensorUse& use, const char* name, void* to) {
-  const unsigned char* from = read_by_engine(address_in_block(address, rank), 16, self->who, actor.actor, use.epoch, name);
+void read_operand(Machine& machine, std::uint32_t address, unsigned rank, const TensorActor& actor, const TensorUse& use, const char* name, void* to) {
+  const unsigned char* from = read_by_engine(machine, address_in_block(address, rank), 16, machine.self->who, actor.actor, use.epoch, name);
   if (from == nullptr) {
     std::memset(to, 0xff, 16);
   } else {
@@ -381,31 +399,32 @@ void read_operand(std::uint32_t address, unsigned rank, const TensorActor& actor
   }
 }
 
-void start_block_tcgen05() {
-  loads.resize(machine.size());
-  asking.assign(machine.size(), 0);
-  start_block_tensor_memory();
+void start_block_tcgen05(Machine& machine) {
+  machine.tensor_loads.loads.resize(machine.warps.all.size());
+  machine.tensor_loads.asking.assign(machine.warps.all.size(), 0);
+  start_block_tensor_memory(machine);
 }
 
-void end_block_tcgen05() { end_block_tensor_memory(); }
+void end_block_tcgen05(Machine& machine) { end_block_tensor_memory(machine); }
 
-void report_waiting_for_tensor_memory() {
-  for (unsigned w = 0; w < asking.size(); ++w) {
-    if (asking[w] == 0) continue;
-    FINDING(barrier_not_reached, asking[w], "%s waits for columns of tensor memory, which nobody frees",
-            describe(who_of(w, whole_warp), block_index).c_str());
+void report_waiting_for_tensor_memory(Machine& machine) {
+  for (unsigned w = 0; w < machine.tensor_loads.asking.size(); ++w) {
+    if (machine.tensor_loads.asking[w] == 0) continue;
+    FINDING(machine.report, barrier_not_reached, machine.tensor_loads.asking[w], "%s waits for columns of tensor memory, which nobody frees",
+            describe(machine, who_of(w, whole_warp), machine.block_index).c_str());
   }
 }
 
 void track_tensor_loads(Warp& w, const Instruction& i) {
-  Loads& mine = loads[w.index];
+  Machine& machine = *w.machine;
+  Loads& mine = machine.tensor_loads.loads[w.index];
   std::uint32_t carried = 0;
   const auto report = [&](const char* what) {
     run_as(w, 0);
-    self->site = i.site;
-    FINDING_OF_TWO(missing_tcgen05_wait, grade_of_missing_fences, i.site, 0,
+    machine.self->site = i.site;
+    FINDING_OF_TWO(machine.report, missing_tcgen05_wait, machine.grade_of_missing_fences, i.site, 0,
                    "%s %s a register of a tcgen05.ld that it has not waited for (tcgen05.wait::ld)",
-                   describe(who_of(w.index, whole_warp), block_index).c_str(), what);
+                   describe(machine, who_of(w.index, whole_warp), machine.block_index).c_str(), what);
   };
   if (mine.issued > mine.waited) {
     for (unsigned k = 0; k < i.sources; ++k) {
@@ -416,8 +435,8 @@ void track_tensor_loads(Warp& w, const Instruction& i) {
       } else {
         report("reads");
         if (n == mine.issued) {  // it has come: the last of them, and with it those before, no longer read tensor memory
-          const TensorActor& a = tensor_actor(who_of(w.index, whole_warp), TensorWork::loads);
-          clocks.learn(w.index, a.actor, last_tensor_epoch(a));
+          const TensorActor& a = tensor_actor(machine, who_of(w.index, whole_warp), TensorWork::loads);
+          machine.clocks.learn(w.index, a.actor, last_tensor_epoch(machine, a));
         }
         break;
       }
@@ -432,3 +451,5 @@ void track_tensor_loads(Warp& w, const Instruction& i) {
 }
 
 }  // namespace autosched::emulator::ptx
+
+AUTOSCHED_PART(ptx::TensorLoads);

@@ -81,7 +81,7 @@ struct Product {
 };
 
 // The product that a descriptor means; a finding where there is no such.
-bool read_product(std::uint32_t bits, std::int64_t kind, unsigned blocks, unsigned scale_block, Product& p) {
+bool read_product(Machine& machine, std::uint32_t bits, std::int64_t kind, unsigned blocks, unsigned scale_block, Product& p) {
   const auto field = [bits](unsigned first, unsigned count) { return bits >> first & ((1u << count) - 1); };
   const bool scaled = is_scaled(kind);
   p = {kind, blocks, field(24, 5) << 4, field(17, 6) << 3, 0, element_of(kind, field(7, 3)), element_of(kind, field(10, 3)),
@@ -113,7 +113,7 @@ bool read_product(std::uint32_t bits, std::int64_t kind, unsigned blocks, unsign
   const unsigned steps = scaled ? 8 * blocks : kind == kind_i8 ? (blocks == 2 ? 32 : p.n <= 32 ? 8 : 16)
                                              : blocks == 2 || p.m == 128 ? 16 : 8;
   if (wrong == nullptr && (!m_known || p.n < steps || p.n > 256 || p.n % steps != 0)) {
-    FINDING(invalid_argument, self->site, "%s: %s.cta_group::%u of m %u and n %u, which its kind does not have", describe_self().c_str(),
+    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s.cta_group::%u of m %u and n %u, which its kind does not have", describe_self(machine).c_str(),
             name, blocks, p.m, p.n);
     return false;
   }
@@ -125,7 +125,7 @@ bool read_product(std::uint32_t bits, std::int64_t kind, unsigned blocks, unsign
     if (p.scale_a % step != 0 || p.scale_b % step != 0) wrong = "an id of its scales that does not fit their number";
   }
   if (wrong != nullptr) {
-    FINDING(invalid_argument, self->site, "%s: %s with the instruction descriptor %#x: %s", describe_self().c_str(), name, bits, wrong);
+    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s with the instruction descriptor %#x: %s", describe_self(machine).c_str(), name, bits, wrong);
     return false;
   }
   p.k = kind == kind_tf32 ? 8 : kind == kind_f16 ? 16 : is_packed(kind) ? 64 : 32;
@@ -158,14 +158,14 @@ std::uint32_t bits_of_piece(const unsigned char* bytes, unsigned v, unsigned bit
 
 // Rows of an operand from the shared memory of one block: put(row, k, bits).
 template <class Put>
-void read_shared_operand(const Descriptor& d, bool transposed, Element type, const Product& p, unsigned rows, unsigned rank,
+void read_shared_operand(Machine& machine, const Descriptor& d, bool transposed, Element type, const Product& p, unsigned rows, unsigned rank,
                          const TensorActor& actor, const TensorUse& use, Put put) {
   unsigned char bytes[16];
   if (!transposed) {
     const unsigned per = p.k / 2;
     for (unsigned row = 0; row < rows; ++row) {
       for (unsigned piece = 0; piece < 2; ++piece) {
-        read_operand(d.along_k(row, piece), rank, actor, use, name, bytes);
+        read_operand(machine, d.along_k(row, piece), rank, actor, use, name, bytes);
         for (unsigned v = 0; v < per; ++v) put(row, piece * per + v, bits_of_piece(bytes, v, bits_of(type)));
       }
     }
@@ -174,42 +174,42 @@ void read_shared_operand(const Descriptor& d, bool transposed, Element type, con
   const unsigned per = 128 / bits_of(type);
   for (unsigned k = 0; k < p.k; ++k) {
     for (unsigned piece = 0; piece < rows / per; ++piece) {
-      read_operand(d.along_mn(k, piece), rank, actor, use, name, bytes);
+      read_operand(machine, d.along_mn(k, piece), rank, actor, use, name, bytes);
       for (unsigned v = 0; v < per; ++v) put(piece * per + v, k, bits_of_piece(bytes, v, bits_of(type)));
     }
   }
 }
 
 // Reads columns of tensor memory for all its lanes in `quarters`; a finding where a needed cell was never written.
-void read_columns(unsigned rank, unsigned column, unsigned columns, const std::uint32_t (&lanes)[tensor_quarters],
+void read_columns(Machine& machine, unsigned rank, unsigned column, unsigned columns, const std::uint32_t (&lanes)[tensor_quarters],
                   const TensorUse& use) {
   for (unsigned c = column; c < column + columns; ++c) {
     for (unsigned q = 0; q < tensor_quarters; ++q) {
       if (lanes[q] == 0) continue;
-      if (read_tensor_cell(rank, c, q, lanes[q], use, self->who, name) != 0) report_undefined_tensor_memory(c, self->who, name);
+      if (read_tensor_cell(machine, rank, c, q, lanes[q], use, machine.self->who, name) != 0) report_undefined_tensor_memory(machine, c, machine.self->who, name);
     }
   }
 }
 
 // The scales of `rows` rows: four bytes a row, row r in lane r % 32 of every quarter and column r / 32.
-void read_scales(unsigned rank, unsigned column, unsigned rows, const TensorUse& use, std::vector<std::uint32_t>& words) {
+void read_scales(Machine& machine, unsigned rank, unsigned column, unsigned rows, const TensorUse& use, std::vector<std::uint32_t>& words) {
   words.assign(rows, ~0u);
   const unsigned columns = (rows + quarter_lanes - 1) / quarter_lanes;
-  if (!check_tensor_columns(rank, column, columns, name)) return;
+  if (!check_tensor_columns(machine, rank, column, columns, name)) return;
   constexpr std::uint32_t all[tensor_quarters] = {~0u, ~0u, ~0u, ~0u};
-  TensorMemory& memory = tensor_memory(rank);
+  TensorMemory& memory = tensor_memory(machine, rank);
   for (unsigned c = 0; c < columns; ++c) {
     std::uint32_t lanes[tensor_quarters];
     const unsigned left = rows - c * quarter_lanes;
     for (std::uint32_t& mask : lanes) mask = left < quarter_lanes ? (1u << left) - 1 : all[0];
-    read_columns(rank, column + c, 1, lanes, use);
+    read_columns(machine, rank, column + c, 1, lanes, use);
   }
   for (unsigned r = 0; r < rows; ++r) {
     words[r] = memory.word(column + r / quarter_lanes, r % quarter_lanes);
     for (unsigned q = 1; q < tensor_quarters; ++q) {
       if (memory.word(column + r / quarter_lanes, r % quarter_lanes + q * quarter_lanes) == words[r]) continue;
-      FINDING(tensor_memory_misuse, self->site, "%s: %s takes the scale of row %u from column %u of tensor memory, where lane %u has another one than lane %u",
-              describe_self().c_str(), name, r, column + r / quarter_lanes, r % quarter_lanes + q * quarter_lanes, r % quarter_lanes);
+      FINDING(machine.report, tensor_memory_misuse, machine.self->site, "%s: %s takes the scale of row %u from column %u of tensor memory, where lane %u has another one than lane %u",
+              describe_self(machine).c_str(), name, r, column + r / quarter_lanes, r % quarter_lanes + q * quarter_lanes, r % quarter_lanes);
       return;
     }
   }
@@ -234,41 +234,41 @@ struct Operands {
 
 // Multiplies what the block of rank `rank` has of A by all of B, `b`: [k][n].
 template <class T>
-void multiply(const Product& p, const Operands& o, unsigned rank, unsigned half, const T* b, TensorActor& actor, const TensorUse& use) {
+void multiply(Machine& machine, const Product& p, const Operands& o, unsigned rank, unsigned half, const T* b, TensorActor& actor, const TensorUse& use) {
   const unsigned rows = p.m / p.blocks;
   const unsigned columns = rows == 64 && p.blocks == 2 ? p.n / 2 : p.n;
   const unsigned column = o.d & 0xffff, first_lane = o.d >> 16;
   if (first_lane % 128 != 0 && !(rows == 64 && p.blocks == 1 && first_lane == 16)) {
-    FINDING(tensor_memory_misuse, self->site, "%s: %s of %u rows a block at lane %u of tensor memory", describe_self().c_str(), name, rows, first_lane);
+    FINDING(machine.report, tensor_memory_misuse, machine.self->site, "%s: %s of %u rows a block at lane %u of tensor memory", describe_self(machine).c_str(), name, rows, first_lane);
     return;
   }
-  if (!check_tensor_columns(rank, column, columns, name)) return;
+  if (!check_tensor_columns(machine, rank, column, columns, name)) return;
   std::vector<T> a(std::size_t{rows} * p.k);
   const double sign = p.negated_a ? -1 : 1;
   if (o.a_in_tensor_memory) {
     if (rows != 128) {
-      FINDING(invalid_argument, self->site, "%s: %s with A in tensor memory and %u rows a block, which the emulator does not execute",
-              describe_self().c_str(), name, rows);
+      FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s with A in tensor memory and %u rows a block, which the emulator does not execute",
+              describe_self(machine).c_str(), name, rows);
       return;
     }
     const unsigned a_column = o.a_column & 0xffff, width = is_packed(p.kind) ? 4 : bits_of(p.a) < 8 ? 8 : bits_of(p.a);
-    if (!check_tensor_columns(rank, a_column, k_bytes / 4, name)) return;
+    if (!check_tensor_columns(machine, rank, a_column, k_bytes / 4, name)) return;
     constexpr std::uint32_t all[tensor_quarters] = {~0u, ~0u, ~0u, ~0u};
-    read_columns(rank, a_column, k_bytes / 4, all, use);
+    read_columns(machine, rank, a_column, k_bytes / 4, all, use);
     for (unsigned row = 0; row < rows; ++row) {
       for (unsigned l = 0; l < p.k; ++l) {
-        const std::uint32_t word = tensor_memory(rank).word(a_column + l * width / 32, row);
+        const std::uint32_t word = tensor_memory(machine, rank).word(a_column + l * width / 32, row);
         a[row * p.k + l] = number<T>(sign * value_of(p.a, width == 32 ? word : word >> l * width % 32));
       }
     }
   } else {
-    read_shared_operand(read_descriptor(o.a_bits, name), p.transposed_a, p.a, p, rows, rank, actor, use, [&](unsigned row, unsigned l, std::uint32_t bits) {
+    read_shared_operand(machine, read_descriptor(machine, o.a_bits, name), p.transposed_a, p.a, p, rows, rank, actor, use, [&](unsigned row, unsigned l, std::uint32_t bits) {
       a[row * p.k + l] = number<T>(sign * value_of(p.a, bits));
     });
   }
   if (is_scaled(p.kind)) {
     std::vector<std::uint32_t> scales;
-    read_scales(rank, o.scale_a & 0xffff, rows, use, scales);
+    read_scales(machine, rank, o.scale_a & 0xffff, rows, use, scales);
     for (unsigned row = 0; row < rows; ++row) {
       for (unsigned l = 0; l < p.k; ++l) {
         a[row * p.k + l] = static_cast<T>(a[row * p.k + l] * scale_value(p.ue8m0, scales[row] >> 8 * (p.scale_a + l / o.scale_block) & 0xffu));
@@ -276,13 +276,13 @@ void multiply(const Product& p, const Operands& o, unsigned rank, unsigned half,
     }
   }
   // The lanes that have rows of D.
-  TensorMemory& memory = tensor_memory(rank);
+  TensorMemory& memory = tensor_memory(machine, rank);
   std::uint32_t lanes[tensor_quarters];
   for (unsigned q = 0; q < tensor_quarters; ++q) {
     lanes[q] = rows == 64 && p.blocks == 1 ? 0xffffu << first_lane % quarter_lanes : ~0u;
     lanes[q] &= ~o.disabled[half * tensor_quarters + q];
   }
-  if (o.accumulate) read_columns(rank, column, columns, lanes, use);
+  if (o.accumulate) read_columns(machine, rank, column, columns, lanes, use);
   using Sum = std::conditional_t<std::is_same_v<T, std::uint32_t>, std::uint32_t, float>;
   std::vector<Sum> d(std::size_t{rows} * p.n);
   const unsigned lane_offset = first_lane % 128;
@@ -316,59 +316,60 @@ void multiply(const Product& p, const Operands& o, unsigned rank, unsigned half,
   }
   for (unsigned c = column; c < column + columns; ++c) {
     for (unsigned q = 0; q < tensor_quarters; ++q) {
-      if (lanes[q] != 0) write_tensor_cell(rank, c, q, lanes[q], use, self->who, name);
+      if (lanes[q] != 0) write_tensor_cell(machine, rank, c, q, lanes[q], use, machine.self->who, name);
     }
   }
 }
 
 template <class T>
-void multiply_blocks(const Product& p, const Operands& o) {
-  const unsigned first = p.blocks == 1 ? self->rank : self->rank / 2 * 2;
-  TensorActor& actor = tensor_actor(self->who, TensorWork::products);
+void multiply_blocks(Machine& machine, const Product& p, const Operands& o) {
+  const unsigned first = p.blocks == 1 ? machine.self->rank : machine.self->rank / 2 * 2;
+  TensorActor& actor = tensor_actor(machine, machine.self->who, TensorWork::products);
   // Products onto the same sums follow each other without a wait where their shape is the same.
-  const TensorUse use = issue_tensor_work(actor, static_cast<std::uint32_t>(p.kind + 1) << 20 | p.m << 10 | p.n);
+  const TensorUse use = issue_tensor_work(machine, actor, static_cast<std::uint32_t>(p.kind + 1) << 20 | p.m << 10 | p.n);
   std::vector<T> b(std::size_t{p.k} * p.n);
   const double sign = p.negated_b ? -1 : 1;
-  const Descriptor descriptor = read_descriptor(o.b_bits, name);
+  const Descriptor descriptor = read_descriptor(machine, o.b_bits, name);
   const unsigned half = p.n / p.blocks;
   for (unsigned block = 0; block < p.blocks; ++block) {
-    read_shared_operand(descriptor, p.transposed_b, p.b, p, half, first + block, actor, use, [&](unsigned column, unsigned l, std::uint32_t bits) {
+    read_shared_operand(machine, descriptor, p.transposed_b, p.b, p, half, first + block, actor, use, [&](unsigned column, unsigned l, std::uint32_t bits) {
       b[l * p.n + block * half + column] = number<T>(sign * value_of(p.b, bits));
     });
   }
   for (unsigned block = 0; block < p.blocks; ++block) {
     if (!is_scaled(p.kind)) {
-      multiply(p, o, first + block, block, b.data(), actor, use);
+      multiply(machine, p, o, first + block, block, b.data(), actor, use);
       continue;
     }
     // Each block has the scales of all columns.
     std::vector<std::uint32_t> scales;
-    read_scales(first + block, o.scale_b & 0xffff, p.n, use, scales);
+    read_scales(machine, first + block, o.scale_b & 0xffff, p.n, use, scales);
     std::vector<T> scaled(b);
     for (unsigned l = 0; l < p.k; ++l) {
       for (unsigned n = 0; n < p.n; ++n) {
         scaled[l * p.n + n] = static_cast<T>(b[l * p.n + n] * scale_value(p.ue8m0, scales[n] >> 8 * (p.scale_b + l / o.scale_block) & 0xffu));
       }
     }
-    multiply(p, o, first + block, block, scaled.data(), actor, use);
+    multiply(machine, p, o, first + block, block, scaled.data(), actor, use);
   }
 }
 
 // Operands as _mma in families/tcgen05.py says. Immediates: blocks, Kind, values of K with one scale, whether A is in tensor
 // memory, whether lanes are named, the power of two that divides D, offsets of D, A and the scales.
 void mma(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const auto blocks = static_cast<unsigned>(i.immediate[0]);
   const std::int64_t kind = i.immediate[1];
   if ((active & (active - 1)) != 0) {
-    FINDING(invalid_argument, i.site, "lanes %u and others of warp %u execute %s at once: one thread of a block does", static_cast<unsigned>(__builtin_ctz(active)),
+    FINDING(machine.report, invalid_argument, i.site, "lanes %u and others of warp %u execute %s at once: one thread of a block does", static_cast<unsigned>(__builtin_ctz(active)),
             w.index, name);
   }
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
-    if (blocks == 2 && (cluster_blocks() % 2 != 0 || self->rank % 2 != 0)) {
-      FINDING(invalid_argument, i.site, "%s: %s.cta_group::2 by block %u of a cluster of %u: the even block of a pair executes it",
-              describe_self().c_str(), name, self->rank, cluster_blocks());
+    machine.self->site = i.site;
+    if (blocks == 2 && (cluster_blocks(machine) % 2 != 0 || machine.self->rank % 2 != 0)) {
+      FINDING(machine.report, invalid_argument, i.site, "%s: %s.cta_group::2 by block %u of a cluster of %u: the even block of a pair executes it",
+              describe_self(machine).c_str(), name, machine.self->rank, cluster_blocks(machine));
       return;
     }
     Operands o{};
@@ -396,17 +397,17 @@ void mma(Warp& w, const Instruction& i, Lanes active) {
     o.accumulate = read_bits(w, i.source(source), i.width_of_source(source), k) != 0;
     o.power = static_cast<int>(i.immediate[5]);
     Product p;
-    if (!read_product(descriptor, kind, blocks, o.scale_block, p)) return;
-    if (launch.count) note_product(i, shape_of(p));
+    if (!read_product(machine, descriptor, kind, blocks, o.scale_block, p)) return;
+    if (machine.launch.count) note_product(machine, i, shape_of(p));
     if (kind == kind_i8) {
-      multiply_blocks<std::uint32_t>(p, o);
+      multiply_blocks<std::uint32_t>(machine, p, o);
     } else if (is_scaled(kind)) {
-      multiply_blocks<double>(p, o);
+      multiply_blocks<double>(machine, p, o);
     } else {
-      multiply_blocks<float>(p, o);
+      multiply_blocks<float>(machine, p, o);
     }
   });
-  idle_polls = 0;
+  machine.idle_polls = 0;
 }
 
 constexpr Row rows[] = {

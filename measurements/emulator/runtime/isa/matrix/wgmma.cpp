@@ -1,6 +1,7 @@
 // wgmma: PTX ISA 9.7.15. Each warp of a warpgroup computes its 16 rows when it issues the instruction; what the operation
 // reads and writes stays in use until the warp waits for it, and whoever touches it before is reported. So numbers do
 // not depend on when the hardware reads, and a kernel whose numbers could is wrong here.
+#include "machine/part.hpp"
 #include "isa/warps.hpp"
 #include "isa/numbers/encodings.hpp"
 #include "isa/numbers/round.hpp"
@@ -13,7 +14,40 @@
 #include <deque>
 
 namespace autosched::emulator::ptx {
+
+// wgmma operations that are in flight.
+struct Wgmmas : Unit {
+  using Unit::Unit;
+
+  struct Operation {
+    SiteIndex site;
+    std::uint64_t a, b;
+    unsigned columns;
+    unsigned issued = 0;   // warps, as bits
+    std::vector<float> right;  // b, as the first warp has read it: [column / 8][k][column % 8]
+  };
+  struct Group {
+    unsigned actor = 0;
+    bool has_actor = false;
+    std::deque<Operation> operations;
+    std::uint32_t first = 0;  // the number of operations[0] in this block
+  };
+  struct State {
+    std::uint32_t before = 0;   // operations of the warp in earlier blocks
+    std::uint32_t issued = 0;   // in this block
+    std::uint32_t done = 0;     // of these, waited for
+    std::uint32_t fences = 0, fences_before = 0;
+    std::vector<std::uint32_t> groups;  // how many operations had been issued when each was committed
+    std::uint32_t awaited = 0;  // operations that it waits for, while it does
+  };
+  PerBlock<std::vector<State>> states{parking};  // by warp
+  PerBlock<std::vector<Group>> groups{parking};  // by warpgroup
+};
+
 namespace {
+using Operation = Wgmmas::Operation;
+using Group = Wgmmas::Group;
+using State = Wgmmas::State;
 
 using matrix::b1, matrix::bf16, matrix::e4m3, matrix::e5m2, matrix::f16, matrix::f32, matrix::Metadata, matrix::s32, matrix::s8,
     matrix::tf32, matrix::u8;
@@ -53,56 +87,29 @@ float value_at(std::int64_t type, const unsigned char* at) {
   }
 }
 
-struct Operation {
-  SiteIndex site;
-  std::uint64_t a, b;
-  unsigned columns;
-  unsigned issued = 0;   // warps, as bits
-  std::vector<float> right;  // b, as the first warp has read it: [column / 8][k][column % 8]
-};
-
-struct Group {
-  unsigned actor = 0;
-  bool has_actor = false;
-  std::deque<Operation> operations;
-  std::uint32_t first = 0;  // the number of operations[0] in this block
-};
-
-struct State {
-  std::uint32_t before = 0;   // operations of the warp in earlier blocks
-  std::uint32_t issued = 0;   // in this block
-  std::uint32_t done = 0;     // of these, waited for
-  std::uint32_t fences = 0, fences_before = 0;
-  std::vector<std::uint32_t> groups;  // how many operations had been issued when each was committed
-  std::uint32_t awaited = 0;  // operations that it waits for, while it does
-};
-
 // Warpgroups are those of a block, whose last one may be incomplete; warps count through the blocks of a cluster.
-unsigned groups_of_block() { return (block_warps() + warps_of_group - 1) / warps_of_group; }
-unsigned group_of(unsigned warp) {
-  return warp / block_warps() * groups_of_block() + warp % block_warps() / warps_of_group;
+unsigned groups_of_block(Machine& machine) { return (block_warps(machine) + warps_of_group - 1) / warps_of_group; }
+unsigned group_of(Machine& machine, unsigned warp) {
+  return warp / block_warps(machine) * groups_of_block(machine) + warp % block_warps(machine) / warps_of_group;
 }
-unsigned place_in_group(unsigned warp) { return warp % block_warps() % warps_of_group; }
-unsigned first_of_group(unsigned warp) { return warp - place_in_group(warp); }
-
-PerBlock<std::vector<State>> states;  // by warp
-PerBlock<std::vector<Group>> groups;  // by warpgroup
+unsigned place_in_group(Machine& machine, unsigned warp) { return warp % block_warps(machine) % warps_of_group; }
+unsigned first_of_group(Machine& machine, unsigned warp) { return warp - place_in_group(machine, warp); }
 
 // The number of an operation in a register's head: never 0.
 std::uint32_t number(const State& s, std::uint32_t operation) { return s.before + operation + 1; }
 bool in_flight(const State& s, std::uint32_t n) { return n > s.before + s.done; }
 
 void report_register(Warp& w, const Instruction& i, std::uint32_t n, const char* what) {
+  Machine& machine = *w.machine;
   run_as(w, 0);
-  self->site = i.site;
-  const State& s = states[w.index];
-  const Group& g = groups[group_of(w.index)];
+  machine.self->site = i.site;
+  const State& s = machine.wgmmas.states[w.index];
+  const Group& g = machine.wgmmas.groups[group_of(machine, w.index)];
   const std::uint32_t index = n - s.before - 1 - g.first;
-  const std::string where = index < g.operations.size() ? place(g.operations[index].site) : "an earlier line";
-  FINDING(wgmma_in_flight, i.site, "%s %s a register of the wgmma at %s, which it has not waited for",
-          describe(who_of(w.index, whole_warp), block_index).c_str(), what, where.c_str());
+  const std::string where = index < g.operations.size() ? place(machine.report, g.operations[index].site) : "an earlier line";
+  FINDING(machine.report, wgmma_in_flight, i.site, "%s %s a register of the wgmma at %s, which it has not waited for",
+          describe(machine, who_of(w.index, whole_warp), machine.block_index).c_str(), what, where.c_str());
 }
-
 
 // Bytes of a lane's register of the A operand.
 const unsigned char* register_bytes(Warp& w, const Instruction& i, unsigned which, unsigned lane) {
@@ -111,7 +118,8 @@ const unsigned char* register_bytes(Warp& w, const Instruction& i, unsigned whic
 
 // Reads 16 bytes of shared memory; what cannot be read is NaN.
 void read_piece(Warp& w, const Group& g, std::uint32_t operation, std::uint32_t address, unsigned char* to) {
-  const unsigned char* from = read_by_engine(address, 16, who_of(w.index, whole_warp), g.actor, clocks.first + operation, "wgmma.mma_async");
+  Machine& machine = *w.machine;
+  const unsigned char* from = read_by_engine(machine, address, 16, who_of(w.index, whole_warp), g.actor, machine.clocks.first + operation, "wgmma.mma_async");
   if (from == nullptr) {
     std::memset(to, 0xff, 16);
   } else {
@@ -165,18 +173,19 @@ void multiply_rows(unsigned columns, unsigned k, unsigned kept, const T* a, cons
 }
 
 void check_registers(Warp& w, const Instruction& i, unsigned a_registers) {
-  const State& s = states[w.index];
-  const Group& g = groups[group_of(w.index)];
+  Machine& machine = *w.machine;
+  const State& s = machine.wgmmas.states[w.index];
+  const Group& g = machine.wgmmas.groups[group_of(machine, w.index)];
   const auto columns = static_cast<unsigned>(i.immediate[1]);
   if (s.fences == s.fences_before) {
-    FINDING(missing_wgmma_fence, i.site, "warp %u issues its first wgmma without a wgmma.fence before it", w.index);
+    FINDING(machine.report, missing_wgmma_fence, i.site, "warp %u issues its first wgmma without a wgmma.fence before it", w.index);
   }
   const auto check = [&](std::uint32_t at, const char* what) {
     const Register& r = w.head(at);
     if (r.written == s.fences + 1) {
-      FINDING(missing_wgmma_fence, i.site,
+      FINDING(machine.report, missing_wgmma_fence, i.site,
               "warp %u of %s: %s of the wgmma was written since the last wgmma.fence", w.index,
-              describe(who_of(w.index, whole_warp), block_index).c_str(), what);
+              describe(machine, who_of(w.index, whole_warp), machine.block_index).c_str(), what);
     }
   };
   for (unsigned d = 0; d < i.destinations; ++d) {
@@ -219,6 +228,7 @@ void multiply_integer_rows(unsigned columns, unsigned k, unsigned kept, const st
 // sparse, the selector of the lanes that have its metadata.
 // Sources: registers or descriptor of A, descriptor of B, whether to accumulate, metadata of a sparse A.
 void issue(Warp& w, const Instruction& i, Lanes) {
+  Machine& machine = *w.machine;
   const auto columns = static_cast<unsigned>(i.immediate[1]);
   const std::int64_t d_type = i.immediate[2], a_type = i.immediate[3], b_type = i.immediate[4];
   const bool a_in_registers = i.immediate[5] != 0;
@@ -227,15 +237,15 @@ void issue(Warp& w, const Instruction& i, Lanes) {
   const unsigned a_sources = a_in_registers ? 4 : 1, element = bytes_of(a_type), kept = row_bytes / element, k = sparse ? 2 * kept : kept;
   const auto selector = static_cast<unsigned>(i.immediate[11]);
   run_as(w, 0);
-  self->site = i.site;
-  if (first_of_group(w.index) % block_warps() + warps_of_group > block_warps()) {
-    FINDING(invalid_argument, i.site, "warp %u executes wgmma, and its warpgroup of four warps is not complete", w.index);
+  machine.self->site = i.site;
+  if (first_of_group(machine, w.index) % block_warps(machine) + warps_of_group > block_warps(machine)) {
+    FINDING(machine.report, invalid_argument, i.site, "warp %u executes wgmma, and its warpgroup of four warps is not complete", w.index);
     return;
   }
-  State& s = states[w.index];
-  Group& g = groups[group_of(w.index)];
+  State& s = machine.wgmmas.states[w.index];
+  Group& g = machine.wgmmas.groups[group_of(machine, w.index)];
   if (!g.has_actor) {
-    g.actor = add_actor("a wgmma of warps " + std::to_string(first_of_group(w.index)) + " to " + std::to_string(first_of_group(w.index) + 3),
+    g.actor = add_actor(machine, "a wgmma of warps " + std::to_string(first_of_group(machine, w.index)) + " to " + std::to_string(first_of_group(machine, w.index) + 3),
                         Kind::wgmma_in_flight);
     g.has_actor = true;
   }
@@ -243,11 +253,11 @@ void issue(Warp& w, const Instruction& i, Lanes) {
     const std::uint64_t bits = w.values<std::uint64_t>(i.source(source))[0];
     for (unsigned lane = 1; lane < warp_size; ++lane) {
       if (w.values<std::uint64_t>(i.source(source))[lane] == bits) continue;
-      FINDING(invalid_argument, i.site, "lanes 0 and %u of warp %u give wgmma different matrix descriptors", lane, w.index);
+      FINDING(machine.report, invalid_argument, i.site, "lanes 0 and %u of warp %u give wgmma different matrix descriptors", lane, w.index);
       break;
     }
     if ((bits >> 49 & 7) != 0) {
-      FINDING(invalid_argument, i.site, "a matrix descriptor has the base offset %u, and the emulator knows only 0: "
+      FINDING(machine.report, invalid_argument, i.site, "a matrix descriptor has the base offset %u, and the emulator knows only 0: "
               "align the matrix to the repetition of its swizzle", static_cast<unsigned>(bits >> 49 & 7));
     }
     return bits;
@@ -256,28 +266,28 @@ void issue(Warp& w, const Instruction& i, Lanes) {
     const Register& r = w.head(i.source(source));
     const bool is_metadata = sparse && source + 1 == i.sources;
     if (const Lanes lanes = is_metadata ? Metadata::lanes(a_type, k, selector) : all_lanes; (lanes & ~r.defined) != 0) {
-      FINDING(undefined_register, r.origin != 0 ? r.origin : i.site, "warp %u gives wgmma an operand that was never written on the path taken", w.index);
+      FINDING(machine.report, undefined_register, r.origin != 0 ? r.origin : i.site, "warp %u gives wgmma an operand that was never written on the path taken", w.index);
       break;
     }
   }
   const std::uint64_t a_bits = a_in_registers ? 0 : descriptor(0), b_bits = descriptor(a_sources);
   if (sparse && !b_transposed && Descriptor::of_wgmma(b_bits).swizzle_bytes == row_bytes) {
-    FINDING(invalid_argument, i.site, "B has %u bytes of each k here, and its matrix descriptor a swizzle of %u bytes", 2 * row_bytes, row_bytes);
+    FINDING(machine.report, invalid_argument, i.site, "B has %u bytes of each k here, and its matrix descriptor a swizzle of %u bytes", 2 * row_bytes, row_bytes);
   }
   // All four warps execute the same operations one after another.
   const std::uint32_t operation = s.issued++;
   if (operation - g.first >= g.operations.size()) g.operations.push_back({i.site, a_bits, b_bits, columns, 0, {}});
   Operation& o = g.operations[operation - g.first];
   if (o.site != i.site || o.a != a_bits || o.b != b_bits) {
-    FINDING(invalid_argument, i.site, "warp %u of its warpgroup executes another wgmma than the warps before it (%s), or with other matrix descriptors",
-            place_in_group(w.index), place(o.site).c_str());
+    FINDING(machine.report, invalid_argument, i.site, "warp %u of its warpgroup executes another wgmma than the warps before it (%s), or with other matrix descriptors",
+            place_in_group(machine, w.index), place(machine.report, o.site).c_str());
   }
-  o.issued |= 1u << place_in_group(w.index);
-  clocks.now[g.actor] = std::max(clocks.now[g.actor], clocks.first + operation);
+  o.issued |= 1u << place_in_group(machine, w.index);
+  machine.clocks.now[g.actor] = std::max(machine.clocks.now[g.actor], machine.clocks.first + operation);
   check_registers(w, i, a_in_registers ? a_sources : 0);
 
   static float a[rows_of_warp * most_k], d[rows_of_warp * most_columns];
-  const unsigned first_row = place_in_group(w.index) * rows_of_warp;
+  const unsigned first_row = place_in_group(machine, w.index) * rows_of_warp;
   if (a_in_registers) {
     const unsigned run = 4 / element;  // neighbours along k in a register
     for (unsigned lane = 0; lane < warp_size; ++lane) {
@@ -306,7 +316,7 @@ void issue(Warp& w, const Instruction& i, Lanes) {
   if (accumulate) {
     for (unsigned r = 0; r < i.destinations; ++r) {
       if (w.head(i.destination(r)).defined == all_lanes) continue;
-      FINDING(undefined_register, w.head(i.destination(r)).origin != 0 ? w.head(i.destination(r)).origin : i.site,
+      FINDING(machine.report, undefined_register, w.head(i.destination(r)).origin != 0 ? w.head(i.destination(r)).origin : i.site,
               "warp %u accumulates by wgmma in a register that was never written on the path taken", w.index);
       break;
     }
@@ -314,7 +324,7 @@ void issue(Warp& w, const Instruction& i, Lanes) {
   static unsigned places[rows_of_warp * most_k];  // of what is kept
   if (sparse) {
     const Metadata metadata(w, i, i.source(i.sources - 1), a_type, k, selector, false);
-    for (unsigned row = 0; row < rows_of_warp; ++row) metadata.read(row, places + row * kept);
+    for (unsigned row = 0; row < rows_of_warp; ++row) metadata.read(machine, row, places + row * kept);
   }
   const auto join = [&](auto multiplied) {
     sparse ? multiplied([kept](unsigned row, unsigned l) { return places[row * kept + l]; }) : multiplied([](unsigned, unsigned l) { return l; });
@@ -368,39 +378,40 @@ void issue(Warp& w, const Instruction& i, Lanes) {
     head.written = 0;
   }
   for (unsigned r = 0; a_in_registers && r < a_sources; ++r) w.head(i.source(r)).flying = n;
-  idle_polls = 0;
+  machine.idle_polls = 0;
 }
 
-void wgmma_fence(Warp& w, const Instruction&, Lanes) { ++states[w.index].fences; }
+void wgmma_fence(Warp& w, const Instruction&, Lanes) { ++w.machine->wgmmas.states[w.index].fences; }
 
 void wgmma_commit(Warp& w, const Instruction&, Lanes) {
-  State& s = states[w.index];
+  State& s = w.machine->wgmmas.states[w.index];
   s.groups.push_back(s.issued);
 }
 
 // immediate 1: groups that may be in flight. The whole warpgroup's operations end together.
 void wgmma_wait(Warp& w, const Instruction& i, Lanes) {
-  State& s = states[w.index];
+  Machine& machine = *w.machine;
+  State& s = machine.wgmmas.states[w.index];
   const auto pending = static_cast<std::size_t>(i.immediate[1]);
   if (s.groups.size() <= pending) return;
   const std::uint32_t end = s.groups[s.groups.size() - 1 - pending];
   if (end <= s.done) return;
-  Group& g = groups[group_of(w.index)];
+  Group& g = machine.wgmmas.groups[group_of(machine, w.index)];
   for (std::uint32_t o = s.done; o < end; ++o) {
     if (o >= g.first && g.operations[o - g.first].issued != (1u << warps_of_group) - 1) {
       s.awaited = end;
       w.retry = true;
-      ++idle_polls;
+      ++machine.idle_polls;
       return;
     }
   }
   s.awaited = 0;
   s.done = end;
-  clocks.learn(w.index, g.actor, clocks.first + end - 1);
+  machine.clocks.learn(w.index, g.actor, machine.clocks.first + end - 1);
   // What all warps have waited for is no longer needed.
   std::uint32_t least = ~0u;
-  for (unsigned v = first_of_group(w.index); v < first_of_group(w.index) + warps_of_group; ++v) {
-    least = std::min(least, states[v].done);
+  for (unsigned v = first_of_group(machine, w.index); v < first_of_group(machine, w.index) + warps_of_group; ++v) {
+    least = std::min(least, machine.wgmmas.states[v].done);
   }
   for (; g.first < least; ++g.first) g.operations.pop_front();
 }
@@ -417,8 +428,9 @@ constexpr Row wgmma_table[] = {
 const Rows wgmma_rows{std::begin(wgmma_table), std::end(wgmma_table)};
 
 void track_registers(Warp& w, const Instruction& i) {
-  if (w.index >= states.size()) return;
-  const State& s = states[w.index];
+  Machine& machine = *w.machine;
+  if (w.index >= machine.wgmmas.states.size()) return;
+  const State& s = machine.wgmmas.states[w.index];
   std::uint32_t carried = 0;
   if (s.issued > s.done) {
     for (unsigned k = 0; k < i.sources; ++k) {
@@ -446,26 +458,28 @@ void track_registers(Warp& w, const Instruction& i) {
   }
 }
 
-void start_block_wgmma() {
-  states.resize(machine.size());
-  for (State& s : states) {
+void start_block_wgmma(Machine& machine) {
+  machine.wgmmas.states.resize(machine.warps.all.size());
+  for (State& s : machine.wgmmas.states) {
     s.before += s.issued;
     s.issued = s.done = s.awaited = 0;
     s.fences_before = s.fences;
     s.groups.clear();
   }
-  groups.assign(group_of(static_cast<unsigned>(machine.size())) + 1, Group{});
+  machine.wgmmas.groups.assign(group_of(machine, static_cast<unsigned>(machine.warps.all.size())) + 1, Group{});
 }
 
-void end_block_wgmma() {
-  for (unsigned w = 0; w < warp_count; ++w) {
-    const Group& g = groups[group_of(w)];
+void end_block_wgmma(Machine& machine) {
+  for (unsigned w = 0; w < machine.warp_count; ++w) {
+    const Group& g = machine.wgmmas.groups[group_of(machine, w)];
     for (const Operation& o : g.operations) {
-      if (o.issued >> place_in_group(w) & 1u) continue;
-      FINDING(missing_lanes, o.site, "warp %u never executes the wgmma that other warps of its warpgroup do", w);
+      if (o.issued >> place_in_group(machine, w) & 1u) continue;
+      FINDING(machine.report, missing_lanes, o.site, "warp %u never executes the wgmma that other warps of its warpgroup do", w);
       break;
     }
   }
 }
 
 }  // namespace autosched::emulator::ptx
+
+AUTOSCHED_PART(ptx::Wgmmas);

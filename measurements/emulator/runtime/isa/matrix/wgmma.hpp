@@ -6,8 +6,8 @@
 
 namespace autosched::emulator::ptx {
 
-void start_block_wgmma();
-void end_block_wgmma();
+void start_block_wgmma(Machine& machine);
+void end_block_wgmma(Machine& machine);
 // What an instruction does to registers of wgmma, and what is wrong with that.
 void track_registers(Warp& w, const Instruction& i);
 

@@ -39,12 +39,13 @@ Fragment fragment(Operand which, unsigned m, unsigned n, unsigned k, std::int64_
 // Reads or writes one line of a tile for the warp.
 bool line_access(Warp& w, const Instruction& i, Space space, std::uint64_t address, void* data, int bytes, bool store,
                  const char* name) {
+  Machine& machine = *w.machine;
   run_as(w, 0);
-  self->site = i.site;
-  const Place p = resolve(space, address, name);
+  machine.self->site = i.site;
+  const Place p = resolve(machine, space, address, name);
   if (!p.good) return false;
   if (p.space == Space::shared) {
-    unsigned char* at = collective_shared_access(store ? Access::write : Access::read, static_cast<unsigned>(p.offset), bytes, 1, name);
+    unsigned char* at = collective_shared_access(machine, store ? Access::write : Access::read, static_cast<unsigned>(p.offset), bytes, 1, name);
     if (at == nullptr) return false;
     store ? std::memcpy(at, data, static_cast<std::size_t>(bytes)) : std::memcpy(data, at, static_cast<std::size_t>(bytes));
     return true;
@@ -52,16 +53,16 @@ bool line_access(Warp& w, const Instruction& i, Space space, std::uint64_t addre
   for (int done = 0; done < bytes; done += 4) {
     auto* piece = static_cast<unsigned char*>(data) + done;
     if (store) {
-      write_global(reinterpret_cast<void*>(p.offset + static_cast<unsigned>(done)), piece, 4, name, false);
+      write_global(machine, reinterpret_cast<void*>(p.offset + static_cast<unsigned>(done)), piece, 4, name, false);
     } else {
-      read_global(piece, reinterpret_cast<const void*>(p.offset + static_cast<unsigned>(done)), 4, name, false, false);
+      read_global(machine, piece, reinterpret_cast<const void*>(p.offset + static_cast<unsigned>(done)), 4, name, false, false);
     }
   }
   return true;
 }
 
 // What a wmma access asks of the banks is not specified; counted is what nvcc 13 makes of it for sm_80 to sm_90.
-void count_wmma(const Instruction& i, const Fragment& f, Operand which, bool store, const char* name, std::uint64_t address,
+void count_wmma(Machine& machine, const Instruction& i, const Fragment& f, Operand which, bool store, const char* name, std::uint64_t address,
                 unsigned stride) {
   if (f.type != f32 && f.type != f16 && f.type != bf16 && f.type != tf32) {  // each register by itself
     const unsigned line_words = f.words / (f.row_major ? f.rows : f.cols);
@@ -71,7 +72,7 @@ void count_wmma(const Instruction& i, const Fragment& f, Operand which, bool sto
         const unsigned word = first + lane;
         addresses[lane] = address + f.bytes_of(std::uint64_t{word / line_words} * stride) + word % line_words * f.word_bytes;
       }
-      count_shared_request(i.site, name, static_cast<int>(f.word_bytes), all_lanes, addresses);
+      count_shared_request(machine, i.site, name, static_cast<int>(f.word_bytes), all_lanes, addresses);
     }
     return;
   }
@@ -81,7 +82,7 @@ void count_wmma(const Instruction& i, const Fragment& f, Operand which, bool sto
     for (unsigned k = 0; k < 32; ++k) {
       rows[k] = static_cast<unsigned>(address) + (k / 16 * 8 + k % 8) * stride * 2 + k / 8 % 2 * 16;
     }
-    count_shared_rows(i.site, name, 16, rows, 4);
+    count_shared_rows(machine, i.site, name, 16, rows, 4);
     return;
   }
   for (unsigned part = 0; part < 4; ++part) {
@@ -100,13 +101,13 @@ void count_wmma(const Instruction& i, const Fragment& f, Operand which, bool sto
     }
     const auto element = static_cast<int>(element_bytes);
     if (which != operand_c) {
-      count_shared_request(i.site, name, 4, all_lanes, addresses);
+      count_shared_request(machine, i.site, name, 4, all_lanes, addresses);
     } else if (f.row_major) {
-      count_shared_request(i.site, name, 2 * element, all_lanes, addresses);
+      count_shared_request(machine, i.site, name, 2 * element, all_lanes, addresses);
     } else {
-      count_shared_request(i.site, name, element, all_lanes, addresses);
+      count_shared_request(machine, i.site, name, element, all_lanes, addresses);
       for (std::uint64_t& a : addresses) a += element_bytes * stride;
-      count_shared_request(i.site, name, element, all_lanes, addresses);
+      count_shared_request(machine, i.site, name, element, all_lanes, addresses);
     }
   }
 }
@@ -115,6 +116,7 @@ void count_wmma(const Instruction& i, const Fragment& f, Operand which, bool sto
 // the registers.
 template <bool Store>
 void wmma_access(Warp& w, const Instruction& i, Lanes) {
+  Machine& machine = *w.machine;
   constexpr const char* names[] = {"wmma.load.a", "wmma.load.b", "wmma.load.c", "wmma.store.d"};
   const auto which = static_cast<Operand>(i.immediate[1]);
   const char* name = names[Store ? 3 : which];
@@ -127,7 +129,7 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
   const std::uint32_t stride = w.values<std::uint32_t>(i.source(1))[0];
   for (unsigned lane = 1; lane < warp_size; ++lane) {
     if (address_of(w, i, 0, i.immediate[7], lane) != address || w.values<std::uint32_t>(i.source(1))[lane] != stride) {
-      FINDING(invalid_argument, i.site, "%s: lanes 0 and %u of a warp give different addresses or strides", name, lane);
+      FINDING(machine.report, invalid_argument, i.site, "%s: lanes 0 and %u of a warp give different addresses or strides", name, lane);
       break;
     }
   }
@@ -139,12 +141,12 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
   const unsigned alignment = std::clamp(registers * f.word_bytes, by_ldmatrix ? 16u : 0u, 32u);
   const unsigned of_rows = std::min(16u, alignment);
   if (f.bytes_of(stride) % of_rows != 0) {
-    FINDING(invalid_argument, i.site, "%s: the stride of %u elements is not a multiple of %u bytes", name, stride, of_rows);
+    FINDING(machine.report, invalid_argument, i.site, "%s: the stride of %u elements is not a multiple of %u bytes", name, stride, of_rows);
   }
   if (address % alignment != 0) {
-    FINDING(misaligned_access, i.site, "%s: the address is not aligned to %u bytes", name, alignment);
+    FINDING(machine.report, misaligned_access, i.site, "%s: the address is not aligned to %u bytes", name, alignment);
   }
-  if (shared) count_wmma(i, f, which, Store, name, address & ~window_mask, stride);
+  if (shared) count_wmma(machine, i, f, which, Store, name, address & ~window_mask, stride);
   if (which == operand_c && !f.row_major) {
     // Accumulators lie in their registers in the order of rows: a column is gathered element by element.
     for (unsigned col = 0; col < f.cols; ++col) {
@@ -196,7 +198,7 @@ void collect(Warp& w, const Instruction& i, const Fragment& f, const std::uint32
     const unsigned slot = f.slot(word);
     const unsigned copy = f.copied && word % 2 == 1 ? f.registers / 2 : 0;
     const std::uint64_t bits = read_bits(w, registers[slot / 32 + copy], f.word_bytes, slot % 32);
-    if (f.type == tf32) check_tf32(i, bits);
+    if (f.type == tf32) check_tf32(*w.machine, i, bits);
     for (unsigned e = 0; e < per; ++e) {
       const unsigned at = word * per + e;
       const unsigned row = f.row_major ? at / f.cols : at % f.rows, col = f.row_major ? at % f.cols : at / f.rows;

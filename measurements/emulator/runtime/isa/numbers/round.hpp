@@ -124,8 +124,8 @@ class HostRounding {
 };
 
 // An approximate result: exact, or off by `relative` (and `absolute`) in the direction that the value's bits choose.
-inline double approximated(double exact, double relative, double absolute = 0) {
-  if (!program.perturb || !std::isfinite(exact) || exact == 0) return exact;
+inline double approximated(Machine& machine, double exact, double relative, double absolute = 0) {
+  if (!machine.program.perturb || !std::isfinite(exact) || exact == 0) return exact;
   const auto bits = __builtin_bit_cast(std::uint64_t, exact) * 0x9e3779b97f4a7c15ull;
   const double error = std::fabs(exact) * relative + absolute;
   return bits >> 63 ? exact + error : exact - error;

@@ -1,4 +1,5 @@
 // Barriers of the threads of a block: bar.sync and its like.
+#include "machine/part.hpp"
 #include "isa/sync/barrier.hpp"
 #include "isa/program.hpp"
 #include "isa/values/dropped.hpp"
@@ -7,59 +8,65 @@
 #include <algorithm>
 
 namespace autosched::emulator {
+
+// The barriers of the blocks that run together.
+struct Barriers : Unit {
+  using Unit::Unit;
+
+  struct Barrier {
+    unsigned expected = 0;  // threads
+    unsigned arrived = 0;
+    bool whole = true;  // of the block, however many threads it has
+    SiteIndex site = 0;             // of the first arrival
+    std::vector<unsigned> waiting;  // warps that go on when it completes
+    Knowledge joined;
+    std::vector<std::pair<unsigned, Epoch>> arrivals;  // warps, each with its epoch
+    std::vector<std::pair<unsigned, Epoch>> before;    // those of the last time that it completed
+  };
+  PerBlock<std::vector<Barrier>> list{parking};  // of all blocks that run together
+};
+
 namespace {
+using Barrier = Barriers::Barrier;
 
 constexpr unsigned barriers_per_block = 16;
 
-struct Barrier {
-  unsigned expected = 0;  // threads
-  unsigned arrived = 0;
-  bool whole = true;  // of the block, however many threads it has
-  SiteIndex site = 0;             // of the first arrival
-  std::vector<unsigned> waiting;  // warps that go on when it completes
-  Knowledge joined;
-  std::vector<std::pair<unsigned, Epoch>> arrivals;  // warps, each with its epoch
-  std::vector<std::pair<unsigned, Epoch>> before;    // those of the last time that it completed
-};
-
-PerBlock<std::vector<Barrier>> barriers;  // of all blocks that run together
-
-bool has_exited(unsigned w) {
-  const Thread* const first = &threads[w * warp_size];
-  return std::all_of(first, first + warp_lanes[w], [](const Thread& t) { return t.state == State::exited; });
+bool has_exited(Machine& machine, unsigned w) {
+  const Thread* const first = &machine.threads[w * warp_size];
+  return std::all_of(first, first + machine.warp_lanes[w], [](const Thread& t) { return t.state == State::exited; });
 }
 
-bool is_complete(const Barrier& b, unsigned rank) {
+bool is_complete(Machine& machine, const Barrier& b, unsigned rank) {
   unsigned there = b.arrived;
-  for (unsigned w = rank * block_warps(); b.whole && w < (rank + 1) * block_warps(); ++w) {
-    if (has_exited(w)) there += warp_lanes[w];
+  for (unsigned w = rank * block_warps(machine); b.whole && w < (rank + 1) * block_warps(machine); ++w) {
+    if (has_exited(machine, w)) there += machine.warp_lanes[w];
   }
   return there >= b.expected;
 }
 
 // A barrier of the whole block goes on without threads that have exited: the hardware does so since Volta. Who has gone
 // around it to something behind it has done that without having waited.
-void report_exited(const Barrier& b, unsigned id, unsigned rank) {
+void report_exited(Machine& machine, const Barrier& b, unsigned id, unsigned rank) {
   constexpr unsigned last_note = 75;  // of architectures
-  const auto exited = [rank](const Thread& t) { return t.rank == rank && t.state == State::exited && t.lane < warp_lanes[t.warp]; };
-  const auto skipped = [&](const Thread& t) { return exited(t) && skipped_barrier(t, b.site); };
-  if (std::any_of(threads.begin(), threads.end(), skipped)) {
-    FINDING(barrier_not_reached, b.site, "barrier %u of block %u is gone around by threads that go on behind it (%s)", id,
-            block_in_grid(block_index, rank), describe_others(skipped).c_str());
-  } else if (ptx::program.target != 0 && ptx::program.target <= last_note && std::any_of(threads.begin(), threads.end(), exited)) {
-    FINDING_OF_TWO(barrier_not_reached, Grade::note, b.site, SiteIndex{0},
+  const auto exited = [rank, &machine](const Thread& t) { return t.rank == rank && t.state == State::exited && t.lane < machine.warp_lanes[t.warp]; };
+  const auto skipped = [&](const Thread& t) { return exited(t) && skipped_barrier(machine, t, b.site); };
+  if (std::any_of(machine.threads.begin(), machine.threads.end(), skipped)) {
+    FINDING(machine.report, barrier_not_reached, b.site, "barrier %u of block %u is gone around by threads that go on behind it (%s)", id,
+            block_in_grid(machine, machine.block_index, rank), describe_others(machine, skipped).c_str());
+  } else if (machine.program.target != 0 && machine.program.target <= last_note && std::any_of(machine.threads.begin(), machine.threads.end(), exited)) {
+    FINDING_OF_TWO(machine.report, barrier_not_reached, Grade::note, b.site, SiteIndex{0},
                    "barrier %u of block %u does not wait for threads that have exited, on which only Volta and later GPUs "
-                   "may be relied (%s)", id, block_in_grid(block_index, rank), describe_others(exited).c_str());
+                   "may be relied (%s)", id, block_in_grid(machine, machine.block_index, rank), describe_others(machine, exited).c_str());
   }
 }
 
 // The warps that go on.
-std::vector<unsigned> complete(Barrier& b, unsigned id, unsigned rank) {
-  if (b.whole) report_exited(b, id, rank);
+std::vector<unsigned> complete(Machine& machine, Barrier& b, unsigned id, unsigned rank) {
+  if (b.whole) report_exited(machine, b, id, rank);
   for (const unsigned v : b.waiting) {
-    clocks.known[v].join(b.joined);
-    for (unsigned lane = 0; lane < warp_lanes[v]; ++lane) {
-      Thread& t = threads[v * warp_size + lane];
+    machine.clocks.known[v].join(b.joined);
+    for (unsigned lane = 0; lane < machine.warp_lanes[v]; ++lane) {
+      Thread& t = machine.threads[v * warp_size + lane];
       if (t.state == State::at_barrier) t.state = State::runnable;
     }
   }
@@ -72,78 +79,80 @@ std::vector<unsigned> complete(Barrier& b, unsigned id, unsigned rank) {
 
 }  // namespace
 
-bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<unsigned>& completed) {
+bool arrive_at_barrier(Machine& machine, unsigned w, int id, int count, bool waits, std::vector<unsigned>& completed) {
   const bool whole_block = count == all_threads;
   if (id < 0 || id >= static_cast<int>(barriers_per_block) ||
       (!whole_block && (count <= 0 || count % static_cast<int>(warp_size) != 0))) {
-    FINDING(invalid_argument, self->site, "barrier %d of %d threads: ids are 0 to 15, thread counts multiples of 32",
+    FINDING(machine.report, invalid_argument, machine.self->site, "barrier %d of %d threads: ids are 0 to 15, thread counts multiples of 32",
             id, count);
     return false;
   }
-  Barrier& b = barriers[w / block_warps() * barriers_per_block + static_cast<unsigned>(id)];
-  const unsigned expected = whole_block ? launch.threads : static_cast<unsigned>(count);
+  Barrier& b = machine.barriers.list[w / block_warps(machine) * barriers_per_block + static_cast<unsigned>(id)];
+  const unsigned expected = whole_block ? machine.launch.threads : static_cast<unsigned>(count);
   if (b.arrived == 0) {
     b.expected = expected;
     b.whole = whole_block;
-    b.site = self->site;
+    b.site = machine.self->site;
   } else if (b.expected != expected) {
-    FINDING(invalid_argument, self->site, "barrier %d is used with %u and with %u threads at a time", id, b.expected,
+    FINDING(machine.report, invalid_argument, machine.self->site, "barrier %d is used with %u and with %u threads at a time", id, b.expected,
             expected);
   }
   b.whole = b.whole && whole_block;
-  idle_polls.meet();
-  b.arrived += whole_block ? warp_lanes[w] : warp_size;
-  const Epoch arrival = clocks.now[w];
-  clocks.advance(w);
+  machine.idle_polls.meet();
+  b.arrived += whole_block ? machine.warp_lanes[w] : warp_size;
+  const Epoch arrival = machine.clocks.now[w];
+  machine.clocks.advance(w);
   // In another order of the warps this arrival would have been one of the time before.
   for (const auto& [v, epoch] : b.before) {
-    if (v != w && clocks.seen(w, v) < epoch) {
-      FINDING(invalid_argument, self->site,
+    if (v != w && machine.clocks.seen(w, v) < epoch) {
+      FINDING(machine.report, invalid_argument, machine.self->site,
               "%s may come to barrier %d before warp %u, for which the barrier has completed already, does: nothing "
-              "orders the two", describe(who_of(w, whole_warp), block_index).c_str(), id, v % block_warps());
+              "orders the two", describe(machine, who_of(w, whole_warp), machine.block_index).c_str(), id, v % block_warps(machine));
       break;
     }
   }
   b.arrivals.emplace_back(w, arrival);
-  b.joined.join(clocks.known[w]);
+  b.joined.join(machine.clocks.known[w]);
   if (waits) {
     b.waiting.push_back(w);
-    for (unsigned lane = 0; lane < warp_lanes[w]; ++lane) {
-      Thread& t = threads[w * warp_size + lane];
+    for (unsigned lane = 0; lane < machine.warp_lanes[w]; ++lane) {
+      Thread& t = machine.threads[w * warp_size + lane];
       if (t.state == State::exited) continue;
       t.state = State::at_barrier;
       t.barrier = static_cast<unsigned>(id);
     }
   }
-  if (is_complete(b, w / block_warps())) completed = complete(b, static_cast<unsigned>(id), w / block_warps());
+  if (is_complete(machine, b, w / block_warps(machine))) completed = complete(machine, b, static_cast<unsigned>(id), w / block_warps(machine));
   return true;
 }
 
-std::vector<std::pair<int, std::vector<unsigned>>> leave_barriers(unsigned w) {
+std::vector<std::pair<int, std::vector<unsigned>>> leave_barriers(Machine& machine, unsigned w) {
   std::vector<std::pair<int, std::vector<unsigned>>> completed;
-  const unsigned rank = w / block_warps();
+  const unsigned rank = w / block_warps(machine);
   for (unsigned id = 0; id < barriers_per_block; ++id) {
-    Barrier& b = barriers[rank * barriers_per_block + id];
-    if (b.arrived == 0 || !is_complete(b, rank)) continue;
-    completed.emplace_back(static_cast<int>(id), complete(b, id, rank));
+    Barrier& b = machine.barriers.list[rank * barriers_per_block + id];
+    if (b.arrived == 0 || !is_complete(machine, b, rank)) continue;
+    completed.emplace_back(static_cast<int>(id), complete(machine, b, id, rank));
   }
   return completed;
 }
 
-void start_block_barriers() { barriers.assign(std::size_t{barriers_per_block} * cluster_blocks(), Barrier{}); }
+void start_block_barriers(Machine& machine) { machine.barriers.list.assign(std::size_t{barriers_per_block} * cluster_blocks(machine), Barrier{}); }
 
-void report_waiting_at_barriers() {
-  for (unsigned place = 0; place < barriers.size(); ++place) {
+void report_waiting_at_barriers(Machine& machine) {
+  for (unsigned place = 0; place < machine.barriers.list.size(); ++place) {
     const unsigned id = place % barriers_per_block, rank = place / barriers_per_block;
-    const Barrier& b = barriers[place];
+    const Barrier& b = machine.barriers.list[place];
     if (b.arrived == 0) continue;
     auto waits_here = [id, rank](const Thread& t) {
       return t.rank != rank || (t.state == State::at_barrier && t.barrier == id);
     };
-    FINDING(barrier_not_reached, b.site,
+    FINDING(machine.report, barrier_not_reached, b.site,
             "barrier %u of block %u waits for %u threads and %u have come, the rest never do (%s)", id,
-            block_in_grid(block_index, rank), b.expected, b.arrived, describe_others([&](const Thread& t) { return !waits_here(t); }).c_str());
+            block_in_grid(machine, machine.block_index, rank), b.expected, b.arrived, describe_others(machine, [&](const Thread& t) { return !waits_here(t); }).c_str());
   }
 }
 
 }  // namespace autosched::emulator
+
+AUTOSCHED_PART(Barriers);

@@ -9,12 +9,12 @@ namespace autosched::emulator {
 
 // All living threads of a warp have reached a barrier. False where its arguments are invalid; `completed` lists the warps
 // that go on.
-bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<unsigned>& completed);
+bool arrive_at_barrier(Machine& machine, unsigned w, int id, int count, bool waits, std::vector<unsigned>& completed);
 // All threads of a warp have exited: barriers of the whole block wait for those that have not (Volta and later). The
 // numbers of those that go on, each with the warps that do.
-std::vector<std::pair<int, std::vector<unsigned>>> leave_barriers(unsigned w);
+std::vector<std::pair<int, std::vector<unsigned>>> leave_barriers(Machine& machine, unsigned w);
 // Threads wait at a barrier that others never reach.
-void report_waiting_at_barriers();
-void start_block_barriers();
+void report_waiting_at_barriers(Machine& machine);
+void start_block_barriers(Machine& machine);
 
 }  // namespace autosched::emulator

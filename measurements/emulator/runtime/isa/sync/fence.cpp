@@ -7,11 +7,12 @@ namespace autosched::emulator::ptx {
 namespace {
 
 void fence(Warp& w, const Instruction& i, Lanes active) {
+  Machine& machine = *w.machine;
   const bool narrow = (i.flags & block_scope) != 0;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    self->site = i.site;
-    fence_thread(narrow);
+    machine.self->site = i.site;
+    fence_thread(machine, narrow);
   });
   if (!narrow) note_fence(w, active);
 }

@@ -26,7 +26,8 @@ void define(Warp& w, const Instruction& i, unsigned lane) {
 
 // Sources: mask, value, lane or distance, clamp and segments. immediate 1: up, down, bfly, idx.
 void shuffle(Warp& w, const Instruction&, Lanes lanes) {
-  if (!clocks.alone[w.index].empty()) clocks.share_flags(w.index, lanes);
+  Machine& machine = *w.machine;
+  if (!machine.clocks.alone[w.index].empty()) machine.clocks.share_flags(w.index, lanes);
   u32 values[warp_size] = {};
   std::uint64_t known[warp_size] = {};
   SiteIndex origins[warp_size] = {};
@@ -57,7 +58,7 @@ void shuffle(Warp& w, const Instruction&, Lanes lanes) {
     const bool takes_part = lanes >> from & 1u;
     u32& to = w.values<u32>(i.destination(0))[k];
     to = takes_part ? values[from] : ~0u;
-    if (!takes_part && garbage != 0) fill_garbage(&to, sizeof to);
+    if (!takes_part && machine.garbage != 0) fill_garbage(machine, &to, sizeof to);
     if (i.destinations > 1) set_predicate(w, i.destination(1), k, inside);
     define(w, i, k);
     // The value of a lane that takes no part is undefined, as is that of an undefined register.
@@ -171,12 +172,13 @@ void elect(Warp& w, const Instruction&, Lanes lanes) {
 
 // A warp's epoch ends for those of its lanes that synchronize. What other lanes know and have done stays theirs.
 void synchronize(Warp& w, const Instruction&, Lanes lanes) {
+  Machine& machine = *w.machine;
   if (lanes == live_lanes(w)) {
-    clocks.advance(w.index);
+    machine.clocks.advance(w.index);
   } else {
     // Lanes that have exited are ordered with who names them.
     const auto first = static_cast<unsigned>(__builtin_ctz(lanes));
-    clocks.share(w.index, w.values<u32>(of(w, first).source(0))[first] | lanes, live_lanes(w));
+    machine.clocks.share(w.index, w.values<u32>(of(w, first).source(0))[first] | lanes, live_lanes(w));
   }
 }
 

@@ -7,10 +7,16 @@
 #include <unordered_map>
 #include <vector>
 
+#include "machine/part.hpp"
 #include "isa/values/copies.hpp"
 #include "isa/program.hpp"
 
 namespace autosched::emulator::ptx {
+
+// The numbers of registers that hold copies, by instruction.
+struct Copies {
+  std::deque<std::vector<std::uint32_t>> numbers;
+};
 namespace {
 
 constexpr std::size_t most_followed = 256;  // registers of a program
@@ -30,25 +36,25 @@ bool moves(const Instruction& i) {
 using Registers = std::unordered_map<std::uint32_t, std::uint32_t>;  // and their numbers
 
 template <class Step>
-void until_all(Registers& found, Step step) {
+void until_all(Machine& machine, Registers& found, Step step) {
   for (std::size_t before = found.size() + 1; before != found.size();) {
     before = found.size();
-    for (const Instruction& i : program.code) step(i);
+    for (const Instruction& i : machine.program.code) step(i);
   }
 }
 
 // Registers that stores take values from, and those that are moved there; not those of what a warp does together, which
 // is not followed.
-Registers stored_registers() {
+Registers stored_registers(Machine& machine) {
   Registers stored;
-  until_all(stored, [&](const Instruction& i) {
+  until_all(machine, stored, [&](const Instruction& i) {
     if (is_store(i)) {
       for (unsigned s = 1; s < i.sources; ++s) stored.try_emplace(i.source(s), 0);
-    } else if (moves(i) && stored.contains(i.destination(0)) && !is_constant(i.source(0))) {
+    } else if (moves(i) && stored.contains(i.destination(0)) && !is_constant(machine, i.source(0))) {
       stored.try_emplace(i.source(0), 0);
     }
   });
-  for (const Instruction& i : program.code) {
+  for (const Instruction& i : machine.program.code) {
     if (i.flow == Flow::plain || i.flow == Flow::yields || i.flow == Flow::polls) continue;
     for (unsigned d = 0; d < i.destinations; ++d) stored.erase(i.destination(d));
   }
@@ -57,30 +63,29 @@ Registers stored_registers() {
 
 }  // namespace
 
-void find_copies() {
-  static std::deque<std::vector<std::uint32_t>> numbers;
-  if (program.functions.size() > 1) return;  // calls keep and give back registers
-  const Registers stored = stored_registers();
+void find_copies(Machine& machine) {
+  if (machine.program.functions.size() > 1) return;  // calls keep and give back registers
+  const Registers stored = stored_registers(machine);
   Registers followed;
   const auto follow = [&](std::uint32_t at) {
     if (stored.contains(at) && followed.size() < most_followed) {
       followed.try_emplace(at, static_cast<std::uint32_t>(followed.size()) + 1);
     }
   };
-  until_all(followed, [&](const Instruction& i) {
+  until_all(machine, followed, [&](const Instruction& i) {
     if (is_load(i)) std::for_each(i.operand, i.operand + i.destinations, follow);
     if (moves(i) && followed.contains(i.source(0))) follow(i.destination(0));
   });
   const auto number = [&](std::uint32_t at) { return followed.contains(at) ? followed.at(at) : 0; };
-  for (Instruction& i : program.code) {
+  for (Instruction& i : machine.program.code) {
     const std::uint32_t* const sources = i.operand + i.destinations;
     const bool writes = std::any_of(i.operand, sources, number), takes = is_store(i) && std::any_of(sources, sources + i.sources, number);
     if (!writes && !takes) continue;
-    std::vector<std::uint32_t>& all = numbers.emplace_back(i.destinations + i.sources);
+    std::vector<std::uint32_t>& all = machine.copies.numbers.emplace_back(i.destinations + i.sources);
     std::transform(i.operand, sources + i.sources, all.begin(), number);
     i.followed = all.data();
   }
-  program.followed = static_cast<std::uint32_t>(followed.size());
+  machine.program.followed = static_cast<std::uint32_t>(followed.size());
 }
 
 void follow_copies(Warp& w, const Instruction& i, Lanes active) {
@@ -109,3 +114,5 @@ Copied copied_by(const Warp& w, const Instruction& store, unsigned lane, unsigne
 }
 
 }  // namespace autosched::emulator::ptx
+
+AUTOSCHED_PART(ptx::Copies);

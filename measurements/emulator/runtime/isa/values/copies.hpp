@@ -6,7 +6,7 @@
 namespace autosched::emulator::ptx {
 
 // Looks for the registers of the program from which stores take what loads have put there.
-void find_copies();
+void find_copies(Machine& machine);
 // Before an instruction that writes such a register: what it holds is a copy of nothing else than what is moved there.
 void follow_copies(Warp& w, const Instruction& i, Lanes active);
 void note_copied(Warp& w, const Instruction& i, unsigned lane, std::uint64_t address, unsigned element_bytes);

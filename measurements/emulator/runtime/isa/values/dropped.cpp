@@ -16,6 +16,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "machine/part.hpp"
 #include "isa/warps.hpp"
 #include "isa/values/dropped.hpp"
 #include "isa/values/skipped.hpp"
@@ -27,17 +28,47 @@ namespace autosched::emulator {
 
 using namespace ptx;
 
-namespace {
+// Reads of values that others write, and what comes of them.
+struct DroppedValues : Unit {
+  using Unit::Unit;
 
-// Where a value goes. ``lost``: further than is followed here, as into an address, a decision, or a device function.
-// ``reach``: it comes to lanes whose numbers differ from its own in these bits.
-struct Use {
-  bool decides = false, lost = false;
-  std::uint32_t reach = 0;
-  std::vector<std::uint32_t> effects;
-  std::vector<Guard> skipped;  // of what branches that it decides skip
-  std::vector<const Instruction*> ends;  // loads behind which nothing can come of it
+  // Where a value goes. ``lost``: further than is followed here, as into an address, a decision, or a device function.
+  // ``reach``: it comes to lanes whose numbers differ from its own in these bits.
+  struct Use {
+    bool decides = false, lost = false;
+    std::uint32_t reach = 0;
+    std::vector<std::uint32_t> effects;
+    std::vector<Guard> skipped;  // of what branches that it decides skip
+    std::vector<const Instruction*> ends;  // loads behind which nothing can come of it
+  };
+  struct Watched {
+    Kind kind;
+    SiteIndex site, load;  // of the finding, and of the read
+    const Instruction* instruction;  // the load, where it is known: nullptr
+    Who reader;
+    std::uint32_t lanes;  // of the reader's warp
+    std::uint64_t since;
+  };
+  PerBlock<std::vector<Watched>> watched{parking};
+  std::uint64_t begun = 0;  // the running blocks
+  std::uint64_t effects_so_far = 0;
+  std::unordered_map<std::uint64_t, bool> races;  // by kind and site: whether one of them is a fault
+  Parked<std::uint64_t> parked_begun{parking, begun};
+
+  // What was found about loads and stores of the program.
+  std::unordered_map<SiteIndex, Use> uses_of_sites;
+  std::unordered_map<const Instruction*, Use> uses_of_loads;
+  std::unordered_map<std::uint64_t, bool> stored_before;
+  std::unordered_map<SiteIndex, bool> signalled_before, constant_stores;
+  std::unordered_map<SiteIndex, std::vector<bool>> behind_barriers;
 };
+
+namespace {
+using Use = DroppedValues::Use;
+using Watched = DroppedValues::Watched;
+}  // namespace
+
+namespace {
 
 bool is_one_of(std::string_view name, std::initializer_list<std::string_view> beginnings) {
   return std::any_of(beginnings.begin(), beginnings.end(), [&](auto begin) { return name.starts_with(begin); });
@@ -46,12 +77,12 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> be
 bool is_shuffle(const Instruction& i) { return std::string_view(i.row->name) == "shfl"; }
 
 // The bits that are set in any of the numbers that a register may hold; nothing where they are not constants.
-std::optional<std::uint64_t> bits_of(std::uint32_t slot) {
-  if (const auto number = constant_number(slot)) return number;
+std::optional<std::uint64_t> bits_of(Machine& machine, std::uint32_t slot) {
+  if (const auto number = constant_number(machine, slot)) return number;
   std::optional<std::uint64_t> bits;
-  for (const Instruction& i : program.code) {
+  for (const Instruction& i : machine.program.code) {
     if (std::find(i.operand, i.operand + i.destinations, slot) == i.operand + i.destinations) continue;
-    const auto moved = i.copies ? constant_number(i.source(0)) : std::nullopt;
+    const auto moved = i.copies ? constant_number(machine, i.source(0)) : std::nullopt;
     if (!moved) return std::nullopt;
     bits = bits.value_or(0) | *moved;
   }
@@ -59,18 +90,18 @@ std::optional<std::uint64_t> bits_of(std::uint32_t slot) {
 }
 
 // The bits of the numbers of lanes in which a shuffle's reader differs from its source.
-std::uint32_t reach_of(const Instruction& shuffle) {
+std::uint32_t reach_of(Machine& machine, const Instruction& shuffle) {
   constexpr std::int64_t butterfly = 2;  // ptx/forms.py
   constexpr std::uint32_t all = warp_size - 1;
-  return shuffle.immediate[1] == butterfly ? static_cast<std::uint32_t>(bits_of(shuffle.source(2)).value_or(all)) & all : all;
+  return shuffle.immediate[1] == butterfly ? static_cast<std::uint32_t>(bits_of(machine, shuffle.source(2)).value_or(all)) & all : all;
 }
 
 bool is_load(const Instruction& i) { return is_one_of(i.row->name, {"ld"}) && i.flow != Flow::branch; }
 
 // The value decides whether an instruction executes.
-void decide(const Instruction& i, Use& use) {
+void decide(Machine& machine, const Instruction& i, Use& use) {
   use.decides = true;
-  const auto guards = i.flow == Flow::branch ? guards_of_skipped(static_cast<std::size_t>(&i - program.code.data())) : std::nullopt;
+  const auto guards = i.flow == Flow::branch ? guards_of_skipped(machine, static_cast<std::size_t>(&i - machine.program.code.data())) : std::nullopt;
   if (guards) {
     use.skipped.insert(use.skipped.end(), guards->begin(), guards->end());
   } else {
@@ -103,12 +134,12 @@ bool checks(const Instruction& i, const Instruction& load, const Flowing& flowin
   return (flowing.loaded.contains(a) && flowing.checked.contains(b)) || (flowing.loaded.contains(b) && flowing.checked.contains(a));
 }
 
-void find_checks(const Instruction& load, Flowing& flowing) {
+void find_checks(Machine& machine, const Instruction& load, Flowing& flowing) {
   if (load.destinations != 1 || load.sources == 0 || load.immediates == 0) return;
   flowing.loaded.insert(load.operand[0]);
   for (std::size_t before = 0; before != flowing.loaded.size() + flowing.checked.size();) {
     before = flowing.loaded.size() + flowing.checked.size();
-    for (const Instruction& i : program.code) {
+    for (const Instruction& i : machine.program.code) {
       if (i.destinations == 0) continue;
       if (i.copies && flowing.loaded.contains(i.source(0))) flowing.loaded.insert(i.destination(0));
       if (is_check(i, load, flowing) || (i.copies && flowing.checked.contains(i.source(0)))) flowing.checked.insert(i.destination(0));
@@ -116,15 +147,15 @@ void find_checks(const Instruction& load, Flowing& flowing) {
   }
 }
 
-void follow(const Instruction& i, const Instruction& load, Flowing& flowing, Use& use) {
+void follow(Machine& machine, const Instruction& i, const Instruction& load, Flowing& flowing, Use& use) {
   if (checks(i, load, flowing)) return;
   std::unordered_set<std::uint32_t>& tainted = flowing.tainted;
   const auto is_tainted = [&](std::uint32_t at) { return tainted.contains(at); };
-  if (i.guard != 0 && is_tainted(i.guard)) decide(i, use);
+  if (i.guard != 0 && is_tainted(i.guard)) decide(machine, i, use);
   const std::uint32_t* const sources = i.operand + i.destinations;
   if (std::none_of(sources, sources + i.sources, is_tainted)) return;
   if (is_shuffle(i)) {
-    use.reach |= reach_of(i);
+    use.reach |= reach_of(machine, i);
   } else if (i.effect != 0) {
     if (std::find(use.effects.begin(), use.effects.end(), i.effect) == use.effects.end()) use.effects.push_back(i.effect);
     if (i.flow == Flow::plain) return;
@@ -144,12 +175,12 @@ bool takes(const Instruction& i, const Slots& slots) {
 }
 
 // What an instruction makes of a value that is in some registers: those that hold it, or what was made of it, behind it.
-Slots pass(const Instruction& i, Slots held, Use& use) {
-  if (i.guard != 0 && holds(held, i.guard)) decide(i, use);
+Slots pass(Machine& machine, const Instruction& i, Slots held, Use& use) {
+  if (i.guard != 0 && holds(held, i.guard)) decide(machine, i, use);
   const std::uint32_t* const sources = i.operand + i.destinations;
   if (takes(i, held)) {
     if (is_shuffle(i)) {
-      use.reach |= reach_of(i);
+      use.reach |= reach_of(machine, i);
     } else if (i.effect != 0) {
       if (std::find(use.effects.begin(), use.effects.end(), i.effect) == use.effects.end()) use.effects.push_back(i.effect);
       return held;
@@ -169,13 +200,13 @@ Slots pass(const Instruction& i, Slots held, Use& use) {
 using Step = std::pair<std::size_t, Slots>;
 
 // The same on each way that the program may take from the loads; nothing where there are too many, or it jumps by a table.
-std::optional<Use> trace_ways(const std::vector<const Instruction*>& loads) {
+std::optional<Use> trace_ways(Machine& machine, const std::vector<const Instruction*>& loads) {
   constexpr std::size_t most_steps = 1 << 16;
   Use use;
   std::map<Step, std::vector<const Step*>> steps;  // and where they come from
   std::vector<const Step*> open, effects;
   const auto reach = [&](const Step* from, std::size_t pc, Slots slots) {
-    if (pc >= program.code.size() || slots.empty()) return;
+    if (pc >= machine.program.code.size() || slots.empty()) return;
     const auto [at, is_new] = steps.try_emplace({pc, std::move(slots)});
     if (from != nullptr) at->second.push_back(from);
     if (is_new) open.push_back(&at->first);
@@ -184,18 +215,18 @@ std::optional<Use> trace_ways(const std::vector<const Instruction*>& loads) {
     if (loads.size() > 1 && only_computes(*load)) continue;
     Slots slots(load->operand, load->operand + load->destinations);
     std::sort(slots.begin(), slots.end());
-    reach(nullptr, static_cast<std::size_t>(load - program.code.data()) + 1, std::move(slots));
+    reach(nullptr, static_cast<std::size_t>(load - machine.program.code.data()) + 1, std::move(slots));
   }
   while (!open.empty() && !use.lost) {
     if (steps.size() > most_steps) return std::nullopt;
     const Step* const step = open.back();
     open.pop_back();
     const auto& [pc, held] = *step;
-    const Instruction& i = program.code[pc];
+    const Instruction& i = machine.program.code[pc];
     if (i.flow == Flow::indexed) return std::nullopt;
     const bool decides = i.guard != 0 && holds(held, i.guard);
     if (decides || (takes(i, held) && (i.effect != 0 || is_shuffle(i)))) effects.push_back(step);
-    const Slots behind = pass(i, held, use);
+    const Slots behind = pass(machine, i, held, use);
     if (i.flow == Flow::branch) reach(step, static_cast<std::size_t>(i.immediate[0]), behind);
     const bool leaves = i.flow == Flow::branch || i.flow == Flow::leave || i.flow == Flow::exit || i.flow == Flow::trap;
     if (!leaves || i.guard != 0) reach(step, pc + 1, behind);
@@ -212,14 +243,14 @@ std::optional<Use> trace_ways(const std::vector<const Instruction*>& loads) {
     const std::size_t pc = first->first.first;
     const auto last = std::find_if(first, steps.end(), [&](const auto& s) { return s.first.first != pc; });
     const bool may_lead = std::any_of(first, last, [&](const auto& s) { return lead.contains(&s.first); });
-    if (is_load(program.code[pc]) && !may_lead) use.ends.push_back(&program.code[pc]);
+    if (is_load(machine.program.code[pc]) && !may_lead) use.ends.push_back(&machine.program.code[pc]);
     first = last;
   }
   return use;
 }
 
 // Of a load, or of all those of a line of the source.
-Use trace(const std::vector<const Instruction*>& loads) {
+Use trace(Machine& machine, const std::vector<const Instruction*>& loads) {
   Use use;
   Flowing flowing;
   for (const Instruction* const at : loads) {
@@ -232,60 +263,45 @@ Use trace(const std::vector<const Instruction*>& loads) {
   }
   if (loads.empty()) return use;
   const Instruction& from = *loads.front();
-  if (!use.lost) find_checks(from, flowing);
+  if (!use.lost) find_checks(machine, from, flowing);
   if (!use.lost && flowing.checked.empty()) {
-    if (const auto on_the_ways = trace_ways(loads)) return *on_the_ways;
+    if (const auto on_the_ways = trace_ways(machine, loads)) return *on_the_ways;
   }
   for (std::size_t before = 0; before != flowing.tainted.size();) {
     before = flowing.tainted.size();
-    for (const Instruction& i : program.code) follow(i, from, flowing, use);
+    for (const Instruction& i : machine.program.code) follow(machine, i, from, flowing, use);
   }
   return use;
 }
 
-std::vector<const Instruction*> at_site(SiteIndex site) {
+std::vector<const Instruction*> at_site(Machine& machine, SiteIndex site) {
   std::vector<const Instruction*> all;
-  for (const Instruction& i : program.code) {
+  for (const Instruction& i : machine.program.code) {
     if (i.site == site) all.push_back(&i);
   }
   return all;
 }
 
-const Use& use_of(SiteIndex load) {
-  static std::unordered_map<SiteIndex, Use> uses_of_sites;
-  const auto [at, is_new] = uses_of_sites.try_emplace(load);
-  if (is_new) at->second = trace(at_site(load));
+const Use& use_of(Machine& machine, SiteIndex load) {
+  const auto [at, is_new] = machine.dropped.uses_of_sites.try_emplace(load);
+  if (is_new) at->second = trace(machine, at_site(machine, load));
   return at->second;
 }
 
-const Use& use_of(const Instruction& load) {
-  static std::unordered_map<const Instruction*, Use> uses_of_loads;
-  const auto [at, is_new] = uses_of_loads.try_emplace(&load);
-  if (is_new) at->second = trace({&load});
+const Use& use_of(Machine& machine, const Instruction& load) {
+  const auto [at, is_new] = machine.dropped.uses_of_loads.try_emplace(&load);
+  if (is_new) at->second = trace(machine, {&load});
   return at->second;
 }
 
-struct Watched {
-  Kind kind;
-  SiteIndex site, load;  // of the finding, and of the read
-  const Instruction* instruction;  // the load, where it is known: nullptr
-  Who reader;
-  std::uint32_t lanes;  // of the reader's warp
-  std::uint64_t since;
-};
 constexpr std::size_t most_watched = 1 << 16;  // of the running blocks
-PerBlock<std::vector<Watched>> watched;
-std::uint64_t begun = 0;  // the running blocks
-Parked<std::uint64_t> parked_begun{begun};
-std::uint64_t effects_so_far = 0;
 
-std::unordered_map<std::uint64_t, bool> races;  // by kind and site: whether one of them is a fault
 std::uint64_t race_of(Kind kind, SiteIndex site) { return static_cast<std::uint64_t>(kind) << 32 | site; }
 
-bool is_used(const Watched& one) {
-  const Use& use = one.instruction != nullptr ? use_of(*one.instruction) : use_of(one.load);
+bool is_used(Machine& machine, const Watched& one) {
+  const Use& use = one.instruction != nullptr ? use_of(machine, *one.instruction) : use_of(machine, one.load);
   if (use.lost) return true;
-  ptx::Warp& w = machine[warp_of(one.reader)];
+  ptx::Warp& w = machine.warps.all[warp_of(one.reader)];
   for (unsigned lane = 0; lane < warp_size; ++lane) {
     bool reached = false;
     for (std::uint32_t lanes = one.lanes; lanes != 0 && !reached; lanes &= lanes - 1) {
@@ -303,139 +319,138 @@ bool is_used(const Watched& one) {
 bool goes_nowhere(const Use& use) { return !use.lost && use.effects.empty() && use.skipped.empty(); }
 
 // Whether it is still open what comes of a read at a line.
-bool may_be_dropped(Kind kind, SiteIndex load, Who reader) {
-  const auto [race, is_new] = races.try_emplace(race_of(kind, self->site), false);
-  if (race->second || goes_nowhere(use_of(load))) return false;
-  race->second = watched.size() >= most_watched || warp_of(reader) >= warp_count;
+bool may_be_dropped(Machine& machine, Kind kind, SiteIndex load, Who reader) {
+  const auto [race, is_new] = machine.dropped.races.try_emplace(race_of(kind, machine.self->site), false);
+  if (race->second || goes_nowhere(use_of(machine, load))) return false;
+  race->second = machine.dropped.watched.size() >= most_watched || warp_of(reader) >= machine.warp_count;
   return !race->second;
 }
 
 // Who writes later has read what it was: that is no race, though it stands with the reads of other lanes.
-std::uint32_t others_of(Who reader, bool just_now) {
+std::uint32_t others_of(Machine& machine, Who reader, bool just_now) {
   const std::uint32_t lanes = lanes_of(reader);
-  return !just_now && warp_of(self->who) == warp_of(reader) ? lanes & ~lanes_of(self->who) : lanes;
+  return !just_now && warp_of(machine.self->who) == warp_of(reader) ? lanes & ~lanes_of(machine.self->who) : lanes;
 }
 
 }  // namespace
 
-bool goes_nowhere(SiteIndex load) { return goes_nowhere(use_of(load)); }
+bool goes_nowhere(Machine& machine, SiteIndex load) { return goes_nowhere(use_of(machine, load)); }
 
-void watch_read(Kind kind, SiteIndex load, Who reader, bool just_now, const char* address, unsigned bytes) {
-  if (!may_be_dropped(kind, load, reader)) return;
-  const std::uint32_t lanes = others_of(reader, just_now);
-  const Watched of_line{kind, self->site, load, just_now ? loading : nullptr, reader, lanes, just_now ? effects_so_far : begun};
+void watch_read(Machine& machine, Kind kind, SiteIndex load, Who reader, bool just_now, const char* address, unsigned bytes) {
+  if (!may_be_dropped(machine, kind, load, reader)) return;
+  const std::uint32_t lanes = others_of(machine, reader, just_now);
+  const Watched of_line{kind, machine.self->site, load, just_now ? machine.loading : nullptr, reader, lanes, just_now ? machine.dropped.effects_so_far : machine.dropped.begun};
   if (just_now || address == nullptr || std::popcount(lanes) != 1) {
-    watched.push_back(of_line);
+    machine.dropped.watched.push_back(of_line);
     return;
   }
   // Of the loads of that line, those that have read there; since when, if they have read the same ever since.
   const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
   const auto first = reinterpret_cast<std::uint64_t>(address);
   bool any = false;
-  for (const Instruction* const i : at_site(load)) {
+  for (const Instruction* const i : at_site(machine, load)) {
     if (only_computes(*i)) continue;
     if (i->reading == 0) {
-      watched.push_back(of_line);
+      machine.dropped.watched.push_back(of_line);
       return;
     }
-    const Reading* const r = machine[warp_of(reader)].readings[i->reading].get();
+    const Reading* const r = machine.warps.all[warp_of(reader)].readings[i->reading].get();
     if (r == nullptr || r->lowest[lane] >= first + bytes || r->highest[lane] + r->bytes <= first) continue;
     const bool is_there = r->address[lane] < first + bytes && first < r->address[lane] + r->bytes;
     const bool is_known = is_there && (r->returned >> lane & 1u) == 0;
-    watched.push_back({kind, self->site, load, i, reader, lanes, is_known ? r->since[lane] : begun});
+    machine.dropped.watched.push_back({kind, machine.self->site, load, i, reader, lanes, is_known ? r->since[lane] : machine.dropped.begun});
     any = true;
   }
-  if (!any) watched.push_back(of_line);
+  if (!any) machine.dropped.watched.push_back(of_line);
 }
 
-void watch_earlier_read(SiteIndex load, Who reader, Who writer, unsigned address) {
-  if (!may_be_dropped(Kind::shared_race, load, reader)) return;
-  const Watched of_line{Kind::shared_race, self->site, load, nullptr, reader, others_of(reader, false), begun};
-  const ptx::Warp& w = machine[warp_of(reader)];
+void watch_earlier_read(Machine& machine, SiteIndex load, Who reader, Who writer, unsigned address) {
+  if (!may_be_dropped(machine, Kind::shared_race, load, reader)) return;
+  const Watched of_line{Kind::shared_race, machine.self->site, load, nullptr, reader, others_of(machine, reader, false), machine.dropped.begun};
+  const ptx::Warp& w = machine.warps.all[warp_of(reader)];
   bool any = false;
-  for (const Instruction* const i : at_site(load)) {
+  for (const Instruction* const i : at_site(machine, load)) {
     if (only_computes(*i)) continue;
     const LastRead* const r = i->reading == 0 ? nullptr : w.last_reads[i->reading].get();
     if (i->reading != 0 && r == nullptr) continue;
     // Which of several that the write need not come after was there is not known.
-    const bool is_known = r != nullptr && (r->before == 0 || clocks.ordered(who_of(warp_of(reader), whole_warp), r->before, writer));
+    const bool is_known = r != nullptr && (r->before == 0 || machine.clocks.ordered(who_of(warp_of(reader), whole_warp), r->before, writer));
     if (is_known && !r->holds(address)) continue;
     Watched one = of_line;
     one.instruction = i;
     if (is_known) one.since = r->tick;
-    watched.push_back(one);
+    machine.dropped.watched.push_back(one);
     any = true;
   }
-  if (!any) watched.push_back(of_line);
+  if (!any) machine.dropped.watched.push_back(of_line);
 }
 
-void confirm_race(Kind kind, SiteIndex site) { races[race_of(kind, site)] = true; }
+void confirm_race(Machine& machine, Kind kind, SiteIndex site) { machine.dropped.races[race_of(kind, site)] = true; }
 
-void settle_watched_reads() {
-  for (const Watched& one : watched) {
-    bool& is_fault = races[race_of(one.kind, one.site)];
-    is_fault = is_fault || is_used(one);
+void settle_watched_reads(Machine& machine) {
+  for (const Watched& one : machine.dropped.watched) {
+    bool& is_fault = machine.dropped.races[race_of(one.kind, one.site)];
+    is_fault = is_fault || is_used(machine, one);
   }
-  watched.clear();
+  machine.dropped.watched.clear();
 }
 
-void lower_harmless_races() {
-  for (const auto& [race, is_fault] : races) {
-    if (!is_fault) lower_to_note(static_cast<Kind>(race >> 32), static_cast<SiteIndex>(race), "nothing comes of the value that is read");
+void lower_harmless_races(Machine& machine) {
+  for (const auto& [race, is_fault] : machine.dropped.races) {
+    if (!is_fault) lower_to_note(machine.report, static_cast<Kind>(race >> 32), static_cast<SiteIndex>(race), "nothing comes of the value that is read");
   }
 }
 
 namespace {
 
 // Where, in the text of the program, the first thing is made of what a load has read: it leaves its register, or decides.
-std::size_t first_use(std::size_t load) {
-  const Instruction& from = program.code[load];
+std::size_t first_use(Machine& machine, std::size_t load) {
+  const Instruction& from = machine.program.code[load];
   std::unordered_set<std::uint32_t> tainted(from.operand, from.operand + from.destinations);
   const auto is_tainted = [&](std::uint32_t at) { return tainted.contains(at); };
-  for (std::size_t pc = load + 1; pc < program.code.size(); ++pc) {
-    const Instruction& i = program.code[pc];
+  for (std::size_t pc = load + 1; pc < machine.program.code.size(); ++pc) {
+    const Instruction& i = machine.program.code[pc];
     if (i.guard != 0 && is_tainted(i.guard)) return pc;
     const std::uint32_t* const sources = i.operand + i.destinations;
     if (std::none_of(sources, sources + i.sources, is_tainted)) continue;
     if (i.effect != 0) return pc;
     tainted.insert(i.operand, sources);
   }
-  return program.code.size();
+  return machine.program.code.size();
 }
 
 template <class Condition>
-bool any_between(std::size_t begin, std::size_t end, Condition condition) {
-  return begin < end && std::any_of(program.code.begin() + static_cast<std::ptrdiff_t>(begin),
-                                    program.code.begin() + static_cast<std::ptrdiff_t>(end), condition);
+bool any_between(Machine& machine, std::size_t begin, std::size_t end, Condition condition) {
+  return begin < end && std::any_of(machine.program.code.begin() + static_cast<std::ptrdiff_t>(begin),
+                                    machine.program.code.begin() + static_cast<std::ptrdiff_t>(end), condition);
 }
 
 // Whether all loads of a line meet a condition of where they and their first uses stand.
 template <class Condition>
-bool all_loads(SiteIndex load, Condition condition) {
+bool all_loads(Machine& machine, SiteIndex load, Condition condition) {
   bool any = false;
-  for (std::size_t pc = 0; pc < program.code.size(); ++pc) {
-    const Instruction& i = program.code[pc];
+  for (std::size_t pc = 0; pc < machine.program.code.size(); ++pc) {
+    const Instruction& i = machine.program.code[pc];
     if (i.site != load || !is_load(i)) continue;
     any = true;
-    if (!condition(pc, first_use(pc))) return false;
+    if (!condition(pc, first_use(machine, pc))) return false;
   }
   return any;
 }
 
 }  // namespace
 
-bool used_before_store(SiteIndex load, SiteIndex store, bool same_thread) {
-  static std::unordered_map<std::uint64_t, bool> known;
-  const auto [at, is_new] = known.try_emplace((std::uint64_t{load} << 16 | store) << 1 | std::uint64_t{same_thread}, false);
+bool used_before_store(Machine& machine, SiteIndex load, SiteIndex store, bool same_thread) {
+  const auto [at, is_new] = machine.dropped.stored_before.try_emplace((std::uint64_t{load} << 16 | store) << 1 | std::uint64_t{same_thread}, false);
   if (!is_new) return at->second;
-  at->second = all_loads(load, [&](std::size_t from, std::size_t use) {
+  at->second = all_loads(machine, load, [&](std::size_t from, std::size_t use) {
     bool any = false;
-    for (std::size_t pc = from + 1; pc < program.code.size(); ++pc) {
-      const Instruction& i = program.code[pc];
+    for (std::size_t pc = from + 1; pc < machine.program.code.size(); ++pc) {
+      const Instruction& i = machine.program.code[pc];
       if (i.site != store || i.destinations != 0 || i.sources == 0) continue;
       any = true;
       const bool in_time = same_thread ? use <= pc
-                                       : any_between(use + 1, pc, [](const Instruction& b) { return b.flow == Flow::barrier; });
+                                       : any_between(machine, use + 1, pc, [](const Instruction& b) { return b.flow == Flow::barrier; });
       if (!in_time) return false;
     }
     return any;
@@ -443,12 +458,11 @@ bool used_before_store(SiteIndex load, SiteIndex store, bool same_thread) {
   return at->second;
 }
 
-bool used_before_signal(SiteIndex load) {
-  static std::unordered_map<SiteIndex, bool> known;
-  const auto [at, is_new] = known.try_emplace(load, false);
+bool used_before_signal(Machine& machine, SiteIndex load) {
+  const auto [at, is_new] = machine.dropped.signalled_before.try_emplace(load, false);
   if (!is_new) return at->second;
-  at->second = all_loads(load, [](std::size_t, std::size_t use) {
-    return any_between(use + 1, program.code.size(), [](const Instruction& i) {
+  at->second = all_loads(machine, load, [&machine](std::size_t, std::size_t use) {
+    return any_between(machine, use + 1, machine.program.code.size(), [](const Instruction& i) {
       return is_one_of(i.row->name, {"atom", "red"}) || (is_one_of(i.row->name, {"st"}) && (i.flags & by_l2) != 0);
     });
   });
@@ -456,23 +470,22 @@ bool used_before_signal(SiteIndex load) {
 }
 
 // Behind a barrier is what can be reached from it without going back.
-bool skipped_barrier(const Thread& thread, SiteIndex barrier) {
-  static std::unordered_map<SiteIndex, std::vector<bool>> behind;
-  const auto at_site = [](SiteIndex site) {
-    const auto found = std::find_if(program.code.begin(), program.code.end(), [&](const Instruction& i) { return i.site == site; });
-    return static_cast<std::size_t>(found - program.code.begin());
+bool skipped_barrier(Machine& machine, const Thread& thread, SiteIndex barrier) {
+  const auto at_site = [&machine](SiteIndex site) {
+    const auto found = std::find_if(machine.program.code.begin(), machine.program.code.end(), [&](const Instruction& i) { return i.site == site; });
+    return static_cast<std::size_t>(found - machine.program.code.begin());
   };
   const std::size_t from = at_site(barrier), last = at_site(thread.site);
-  if (from >= program.code.size() || last >= program.code.size()) return false;
-  const std::uint32_t effect = program.code[from].effect;
-  if (machine[thread.warp].effects[effect].of(thread.lane) > begun) return false;  // it has been there before
-  std::vector<bool>& reached = behind[barrier];
+  if (from >= machine.program.code.size() || last >= machine.program.code.size()) return false;
+  const std::uint32_t effect = machine.program.code[from].effect;
+  if (machine.warps.all[thread.warp].effects[effect].of(thread.lane) > machine.dropped.begun) return false;  // it has been there before
+  std::vector<bool>& reached = machine.dropped.behind_barriers[barrier];
   if (reached.empty()) {
-    reached.resize(program.code.size());
+    reached.resize(machine.program.code.size());
     if (from + 1 < reached.size()) reached[from + 1] = true;
     for (std::size_t pc = from + 1; pc < reached.size(); ++pc) {
       if (!reached[pc]) continue;
-      const Instruction& i = program.code[pc];
+      const Instruction& i = machine.program.code[pc];
       const bool ends = i.guard == 0 && (i.flow == Flow::branch || i.flow == Flow::leave || i.flow == Flow::exit || i.flow == Flow::trap);
       if (!ends && pc + 1 < reached.size()) reached[pc + 1] = true;
       if (i.flow == Flow::branch && static_cast<std::size_t>(i.immediate[0]) > pc) reached[static_cast<std::size_t>(i.immediate[0])] = true;
@@ -481,38 +494,35 @@ bool skipped_barrier(const Thread& thread, SiteIndex barrier) {
   return reached[last];
 }
 
-bool stores_constant(SiteIndex store) {
-  static std::unordered_map<SiteIndex, bool> known;
-  const auto [at, is_new] = known.try_emplace(store, false);
+bool stores_constant(Machine& machine, SiteIndex store) {
+  const auto [at, is_new] = machine.dropped.constant_stores.try_emplace(store, false);
   if (!is_new) return at->second;
-  const auto moves_constant = [](std::uint32_t slot) {
+  const auto moves_constant = [&machine](std::uint32_t slot) {
     bool any = false;
-    for (const Instruction& i : program.code) {
+    for (const Instruction& i : machine.program.code) {
       if (std::find(i.operand, i.operand + i.destinations, slot) == i.operand + i.destinations) continue;
-      if (!i.copies || !is_constant(i.source(0))) return false;
+      if (!i.copies || !is_constant(machine, i.source(0))) return false;
       any = true;
     }
     return any;
   };
-  for (const Instruction& i : program.code) {
+  for (const Instruction& i : machine.program.code) {
     if (i.site != store || i.sources < 2) continue;
     at->second = true;
-    for (unsigned s = 1; s < i.sources; ++s) at->second = at->second && (is_constant(i.source(s)) || moves_constant(i.source(s)));
+    for (unsigned s = 1; s < i.sources; ++s) at->second = at->second && (is_constant(machine, i.source(s)) || moves_constant(i.source(s)));
   }
   return at->second;
 }
 
-bool decides(SiteIndex load) { return use_of(load).decides; }
+bool decides(Machine& machine, SiteIndex load) { return use_of(machine, load).decides; }
 
 namespace ptx {
 
-const Instruction* loading = nullptr;
-
-void number_effects() {
-  for (Instruction& i : program.code) {
-    if (has_effect(i)) i.effect = ++program.effects;
+void number_effects(Machine& machine) {
+  for (Instruction& i : machine.program.code) {
+    if (has_effect(i)) i.effect = ++machine.program.effects;
     const bool is_followed = is_load(i) && i.immediates > 3 && i.sources == 1 && i.destinations != 0 && (i.flags & read_only) == 0;
-    if (is_followed && program.readings < most_readings) i.reading = ++program.readings;
+    if (is_followed && machine.program.readings < most_readings) i.reading = ++machine.program.readings;
   }
 }
 
@@ -527,37 +537,39 @@ void note_reading(Warp& w, const Instruction& i, unsigned lane, std::uint64_t ad
   if (r.address[lane] == address) return;
   if (address >= r.lowest[lane] && address <= r.highest[lane]) r.returned |= 1u << lane;
   r.address[lane] = address;
-  r.since[lane] = effects_so_far;
+  r.since[lane] = w.machine->dropped.effects_so_far;
   r.lowest[lane] = std::min(r.lowest[lane], address);
   r.highest[lane] = std::max(r.highest[lane], address);
 }
 
 void note_last_read(Warp& w, const Instruction& i, Lanes lanes, const unsigned* addresses, unsigned bytes) {
+  Machine& machine = *w.machine;
   if (i.reading == 0) return;
   std::unique_ptr<LastRead>& at = w.last_reads[i.reading];
   if (at == nullptr) at = std::make_unique<LastRead>();
   at->before = at->epoch;
-  at->epoch = clocks.now[w.index];
-  at->tick = effects_so_far;
+  at->epoch = machine.clocks.now[w.index];
+  at->tick = machine.dropped.effects_so_far;
   at->lanes = lanes;
   at->bytes = bytes;
   for_lanes(lanes, [&](unsigned k) { at->address[k] = addresses[k]; });
 }
 
 void settle_overwritten(const Warp& w, const Instruction& load, Lanes lanes) {
+  Machine& machine = *w.machine;
   constexpr std::size_t most_looked_at = 1 << 10;
-  if (watched.size() > most_looked_at) return;
-  std::erase_if(watched, [&](const Watched& one) {
+  if (machine.dropped.watched.size() > most_looked_at) return;
+  std::erase_if(machine.dropped.watched, [&](const Watched& one) {
     if (one.instruction == nullptr || warp_of(one.reader) != w.index || (one.lanes & ~lanes) != 0) return false;
-    const Use& use = use_of(*one.instruction);
+    const Use& use = use_of(machine, *one.instruction);
     if (use.reach != 0 || std::find(use.ends.begin(), use.ends.end(), &load) == use.ends.end()) return false;
-    bool& is_fault = races[race_of(one.kind, one.site)];
-    is_fault = is_fault || is_used(one);
+    bool& is_fault = machine.dropped.races[race_of(one.kind, one.site)];
+    is_fault = is_fault || is_used(machine, one);
     return true;
   });
 }
 
-bool watches_reads() { return !watched.empty(); }
+bool watches_reads(Machine& machine) { return !machine.dropped.watched.empty(); }
 
 void note_effect(Warp& w, const Instruction& i, Lanes lanes) {
   Effect& effect = w.effects[i.effect];
@@ -565,18 +577,20 @@ void note_effect(Warp& w, const Instruction& i, Lanes lanes) {
     for_lanes(effect.lanes, [&](unsigned k) { effect.last[k] = effect.tick; });
     effect.lanes = lanes;
   }
-  effect.tick = ++effects_so_far;
+  effect.tick = ++w.machine->dropped.effects_so_far;
 }
 
-void start_block_effects() {
-  begun = effects_so_far;
-  for (Warp& w : machine) {
+void start_block_effects(Machine& machine) {
+  machine.dropped.begun = machine.dropped.effects_so_far;
+  for (Warp& w : machine.warps.all) {
     for (auto& reading : w.readings) reading.reset();
     for (auto& read : w.last_reads) read.reset();
   }
-  watched.clear();
+  machine.dropped.watched.clear();
 }
 
 }  // namespace ptx
 
 }  // namespace autosched::emulator
+
+AUTOSCHED_PART(DroppedValues);

@@ -5,21 +5,20 @@
 namespace autosched::emulator {
 
 // Whether a thread that has exited has gone around a barrier, and done something behind it.
-bool skipped_barrier(const Thread& thread, SiteIndex barrier);
+bool skipped_barrier(Machine& machine, const Thread& thread, SiteIndex barrier);
 
 }  // namespace autosched::emulator
 
 namespace autosched::emulator::ptx {
 
 // Numbers the effects of a program, and notes one of some lanes.
-void number_effects();
+void number_effects(Machine& machine);
 void note_effect(Warp& w, const Instruction& i, Lanes lanes);
-extern const Instruction* loading;  // the load that is being executed
 void note_reading(Warp& w, const Instruction& i, unsigned lane, std::uint64_t address, unsigned bytes);
 void note_last_read(Warp& w, const Instruction& i, Lanes lanes, const unsigned* addresses, unsigned bytes);
 // Decides what has come of watched reads whose values a load overwrites now.
-bool watches_reads();
+bool watches_reads(Machine& machine);
 void settle_overwritten(const Warp& w, const Instruction& load, Lanes lanes);
-void start_block_effects();
+void start_block_effects(Machine& machine);
 
 }  // namespace autosched::emulator::ptx

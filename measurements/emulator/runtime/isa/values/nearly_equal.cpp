@@ -1,6 +1,7 @@
 // Compares two values that one instruction stores. PTX stores bits, so the number format comes from the instructions that
 // compute them: the analysis goes back from the store's registers along moves, shuffles and operations on bits to
 // instructions with a type.
+#include "machine/part.hpp"
 #include "isa/warps.hpp"
 #include "memory/nearly_equal.hpp"
 
@@ -22,13 +23,36 @@
 #include "isa/program.hpp"
 
 namespace autosched::emulator {
+
+// What stores put into memory, as far as it is known.
+struct NearlyEqualStores {
+  enum NumberFormat : unsigned { f32, f64, f16, bf16, e4m3, e5m2, num_formats };
+  using Formats = unsigned;  // a bit for each
+  // A register from which a stored number was added up.
+  struct Term {
+    std::uint32_t slot;
+    unsigned width;
+    NumberFormat format;
+  };
+  struct Stored {
+    Formats formats = 0;
+    bool is_known = true;  // else words are taken for f32, if they can be
+    std::vector<Term> terms;  // where 16-bit numbers are among them, the last ones first
+    NumberFormat coarsest = f64;
+    double largest[num_formats] = {};
+  };
+  std::unordered_map<SiteIndex, Stored> by_site;
+};
+
 namespace {
+using enum NearlyEqualStores::NumberFormat;
+using NumberFormat = NearlyEqualStores::NumberFormat;
+using Formats = NearlyEqualStores::Formats;
+using Term = NearlyEqualStores::Term;
+using Stored = NearlyEqualStores::Stored;
 
 using ptx::Instruction;
-using ptx::program;
 
-enum NumberFormat : unsigned { f32, f64, f16, bf16, e4m3, e5m2, num_formats };
-using Formats = unsigned;  // a bit for each
 constexpr Formats only(NumberFormat format) { return 1u << format; }
 
 // How far apart two sums of the same terms may be. `ulps` and `relative` are of the value itself, `of_largest` is of the
@@ -129,27 +153,13 @@ unsigned first_term(const Instruction& i) {
   return i.sources - std::min<unsigned>(i.sources, added);
 }
 
-// A register from which a stored number was added up.
-struct Term {
-  std::uint32_t slot;
-  unsigned width;
-  NumberFormat format;
-};
 constexpr std::size_t most_terms = 256;
 
-struct Stored {
-  Formats formats = 0;
-  bool is_known = true;  // else words are taken for f32, if they can be
-  std::vector<Term> terms;  // where 16-bit numbers are among them, the last ones first
-  NumberFormat coarsest = f64;
-  double largest[num_formats] = {};
-};
-
 // What an instruction stores, as far as its registers tell.
-Stored stored_by(SiteIndex site) {
+Stored stored_by(Machine& machine, SiteIndex site) {
   std::unordered_multimap<std::uint32_t, const Instruction*> makers;
   std::deque<std::uint32_t> open, computed;
-  for (const Instruction& i : program.code) {
+  for (const Instruction& i : machine.program.code) {
     for (unsigned d = 0; d < i.destinations; ++d) makers.emplace(i.destination(d), &i);
     if (i.site == site && i.destinations == 0) open.insert(open.end(), i.operand, i.operand + i.sources);
   }
@@ -199,13 +209,13 @@ Stored stored_by(SiteIndex site) {
 }
 
 // The largest term of what the running lanes store.
-double largest_term(const Stored& stored) {
-  ptx::Warp& warp = ptx::machine[self->warp];
+double largest_term(Machine& machine, const Stored& stored) {
+  ptx::Warp& warp = machine.warps.all[machine.self->warp];
   double largest = 0;
   for (const Term& term : stored.terms) {
     const unsigned bits = 8 * static_cast<unsigned>(tolerances[term.format].bytes);
     if (8 * term.width < bits) continue;
-    ptx::for_lanes(warp.head(term.slot).defined & lanes_of(self->who), [&](unsigned lane) {
+    ptx::for_lanes(warp.head(term.slot).defined & lanes_of(machine.self->who), [&](unsigned lane) {
       const std::uint64_t all = ptx::read_bits(warp, term.slot, term.width, lane);
       for (unsigned at = 0; at < 8 * term.width; at += bits) {
         const double x = std::fabs(value_of(term.format, bits == 64 ? all : all >> at & ((std::uint64_t{1} << bits) - 1)));
@@ -236,12 +246,11 @@ bool are_sums(NumberFormat format, const void* one, const void* other, int bytes
 
 }  // namespace
 
-bool nearly_equal(const void* one, const void* other, int bytes, SiteIndex site) {
-  static std::unordered_map<SiteIndex, Stored> all;
-  auto found = all.find(site);
-  if (found == all.end()) found = all.emplace(site, stored_by(site)).first;
+bool nearly_equal(Machine& machine, const void* one, const void* other, int bytes, SiteIndex site) {
+  auto found = machine.nearly_equal_stores.by_site.find(site);
+  if (found == machine.nearly_equal_stores.by_site.end()) found = machine.nearly_equal_stores.by_site.emplace(site, stored_by(machine, site)).first;
   Stored& stored = found->second;
-  const double term = largest_term(stored);
+  const double term = largest_term(machine, stored);
   for (unsigned format = 0; format < num_formats; ++format) {
     if ((stored.formats >> format & 1u) == 0) continue;
     // Where the terms of this sum are known, what other threads store is no measure for it.
@@ -253,3 +262,5 @@ bool nearly_equal(const void* one, const void* other, int bytes, SiteIndex site)
 }
 
 }  // namespace autosched::emulator
+
+AUTOSCHED_PART(NearlyEqualStores);

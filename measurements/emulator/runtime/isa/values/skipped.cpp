@@ -21,7 +21,7 @@ bool reads_any(const Instruction& i, const std::unordered_set<std::uint32_t>& sl
 // Computes a register of a lane that may not have come to where it is computed; false where more than constants go into it.
 bool computed(Warp& w, std::uint32_t slot, unsigned lane, unsigned depth) {
   const Instruction* maker = nullptr;
-  for (const Instruction& i : program.code) {
+  for (const Instruction& i : w.machine->program.code) {
     if (std::find(i.operand, i.operand + i.destinations, slot) == i.operand + i.destinations) continue;
     if (maker != nullptr) return false;
     maker = &i;
@@ -44,13 +44,13 @@ bool only_computes(const Instruction& i) {
          std::none_of(reads.begin(), reads.end(), [&](std::string_view beginning) { return name.starts_with(beginning); });
 }
 
-std::optional<std::vector<Guard>> guards_of_skipped(std::size_t branch) {
-  const auto target = static_cast<std::size_t>(program.code[branch].immediate[0]);
+std::optional<std::vector<Guard>> guards_of_skipped(Machine& machine, std::size_t branch) {
+  const auto target = static_cast<std::size_t>(machine.program.code[branch].immediate[0]);
   if (target <= branch || target - branch > most_skipped) return std::nullopt;
   std::vector<Guard> guards;
   std::unordered_set<std::uint32_t> made;
   for (std::size_t pc = branch + 1; pc < target; ++pc) {
-    const Instruction& i = program.code[pc];
+    const Instruction& i = machine.program.code[pc];
     if (i.guard != 0 && i.flow == Flow::plain) {
       guards.push_back({i.guard, i.negated});
     } else if (i.guard == 0 && only_computes(i)) {
@@ -59,8 +59,8 @@ std::optional<std::vector<Guard>> guards_of_skipped(std::size_t branch) {
       return std::nullopt;
     }
   }
-  for (std::size_t pc = 0; pc < program.code.size(); ++pc) {
-    if ((pc <= branch || pc >= target) && reads_any(program.code[pc], made)) return std::nullopt;
+  for (std::size_t pc = 0; pc < machine.program.code.size(); ++pc) {
+    if ((pc <= branch || pc >= target) && reads_any(machine.program.code[pc], made)) return std::nullopt;
   }
   return guards;
 }

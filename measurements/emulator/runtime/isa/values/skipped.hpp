@@ -19,7 +19,7 @@ struct Guard {
 bool only_computes(const Instruction& i);
 // The guards of what a forward branch skips, where all else that it skips computes registers that nothing behind it reads;
 // nothing where it skips more.
-std::optional<std::vector<Guard>> guards_of_skipped(std::size_t branch);
+std::optional<std::vector<Guard>> guards_of_skipped(Machine& machine, std::size_t branch);
 // Whether a lane meets a guard, as far as that follows from which thread it is; true where it does not follow.
 bool may_meet(Warp& w, const Guard& guard, unsigned lane);
 

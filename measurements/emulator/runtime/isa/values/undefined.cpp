@@ -1,6 +1,7 @@
 // How undefined bits travel through instructions that move them, and what is said where they decide something. As in
 // valgrind's memcheck (Seward and Nethercote, "Using Valgrind to detect undefined value errors with bit-precision",
 // USENIX 2005): bitwise instructions bit by bit, sums up to the lowest unknown bit, all others as a whole.
+#include "machine/part.hpp"
 #include "isa/numbers/bits.hpp"
 #include "isa/program.hpp"
 #include "isa/values/undefined.hpp"
@@ -13,7 +14,21 @@
 #include <unordered_map>
 
 namespace autosched::emulator::ptx {
+
+// Reads of what was never written, and branches that choose between unknown values.
+struct UnknownValues {
+  // What a decision chooses: nothing but what registers hold, where all of it stands in the program between the branch and
+  // where its paths meet. ``end``: there; 0: it chooses more than that.
+  struct Choice {
+    std::size_t end = 0;
+    std::vector<std::pair<std::uint32_t, unsigned>> chosen;  // registers, and their widths
+  };
+  std::unordered_map<SiteIndex, Uninitialized> uninitialized;  // the first of each site
+  std::unordered_map<const Instruction*, Choice> choices;  // by the branch
+};
+
 namespace {
+using Choice = UnknownValues::Choice;
 
 using u32 = std::uint32_t;
 using u64 = std::uint64_t;
@@ -193,11 +208,9 @@ void known_of_move(Warp& w, const Instruction& i, unsigned lane, u64* to) {
   }
 }
 
-std::string also_at(const Instruction& i, SiteIndex origin) {
-  return origin == i.site ? "" : " at " + place(i.site);
+std::string also_at(Machine& machine, const Instruction& i, SiteIndex origin) {
+  return origin == i.site ? "" : " at " + place(machine.report, i.site);
 }
-
-std::unordered_map<SiteIndex, Uninitialized> uninitialized;  // the first of each site
 
 }  // namespace
 
@@ -217,16 +230,17 @@ void set_known(Warp& w, std::uint32_t at, unsigned width, unsigned lane, std::ui
 }
 
 void leave_garbage(Warp& w, const Span& r, Lanes lanes) {
+  Machine& machine = *w.machine;
   if (r.bytes == 0) {
     Lanes& bits = w.head(r.offset).bits;
-    bits = (bits & ~lanes) | (garbage_answers() & lanes);
+    bits = (bits & ~lanes) | (garbage_answers(machine) & lanes);
   } else {
-    for_lanes(lanes, [&](unsigned k) { fill_garbage(value_bytes(w, r.offset, r.bytes, k), r.bytes); });
+    for_lanes(lanes, [&](unsigned k) { fill_garbage(machine, value_bytes(w, r.offset, r.bytes, k), r.bytes); });
   }
 }
 
 void undefine(Warp& w, std::uint32_t at, unsigned width, Lanes lanes, SiteIndex origin) {
-  if (garbage != 0 && lanes != 0) leave_garbage(w, {at, width}, lanes);
+  if (w.machine->garbage != 0 && lanes != 0) leave_garbage(w, {at, width}, lanes);
   for_lanes(lanes, [&](unsigned k) { set_known(w, at, width, k, 0, origin); });
 }
 
@@ -236,11 +250,12 @@ SiteIndex origin_of(Warp& w, std::uint32_t at, const Instruction& i) {
 }
 
 void report_undefined(Warp& w, const Instruction& i, SiteIndex origin, unsigned lane) {
+  Machine& machine = *w.machine;
   run_as(w, lane);
-  self->site = i.site;
-  if (report_uninitialized(origin)) return;
-  FINDING(undefined_register, origin, "%s reads a register or a local variable that was never written on the path taken, for %s%s",
-          describe_self().c_str(), i.row->name, also_at(i, origin).c_str());
+  machine.self->site = i.site;
+  if (report_uninitialized(machine, origin)) return;
+  FINDING(machine.report, undefined_register, origin, "%s reads a register or a local variable that was never written on the path taken, for %s%s",
+          describe_self(machine).c_str(), i.row->name, also_at(machine, i, origin).c_str());
 }
 
 namespace {
@@ -255,18 +270,11 @@ SiteIndex origin_of_sources(Warp& w, const Instruction& i, Lanes undefined) {
 void report_undefined_sources(Warp& w, const Instruction& i, Lanes undefined) {
   const std::string_view name = i.row->name;
   // Of exchanges the last one stays, and which that is is chance.
-  if (name.starts_with("atom.cas") || name.starts_with("atom.exch") || name.starts_with("match")) leave_undecided();
+  if (name.starts_with("atom.cas") || name.starts_with("atom.exch") || name.starts_with("match")) leave_undecided(*w.machine);
   report_undefined(w, i, origin_of_sources(w, i, undefined), static_cast<unsigned>(__builtin_ctz(undefined)));
 }
 
 namespace {
-
-// What a decision chooses: nothing but what registers hold, where all of it stands in the program between the branch and
-// where its paths meet. ``end``: there; 0: it chooses more than that.
-struct Choice {
-  std::size_t end = 0;
-  std::vector<std::pair<std::uint32_t, unsigned>> chosen;  // registers, and their widths
-};
 
 bool add_to(Choice& choice, const Instruction& i) {
   const std::string_view name = i.row->name;
@@ -275,12 +283,11 @@ bool add_to(Choice& choice, const Instruction& i) {
   return true;
 }
 
-const Choice& choice_at(const Instruction& branch) {
-  static std::unordered_map<const Instruction*, Choice> known;
-  const auto [at, is_new] = known.try_emplace(&branch);
+const Choice& choice_at(Machine& machine, const Instruction& branch) {
+  const auto [at, is_new] = machine.unknown_values.choices.try_emplace(&branch);
   Choice& choice = at->second;
   if (!is_new) return choice;
-  const auto pc = static_cast<std::size_t>(&branch - program.code.data());
+  const auto pc = static_cast<std::size_t>(&branch - machine.program.code.data());
   if (branch.flow == Flow::plain) {
     if (add_to(choice, branch)) choice.end = pc + 1;
     return choice;
@@ -288,7 +295,7 @@ const Choice& choice_at(const Instruction& branch) {
   if (branch.flow != Flow::branch) return choice;
   auto end = static_cast<std::size_t>(branch.immediate[0]);
   for (std::size_t k = pc + 1; k < end; ++k) {
-    const Instruction& i = program.code[k];
+    const Instruction& i = machine.program.code[k];
     const bool is_last = k + 1 == static_cast<std::size_t>(branch.immediate[0]);
     if (i.flow == Flow::branch && i.guard == 0 && is_last && static_cast<std::size_t>(i.immediate[0]) > k) {
       end = static_cast<std::size_t>(i.immediate[0]);  // over the other path
@@ -303,13 +310,14 @@ const Choice& choice_at(const Instruction& branch) {
 }  // namespace
 
 bool choose_unknown(Warp& w, const Instruction& i, Lanes undefined, std::size_t& end) {
-  const Choice& choice = choice_at(i);
+  Machine& machine = *w.machine;
+  const Choice& choice = choice_at(machine, i);
   if (choice.end == 0) return false;
   run_as(w, static_cast<unsigned>(__builtin_ctz(undefined)));
-  self->site = i.site;
+  machine.self->site = i.site;
   const SiteIndex origin = origin_of(w, i.guard, i);
-  note_uninitialized(Kind::undefined_register, origin, [&] {
-    return describe_self() + " takes a decision" + also_at(i, origin) + " on a predicate that was never written on the path taken";
+  note_uninitialized(machine, Kind::undefined_register, origin, [&] {
+    return describe_self(machine) + " takes a decision" + also_at(machine, i, origin) + " on a predicate that was never written on the path taken";
   });
   for (const auto& [at, width] : choice.chosen) undefine(w, at, width, undefined, origin);
   end = choice.end;
@@ -317,12 +325,13 @@ bool choose_unknown(Warp& w, const Instruction& i, Lanes undefined, std::size_t&
 }
 
 void report_undefined_guard(Warp& w, const Instruction& i, Lanes undefined) {
+  Machine& machine = *w.machine;
   run_as(w, static_cast<unsigned>(__builtin_ctz(undefined)));
-  self->site = i.site;
+  machine.self->site = i.site;
   const SiteIndex origin = origin_of(w, i.guard, i);
-  if (report_uninitialized(origin)) return;
-  FINDING(undefined_register, origin, "%s takes a decision%s on a predicate that was never written on the path taken",
-          describe_self().c_str(), also_at(i, origin).c_str());
+  if (report_uninitialized(machine, origin)) return;
+  FINDING(machine.report, undefined_register, origin, "%s takes a decision%s on a predicate that was never written on the path taken",
+          describe_self(machine).c_str(), also_at(machine, i, origin).c_str());
 }
 
 namespace {
@@ -357,7 +366,7 @@ void execute_undefined(Warp& w, const Instruction& i, Lanes active, Lanes undefi
     }
   }
   i.execute(w, i, active);
-  if (garbage != 0 && answers(i)) leave_garbage(w, {i.destination(0), i.width_of_destination(0)}, undefined);
+  if (w.machine->garbage != 0 && answers(i)) leave_garbage(w, {i.destination(0), i.width_of_destination(0)}, undefined);
   for (unsigned d = 0; d < i.destinations; ++d) {
     w.head(i.destination(d)).defined |= active & ~undefined;
     for (Lanes left = undefined; left != 0; left &= left - 1) {
@@ -371,30 +380,32 @@ void execute_undefined(Warp& w, const Instruction& i, Lanes active, Lanes undefi
 
 namespace autosched::emulator {
 
-const Uninitialized* uninitialized_at(SiteIndex site) {
-  const auto found = ptx::uninitialized.find(site);
-  return found == ptx::uninitialized.end() ? nullptr : &found->second;
+const Uninitialized* uninitialized_at(Machine& machine, SiteIndex site) {
+  const auto found = machine.unknown_values.uninitialized.find(site);
+  return found == machine.unknown_values.uninitialized.end() ? nullptr : &found->second;
 }
 
-void note_uninitialized(Kind kind, SiteIndex site, const std::function<std::string()>& text, SiteIndex other) {
-  if (uninitialized_at(site) == nullptr) ptx::uninitialized.emplace(site, Uninitialized{kind, text(), other});
+void note_uninitialized(Machine& machine, Kind kind, SiteIndex site, const std::function<std::string()>& text, SiteIndex other) {
+  if (uninitialized_at(machine, site) == nullptr) machine.unknown_values.uninitialized.emplace(site, Uninitialized{kind, text(), other});
 }
 
-bool report_uninitialized(SiteIndex origin) {
-  const Uninitialized* const read = uninitialized_at(origin);
+bool report_uninitialized(Machine& machine, SiteIndex origin) {
+  const Uninitialized* const read = uninitialized_at(machine, origin);
   if (read == nullptr) return false;
-  if (count_finding(read->kind, origin)) write_graded(read->kind, Grade::fault, origin, read->other, "%s", read->text.c_str());
-  if (read->kind == Kind::shared_race) confirm_race(read->kind, origin);
+  if (count_finding(machine.report, read->kind, origin)) write_graded(machine.report, read->kind, Grade::fault, origin, read->other, "%s", read->text.c_str());
+  if (read->kind == Kind::shared_race) confirm_race(machine, read->kind, origin);
   return true;
 }
 
-void report_unused_values() {
-  for (const auto& [site, read] : ptx::uninitialized) {
-    if (read.kind == Kind::uninitialized_shared_read || was_found(read.kind, site)) continue;
-    if (count_finding(read.kind, site, Grade::note)) {
-      write_graded(read.kind, Grade::note, site, read.other, "%s; nothing comes of it", read.text.c_str());
+void report_unused_values(Machine& machine) {
+  for (const auto& [site, read] : machine.unknown_values.uninitialized) {
+    if (read.kind == Kind::uninitialized_shared_read || was_found(machine.report, read.kind, site)) continue;
+    if (count_finding(machine.report, read.kind, site, Grade::note)) {
+      write_graded(machine.report, read.kind, Grade::note, site, read.other, "%s; nothing comes of it", read.text.c_str());
     }
   }
 }
 
 }  // namespace autosched::emulator
+
+AUTOSCHED_PART(ptx::UnknownValues);

@@ -9,6 +9,7 @@
 #include <limits>
 #include <utility>
 
+#include "machine/part.hpp"
 #include "memory/garbage.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/global/heap.hpp"
@@ -18,36 +19,42 @@ namespace autosched::emulator {
 
 using namespace global_shadow;
 
+// The buffers of the launch.
+struct Buffers {
+  // Sparse launches: what a page holds is made when it is touched first.
+  struct Page {
+    Buffer* buffer;
+    std::size_t index;
+  };
+  std::vector<Buffer> list;
+  std::vector<Page> touched_pages;
+  std::size_t last = 0;  // the buffer that was found last
+};
+
+namespace {
+using Page = Buffers::Page;
+}  // namespace
+
 namespace {
 
 constexpr std::size_t guard_bytes = std::size_t{64} << 20;
 
-std::vector<Buffer> buffers;
-
-// Sparse launches: what a page holds is made when it is touched first.
-struct Page {
-  Buffer* buffer;
-  std::size_t index;
-};
-std::vector<Page> touched_pages;
-
 }  // namespace
 
-Buffer* global_shadow::buffer_at(const void* address, int bytes) {
-  static std::size_t last = 0;
+Buffer* global_shadow::buffer_at(Machine& machine, const void* address, int bytes) {
   const char* p = static_cast<const char*>(address);
   const auto holds = [&](const Buffer& b) { return p >= b.begin && p + bytes <= b.begin + b.spec.bytes; };
-  if (last < buffers.size() && holds(buffers[last])) return &buffers[last];
-  for (Buffer& b : buffers) {
+  if (machine.buffers.last < machine.buffers.list.size() && holds(machine.buffers.list[machine.buffers.last])) return &machine.buffers.list[machine.buffers.last];
+  for (Buffer& b : machine.buffers.list) {
     if (!holds(b)) continue;
-    last = static_cast<std::size_t>(&b - buffers.data());
+    machine.buffers.last = static_cast<std::size_t>(&b - machine.buffers.list.data());
     return &b;
   }
   return nullptr;
 }
 
-bool global_shadow::any_variable() {
-  return std::any_of(buffers.begin(), buffers.end(), [](const Buffer& b) { return b.spec.role == BufferSpec::Role::variable; });
+bool global_shadow::any_variable(Machine& machine) {
+  return std::any_of(machine.buffers.list.begin(), machine.buffers.list.end(), [](const Buffer& b) { return b.spec.role == BufferSpec::Role::variable; });
 }
 
 namespace {
@@ -95,9 +102,9 @@ void generate(const BufferSpec& spec, std::uint64_t first, char* page, std::size
 }
 
 // What an array that nobody has written holds.
-void fill_empty(char* begin, std::size_t bytes) {
-  if (garbage != 0) {
-    fill_garbage(begin, bytes);
+void fill_empty(Machine& machine, char* begin, std::size_t bytes) {
+  if (machine.garbage != 0) {
+    fill_garbage(machine, begin, bytes);
   } else {
     std::memset(begin, 0xff, bytes);
   }
@@ -109,18 +116,18 @@ bool global_shadow::is_array(const Buffer& b) {
   return b.spec.role < BufferSpec::Role::variable || b.spec.content == BufferSpec::Content::file;
 }
 
-void global_shadow::touch(Buffer& b, const void* address, int bytes) {
+void global_shadow::touch(Machine& machine, Buffer& b, const void* address, int bytes) {
   const auto first = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin);
   for (std::size_t p = first / page_bytes; p <= (first + static_cast<std::size_t>(bytes) - 1) / page_bytes; ++p) {
     if ((b.touched[p] & page_has_content) != 0) continue;
     b.touched[p] |= page_has_content;
-    touched_pages.push_back({&b, p});
+    machine.buffers.touched_pages.push_back({&b, p});
     const bool is_constant = !b.writable() && b.spec.content == BufferSpec::Content::none;  // of the program
     if (b.spec.content == BufferSpec::Content::file || is_constant) continue;
     char* page = b.begin + p * page_bytes;
     const std::size_t size = std::min(page_bytes, b.spec.bytes - p * page_bytes);
     if (b.writable()) {
-      if (!b.spec.zeroed) fill_empty(page, size);
+      if (!b.spec.zeroed) fill_empty(machine, page, size);
       continue;
     }
     const std::size_t each = b.spec.element_bytes, first_element = p * page_bytes / each;
@@ -140,11 +147,11 @@ std::string element(const Buffer& b, const void* address) {
 }
 std::string element(const Buffer& b, std::size_t cell) { return element(b, b.begin + cell * b.cell_bytes); }
 
-void for_marks(const std::function<void(Mark*, std::size_t)>& visit) {
-  for (Buffer& b : buffers) {
-    if (b.marks[0] != nullptr && !(launch.sparse && is_array(b))) visit(b.marks[0], 3 * b.words());
+void for_marks(Machine& machine, const std::function<void(Mark*, std::size_t)>& visit) {
+  for (Buffer& b : machine.buffers.list) {
+    if (b.marks[0] != nullptr && !(machine.launch.sparse && is_array(b))) visit(b.marks[0], 3 * b.words());
   }
-  for (const Page& page : touched_pages) {  // of arrays that may have billions of cells
+  for (const Page& page : machine.buffers.touched_pages) {  // of arrays that may have billions of cells
     Buffer& b = *page.buffer;
     if (b.marks[0] == nullptr) continue;
     const std::size_t each = std::size_t{b.cell_bytes} * b.cells_of_word, first = page.index * page_bytes / each;
@@ -152,51 +159,51 @@ void for_marks(const std::function<void(Mark*, std::size_t)>& visit) {
     visit(b.marks[0] + first, count);
     if (b.has_readers(first * b.cells_of_word)) visit(b.marks[1] + first, count), visit(b.marks[2] + first, count);
   }
-  for_marks_apart(visit);
+  for_marks_apart(machine, visit);
 }
 
-Buffer* check_access(const void* address, int bytes, const char* instruction) {
-  Buffer* b = buffer_at(address, bytes);
+Buffer* check_access(Machine& machine, const void* address, int bytes, const char* instruction) {
+  Buffer* b = buffer_at(machine, address, bytes);
   if (b == nullptr) {
-    const std::string where = locate_global(address);
-    FINDING(out_of_bounds_global, self->site, "%s: %s of %d bytes at %s", describe_self().c_str(), instruction, bytes,
+    const std::string where = locate_global(machine, address);
+    FINDING(machine.report, out_of_bounds_global, machine.self->site, "%s: %s of %d bytes at %s", describe_self(machine).c_str(), instruction, bytes,
             where.empty() ? "an address outside of every argument" : where.c_str());
     return nullptr;
   }
   if (!is_array(*b)) {
-    return b->spec.role == BufferSpec::Role::heap && !check_heap(address, bytes, instruction) ? nullptr : b;
+    return b->spec.role == BufferSpec::Role::heap && !check_heap(machine, address, bytes, instruction) ? nullptr : b;
   }
-  if (launch.sparse) touch(*b, address, bytes);
+  if (machine.launch.sparse) touch(machine, *b, address, bytes);
   return b;
 }
 
-void note_unset_read(Buffer& b) {
-  if (b.unset_read == 0) b.unset_read = self->site;
+void note_unset_read(Machine& machine, Buffer& b) {
+  if (b.unset_read == 0) b.unset_read = machine.self->site;
   if (b.writable()) return;  // the kernel itself may set it later
-  FINDING(unset_symbol, self->site, "%s reads %s, a __constant__ variable that nobody has set: it is zero", describe_self().c_str(),
+  FINDING(machine.report, unset_symbol, machine.self->site, "%s reads %s, a __constant__ variable that nobody has set: it is zero", describe_self(machine).c_str(),
           b.spec.name.c_str());
 }
 
 }  // namespace global_shadow
 
 namespace {
-void reserve_marks(Buffer& b) {
+void reserve_marks(Machine& machine, Buffer& b) {
   b.cells_of_word = std::max(1u, static_cast<unsigned>(sizeof(Mark)) / b.cell_bytes);
-  b.marks[0] = static_cast<Mark*>(reserve_zeroed(3 * b.words() * sizeof(Mark)));
+  b.marks[0] = static_cast<Mark*>(reserve_zeroed(machine, 3 * b.words() * sizeof(Mark)));
   b.marks[1] = b.marks[0] + b.words();
   b.marks[2] = b.marks[1] + b.words();
 }
 }  // namespace
 
-std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs) {
+std::vector<void*> reserve_buffers(Machine& machine, const std::vector<BufferSpec>& specs) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   std::vector<void*> addresses;
   for (const BufferSpec& spec : specs) {
     if (spec.address != nullptr) {
-      Buffer b{spec, static_cast<char*>(spec.address), {}, std::min(spec.element_bytes, launch.narrowest_store), 1, nullptr};
-      if (b.writable()) reserve_marks(b);
+      Buffer b{spec, static_cast<char*>(spec.address), {}, std::min(spec.element_bytes, machine.launch.narrowest_store), 1, nullptr};
+      if (b.writable()) reserve_marks(machine, b);
       if (b.writable()) b.dirty.resize(spec.bytes / page_bytes + 1);
-      buffers.push_back(b);
+      machine.buffers.list.push_back(b);
       addresses.push_back(spec.address);
       continue;
     }
@@ -213,47 +220,47 @@ std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs) {
       std::exit(1);
     }
     if (spec.content == BufferSpec::Content::file && body != 0 &&
-        mmap(begin, body, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, inputs_file,
+        mmap(begin, body, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, machine.inputs_file,
              static_cast<off_t>(spec.seed)) == MAP_FAILED) {
       std::perror("emulator: cannot map an input");
       std::exit(1);
     }
     Buffer b{spec, begin, {}, spec.element_bytes, 1, nullptr};
-    if (launch.sparse) b.touched = static_cast<unsigned char*>(reserve_zeroed(body / page_bytes + 1));
-    if (!launch.sparse) b.cell_bytes = std::min(spec.element_bytes, launch.narrowest_store);
-    if (b.writable()) reserve_marks(b);
-    buffers.push_back(b);
+    if (machine.launch.sparse) b.touched = static_cast<unsigned char*>(reserve_zeroed(machine, body / page_bytes + 1));
+    if (!machine.launch.sparse) b.cell_bytes = std::min(spec.element_bytes, machine.launch.narrowest_store);
+    if (b.writable()) reserve_marks(machine, b);
+    machine.buffers.list.push_back(b);
     addresses.push_back(begin);
   }
   return addresses;
 }
 
-void keep_heap() {
-  for (const Buffer& b : buffers) {
+void keep_heap(Machine& machine) {
+  for (const Buffer& b : machine.buffers.list) {
     if (b.spec.role != BufferSpec::Role::heap) continue;
-    const std::size_t used = std::min(heap_used_bytes(), b.spec.bytes);
+    const std::size_t used = std::min(heap_used_bytes(machine), b.spec.bytes);
     for (std::size_t cell = 0; cell * b.cell_bytes < used; ++cell) {
-      if (b.written(cell)) std::memset(b.spec.defined + cell * b.cell_bytes, 1, b.cell_bytes);
+      if (b.written(machine, cell)) std::memset(b.spec.defined + cell * b.cell_bytes, 1, b.cell_bytes);
     }
   }
 }
 
-void flag_written_bytes(std::size_t buffer, unsigned char* flags) {
-  const Buffer& b = buffers[buffer];
+void flag_written_bytes(Machine& machine, std::size_t buffer, unsigned char* flags) {
+  const Buffer& b = machine.buffers.list[buffer];
   for (std::size_t i = 0; i < b.spec.bytes; ++i) {
-    const bool written = b.written(i / b.cell_bytes);
+    const bool written = b.written(machine, i / b.cell_bytes);
     flags[i] = static_cast<unsigned char>((b.spec.defined[i] != 0 || written ? 1 : 0) | (written ? 2 : 0));
   }
 }
 
-std::string locate_global(const void* address) {
+std::string locate_global(Machine& machine, const void* address) {
   const char* p = static_cast<const char*>(address);
   const auto distance = [p](const Buffer& b) {
     const char* end = b.begin + b.spec.bytes;
     return p < b.begin ? b.begin - p : p < end ? 0 : p - end;
   };
   const Buffer* nearest = nullptr;
-  for (const Buffer& b : buffers) {
+  for (const Buffer& b : machine.buffers.list) {
     if (static_cast<std::size_t>(distance(b)) >= guard_bytes) continue;
     if (nearest == nullptr || distance(b) < distance(*nearest)) nearest = &b;
   }
@@ -283,8 +290,8 @@ void put_bytes(int file, const void* bytes, std::size_t size) {
 
 // Calls ``visit`` with stretches of bytes of the pages that something has been written to.
 template <class Visit>
-void for_dirty(Visit visit) {
-  for (const Buffer& b : buffers) {
+void for_dirty(Machine& machine, Visit visit) {
+  for (const Buffer& b : machine.buffers.list) {
     for (std::size_t p = 0; p < b.dirty.size(); ++p) {
       if (b.dirty[p] == 0) continue;
       std::size_t end = p;
@@ -298,23 +305,23 @@ void for_dirty(Visit visit) {
 std::uint64_t address_in(const Buffer& b, std::size_t at) { return reinterpret_cast<std::uint64_t>(b.begin) + at; }
 
 // The block that wrote each of some elements last; all ones: none.
-void list_writers(const Buffer& b, std::size_t first, std::size_t count, std::uint32_t* writers) {
+void list_writers(Machine& machine, const Buffer& b, std::size_t first, std::size_t count, std::uint32_t* writers) {
   Mark last = 0;  // of the stamp of a warp, which neighbours mostly share
   std::uint32_t block = ~0u;
   for (std::size_t i = 0, alike = 1; i < count; i += alike) {
     const std::size_t cell = first + i, word = cell / b.cells_of_word;
     alike = cell % b.cells_of_word == 0 && count - i >= b.cells_of_word && !is_apart(b.marks[0][word]) ? b.cells_of_word : 1;
-    const Mark stamp = b.mark(0, cell) & numbers;
+    const Mark stamp = b.mark(machine, 0, cell) & numbers;
     if (stamp != last) {
-      const Stamp write = stamp_of(stamp);
-      block = stamp == 0 ? ~0u : block_in_grid(block_of_epoch(write.epoch), rank_of(write.who));
+      const Stamp write = stamp_of(machine, stamp);
+      block = stamp == 0 ? ~0u : block_in_grid(machine, block_of_epoch(machine, write.epoch), rank_of(machine, write.who));
       last = stamp;
     }
     std::fill_n(writers + i, alike, block);
   }
 }
 
-void write_pages(int file, const Buffer& b, const std::vector<Page>& pages) {
+void write_pages(Machine& machine, int file, const Buffer& b, const std::vector<Page>& pages) {
   const std::uint64_t of_page = page_bytes / b.spec.element_bytes;
   std::vector<std::uint64_t> firsts, counts;  // of stretches of elements, of pages side by side
   std::uint64_t all = 0;
@@ -328,37 +335,37 @@ void write_pages(int file, const Buffer& b, const std::vector<Page>& pages) {
     }
     all += count;
   }
-  const std::uint64_t head[] = {static_cast<std::uint64_t>(&b - buffers.data()), firsts.size()};
+  const std::uint64_t head[] = {static_cast<std::uint64_t>(&b - machine.buffers.list.data()), firsts.size()};
   put_bytes(file, head, sizeof head);
   put_bytes(file, firsts.data(), firsts.size() * sizeof firsts[0]);
   put_bytes(file, counts.data(), counts.size() * sizeof counts[0]);
   std::vector<std::uint32_t> writers(all);
   for (std::size_t s = 0, at = 0; s < firsts.size(); at += counts[s++]) {
     put_bytes(file, b.begin + firsts[s] * b.spec.element_bytes, counts[s] * b.spec.element_bytes);
-    list_writers(b, firsts[s], counts[s], writers.data() + at);
+    list_writers(machine, b, firsts[s], counts[s], writers.data() + at);
   }
   put_bytes(file, writers.data(), all * sizeof writers[0]);
 }
 
 }  // namespace
 
-void keep_writes() {
-  if (program_memory.file < 0) return;
-  for_dirty([&](const Buffer& b, std::size_t first, std::size_t end) {
+void keep_writes(Machine& machine) {
+  if (machine.program_memory.file < 0) return;
+  for_dirty(machine, [&](const Buffer& b, std::size_t first, std::size_t end) {
     while (first < end) {
-      const ssize_t n = pwrite(program_memory.file, b.begin + first, end - first,
-                               static_cast<off_t>(address_in(b, first) - program_memory.begin));
+      const ssize_t n = pwrite(machine.program_memory.file, b.begin + first, end - first,
+                               static_cast<off_t>(address_in(b, first) - machine.program_memory.begin));
       if (n <= 0) std::exit(1);
       first += static_cast<std::size_t>(n);
     }
   });
 }
 
-void list_writes(int file) {
-  for_dirty([&](const Buffer& b, std::size_t first, std::size_t end) {
+void list_writes(Machine& machine, int file) {
+  for_dirty(machine, [&](const Buffer& b, std::size_t first, std::size_t end) {
     for (std::size_t at = first; at < end;) {
       std::size_t last = at;
-      while (last < end && b.written(last / b.cell_bytes)) last = std::min(end, (last / b.cell_bytes + 1) * b.cell_bytes);
+      while (last < end && b.written(machine, last / b.cell_bytes)) last = std::min(end, (last / b.cell_bytes + 1) * b.cell_bytes);
       if (last > at) {
         const std::uint64_t head[] = {address_in(b, at), last - at};
         put_bytes(file, head, sizeof head);
@@ -369,22 +376,22 @@ void list_writes(int file) {
   });
 }
 
-void report_still_unknown() {
-  for (const Buffer& b : buffers) {
+void report_still_unknown(Machine& machine) {
+  for (const Buffer& b : machine.buffers.list) {
     if (b.dirty.empty() || b.spec.defined == nullptr) continue;
-    const auto unknown = [&](std::size_t at) { return b.spec.defined[at] == 0 && !b.written(at / b.cell_bytes); };
+    const auto unknown = [&](std::size_t at) { return b.spec.defined[at] == 0 && !b.written(machine, at / b.cell_bytes); };
     for (std::size_t at = 0; at < b.spec.bytes; ++at) {
       std::size_t end = at;
       while (end < b.spec.bytes && unknown(end)) ++end;
-      if (end > at) report_unknown(address_in(b, at), end - at);
+      if (end > at) report_unknown(machine.report, address_in(b, at), end - at);
       at = end;
     }
   }
 }
 
-void write_touched_outputs(int file) {
+void write_touched_outputs(Machine& machine, int file) {
   std::vector<Page> pages;
-  for (const Page& page : touched_pages) {
+  for (const Page& page : machine.buffers.touched_pages) {
     const BufferSpec::Role role = page.buffer->spec.role;
     if (role == BufferSpec::Role::output || role == BufferSpec::Role::variable) pages.push_back(page);
   }
@@ -394,39 +401,39 @@ void write_touched_outputs(int file) {
   for (auto first = pages.begin(), end = first; first != pages.end(); first = end) {
     const Buffer& b = *first->buffer;
     end = std::find_if(first, pages.end(), [&b](const Page& page) { return page.buffer != &b; });
-    write_pages(file, b, std::vector<Page>(first, end));
+    write_pages(machine, file, b, std::vector<Page>(first, end));
   }
 }
 
-void fill_unwritten() {
-  for (Buffer& b : buffers) {
-    if (launch.sparse || !b.writable() || b.spec.zeroed || b.spec.role == BufferSpec::Role::heap) continue;
+void fill_unwritten(Machine& machine) {
+  for (Buffer& b : machine.buffers.list) {
+    if (machine.launch.sparse || !b.writable() || b.spec.zeroed || b.spec.role == BufferSpec::Role::heap) continue;
     if (b.spec.defined == nullptr) {
-      fill_garbage(b.begin, b.spec.bytes);
+      fill_garbage(machine, b.begin, b.spec.bytes);
       continue;
     }
     for (std::size_t i = 0; i < b.spec.bytes; ++i) {
-      if (b.spec.defined[i] == 0) fill_garbage(b.begin + i, 1);
+      if (b.spec.defined[i] == 0) fill_garbage(machine, b.begin + i, 1);
     }
   }
 }
 
-void clear_unwritten() {
-  for (Buffer& b : buffers) {
-    if (launch.sparse || b.spec.role != BufferSpec::Role::output) continue;
+void clear_unwritten(Machine& machine) {
+  for (Buffer& b : machine.buffers.list) {
+    if (machine.launch.sparse || b.spec.role != BufferSpec::Role::output) continue;
     for (std::size_t i = 0; i < b.spec.bytes; ++i) {
-      if (!b.written(i / b.cell_bytes)) b.begin[i] = static_cast<char>(0xff);
+      if (!b.written(machine, i / b.cell_bytes)) b.begin[i] = static_cast<char>(0xff);
     }
   }
 }
 
-std::uint64_t digest_of_variables() {
+std::uint64_t digest_of_variables(Machine& machine) {
   std::uint64_t digest = 0xcbf29ce484222325u;  // FNV-1a
   const auto add = [&digest](std::uint64_t number) { digest = (digest ^ number) * 0x100000001b3u; };
-  for (const Buffer& b : buffers) {
+  for (const Buffer& b : machine.buffers.list) {
     if (b.spec.role != BufferSpec::Role::variable || b.spec.address != nullptr) continue;
     for (std::size_t i = 0; i < b.spec.bytes; ++i) {
-      if (!b.written(i / b.cell_bytes)) continue;
+      if (!b.written(machine, i / b.cell_bytes)) continue;
       add(i);
       add(static_cast<unsigned char>(b.begin[i]));
     }
@@ -434,54 +441,56 @@ std::uint64_t digest_of_variables() {
   return digest;
 }
 
-void begin_call() {
-  forget_glimpses();
-  for (Buffer& b : buffers) {
+void begin_call(Machine& machine) {
+  forget_glimpses(machine);
+  for (Buffer& b : machine.buffers.list) {
     // What is in variables, in the heap and in arrays that the kernel changes in place counts as written, as before.
     if (!b.writable() || b.spec.role >= BufferSpec::Role::variable) continue;
-    if (b.spec.role == BufferSpec::Role::output) fill_empty(b.begin, b.spec.bytes);
-    b.forget_marks();
+    if (b.spec.role == BufferSpec::Role::output) fill_empty(machine, b.begin, b.spec.bytes);
+    b.forget_marks(machine);
   }
 }
 
-void check_after_call() {
-  const auto check_zero = [](const Buffer& b, const char* begin, const char* end) {
+void check_after_call(Machine& machine) {
+  const auto check_zero = [&machine](const Buffer& b, const char* begin, const char* end) {
     const char* bad = std::find_if(begin, end, [](char c) { return c != 0; });
     if (bad == end) return;
-    FINDING(workspace_not_zero, 0, "%s must be zero again after the launch, and %s is not", b.spec.name.c_str(),
+    FINDING(machine.report, workspace_not_zero, 0, "%s must be zero again after the launch, and %s is not", b.spec.name.c_str(),
             element(b, bad).c_str());
   };
   const auto is_zeroed_workspace = [](const Buffer& b) {
     return b.spec.role == BufferSpec::Role::workspace && b.spec.zeroed;
   };
-  if (launch.sparse) {
-    for (const Page& page : touched_pages) {
+  if (machine.launch.sparse) {
+    for (const Page& page : machine.buffers.touched_pages) {
       const Buffer& b = *page.buffer;
       const char* begin = b.begin + page.index * page_bytes;
       if (is_zeroed_workspace(b)) check_zero(b, begin, std::min<const char*>(begin + page_bytes, b.begin + b.spec.bytes));
     }
     return;
   }
-  for (const Buffer& b : buffers) {
+  for (const Buffer& b : machine.buffers.list) {
     if (b.spec.unset && b.writable() && b.unset_read != 0) {
-      FINDING(unset_symbol, b.unset_read, "%s is read, a __device__ variable that neither the host nor the kernel sets: it is zero",
+      FINDING(machine.report, unset_symbol, b.unset_read, "%s is read, a __device__ variable that neither the host nor the kernel sets: it is zero",
               b.spec.name.c_str());
     }
     if (is_zeroed_workspace(b)) check_zero(b, b.begin, b.begin + b.spec.bytes);
-    if (b.spec.role != BufferSpec::Role::output || !launch.check) continue;
+    if (b.spec.role != BufferSpec::Role::output || !machine.launch.check) continue;
     const std::size_t each = b.spec.element_bytes / b.cell_bytes;
     std::size_t missing = 0, first = 0;
     for (std::size_t e = b.elements(); e-- > 0;) {
       std::size_t cell = e * each;
-      while (cell < (e + 1) * each && b.written(cell)) ++cell;
+      while (cell < (e + 1) * each && b.written(machine, cell)) ++cell;
       if (cell == (e + 1) * each) continue;
       ++missing;
       first = e;
     }
     if (missing == 0) continue;
-    FINDING(unwritten_output, 0, "%zu of %zu elements of %s were never written, the first is element %zu", missing,
+    FINDING(machine.report, unwritten_output, 0, "%zu of %zu elements of %s were never written, the first is element %zu", missing,
             b.elements(), b.spec.name.c_str(), first);
   }
 }
 
 }  // namespace autosched::emulator
+
+AUTOSCHED_PART(Buffers);

@@ -7,6 +7,8 @@
 
 namespace autosched::emulator {
 
+struct Machine;
+
 struct BufferSpec {
   enum class Role { input, output, workspace, variable, heap } role;  // the last two: of the program, not of the launch
   std::string name;
@@ -22,37 +24,30 @@ struct BufferSpec {
   // Of each byte, whether it holds a value when the launch begins; nullptr: all do (`zeroed`), or none.
   unsigned char* defined = nullptr;
 };
-inline int inputs_file = -1;
 // Reserves the buffers with guard zones; returns their addresses.
-std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs);
+std::vector<void*> reserve_buffers(Machine& machine, const std::vector<BufferSpec>& specs);
 // Of each byte of a buffer with such flags: bit 0 where it holds a value now, bit 1 where the launch has written it.
-void flag_written_bytes(std::size_t buffer, unsigned char* flags);
+void flag_written_bytes(Machine& machine, std::size_t buffer, unsigned char* flags);
 // Garbage where arrays hold no value yet; and the bytes of 0xFF again where they still hold none.
-void fill_unwritten();
-void clear_unwritten();
+void fill_unwritten(Machine& machine);
+void clear_unwritten(Machine& machine);
 // A number of what the launch has written to variables that are no arrays of the caller: equal where it left the same there.
-std::uint64_t digest_of_variables();
-// Of the memory of a program, of which the launch has a copy: where what is written there goes at the end.
-struct ProgramMemory {
-  int file = -1;  // none: nowhere
-  std::uint64_t begin = 0;
-};
-inline ProgramMemory program_memory;
-void keep_writes();
+std::uint64_t digest_of_variables(Machine& machine);
+void keep_writes(Machine& machine);
 // The same as a list: addresses, lengths (8 bytes each) and bytes.
-void list_writes(int file);
+void list_writes(Machine& machine, int file);
 // The bytes there that held no value before, and that nobody has written.
-void report_still_unknown();
+void report_still_unknown(Machine& machine);
 // What can only be seen after a call: outputs that nobody wrote, workspaces that must be zero again.
-void check_after_call();
+void check_after_call(Machine& machine);
 // The next call finds outputs as the first one did, and nothing that anybody has written in them and in workspaces; all
 // else is as it was left.
-void begin_call();
+void begin_call(Machine& machine);
 // Of a sparse launch: the pages of each output that were written. They are the number of the buffer and that of the stretches
 // of elements (8 bytes each), the first element of each stretch (8), how many it has (8), the elements of all, and for each
 // the block that wrote it last (4; all ones: none).
-void write_touched_outputs(int file);
+void write_touched_outputs(Machine& machine, int file);
 // "64 bytes after the end of `a`", for an address near a buffer; empty elsewhere.
-std::string locate_global(const void* address);
+std::string locate_global(Machine& machine, const void* address);
 
 }  // namespace autosched::emulator

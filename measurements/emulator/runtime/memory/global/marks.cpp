@@ -7,12 +7,8 @@
 namespace autosched::emulator::global_shadow {
 namespace {
 
-constexpr unsigned most_cells = 4;  // of a word
-struct Parts {
-  Mark marks[3][most_cells];
-};
-std::vector<Parts> kept_apart;
-std::vector<Mark> unused;  // places in it
+using Parts = GlobalUses::Parts;
+constexpr unsigned most_cells = GlobalUses::most_cells;
 
 // The mark of a word whose cells have these, if there is one.
 bool join(const Mark* parts, unsigned count, Mark& word) {
@@ -27,27 +23,27 @@ bool join(const Mark* parts, unsigned count, Mark& word) {
 
 }  // namespace
 
-Mark Buffer::mark_kept_apart(unsigned which, std::size_t cell) const {
-  return kept_apart[marks[0][cell / cells_of_word] & numbers].marks[which][cell % cells_of_word];
+Mark Buffer::mark_kept_apart(Machine& machine, unsigned which, std::size_t cell) const {
+  return machine.global_uses.kept_apart[marks[0][cell / cells_of_word] & numbers].marks[which][cell % cells_of_word];
 }
 
-void Buffer::set_mark_in_word(unsigned which, std::size_t cell, Mark mark) {
-  if (this->mark(which, cell) == mark) return;
+void Buffer::set_mark_in_word(Machine& machine, unsigned which, std::size_t cell, Mark mark) {
+  if (this->mark(machine, which, cell) == mark) return;
   const std::size_t word = cell / cells_of_word;
   Mark place = marks[0][word] & numbers;
   if (!is_apart(marks[0][word])) {
-    if (unused.empty()) {
-      unused.push_back(static_cast<Mark>(kept_apart.size()));
-      kept_apart.push_back({});
+    if (machine.global_uses.unused.empty()) {
+      machine.global_uses.unused.push_back(static_cast<Mark>(machine.global_uses.kept_apart.size()));
+      machine.global_uses.kept_apart.push_back({});
     }
-    place = unused.back();
-    unused.pop_back();
+    place = machine.global_uses.unused.back();
+    machine.global_uses.unused.pop_back();
     for (unsigned k = 0; k < 3; ++k) {
-      for (unsigned p = 0; p < cells_of_word; ++p) kept_apart[place].marks[k][p] = mark_of_part(marks[k][word], p);
+      for (unsigned p = 0; p < cells_of_word; ++p) machine.global_uses.kept_apart[place].marks[k][p] = mark_of_part(marks[k][word], p);
     }
     marks[0][word] = apart | place;
   }
-  Parts& parts = kept_apart[place];
+  Parts& parts = machine.global_uses.kept_apart[place];
   parts.marks[which][cell % cells_of_word] = mark;
   Mark joined[3];
   for (unsigned k = 0; k < 3; ++k) {
@@ -57,20 +53,20 @@ void Buffer::set_mark_in_word(unsigned which, std::size_t cell, Mark mark) {
     if (marks[k][word] != joined[k]) marks[k][word] = joined[k];
   }
   parts = {};
-  unused.push_back(place);
+  machine.global_uses.unused.push_back(place);
 }
 
-void Buffer::forget_marks() {
+void Buffer::forget_marks(Machine& machine) {
   for (std::size_t word = 0; word < words(); ++word) {
     if (cells_of_word == 1 || !is_apart(marks[0][word])) continue;
-    kept_apart[marks[0][word] & numbers] = {};
-    unused.push_back(marks[0][word] & numbers);
+    machine.global_uses.kept_apart[marks[0][word] & numbers] = {};
+    machine.global_uses.unused.push_back(marks[0][word] & numbers);
   }
   std::fill_n(marks[0], 3 * words(), Mark{0});
 }
 
-void for_marks_apart(const std::function<void(Mark*, std::size_t)>& visit) {
-  if (!kept_apart.empty()) visit(kept_apart[0].marks[0], kept_apart.size() * (sizeof(Parts) / sizeof(Mark)));
+void for_marks_apart(Machine& machine, const std::function<void(Mark*, std::size_t)>& visit) {
+  if (!machine.global_uses.kept_apart.empty()) visit(machine.global_uses.kept_apart[0].marks[0], machine.global_uses.kept_apart.size() * (sizeof(Parts) / sizeof(Mark)));
 }
 
 }  // namespace autosched::emulator::global_shadow

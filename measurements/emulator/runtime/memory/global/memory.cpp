@@ -21,16 +21,17 @@ using namespace global_shadow;
 
 namespace {
 
+using CopyOf = GlobalUses::CopyOf;
+
 // The last write that was not an atomic, where atomics have come on top of it.
-std::unordered_map<const char*, Stamp> under_atomics;  // by the first byte of the cell
 
 constexpr unsigned readers[] = {1, 2};  // of a buffer's marks
 
-Stamp stamp(bool atomic, bool narrow = false) {
-  return {clocks.now[self->warp], self->fences, self->who, self->site, atomic, narrow};
+Stamp stamp(Machine& machine, bool atomic, bool narrow = false) {
+  return {machine.clocks.now[machine.self->warp], machine.self->fences, machine.self->who, machine.self->site, atomic, narrow};
 }
 // Whether an atomic that wrote, of the scope of its block, is none to the running block.
-bool too_narrow(const Stamp& write, bool narrow) { return (narrow || write.narrow) && !of_running(write.epoch); }
+bool too_narrow(Machine& machine, const Stamp& write, bool narrow) { return (narrow || write.narrow) && !of_running(machine, write.epoch); }
 
 // A race of what the running thread does with what another one did.
 struct Race {
@@ -38,50 +39,50 @@ struct Race {
   const Stamp& other;
   const char* did;
 };
-void report_race(const Buffer& b, std::size_t cell, const Race& race, Grade grade = Grade::fault, const char* why = "") {
-  const bool same_block = of_running(race.other.epoch);
-  FINDING_OF_TWO(global_race, grade, self->site, race.other.site, "%s %s %s, which %s %s at %s, and nothing orders the two%s%s",
-                 describe_self().c_str(), race.doing, element(b, cell).c_str(),
-                 describe(race.other.who, block_of_epoch(race.other.epoch)).c_str(), race.did, place(race.other.site).c_str(),
+void report_race(Machine& machine, const Buffer& b, std::size_t cell, const Race& race, Grade grade = Grade::fault, const char* why = "") {
+  const bool same_block = of_running(machine, race.other.epoch);
+  FINDING_OF_TWO(machine.report, global_race, grade, machine.self->site, race.other.site, "%s %s %s, which %s %s at %s, and nothing orders the two%s%s",
+                 describe_self(machine).c_str(), race.doing, element(b, cell).c_str(),
+                 describe(machine, race.other.who, block_of_epoch(machine, race.other.epoch)).c_str(), race.did, place(machine.report, race.other.site).c_str(),
                  same_block ? " (a barrier would)" : " (a fence and an atomic on both sides would)", why);
   if (grade == Grade::note) return;
   // It is a note where nothing comes of the value that a thread has read.
   if (race.doing[0] == 'r') {
-    watch_read(Kind::global_race, self->site, self->who, true, nullptr, 0);
-  } else if (race.did[0] == 'r' && (same_block || goes_nowhere(race.other.site))) {
-    watch_read(Kind::global_race, race.other.site, race.other.who, false, b.begin + cell * b.cell_bytes, b.cell_bytes);
+    watch_read(machine, Kind::global_race, machine.self->site, machine.self->who, true, nullptr, 0);
+  } else if (race.did[0] == 'r' && (same_block || goes_nowhere(machine, race.other.site))) {
+    watch_read(machine, Kind::global_race, race.other.site, race.other.who, false, b.begin + cell * b.cell_bytes, b.cell_bytes);
   } else {
-    confirm_race(Kind::global_race, self->site);
+    confirm_race(machine, Kind::global_race, machine.self->site);
   }
 }
 
-void check_alignment(const Buffer& b, const void* address, int bytes, const char* instruction) {
+void check_alignment(Machine& machine, const Buffer& b, const void* address, int bytes, const char* instruction) {
   if ((reinterpret_cast<std::uintptr_t>(address) & static_cast<unsigned>(bytes - 1)) == 0) return;  // a power of two
-  FINDING(misaligned_access, self->site, "%s: %s of %d bytes at %s is not aligned to its size", describe_self().c_str(),
+  FINDING(machine.report, misaligned_access, machine.self->site, "%s: %s of %d bytes at %s is not aligned to its size", describe_self(machine).c_str(),
           instruction, bytes, element(b, address).c_str());
 }
 
 // Whether a strong write has been seen by a strong read that happened before (PTX ISA, memory consistency model: what
 // precedes in observation order and base causality order precedes in causality order).
-bool observed(const Buffer& b, std::size_t cell, const Stamp& write) {
+bool observed(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& write) {
   if (!write.atomic) return false;
   return std::any_of(std::begin(readers), std::end(readers), [&](unsigned reader) {
-    const Stamp read = stamp_of(b.mark(reader, cell));
-    return read.atomic && read.epoch != 0 && !too_narrow(write, read.narrow) && ordered(read);
+    const Stamp read = stamp_of(machine, b.mark(machine, reader, cell));
+    return read.atomic && read.epoch != 0 && !too_narrow(machine, write, read.narrow) && ordered(machine, read);
   });
 }
 
 // Where a read is kept: reads by plain loads race with atomics, and others do not, so that they stay. 0: nowhere.
-unsigned place_of_read(const Buffer& b, std::size_t cell, const Stamp& mine) {
-  const Stamp reads[] = {stamp_of(b.mark(readers[0], cell)), stamp_of(b.mark(readers[1], cell))};
+unsigned place_of_read(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& mine) {
+  const Stamp reads[] = {stamp_of(machine, b.mark(machine, readers[0], cell)), stamp_of(machine, b.mark(machine, readers[1], cell))};
   int slot = -1;
   for (int k = 0; k < 2; ++k) {
     const Stamp& read = reads[k];
-    if (read.epoch != 0 && read.who == mine.who && read.atomic == mine.atomic && of_running(read.epoch)) return readers[k];
+    if (read.epoch != 0 && read.who == mine.who && read.atomic == mine.atomic && of_running(machine, read.epoch)) return readers[k];
     if (slot < 0 && read.epoch == 0) slot = k;
   }
   for (int k = 0; k < 2; ++k) {
-    if (slot < 0 && reads[k].atomic >= mine.atomic && ordered(reads[k])) slot = k;
+    if (slot < 0 && reads[k].atomic >= mine.atomic && ordered(machine, reads[k])) slot = k;
   }
   if (slot < 0 && !mine.atomic) slot = reads[1].atomic ? 1 : 0;
   if (slot < 0) slot = reads[0].atomic ? 0 : reads[1].atomic ? 1 : -1;
@@ -89,34 +90,34 @@ unsigned place_of_read(const Buffer& b, std::size_t cell, const Stamp& mine) {
 }
 
 // ``mark``: of ``mine``.
-void note_read(Buffer& b, std::size_t cell, unsigned count, const Stamp& mine, Mark mark) {
-  if (const Mark write = b.mark(0, cell); write != 0) b.set_marks(0, cell, count, write | was_read);
-  if (b.mark(readers[0], cell) == mark || b.mark(readers[1], cell) == mark) return;
-  if (const unsigned reader = place_of_read(b, cell, mine)) b.set_marks(reader, cell, count, mark);
+void note_read(Machine& machine, Buffer& b, std::size_t cell, unsigned count, const Stamp& mine, Mark mark) {
+  if (const Mark write = b.mark(machine, 0, cell); write != 0) b.set_marks(machine, 0, cell, count, write | was_read);
+  if (b.mark(machine, readers[0], cell) == mark || b.mark(machine, readers[1], cell) == mark) return;
+  if (const unsigned reader = place_of_read(machine, b, cell, mine)) b.set_marks(machine, reader, cell, count, mark);
 }
 
 // ``known``: of a lazy read, which notes here the bytes that hold values; whether all do.
-bool shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool relaxed, bool narrow = false,
+bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bool read_only, bool relaxed, bool narrow = false,
                  unsigned char* known = nullptr) {
-  if (!b.writable() || !launch.check) return true;
+  if (!b.writable() || !machine.launch.check) return true;
   bool whole = true;
   const Cells cells = cells_of(b, address, bytes);
-  Stamp mine = stamp(relaxed, narrow);
+  Stamp mine = stamp(machine, relaxed, narrow);
   mine.constant = read_only;
   Mark mark = 0;  // of that, made for the first cell
   unsigned count = 1;
   for (std::size_t cell = cells.begin; cell != cells.end; cell += count) {
-    const Stamp write = b.write(cell);
+    const Stamp write = b.write(machine, cell);
     count = write.epoch == 0 ? 1 : b.alike(cell, cells.end);
     if (write.epoch == 0) {
       if (!b.held_value(cell)) {
         if (known == nullptr) {
-          FINDING(uninitialized_global_read, self->site, "%s reads %s, which nobody has written", describe_self().c_str(),
+          FINDING(machine.report, uninitialized_global_read, machine.self->site, "%s reads %s, which nobody has written", describe_self(machine).c_str(),
                   element(b, cell).c_str());
           return true;
         }
-        note_uninitialized(Kind::uninitialized_global_read, self->site, [&] {
-          return describe_self() + " reads " + element(b, cell) + ", which nobody has written";
+        note_uninitialized(machine, Kind::uninitialized_global_read, machine.self->site, [&] {
+          return describe_self(machine) + " reads " + element(b, cell) + ", which nobody has written";
         });
         if (whole) std::memset(known, 0xff, static_cast<std::size_t>(bytes));
         whole = false;
@@ -125,141 +126,132 @@ bool shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool
           if (first + k >= begin && first + k < begin + b.cell_bytes) known[k] = 0;
         }
       }
-    } else if (read_only && write.epoch >= launch.began) {
-      FINDING(read_only_load_of_written, self->site,
-              "%s reads %s by ld.global.nc, but %s writes it at %s in the same launch", describe_self().c_str(),
-              element(b, cell).c_str(), describe(write.who, block_of_epoch(write.epoch)).c_str(),
-              place(write.site).c_str());
+    } else if (read_only && write.epoch >= machine.launch.began) {
+      FINDING(machine.report, read_only_load_of_written, machine.self->site,
+              "%s reads %s by ld.global.nc, but %s writes it at %s in the same launch", describe_self(machine).c_str(),
+              element(b, cell).c_str(), describe(machine, write.who, block_of_epoch(machine, write.epoch)).c_str(),
+              place(machine.report, write.site).c_str());
       return whole;
-    } else if (!(relaxed && write.atomic && !too_narrow(write, narrow)) && !ordered(write) &&
-               !observed(b, cell, write)) {
-      report_race(b, cell, {"reads", write, "wrote"});
+    } else if (!(relaxed && write.atomic && !too_narrow(machine, write, narrow)) && !ordered(machine, write) &&
+               !observed(machine, b, cell, write)) {
+      report_race(machine, b, cell, {"reads", write, "wrote"});
       return whole;
     }
-    if (mark == 0) mark = mark_of(mine);
-    note_read(b, cell, count, mine, mark);
+    if (mark == 0) mark = mark_of(machine, mine);
+    note_read(machine, b, cell, count, mine, mark);
   }
   return whole;
 }
 
 // Whether the same thread of a block has written that does the same work.
-bool by_replica(const Stamp& write) {
-  const unsigned block = block_in_grid(block_of_epoch(write.epoch), rank_of(write.who));
-  return write.who == self->who && are_replicas(block, block_in_grid(block_index, self->rank));
+bool by_replica(Machine& machine, const Stamp& write) {
+  const unsigned block = block_in_grid(machine, block_of_epoch(machine, write.epoch), rank_of(machine, write.who));
+  return write.who == machine.self->who && are_replicas(machine, block, block_in_grid(machine, machine.block_index, machine.self->rank));
 }
 
-// Where what stands in a cell was loaded: of cells that copies were stored in last, as many as there is room for.
-struct CopyOf {
-  const char* cell;
-  std::uint64_t from;
-  Epoch epoch;  // of the store, by whom and where
-  Who who;
-  SiteIndex site;
-};
 constexpr std::size_t most_copies = std::size_t{1} << 20;
 
-CopyOf& copy_in(std::size_t cell) {
-  static CopyOf* copies = nullptr;
-  if (copies == nullptr) copies = static_cast<CopyOf*>(reserve_zeroed(most_copies * sizeof(CopyOf)));
-  return copies[cell % most_copies];
+CopyOf& copy_in(Machine& machine, std::size_t cell) {
+  if (machine.global_uses.copies == nullptr) machine.global_uses.copies = static_cast<CopyOf*>(reserve_zeroed(machine, most_copies * sizeof(CopyOf)));
+  return machine.global_uses.copies[cell % most_copies];
 }
 
 // Where the running thread has loaded what it stores in a cell; 0: it is no copy.
-std::uint64_t source_of(const Buffer& b, std::size_t cell, const void* address) {
+std::uint64_t source_of(Machine& machine, const Buffer& b, std::size_t cell, const void* address) {
   const char* const begin = b.begin + cell * b.cell_bytes;
   if (begin < static_cast<const char*>(address)) return 0;  // it is written in part, or at a misaligned address
   const auto at = static_cast<std::size_t>(begin - static_cast<const char*>(address));
-  const std::uint64_t from = copied->from[at / copied->element_bytes];
-  return from == 0 ? 0 : from + at % copied->element_bytes;
+  const std::uint64_t from = machine.copied->from[at / machine.copied->element_bytes];
+  return from == 0 ? 0 : from + at % machine.copied->element_bytes;
 }
 
-void note_copy(const Buffer& b, std::size_t cell, const void* address) {
-  copy_in(cell) = {b.begin + cell * b.cell_bytes, source_of(b, cell, address), clocks.now[self->warp], self->who, self->site};
+void note_copy(Machine& machine, const Buffer& b, std::size_t cell, const void* address) {
+  copy_in(machine, cell) = {b.begin + cell * b.cell_bytes, source_of(machine, b, cell, address), machine.clocks.now[machine.self->warp], machine.self->who, machine.self->site};
 }
 
 // Whether nothing of the launch has written somewhere.
-bool is_untouched(std::uint64_t place, int bytes) {
+bool is_untouched(Machine& machine, std::uint64_t place, int bytes) {
   const auto* const address = reinterpret_cast<const char*>(place);
-  const Buffer* const b = buffer_at(address, bytes);
+  const Buffer* const b = buffer_at(machine, address, bytes);
   if (b == nullptr || !b->writable()) return b != nullptr;
   const Cells cells = cells_of(*b, address, bytes);
   for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
-    if (b->written(cell) && b->write(cell).epoch >= launch.began) return false;
+    if (b->written(machine, cell) && b->write(machine, cell).epoch >= machine.launch.began) return false;
   }
   return true;
 }
 
 // Whether the running thread and those who have written there last have loaded what they store from the same places, which
 // nobody writes.
-bool copies_the_same(const Buffer& b, const void* address, int bytes) {
-  if (copied == nullptr) return false;
+bool copies_the_same(Machine& machine, const Buffer& b, const void* address, int bytes) {
+  if (machine.copied == nullptr) return false;
   const Cells cells = cells_of(b, address, bytes);
   for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
-    const CopyOf& copy = copy_in(cell);
-    const Stamp write = b.write(cell);
+    const CopyOf& copy = copy_in(machine, cell);
+    const Stamp write = b.write(machine, cell);
     const bool is_last = copy.cell == b.begin + cell * b.cell_bytes && copy.epoch == write.epoch && copy.who == write.who &&
                          copy.site == write.site;
-    if (!of_running(write.epoch) && !by_replica(write)) return false;  // another tile's element
-    const std::uint64_t from = source_of(b, cell, address);
-    if (!is_last || from == 0 || copy.from != from || !is_untouched(from, static_cast<int>(b.cell_bytes))) return false;
+    if (!of_running(machine, write.epoch) && !by_replica(machine, write)) return false;  // another tile's element
+    const std::uint64_t from = source_of(machine, b, cell, address);
+    if (!is_last || from == 0 || copy.from != from || !is_untouched(machine, from, static_cast<int>(b.cell_bytes))) return false;
   }
   return true;
 }
 
 // Whether the running thread stores what it has loaded from the same place, and what still stands there: to others that is
 // no more than a read.
-bool stores_back(const Buffer& b, const void* address, const void* from, int bytes) {
-  if (copied == nullptr || b.spec.role != BufferSpec::Role::variable) return false;
+bool stores_back(Machine& machine, const Buffer& b, const void* address, const void* from, int bytes) {
+  if (machine.copied == nullptr || b.spec.role != BufferSpec::Role::variable) return false;
   if (std::memcmp(address, from, static_cast<std::size_t>(bytes)) != 0) return false;
   const Cells cells = cells_of(b, address, bytes);
   for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
-    const bool holds_value = b.held_value(cell) || b.written(cell);
-    if (!holds_value || source_of(b, cell, address) != reinterpret_cast<std::uint64_t>(b.begin + cell * b.cell_bytes)) return false;
+    const bool holds_value = b.held_value(cell) || b.written(machine, cell);
+    if (!holds_value || source_of(machine, b, cell, address) != reinterpret_cast<std::uint64_t>(b.begin + cell * b.cell_bytes)) return false;
   }
   return true;
 }
 
 // What two threads write at once: the same harms nothing where they may write at all, and nearly the same is not a bug.
-void report_two_writes(const Buffer& b, std::size_t cell, const Stamp& write, const char* doing, const void* address, const void* from, int bytes) {
+void report_two_writes(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& write, const char* doing, const void* address, const void* from, int bytes) {
   const bool same = from != nullptr && std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0;
   // A flag, what all threads of a block have computed, or several blocks that do one's work; not an element of two tiles.
-  const bool by_block = b.spec.role == BufferSpec::Role::variable && (of_running(write.epoch) || by_replica(write));
-  if (same && ((by_block && write.site == self->site) || (stores_constant(write.site) && stores_constant(self->site)))) {
-    report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; both write the same value");
-  } else if (same && by_block && copies_the_same(b, address, bytes)) {
-    report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; both have loaded it from one place, which nobody writes");
-  } else if (from != nullptr && !same && by_block && write.site == self->site && nearly_equal(address, from, bytes, self->site)) {
-    report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; the values are not deterministic in the last bits");
+  const bool by_block = b.spec.role == BufferSpec::Role::variable && (of_running(machine, write.epoch) || by_replica(machine, write));
+  if (same && ((by_block && write.site == machine.self->site) || (stores_constant(machine, write.site) && stores_constant(machine, machine.self->site)))) {
+    report_race(machine, b, cell, {doing, write, "wrote"}, Grade::note, "; both write the same value");
+  } else if (same && by_block && copies_the_same(machine, b, address, bytes)) {
+    report_race(machine, b, cell, {doing, write, "wrote"}, Grade::note, "; both have loaded it from one place, which nobody writes");
+  } else if (from != nullptr && !same && by_block && write.site == machine.self->site && nearly_equal(machine, address, from, bytes, machine.self->site)) {
+    report_race(machine, b, cell, {doing, write, "wrote"}, Grade::note, "; the values are not deterministic in the last bits");
   } else {
-    report_race(b, cell, {doing, write, "wrote"});
+    report_race(machine, b, cell, {doing, write, "wrote"});
   }
 }
 
 // A write of what others have read; whether there is a finding.
-bool report_write_behind(const Buffer& b, std::size_t cell, const Stamp& read, bool atomic) {
+bool report_write_behind(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& read, bool atomic) {
   const char* const doing = atomic ? "updates" : "writes";
-  const bool is_ordered = (atomic && read.atomic) || ordered(read);
+  const bool is_ordered = (atomic && read.atomic) || ordered(machine, read);
   // Whoever has used what he has read, and said so, has read it, even if no fence says so.
-  const bool is_seen = !is_ordered && glimpsed(read) && used_before_signal(read.site);
+  const bool is_seen = !is_ordered && glimpsed(machine, read) && used_before_signal(machine, read.site);
   if (!is_ordered && !is_seen) {
-    report_race(b, cell, {doing, read, "read"});
+    report_race(machine, b, cell, {doing, read, "read"});
     return true;
   }
   if (!is_ordered) {
-    report_race(b, cell, {doing, read, "read"}, Grade::note, "; strong accesses without fences say that it has been read");
+    report_race(machine, b, cell, {doing, read, "read"}, Grade::note, "; strong accesses without fences say that it has been read");
   }
-  if (!read.constant || read.epoch < launch.began) return !is_ordered;
-  const bool is_used = is_seen || used_before_store(read.site, self->site, read.who == self->who && of_running(read.epoch));
-  FINDING_OF_TWO(read_only_load_of_written, is_used ? Grade::note : Grade::fault, self->site, read.site,
-                 "%s writes %s, which %s reads by ld.global.nc at %s in the same launch%s", describe_self().c_str(),
-                 element(b, cell).c_str(), describe(read.who, block_of_epoch(read.epoch)).c_str(), place(read.site).c_str(),
+  if (!read.constant || read.epoch < machine.launch.began) return !is_ordered;
+  const bool is_used = is_seen || used_before_store(machine, read.site, machine.self->site, read.who == machine.self->who && of_running(machine, read.epoch));
+  FINDING_OF_TWO(machine.report, read_only_load_of_written, is_used ? Grade::note : Grade::fault, machine.self->site, read.site,
+                 "%s writes %s, which %s reads by ld.global.nc at %s in the same launch%s", describe_self(machine).c_str(),
+                 element(b, cell).c_str(), describe(machine, read.who, block_of_epoch(machine, read.epoch)).c_str(), place(machine.report, read.site).c_str(),
                  is_used ? "; it was read and used before" : "");
   return true;
 }
 
 // ``from``: what is written, nullptr for an atomic's result. Lanes of a warp may write one value with one instruction.
-void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, const void* from, bool narrow = false) {
-  if (!launch.check) return;
+void shadow_write(Machine& machine, Buffer& b, const void* address, int bytes, bool atomic, const void* from, bool narrow = false) {
+  if (!machine.launch.check) return;
   const Cells cells = cells_of(b, address, bytes);
   const auto same_value = [&] {
     return from != nullptr && std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0;
@@ -269,60 +261,60 @@ void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, const 
   Mark mine = 0;  // made for the first cell
   unsigned count = 1;
   for (std::size_t cell = cells.begin; cell != cells.end; cell += count) {
-    if (mine == 0) mine = mark_of(stamp(atomic, narrow));
-    if (!atomic && under_atomics.empty()) {
+    if (mine == 0) mine = mark_of(machine, stamp(machine, atomic, narrow));
+    if (!atomic && machine.global_uses.under_atomics.empty()) {
       count = b.untouched(cell, cells.end);
       if (count != 0) {
-        b.set_marks(0, cell, count, mine);
+        b.set_marks(machine, 0, cell, count, mine);
         continue;
       }
     }
-    const Stamp write = b.write(cell);
-    count = atomic || !under_atomics.empty() ? 1 : b.alike(cell, cells.end);
-    const bool both_strong = atomic && write.atomic && !too_narrow(write, narrow);
-    const bool together = write.site == self->site && of_running(write.epoch) && warp_of(write.who) == self->warp &&
-                          write.who != self->who && same_value();
+    const Stamp write = b.write(machine, cell);
+    count = atomic || !machine.global_uses.under_atomics.empty() ? 1 : b.alike(cell, cells.end);
+    const bool both_strong = atomic && write.atomic && !too_narrow(machine, write, narrow);
+    const bool together = write.site == machine.self->site && of_running(machine, write.epoch) && warp_of(write.who) == machine.self->warp &&
+                          write.who != machine.self->who && same_value();
     if (!reported && write.epoch != 0 && !both_strong && !together) {
-      if (!ordered(write) && !observed(b, cell, write)) {
-        report_two_writes(b, cell, write, doing, address, from, bytes);
+      if (!ordered(machine, write) && !observed(machine, b, cell, write)) {
+        report_two_writes(machine, b, cell, write, doing, address, from, bytes);
         reported = true;
-      } else if (b.spec.role == BufferSpec::Role::output && !atomic && (b.mark(0, cell) & was_read) == 0 &&
-                 (write.who != self->who || !of_running(write.epoch))) {
-        FINDING(lost_write, self->site, "%s writes %s over what %s wrote at %s and nobody has read",
-                describe_self().c_str(), element(b, cell).c_str(),
-                describe(write.who, block_of_epoch(write.epoch)).c_str(), place(write.site).c_str());
+      } else if (b.spec.role == BufferSpec::Role::output && !atomic && (b.mark(machine, 0, cell) & was_read) == 0 &&
+                 (write.who != machine.self->who || !of_running(machine, write.epoch))) {
+        FINDING(machine.report, lost_write, machine.self->site, "%s writes %s over what %s wrote at %s and nobody has read",
+                describe_self(machine).c_str(), element(b, cell).c_str(),
+                describe(machine, write.who, block_of_epoch(machine, write.epoch)).c_str(), place(machine.report, write.site).c_str());
         reported = true;
       }
     }
-    if (!under_atomics.empty()) {
-      const auto under = under_atomics.find(b.begin + cell * b.cell_bytes);
-      if (under != under_atomics.end() && !reported && atomic && !ordered(under->second)) {
-        report_race(b, cell, {doing, under->second, "wrote"});
+    if (!machine.global_uses.under_atomics.empty()) {
+      const auto under = machine.global_uses.under_atomics.find(b.begin + cell * b.cell_bytes);
+      if (under != machine.global_uses.under_atomics.end() && !reported && atomic && !ordered(machine, under->second)) {
+        report_race(machine, b, cell, {doing, under->second, "wrote"});
         reported = true;
       }
-      if (under != under_atomics.end() && !atomic) under_atomics.erase(under);
+      if (under != machine.global_uses.under_atomics.end() && !atomic) machine.global_uses.under_atomics.erase(under);
     }
     Mark next[2] = {};
     unsigned kept = 0;
     for (const unsigned reader : readers) {
-      const Mark mark = b.mark(reader, cell);
+      const Mark mark = b.mark(machine, reader, cell);
       if (mark == 0) continue;
-      const Stamp read = stamp_of(mark);
+      const Stamp read = stamp_of(machine, mark);
       if (atomic && !read.atomic) next[kept++] = mark;
-      if (!reported) reported = report_write_behind(b, cell, read, atomic);
+      if (!reported) reported = report_write_behind(machine, b, cell, read, atomic);
     }
-    if (atomic && !write.atomic && write.epoch >= launch.began && write.epoch != 0) under_atomics[b.begin + cell * b.cell_bytes] = write;
-    for (int k = 0; k < 2; ++k) b.set_marks(readers[k], cell, count, next[k]);
-    b.set_marks(0, cell, count, mine);
+    if (atomic && !write.atomic && write.epoch >= machine.launch.began && write.epoch != 0) machine.global_uses.under_atomics[b.begin + cell * b.cell_bytes] = write;
+    for (int k = 0; k < 2; ++k) b.set_marks(machine, readers[k], cell, count, next[k]);
+    b.set_marks(machine, 0, cell, count, mine);
   }
-  if (copied != nullptr && b.spec.role == BufferSpec::Role::variable) {
-    for (std::size_t cell = cells.begin; cell != cells.end; ++cell) note_copy(b, cell, address);
+  if (machine.copied != nullptr && b.spec.role == BufferSpec::Role::variable) {
+    for (std::size_t cell = cells.begin; cell != cells.end; ++cell) note_copy(machine, b, cell, address);
   }
 }
 
 }  // namespace
 
-bool read_input(const std::uint64_t* addresses, std::uint32_t lanes, int bytes) {
+bool read_input(Machine& machine, const std::uint64_t* addresses, std::uint32_t lanes, int bytes) {
   std::uint64_t lowest = ~std::uint64_t{0}, highest = 0, together = 0;
   for (std::uint32_t left = lanes; left != 0; left &= left - 1) {
     const std::uint64_t address = addresses[__builtin_ctz(left)];
@@ -333,113 +325,113 @@ bool read_input(const std::uint64_t* addresses, std::uint32_t lanes, int bytes) 
   const std::uint64_t span = highest - lowest + static_cast<unsigned>(bytes);
   if ((together & static_cast<unsigned>(bytes - 1)) != 0 || span > std::numeric_limits<int>::max()) return false;
   const auto* const first = reinterpret_cast<const char*>(lowest);
-  Buffer* const b = buffer_at(first, static_cast<int>(span));
+  Buffer* const b = buffer_at(machine, first, static_cast<int>(span));
   if (b == nullptr || b->writable() || !is_array(*b) || b->spec.unset) return false;
-  if (!launch.sparse) return true;
+  if (!machine.launch.sparse) return true;
   if (span <= page_bytes) {  // no page lies between those of the first and the last
-    touch(*b, first, static_cast<int>(span));
+    touch(machine, *b, first, static_cast<int>(span));
     return true;
   }
   for (std::uint32_t left = lanes; left != 0; left &= left - 1) {
-    touch(*b, reinterpret_cast<const char*>(addresses[__builtin_ctz(left)]), bytes);
+    touch(machine, *b, reinterpret_cast<const char*>(addresses[__builtin_ctz(left)]), bytes);
   }
   return true;
 }
 
-bool check_global_read(const void* address, int bytes) {
-  Buffer* b = check_access(address, bytes, "cp.async");
+bool check_global_read(Machine& machine, const void* address, int bytes) {
+  Buffer* b = check_access(machine, address, bytes, "cp.async");
   if (b == nullptr) return false;
   // cp.async is a weak load through L2.
-  shadow_read(*b, address, bytes, false, false);
+  shadow_read(machine, *b, address, bytes, false, false);
   return true;
 }
 
-void read_global_bulk(void* to, const void* address, int bytes, const char* instruction) {
-  Buffer* b = check_access(address, bytes, instruction);
+void read_global_bulk(Machine& machine, void* to, const void* address, int bytes, const char* instruction) {
+  Buffer* b = check_access(machine, address, bytes, instruction);
   if (b == nullptr) {
     std::memset(to, 0xff, static_cast<std::size_t>(bytes));
     return;
   }
-  shadow_read(*b, address, bytes, false, false);
+  shadow_read(machine, *b, address, bytes, false, false);
   std::memcpy(to, address, static_cast<std::size_t>(bytes));
 }
 
-void write_global_bulk(void* address, const void* from, int bytes, const char* instruction) {
-  Buffer* b = check_access(address, bytes, instruction);
+void write_global_bulk(Machine& machine, void* address, const void* from, int bytes, const char* instruction) {
+  Buffer* b = check_access(machine, address, bytes, instruction);
   if (b == nullptr) return;
   if (!b->writable()) {
-    FINDING(write_to_input, self->site, "%s writes %s, which is an input", describe_self().c_str(),
+    FINDING(machine.report, write_to_input, machine.self->site, "%s writes %s, which is an input", describe_self(machine).c_str(),
             element(*b, address).c_str());
     return;
   }
   note_dirty(*b, address, bytes);
-  shadow_write(*b, address, bytes, false, from);
+  shadow_write(machine, *b, address, bytes, false, from);
   std::memcpy(address, from, static_cast<std::size_t>(bytes));
 }
 
-bool read_global(void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed,
+bool read_global(Machine& machine, void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed,
                  bool narrow, unsigned char* known) {
-  Buffer* b = check_access(address, bytes, instruction);
+  Buffer* b = check_access(machine, address, bytes, instruction);
   if (b == nullptr) {
     std::memset(to, 0xff, static_cast<std::size_t>(bytes));
     return true;
   }
-  check_alignment(*b, address, bytes, instruction);
-  if (b->spec.unset) [[unlikely]] note_unset_read(*b);
-  const bool whole = shadow_read(*b, address, bytes, read_only, relaxed, narrow, known);
-  if (relaxed && any_release && launch.check) acquire_from(address);
-  if (relaxed && launch.check) glimpse(address);
+  check_alignment(machine, *b, address, bytes, instruction);
+  if (b->spec.unset) [[unlikely]] note_unset_read(machine, *b);
+  const bool whole = shadow_read(machine, *b, address, bytes, read_only, relaxed, narrow, known);
+  if (relaxed && machine.global_uses.any_release && machine.launch.check) acquire_from(machine, address);
+  if (relaxed && machine.launch.check) glimpse(machine, address);
   std::memcpy(to, address, static_cast<std::size_t>(bytes));
   return whole;
 }
 
-void write_global(void* address, const void* from, int bytes, const char* instruction, bool relaxed, bool narrow) {
-  Buffer* b = check_access(address, bytes, instruction);
+void write_global(Machine& machine, void* address, const void* from, int bytes, const char* instruction, bool relaxed, bool narrow) {
+  Buffer* b = check_access(machine, address, bytes, instruction);
   if (b == nullptr) return;
   if (!b->writable()) {
-    FINDING(write_to_input, self->site, "%s writes %s, which is an input", describe_self().c_str(),
+    FINDING(machine.report, write_to_input, machine.self->site, "%s writes %s, which is an input", describe_self(machine).c_str(),
             element(*b, address).c_str());
     return;
   }
-  check_alignment(*b, address, bytes, instruction);
+  check_alignment(machine, *b, address, bytes, instruction);
   b->spec.unset = false;
   note_dirty(*b, address, bytes);
-  if (launch.check && stores_back(*b, address, from, bytes)) {
-    shadow_read(*b, address, bytes, false, relaxed, narrow);
+  if (machine.launch.check && stores_back(machine, *b, address, from, bytes)) {
+    shadow_read(machine, *b, address, bytes, false, relaxed, narrow);
     return;
   }
-  shadow_write(*b, address, bytes, relaxed, from, narrow);
-  if (any_release) forget_releases(address);
-  if (relaxed && launch.check) {
-    synchronize(address);
-    show(address);
+  shadow_write(machine, *b, address, bytes, relaxed, from, narrow);
+  if (machine.global_uses.any_release) forget_releases(machine, address);
+  if (relaxed && machine.launch.check) {
+    synchronize(machine, address);
+    show(machine, address);
   }
-  if (idle_polls.met() && idle_polls.vain() != 0 && std::memcmp(address, from, static_cast<std::size_t>(bytes)) != 0) idle_polls.move();
+  if (machine.idle_polls.met() && machine.idle_polls.vain() != 0 && std::memcmp(address, from, static_cast<std::size_t>(bytes)) != 0) machine.idle_polls.move();
   std::memcpy(address, from, static_cast<std::size_t>(bytes));
 }
 
-unsigned char* update_global(void* address, int bytes, const char* instruction, bool narrow) {
-  Buffer* b = check_access(address, bytes, instruction);
+unsigned char* update_global(Machine& machine, void* address, int bytes, const char* instruction, bool narrow) {
+  Buffer* b = check_access(machine, address, bytes, instruction);
   if (b == nullptr) return nullptr;
   if (!b->writable()) {
-    FINDING(write_to_input, self->site, "%s updates %s, which is an input", describe_self().c_str(),
+    FINDING(machine.report, write_to_input, machine.self->site, "%s updates %s, which is an input", describe_self(machine).c_str(),
             element(*b, address).c_str());
     return nullptr;
   }
-  check_alignment(*b, address, bytes, instruction);
+  check_alignment(machine, *b, address, bytes, instruction);
   b->spec.unset = false;
   note_dirty(*b, address, bytes);
-  if (launch.check) {
+  if (machine.launch.check) {
     const std::size_t cell = cells_of(*b, address, bytes).begin;
-    if (!b->written(cell) && !b->held_value(cell)) {
-      leave_undecided();
-      FINDING(uninitialized_global_read, self->site, "%s updates %s, which nobody has written",
-              describe_self().c_str(), element(*b, address).c_str());
+    if (!b->written(machine, cell) && !b->held_value(cell)) {
+      leave_undecided(machine);
+      FINDING(machine.report, uninitialized_global_read, machine.self->site, "%s updates %s, which nobody has written",
+              describe_self(machine).c_str(), element(*b, address).c_str());
     }
-    glimpse(address);
-    shadow_write(*b, address, bytes, true, nullptr, narrow);
-    synchronize(address);
-    show(address);
+    glimpse(machine, address);
+    shadow_write(machine, *b, address, bytes, true, nullptr, narrow);
+    synchronize(machine, address);
+    show(machine, address);
   }
   return static_cast<unsigned char*>(address);
 }

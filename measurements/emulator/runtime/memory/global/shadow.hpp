@@ -12,7 +12,7 @@
 
 namespace autosched::emulator {
 // Whether nothing that a program reads tells two blocks apart (isa/program.cpp).
-bool are_replicas(unsigned block, unsigned other);
+bool are_replicas(Machine& machine, unsigned block, unsigned other);
 }  // namespace autosched::emulator
 
 namespace autosched::emulator::global_shadow {
@@ -35,10 +35,35 @@ constexpr Mark numbers = (1u << number_bits) - 1;
 constexpr Mark spread = 1u << number_bits;
 // Of the write of a word whose cells have marks of their own, which are kept apart (marks.cpp).
 constexpr Mark apart = spread | (warp_size - 1) << lane_shift;
-Mark mark_of(const Stamp& stamp);
-extern std::vector<Stamp> stamps;  // of lane 0; number 0 is none
-inline Stamp stamp_of(Mark mark) {
-  Stamp stamp = stamps[mark & numbers];
+Mark mark_of(Machine& machine, const Stamp& stamp);
+// Who has used the bytes of the launch's buffers, but for what each buffer keeps.
+struct GlobalUses {
+  static constexpr std::size_t fewest = std::size_t{1} << 16;  // stamps between two clearances (stamps.cpp)
+  std::vector<Stamp> stamps = std::vector<Stamp>(1);  // of lane 0; number 0 is none
+  std::vector<Mark> latest = std::vector<Mark>(1u << 12, 0);  // by site and warp: where one probably is
+  std::size_t full = fewest;  // when to look for those that no mark names any more
+
+  static constexpr unsigned most_cells = 4;  // of a word (marks.cpp)
+  struct Parts {
+    Mark marks[3][most_cells];
+  };
+  std::vector<Parts> kept_apart;
+  std::vector<Mark> unused;  // places in it
+
+  // Where what stands in a cell was loaded: of cells that copies were stored in last, as many as there is room for.
+  struct CopyOf {
+    const char* cell;
+    std::uint64_t from;
+    Epoch epoch;  // of the store, by whom and where
+    Who who;
+    SiteIndex site;
+  };
+  CopyOf* copies = nullptr;  // by cell
+  std::unordered_map<const char*, Stamp> under_atomics;  // by the first byte of the cell
+  bool any_release = false;  // whether anything has been published between blocks
+};
+inline Stamp stamp_of(Machine& machine, Mark mark) {
+  Stamp stamp = machine.global_uses.stamps[mark & numbers];
   stamp.who = static_cast<Who>(stamp.who + (mark >> lane_shift));
   return stamp;
 }
@@ -71,15 +96,15 @@ struct Buffer {
   Mark any_mark(std::size_t word) const {
     return has_readers(word * cells_of_word) ? marks[0][word] | marks[1][word] | marks[2][word] : marks[0][word];
   }
-  Mark mark(unsigned which, std::size_t cell) const {
+  Mark mark(Machine& machine, unsigned which, std::size_t cell) const {
     if (which != 0 && !has_readers(cell)) return 0;
     if (cells_of_word == 1) return marks[which][cell];
     const std::size_t word = cell / cells_of_word;
-    return is_apart(marks[0][word]) ? mark_kept_apart(which, cell) : mark_of_part(marks[which][word], static_cast<unsigned>(cell % cells_of_word));
+    return is_apart(marks[0][word]) ? mark_kept_apart(machine, which, cell) : mark_of_part(marks[which][word], static_cast<unsigned>(cell % cells_of_word));
   }
-  void set_mark(unsigned which, std::size_t cell, Mark mark) {
+  void set_mark(Machine& machine, unsigned which, std::size_t cell, Mark mark) {
     if (cells_of_word != 1) {
-      set_mark_in_word(which, cell, mark);
+      set_mark_in_word(machine, which, cell, mark);
     } else if (marks[which][cell] != mark) {
       marks[which][cell] = mark;  // a store alone would take memory
     }
@@ -97,22 +122,22 @@ struct Buffer {
     return any_mark(word) != 0 ? 0 : alike(cell, end);
   }
   // Of so many that are alike.
-  void set_marks(unsigned which, std::size_t cell, unsigned count, Mark mark) {
+  void set_marks(Machine& machine, unsigned which, std::size_t cell, unsigned count, Mark mark) {
     if (which != 0 && touched != nullptr) {
       if (mark == 0 && !has_readers(cell)) return;
       touched[cell * cell_bytes / page_bytes] |= page_was_read;
     }
     if (count == 1) {
-      set_mark(which, cell, mark);
+      set_mark(machine, which, cell, mark);
     } else if (marks[which][cell / cells_of_word] != mark) {
       marks[which][cell / cells_of_word] = mark;
     }
   }
-  Mark mark_kept_apart(unsigned which, std::size_t cell) const;
-  void set_mark_in_word(unsigned which, std::size_t cell, Mark mark);
-  void forget_marks();
-  bool written(std::size_t cell) const { return (mark(0, cell) & ~was_read) != 0; }
-  Stamp write(std::size_t cell) const { return stamp_of(mark(0, cell) & ~was_read); }
+  Mark mark_kept_apart(Machine& machine, unsigned which, std::size_t cell) const;
+  void set_mark_in_word(Machine& machine, unsigned which, std::size_t cell, Mark mark);
+  void forget_marks(Machine& machine);
+  bool written(Machine& machine, std::size_t cell) const { return (mark(machine, 0, cell) & ~was_read) != 0; }
+  Stamp write(Machine& machine, std::size_t cell) const { return stamp_of(machine, mark(machine, 0, cell) & ~was_read); }
   // Whether what a cell stands for held a value when the launch began.
   bool held_value(std::size_t cell) const {
     if (spec.defined == nullptr) return spec.zeroed;
@@ -136,41 +161,40 @@ inline Cells cells_of(const Buffer& b, const void* address, int bytes) {
   return {offset / b.cell_bytes, (offset + static_cast<std::size_t>(bytes) - 1) / b.cell_bytes + 1};
 }
 // Calls ``visit`` with the marks of all buffers, of words and of cells apart, and their number.
-void for_marks(const std::function<void(Mark*, std::size_t)>& visit);
-void for_marks_apart(const std::function<void(Mark*, std::size_t)>& visit);
+void for_marks(Machine& machine, const std::function<void(Mark*, std::size_t)>& visit);
+void for_marks_apart(Machine& machine, const std::function<void(Mark*, std::size_t)>& visit);
 
-bool any_variable();  // whether the launch has an array that its program may write in any way
-Buffer* buffer_at(const void* address, int bytes);  // nullptr: none
+bool any_variable(Machine& machine);  // whether the launch has an array that its program may write in any way
+Buffer* buffer_at(Machine& machine, const void* address, int bytes);  // nullptr: none
 // Not a variable, nor the heap: one whose pages are made when they are touched, in a sparse launch.
 bool is_array(const Buffer& b);
-void touch(Buffer& b, const void* address, int bytes);
+void touch(Machine& machine, Buffer& b, const void* address, int bytes);
 // The buffer of an access, or nullptr (and a finding) where it is in none.
-Buffer* check_access(const void* address, int bytes, const char* instruction);
+Buffer* check_access(Machine& machine, const void* address, int bytes, const char* instruction);
 // A read of a variable that nothing has set, which is a finding, at the latest once the launch is over.
-void note_unset_read(Buffer& b);
+void note_unset_read(Machine& machine, Buffer& b);
 // Whether an access of the heap is one of what is allotted; a finding where not.
-bool check_heap(const void* address, int bytes, const char* instruction);
+bool check_heap(Machine& machine, const void* address, int bytes, const char* instruction);
 std::string element(const Buffer& b, const void* address);
 std::string element(const Buffer& b, std::size_t cell);
 
 // Happens-before between blocks: by a fence and an atomic on both sides.
-bool acquired(const Stamp& before);  // from the other block that did it
-inline bool ordered(const Stamp& before) {
-  if (before.epoch < launch.began) return true;
-  if (of_running(before.epoch)) {
-    if (clocks.ordered(before.who, before.epoch, self->who)) return true;
-    if (rank_of(before.who) == self->rank) return false;
+bool acquired(Machine& machine, const Stamp& before);  // from the other block that did it
+inline bool ordered(Machine& machine, const Stamp& before) {
+  if (before.epoch < machine.launch.began) return true;
+  if (of_running(machine, before.epoch)) {
+    if (machine.clocks.ordered(before.who, before.epoch, machine.self->who)) return true;
+    if (rank_of(machine, before.who) == machine.self->rank) return false;
   }
-  return acquired(before);
+  return acquired(machine, before);
 }
 // Whether the other block that did it has told this one so by strong accesses, with or without fences.
-bool glimpsed(const Stamp& before);
-void glimpse(const void* address);       // what a strong write there has told
-void show(const void* address);          // what this thread knows, by a strong write
-void forget_glimpses();                  // of an earlier launch
-extern bool any_release;                 // whether anything has been published
-void acquire_from(const void* address);  // takes over what others have published there
-void synchronize(void* address);         // and publishes
-void forget_releases(const void* address);
+bool glimpsed(Machine& machine, const Stamp& before);
+void glimpse(Machine& machine, const void* address);       // what a strong write there has told
+void show(Machine& machine, const void* address);          // what this thread knows, by a strong write
+void forget_glimpses(Machine& machine);                  // of an earlier launch
+void acquire_from(Machine& machine, const void* address);  // takes over what others have published there
+void synchronize(Machine& machine, void* address);         // and publishes
+void forget_releases(Machine& machine, const void* address);
 
 }  // namespace autosched::emulator::global_shadow

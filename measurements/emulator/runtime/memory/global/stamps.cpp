@@ -5,62 +5,60 @@
 #include <utility>
 #include <vector>
 
+#include "machine/part.hpp"
 #include "memory/global/shadow.hpp"
 
 namespace autosched::emulator::global_shadow {
 
-std::vector<Stamp> stamps(1);
-
 namespace {
 
-constexpr std::size_t fewest = std::size_t{1} << 16;  // between two clearances
-
-std::vector<Mark> latest(1u << 12, 0);   // by site and warp: where one probably is
-std::size_t full = fewest;               // when to look for those that no mark names any more
+constexpr std::size_t fewest = GlobalUses::fewest;
 
 bool same(const Stamp& a, const Stamp& b) {
   return a.epoch == b.epoch && a.fences == b.fences && a.who == b.who && a.site == b.site && a.atomic == b.atomic &&
          a.narrow == b.narrow && a.constant == b.constant;
 }
 
-void clear() {
-  std::vector<Mark> moved(stamps.size(), 0);
+void clear(Machine& machine) {
+  std::vector<Mark> moved(machine.global_uses.stamps.size(), 0);
   std::vector<Stamp> kept(1);
   std::size_t marks = 0;
-  for_marks([&](Mark* first, std::size_t count) {
+  for_marks(machine, [&](Mark* first, std::size_t count) {
     marks += count;
     for (Mark* mark = first; mark != first + count; ++mark) {
       if (*mark == 0 || (*mark & apart) == apart) continue;
       Mark& number = moved[*mark & numbers];
       if (number == 0) {
         number = static_cast<Mark>(kept.size());
-        kept.push_back(stamps[*mark & numbers]);
+        kept.push_back(machine.global_uses.stamps[*mark & numbers]);
       }
       *mark = (*mark & ~numbers) | number;
     }
   });
-  stamps = std::move(kept);
-  std::fill(latest.begin(), latest.end(), 0);
-  full = std::min<std::size_t>(std::max({fewest, 2 * stamps.size(), stamps.size() + marks / 64}), numbers);
-  if (stamps.size() < full) return;
+  machine.global_uses.stamps = std::move(kept);
+  std::fill(machine.global_uses.latest.begin(), machine.global_uses.latest.end(), 0);
+  machine.global_uses.full = std::min<std::size_t>(std::max({fewest, 2 * machine.global_uses.stamps.size(), machine.global_uses.stamps.size() + marks / 64}), numbers);
+  if (machine.global_uses.stamps.size() < machine.global_uses.full) return;
   std::fputs("emulator: more writes and reads are remembered than there is room for\n", stderr);
   std::exit(1);
 }
 
 }  // namespace
 
-Mark mark_of(const Stamp& stamp) {
+Mark mark_of(Machine& machine, const Stamp& stamp) {
   const unsigned lane = lane_of(stamp.who);
   Stamp first = stamp;
   first.who = static_cast<Who>(stamp.who - lane);
   const unsigned kind = unsigned{stamp.atomic} * 2 + unsigned{stamp.constant};
-  Mark& at = latest[(stamp.site * 4 + kind + warp_of(stamp.who) * 97) % latest.size()];
-  if (at == 0 || !same(stamps[at], first)) {
-    if (stamps.size() >= full) clear();
-    at = static_cast<Mark>(stamps.size());
-    stamps.push_back(first);
+  Mark& at = machine.global_uses.latest[(stamp.site * 4 + kind + warp_of(stamp.who) * 97) % machine.global_uses.latest.size()];
+  if (at == 0 || !same(machine.global_uses.stamps[at], first)) {
+    if (machine.global_uses.stamps.size() >= machine.global_uses.full) clear(machine);
+    at = static_cast<Mark>(machine.global_uses.stamps.size());
+    machine.global_uses.stamps.push_back(first);
   }
   return at | lane << lane_shift;
 }
 
 }  // namespace autosched::emulator::global_shadow
+
+AUTOSCHED_PART(global_shadow::GlobalUses);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "machine/part.hpp"
 #include "memory/global/shadow.hpp"
 #include "memory/global/tensor_maps.hpp"
 
@@ -12,27 +13,34 @@ namespace autosched::emulator {
 
 using namespace global_shadow;
 
+// Fences of tensor maps that threads have written.
+struct WrittenMaps {
+  struct Release {
+    Stamp by;
+    std::shared_ptr<const Knowledge> what;  // happened before it
+    unsigned rank;
+  };
+  struct Acquire {
+    Stamp by;
+    std::uint32_t lanes;
+    std::uint64_t writes;  // that the map had seen
+    bool released;         // all of them
+  };
+  std::vector<Release> releases;
+  std::unordered_map<std::uint64_t, std::vector<Acquire>> acquires;  // by address
+};
+
+namespace {
+using Release = WrittenMaps::Release;
+using Acquire = WrittenMaps::Acquire;
+}  // namespace
+
 namespace {
 
 constexpr int map_bytes = 128;
 constexpr std::size_t most_kept = 4096;  // fences of each kind; the oldest are forgotten
 
-struct Release {
-  Stamp by;
-  std::shared_ptr<const Knowledge> what;  // happened before it
-  unsigned rank;
-};
-std::vector<Release> releases;
-
-struct Acquire {
-  Stamp by;
-  std::uint32_t lanes;
-  std::uint64_t writes;  // that the map had seen
-  bool released;         // all of them
-};
-std::unordered_map<std::uint64_t, std::vector<Acquire>> acquires;  // by address
-
-Stamp stamp_of_map(bool narrow) { return {clocks.now[self->warp], self->fences, self->who, self->site, false, narrow}; }
+Stamp stamp_of_map(Machine& machine, bool narrow) { return {machine.clocks.now[machine.self->warp], machine.self->fences, machine.self->who, machine.self->site, false, narrow}; }
 
 template <class T>
 void keep(std::vector<T>& list, T one) {
@@ -41,10 +49,10 @@ void keep(std::vector<T>& list, T one) {
 }
 
 // The last writes of a map's bytes, as one number; 0 where there are none.
-std::uint64_t writes_of(const Buffer& b, const Cells& cells) {
+std::uint64_t writes_of(Machine& machine, const Buffer& b, const Cells& cells) {
   std::uint64_t sum = 0;
   for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
-    const Stamp w = b.write(cell);
+    const Stamp w = b.write(machine, cell);
     if (w.epoch == 0) continue;
     const std::uint64_t one = std::uint64_t{w.epoch} << 32 ^ std::uint64_t{w.who} << 16 ^ w.site ^ std::uint64_t{w.fences} << 40;
     sum = (sum ^ one) * 0x9e3779b97f4a7c15u | 1;
@@ -53,19 +61,19 @@ std::uint64_t writes_of(const Buffer& b, const Cells& cells) {
 }
 
 // Whether a release that covers the write happened before what the running thread does.
-bool released(const Stamp& write, bool narrow) {
-  if (write.epoch < launch.began) return true;
-  return std::any_of(releases.rbegin(), releases.rend(), [&](const Release& r) {
-    if ((narrow || r.by.narrow) && !(of_running(r.by.epoch) && r.rank == self->rank)) return false;
-    return r.what->seen.holds(write.who, write.epoch) && ordered(r.by);
+bool released(Machine& machine, const Stamp& write, bool narrow) {
+  if (write.epoch < machine.launch.began) return true;
+  return std::any_of(machine.written_maps.releases.rbegin(), machine.written_maps.releases.rend(), [&](const Release& r) {
+    if ((narrow || r.by.narrow) && !(of_running(machine, r.by.epoch) && r.rank == machine.self->rank)) return false;
+    return r.what->seen.holds(write.who, write.epoch) && ordered(machine, r.by);
   });
 }
 
 template <class Holds>
-bool all_writes(const Buffer& b, const Cells& cells, Holds holds) {
+bool all_writes(Machine& machine, const Buffer& b, const Cells& cells, Holds holds) {
   Stamp last;
   for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
-    const Stamp w = b.write(cell);
+    const Stamp w = b.write(machine, cell);
     if (w.epoch == 0 || (last.epoch == w.epoch && last.who == w.who && last.fences == w.fences)) continue;
     if (!holds(w)) return false;
     last = w;
@@ -75,63 +83,65 @@ bool all_writes(const Buffer& b, const Cells& cells, Holds holds) {
 
 }  // namespace
 
-void release_tensor_maps(std::uint32_t lanes, bool whole, bool narrow) {
-  if (!launch.check) return;
-  const Stamp by = stamp_of_map(narrow);
-  if (whole) clocks.advance(self->warp);
+void release_tensor_maps(Machine& machine, std::uint32_t lanes, bool whole, bool narrow) {
+  if (!machine.launch.check) return;
+  const Stamp by = stamp_of_map(machine, narrow);
+  if (whole) machine.clocks.advance(machine.self->warp);
   auto what = std::make_shared<Knowledge>();
-  clocks.publish(self->warp, lanes, whole, *what);
-  Thread* const first = &threads[self->warp * warp_size];
+  machine.clocks.publish(machine.self->warp, lanes, whole, *what);
+  Thread* const first = &machine.threads[machine.self->warp * warp_size];
   for (; lanes != 0; lanes &= lanes - 1) {
     Stamp one = by;
     one.who = first[__builtin_ctz(lanes)].who;
-    keep(releases, Release{one, what, self->rank});
+    keep(machine.written_maps.releases, Release{one, what, machine.self->rank});
     if (whole) break;
   }
 }
 
-void acquire_tensor_map(const void* address, std::uint32_t lanes, bool narrow) {
-  Buffer* b = check_access(address, map_bytes, "fence.proxy.tensormap");
-  if (b == nullptr || !b->writable() || !launch.check) return;
+void acquire_tensor_map(Machine& machine, const void* address, std::uint32_t lanes, bool narrow) {
+  Buffer* b = check_access(machine, address, map_bytes, "fence.proxy.tensormap");
+  if (b == nullptr || !b->writable() || !machine.launch.check) return;
   const Cells cells = cells_of(*b, address, map_bytes);
-  const std::uint64_t writes = writes_of(*b, cells);
+  const std::uint64_t writes = writes_of(machine, *b, cells);
   if (writes == 0) return;
-  if (!all_writes(*b, cells, [](const Stamp& w) { return ordered(w); })) return;
-  const bool good = all_writes(*b, cells, [&](const Stamp& w) { return released(w, narrow); });
-  auto& list = acquires[reinterpret_cast<std::uintptr_t>(address)];
+  if (!all_writes(machine, *b, cells, [&machine](const Stamp& w) { return ordered(machine, w); })) return;
+  const bool good = all_writes(machine, *b, cells, [&](const Stamp& w) { return released(machine, w, narrow); });
+  auto& list = machine.written_maps.acquires[reinterpret_cast<std::uintptr_t>(address)];
   std::erase_if(list, [&](const Acquire& a) { return a.writes != writes; });
-  keep(list, Acquire{stamp_of_map(narrow), lanes, writes, good});
-  clocks.tick(self->warp);  // what is written from now on is another write
+  keep(list, Acquire{stamp_of_map(machine, narrow), lanes, writes, good});
+  machine.clocks.tick(machine.self->warp);  // what is written from now on is another write
 }
 
-void check_tensor_map_acquired(const void* address, const char* instruction) {
-  Buffer* b = check_access(address, map_bytes, instruction);
-  if (b == nullptr || !b->writable() || !launch.check) return;
+void check_tensor_map_acquired(Machine& machine, const void* address, const char* instruction) {
+  Buffer* b = check_access(machine, address, map_bytes, instruction);
+  if (b == nullptr || !b->writable() || !machine.launch.check) return;
   const Cells cells = cells_of(*b, address, map_bytes);
-  const std::uint64_t writes = writes_of(*b, cells);
+  const std::uint64_t writes = writes_of(machine, *b, cells);
   if (writes == 0) return;
   bool unreleased = false;
-  const auto found = acquires.find(reinterpret_cast<std::uintptr_t>(address));
-  if (found != acquires.end()) {
+  const auto found = machine.written_maps.acquires.find(reinterpret_cast<std::uintptr_t>(address));
+  if (found != machine.written_maps.acquires.end()) {
     for (const Acquire& a : found->second) {
-      if (a.writes != writes || !of_running(a.by.epoch) || rank_of(a.by.who) != self->rank) continue;
+      if (a.writes != writes || !of_running(machine, a.by.epoch) || rank_of(machine, a.by.who) != machine.self->rank) continue;
       for (std::uint32_t lanes = a.lanes; lanes != 0; lanes &= lanes - 1) {
         Stamp by = a.by;
         by.who = who_of(warp_of(by.who), static_cast<unsigned>(__builtin_ctz(lanes)));
-        if (!ordered(by)) continue;
+        if (!ordered(machine, by)) continue;
         if (a.released) return;
         unreleased = true;
       }
     }
   }
   std::size_t cell = cells.begin;
-  while (!b->written(cell)) ++cell;
-  const Stamp write = b->write(cell);
-  FINDING(missing_proxy_fence, self->site, "%s: %s takes the tensor map at %s, which %s wrote at %s, and %s",
-          describe_self().c_str(), instruction, element(*b, address).c_str(),
-          describe(write.who, block_of_epoch(write.epoch)).c_str(), place(write.site).c_str(),
+  while (!b->written(machine, cell)) ++cell;
+  const Stamp write = b->write(machine, cell);
+  FINDING(machine.report, missing_proxy_fence, machine.self->site, "%s: %s takes the tensor map at %s, which %s wrote at %s, and %s",
+          describe_self(machine).c_str(), instruction, element(*b, address).c_str(),
+          describe(machine, write.who, block_of_epoch(machine, write.epoch)).c_str(), place(machine.report, write.site).c_str(),
           unreleased ? "no fence.proxy.tensormap::generic.release (or tensormap.cp_fenceproxy) follows the write"
                      : "no fence.proxy.tensormap::generic.acquire of it by this block stands in between");
 }
 
 }  // namespace autosched::emulator
+
+AUTOSCHED_PART(WrittenMaps);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "machine/part.hpp"
 #include "memory/shared/async.hpp"
 #include "memory/shared/memory.hpp"
 #include "memory/shared/shadow.hpp"
@@ -12,163 +13,173 @@ namespace autosched::emulator {
 
 using namespace shared_shadow;
 
+// What is done to the shared memory of other blocks, and by reductions that are under way.
+struct EngineUses : Unit {
+  using Unit::Unit;
+
+  // What a thread, or a bulk copy, has last done to another block's shared memory at a line.
+  struct RemoteUse {
+    unsigned rank;
+    Who who;
+    Epoch epoch;
+    SiteIndex site;
+  };
+  PerBlock<std::unordered_map<std::uint64_t, RemoteUse>> remote_uses{parking};  // by all of it but the epoch
+  PerBlock<std::unordered_map<unsigned, unsigned>> updates_under_way{parking};  // by byte: reductions
+};
+
+namespace {
+using RemoteUse = EngineUses::RemoteUse;
+}  // namespace
+
 namespace {
 
-// What a thread, or a bulk copy, has last done to another block's shared memory at a line.
-struct RemoteUse {
-  unsigned rank;
-  Who who;
-  Epoch epoch;
-  SiteIndex site;
-};
-PerBlock<std::unordered_map<std::uint64_t, RemoteUse>> remote_uses;  // by all of it but the epoch
-
-PerBlock<std::unordered_map<unsigned, unsigned>> updates_under_way;  // by byte: reductions
-
-bool check_bulk_write(unsigned place, int bytes, const char* async_proxy) {
-  return async_proxy != nullptr ? check_async_write(place, bytes, self->who, async_proxy) : check_write(place, bytes, self->who);
+bool check_bulk_write(Machine& machine, unsigned place, int bytes, const char* async_proxy) {
+  return async_proxy != nullptr ? check_async_write(machine, place, bytes, machine.self->who, async_proxy) : check_write(machine, place, bytes, machine.self->who);
 }
 
 }  // namespace
 
-void shared_shadow::forget_remote_uses() {
-  remote_uses.clear();
-  updates_under_way.clear();
+void shared_shadow::forget_remote_uses(Machine& machine) {
+  machine.engine_uses.remote_uses.clear();
+  machine.engine_uses.updates_under_way.clear();
 }
 
-bool check_shared(unsigned address, int bytes, int alignment, const char* instruction) {
-  if (find(address, bytes, false) == nowhere) {
-    report_out_of_bounds(address, bytes, instruction);
+bool check_shared(Machine& machine, unsigned address, int bytes, int alignment, const char* instruction) {
+  if (find(machine, address, bytes, false) == nowhere) {
+    report_out_of_bounds(machine, address, bytes, instruction);
     return false;
   }
-  check_alignment(address, alignment, instruction);
+  check_alignment(machine, address, alignment, instruction);
   return true;
 }
 
-void start_bulk_write(unsigned address, int bytes, const char* async_proxy) {
-  has_engines = true;
-  const unsigned place = find(address, bytes, false);
-  if (!launch.check || place == nowhere) return;
-  check_bulk_write(place, bytes, async_proxy);
-  std::fill_n(pending + place, bytes, Pending{Under::bulk_copy, self->who, self->site});
+void start_bulk_write(Machine& machine, unsigned address, int bytes, const char* async_proxy) {
+  machine.shared_uses.has_engines = true;
+  const unsigned place = find(machine, address, bytes, false);
+  if (!machine.launch.check || place == nowhere) return;
+  check_bulk_write(machine, place, bytes, async_proxy);
+  std::fill_n(machine.shared_uses.pending + place, bytes, Pending{Under::bulk_copy, machine.self->who, machine.self->site});
 }
 
-void start_bulk_update(unsigned address, int bytes, const char* async_proxy) {
-  has_engines = true;
-  const unsigned place = find(address, bytes, false);
-  if (!launch.check || place == nowhere) return;
+void start_bulk_update(Machine& machine, unsigned address, int bytes, const char* async_proxy) {
+  machine.shared_uses.has_engines = true;
+  const unsigned place = find(machine, address, bytes, false);
+  if (!machine.launch.check || place == nowhere) return;
   for (unsigned a = place; a < place + static_cast<unsigned>(bytes); ++a) {
-    if (updates_under_way[a]++ != 0) pending[a] = Pending{};  // reductions under way at one byte do not race
+    if (machine.engine_uses.updates_under_way[a]++ != 0) machine.shared_uses.pending[a] = Pending{};  // reductions under way at one byte do not race
   }
-  const bool good = check_bulk_write(place, bytes, async_proxy) && check_under_atomics(place, bytes, self->who);
-  if (good) check_taken(place, bytes, self->who);
-  std::fill_n(pending + place, bytes, Pending{Under::bulk_copy, self->who, self->site});
+  const bool good = check_bulk_write(machine, place, bytes, async_proxy) && check_under_atomics(machine, place, bytes, machine.self->who);
+  if (good) check_taken(machine, place, bytes, machine.self->who);
+  std::fill_n(machine.shared_uses.pending + place, bytes, Pending{Under::bulk_copy, machine.self->who, machine.self->site});
 }
 
-void land_bulk_write(unsigned address, const unsigned char* data, int bytes, unsigned actor, Epoch epoch,
+void land_bulk_write(Machine& machine, unsigned address, const unsigned char* data, int bytes, unsigned actor, Epoch epoch,
                      SiteIndex site) {
-  const unsigned place = find(address, bytes, false);
+  const unsigned place = find(machine, address, bytes, false);
   if (place == nowhere) return;
-  std::memcpy(bytes_at(place), data, static_cast<std::size_t>(bytes));
-  if (!launch.check) return;
-  std::fill_n(pending + place, bytes, Pending{});
-  std::fill_n(last_write + place, bytes, Stamp{epoch, who_of(actor, whole_warp), site});
-  std::fill_n(readers + place, bytes, 0u);
-  std::fill_n(together + place, bytes, 0u);
+  std::memcpy(bytes_at(machine, place), data, static_cast<std::size_t>(bytes));
+  if (!machine.launch.check) return;
+  std::fill_n(machine.shared_uses.pending + place, bytes, Pending{});
+  std::fill_n(machine.shared_uses.last_write + place, bytes, Stamp{epoch, who_of(actor, whole_warp), site});
+  std::fill_n(machine.shared_uses.readers + place, bytes, 0u);
+  std::fill_n(machine.shared_uses.together + place, bytes, 0u);
 }
 
-void land_bulk_update(unsigned address, int bytes, unsigned actor, Epoch epoch, SiteIndex site,
+void land_bulk_update(Machine& machine, unsigned address, int bytes, unsigned actor, Epoch epoch, SiteIndex site,
                       const std::function<void(unsigned char*)>& update) {
-  const unsigned place = find(address, bytes, false);
+  const unsigned place = find(machine, address, bytes, false);
   if (place == nowhere) return;
-  update(bytes_at(place));
-  if (!launch.check) return;
-  mark_updated(place, bytes, {epoch, who_of(actor, whole_warp), site});
+  update(bytes_at(machine, place));
+  if (!machine.launch.check) return;
+  mark_updated(machine, place, bytes, {epoch, who_of(actor, whole_warp), site});
   for (unsigned a = place; a < place + static_cast<unsigned>(bytes); ++a) {
-    if (--updates_under_way[a] == 0) pending[a] = Pending{};
+    if (--machine.engine_uses.updates_under_way[a] == 0) machine.shared_uses.pending[a] = Pending{};
   }
 }
 
-const unsigned char* read_by_engine(unsigned address, int bytes, Who me, unsigned actor, Epoch epoch,
+const unsigned char* read_by_engine(Machine& machine, unsigned address, int bytes, Who me, unsigned actor, Epoch epoch,
                                     const char* instruction) {
-  const unsigned place = find(address, bytes, false);
+  const unsigned place = find(machine, address, bytes, false);
   if (place == nowhere) {
-    report_out_of_bounds(address, bytes, instruction);
+    report_out_of_bounds(machine, address, bytes, instruction);
     return nullptr;
   }
   // It is the engine that uses another block's memory: who knows that it has ended, as tcgen05.commit says, knows enough.
-  if (const unsigned rank = rank_of_address(cluster_address(address)); rank != self->rank) {
-    touch_block(rank, who_of(actor, whole_warp), epoch);
+  if (const unsigned rank = rank_of_address(cluster_address(machine, address)); rank != machine.self->rank) {
+    touch_block(machine, rank, who_of(actor, whole_warp), epoch);
   }
-  const unsigned char* from = bytes_at(place);
-  if (!launch.check) return from;
+  const unsigned char* from = bytes_at(machine, place);
+  if (!machine.launch.check) return from;
   Stamp checked{};  // of no byte: those that nobody has written have epoch 0
   for (unsigned a = place; a < place + static_cast<unsigned>(bytes); ++a) {
-    if (pending[a].what != Under::nothing) {
-      report_pending(a, me, "reads", false);
+    if (machine.shared_uses.pending[a].what != Under::nothing) {
+      report_pending(machine, a, me, "reads", false);
       break;
     }
-    const Stamp& write = last_write[a];
+    const Stamp& write = machine.shared_uses.last_write[a];
     if (write.epoch != 0 && write.epoch == checked.epoch && write.who == checked.who && write.site == checked.site) continue;
     checked = write;
-    if (write.epoch < clocks.first) {
-      FINDING(uninitialized_shared_read, self->site, "%s: %s reads %s, which nobody has written yet",
-              describe_here(me).c_str(), instruction, describe_place(a).c_str());
+    if (write.epoch < machine.clocks.first) {
+      FINDING(machine.report, uninitialized_shared_read, machine.self->site, "%s: %s reads %s, which nobody has written yet",
+              describe_here(machine, me).c_str(), instruction, describe_place(machine, a).c_str());
       break;
     }
-    if (!clocks.ordered(write.who, write.epoch, me)) {
-      report_race(a, me, "reads", write, "wrote");
+    if (!machine.clocks.ordered(write.who, write.epoch, me)) {
+      report_race(machine, a, me, "reads", write, "wrote");
       break;
     }
-    if (!by_engine(write.who) && !clocks.proxied(write.who, write.epoch, me)) {
-      FINDING(missing_proxy_fence, self->site,
+    if (!by_engine(machine, write.who) && !machine.clocks.proxied(write.who, write.epoch, me)) {
+      FINDING(machine.report, missing_proxy_fence, machine.self->site,
               "%s: %s reads %s, which %s wrote at %s, and no fence.proxy.async stands in between",
-              describe_here(me).c_str(), instruction, describe_place(a).c_str(), describe_here(write.who).c_str(),
-              emulator::place(write.site).c_str());
+              describe_here(machine, me).c_str(), instruction, describe_place(machine, a).c_str(), describe_here(machine, write.who).c_str(),
+              emulator::place(machine.report, write.site).c_str());
       break;
     }
   }
-  std::fill_n(reads_of(actor) + place, bytes, Stamp{epoch, who_of(actor, whole_warp), self->site});
-  for (int i = 0; i < bytes; ++i) readers[place + static_cast<unsigned>(i)] |= 1u << actor % 32;
+  std::fill_n(reads_of(machine, actor) + place, bytes, Stamp{epoch, who_of(actor, whole_warp), machine.self->site});
+  for (int i = 0; i < bytes; ++i) machine.shared_uses.readers[place + static_cast<unsigned>(i)] |= 1u << actor % 32;
   return from;
 }
 
-void place_mbarrier(unsigned address, bool there) {
-  has_engines = true;
-  const unsigned place = find(address, 8);
-  if (place != nowhere) std::fill_n(pending + place, 8, there ? Pending{Under::mbarrier, self->who, self->site} : Pending{});
+void place_mbarrier(Machine& machine, unsigned address, bool there) {
+  machine.shared_uses.has_engines = true;
+  const unsigned place = find(machine, address, 8);
+  if (place != nowhere) std::fill_n(machine.shared_uses.pending + place, 8, there ? Pending{Under::mbarrier, machine.self->who, machine.self->site} : Pending{});
 }
 
-bool check_mbarrier_visible(unsigned address, const char* instruction, bool to_engine) {
-  const unsigned place = find(address, 8, false);
-  if (!launch.check || place == nowhere) return true;
-  const Stamp& write = last_write[place];
-  if (!clocks.ordered(write.who, write.epoch, self->who)) {
-    FINDING(mbarrier_misuse, self->site, "%s: %s uses the mbarrier at %s, which %s initializes at %s, and no barrier is in between",
-            describe_self().c_str(), instruction, describe_place(place).c_str(), describe_here(write.who).c_str(),
-            emulator::place(write.site).c_str());
+bool check_mbarrier_visible(Machine& machine, unsigned address, const char* instruction, bool to_engine) {
+  const unsigned place = find(machine, address, 8, false);
+  if (!machine.launch.check || place == nowhere) return true;
+  const Stamp& write = machine.shared_uses.last_write[place];
+  if (!machine.clocks.ordered(write.who, write.epoch, machine.self->who)) {
+    FINDING(machine.report, mbarrier_misuse, machine.self->site, "%s: %s uses the mbarrier at %s, which %s initializes at %s, and no barrier is in between",
+            describe_self(machine).c_str(), instruction, describe_place(machine, place).c_str(), describe_here(machine, write.who).c_str(),
+            emulator::place(machine.report, write.site).c_str());
     return false;
   }
-  return !to_engine || clocks.proxied(write.who, write.epoch, self->who);
+  return !to_engine || machine.clocks.proxied(write.who, write.epoch, machine.self->who);
 }
 
-void touch_block(unsigned rank, Who who, Epoch epoch) {
-  const std::uint64_t key = std::uint64_t{rank} << 32 | std::uint64_t{who} << 16 | self->site;
-  RemoteUse& use = remote_uses.try_emplace(key, RemoteUse{rank, who, epoch, self->site}).first->second;
+void touch_block(Machine& machine, unsigned rank, Who who, Epoch epoch) {
+  const std::uint64_t key = std::uint64_t{rank} << 32 | std::uint64_t{who} << 16 | machine.self->site;
+  RemoteUse& use = machine.engine_uses.remote_uses.try_emplace(key, RemoteUse{rank, who, epoch, machine.self->site}).first->second;
   use.epoch = std::max(use.epoch, epoch);
 }
 
-void check_exits() {
-  if (!launch.check) return;
-  for (const auto& [key, use] : remote_uses) {
+void check_exits(Machine& machine) {
+  if (!machine.launch.check) return;
+  for (const auto& [key, use] : machine.engine_uses.remote_uses) {
     bool known = false;
-    for (unsigned w = use.rank * block_warps(); w < (use.rank + 1) * block_warps() && !known; ++w) {
-      known = clocks.any_knows(use.who, use.epoch, w);
+    for (unsigned w = use.rank * block_warps(machine); w < (use.rank + 1) * block_warps(machine) && !known; ++w) {
+      known = machine.clocks.any_knows(use.who, use.epoch, w);
     }
     if (known) continue;
-    FINDING(block_exited, use.site, "%s uses shared memory of block %u of its cluster, which may have exited: nothing lets it know",
-            describe_here(use.who).c_str(), use.rank);
+    FINDING(machine.report, block_exited, use.site, "%s uses shared memory of block %u of its cluster, which may have exited: nothing lets it know",
+            describe_here(machine, use.who).c_str(), use.rank);
   }
 }
 
 }  // namespace autosched::emulator
+
+AUTOSCHED_PART(EngineUses);

@@ -8,26 +8,26 @@
 namespace autosched::emulator {
 
 // Something that a thread does to another block, which therefore must not have exited: by `who` in `epoch`.
-void touch_block(unsigned rank, Who who, Epoch epoch);
-void check_exits();
+void touch_block(Machine& machine, unsigned rank, Who who, Epoch epoch);
+void check_exits(Machine& machine);
 
 // What the async proxy does, on behalf of the running thread: bulk copies and wgmma.
-bool check_shared(unsigned address, int bytes, int alignment, const char* instruction);
+bool check_shared(Machine& machine, unsigned address, int bytes, int alignment, const char* instruction);
 // From now on until the copy lands the bytes may change at any moment. `async_proxy`: the instruction that writes through
 // it, nullptr of st.async.
-void start_bulk_write(unsigned address, int bytes, const char* async_proxy);
-void land_bulk_write(unsigned address, const unsigned char* data, int bytes, unsigned actor, Epoch epoch,
+void start_bulk_write(Machine& machine, unsigned address, int bytes, const char* async_proxy);
+void land_bulk_write(Machine& machine, unsigned address, const unsigned char* data, int bytes, unsigned actor, Epoch epoch,
                      SiteIndex site);
 // The same of a reduction, beside which others may be under way: `update` changes the bytes.
-void start_bulk_update(unsigned address, int bytes, const char* async_proxy);
-void land_bulk_update(unsigned address, int bytes, unsigned actor, Epoch epoch, SiteIndex site,
+void start_bulk_update(Machine& machine, unsigned address, int bytes, const char* async_proxy);
+void land_bulk_update(Machine& machine, unsigned address, int bytes, unsigned actor, Epoch epoch, SiteIndex site,
                       const std::function<void(unsigned char*)>& update);
 // A read that is done when an actor's epoch is; nullptr where it is out of bounds.
-const unsigned char* read_by_engine(unsigned address, int bytes, Who me, unsigned actor, Epoch epoch,
+const unsigned char* read_by_engine(Machine& machine, unsigned address, int bytes, Who me, unsigned actor, Epoch epoch,
                                     const char* instruction);
-void place_mbarrier(unsigned address, bool there);
+void place_mbarrier(Machine& machine, unsigned address, bool there);
 // Whether the initialization of an mbarrier happened before (a finding where not) and, for the async proxy, whether a
 // proxy fence is in between.
-bool check_mbarrier_visible(unsigned address, const char* instruction, bool to_engine);
+bool check_mbarrier_visible(Machine& machine, unsigned address, const char* instruction, bool to_engine);
 
 }  // namespace autosched::emulator

@@ -18,40 +18,40 @@ constexpr std::uint32_t names_block = 0x80000000u;
 constexpr std::uint32_t address_in_block(std::uint32_t address, unsigned rank) {
   return (address & ((1u << rank_shift) - 1)) | names_block | rank << rank_shift;
 }
-std::uint32_t cluster_address(std::uint32_t address);  // the latter, of either
+std::uint32_t cluster_address(Machine& machine, std::uint32_t address);  // the latter, of either
 inline unsigned rank_of_address(std::uint32_t in_cluster) { return in_cluster >> rank_shift & 0x7fu; }
 
-void name_shared(std::string name, unsigned begin, unsigned bytes);  // a static array
-void reserve_shared(std::size_t static_bytes);
-void allot_shared();  // to blocks that are not resident yet
-std::size_t shared_books_bytes();  // what they take at most, with the books about it
-void start_block_shared();
-void end_block_shared();
-unsigned dynamic_shared_address();
+void name_shared(Machine& machine, std::string name, unsigned begin, unsigned bytes);  // a static array
+void reserve_shared(Machine& machine, std::size_t static_bytes);
+void allot_shared(Machine& machine);  // to blocks that are not resident yet
+std::size_t shared_books_bytes(Machine& machine);  // what they take at most, with the books about it
+void start_block_shared(Machine& machine);
+void end_block_shared(Machine& machine);
+unsigned dynamic_shared_address(Machine& machine);
 // Accesses of one thread, at self->site, that are not counted. What is out of bounds reads as 0xFF.
 // ``lazily``: false where bytes were never written, or hold what was not, which is no fault before they are used.
-bool read_shared(void* to, unsigned address, int bytes, const char* instruction, bool lazily = false);
-void write_shared(unsigned address, const void* from, int bytes, const char* instruction);
+bool read_shared(Machine& machine, void* to, unsigned address, int bytes, const char* instruction, bool lazily = false);
+void write_shared(Machine& machine, unsigned address, const void* from, int bytes, const char* instruction);
 // Which bits of shared memory are known, as a thread finds that did not read all of them lazily, and where the others
 // come from; and that of what it has just written only these are.
-SiteIndex known_shared(unsigned address, int bytes, unsigned char* bits);
-void note_unknown_shared(unsigned address, int bytes, const unsigned char* bits, SiteIndex origin);
+SiteIndex known_shared(Machine& machine, unsigned address, int bytes, unsigned char* bits);
+void note_unknown_shared(Machine& machine, unsigned address, int bytes, const unsigned char* bits, SiteIndex origin);
 // Checks an atomic update and returns its bytes, or nullptr where they are out of bounds.
-unsigned char* update_shared(unsigned address, int bytes, const char* instruction);
-bool shared_window_holds(unsigned address, int bytes);
+unsigned char* update_shared(Machine& machine, unsigned address, int bytes, const char* instruction);
+bool shared_window_holds(Machine& machine, unsigned address, int bytes);
 // Accesses of such sites do not race with each other: atomics, volatile and relaxed loads and stores.
-void mark_strong(SiteIndex site);
-void mark_volatile(SiteIndex site);
-std::string describe_shared(unsigned address);
+void mark_strong(Machine& machine, SiteIndex site);
+void mark_volatile(Machine& machine, SiteIndex site);
+std::string describe_shared(Machine& machine, unsigned address);
 
 // cp.async of one thread.
-void start_copy(unsigned shared, const void* global, int bytes, int source_bytes);
-void commit_copies();
-void wait_copies(int in_flight);
+void start_copy(Machine& machine, unsigned shared, const void* global, int bytes, int source_bytes);
+void commit_copies(Machine& machine);
+void wait_copies(Machine& machine, int in_flight);
 enum class Access { read, write };
 // Checks a warp-wide access and returns its bytes, or nullptr where they are out of bounds. ``value``: what is written.
 // ``whole``: the read is a lazy one, and whether it found all known.
-unsigned char* collective_shared_access(Access access, unsigned address, int bytes, int alignment,
+unsigned char* collective_shared_access(Machine& machine, Access access, unsigned address, int bytes, int alignment,
                                         const char* instruction, const void* value = nullptr, bool* whole = nullptr);
 
 }  // namespace autosched::emulator

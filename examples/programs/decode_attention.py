@@ -17,7 +17,7 @@ CACHE = Input("pages g page d", "f16")
 def decode_attention(p, q, k, v, table, lengths, o):
     """softmax(q k^T / sqrt(d)) v of one position, over the keys of each sequence; tiles are transposed"""
     (b, g, r, d), pages, page, entries = q.shape, k.shape[0], k.shape[2], table.shape[1]
-    bn, br, parts = min(page, 128), 8, p.choose(parts=(1, 2, 4, 8, 16, 32))
+    bn, br, parts = min(page, 128), 8, p.choose(parts=(1, 2, 4, 8, 16, 32, 64))
     sequence, group, i = p.blocks((b, g, r), (1, 1, br))
     length = p.load_scalar(lengths, sequence, high=entries * page)
     query = p.load(p.window(q[sequence][group], (0, i), (d, br), turned=True))

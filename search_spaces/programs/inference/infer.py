@@ -91,6 +91,11 @@ def _forward(found: Inference, operations: tuple[ir.Operation, ...], around: tup
                 found.stored_in.append(around)
             case ir.FetchPart(states, others):
                 found.states |= {o: found.states[s] for s, o in zip(states, others, strict=True) if s in found.states}
+            case ir.Uniform(index, value):
+                if value.id not in found.natural:
+                    _settle(found, value, _anchored(found, value.shape, 1))
+                found.uniform[index.number] = found.natural[value.id]
+                found.scalars_in[index.number] = around
             case ir.Scalar():
                 found.scalars[operation.index.number] = operation
                 found.scalars_in[operation.index.number] = around
@@ -253,6 +258,8 @@ def _backward(found: Inference, operations: tuple[ir.Operation, ...]) -> None:
                 _want_index(found, operation.window, found.stored[stores])
             case ir.Set(state, value):
                 _want(found, value, found.states[state])
+            case ir.Uniform(index, value):
+                _want(found, value, found.uniform[index.number])
             case ir.Prefetch() | ir.Move() | ir.Loop() | ir.If() | ir.Scalar() | ir.FetchPart():
                 pass
             case _:

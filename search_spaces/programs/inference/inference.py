@@ -168,6 +168,7 @@ class Inference:
     made: dict[int, ir.Computing] = field(default_factory=dict)
     loops: dict[int, ir.Loop] = field(default_factory=dict)
     scalars: dict[int, ir.Scalar] = field(default_factory=dict)
+    uniform: dict[int, Spread] = field(default_factory=dict)  # of the tile that becomes an index
     scalars_in: dict[int, tuple[int, ...]] = field(default_factory=dict)  # the loops around each
     inside: dict[int, tuple[int, ...]] = field(default_factory=dict)  # the loops around each value's operation
 

@@ -57,6 +57,9 @@ def _staged(found: Inference, load: ir.Load, spread: Spread, turned: bool, names
         if low < 0:
             return None
         anywhere = anywhere or (window.extent[d] % window.shape[d] == 0 and high + window.shape[d] > window.extent[d])
+    indices = (*window.array.lead, *window.at)
+    if around and any(i.scalars & scalars_inside(found, around[0]) & found.uniform.keys() for i in indices):
+        return None  # what copies ahead does not have the values of a turn
     start, advance = _walk(found, window, around[0]) if around else (window.at, "")
     name = window.array.name
     if name in names:
@@ -81,10 +84,15 @@ def _staged(found: Inference, load: ir.Load, spread: Spread, turned: bool, names
     )
 
 
+def scalars_inside(found: Inference, loop: int) -> set[int]:
+    """Return the scalars that a loop computes anew in each turn."""
+    return {number for number, around in found.scalars_in.items() if loop in around}
+
+
 def _walk(found: Inference, window: ir.Window, loop: int) -> tuple[tuple[Index, Index], Advance]:
     """Return where the tile of a loop's first turn begins, and how those of the next turns follow."""
     parts = [linear(at, loop) for at in window.at]
-    inside = {number for number, around in found.scalars_in.items() if loop in around}
+    inside = scalars_inside(found, loop)
     steps = [(part[1], size) for part, size in zip(parts, window.shape, strict=True) if part is not None]
     whole = len(steps) == 2 and all(step in (0, size) for step, size in steps) and 0 in dict(steps)
     moves = any(loop in place.loops for place in window.array.lead)

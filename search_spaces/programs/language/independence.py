@@ -63,6 +63,9 @@ class _Along:
                     self.states[state] = self._one(self.states.get(state), self.axes[value.id])
                 case ir.FetchPart(states, others):
                     self.states |= {o: self.states.get(s) for s, o in zip(states, others, strict=True)}
+                case ir.Uniform(_, value):
+                    if self.axes[value.id] is not None:
+                        raise _Mixed
                 case ir.Scalar():
                     if self.name in operation.array.sizes:
                         raise _Mixed

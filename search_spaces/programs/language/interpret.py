@@ -100,6 +100,9 @@ class _Block:
                     self.states[state] = self.values[value.id]
                 case ir.Scalar():
                     self.loops[operation.index.number] = self._scalar(operation)
+                case ir.Uniform(index, value):
+                    number = int(self.values[value.id][0][0, 0])
+                    self.loops[index.number] = min(max(number, index.args[0].number), index.args[1].number)
                 case ir.Prefetch() | ir.Move():
                     pass
                 case _:

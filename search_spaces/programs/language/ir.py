@@ -195,6 +195,15 @@ class Scalar:
 
 
 @dataclass(frozen=True)
+class Uniform:
+    """``index`` becomes the only number of ``value``, or the nearest of its range."""
+
+    index: Index
+    value: Value
+    source: Source
+
+
+@dataclass(frozen=True)
 class Move:
     """Relative to where the window is (update_tile_offset)."""
 
@@ -348,7 +357,8 @@ class If:
 
 Operation = (
     Load | Store | AtomicRmw | Prefetch | Move | Transpose | Mma | Fill | Coordinates | Map | Reduce | Broadcast
-    | Convert | Read | Set | Loop | If | Scalar | FetchPart
+    | Convert | Read | Set | Loop | If | Scalar | Uniform
+    | FetchPart
 )  # fmt: skip
 Region = Loop | If
 Computing = Load | Transpose | Mma | Fill | Coordinates | Map | Reduce | Broadcast | Convert | Read
@@ -379,7 +389,7 @@ class Trace:
         return any(
             o.result.map is not None
             for o, _ in self.walk()
-            if not isinstance(o, Store | AtomicRmw | Prefetch | Move | Set | Loop | If | Scalar | FetchPart)
+            if not isinstance(o, Store | AtomicRmw | Prefetch | Move | Set | Loop | If | Scalar | Uniform | FetchPart)
         )
 
     @cached_property
@@ -435,6 +445,6 @@ def inputs(operation: Operation) -> tuple[Value, ...]:
             return () if window.index is None else (window.index,)
         case Store(value, window) | AtomicRmw(_, value, window):
             return (value,) if window.index is None else (value, window.index)
-        case Transpose() | Reduce() | Broadcast() | Convert() | Set():
+        case Transpose() | Reduce() | Broadcast() | Convert() | Set() | Uniform():
             return (operation.value,)
     return ()

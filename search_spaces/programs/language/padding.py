@@ -63,7 +63,7 @@ class _Walk:
                     self._keep(value, window)
                 case ir.Store(_, window, source) | ir.AtomicRmw(_, _, window, source) if window.index is not None:
                     self._check_places(window, source)
-                case ir.Store() | ir.AtomicRmw() | ir.Prefetch() | ir.Move() | ir.Scalar():
+                case ir.Store() | ir.AtomicRmw() | ir.Prefetch() | ir.Move() | ir.Scalar() | ir.Uniform():
                     pass
                 case _:
                     self.made[operation.result.id] = operation

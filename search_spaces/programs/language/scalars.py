@@ -8,7 +8,7 @@ from search_spaces.hardware.dtypes import I32
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import Index, constant
 from search_spaces.programs.language.named_functions import NamedFunctions, place_of
-from search_spaces.programs.language.values import caller, fail
+from search_spaces.programs.language.values import State, Tile, caller, fail, tile_of, value_text
 
 LEAST, MOST = -(2**31), 2**31 - 1
 
@@ -25,7 +25,12 @@ class Scalars(NamedFunctions):
         """Return a number that no value, window, state, loop or scalar has."""
 
     def load_scalar(
-        self, array: ir.Array, *position: Index | int, high: int, low: int = 0, ordered: bool = False
+        self,
+        array: ir.Array,
+        *position: Index | int,
+        high: int,
+        low: int = 0,
+        ordered: bool = False,
     ) -> Index:
         """Return a number of an array as an index, the same for all threads of a block.
 
@@ -50,11 +55,7 @@ class Scalars(NamedFunctions):
         at = (*array.lead, *(place_of("load_scalar", place) for place in position))
         if len(at) != len(array.full):
             fail("load_scalar", f"{array.name} needs {len(array.shape)} positions, not {len(position)}")
-        for name, bound in (("low", low), ("high", high)):
-            if type(bound) is not int or not LEAST <= bound <= MOST:
-                fail("load_scalar", f"{name} must be a whole number of 32 bits, not {bound!r}")
-        if low > high:
-            fail("load_scalar", f"the range {low} to {high} is empty: low must not exceed high")
+        _check_range("load_scalar", low, high)
         usual = constant(high)
         if ordered and array.full[-1] > 1:
             usual = at[-1] * (high - low) // (array.full[-1] - 1) + low
@@ -63,3 +64,35 @@ class Scalars(NamedFunctions):
             ir.Scalar(index, ir.Array(array.name, array.role, array.dtype, array.sizes, array.full), ordered, caller())
         )
         return index
+
+    def uniform(self, value: Tile | State, *, high: int, low: int = 0, usual: Index | int | None = None) -> Index:
+        """Return the only number of a tile as an index, such as the group that a block finds in offsets.
+
+        A number outside of ``low`` to ``high`` becomes the nearer of them.
+
+        Args:
+            value: A 1x1 tile of i32.
+            high: The largest number.
+            low: The smallest number.
+            usual: A typical number, from which the time model estimates work; None for ``high``.
+
+        Raises:
+            ProgramError: For another tile, or an empty range.
+        """
+        tile = tile_of("uniform", value)
+        if (tile.shape, tile.value.dtype) != ((1, 1), I32):
+            fail("uniform", f"it takes a tile of one i32, not {value_text(tile.value)}: use p.reduction")
+        _check_range("uniform", low, high)
+        typical = constant(high) if usual is None else place_of("uniform", usual)
+        index = Index("scalar", self.new_id(), (constant(low), constant(high), typical))
+        self.add(ir.Uniform(index, tile.value, caller()))
+        return index
+
+
+def _check_range(operation: str, low: object, high: object) -> None:
+    """Raise ProgramError for a range that has no number of 32 bits."""
+    for name, bound in (("low", low), ("high", high)):
+        if not isinstance(bound, int) or isinstance(bound, bool) or not LEAST <= bound <= MOST:
+            fail(operation, f"{name} must be a whole number of 32 bits, not {bound!r}")
+    if low > high:  # type: ignore[operator]  # both are whole numbers
+        fail(operation, f"the range {low} to {high} is empty: low must not exceed high")

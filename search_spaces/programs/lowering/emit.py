@@ -70,6 +70,12 @@ class Emitter(Products):
                 self.code.add(self.scalar(operation), operation.source)
                 if not self.loops:
                     self.producer.append(self.scalar(operation))
+            case ir.Uniform(index, value):
+                number = self.ref(value, self.found.uniform[index.number]).text(self.code, "0")
+                low, high = (bound.number for bound in index.args[:2])
+                self.code.flush()
+                value_of = f"tile::minimum(tile::maximum({number}, {low}), {high})"
+                self.code.add(f"[[maybe_unused]] const int {index.code} = {value_of};", operation.source)
             case ir.Move():
                 pass
             case _:

@@ -52,7 +52,8 @@ def filling(found: Choices, device: Device) -> tuple[Parameter, ...]:
     """``filled_by``: what copies to boxes. TMA leaves operands to threads whose lines it does not take."""
     if not has_boxes(found.element, device) or not found.first.staged:
         return ()
-    values = (BY_THREADS, TMA, WARP) if stage_names(found.first) else (BY_THREADS, TMA)
+    alone = bool(stage_names(found.first)) and not found.first.uniform  # such a warp computes no tiles
+    values = (BY_THREADS, TMA, WARP) if alone else (BY_THREADS, TMA)
     filled = categorical("filled_by", values, "what fills boxes: all threads, TMA, or a warp of its own that asks TMA")
     if not flying(found):
         return (filled,)

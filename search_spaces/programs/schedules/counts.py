@@ -110,7 +110,7 @@ class _Counter(Work):
                     self.run(operation.body, times)
                 case ir.Set() | ir.Move() | ir.FetchPart():
                     pass
-                case ir.Scalar():
+                case ir.Scalar() | ir.Uniform():
                     if self.of_values:
                         self.instructions += SCALAR * self.made.warps * times
                 case ir.Load(result) if not self.of_values:

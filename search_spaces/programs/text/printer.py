@@ -149,10 +149,8 @@ class _Printer:
             case ir.Move(window, by):
                 name = self.windows[window.id]
                 return Statement("xetile.update_tile_offset", (name,), (name, *by), takes=(self.tile(window),))
-            case ir.Scalar():
-                raise ir.ProgramError(
-                    f"{operation.source}: load_scalar: the listings have no places that depend on data"
-                )
+            case ir.Scalar() | ir.Uniform():
+                raise ir.ProgramError(f"{operation.source}: the listings have no places that depend on data")
             case ir.FetchPart():
                 raise ir.ProgramError(f"{operation.source}: split: the listings have no loops that blocks share")
             case ir.Set(state, value):

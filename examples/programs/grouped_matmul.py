@@ -1,0 +1,33 @@
+"""Grouped matmul: rows are sorted by their expert, and offsets on the device say where the rows of each expert begin.
+
+Run: autosched tune --program examples/programs/grouped_matmul.py --size m=4096 --size k=2048 --size n=1024
+    --size e=64 --size ends=65
+"""
+
+from autosched.tile import Input, Output, program
+
+
+@program(
+    a=Input("m k", "f16"), w=Input("e k n", "f16"), offsets=Input("ends", "i32"), out=Output("m n", "f16")
+)  # fmt: skip
+def grouped_matmul(p, a, w, offsets, out):
+    """rows offsets[g] to offsets[g + 1] of a @ w[g]; each group has its own tiles, and may be empty"""
+    (m, k), (e, _, n) = a.shape, w.shape
+    bm, bn, bk = p.choose(bm=(64, 128), bn=(64, 128), bk=(32, 64))
+    i, j = p.blocks((m + e * (bm - 1), n), (bm, bn))  # as many tiles as any offsets need
+    tile = i // bm
+    begins, ends = (p.load(p.window(offsets, (at, 0), (e, 1), column=True)) for at in (0, 1))
+    tiles = (ends - begins + (bm - 1)) // bm
+    upto = p.reduction("add", p.where(p.rows(0, e) <= p.columns(0, e), tiles, 0), dim=0)
+    done = upto <= p.rows(tile, 1)  # groups before this block's
+    group = p.reduction("add", p.where(done, p.columns(0, e) * 0 + 1, 0), dim=1)
+    before = p.reduction("maxsi", p.where(done, upto, 0), dim=1)
+    number = p.uniform(group, high=e - 1, usual=tile * bm * e // (m + e * (bm - 1)))
+    begun = p.uniform(before, high=m + e, usual=tile)
+    first, end = (p.load_scalar(offsets, number + at, high=m, ordered=True) for at in (0, 1))
+    row = p.minimum(p.maximum(first + (tile - begun) * bm, 0), m)
+    acc = p.state(p.zeros((bm, bn)))
+    for at in p.steps(p.minimum(p.maximum(end - row, 0), 1) * k, bk):
+        rows, columns = p.window(a, (row, at), (bm, bk)), p.window(w[number], (at, j), (bk, bn))
+        acc.set(p.mma(p.load(rows), p.load(columns), acc))
+    p.store(acc.read().cast("f16"), p.window(out, (row, j), (bm, bn)), rows_below=end)

@@ -1,32 +1,27 @@
 """Decode attention: the heads of a group attend to a sequence of any length, whose keys lie in pages of a table.
 
 Run: autosched tune --program examples/programs/decode_attention.py --size b=4 --size g=8 --size r=4
-    --size d=128 --size pages=2048 --size page=16 --size entries=512
+    --size d=128 --size pages=512 --size page=64 --size entries=128
 """
 
 from autosched.tile import Input, Output, program
 
-INFINITY = float("inf")
-CACHE = Input("pages g page d", "f16")
+CACHE, OF_HEADS, INFINITY = Input("pages g page d", "f16"), "b g r d", float("inf")
+INDICES = {"table": Input("b entries", "i32"), "lengths": Input("b", "i32")}
 
 
-@program(
-    q=Input("b g r d", "f16"), k=CACHE, v=CACHE, table=Input("b entries", "i32"), lengths=Input("b", "i32"),
-    o=Output("b g r d", "f16"),
-)  # fmt: skip
+@program(q=Input(OF_HEADS, "f16"), k=CACHE, v=CACHE, **INDICES, o=Output(OF_HEADS, "f16"))
 def decode_attention(p, q, k, v, table, lengths, o):
     """softmax(q k^T / sqrt(d)) v of one position, over the keys of each sequence; tiles are transposed"""
-    (b, g, r, d), pages, page, entries = q.shape, k.shape[0], k.shape[2], table.shape[1]
-    bn, br, parts = min(page, 128), 8, p.choose(parts=(1, 2, 4, 8, 16, 32, 64))
+    (b, g, r, d), (pages, _, page, _), entries = q.shape, k.shape, table.shape[1]
+    bn, br, parts = min(page, 128), 8, p.choose(parts=(1, 2, 4, 8, 16, 32))
     sequence, group, i = p.blocks((b, g, r), (1, 1, br))
     length = p.load_scalar(lengths, sequence, high=entries * page)
     query = p.load(p.window(q[sequence][group], (0, i), (d, br), turned=True))
-    top, total = p.state(p.full((1, br), -INFINITY)), p.state(p.zeros((1, br)))
-    acc = p.state(p.zeros((d, br)))
-    scale = 1.4426950408889634 / d**0.5
+    top, total, acc = p.state(p.full((1, br), -INFINITY)), p.state(p.zeros((1, br))), p.state(p.zeros((d, br)))
 
     def exponent(x, peak):
-        return p.exp2(x * scale - p.where(peak == -INFINITY, 0.0, peak * scale))
+        return p.exp2((x - p.where(peak == -INFINITY, 0.0, peak)) * (1.4426950408889634 / d**0.5))
 
     def combine(one, other):
         peak = p.maximum(one[0], other[0])
@@ -42,5 +37,5 @@ def decode_attention(p, q, k, v, table, lengths, o):
         total.set(total * fade + p.reduction("add", e, dim=0))
         acc.set(p.mma(p.transpose(values), e.cast("f16"), acc * fade))
         top.set(peak)
-    result = p.where(total == 0.0, 0.0, acc / total).cast("f16")
+    result = (acc / p.where(total == 0.0, 1.0, total)).cast("f16")
     p.store(result, p.window(o[sequence][group], (0, i), (d, br), turned=True))

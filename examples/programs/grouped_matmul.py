@@ -19,15 +19,16 @@ def grouped_matmul(p, a, w, offsets, out):
     begins, ends = (p.load(p.window(offsets, (at, 0), (e, 1), column=True)) for at in (0, 1))
     tiles = (ends - begins + (bm - 1)) // bm
     upto = p.reduction("add", p.where(p.rows(0, e) <= p.columns(0, e), tiles, 0), dim=0)
-    done = upto <= p.rows(tile, 1)  # groups before this block's
-    group = p.reduction("add", p.where(done, p.columns(0, e) * 0 + 1, 0), dim=1)
+    done = upto <= p.rows(tile, 1)  # groups before this block's; behind the last tile of all it is e
+    group = p.reduction("add", p.where(done, p.full((1, e), 1, "i32"), 0), dim=1)
     before = p.reduction("maxsi", p.where(done, upto, 0), dim=1)
-    number = p.uniform(group, high=e - 1, usual=tile * bm * e // (m + e * (bm - 1)))
+    number = p.uniform(group, high=e, usual=tile * bm * e // (m + e * (bm - 1)))
     begun = p.uniform(before, high=m + e, usual=tile)
     first, end = (p.load_scalar(offsets, number + at, high=m, ordered=True) for at in (0, 1))
     row = p.minimum(p.maximum(first + (tile - begun) * bm, 0), m)
+    own = w[p.minimum(number, e - 1)]
     acc = p.state(p.zeros((bm, bn)))
     for at in p.steps(p.minimum(p.maximum(end - row, 0), 1) * k, bk):
-        rows, columns = p.window(a, (row, at), (bm, bk)), p.window(w[number], (at, j), (bk, bn))
+        rows, columns = p.window(a, (row, at), (bm, bk)), p.window(own, (at, j), (bk, bn))
         acc.set(p.mma(p.load(rows), p.load(columns), acc))
     p.store(acc.read().cast("f16"), p.window(out, (row, j), (bm, bn)), rows_below=end)

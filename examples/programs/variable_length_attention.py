@@ -21,8 +21,7 @@ def variable_length_attention(p, q, k, v, offsets, o):
     begin, end = (p.load_scalar(offsets, sequence + at, high=total, ordered=True) for at in (0, 1))
     i = p.minimum(begin + tile, total)
     query = p.load(p.window(q[head], (i, 0), (bm, d)))
-    top, sums = p.state(p.full((bm, 1), -INFINITY)), p.state(p.zeros((bm, 1)))
-    acc = p.state(p.zeros((bm, d)))
+    top, sums, acc = p.state(p.full((bm, 1), -INFINITY)), p.state(p.zeros((bm, 1))), p.state(p.zeros((bm, d)))
     scale = 1.4426950408889634 / d**0.5
     any_query = p.minimum(p.maximum(end - i, 0), 1)  # 0 in blocks behind the end of their sequence
     last = p.minimum(p.minimum(i + bm, end), begin + any_query * total)

@@ -1,0 +1,119 @@
+"""Examples whose places depend on data, in the emulator and against numpy written out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from program_outcome import outcome
+
+from autosched.programs.loading import load_program, problem
+from search_spaces.arrays import FloatArray
+from search_spaces.hardware.devices import device
+from search_spaces.programs.language.scalar_inputs import scalar_inputs
+from search_spaces.programs.problem import ProgramProblem
+from search_spaces.programs.template import template
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
+SIZES = {
+    "decode_attention": {"b": 3, "g": 2, "r": 4, "d": 32, "pages": 7, "page": 32, "entries": 3},
+    "grouped_matmul": {"m": 200, "k": 72, "n": 72, "e": 5, "ends": 6},
+    "moe_matmul": {"t": 50, "k": 72, "n": 72, "e": 4, "rows": 140, "tiles": 3},
+    "variable_length_attention": {"h": 4, "g": 2, "total": 190, "d": 32, "ends": 5},
+}
+Inputs = Mapping[str, FloatArray]
+
+
+def made(name: str) -> ProgramProblem:
+    return problem(load_program(str(EXAMPLES / f"{name}.py")), **SIZES[name])
+
+
+def loaded(p: ProgramProblem, seed: int) -> dict[str, FloatArray]:
+    """Return random inputs as float64."""
+    types = {o.name: o.dtype for o in p.operands()}
+    return {name: types[name].load(np.asarray(array)) for name, array in p.random_inputs(seed).items()}
+
+
+def softmax(scores: FloatArray) -> FloatArray:
+    found: FloatArray = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return found / found.sum(axis=-1, keepdims=True)
+
+
+def decode_attention(x: Inputs) -> FloatArray:
+    out = np.zeros_like(x["q"])
+    for b, length in enumerate(x["lengths"].astype(int)):
+        pages = x["table"][b].astype(int)
+        for g in range(out.shape[1]):
+            keys, values = (x[name][pages, g].reshape(-1, out.shape[3])[:length] for name in "kv")
+            if length:
+                out[b, g] = softmax(x["q"][b, g] @ keys.T / out.shape[3] ** 0.5) @ values
+    return out
+
+
+def grouped_matmul(x: Inputs) -> FloatArray:
+    ends = x["offsets"].astype(int)
+    return np.concatenate([x["a"][ends[g] : ends[g + 1]] @ w for g, w in enumerate(x["w"])])
+
+
+def moe_matmul(x: Inputs) -> FloatArray:
+    tokens, experts = x["token"].astype(int), x["expert"].astype(int)
+    rows = np.where((tokens >= 0) & (tokens < len(x["x"])), tokens, -1)
+    gathered = np.concatenate([x["x"], np.zeros((1, x["x"].shape[1]))])[rows]
+    return np.stack([row @ x["w"][experts[i // 64]] for i, row in enumerate(gathered)])
+
+
+def variable_length_attention(x: Inputs) -> FloatArray:
+    out, ends = np.zeros_like(x["q"]), x["offsets"].astype(int)
+    shared = len(x["q"]) // len(x["k"])
+    for first, end in itertools.pairwise(ends):
+        before = np.tril(np.ones((end - first, end - first))) == 0
+        for h, query in enumerate(x["q"]):
+            keys, values = (x[name][h // shared][first:end] for name in "kv")
+            scores = query[first:end] @ keys.T / out.shape[2] ** 0.5
+            if end > first:
+                out[h, first:end] = softmax(np.where(before, -np.inf, scores)) @ values
+    return out
+
+
+REFERENCES = {f.__name__: f for f in (decode_attention, grouped_matmul, moe_matmul, variable_length_attention)}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_the_interpreter_computes_what_numpy_does(name: str) -> None:
+    p = made(name)
+    for seed in range(3):
+        (values,), (bounds,) = (tuple(of.values()) for of in p.expected(p.random_inputs(seed)))
+        assert np.all(np.abs(values - REFERENCES[name](loaded(p, seed))) <= bounds)
+
+
+@pytest.mark.parametrize("gpu", ["a100", "h100"])
+@pytest.mark.parametrize("name", SIZES)
+def test_sampled_schedules(name: str, gpu: str) -> None:
+    p, target = made(name), device(gpu)
+    own = template(p.program)
+    assert own.why_not(p, target) is None
+    for schedule in own.space(p, target).sample(3, 1):
+        assert outcome(p, own.kernel(p, schedule, target)) == "ok", schedule
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_examples_are_short(name: str) -> None:
+    lines = (EXAMPLES / f"{name}.py").read_text("utf-8").splitlines()
+    assert sum(bool(line.strip()) for line in lines) < 40
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_edges_of_lengths_offsets_experts_and_pages(name: str) -> None:
+    p, a100 = made(name), device("a100")
+    own, scalars = template(p.program), scalar_inputs(p.usual_trace())
+    kernel = own.kernel(p, own.space(p, a100).sample(1, 4)[0], a100)
+    tried = set()
+    for given in p.stress_inputs(1):
+        array, _, case = given.cases[0].partition(": ")
+        if array in scalars:
+            assert outcome(p, kernel, given.inputs) == "ok", given.cases
+            tried.add(case)
+    assert {"least", "one", "largest", "descending", "alternating"} <= tried

@@ -7,11 +7,11 @@ Barriers stand in rings and in exchanges alone: no operation of a program is div
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from search_spaces.hardware.dtypes import F32, DType
 from search_spaces.operators.problem import Operand
-from search_spaces.programs.inference.inference import Spread
+from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import fold
 from search_spaces.programs.language.functions import FUNCTIONS
@@ -21,6 +21,7 @@ from search_spaces.programs.lowering.emit_products import Products
 from search_spaces.programs.lowering.in_place import read_in_place
 from search_spaces.programs.lowering.placed import copy_type, place_lines
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
+from search_spaces.programs.planning.block_order import FORWARD, order_code, order_of, uneven
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.memory import ALIGNMENT
 from search_spaces.programs.planning.opaque import read_behind
@@ -29,6 +30,7 @@ from search_spaces.programs.planning.staging import StagedNumbers
 from search_spaces.programs.planning.tails import but_the_last
 from search_spaces.programs.planning.uniform import always
 from search_spaces.programs.planning.unrolling import unroll_of
+from search_spaces.spaces.parameters import Value
 
 
 class Emitter(Products):
@@ -506,8 +508,14 @@ def outside_ring(loop: int | None, ring: Sequence[StagedNumbers | BoxedNumbers])
     return loop is None or bool(ring)
 
 
-def grid_code(trace: ir.Trace, raster: str, split: Split | None = None) -> list[str]:
+def grid_code(found: Inference, values: Mapping[str, Value], split: Split | None = None) -> list[str]:
     """Return the block's coordinates."""
+    trace, of = found.trace, uneven(found)
+
+    def at(axis: int, index: str) -> str:
+        in_order = order_of(values) if of is not None and of.axis == axis else FORWARD
+        return f"const int block_{axis} = {order_code(in_order, index, trace.blocks[axis])};"
+
     blocks, index, lines = trace.blocks, "int(blockIdx.x)", list[str]()
     if split is not None and split.launched:
         lines, index = ["const int tile_place = part.tile, first_turn = part.first;"], "tile_place"
@@ -519,15 +527,16 @@ def grid_code(trace: ir.Trace, raster: str, split: Split | None = None) -> list[
         ]
         index = "tile_place"
     if len(blocks) == 1:
-        return [*lines, f"const int block_0 = {index};"]
+        return [*lines, at(0, index)]
     rows, columns = blocks[-2:]
     tile = index if len(blocks) == 2 else f"{index} % {rows * columns}"
     first = len(blocks) - 2
     if len(blocks) > 2:
-        lines.append(f"const int block_0 = {index} / {rows * columns};")
+        lines.append(at(0, f"{index} / {rows * columns}"))
     return [
         *lines,
-        f'constexpr Choice order = "{raster}";',
+        f'constexpr Choice order = "{values["raster"]}";',
         f"const TileIndex block = raster<raster_order(order), raster_group(order), {rows}, {columns}>({tile});",
-        f"const int block_{first} = block.m, block_{first + 1} = block.n;",
+        at(first, "block.m"),
+        at(first + 1, "block.n"),
     ]

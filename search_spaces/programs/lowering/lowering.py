@@ -100,7 +100,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
     )
     head = [
         "[[maybe_unused]] const unsigned shared = ptx::shared_memory();",
-        *grid_code(trace, config.text("raster") if len(trace.blocks) > 1 else "row", emitter.split),
+        *grid_code(found, config, emitter.split),
         *(emitter.head or [THREAD]),
     ]
     streamed = emitter.split.launched if emitter.split is not None else 0

@@ -19,6 +19,7 @@ from search_spaces.programs.inference.inference import Inference, Spread, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution, Renamed, Shuffled, move, turned
 from search_spaces.programs.language.functions import FUNCTIONS
+from search_spaces.programs.planning.block_order import imbalance, order_of, uneven
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.exchange import wavefronts
@@ -403,6 +404,8 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         blocks = streamed
     elif split is not None:
         dram += 2 * 4.0 * results * blocks  # written, then read
+    stretch = 1.0 if streamed else _stretch(found, config, device)
+    work = work.times(stretch)
     return CostCounts(
         blocks=blocks,
         threads=threads,
@@ -420,7 +423,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         if main is None
         else max(1, math.ceil(_average(found, main) * tiles))
         if streamed
-        else max(1, round(_average(found, main) / (split.count if split is not None else 1))),
+        else max(1, round(_average(found, main) * stretch / (split.count if split is not None else 1))),
         stages=1 if main is None else stages[main],
         refills=config.get("fragment_buffers", 1) == 1,
         special=work.special,
@@ -430,9 +433,20 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         round_trips=trips,
         drain_instructions=ending,
         chained=main is not None and _chained(found, main),
-        longest=1.0 if main is None else _longest(found, main),
+        longest=1.0 if main is None else max(1.0, _longest(found, main) / stretch),
         run_bytes=float(min((_run_bytes(_placed(found, s, config, made)) for s in staged.values()), default=128)),
     )
+
+
+def _stretch(found: Inference, config: Config, device: Device) -> float:
+    """Return by how much blocks of different lengths, in their order, stretch the launch. Blocks that share a loop have
+    equal parts of what differs."""
+    if uneven(found) is None:
+        return 1.0
+    threads, registers, shared_bytes = config.integers("threads", "registers", "shared_bytes")
+    resident = occupancy(device, threads, min(registers, device.max_registers_per_thread), shared_bytes)
+    raster = str(config.get("raster", "row"))
+    return imbalance(found, order_of(config), raster, device.sm_count, max(1, resident))
 
 
 def _trips_to_combine(found: Inference, split: Split, config: Config) -> float:

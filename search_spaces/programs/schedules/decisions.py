@@ -9,6 +9,7 @@ from search_spaces.hardware.fragments import WARP
 from search_spaces.layouts.shared_layout import sampled_layouts
 from search_spaces.programs.inference.inference import Staged
 from search_spaces.programs.planning import estimates
+from search_spaces.programs.planning.block_order import BLOCK_ORDERS, FORWARD, PARAMETER, uneven
 from search_spaces.programs.planning.choices import Choices, choices, unique_operands
 from search_spaces.programs.planning.memory import (
     EXCHANGES,
@@ -116,6 +117,8 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     listed.append(ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM that registers are limited for"))
     if len(first.trace.blocks) > 1:
         listed.append(raster())
+    if any(uneven(i) is not None for i in found.inferences.values()):
+        listed.append(categorical(PARAMETER, BLOCK_ORDERS, "order of blocks that differ in length", before=FORWARD))
     return tuple(listed)
 
 

@@ -1,0 +1,80 @@
+"""Orders of blocks that differ in length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from program_outcome import outcome
+
+from autosched.programs.loading import load_program, problem
+from search_spaces.hardware.devices import device
+from search_spaces.programs.builder import Input, Output, program
+from search_spaces.programs.planning.block_order import (
+    BACKWARD,
+    BLOCK_ORDERS,
+    FOLDED,
+    FORWARD,
+    imbalance,
+    ordered,
+    uneven,
+)
+from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.template import template
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
+A100 = device("a100")
+
+
+@program(x=Input("m n", "f32"), out=Output("m", "f32"))
+def sums_up_to_the_diagonal(p: Any, x: Any, out: Any) -> None:
+    """Add up the numbers of each row up to the end of its tile."""
+    (i,) = p.blocks((x.shape[0],), (8,))
+    total = p.state(p.zeros((8, 1)))
+    for j in p.steps(p.minimum(i + 8, x.shape[1]), 8):
+        total.set(total + p.reduction("add", p.load(p.window(x, (i, j), (8, 8))), dim=1))
+    p.store(total, p.window(out, (i, 0), (8, 1), column=True))
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 8])
+@pytest.mark.parametrize("order", BLOCK_ORDERS)
+def test_an_order_is_a_permutation(order: str, count: int) -> None:
+    assert sorted(ordered(order, np.arange(count), count)) == list(range(count))
+
+
+def test_folded_blocks_lie_opposite_to_their_complement() -> None:
+    found = ordered(FOLDED, np.arange(8), 8)
+    assert set(found[:4] + found[4:]) == {7}
+
+
+@pytest.mark.parametrize("order", BLOCK_ORDERS)
+def test_each_order_computes_the_same(order: str) -> None:
+    p, own = problem(sums_up_to_the_diagonal, m=53, n=53), template(sums_up_to_the_diagonal)
+    schedule = next(s for s in own.space(p, A100).sample(60, 1) if s.values["block_order"] == order)
+    assert outcome(p, own.kernel(p, schedule, A100)) == "ok"
+
+
+def test_causal_attention_has_orders_and_full_attention_has_none() -> None:
+    for name, wanted in (("causal_attention", True), ("attention", False)):
+        made = load_program(f"{EXAMPLES / 'attention.py'}:{name}")
+        p = problem(made, h=2, g=2, s=300, d=32)
+        names = [parameter.name for parameter in template(made).space(p, A100).parameters]
+        assert ("block_order" in names) == wanted
+
+
+def test_the_imbalance_of_blocks_follows_from_their_order() -> None:
+    made = load_program(f"{EXAMPLES / 'attention.py'}:causal_attention")
+    found = choices(problem(made, h=16, g=16, s=1024, d=64)).first
+    of = uneven(found)
+    assert of is not None
+    assert of.axis == 1
+    assert of.turns[0] < of.turns[-1]
+    one_each, two_each = (found.trace.block_count // n for n in (1, 2))
+    longest = of.turns[-1] / of.mean
+    assert imbalance(found, FORWARD, "row", one_each, 1) == pytest.approx(longest)
+    assert imbalance(found, FOLDED, "column", two_each, 2) == 1.0
+    assert imbalance(found, FORWARD, "column", two_each, 2) > 1.2
+    few = found.trace.block_count // 8
+    assert imbalance(found, BACKWARD, "column", few, 1) < imbalance(found, FORWARD, "column", few, 1)

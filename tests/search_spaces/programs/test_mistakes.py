@@ -27,6 +27,7 @@ MISTAKES: dict[str, tuple[str, Mistake]] = {
     "one place": ("(row, column)", lambda p, t, x, numbers, stack: p.window(x, (0,), (8, 8))),
     "one size": ("(rows, columns)", lambda p, t, x, numbers, stack: p.window(x, (0, 0), (8,))),
     "a number for a shape": ("(rows, columns)", lambda p, t, x, numbers, stack: p.window(x, (0, 0), 8)),
+    "a number for a place": ("(row, column)", lambda p, t, x, numbers, stack: p.window(x, 0, (8, 8))),
     "half a place": ("8.0", lambda p, t, x, numbers, stack: p.window(x, (0, 16 / 2), (8, 8))),
     "half a size": ("4.0", lambda p, t, x, numbers, stack: p.window(x, (0, 0), (8, 8 / 2))),
     "a tile for an array": ("array", lambda p, t, x, numbers, stack: p.window(t, (0, 0), (8, 8))),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,11 @@ from autosched.integrations.config_files.files import NoConfigs, read_file, read
 from autosched.integrations.config_files.ladder import ladder_notes
 from search_spaces.hardware.devices import DEVICES, device
 
+WITHOUT_TORCH = """
+import sys
+sys.modules |= dict.fromkeys(("torch", "triton"))  # imports of these fail
+from autosched.triton.configs import file_names, files
+"""
 GOOD = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1, "num_warps": 4, "num_stages": 3}
 H100 = "E=8,N=7168,device_name=NVIDIA_H100_80GB_HBM3"
 
@@ -178,3 +185,7 @@ def test_the_ladder(tmp_path: Path) -> None:
     assert ends[0].startswith("it begins at 2 rows") and ends[-1].startswith("it ends at 128 rows")
     full = {str(2**k): GOOD for k in range(13)}
     assert ladder_notes(read_file(write(tmp_path, f"{H100}.json", full)).entries) == []
+
+
+def test_files_are_read_without_torch_and_triton() -> None:
+    assert subprocess.run([sys.executable, "-c", WITHOUT_TORCH], timeout=120, check=False).returncode == 0

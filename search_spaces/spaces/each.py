@@ -26,29 +26,34 @@ def each(fn: Callable[..., object]) -> Callable[..., Any]:
 
     @wraps(fn)
     def over(*columns: Column, **named: Column) -> npt.NDArray[Any]:
-        if named:
-            by_position = each(lambda *values: fn(**dict(zip(named, values, strict=True))))
-            return np.asarray(by_position(*named.values()))
-        if len(columns[0]) <= _FEW_ROWS:
-            return np.array([fn(*values) for values in zip(*(column.tolist() for column in columns), strict=True)])
-        coded = [_coded(column) for column in columns]
-        keys, size = _keys([(codes, len(values)) for codes, values in coded])
-        if size <= _DENSE_KEYS:
-            row_of = np.full(size, -1, dtype=np.int64)
-            row_of[keys] = np.arange(len(keys))
-            distinct = np.flatnonzero(row_of >= 0)
-            rows = row_of[distinct]
-        else:
-            _, rows, keys = np.unique(keys, return_index=True, return_inverse=True)
-        arguments = [[values[code] for code in codes[rows].tolist()] for codes, values in coded]
-        results = np.array([fn(*values) for values in zip(*arguments, strict=True)])
-        if size <= _DENSE_KEYS:
-            spread = np.empty(size, dtype=results.dtype)
-            spread[distinct] = results
-            return spread[keys]
-        return results[keys]
+        if not named:
+            return _spread(fn, columns)
+        names = tuple(named)
+        return _spread(lambda *values: fn(**dict(zip(names, values, strict=True))), tuple(named.values()))
 
     return over
+
+
+def _spread(fn: Callable[..., object], columns: Sequence[Column]) -> npt.NDArray[Any]:
+    """Return ``fn`` of the values of every row, called once for those that are alike."""
+    if len(columns[0]) <= _FEW_ROWS:
+        return np.array([fn(*values) for values in zip(*(column.tolist() for column in columns), strict=True)])
+    coded = [_coded(column) for column in columns]
+    keys, size = _keys([(codes, len(values)) for codes, values in coded])
+    if size <= _DENSE_KEYS:
+        row_of = np.full(size, -1, dtype=np.int64)
+        row_of[keys] = np.arange(len(keys))
+        distinct = np.flatnonzero(row_of >= 0)
+        rows = row_of[distinct]
+    else:
+        _, rows, keys = np.unique(keys, return_index=True, return_inverse=True)
+    arguments = [[values[code] for code in codes[rows].tolist()] for codes, values in coded]
+    results = np.array([fn(*values) for values in zip(*arguments, strict=True)])
+    if size <= _DENSE_KEYS:
+        spread = np.empty(size, dtype=results.dtype)
+        spread[distinct] = results
+        return spread[keys]
+    return results[keys]
 
 
 def _coded(column: Column) -> tuple[IntArray, Sequence[object]]:

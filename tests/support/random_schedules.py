@@ -88,17 +88,17 @@ def _candidates(
     """Return the codes that no rule refuses yet, in random order, each with the attributes that follow."""
     parameter, attributes, rules = step
     count = len(parameter.values)
-    given: dict[str, IntArray] = {name: np.full(count, code) for name, code in codes.items()}
-    given[parameter.name] = np.arange(count)
-    made = Columns.coded(given, values, count) if len(given) == len(values) else Columns.coded(
-        given, {name: values[name] for name in given}, count
-    )  # fmt: skip
-    for name, number in before.items():
-        made = made.with_integers(name, np.full(count, number))
+    needed = {parameter.name}.union(*(one.needs for one in (*attributes, *rules)))
+    given: dict[str, IntArray] = {name: np.full(count, codes[name]) for name in needed & codes.keys()}
+    made = Columns.coded({**given, parameter.name: np.arange(count)}, values, count)
+    for name in needed & before.keys():
+        made = made.with_integers(name, np.full(count, before[name]))
     for attribute in attributes:
         made = made.with_integers(attribute.name, attribute.evaluate(made))
     allowed = np.ones(count, dtype=np.bool_)
     for rule in rules:
         allowed &= rule.evaluate(made)
+        if not allowed.any():
+            return []
     order = rng.permutation(np.flatnonzero(allowed)).tolist()
     return [(code, {a.name: int(made[a.name][code]) for a in attributes}) for code in order]

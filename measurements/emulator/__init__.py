@@ -5,6 +5,7 @@ Start at ``emulator.py`` (``emulate``). ``ptx/`` translates PTX to a program, ``
 operators or searches.
 """
 
+from measurements.emulator.emulate_options import EmulateOptions
 from measurements.emulator.emulator import emulate, emulate_ptx
 from measurements.emulator.findings import Emulation, Finding, FindingKind, GlobalSite, SharedSite, by_cause
 from measurements.emulator.host.build import brings_runner, cache_folder, check_ready, emulator_version
@@ -25,6 +26,7 @@ from measurements.emulator.suppression import Suppression, suppress
 __all__ = [
     "ASCENDING",
     "Address",
+    "EmulateOptions",
     "Emulation",
     "Finding",
     "FindingKind",

@@ -9,21 +9,22 @@ import math
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from measurements.emulator.effect import judge, time_limit_of
+from measurements.emulator.emulate_options import EmulateOptions
 from measurements.emulator.findings import Emulation
 from measurements.emulator.host.build import runner
 from measurements.emulator.host.compiler import HostFailure, last_line, machine_sentence
 from measurements.emulator.host.work_folders import temporary_folder
 from measurements.emulator.memory import PLAIN_MEMORY, Memory
-from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.pipeline import run_steps
 from measurements.emulator.ptx.build import (
     CompiledKernel,
@@ -81,28 +82,17 @@ def machine_failures() -> Iterator[None]:
 
 
 def emulate(
-    kernel: Kernel,
-    inputs: Mapping[str, Array],
-    *,
-    time_limit: float = 60.0,
-    check: bool = True,
-    order: Order = ASCENDING,
-    perturb: bool = False,
-    calls: int = 1,
+    kernel: Kernel, inputs: Mapping[str, Array], options: EmulateOptions | None = None, **keywords: Any
 ) -> Emulation:
     """Compile ``kernel`` to PTX with NVRTC and execute its launch, or those of a pipeline, on the CPU.
 
-    Outputs, and workspaces that are not zeroed, hold bytes of 0xFF before the launch.
+    Outputs, and workspaces that are not zeroed, are poisoned with bytes of 0xFF before the launch.
 
     Args:
         kernel: Source, launch and operands.
         inputs: An array for each operand of role input or inout, in its storage type and shape.
-        time_limit: CPU seconds of the launch, without the compile.
-        check: False leaves out races and initialisation (bounds, alignment, deadlocks and counts stay) and is faster.
-        order: Of the blocks and of the turns of threads.
-        perturb: The approximate functions of PTX err as much as the PTX ISA allows.
-        calls: How often all of that is done, each time on what the one before has left, but for outputs, which hold
-            0xFF again.
+        options: Options of the emulation. Default: ``EmulateOptions()``.
+        keywords: Fields of ``EmulateOptions`` by name, in place of those of ``options``.
 
     Returns:
         The outputs, findings and counts. A kernel that does not compile or does not terminate is a status.
@@ -110,35 +100,25 @@ def emulate(
     Raises:
         HostFailure: This machine is the problem: no NVRTC, no C++ compiler for the runner, a broken one, no memory, a
             full disk.
-        ValueError: Inputs that do not fit, or a launch that no GPU supports.
+        ValueError: Inputs that do not fit, blocks that the grid lacks, or a launch that no GPU supports.
+        TypeError: An unknown option.
     """
+    settings = RunSettings.gathered(options, keywords)
     with machine_failures():
-        arrays = _check(kernel, inputs, time_limit)
-        settings = RunSettings(time_limit, check=check, perturb=perturb, order=order, calls=calls)
-        if kernel.then:
+        if not kernel.then:
+            return _launched(kernel, partial(compile_to_program, kernel), inputs, settings)
+        if settings.blocks is not None or settings.memory != PLAIN_MEMORY:
+            raise ValueError("blocks and memory are of one launch, not of a pipeline: leave them out")
+        arrays = _check(kernel, inputs)
 
-            def run(step: Kernel, given: Mapping[str, Array], memory: Memory) -> Emulation:
-                compile_it = partial(compile_to_program, step)
-                return _emulate(step, compile_it, given, replace(settings, calls=1, memory=memory))
+        def run(step: Kernel, given: Mapping[str, Array], memory: Memory) -> Emulation:
+            return _emulate(step, partial(compile_to_program, step), given, replace(settings, calls=1, memory=memory))
 
-            return run_steps(kernel, arrays, calls, run)
-        compile_it = partial(compile_to_program, kernel)
-        return _emulate(kernel, compile_it, arrays, settings)
+        return run_steps(kernel, arrays, settings.calls, run)
 
 
 def emulate_ptx(
-    text: str,
-    launch: Launch,
-    inputs: Mapping[str, Array],
-    *,
-    time_limit: float = 60.0,
-    check: bool = True,
-    order: Order = ASCENDING,
-    perturb: bool = False,
-    calls: int = 1,
-    memory: Memory = PLAIN_MEMORY,
-    count: bool = False,
-    blocks: Sequence[int] | None = None,
+    text: str, launch: Launch, inputs: Mapping[str, Array], options: EmulateOptions | None = None, **keywords: Any
 ) -> Emulation:
     """Execute PTX text of any compiler, without NVRTC.
 
@@ -146,30 +126,31 @@ def emulate_ptx(
         text: A PTX module.
         launch: Grid, block and operands; ``launch.entry`` is the kernel, or "" for the only one.
         inputs: As of ``emulate``.
-        time_limit: As of ``emulate``.
-        check: As of ``emulate``.
-        order: As of ``emulate``.
-        perturb: As of ``emulate``.
-        calls: As of ``emulate``.
-        memory: Pointers into arrays, bytes that hold no value, and addresses that lie in arrays.
-        count: Whether what is executed is counted.
-        blocks: Only these of the grid run, and the rest of their clusters; None for all.
+        options: Options of the emulation. Default: ``EmulateOptions()``.
+        keywords: Fields of ``EmulateOptions`` by name, in place of those of ``options``.
 
     Returns:
         As ``emulate``.
 
     Raises:
         HostFailure: This machine is the problem.
-        ValueError: As of ``emulate``, and blocks that the grid lacks.
+        ValueError: As of ``emulate``.
+        TypeError: An unknown option.
     """
+    settings = RunSettings.gathered(options, keywords)
+    with machine_failures():
+        return _launched(launch, partial(ptx_to_program, text, launch.entry), inputs, settings)
+
+
+def _launched(
+    launch: Launch, compile_it: Callable[[], CompiledKernel], inputs: Mapping[str, Array], settings: RunSettings
+) -> Emulation:
+    """Check one launch and execute it."""
+    blocks = settings.blocks
     if blocks is not None and not (blocks and min(blocks) >= 0 and max(blocks) < math.prod(launch.grid)):
         raise ValueError(f"blocks must be some of the {math.prod(launch.grid)} of the grid")
-    with machine_failures():
-        memory.check(launch)
-        arrays = _check(launch, inputs, time_limit, memory)
-        compile_it = partial(ptx_to_program, text, launch.entry)
-        settings = RunSettings(time_limit, check, perturb, order, calls, memory, count, blocks)
-        return _emulate(launch, compile_it, arrays, settings)
+    settings.memory.check(launch)
+    return _emulate(launch, compile_it, _check(launch, inputs, settings.memory), settings)
 
 
 def _emulate(
@@ -197,14 +178,10 @@ def _check_runner() -> None:
         )
 
 
-def _check(
-    kernel: Launch, inputs: Mapping[str, Array], time_limit: float, memory: Memory = PLAIN_MEMORY
-) -> dict[str, Array]:
+def _check(kernel: Launch, inputs: Mapping[str, Array], memory: Memory = PLAIN_MEMORY) -> dict[str, Array]:
     expected = {o.name: o for o in memory.operands(kernel) if o.role in ("input", "inout")}
     if set(inputs) != set(expected):
         raise ValueError(f"inputs must be {sorted(expected)}, not {sorted(inputs)}")
-    if not time_limit > 0:
-        raise ValueError(f"time_limit must be more than 0 s, not {time_limit}")
     if kernel.threads > 1024 or math.prod(kernel.grid) >= 2**31:
         raise ValueError(
             f"a launch needs 1 to 2^31 - 1 blocks of 1 to 1024 threads, not grid {kernel.grid} x block {kernel.block}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 import numpy as np
 
+from measurements.emulator.emulate_options import EmulateOptions
 from measurements.emulator.findings import (
     EmulationStatus,
     ExecutedLine,
@@ -21,8 +22,7 @@ from measurements.emulator.findings import (
     status_of,
 )
 from measurements.emulator.inputs_file import InputsFile
-from measurements.emulator.memory import FIRST_HANDLE, PLAIN_MEMORY, Flags, Memory, texture_object
-from measurements.emulator.order import ASCENDING, Order
+from measurements.emulator.memory import FIRST_HANDLE, Flags, Memory, texture_object
 from measurements.emulator.ptx.build import Places
 from search_spaces.hardware.costs.ptx_costs import IN_PLACE, costs
 from search_spaces.operators.problem import Array, Operand
@@ -38,23 +38,16 @@ _KINDS = (("UINT",), ("INT",), ("FLOAT16",), ("BFLOAT16",), ("FLOAT32", "TFLOAT3
 _Site = TypeVar("_Site", SharedSite, GlobalSite)
 
 
-@dataclass(frozen=True)
-class RunSettings:
-    """How a launch is run. ``emulate`` says what the first five mean, ``emulate_ptx`` the next three.
+@dataclass(frozen=True, kw_only=True)
+class RunSettings(EmulateOptions):
+    """Options of a launch, and how the runner makes its memory.
 
-    ``garbage`` is the number of what stands where nobody has written (effect.py).
-    ``contents`` say how the runner makes each input, where buffers are sparse (sparse.py), and ``inputs`` is the file
-    that some are in; None for what lies in the data file.
+    Attributes:
+        garbage: Number of the poison pattern of bytes that nobody has written (effect.py).
+        contents: How the runner makes each input, where buffers are sparse (sparse.py).
+        inputs: File of some of these inputs; None for what lies in the data file.
     """
 
-    time_limit: float
-    check: bool = True
-    perturb: bool = False
-    order: Order = ASCENDING
-    calls: int = 1
-    memory: Memory = PLAIN_MEMORY
-    count: bool = False
-    blocks: Sequence[int] | None = None
     garbage: int = 0
     contents: Mapping[str, str] | None = None
     inputs: InputsFile | None = None

@@ -152,7 +152,9 @@ def emulate_blocks(
     else:
         raise ValueError(f"only kernels of arrays of {', '.join(_CONTENT)} can be run in part")
     compile_it = partial(compile_to_program, kernel)
-    settings = RunSettings(time_limit, check, order=order, count=count, contents=contents, inputs=inputs)
+    settings = RunSettings(
+        time_limit=time_limit, check=check, order=order, count=count, contents=contents, inputs=inputs
+    )
     return _emulate_blocks(kernel, compile_it, blocks, settings)
 
 
@@ -193,7 +195,13 @@ def emulate_ptx_blocks(
     memory.check(launch)
     compile_it = partial(ptx_to_program, text, launch.entry)
     settings = RunSettings(
-        time_limit, check, order=order, memory=memory, count=count, contents=_in_file(inputs), inputs=inputs
+        time_limit=time_limit,
+        check=check,
+        order=order,
+        memory=memory,
+        count=count,
+        contents=_in_file(inputs),
+        inputs=inputs,
     )
     return _emulate_blocks(launch, compile_it, blocks, settings)
 

@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
 from autosched.user_kernels import KernelFileError, from_arrays
 from autosched.user_kernels.c_header import c_header
 from autosched.user_kernels.document import Places
 from autosched.user_kernels.expressions import suggestion
 from autosched.user_kernels.function_traits import function_text
 from autosched.user_kernels.kernel_file import KernelFile, UserFunction, launch_macros
+from autosched.user_kernels.kernel_options import KernelOptions, plain_values
 from autosched.user_kernels.problem import KernelProblem, problem_type
 from autosched.user_kernels.reading.kernel_files import read_document, read_file, read_t1
 from autosched.user_kernels.template import operator, template
@@ -22,135 +21,36 @@ from search_spaces.catalogue import register
 from search_spaces.operators.operator import Operator
 from search_spaces.templates.template import KernelTemplate
 
-Texts = str | int | Sequence[str | int]
-
 
 class Kernel:
-    """A user's own kernel: what is to be tuned, how it is launched, what it must compute.
+    """A user's own kernel: its parameters, its launch, and what it must compute.
 
-    Two are equal if they say the same. ``file`` is the description, ``operator`` and ``template`` are what the
+    Kernels with equal descriptions are equal. ``file`` is the description, ``operator`` and ``template`` are what the
     catalogue registers.
     """
 
-    def __init__(
-        self,
-        source: str | Path,
-        entry: str = "",
-        *,
-        parameters: Mapping[str, Any],
-        arguments: Sequence[Mapping[str, Any]],
-        steps: Sequence[Mapping[str, Any]] = (),
-        block: Texts = (),
-        grid: Texts = (),
-        problem_size: Texts = (),
-        grid_div_x: Texts | None = None,
-        grid_div_y: Texts | None = None,
-        grid_div_z: Texts | None = None,
-        cluster: Texts = (),
-        shared_bytes: str | int = 0,
-        sizes: Mapping[str, int] | None = None,
-        problems: Sequence[Mapping[str, int]] = (),
-        attributes: Mapping[str, str] | None = None,
-        rules: Sequence[str | tuple[str, str] | Mapping[str, str]] = (),
-        reference: Callable[..., Any] | Mapping[str, Any] | None = None,
-        verify: Callable[..., Any] | None = None,
-        tolerance: Mapping[str, Any] | None = None,
-        metrics: Mapping[str, str] | None = None,
-        cost: Mapping[str, str] | None = None,
-        proxy: Mapping[str, str | int] | None = None,
-        defines: Mapping[str, str | int | float] | None = None,
-        parameters_as: str = "",
-        options: Sequence[str] = (),
-        compiler: str = "nvrtc",
-        compile_time_limit: float = 0.0,
-        compile_memory_limit: float = 0.0,
-        include: Sequence[str] = (),
-        name: str = "",
-        summary: str = "",
-    ) -> None:
+    def __init__(self, source: str | Path, entry: str = "", base: KernelOptions | None = None, **keywords: Any) -> None:
         """Describe a kernel as a kernel file does, with Python values in place of TOML.
 
         Args:
             source: CUDA C++, or the path of a file of it.
-            entry: The function's name, with template arguments where it has some; "" with ``steps``.
-            parameters: Values of each, or an expression of them.
-            arguments: A table for each, in the order of the function.
-            steps: In place of ``entry``, ``block`` and ``grid``, the launches of a pipeline: each has these, and the
-                names of its ``arguments``.
-            block: One to three expressions, in threads.
-            grid: One to three expressions, in blocks.
-            problem_size: In place of ``grid``, what is divided into blocks, as in Kernel Tuner.
-            grid_div_x: Expressions that ``problem_size`` is divided by along x; None for the block's size.
-            grid_div_y: Likewise along y.
-            grid_div_z: Likewise along z.
-            cluster: One to three expressions, in blocks.
-            shared_bytes: Dynamic shared memory, an expression.
-            sizes: Of the usual problem, by name; None for none.
-            problems: Further ones.
-            attributes: Expressions by name, which others may use.
-            rules: An expression that must hold, or one with its reason.
-            reference: A function that computes the outputs, or the table of a kernel file; None for none.
-            verify: In its place one that is given inputs and outputs by name, and says whether the outputs are right:
-                True, or False or a text of what is wrong.
-            tolerance: Of the comparison, by key of a kernel file.
-            metrics: Expressions of the time, by name.
-            cost: Expressions of what a launch demands of the machine.
-            proxy: Sizes that are proven in place of large ones.
-            defines: Macros by name.
-            parameters_as: How parameters reach the source; "" for macros, or template arguments where ``entry`` has
-                some.
-            options: Of the compiler.
-            compiler: "nvrtc" or "nvcc".
-            compile_time_limit: Seconds of the CPU that one compilation may take; 0 for the usual.
-            compile_memory_limit: GiB of memory that it may take; 0 for the usual.
-            include: Folders of headers.
-            name: Of the operator; "" for that of the function.
-            summary: A line for people.
+            entry: Name of the function, with template arguments where it has some; "" with ``steps``.
+            base: Options of the kernel whose fields ``keywords`` replace. Default: ``keywords`` alone.
+            keywords: Fields of ``KernelOptions`` by name; ``parameters`` and ``arguments`` must be given.
 
         Raises:
             KernelFileError: One line that names the argument, for whatever is wrong with it.
+            TypeError: A missing or unknown option.
         """
+        options = KernelOptions.gathered(base, keywords)
         is_path = isinstance(source, Path) or ("\n" not in source and "{" not in source)
-        called = entry or next((str(step.get("entry", "")) for step in steps), "")
-        name = name or called.partition("<")[0].rpartition("::")[2].strip()
-        launch = {"block": block, "grid": grid, "problem_size": problem_size, "cluster": cluster}
-        divisors = {"grid_div_x": grid_div_x, "grid_div_y": grid_div_y, "grid_div_z": grid_div_z}
-        kernel = {"name": name, "options": list(options), "include": list(include), "compiler": compiler}
-        given: dict[str, str | float] = {
-            "entry": entry,
-            "source": str(source) if is_path else "",
-            "parameters_as": parameters_as,
-            "summary": summary,
-            "compile_time_limit": compile_time_limit,
-            "compile_memory_limit": compile_memory_limit,
-        }
-        document: dict[str, Any] = {
-            "kernel": kernel | {key: value for key, value in given.items() if value},
-            "sizes": sizes or {},
-            "problem": list(problems),
-            "parameters": {n: v if isinstance(v, (str, Mapping)) else _values(v) for n, v in parameters.items()},
-            "attributes": attributes or {},
-            "defines": defines or {},
-            "rule": [_rule(rule) for rule in rules],
-            "step": [dict(step) for step in steps],
-            "launch": {key: value for key, value in (launch | {"shared_bytes": shared_bytes}).items() if value}
-            | {key: value for key, value in divisors.items() if value is not None},
-            "argument": list(arguments),
-            "tolerance": tolerance or {},
-            "reference": {} if reference is None or callable(reference) else reference,
-            "metrics": metrics or {},
-            "cost": cost or {},
-            "proxy": proxy or {},
-        }
-        if steps and not document["launch"]:
-            del document["launch"]
         self.file = read_document(
-            document,
-            Places(f"Kernel {name}"),
+            options.document(entry, str(source) if is_path else ""),
+            Places(f"Kernel {options.name_of(entry)}"),
             Path(),
             source=None if is_path else str(source),
-            reference=reference if callable(reference) else None,
-            judge=verify,
+            reference=options.reference_function,
+            judge=options.verify,
         )
 
     @classmethod
@@ -232,7 +132,7 @@ class Kernel:
                 "compiler": "nvcc" if Path(compiler).name == "nvcc" else compiler or "nvrtc",
             }
             | {key: value for key, value in limits.items() if value},
-            "parameters": {n: _values(v) for n, v in tune_params.items()},
+            "parameters": {n: plain_values(v) for n, v in tune_params.items()},
             "rule": [{"expr": rule} for rule in rules],
             "launch": launch | {"shared_bytes": (smem_args or {}).get("size", 0)},
             "argument": tables,
@@ -318,14 +218,3 @@ class Kernel:
     def problems(self) -> tuple[KernelProblem, ...]:
         """The problems that the file lists; that of its sizes where it lists none."""
         return tuple(self.problem(**dict(sizes)) for sizes in self.file.problems)
-
-
-def _values(given: Any) -> list[Any]:
-    """Values as a kernel file has them: of lists, ranges and arrays, of Python's and of numpy's numbers."""
-    return [v.item() if isinstance(v, np.generic) else v for v in given]
-
-
-def _rule(rule: str | tuple[str, str] | Mapping[str, str]) -> Any:
-    if isinstance(rule, str):
-        return {"expr": rule}
-    return dict(zip(("expr", "reason"), rule, strict=False)) if isinstance(rule, tuple) else rule

@@ -3,6 +3,7 @@
 # ruff: noqa: E501  # tables with one case a line
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from autosched.user_kernels import KernelFileError
+from autosched.user_kernels.kernel_options import KernelOptions
 from autosched.user_kernels.user_kernel import Kernel
 from search_spaces.catalogue import operator, problem_from_json, register, templates_for
 from search_spaces.hardware.devices import device
@@ -132,3 +134,22 @@ def test_wrong_arguments_get_one_line(changes: dict[str, Any], line: str) -> Non
 def test_a_source_that_is_not_there() -> None:
     with pytest.raises(KernelFileError, match=r"^Kernel f: kernel\.source: cannot read nowhere\.cu"):
         Kernel("nowhere.cu", "f", parameters={"x": [1]}, block="x", grid=1, arguments=[])
+
+
+OUT = {"name": "out", "kind": "output", "dtype": "f32", "shape": 4}
+
+
+def test_options_are_one_value_that_keywords_override() -> None:
+    options = KernelOptions(parameters={"x": [1, 2]}, block="x", grid=1, arguments=[OUT], options=["-lineinfo"])
+    kernel = Kernel("__global__ void f(float* out) {}", "f", options)
+    keywords = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+    assert kernel == Kernel("__global__ void f(float* out) {}", "f", **keywords)
+    assert Kernel("__global__ void f(float* out) {}", "f", options, name="g").file.name == "g"
+
+
+@pytest.mark.parametrize("keywords", [{}, {"parameters": {"x": [1]}, "arguments": [], "blocks": 1}])
+def test_missing_and_unknown_options_are_named(keywords: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=r"parameters|blocks"):
+        Kernel("__global__ void f() {}", "f", **keywords)
+    with pytest.raises(TypeError, match="base must be KernelOptions"):
+        Kernel("__global__ void f() {}", "f", ["-lineinfo"])  # type: ignore[arg-type]

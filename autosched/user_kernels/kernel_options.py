@@ -1,0 +1,183 @@
+"""The options of ``autosched.Kernel``: what a kernel file says, with Python values in place of TOML."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+Texts = str | int | Sequence[str | int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchOptions:
+    """How a kernel is launched; texts are expressions of sizes and parameters.
+
+    Attributes:
+        block: One to three expressions, in threads.
+        grid: One to three expressions, in blocks.
+        problem_size: In place of ``grid``, what is divided into blocks, as in Kernel Tuner.
+        grid_div_x: Expressions that ``problem_size`` is divided by along x. Default: the block's size.
+        grid_div_y: The same along y.
+        grid_div_z: The same along z.
+        cluster: One to three expressions, in blocks.
+        shared_bytes: Dynamic shared memory, an expression.
+    """
+
+    block: Texts = ()
+    grid: Texts = ()
+    problem_size: Texts = ()
+    grid_div_x: Texts | None = None
+    grid_div_y: Texts | None = None
+    grid_div_z: Texts | None = None
+    cluster: Texts = ()
+    shared_bytes: str | int = 0
+
+    def launch_table(self) -> dict[str, Any]:
+        """Return the table ``launch`` of a kernel file."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(LaunchOptions)}
+        return {n: v for n, v in values.items() if (v is not None if n.startswith("grid_div_") else v)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileOptions:
+    """How a kernel is compiled.
+
+    Attributes:
+        defines: Macros by name.
+        parameters_as: How parameters reach the source. Default: as macros, or as template arguments if ``entry`` has
+            some.
+        options: Options of the compiler.
+        compiler: "nvrtc" or "nvcc".
+        compile_time_limit: CPU seconds that one compilation may take; 0 for the usual limit.
+        compile_memory_limit: GiB of memory that one compilation may take; 0 for the usual limit.
+        include: Folders of headers.
+    """
+
+    defines: Mapping[str, str | int | float] | None = None
+    parameters_as: str = ""
+    options: Sequence[str] = ()
+    compiler: str = "nvrtc"
+    compile_time_limit: float = 0.0
+    compile_memory_limit: float = 0.0
+    include: Sequence[str] = ()
+
+    def compile_table(self) -> dict[str, Any]:
+        """Return the entries of the table ``kernel`` of a kernel file that concern the compiler."""
+        always = {"options": list(self.options), "include": list(self.include), "compiler": self.compiler}
+        given = {
+            "parameters_as": self.parameters_as,
+            "compile_time_limit": self.compile_time_limit,
+            "compile_memory_limit": self.compile_memory_limit,
+        }
+        return always | {name: value for name, value in given.items() if value}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelOptions(LaunchOptions, CompileOptions):
+    """Options of ``autosched.Kernel``: launch, compilation, and these.
+
+    Attributes:
+        parameters: Values of each parameter, or an expression of them.
+        arguments: A table for each argument, in the order of the function.
+        steps: Launches of a pipeline, in place of ``entry``, ``block`` and ``grid``: each has these, and the names of
+            its ``arguments``.
+        sizes: Sizes of the usual problem, by name.
+        problems: Further problems.
+        attributes: Expressions by name, which others may use.
+        rules: Expressions that must hold, each alone or with its reason.
+        reference: Function that computes the outputs, or the table of a kernel file.
+        verify: In its place a function that is given inputs and outputs by name, and returns whether the outputs are
+            correct: True, or False or a text of what is wrong.
+        tolerance: Tolerance of the comparison, by key of a kernel file.
+        metrics: Expressions of the time, by name.
+        cost: Expressions of the work of a launch.
+        proxy: Sizes that are verified in place of large ones.
+        name: Name of the operator. Default: that of the function.
+        summary: A line for people.
+    """
+
+    parameters: Mapping[str, Any]
+    arguments: Sequence[Mapping[str, Any]]
+    steps: Sequence[Mapping[str, Any]] = ()
+    sizes: Mapping[str, int] | None = None
+    problems: Sequence[Mapping[str, int]] = ()
+    attributes: Mapping[str, str] | None = None
+    rules: Sequence[str | tuple[str, str] | Mapping[str, str]] = ()
+    reference: Callable[..., Any] | Mapping[str, Any] | None = None
+    verify: Callable[..., Any] | None = None
+    tolerance: Mapping[str, Any] | None = None
+    metrics: Mapping[str, str] | None = None
+    cost: Mapping[str, str] | None = None
+    proxy: Mapping[str, str | int] | None = None
+    name: str = ""
+    summary: str = ""
+
+    @classmethod
+    def gathered(cls, base: Self | None, keywords: Mapping[str, Any]) -> Self:
+        """Return options with ``keywords`` in place of the fields that they name.
+
+        Raises:
+            TypeError: A missing or unknown field, or ``base`` of another type.
+        """
+        if base is None:
+            return cls(**keywords)
+        if not isinstance(base, cls):
+            raise TypeError(f"base must be {cls.__name__}, not {type(base).__name__}: name other arguments")
+        return dataclasses.replace(base, **keywords)
+
+    @property
+    def reference_function(self) -> Callable[..., Any] | None:
+        """``reference`` where that is a function."""
+        return self.reference if callable(self.reference) else None
+
+    def document(self, entry: str, path: str) -> dict[str, Any]:
+        """Return the tables of a kernel file.
+
+        Args:
+            entry: Name of the function; "" for a pipeline.
+            path: Path of the source; "" where the source is a text.
+        """
+        named = {"name": self.name_of(entry), "entry": entry, "source": path, "summary": self.summary}
+        launch = self.launch_table()
+        document: dict[str, Any] = {
+            "kernel": {"name": named["name"]} | self.compile_table() | {n: v for n, v in named.items() if v},
+            "sizes": self.sizes or {},
+            "problem": list(self.problems),
+            "parameters": {
+                n: v if isinstance(v, (str, Mapping)) else plain_values(v) for n, v in self.parameters.items()
+            },
+            "attributes": self.attributes or {},
+            "defines": self.defines or {},
+            "rule": [_rule(rule) for rule in self.rules],
+            "step": [dict(step) for step in self.steps],
+            "launch": launch,
+            "argument": list(self.arguments),
+            "tolerance": self.tolerance or {},
+            "reference": {} if self.reference is None or callable(self.reference) else self.reference,
+            "metrics": self.metrics or {},
+            "cost": self.cost or {},
+            "proxy": self.proxy or {},
+        }
+        if self.steps and not launch:
+            del document["launch"]
+        return document
+
+    def name_of(self, entry: str) -> str:
+        """Return the name of the operator."""
+        called = entry or next((str(step.get("entry", "")) for step in self.steps), "")
+        return self.name or called.partition("<")[0].rpartition("::")[2].strip()
+
+
+def plain_values(values: Any) -> list[Any]:
+    """Return the values of lists, ranges and arrays as Python's own numbers and texts, as a kernel file has them."""
+    return [v.item() if isinstance(v, np.generic) else v for v in values]
+
+
+def _rule(rule: str | tuple[str, str] | Mapping[str, str]) -> Any:
+    if isinstance(rule, str):
+        return {"expr": rule}
+    return dict(zip(("expr", "reason"), rule, strict=False)) if isinstance(rule, tuple) else rule

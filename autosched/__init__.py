@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from autosched.dispatch.provenance import NoSchedule
     from autosched.samplers.optuna.study_sampler import StudySampler
     from autosched.tuning.backends import BackendError
+    from autosched.tuning.options import TuneOptions
     from autosched.tuning.result import CommonFailure, Interrupted, TuneResult
     from autosched.tuning.tune import tune
     from autosched.user_kernels import KernelFileError
+    from autosched.user_kernels.kernel_options import KernelOptions
     from autosched.user_kernels.user_kernel import Kernel
     from autosched.verify.emulate.emulate import EmulatedLaunch, Im2col, Struct, Surface, TensorMapOf, Texture, emulate
     from measurements.emulator import Finding, HostFailure, Order
@@ -52,6 +54,7 @@ __all__ = [
     "Interrupted",
     "Kernel",
     "KernelFileError",
+    "KernelOptions",
     "LayerNorm",
     "Matmul",
     "Matvec",
@@ -73,6 +76,7 @@ __all__ = [
     "TensorMapOf",
     "Texture",
     "Transpose",
+    "TuneOptions",
     "TuneResult",
     "__version__",
     "device",
@@ -110,6 +114,7 @@ _HOMES = {
     "Copy": "search_spaces.operators.copy",
     "Database": "autosched.dispatch.database",
     "Kernel": "autosched.user_kernels.user_kernel",
+    "KernelOptions": "autosched.user_kernels.kernel_options",
     "LayerNorm": "search_spaces.operators.row_reduction",
     "Matmul": "search_spaces.operators.matmul",
     "Matvec": "search_spaces.operators.matvec",
@@ -122,6 +127,7 @@ _HOMES = {
         ("Im2col", "Struct", "Surface", "TensorMapOf", "Texture", "emulate"), "autosched.verify.emulate.emulate"
     ),
     "recording": "autosched.dispatch.call_log",
+    "TuneOptions": "autosched.tuning.options",
     "tune": "autosched.tuning.tune",
     **dict.fromkeys(
         ("layernorm", "matmul", "matvec", "reduce", "rmsnorm", "softmax", "transpose", "use"),

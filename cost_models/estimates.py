@@ -16,6 +16,7 @@ from cost_models.features import FeatureTable, Matrix, features, model_log_secon
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
+from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 from search_spaces.templates.template import TemplateSet
@@ -156,18 +157,12 @@ class AnalyticEstimates(Estimates):
         return Estimates(self.features, log_seconds)
 
 
-def estimates_of(problem: Problem, templates: TemplateSet, device: Device, space: SearchSpace) -> Estimates:
-    """Return what is known before the first trial.
-
-    Args:
-        problem: The problem that is computed.
-        templates: Kernel templates that are searched.
-        device: GPU of the times.
-        space: Schedules of all ``templates``.
+def estimates_of(task: SearchTask) -> Estimates:
+    """Return what is known of a search before its first trial.
 
     Returns:
-        Times of the analytic model where every template states its costs, else the encoding of ``space`` alone.
+        Times of the analytic model where every template states its costs, else the encoding of the space alone.
     """
-    if all(template.counts is not None for template in templates):
-        return AnalyticEstimates(problem, templates, device)
-    return Estimates.encoded(space)
+    if all(template.counts is not None for template in task.templates):
+        return AnalyticEstimates(task.problem, task.templates, task.device)
+    return Estimates.encoded(task.space)

@@ -1,15 +1,20 @@
-"""How much a search may cost, in one word: what it means in trials, in gain that is still worth it, and in proof."""
+"""How much a search may cost, in one word: its trials, the gain that is still worth one, and its verification."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True)
 class Effort:
-    """``min_gain`` is that of ``tune``; ``proof_seconds`` what the full proof of the winner may take without a GPU.
-    With ``model_first`` the time model's own choice is the first trial."""
+    """Defaults of the options that are not given.
+
+    Attributes:
+        trials: Number of trials.
+        min_gain: Expected gain below which a search ends, as a fraction of the best time.
+        proof_seconds: Time limit of the winner's full verification without a GPU, in seconds.
+        model_first: Whether the time model's own choice is the first trial.
+    """
 
     trials: int
     min_gain: float
@@ -26,16 +31,7 @@ EFFORTS = {
 
 
 def effort(name: str) -> Effort:
-    """Raise ValueError for an unknown name."""
+    """Return an effort by its name. Raises ValueError for an unknown one."""
     if name not in EFFORTS:
         raise ValueError(f"effort must be {', '.join(EFFORTS)}, not {name!r}")
     return EFFORTS[name]
-
-
-def settings(name: str | None, trials: int | None, **others: Any) -> tuple[int | None, dict[str, Any]]:
-    """Trials and other settings of an effort; what is given itself goes before it."""
-    if name is None:
-        return trials, others
-    its = effort(name)
-    values = {"min_gain": its.min_gain, "proof_seconds": its.proof_seconds}
-    return its.trials if trials is None else trials, {k: values[k] if v is None else v for k, v in others.items()}

@@ -1,4 +1,4 @@
-"""What is known of one problem on one device while it is tuned: all trials, the kernels they were of, and the best."""
+"""What is known of one problem on one device while it is tuned: all trials, their kernels, and the best."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 from autosched.tuning.objectives import Objectives, dominates
 from autosched.tuning.trial_table import Row
@@ -20,6 +20,7 @@ from measurements.records.vendor_library import is_library
 from measurements.runners.base import Candidate
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
+from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
 
@@ -27,9 +28,9 @@ Generate = Callable[[Problem, Schedule, Device], Kernel]
 
 
 class VerifyOutcome(Protocol):
-    """What an emulation found. ``worst`` is the largest error over its tolerance, None where there is none.
+    """Outcome of an emulation. ``worst`` is the largest error over its tolerance; None without one.
 
-    Only a status of FAILURE_STATUSES says that the kernel is wrong.
+    Only a status of FAILURE_STATUSES means that the kernel is wrong.
     """
 
     @property
@@ -44,7 +45,7 @@ class VerifyOutcome(Protocol):
 
 @runtime_checkable
 class Storable(Protocol):
-    """An outcome that records keep."""
+    """Outcome that records keep."""
 
     def stored(self) -> dict[str, Any]: ...
 
@@ -53,7 +54,7 @@ Verifier = Callable[[Problem, Schedule], VerifyOutcome]
 
 
 class Trials(Protocol):
-    """What the tuner asks of a store; ``measurements.store.store.Store`` says what each means."""
+    """What the tuner needs of a store; ``measurements.store.store.Store`` documents each method."""
 
     @property
     def name(self) -> str: ...
@@ -69,16 +70,16 @@ class Trials(Protocol):
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """What all records of a run say.
+    """What all records of a run have in common.
 
     Attributes:
-        problem: What is computed.
-        device: What it is tuned for.
-        provenance: What makes the times: measured, estimated or replayed.
-        policy: How times are taken; records of another one are no part of this run. None: of any.
-        seed: Of all that is drawn.
-        versions: Of the kernel templates, by name.
-        space_versions: Of their spaces, by name.
+        problem: Problem that is computed.
+        device: GPU that it is tuned for.
+        provenance: Kind of the times: measured, estimated or replayed.
+        policy: How times are taken; records of another policy are left out. None: of any.
+        seed: Random seed.
+        versions: Version of each kernel template, by name.
+        space_versions: Version of each template's space, by name.
     """
 
     problem: Problem
@@ -89,20 +90,30 @@ class RunIdentity:
     versions: Mapping[str, str]
     space_versions: Mapping[str, str]
 
+    @classmethod
+    def of(cls, task: SearchTask, provenance: Provenance, policy: str | None, seed: int) -> Self:
+        """Return the identity of a search of ``task``."""
+        return cls(task.problem, task.device, provenance, policy, seed, task.versions, task.space_versions)
+
 
 class TrialLedger:
-    """Keep the trials of a run: every record goes to the store before anything is made of it.
+    """Keeps the trials of a run. Every record is stored before it is used.
 
     Args:
-        run: What all records say.
-        store: Where they go.
-        generate: Makes kernels, and raises ValueError for a schedule that it cannot serve.
-        proposer: Says who proposed a schedule, as a rule the sampler of this run.
-        objectives: What best means.
+        run: What all records have in common.
+        store: Database of the records.
+        generate: Generates a kernel; raises ValueError for a schedule without one.
+        proposer: Returns the name of the sampler or adviser that proposed a schedule.
+        objectives: What is optimised.
 
-    After ``open``, ``stored`` are the records of this problem, device, provenance and policy, ``known`` what was
-    measured of a kernel, by its digest, ``proofs`` those of this run as canonical JSON, ``verified`` the schedules that
-    were emulated in this run, and ``fingerprint`` that of the runner, once it has started.
+    Attributes:
+        stored: After ``open``, the records of this problem, device, provenance and policy.
+        known: Measurement of each kernel, by its digest.
+        proofs: Verification reports of this run by schedule, as canonical JSON.
+        verified: Schedules that were emulated in this run.
+        fingerprint: Fingerprint of the runner, once it has started.
+        best: Best record so far.
+        budget: What the run is allowed.
     """
 
     def __init__(
@@ -132,12 +143,19 @@ class TrialLedger:
 
     @property
     def name(self) -> str:
-        """That of the store."""
+        """Name of the store."""
         return self._store.name
 
     def open(self, budget: Budget, earlier: Sequence[Record] | None = None) -> list[Record]:
-        """Begin a run of ``budget`` after the ``earlier`` trials that the store holds, which are read where not given;
-        those trials."""
+        """Begin a run.
+
+        Args:
+            budget: What the run is allowed.
+            earlier: Trials that the store holds. Default: read them.
+
+        Returns:
+            The earlier trials.
+        """
         self.budget = budget
         if earlier is None:
             earlier = self._store.trials(self.problem, self.device.name, self.provenance, policy=self.run.policy)
@@ -146,8 +164,7 @@ class TrialLedger:
         return list(earlier)
 
     def read_best(self) -> None:
-        """Make the best what the store says it is; with other objectives than the time, the newest trial that is best
-        by them."""
+        """Read the best from the store; for other objectives than the time, compute it from the newest trials."""
         if self.objectives.is_time:
             self.best = self._store.best(self.problem, self.device.name, self.provenance, self.run.policy)
             return
@@ -156,7 +173,7 @@ class TrialLedger:
 
     @property
     def _newest(self) -> Iterable[Record]:
-        """The last word on each schedule of ours."""
+        """Newest record of each schedule, without the library's."""
         return {r.schedule: r for r in self.stored if not is_library(r.schedule)}.values()
 
     def _costs(self, record: Record) -> tuple[float, ...] | None:
@@ -167,19 +184,19 @@ class TrialLedger:
         return self.objectives.front(self.problem, self._newest)
 
     def candidate(self, schedule: Schedule) -> Candidate:
-        """Raise ValueError where there is no kernel for the schedule."""
+        """Return the candidate of a schedule. Raises ValueError if no kernel can be generated."""
         return Candidate(
             self.problem.under(schedule.values), schedule, self._generate(self.problem, schedule, self.device)
         )
 
     def is_of_this_code(self, record: Record) -> bool:
-        """Whether the template and the space of a record are those of today."""
+        """Return whether a record's kernel template and space have not changed since."""
         template = record.schedule.template
         versions = self.run.space_versions.get(template), self.run.versions.get(template, "")
         return (record.space_version, record.template_version) == versions
 
     def append(self, record: Record) -> Record:
-        """Store a record; what the store made of it."""
+        """Append a record and return it with its id."""
         stored = self._store.append(record)
         self.stored.append(stored)
         return stored
@@ -187,16 +204,16 @@ class TrialLedger:
     def record(
         self, schedule: Schedule, digest: str | None, measurement: Measurement, rank: int | None = None
     ) -> Record:
-        """Return a record of this run, not stored yet.
+        """Return a new record of this run, not stored yet.
 
         Args:
-            schedule: What was tried.
-            digest: Of its kernel; None where none could be generated.
-            measurement: What came of it.
-            rank: Its place among the finalists, 1 for the winner; None for a trial.
+            schedule: Schedule of the trial.
+            digest: Digest of its kernel; None if none could be generated.
+            measurement: Result of the trial.
+            rank: Rank among the finalists, 1 for the winner; None for a trial.
 
         Returns:
-            The record, with the run's problem, device, provenance of versions, seed and budget, made now (UTC).
+            The record, with the run's problem, device, versions, seed and budget, created now (UTC).
         """
         timing = measurement.timing
         return Record(
@@ -221,7 +238,15 @@ class TrialLedger:
         )
 
     def mark_wrong(self, record: Record, found: Measurement) -> Record:
-        """Store what was found of an earlier record, like a trial, so that it is not called best any more; that one."""
+        """Append a failed verification of an earlier record, which is then no longer the best.
+
+        Args:
+            record: Earlier record.
+            found: Measurement with the failure.
+
+        Returns:
+            The new record with its id.
+        """
         stored = self.append(self.record(record.schedule, record.kernel_digest, found))
         if record.kernel_digest is not None:
             self.known[record.kernel_digest] = found
@@ -229,16 +254,16 @@ class TrialLedger:
         return stored
 
     def prove(self, record: Record, proof: str) -> None:
-        """Give the best a proof (canonical JSON)."""
+        """Store the verification report (canonical JSON) of the best."""
         self._store.set_proof(record, proof)
         self.best = dataclasses.replace(record, proof=proof)
 
     def is_complete(self, record: Record) -> bool:
-        """Whether a record has all objectives, or failed: one from before its power was measured has not."""
+        """Return whether a record has all objectives, or failed. One without measured power may lack some."""
         return not record.ok or self.objectives.is_time or self._costs(record) is not None
 
     def is_better(self, schedule: Schedule, measurement: Measurement) -> bool:
-        """Whether a measurement is better than the best: in time, or in the first of the objectives that differs."""
+        """Return whether a measurement is better than the best, in time or in the first objective that differs."""
         if measurement.timing is None:
             return False
         if self.objectives.is_time:
@@ -249,7 +274,7 @@ class TrialLedger:
         return costs is not None and (known is None or costs < known)
 
     def is_new_on_front(self, schedule: Schedule, measurement: Measurement) -> bool:
-        """Whether no earlier trial beats a measurement in all objectives: it will be called one of the best."""
+        """Return whether no earlier trial is at least as good in all objectives."""
         if len(self.objectives.names) == 1:
             return self.is_better(schedule, measurement)
         costs = self.objectives.costs(self.problem, schedule, measurement)
@@ -257,10 +282,18 @@ class TrialLedger:
         return costs is not None and not any(dominates(point, costs) or point == costs for point in points)
 
     def judged(self, schedule: Schedule, measurement: Measurement, verifier: Verifier) -> Measurement:
-        """Return the measurement with what the verifier says of the schedule: its error, or its failure instead of a
-        time.
+        """Verify a schedule.
 
-        Raises KernelFileError where the reference of a user's kernel fails.
+        Args:
+            schedule: Schedule to verify.
+            measurement: Its measurement.
+            verifier: Verifies a schedule of a problem.
+
+        Returns:
+            The measurement with the error of the outputs, or with the failure in place of its time.
+
+        Raises:
+            KernelFileError: The reference of a user's kernel fails.
         """
         try:
             outcome = verifier(self.problem, schedule)

@@ -1,12 +1,12 @@
-"""The loop of ``tune``: ask a sampler, generate, measure, record, tell; until the trials are done.
+"""The loop of ``tune``: ask a sampler, generate, measure, record, report; until the trials are done.
 
 Several trials are in flight (``in_flight``). When one completes, its result is reported to the sampler, which proposes
 the next, while compilers and GPUs work on the others. On a GPU results are taken as they come; elsewhere in the order
 of proposals, so that the same seed finds the same on every machine.
 
-Each result is in the store before the next step, so stopping at any moment loses at most the trials in flight. Tuning
-into the same store goes on from there: the sampler is first told all earlier trials of the same problem, device,
-provenance and space.
+Each result is stored before the next step, so stopping at any moment loses at most the trials in flight. Tuning into
+the same store continues from there: all earlier trials of the same problem, device, provenance and space are reported
+to the sampler first.
 """
 
 from __future__ import annotations
@@ -14,27 +14,26 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, field
 
 from autosched.samplers import Sampler
 from autosched.tuning.common_failure import common_failure
 from autosched.tuning.in_flight import InFlightLimit
-from autosched.tuning.ledger import Generate, RunIdentity, TrialLedger, Trials, Verifier
+from autosched.tuning.ledger import Generate, RunIdentity, TrialLedger, Trials
 from autosched.tuning.objectives import Objectives
+from autosched.tuning.plan import SearchPlan
 from autosched.tuning.result import Observer, Progress, Start, TuneResult
 from autosched.tuning.winner import finalists, paired_timing, winner_proof
 from autosched.tuning.winner.finalists import Complexity, Default
-from autosched.tuning.winner.winner_proof import FullVerifier
+from autosched.tuning.winner.winner_proof import Verifiers
 from measurements.emulator import HostFailure
 from measurements.records.measurement import Measurement, Status
 from measurements.records.record import Budget, Record, canonical_json
 from measurements.records.vendor_library import is_library
 from measurements.runners.base import Candidate, Comparing, Runner, RunnerStopped, Stream
 from measurements.runners.streams import InOrder, stream_of
-from search_spaces.hardware.devices import Device
-from search_spaces.operators.problem import Problem
 from search_spaces.spaces.counting.limits import TooTightlyTied
 from search_spaces.spaces.schedule import Schedule
 
@@ -44,131 +43,114 @@ _UNCOUNTED = 100_000  # trials that nobody counts a space for
 
 @dataclass(frozen=True)
 class TunerParts:
-    """What a search is made of. ``sampler`` must be one that is told of the same ``objectives``."""
+    """Parts of a search.
 
-    problem: Problem
-    device: Device
+    Attributes:
+        run: What all records have in common.
+        runner: Times candidates.
+        store: Database of the trials.
+        sampler: Proposes schedules; results reported to it are by the same ``objectives``.
+        generate: Generates a kernel; raises ValueError for a schedule without one.
+        verifiers: Verify new bests and the winner. Default: no verification.
+        complexity: Decides between finalists that are equally fast.
+        default: Returns the schedule that is used where nothing is tuned; it takes part in every paired timing.
+        lines: Lines for people about the run.
+        observer: Observer to which every trial is reported.
+        in_flight: Limits the trials in flight.
+        objectives: What is optimised. Default: the time.
+        count: Counts the schedules of the space. Default: unknown.
+    """
+
+    run: RunIdentity
     runner: Runner
     store: Trials
     sampler: Sampler
     _: KW_ONLY
-    seed: int
-    space_versions: Mapping[str, str]  # of the templates' spaces, by name
-    generate: Generate  # makes kernels; raises ValueError for a schedule that it cannot serve
-    versions: Mapping[str, str] = field(default_factory=dict)  # of the kernel templates, by name
-    verifier: Verifier | None = None  # of each new best; None: the runner compares results itself, or nobody does
-    complexity: Complexity = lambda schedule: 0.0  # decides between finalists that are as fast as each other
-    default: Default = lambda: None  # used where nothing is tuned: it takes part in every re-measurement
-    lines: Sequence[str] = ()  # for people, about the run
+    generate: Generate
+    verifiers: Verifiers = field(default_factory=Verifiers)
+    complexity: Complexity = lambda schedule: 0.0
+    default: Default = lambda: None
+    lines: Sequence[str] = ()
     observer: Observer | None = None
-    policy: str | None = None  # how times are taken, a text of Policy; None: of any
-    in_flight: InFlightLimit = field(default_factory=InFlightLimit)  # how many schedules are out at a time
-    objectives: Objectives = field(default_factory=Objectives)  # what best means, by default the time
-    schedules: Callable[[], int] | None = None  # counts those of the space; None where nobody can
+    in_flight: InFlightLimit = field(default_factory=InFlightLimit)
+    objectives: Objectives = field(default_factory=Objectives)
+    count: Callable[[], int] | None = None
 
 
 class Tuner:
-    """The loop itself, over parts that are handed in. It closes none of them."""
+    """The loop over parts that are handed in. It closes none of them."""
 
     def __init__(self, parts: TunerParts) -> None:
-        self._book = TrialLedger(
-            RunIdentity(
-                parts.problem,
-                parts.device,
-                parts.runner.provenance,
-                parts.policy,
-                parts.seed,
-                parts.versions,
-                parts.space_versions,
-            ),
+        self._parts = parts
+        self._runner, self._sampler = parts.runner, parts.sampler
+        self._observer, self._in_flight_limit = parts.observer, parts.in_flight
+        self._ledger = TrialLedger(
+            parts.run,
             parts.store,
             generate=parts.generate,
             proposer=parts.sampler.proposer,
             objectives=parts.objectives,
         )
-        self._runner = parts.runner
-        self._sampler = parts.sampler
-        self._verifier = parts.verifier
-        self._complexity = parts.complexity
-        self._default = parts.default
-        self._lines = tuple(parts.lines)
-        self._observer = parts.observer
-        self._in_flight = parts.in_flight
-        self._schedules = parts.schedules
-        self._asked = self._told = 0
-        self._out: dict[Schedule, Measurement | None] = {}  # asked for, not told; in that order
-        self._under_way: dict[str, list[Schedule]] = {}  # the schedules that give a kernel, by its digest
-        self._streamed: list[str] = []  # the digests of kernels, in the order in which they went out
-        self._min_gain = 0.0
-        self._unpromising = 0  # proposals in a row that promise less
+        self._plan = SearchPlan()
+        self._num_proposed = self._num_reported = 0
+        self._pending: dict[Schedule, Measurement | None] = {}  # proposed and not reported, in order of proposal
+        self._in_flight: dict[str, list[Schedule]] = {}  # schedules of each kernel that is measured, by its digest
+        self._order: list[str] = []  # digests of kernels, in the order of submission
+        self._num_unpromising = 0  # proposals in a row with too small an expected gain
         self._records: list[Record] = []
         self._failures: Counter[str] = Counter()
-        self._hopeful = False  # whether anything has worked, here or earlier
+        self._any_worked = False  # a trial of this run or an earlier one
         self._common_failure = ""
-        self._wanted = self._expected = 0  # trials: asked for, and shown, which are no more than the space has
+        self._num_expected = 0  # trials to show: no more than the space has
         self._started = 0.0
 
-    def run(
-        self,
-        trials: int,
-        seconds: float = math.inf,
-        final_seconds: float = paired_timing.SECONDS,
-        *,
-        earlier: Sequence[Record] | None = None,
-        min_gain: float = 0.0,
-        full: FullVerifier | None = None,
-        proof_seconds: float = winner_proof.PROOF_SECONDS,
-    ) -> TuneResult:
-        """Try ``trials`` more schedules, then re-measure the fastest where the backend can, and prove the best.
+    def run(self, plan: SearchPlan, earlier: Sequence[Record] | None = None) -> TuneResult:
+        """Try further schedules, re-measure the fastest where the backend can, and verify the best.
 
         Args:
-            trials: How many more; those that the store holds do not count.
-            seconds: No trial is asked for after so many; infinite for no limit.
-            final_seconds: No round of re-measuring is added after so many.
-            earlier: The trials that the store holds of this problem, device and provenance; None to read them.
-            min_gain: The search ends before, once UNPROMISING proposals in a row are expected to shorten the best time
-                by less than this part of it, as far as the sampler knows.
-            full: Proves the best at the end; if that fails, the next one. None leaves it out.
-            proof_seconds: Of all proofs at the end together.
+            plan: Limits of the run.
+            earlier: Trials that the store holds of this problem, device and provenance. Default: read them.
 
         Returns:
-            What was found, also after Ctrl-C and where the backend stopped: everything until then is kept. A search
-            ends early where its first configurations fail for one reason (``common_failure``).
+            The result, also after Ctrl-C and where the backend stopped: everything until then is stored. A search ends
+            early if its first configurations fail for one reason (``common_failure``).
 
         Raises:
             StoreError: The database refuses a record.
         """
-        book = self._book
-        self._started, self._wanted = time.monotonic(), trials
-        self._min_gain, self._unpromising = min_gain, 0
+        ledger = self._ledger
+        self._started, self._plan, self._num_unpromising = time.monotonic(), plan, 0
         self._records, self._failures, self._common_failure = [], Counter(), ""
-        earlier = book.open(Budget(trials, seconds if math.isfinite(seconds) else None), earlier)
+        earlier = ledger.open(Budget(plan.trials, plan.seconds if math.isfinite(plan.seconds) else None), earlier)
         # neither re-measuring nor the library is a trial
-        self._hopeful = any(record.ok for record in earlier)
+        self._any_worked = any(record.ok for record in earlier)
         tried = len({record.schedule for record in earlier if not is_library(record.schedule)})
-        there = (
-            f"{tried} {'trial' if tried == 1 else 'trials'} of this problem on {book.device.name} ({book.provenance})"
-        )
-        self._expected = self._at_most(trials, tried)
-        lines = (*self._lines, f"{book.name} holds {there}; {self._expected:,} more to go")
+        trials = f"{tried} {'trial' if tried == 1 else 'trials'}"
+        existing = f"{trials} of this problem on {ledger.device.name} ({ledger.provenance})"
+        self._num_expected = self._at_most(plan.trials, tried)
+        lines = (*self._parts.lines, f"{ledger.name} holds {existing}; {self._num_expected:,} more to go")
         if self._observer is not None:
-            start = Start(book.problem, book.device, book.provenance, lines, self._expected, tried, book.best)
+            start = Start(
+                ledger.problem, ledger.device, ledger.provenance, lines, self._num_expected, tried, ledger.best
+            )
             self._observer.started(start)
-        exhausted = interrupted = late = False
+        exhausted = interrupted = out_of_time = False
         stopped = proof = ""
         remeasured: paired_timing.Remeasurement | None = None
         entrants: tuple[Candidate, ...] = ()
         try:
-            book.fingerprint = self._runner.fingerprint()
+            ledger.fingerprint = self._runner.fingerprint()
             self._restore(earlier)
-            exhausted = self._search(seconds)
-            late = len(self._records) < trials and time.monotonic() - self._started >= seconds
-            if isinstance(self._runner, Comparing) and book.objectives.is_time:
-                entrants = finalists.entrants(book, self._default)
+            exhausted = self._search()
+            out_of_time = len(self._records) < plan.trials and self._is_late
+            if isinstance(self._runner, Comparing) and ledger.objectives.is_time:
+                entrants = finalists.entrants(ledger, self._parts.default)
                 if entrants:
-                    remeasured = finalists.remeasure(book, self._runner, entrants, self._complexity, final_seconds)
-            if full is not None:
-                proof = winner_proof.prove_best(book, full, proof_seconds)
+                    remeasured = finalists.remeasure(
+                        ledger, self._runner, entrants, self._parts.complexity, plan.final_seconds
+                    )
+            if self._parts.verifiers.winner is not None and plan.proof_seconds > 0:
+                proof = winner_proof.prove_best(ledger, self._parts.verifiers.winner, plan.proof_seconds)
         except KeyboardInterrupt:
             interrupted = True
         except RunnerStopped as error:
@@ -176,17 +158,17 @@ class Tuner:
         except HostFailure as error:
             stopped = f"a new best cannot be proven: {error}; or give --no-verify"
         return TuneResult(
-            problem=book.problem,
-            device=book.device,
-            provenance=book.provenance,
-            best=book.best,
+            problem=ledger.problem,
+            device=ledger.device,
+            provenance=ledger.provenance,
+            best=ledger.best,
             trials=tuple(self._records),
             earlier=tried,
             lines=lines,
             seconds=time.monotonic() - self._started,
             exhausted=exhausted,
-            satisfied=self._unpromising >= UNPROMISING,
-            out_of_time=late,
+            satisfied=self._num_unpromising >= UNPROMISING,
+            out_of_time=out_of_time,
             interrupted=interrupted,
             stopped=stopped,
             common_failure=self._common_failure,
@@ -195,24 +177,24 @@ class Tuner:
             proof=proof,
             sampler=self._sampler.name,
             num_guessed=self._sampler.num_guessed,
-            num_verified=len(book.verified),
-            objectives=book.objectives,
-            front=tuple(book.front()) if len(book.objectives.names) > 1 else (),
+            num_verified=len(ledger.verified),
+            objectives=ledger.objectives,
+            front=tuple(ledger.front()) if len(ledger.objectives.names) > 1 else (),
         )
 
     def _restore(self, earlier: Sequence[Record]) -> None:
-        """Tell the sampler what is known, and reuse what the same tools found out about the same kernels.
+        """Report earlier results to the sampler, and reuse what the same tools measured of the same kernels.
 
-        The time of a kernel that computes something wrong is not told: a sampler would look for more like it. What is
-        unproven is not told at all, so that it may be tried again.
+        The time of a wrong kernel is not reported: a sampler would look for more like it. Unverified trials are not
+        reported at all, so that they may be tried again.
         """
-        book = self._book
-        fingerprint = canonical_json(book.fingerprint)
+        ledger = self._ledger
+        fingerprint = canonical_json(ledger.fingerprint)
         for record in earlier:
             if record.status is Status.UNPROVEN:  # its kernel must be tried again, too
-                book.known.pop(record.kernel_digest or "", None)
-            elif record.kernel_digest is not None and record.fingerprint == fingerprint and book.is_complete(record):
-                book.known[record.kernel_digest] = record.measurement
+                ledger.known.pop(record.kernel_digest or "", None)
+            elif record.kernel_digest is not None and record.fingerprint == fingerprint and ledger.is_complete(record):
+                ledger.known[record.kernel_digest] = record.measurement
         wrong_bests = self._wrong_bests()
         newest = {record.schedule: record.status for record in earlier}
         wrong = {(r.schedule, r.kernel_digest) for r in earlier if r.status is Status.WRONG_RESULT}
@@ -224,132 +206,142 @@ class Tuner:
             and not (record.ok and (record.schedule, record.kernel_digest) in wrong)
         ]
         for record in [*counts, *wrong_bests.values()]:
-            if book.is_of_this_code(record):  # else it is tried again
+            if ledger.is_of_this_code(record):  # else it is tried again
                 self._sampler.tell(record.schedule, record.measurement)
-                self._told += 1
+                self._num_reported += 1
 
     def _wrong_bests(self) -> dict[Schedule, Record]:
-        """Judge the best of earlier runs, and the next one where it fails; what was found of those that fail."""
-        book, found = self._book, dict[Schedule, Record]()
-        while self._verifier is not None and book.best is not None and book.best.measurement.error is None:
-            best = book.best
-            judged = book.judged(best.schedule, best.measurement, self._verifier)
+        """Re-verify the stored best; on failure try the next. Return the failures."""
+        ledger, failures = self._ledger, dict[Schedule, Record]()
+        verifier = self._parts.verifiers.new_best
+        while verifier is not None and ledger.best is not None and ledger.best.measurement.error is None:
+            best = ledger.best
+            judged = ledger.judged(best.schedule, best.measurement, verifier)
             if judged.ok:
                 break
-            found[best.schedule] = book.mark_wrong(best, judged)
-        return found
+            failures[best.schedule] = ledger.mark_wrong(best, judged)
+        return failures
 
-    def _search(self, seconds: float) -> bool:
-        """Until the trials are done or the time is up: False; or the sampler has no more to propose: True."""
-        self._out, self._under_way, self._streamed = {}, {}, []
-        self._asked, exhausted = 0, False
+    @property
+    def _is_late(self) -> bool:
+        return time.monotonic() - self._started >= self._plan.seconds
+
+    def _search(self) -> bool:
+        """Try schedules until the limits are met; return whether the sampler has no more to propose."""
+        self._pending, self._in_flight, self._order = {}, {}, []
+        self._num_proposed, exhausted = 0, False
         with closing(stream_of(self._runner)) as opened:
-            stream = InOrder(opened) if self._in_flight.in_order else opened
+            stream = InOrder(opened) if self._in_flight_limit.in_order else opened
             while True:
-                told = self._tell()
-                late = self._asked > 0 and time.monotonic() - self._started >= seconds
+                reported = self._report()
+                late = self._num_proposed > 0 and self._is_late
                 room, least = self._room()
-                ended = exhausted or late or self._unpromising >= UNPROMISING or bool(self._common_failure)
+                ended = exhausted or late or self._num_unpromising >= UNPROMISING or bool(self._common_failure)
                 if room >= least and not ended:
-                    schedules = self._ask(room)
+                    schedules = self._propose(room)
                     exhausted = not schedules
-                    self._try(schedules, stream)
-                elif self._under_way and not told:
-                    self._take(stream)
+                    self._submit(schedules, stream)
+                elif self._in_flight and not reported:
+                    self._collect(stream)
                     while stream.ready():
-                        self._take(stream)
-                elif not told:
+                        self._collect(stream)
+                elif not reported:
                     return exhausted
 
     def _room(self) -> tuple[int, int]:
-        """How many schedules there is room for, and for how many it is worth while to ask."""
-        size, left = self._in_flight.size(self._told), self._wanted - self._asked
+        """Return how many schedules may be proposed, and the fewest for which a proposal is worth its cost."""
+        size, remaining = self._in_flight_limit.size(self._num_reported), self._plan.trials - self._num_proposed
         least = min(self._sampler.batch, math.ceil(size / 2))
-        return min(size - len(self._out), left), max(min(least, left), 1)
+        return min(size - len(self._pending), remaining), max(min(least, remaining), 1)
 
-    def _ask(self, n: int) -> list[Schedule]:
+    def _propose(self, n: int) -> list[Schedule]:
         began = time.monotonic()
         schedules = self._sampler.ask(n)
-        self._asked += len(schedules)
+        self._num_proposed += len(schedules)
         if schedules:
-            self._in_flight.note("propose", [(time.monotonic() - began) / len(schedules)] * len(schedules))
-        small = self._sampler.expected_gain < self._min_gain
-        self._unpromising = self._unpromising + len(schedules) if small else 0
+            self._in_flight_limit.note("propose", [(time.monotonic() - began) / len(schedules)] * len(schedules))
+        small = self._sampler.expected_gain < self._plan.min_gain
+        self._num_unpromising = self._num_unpromising + len(schedules) if small else 0
         return schedules
 
-    def _tell(self) -> bool:
-        """Tell the sampler what came of its proposals, as far as it is known. Whether there was any."""
-        known = [(schedule, measurement) for schedule, measurement in self._out.items() if measurement is not None]
-        for schedule, measurement in known:
-            del self._out[schedule]
+    def _report(self) -> bool:
+        """Report completed trials to the sampler; return whether there were any."""
+        done = [(schedule, measurement) for schedule, measurement in self._pending.items() if measurement is not None]
+        for schedule, measurement in done:
+            del self._pending[schedule]
             self._sampler.tell(schedule, measurement)
-        self._told += len(known)
-        return bool(known)
+        self._num_reported += len(done)
+        return bool(done)
 
-    def _try(self, schedules: Sequence[Schedule], stream: Stream) -> None:
-        """Start measuring. A kernel that is known, or under way for another schedule, is not measured again."""
+    def _submit(self, schedules: Sequence[Schedule], stream: Stream) -> None:
+        """Start measuring. A kernel that is known, or in flight for another schedule, is not measured again."""
         for schedule in schedules:
-            self._out[schedule] = None
+            self._pending[schedule] = None
             try:
-                candidate = self._book.candidate(schedule)
+                candidate = self._ledger.candidate(schedule)
             except ValueError as error:
                 reason = f"no kernel could be generated: {error}"
-                self._finish(schedule, None, Measurement(Status.COMPILE_ERROR, self._runner.provenance, reason))
+                self._complete(schedule, None, Measurement(Status.COMPILE_ERROR, self._runner.provenance, reason))
                 continue
             digest = candidate.kernel.digest
-            known = self._book.known.get(digest)
+            known = self._ledger.known.get(digest)
             if known is not None:
-                self._finish(schedule, digest, known)
-            elif digest in self._under_way:
-                self._under_way[digest].append(schedule)
+                self._complete(schedule, digest, known)
+            elif digest in self._in_flight:
+                self._in_flight[digest].append(schedule)
             else:
-                self._under_way[digest] = [schedule]
-                self._streamed.append(digest)
+                self._in_flight[digest] = [schedule]
+                self._order.append(digest)
                 stream.add([candidate])
 
-    def _take(self, stream: Stream) -> None:
-        """Wait for the next kernel that is measured, judge it and store what came of it. Raises RunnerStopped."""
+    def _collect(self, stream: Stream) -> None:
+        """Wait for the next measured kernel, verify it where it may be the best, and store it.
+
+        Raises:
+            RunnerStopped: The runner was closed.
+        """
         result = next(stream, None)
         if result is None:
             raise RunnerStopped("the runner was closed")
         position, measured = result
         if measured.timing is not None:
-            self._in_flight.note("measure", [stream.seconds])
+            self._in_flight_limit.note("measure", [stream.seconds])
         if measured.compile_seconds is not None:
-            self._in_flight.note("compile", [measured.compile_seconds])
-        digest = self._streamed[position]
-        schedules = self._under_way.pop(digest)
-        if self._verifier is not None and self._must_prove(schedules[0], measured):
-            measured = self._book.judged(schedules[0], measured, self._verifier)
-        self._book.known[digest] = measured
+            self._in_flight_limit.note("compile", [measured.compile_seconds])
+        digest = self._order[position]
+        schedules = self._in_flight.pop(digest)
+        verifier = self._parts.verifiers.new_best
+        if verifier is not None and self._needs_verification(schedules[0], measured):
+            measured = self._ledger.judged(schedules[0], measured, verifier)
+        self._ledger.known[digest] = measured
         for schedule in schedules:
-            self._finish(schedule, digest, measured)
+            self._complete(schedule, digest, measured)
 
-    def _must_prove(self, schedule: Schedule, measured: Measurement) -> bool:
-        return measured.status is Status.UNRANKED or self._book.is_new_on_front(schedule, measured)
+    def _needs_verification(self, schedule: Schedule, measured: Measurement) -> bool:
+        return measured.status is Status.UNRANKED or self._ledger.is_new_on_front(schedule, measured)
 
     def _at_most(self, trials: int, tried: int) -> int:
-        """Return how many trials there may be, where so many are asked for that the space is worth counting."""
-        if trials <= _UNCOUNTED or self._schedules is None:
+        """Return how many trials there may be; a space is counted only where very many are asked for."""
+        if trials <= _UNCOUNTED or self._parts.count is None:
             return trials
         try:
-            return min(trials, max(0, self._schedules() - tried))
+            return min(trials, max(0, self._parts.count() - tried))
         except TooTightlyTied:
             return trials
 
-    def _finish(self, schedule: Schedule, digest: str | None, measurement: Measurement) -> None:
-        book = self._book
-        self._out[schedule] = measurement
-        record = book.append(book.record(schedule, digest, measurement))
+    def _complete(self, schedule: Schedule, digest: str | None, measurement: Measurement) -> None:
+        ledger = self._ledger
+        self._pending[schedule] = measurement
+        record = ledger.append(ledger.record(schedule, digest, measurement))
         self._records.append(record)
-        if book.is_better(schedule, measurement):
-            book.best = record
-        self._hopeful = self._hopeful or record.ok
-        if not self._hopeful and not self._common_failure:
+        if ledger.is_better(schedule, measurement):
+            ledger.best = record
+        self._any_worked = self._any_worked or record.ok
+        if not self._any_worked and not self._common_failure:
             self._common_failure = common_failure(self._records)
         if self._observer is not None:
             if not record.ok:
                 self._failures[record.status.value] += 1
             done, seconds = len(self._records), time.monotonic() - self._started
-            progress = Progress(record, book.best, done, self._expected, dict(self._failures), seconds)
+            progress = Progress(record, ledger.best, done, self._num_expected, dict(self._failures), seconds)
             self._observer.trial(progress)

@@ -1,89 +1,179 @@
-"""What ``tune`` may be told, checked once."""
+"""The options of a search: one object, validated where it is made and handed down unchanged."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any, Self
 
-from autosched.samplers import DEFAULT, check
-from autosched.tuning.backends import Gpus
+from autosched.samplers import DEFAULT, MODEL, check
+from autosched.tuning.backends.options import BackendOptions
+from autosched.tuning.effort import effort
 from autosched.tuning.objectives import Objectives
+from autosched.tuning.plan import PROOF_SECONDS, TRIALS, SearchPlan
 from autosched.tuning.result import Observer
-from autosched.tuning.winner import winner_proof
+from autosched.tuning.trial_table import Direction
 from measurements.files.data_folder import default_database
-from measurements.records.policy import Policy
-from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import whole_number
-from search_spaces.templates.template import KernelTemplate
 
-TRIALS = 64  # by default: some minutes on a GPU
 MODEL_TRIALS = 48  # at most, where a model makes the times and is searched itself
 MODEL_GAIN = 1e-3  # default of min_gain there: models do not tell times apart that differ by less
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """What every search may be told, of our kernels and of Triton's; ``tune`` describes each. Raises ValueError for one
-    that cannot be used."""
+    """Options of every search, of our kernels and of Triton's.
 
-    trials: int = TRIALS
+    Attributes:
+        trials: Number of further schedules to try. Default: 64.
+        database: Path or SQLAlchemy URL. Default: the one of AUTOSCHED_DB, else ``autosched/best.db`` in the user's
+            data folder.
+        sampler: Name of the sampler. Default: "bayes".
+        seed: Random seed.
+        workers: Number of compilers. Default: one per core.
+        verify: Whether each new best is emulated before it is called best, on backends that do not run kernels, and the
+            best at the end in full.
+        progress: Observer to which every trial is reported. True draws a line on stderr on a terminal and in a
+            notebook, and prints a line every 10 seconds elsewhere; False or None shows nothing.
+        seconds: Time limit of the search in seconds. Trials in flight are completed, and the fastest schedules are
+            still timed in turns or verified. Default: none.
+        proof_seconds: Time limit of the full verification, in seconds; 0 leaves it out. Default: PROOF_SECONDS.
+
+    Raises:
+        ValueError: An option that cannot be used.
+    """
+
+    trials: int | None = None
     database: str | Path | None = None
-    sampler: str = DEFAULT
+    sampler: str | None = None
     seed: int = 0
     workers: int | None = None
     verify: bool = True
-    progress: Observer | None = None
+    progress: Observer | bool | None = None
     seconds: float | None = None
     proof_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "trials", whole_number("trials", self.trials, 1))
+        if self.trials is not None:
+            object.__setattr__(self, "trials", whole_number("trials", self.trials, 1))
         if self.seconds is not None and (not _is_number(self.seconds) or not 0 < self.seconds < math.inf):
             raise ValueError(f"seconds are what the search may take, more than 0, not {self.seconds!r}")
         if self.proof_seconds is not None and (not _is_number(self.proof_seconds) or not self.proof_seconds >= 0):
             raise ValueError(f"proof_seconds are seconds, 0 or more, not {self.proof_seconds!r}")
-        check(self.sampler, self.seed)
+        check(DEFAULT if self.sampler is None else self.sampler, self.seed)
         observer = self.progress
-        if observer is not None and (isinstance(observer, type) or not isinstance(observer, Observer)):
+        known = observer is None or isinstance(observer, bool | Observer)
+        if isinstance(observer, type) or not known:
             raise ValueError(f"progress must be an object with methods started and trial, or None, not {observer!r}")
 
     @property
     def database_or_default(self) -> str | Path:
         return default_database() if self.database is None else self.database
 
-    @property
-    def search_limit(self) -> float:
-        """Seconds after which nothing is proposed."""
-        return math.inf if self.seconds is None else self.seconds
-
-    @property
-    def proof_limit(self) -> float:
-        """Seconds that the full proof of the best may take; 0 leaves it out."""
-        return winner_proof.PROOF_SECONDS if self.proof_seconds is None else self.proof_seconds
+    def plan(self) -> SearchPlan:
+        """Return the limits of the search."""
+        return SearchPlan(
+            trials=TRIALS if self.trials is None else self.trials,
+            sampler=self.sampler or DEFAULT,
+            seconds=math.inf if self.seconds is None else self.seconds,
+            proof_seconds=PROOF_SECONDS if self.proof_seconds is None else self.proof_seconds,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class TuneOptions(SearchOptions):
-    """The options of ``tune``; with ``model_first`` the time model's choice is the first trial, with ``search_model``
-    the model that makes the times is searched itself."""
+class TuneOptions(BackendOptions, SearchOptions):
+    """Options of ``autosched.tune``: those of every search and of the backend, and these.
 
-    device: str | Device | None = None
-    backend: str = "auto"
-    policy: Policy = field(default_factory=Policy)
-    gpus: Gpus | None = None
-    templates: Iterable[str | KernelTemplate] | None = None
+    Without ``trials``, where a time model alone makes the times, as without a GPU, the model itself is searched, and
+    its best schedules are compiled until it expects none to be faster.
+
+    Attributes:
+        progress: As of ``SearchOptions``. Default: True.
+        model: File of ``autosched train`` to start from; where times are estimated, the model estimates them. Default:
+            the times of other problems in the database.
+        min_gain: The search ends once UNPROMISING proposals in a row are expected to shorten the best time by less than
+            this fraction of it.
+        effort: Sets ``trials``, ``min_gain`` and ``proof_seconds`` where they are not given. "model" tries the time
+            model's own choice alone, "quick" goes on while a gain of 2% is expected, "full" for long.
+        objective: What to optimise in place of the time: a column of a trial's row, or a metric of the problem, such as
+            "registers", "GFLOP/s:max" or "joules" (on a GPU). Several give a Pareto front (``result.front``).
+
+    Raises:
+        ValueError: An option that cannot be used.
+    """
+
+    progress: Observer | bool | None = True
     model: str | Path | None = None
-    min_gain: float = 0.0
-    model_first: bool = False
-    search_model: bool = False
-    objectives: Objectives = field(default_factory=Objectives)
+    min_gain: float | None = None
+    effort: str | None = None
+    objective: str | Sequence[str] | Mapping[str, Direction] | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if not _is_number(self.min_gain) or not 0 <= self.min_gain < 1:
+        SearchOptions.__post_init__(self)
+        BackendOptions.__post_init__(self)
+        if self.min_gain is not None and (not _is_number(self.min_gain) or not 0 <= self.min_gain < 1):
             raise ValueError(f"min_gain is a part of the best time, from 0 to less than 1, not {self.min_gain!r}")
+        if self.effort is not None:
+            effort(self.effort)
+        _ = self.objectives  # raises ValueError
+
+    @classmethod
+    def gathered(cls, options: Self | None, keywords: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
+        """Build options from the keywords of a call.
+
+        Args:
+            options: Options whose fields the keywords replace. Default: new ones.
+            keywords: Fields of the options by name, and others.
+
+        Returns:
+            The options, and the keywords that are no fields of them.
+
+        Raises:
+            TypeError: ``options`` are of another type.
+            ValueError: An option that cannot be used.
+        """
+        if options is not None and not isinstance(options, cls):
+            raise TypeError(f"options must be {cls.__name__}, not {type(options).__name__}: name other arguments")
+        names = {field.name for field in dataclasses.fields(cls)}
+        fields = {name: value for name, value in keywords.items() if name in names}
+        others = {name: value for name, value in keywords.items() if name not in names}
+        return (cls(**fields) if options is None else dataclasses.replace(options, **fields)), others
+
+    @cached_property
+    def objectives(self) -> Objectives:
+        return Objectives.of(self.objective)
+
+    @property
+    def power(self) -> bool:
+        return self.objectives.needs_power
+
+    def plan(self, *, model_alone: bool = False) -> SearchPlan:
+        """Return the limits of the search.
+
+        Args:
+            model_alone: Whether a model alone makes the times, which can then be searched itself.
+        """
+        plan = super().plan()
+        its = None if self.effort is None else effort(self.effort)
+        trials, min_gain, proof_seconds = self.trials, self.min_gain, self.proof_seconds
+        if its is not None:
+            trials = its.trials if trials is None else trials
+            min_gain = its.min_gain if min_gain is None else min_gain
+            proof_seconds = its.proof_seconds if proof_seconds is None else proof_seconds
+        unplanned = self.trials is None and self.sampler is None and self.effort in (None, "quick")
+        if unplanned and model_alone and self.objectives.is_time:
+            plan = dataclasses.replace(plan, trials=MODEL_TRIALS, min_gain=MODEL_GAIN, sampler=MODEL, search_model=True)
+        return dataclasses.replace(
+            plan,
+            trials=plan.trials if trials is None else trials,
+            min_gain=plan.min_gain if min_gain is None else min_gain,
+            proof_seconds=plan.proof_seconds if proof_seconds is None else proof_seconds,
+            model_first=its is not None and its.model_first and not plan.search_model,
+        )
 
 
 def _is_number(value: object) -> bool:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
-from autosched.tuning import backends, trial_table
+from autosched.tuning import backends
 from autosched.tuning.objectives import Objectives
-from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
+from autosched.tuning.trial_table import NUMBERS
+from measurements.records.measurement import Provenance
 from measurements.records.record import Record
 from measurements.records.vendor_library import is_library
 from measurements.runners.base import Runner
 from search_spaces.catalogue import templates
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
-from search_spaces.spaces.schedule import Schedule
+from search_spaces.search_task import SearchTask
 from search_spaces.spaces.search_space import SearchSpace
 
 
 def refuse_too_large(problem: Problem, device: Device) -> None:
-    """Raise ValueError where the arrays of a problem do not fit into the memory of the device."""
+    """Raise ValueError if the arrays of a problem do not fit into the memory of the device."""
     if problem.min_bytes > device.memory_bytes:
         raise ValueError(
             f"the arrays of this problem take {problem.min_bytes:,} bytes, more than the {device.memory_bytes:,} "
@@ -27,17 +27,32 @@ def refuse_too_large(problem: Problem, device: Device) -> None:
         )
 
 
-def refuse_unknown_objectives(objectives: Objectives, problem: Problem, schedule: Schedule) -> None:
-    """Raise ValueError for an objective that no trial of ``problem`` has, of which ``schedule`` is one."""
-    if not objectives.is_time:
-        resources, timing = Resources(*(0,) * len(dataclasses.fields(Resources))), Timing.estimate(1.0)
-        example = Measurement(Status.OK, Provenance.ESTIMATED, timing=timing, resources=resources, watts=1.0)
-        row = trial_table.row(problem, schedule, example)
-        objectives.check(name for name, value in row.items() if isinstance(value, (int, float)))
+def refuse_unknown_objectives(objectives: Objectives, task: SearchTask) -> None:
+    """Raise ValueError for an objective that no trial has."""
+    parameters = [p for member in task.space.members.values() for p in member.parameters if not p.is_text]
+    names = dict.fromkeys([*NUMBERS, *(p.name for p in parameters), *task.problem.metric_names])
+    objectives.check(names)
 
 
-def refuse_other_model(name: str, earlier: Sequence[Record], runner: Runner) -> None:
-    """Raise ValueError where times that a trained model estimates would be ranked with other estimates."""
+def refuse_earlier(name: str, earlier: Sequence[Record], task: SearchTask, runner: Runner) -> None:
+    """Refuse earlier trials that must not be ranked with new ones.
+
+    Args:
+        name: Name of the database, for people.
+        earlier: Trials of the problem that it holds.
+        task: What is searched.
+        runner: Times candidates.
+
+    Raises:
+        StoreError: A trial names the space of today and is not in it: no sampler could learn from it.
+        ValueError: A trial of a kernel template that is not installed, which might be called the best; or times of
+            another model than that of ``runner``.
+    """
+    _refuse_other_schedules(name, earlier, task.space)
+    _refuse_other_model(name, earlier, runner)
+
+
+def _refuse_other_model(name: str, earlier: Sequence[Record], runner: Runner) -> None:
     if runner.provenance is not Provenance.ESTIMATED:
         return
     mine = runner.fingerprint().get("model", "")
@@ -47,9 +62,7 @@ def refuse_other_model(name: str, earlier: Sequence[Record], runner: Runner) -> 
             raise ValueError(f"{name} holds times of this problem estimated by {theirs}, not {mine}: use another --db")
 
 
-def refuse_other_schedules(name: str, earlier: Sequence[Record], space: SearchSpace) -> None:
-    """Raise StoreError for a trial that says it is of ``space`` and is not: no sampler could learn from it; and
-    ValueError for one that ran, of a template that is not there: it might be called the best."""
+def _refuse_other_schedules(name: str, earlier: Sequence[Record], space: SearchSpace) -> None:
     from measurements.store.store import unreadable
 
     installed = {*space.members, *(template.name for template in templates())}

@@ -16,6 +16,7 @@ from search_spaces.spaces.schedule import Schedule
 Direction = Literal["min", "max"]
 Row = dict[str, Any]
 OF_POWER = ("watts", "joules")  # columns that only a GPU gives, and only where its power is measured
+NUMBERS = ("seconds", "registers", "spill_bytes", "static_shared_bytes", *OF_POWER)  # columns of every problem
 
 
 def rows(problem: Problem, records: Iterable[Record]) -> list[Row]:

@@ -1,5 +1,7 @@
-"""What a search knows before its first trial, from a trained model or from other problems' times in its database, and
-what that was worth in the end."""
+"""What a search knows before its first trial, and what that was worth in the end.
+
+It knows a trained model, or the times of other problems in its database.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cost_models.estimates import AnalyticEstimates, Estimates, estimates_of
+from autosched.tuning.ledger import RunIdentity
+from cost_models.estimates import AnalyticEstimates, Estimates
 from measurements.records.measurement import Provenance
 from measurements.records.record import Record
-from search_spaces.hardware.devices import Device
-from search_spaces.operators.problem import Problem
-from search_spaces.spaces.search_space import SearchSpace
-from search_spaces.templates.template import TemplateSet
+from search_spaces.search_task import SearchTask
 
 if TYPE_CHECKING:
-    from cost_models.trees.trained_model import TrainedModel
+    from cost_models.trees.trained_model import OperatorModel, TrainedModel
     from measurements.store.store import Store
 
 FEWEST_TIMES = 32  # of other problems: fewer teach nothing that the analytic model does not know
@@ -76,102 +76,97 @@ def loaded(path: str | Path) -> TrainedModel:
         raise ModelMismatch(f"the cost model {path} cannot be read ({error.strerror}): name another file") from error
 
 
-def from_model(
-    model: TrainedModel, name: str, templates: TemplateSet, problem: Problem, device: Device, space: SearchSpace
-) -> WarmStart:
+def from_model(model: TrainedModel, name: str, task: SearchTask, estimates: Estimates) -> WarmStart:
     """Return a start from a trained model.
 
     Args:
         model: What ``autosched train`` wrote.
-        name: Of its file, for people.
-        templates: Those that are searched.
-        problem: What is computed.
-        device: The GPU.
-        space: The space of all ``templates``.
+        name: Name of its file, for people.
+        task: What is searched.
+        estimates: Estimates of the analytic model.
 
     Returns:
         The start, with a line for each doubt about the model: another device, shapes far from those that it knows.
 
     Raises:
         ModelMismatch: A ValueError: the model does not know the operator, or was trained on other features.
+        ValueError: A kernel template whose cost is not stated.
     """
-    part = model.of(problem)
-    analytic = _analytic(templates, problem, device, space)
-    estimates = analytic.corrected(part.predict)
-    estimates.log_seconds(space.sample(1, 0))  # raises ModelMismatch for other features
-    source = f"{name}, which knows {part.rows:,} {model.provenance} times of {problem.operator}"
-    said = f"the search starts from {source}"
+    part = model.of(task.problem)
+    if not isinstance(estimates, AnalyticEstimates):
+        silent = ", ".join(t.name for t in task.templates if t.counts is None)
+        raise ValueError(f"a model cannot see schedules of {silent}, whose cost is not stated: leave --model out")
+    corrected = estimates.corrected(part.predict)
+    corrected.log_seconds(task.space.sample(1, 0))  # raises ModelMismatch for other features
+    source = f"{name}, which knows {part.rows:,} {model.provenance} times of {task.problem.operator}"
+    line = f"the search starts from {source}"
     if model.provenance == Provenance.ESTIMATED.value:
-        said += ": these were no measurements"
-    doubts = part.doubts(problem, device, templates)
-    return WarmStart(estimates, analytic, source, (said, *(f"doubt {name}: {doubt}" for doubt in doubts)))
+        line += ": these were no measurements"
+    doubts = (f"doubt {name}: {doubt}" for doubt in _doubts(part, task))
+    return WarmStart(corrected, estimates, source, (line, *doubts))
 
 
-def from_other_problems(
-    store: Store,
-    provenance: Provenance,
-    templates: TemplateSet,
-    problem: Problem,
-    device: Device,
-    space: SearchSpace,
-    *,
-    policy: str | None = None,
-) -> WarmStart:
+def _doubts(part: OperatorModel, task: SearchTask) -> list[str]:
+    """Return the reasons why predictions may be worse than the held-out figures, a sentence each."""
+    doubts, known = [], dict(part.templates)
+    if task.device.name not in part.devices:
+        doubts.append(f"the model has no times of {task.device.name}, only of {', '.join(part.devices)}")
+    for name, version in task.versions.items():
+        if name not in known:
+            doubts.append(f"the model has no times of the kernel template {name}")
+        elif known[name] != version:
+            doubts.append(f"the kernel template {name} has changed since the model was trained")
+    return doubts
+
+
+def from_other_problems(store: Store, run: RunIdentity, task: SearchTask, estimates: Estimates) -> WarmStart:
     """Return a start from the times that a database holds of other problems of the operator.
 
     Args:
-        store: The database; the same content gives the same start.
-        provenance: Only times of this provenance count.
-        templates: Those that are searched.
-        problem: What is computed; its own trials on ``device`` are left out.
-        device: The GPU; times on it are read first, then those on others, MOST_TIMES at most.
-        space: The space of all ``templates``.
-        policy: Only times taken so; None for any.
+        store: Database; the same content gives the same start.
+        run: Only times of its provenance and policy count.
+        task: What is searched; its own trials are left out. Times on its device are read first, then those on others,
+            MOST_TIMES at most.
+        estimates: Estimates of the analytic model.
 
     Returns:
-        The start; with the analytic model alone where there are fewer than FEWEST_TIMES.
+        The start; with ``estimates`` alone where there are fewer than FEWEST_TIMES.
     """
-    analytic = estimates_of(problem, templates, device, space)
-    if not isinstance(analytic, AnalyticEstimates):
-        return WarmStart(analytic)
-    records: list[Record] = []
-    others = [
-        s
-        for s in store.problems(problem.operator)
-        if s.provenance is provenance and policy in (None, s.policy) and s.ok
-    ]
-    others = [s for s in others if s.problem_key != problem.key() or s.device != device.name]
-    for summary in sorted(others, key=lambda s: (s.device != device.name, s.first)):
-        if len(records) >= MOST_TIMES:
-            break
-        try:
-            other = store.problem(summary)
-        except ValueError:  # of another version: 'best' says so
-            continue
-        records += store.trials(other, summary.device, provenance, policy=policy)
+    if not isinstance(estimates, AnalyticEstimates):
+        return WarmStart(estimates)
+    records = _of_other_problems(store, run)
     if sum(record.ok for record in records) < FEWEST_TIMES:
-        return WarmStart(analytic)
+        return WarmStart(estimates)
     from autosched.tuning.training_data import TrainingData, observations_of, usable
     from cost_models.trees.boosted import ModelMismatch
     from cost_models.trees.training import TRAINING, fitted
 
     found = usable(TrainingData(tuple(observations_of(records[:MOST_TIMES], {})), {}, 0))
     if found.rows < FEWEST_TIMES:
-        return WarmStart(analytic)
+        return WarmStart(estimates)
     (part,) = fitted(found.observations, replace(TRAINING, members=1))
-    learned = analytic.corrected(part.predict)
+    corrected = estimates.corrected(part.predict)
     try:
-        learned.log_seconds(space.sample(1, 0))
+        corrected.log_seconds(task.space.sample(1, 0))
     except ModelMismatch:  # of templates that have other parameters for those problems
-        return WarmStart(analytic)
-    problems, times = len(found.observations), f"{found.rows:,} {provenance.value} times"
+        return WarmStart(estimates)
+    problems, times = len(found.observations), f"{found.rows:,} {run.provenance.value} times"
     source = f"{times} of {problems} other {'problem' if problems == 1 else 'problems'} in {store.name}"
-    return WarmStart(learned, analytic, source, (f"the search starts from {source}",))
+    return WarmStart(corrected, estimates, source, (f"the search starts from {source}",))
 
 
-def _analytic(templates: TemplateSet, problem: Problem, device: Device, space: SearchSpace) -> AnalyticEstimates:
-    estimates = estimates_of(problem, templates, device, space)
-    if not isinstance(estimates, AnalyticEstimates):
-        silent = ", ".join(t.name for t in templates if t.counts is None)
-        raise ValueError(f"a model cannot see schedules of {silent}, whose cost is not stated: leave --model out")
-    return estimates
+def _of_other_problems(store: Store, run: RunIdentity) -> list[Record]:
+    """Return the trials of other problems of the operator, those of the device first, some more than MOST_TIMES."""
+    records: list[Record] = []
+    own = run.problem.key(), run.device.name
+    others = [s for s in store.problems(run.problem.operator) if s.ok and (s.problem_key, s.device) != own]
+    others = [s for s in others if s.provenance is run.provenance and run.policy in (None, s.policy)]
+    for summary in sorted(others, key=lambda s: (s.device != run.device.name, s.first)):
+        if len(records) >= MOST_TIMES:
+            break
+        try:
+            other = store.problem(summary)
+        except ValueError:  # of another version: 'best' reports it
+            continue
+        records += store.trials(other, summary.device, run.provenance, policy=run.policy)
+    return records

@@ -88,6 +88,10 @@ class KernelProblem(Problem):
         """Return the metrics of the file. Raises ValueError where one is undefined."""
         return self.file.metric_values(self.sizes, config, seconds)
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        return tuple(metric.name for metric in self.file.metrics)
+
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Return the inputs, filled as the file says. Raises ValueError for a file of numbers that does not fit."""
         rng = np.random.default_rng(seed)

@@ -42,8 +42,9 @@ from typing import Any
 
 from autosched.samplers import DEFAULT, sampler
 from autosched.tuning.in_flight import InFlightLimit
-from autosched.tuning.ledger import Generate
+from autosched.tuning.ledger import Generate, RunIdentity
 from autosched.tuning.loop import Tuner, TunerParts
+from autosched.tuning.plan import SearchPlan
 from autosched.tuning.result import TuneResult
 from autosched.tuning.winner.finalists import simplicity
 from autosched.user_kernels.user_kernel import Kernel
@@ -71,6 +72,7 @@ from measurements.workers.worker import Worker, WorkerDied, WorkerTimeout
 from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
+from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel as Compilable
 
@@ -376,18 +378,14 @@ class Benchmark:
         """Tune for ``seconds``, but not past ``until``, with the sampler ``how``."""
         templates = templates_for(problem, self.device)
         space = templates.space(problem, self.device)
-        estimates = estimates_of(problem, templates, self.device, space)
+        task = SearchTask(problem, self.device, templates, space)
         tuner = Tuner(
             TunerParts(
-                problem,
-                self.device,
+                RunIdentity.of(task, self.runner.provenance, None, self.plan.seed),
                 self.runner,
                 journal,
-                sampler(how, space, seed=self.plan.seed, estimates=estimates),
-                seed=self.plan.seed,
-                space_versions={name: member.fingerprint for name, member in space.members.items()},
+                sampler(how, space, seed=self.plan.seed, estimates=estimates_of(task)),
                 generate=self._generate,
-                versions={t.name: t.version for t in templates},
                 complexity=simplicity(space),
                 in_flight=InFlightLimit(compilers=os.cpu_count() or 1),
             )
@@ -396,7 +394,11 @@ class Benchmark:
         # its own. That is taken from the shapes to come, and not from the search of this one.
         self._prepare(problem, space)
         seconds = min(seconds, max(until - time.monotonic(), 1.0))
-        return tuner.run(self.plan.trials, seconds * (1.0 - final_share), seconds * final_share / 2)
+        return tuner.run(
+            SearchPlan(
+                trials=self.plan.trials, seconds=seconds * (1.0 - final_share), final_seconds=seconds * final_share / 2
+            )
+        )
 
     def _prepare(self, problem: Problem, space: Any) -> None:
         """Have the runner make a problem's inputs and references, which it keeps. Raises RunnerStopped; whatever else

@@ -33,7 +33,9 @@ from pathlib import Path
 from typing import Any
 
 from autosched.samplers import sampler, samplers
+from autosched.tuning.ledger import RunIdentity
 from autosched.tuning.loop import Tuner, TunerParts
+from autosched.tuning.plan import SearchPlan
 from benchmarks.gpu.simulated_gpu import LOG, MODULE, SECONDS
 from benchmarks.overhead.logged_compiler import LOG as COMPILE_LOG
 from benchmarks.overhead.logged_compiler import MODULE as COMPILER
@@ -46,6 +48,7 @@ from measurements.store.store import Store
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
+from search_spaces.search_task import SearchTask
 from search_spaces.templates.template import TemplateSet
 
 H200 = device("h200")
@@ -81,13 +84,9 @@ def tune(runner: Runner, database: Path, name: str, trials: int, seed: int) -> t
     space.sample(1, 0)
     with Store.open(database) as store:
         processor = time.process_time()
-        versions = {name: member.fingerprint for name, member in space.members.items()}
-        tuner = Tuner(
-            TunerParts(
-                PROBLEM, H200, runner, store, made, seed=seed, space_versions=versions, generate=templates.kernel
-            )
-        )
-        result = tuner.run(trials)
+        identity = RunIdentity.of(SearchTask(PROBLEM, H200, templates, space), runner.provenance, None, seed)
+        tuner = Tuner(TunerParts(identity, runner, store, made, generate=templates.kernel))
+        result = tuner.run(SearchPlan(trials=trials))
         processor = time.process_time() - processor
     if result.stopped:
         raise RuntimeError(result.stopped)

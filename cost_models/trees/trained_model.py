@@ -25,9 +25,7 @@ from cost_models.trees.boosted import BoostedModel, ModelMismatch
 from cost_models.trees.held_out import HeldOut
 from cost_models.trees.observations import Observations
 from search_spaces.arrays import FloatArray
-from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
-from search_spaces.templates.template import TemplateSet
 
 FORMAT = "autosched cost model"
 FORMAT_VERSION = 1
@@ -69,19 +67,6 @@ class OperatorModel:
     def contributions(self, table: FeatureTable) -> FloatArray:
         """As ``BoostedModel.contributions``."""
         return self.boosted.contributions(self._aligned(table))
-
-    def doubts(self, problem: Problem, device: Device, templates: TemplateSet) -> tuple[str, ...]:
-        """Return what makes predictions for a search worse than the held-out figures say, a sentence each."""
-        found = []
-        if device.name not in self.devices:
-            found.append(f"the model has no times of {device.name}, only of {', '.join(self.devices)}")
-        known = dict(self.templates)
-        for template in templates:
-            if template.name not in known:
-                found.append(f"the model has no times of the kernel template {template.name}")
-            elif known[template.name] != template.version:
-                found.append(f"the kernel template {template.name} has changed since the model was trained")
-        return tuple(found)
 
     def _aligned(self, table: FeatureTable) -> Any:
         try:

@@ -193,6 +193,11 @@ class Problem(ABC):
         return {}
 
     @property
+    def metric_names(self) -> tuple[str, ...]:
+        """Names of all ``metrics``."""
+        return ()
+
+    @property
     def is_reduced_unasked(self) -> bool:
         """Whether the smaller problem that is emulated in place of this one is a guess, which nobody has stated."""
         return False

@@ -25,7 +25,7 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.wgmma import ROWS, WARPGROUP
 from search_spaces.operators.matmul import Matmul
-from search_spaces.operators.problem import Problem
+from search_spaces.search_task import SearchTask
 from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
@@ -101,19 +101,18 @@ def installed() -> bool:
     return importlib.util.find_spec(NAME) is not None
 
 
-def advice(templates: TemplateSet, problem: Problem, device: Device, estimates: Estimates) -> Advice:
-    """Return the schedules of ``templates`` that are nearest to what nvMatmulHeuristics proposes.
+def advice(task: SearchTask, estimates: Estimates) -> Advice:
+    """Return the schedules that are nearest to what nvMatmulHeuristics proposes.
 
     Args:
-        templates: Where schedules are looked for.
-        problem: What is computed; only matmuls of types that the library knows get advice.
-        device: The GPU, by a name that the library knows.
+        task: What is searched. Only matmuls of types and on GPUs that the library knows get advice.
         estimates: Decide what the library does not propose, such as layouts.
 
     Returns:
         At most a few schedules, the library's first choice first, and a line for people. Nothing where the library is
         not installed, and for problems and devices that it does not know; where it fails, the line says so.
     """
+    problem, device = task.problem, task.device
     if not isinstance(problem, Matmul) or not knows(problem, device) or not installed():
         return Advice()
     try:
@@ -122,7 +121,7 @@ def advice(templates: TemplateSet, problem: Problem, device: Device, estimates: 
         return Advice(line=f"{NAME} is left out: {error}; reinstall or uninstall nvidia-matmul-heuristics")
     near: dict[Schedule, None] = {}
     for configuration in found:
-        schedule = nearest(configuration, templates, problem, device, estimates)
+        schedule = nearest(configuration, task.templates, problem, device, estimates)
         if schedule is not None:
             near[schedule] = None
         if len(near) == _PROPOSED:

@@ -16,7 +16,8 @@ from autosched.triton.tuning.function import TritonFunction
 from autosched.triton.tuning.search import TritonTuning, tune_call
 from autosched.triton.tuning.space import RuleText
 from autosched.triton.tuning.verifier import Reference
-from autosched.tuning.options import TRIALS, SearchOptions
+from autosched.tuning.options import SearchOptions
+from autosched.tuning.plan import TRIALS
 from autosched.tuning.result import TuneResult
 from measurements.files.data_folder import default_database
 from measurements.records.record import Record

@@ -22,20 +22,23 @@ from autosched.triton.tuning.problem import PREFIX, TritonProblem, operator, pro
 from autosched.triton.tuning.runner import TritonEstimateRunner
 from autosched.triton.tuning.space import RuleText, TritonSpace, space_of
 from autosched.triton.tuning.verifier import ConfigurationVerifier, Reference
+from autosched.tuning.ledger import RunIdentity
 from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.options import SearchOptions
+from autosched.tuning.progress_line import shown
 from autosched.tuning.result import TuneResult, completed
+from autosched.tuning.winner.winner_proof import Verifiers
 from autosched.verify.launch_plan import EVERY_ORDER
 from measurements.compiler.cores import usable_cores
 from measurements.emulator import check_ready
-from measurements.files.data_folder import database_or_default
 from search_spaces.catalogue import register
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
 from search_spaces.operators.problem import whole_number
+from search_spaces.search_task import SearchTask
 from search_spaces.spaces.config import Config
 from search_spaces.templates.kernel import Kernel
-from search_spaces.templates.template import KernelTemplate
+from search_spaces.templates.template import KernelTemplate, TemplateSet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,8 +197,8 @@ def tune_call(
     with stack:
         if options.verify:
             verifier.prepare()
-        database = database_or_default(options.database)
-        with Store.open(database) as store:
+        database = options.database_or_default
+        with shown(options.progress) as observer, Store.open(database) as store:
             if store.in_memory:
                 raise StoreError(f"{database} is a database in memory, which keeps nothing: give the path of a file")
             lines = ["times are ESTIMATED", runner.describe()]
@@ -203,30 +206,28 @@ def tune_call(
                 lines += [f"new bests are verified against {verifier.against}", *verifier.notes]
             if note:
                 lines.append(note)
+            verifiers = Verifiers()
+            if options.verify:
+                verifiers = Verifiers(
+                    lambda _, schedule: verifier.verify(schedule),
+                    lambda schedule, _: verifier.verify(schedule, EVERY_ORDER),
+                )
+            plan = options.plan()
+            task = SearchTask(problem, row, TemplateSet([template]), space)
             tuner = Tuner(
                 TunerParts(
-                    problem,
-                    row,
+                    RunIdentity.of(task, runner.provenance, None, options.seed),
                     runner,
                     store,
-                    make_sampler(options.sampler, space, seed=options.seed),
-                    seed=options.seed,
+                    make_sampler(plan.sampler, space, seed=options.seed),
                     generate=template.kernel,
-                    versions={template.name: template.version},
-                    space_versions={template.name: space.fingerprint},
-                    verifier=(lambda _, schedule: verifier.verify(schedule)) if options.verify else None,
+                    verifiers=verifiers,
                     lines=lines,
-                    observer=options.progress,
-                    schedules=space.count,
+                    observer=observer,
+                    count=space.count,
                 )
             )
-            proves = options.verify and options.proof_limit > 0
-            result = tuner.run(
-                options.trials,
-                options.search_limit,
-                full=(lambda schedule, _: verifier.verify(schedule, EVERY_ORDER)) if proves else None,
-                proof_seconds=options.proof_limit,
-            )
+            result = tuner.run(plan)
             result = dataclasses.replace(result, database=str(database), seconds=time.monotonic() - began)
     return completed(result)
 

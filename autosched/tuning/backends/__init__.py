@@ -4,15 +4,17 @@ Start at ``choosing.py``. ``gpus.py`` finds local GPUs; ``cluster.py``, ``replay
 other backends. This room knows nothing of samplers and trials.
 """
 
-from autosched.tuning.backends.backend import BACKENDS, Backend, BackendError, Gpus
+from autosched.tuning.backends.backend import Backend, BackendError
 from autosched.tuning.backends.choosing import choose
 from autosched.tuning.backends.estimates import TRAINED, Estimate, TrainedEstimate, is_counted
+from autosched.tuning.backends.options import BACKENDS, BackendOptions, Gpus
 
 __all__ = [
     "BACKENDS",
     "TRAINED",
     "Backend",
     "BackendError",
+    "BackendOptions",
     "Estimate",
     "Gpus",
     "TrainedEstimate",

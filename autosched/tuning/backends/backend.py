@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 from autosched.tuning.backends.estimates import is_counted
 from measurements.compiler.pool import CompilePool
@@ -18,10 +17,6 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import TemplateSet
 
-BACKENDS = ("auto", "cuda", "estimate", "ray", "replay")
-
-Gpus = Sequence[int] | Literal["all"]  # numbers as CUDA counts them
-
 
 class BackendError(ValueError):
     """The backend cannot be used here. The message is one sentence that says what to do."""
@@ -31,10 +26,19 @@ class BackendError(ValueError):
 class Backend:
     """A runner and the device that its times are for. Closing it ends every process.
 
-    ``line`` says for people which it is, on what, and why; ``headline`` is short: what its times are. ``schedules`` are
-    all that the runner knows, where it does not know every one; ``pool`` compiles, if anything does; ``gpus`` is how
-    many measure at a time. ``fleet`` is the cluster that measures, if one does; it is ``owned`` where closing the
-    backend ends it. ``policy`` is how times are taken, a text of ``Policy``, or NONE.
+    Attributes:
+        name: Name of the backend.
+        runner: Times candidates.
+        device: GPU of the times.
+        line: Line for people on the backend, its device, and why it was chosen.
+        pool: Compilers; None if nothing is compiled.
+        templates: Kernel templates that can compute the problem.
+        schedules: All schedules that the runner knows; None for every one.
+        headline: Short line for people on the kind of times.
+        gpus: Number of GPUs that measure at a time.
+        fleet: Cluster that measures, if any.
+        owned: The same cluster if closing the backend ends it.
+        policy: How times are taken, a text of ``Policy``, or NONE.
     """
 
     name: str
@@ -51,7 +55,7 @@ class Backend:
     policy: str = NONE
 
     def model_alone(self, problem: Problem) -> bool:
-        """Tell whether every time is a model's, which needs no kernel for it: then the model itself can be searched."""
+        """Return whether a model alone makes every time, without a kernel: then the model itself can be searched."""
         if self.runner.provenance is not Provenance.ESTIMATED:
             return False
         return not any(is_counted(template, problem) for template in self.templates)

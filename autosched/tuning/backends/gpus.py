@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autosched.tuning.backends.backend import BackendError, Gpus
+from autosched.tuning.backends.backend import BackendError
+from autosched.tuning.backends.options import Gpus
 from measurements.runners.cuda.runner import cuda_available, cuda_count, cuda_device
 from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
-from search_spaces.operators.problem import whole_number
 
 
 @dataclass(frozen=True)
@@ -19,19 +18,6 @@ class UsableGpus:
     numbers: tuple[int, ...] = ()
     device: Device | None = None
     why_not: str = ""
-
-
-def checked_numbers(gpus: Gpus | None) -> Gpus | None:
-    """Return the numbers as whole ones. Raises ValueError (BackendError) for what is neither "all" nor some numbers."""
-    if gpus is None or gpus == "all":
-        return gpus
-    if isinstance(gpus, str) or not isinstance(gpus, Sequence):
-        raise BackendError(f'gpus must be "all" or a list of numbers, such as [0, 1], not {gpus!r}')
-    numbers = [whole_number("gpus", gpu, 0) for gpu in gpus]
-    if not numbers or len(set(numbers)) < len(numbers):
-        named = ", ".join(map(str, numbers)) or "none"
-        raise BackendError(f"gpus must name at least one GPU, and each once, not {named}")
-    return numbers
 
 
 def probe(wanted: Gpus | None) -> UsableGpus:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from autosched.tuning import backends
+from autosched.tuning.backends import Backend
 from autosched.tuning.ledger import TrialLedger, Verifier, VerifyOutcome
 from autosched.verify import stored
 from autosched.verify.schedules import verify_one
@@ -15,39 +16,71 @@ from measurements.records.measurement import Provenance, Status
 from measurements.records.record import Record
 from measurements.records.vendor_library import is_library
 from search_spaces.operators.problem import Problem
+from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
-
-PROOF_SECONDS = 60.0  # that the full proof of the winner may take
 
 FullVerifier = Callable[[Schedule, float], VerifyOutcome]  # within so many seconds
 
 
-def of_new_bests(chosen: backends.Backend) -> tuple[Verifier | None, str]:
-    """Who judges new bests, and a line for people where there is no compiler for it.
+@dataclass(frozen=True)
+class Verifiers:
+    """Verification where the runner does not compare results itself.
 
-    Raises ValueError where there is one and the proof cannot be had all the same.
+    Attributes:
+        new_best: Verifies each new best; None for no verification.
+        winner: Verifies the best at the end in full; None leaves it out.
+        line: Line for people where nothing can be verified; "" otherwise.
     """
-    if chosen.runner.provenance is not Provenance.ESTIMATED:
-        return None, ""  # it runs, or ran when it was recorded, and its results are compared
+
+    new_best: Verifier | None = None
+    winner: FullVerifier | None = None
+    line: str = ""
+
+
+def verifiers(task: SearchTask, backend: Backend) -> Verifiers:
+    """Return how a search verifies its bests.
+
+    Args:
+        task: What is searched.
+        backend: Times candidates.
+
+    Returns:
+        The verifiers; none where the runner runs kernels, or ran them when they were recorded, and where there is no
+        compiler for the emulator.
+
+    Raises:
+        ValueError: There is a compiler, and the emulator cannot be used all the same.
+    """
+    if backend.runner.provenance is not Provenance.ESTIMATED:
+        return Verifiers()
     try:
         check_ready()
     except HostCompilerMissing as error:
-        return None, f"new bests are not proven: {error}"
+        return Verifiers(line=f"new bests are not proven: {error}")
     except HostFailure as error:
         raise ValueError(f"new bests cannot be proven here: {error}; or give --no-verify") from error
-    return lambda problem, schedule: verify_one(chosen.templates.of(schedule), problem, schedule, chosen.device), ""
 
+    def new_best(problem: Problem, schedule: Schedule) -> Verdict:
+        return verify_one(task.templates.of(schedule), problem, schedule, task.device)
 
-def of_winner(problem: Problem, chosen: backends.Backend) -> FullVerifier:
-    def verify(schedule: Schedule, seconds: float) -> Verdict:
-        template = chosen.templates.of(schedule)
-        return verify_one(template, problem, schedule, chosen.device, depth="full", budget=seconds)
+    def winner(schedule: Schedule, seconds: float) -> Verdict:
+        template = task.templates.of(schedule)
+        return verify_one(template, task.problem, schedule, task.device, depth="full", budget=seconds)
 
-    return verify
+    return Verifiers(new_best, winner)
 
 
 def prove_best(book: TrialLedger, full: FullVerifier, seconds: float) -> str:
-    """Prove the best in full, in place of it the next one if that fails, and say in one line what came of it."""
+    """Verify the best in full, and the next one if that fails.
+
+    Args:
+        book: Ledger of the run.
+        full: Verifies one schedule within a time limit.
+        seconds: Time limit of all verifications together.
+
+    Returns:
+        One line on the outcome; "" for none.
+    """
     until, failed = time.monotonic() + seconds, 0
     while book.best is not None and not is_library(book.best.schedule):
         best = book.best

@@ -30,6 +30,7 @@ from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import DEVICES, device
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.matmul import Matmul
+from search_spaces.search_task import SearchTask
 from search_spaces.templates.template import TemplateSet
 
 H200, A100 = device("h200"), device("a100")
@@ -91,7 +92,8 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def given(problem: Matmul | Copy, chip: Any = A100) -> nvidia_heuristics.Advice:
     templates = templates_for(problem, chip)
-    return advice(templates, problem, chip, AnalyticEstimates(problem, templates, chip))
+    task = SearchTask(problem, chip, templates, templates.space(problem, chip))
+    return advice(task, AnalyticEstimates(problem, templates, chip))
 
 
 def near(configuration: Configuration, problem: Matmul, chip: Any) -> dict[str, Any]:

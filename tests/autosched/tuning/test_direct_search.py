@@ -10,7 +10,7 @@ from needs import needs_nvrtc
 
 import autosched
 from autosched.samplers import DEFAULT, MODEL
-from autosched.tuning.backends import choose
+from autosched.tuning.backends import BackendOptions, choose
 from autosched.tuning.loop import UNPROMISING
 from autosched.tuning.options import MODEL_TRIALS
 from autosched.user_kernels.user_kernel import Kernel
@@ -68,5 +68,5 @@ def test_who_asks_for_another_search_gets_it(options: dict[str, Any], tmp_path: 
 def test_a_kernel_whose_times_are_counted_in_the_emulator_has_no_model_of_its_own() -> None:
     counted = Kernel.from_file(VECTOR_ADD).problem(n=1000)
     for problem, expected in ((PROBLEM, True), (counted, False)):
-        with choose("estimate", "h100", problem=problem) as chosen:
+        with choose(problem, BackendOptions(backend="estimate", device="h100")) as chosen:
             assert chosen.model_alone(problem) is expected

@@ -11,21 +11,36 @@ from needs import needs_nvrtc
 import autosched
 from autosched.cli.app import run
 from autosched.samplers.first_choices.model_choice import default_choice
-from autosched.tuning.effort import EFFORTS, settings
+from autosched.tuning.effort import EFFORTS
+from autosched.tuning.options import MODEL_TRIALS, TuneOptions
+from autosched.tuning.plan import SearchPlan
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import device
 
 PROBLEM = autosched.Softmax(rows=64, columns=256)
 
 
-def test_what_is_given_goes_before_it() -> None:
-    assert settings(None, None, min_gain=None, proof_seconds=None) == (None, {"min_gain": None, "proof_seconds": None})
+def test_explicit_options_override_it() -> None:
     quick = EFFORTS["quick"]
-    assert settings("quick", None, min_gain=None) == (quick.trials, {"min_gain": quick.min_gain})
-    assert settings("quick", 5, min_gain=0.1, proof_seconds=None) == (
-        5,
-        {"min_gain": 0.1, "proof_seconds": quick.proof_seconds},
-    )
+    plan = TuneOptions(effort="quick").plan()
+    assert (plan.trials, plan.min_gain, plan.proof_seconds) == (quick.trials, quick.min_gain, quick.proof_seconds)
+    assert plan.model_first and not plan.search_model
+    plan = TuneOptions(effort="quick", trials=5, min_gain=0.1).plan(model_alone=True)
+    assert (plan.trials, plan.min_gain, plan.proof_seconds) == (5, 0.1, quick.proof_seconds)
+    assert plan.model_first and not plan.search_model
+
+
+def test_without_trials_or_a_sampler_a_model_that_makes_the_times_is_searched() -> None:
+    plan = TuneOptions().plan(model_alone=True)
+    assert plan.search_model and (plan.sampler, plan.trials) == ("model", MODEL_TRIALS)
+    quick = TuneOptions(effort="quick").plan(model_alone=True)
+    assert quick.search_model and not quick.model_first and quick.trials == EFFORTS["quick"].trials
+    for chosen in (TuneOptions(trials=3), TuneOptions(sampler="random"), TuneOptions(objective="registers")):
+        assert not chosen.plan(model_alone=True).search_model
+    assert TuneOptions().plan() == SearchPlan()
+
+
+def test_the_order_of_efforts_is_that_of_their_cost() -> None:
     costs = [e.trials for e in EFFORTS.values()]
     assert costs == sorted(costs) and costs[0] == 1
 

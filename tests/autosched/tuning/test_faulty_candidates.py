@@ -9,7 +9,9 @@ import pytest
 from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 
 from autosched.samplers import sampler
+from autosched.tuning.ledger import RunIdentity
 from autosched.tuning.loop import Tuner, TunerParts
+from autosched.tuning.plan import SearchPlan
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
 from measurements.compiler.pool import CompileCache, CompilePool
 from measurements.records.measurement import Status
@@ -82,17 +84,14 @@ def test_every_one_is_accounted_for_and_the_best_is_found(tmp_path: Path, nightl
         with Store.open(tmp_path / "a.db") as store:
             result = Tuner(
                 TunerParts(
-                    PROBLEM,
-                    H200,
+                    RunIdentity(PROBLEM, H200, runner.provenance, None, 1, {}, {"toy": "s"}),
                     runner,
                     store,
                     sampler("random", space, seed=1),
-                    seed=1,
-                    space_versions={"toy": "s"},
                     generate=generate,
                     observer=Watch(),
                 )
-            ).run(many)
+            ).run(SearchPlan(trials=many))
             trials = [r for r in store.trials() if r.rank is None]
         runner.close()
     assert not result.stopped

@@ -467,8 +467,9 @@ def generate(problem, schedule, device):
 store = Store.open(sys.argv[1])
 print("ready", flush=True)
 made = sampler("random", space, seed=1)
-t.Tuner(t.TunerParts(t.PROBLEM, t.H200, Slow(), store, made, seed=1, space_versions={"toy": "s"}, generate=generate,
-        in_flight=t.InFlightLimit(compilers=4))).run(10**6)
+run = t.RunIdentity(t.PROBLEM, t.H200, Slow().provenance, None, 1, {}, {"toy": "s"})
+parts = t.TunerParts(run, Slow(), store, made, generate=generate, in_flight=t.InFlightLimit(compilers=4))
+t.Tuner(parts).run(t.SearchPlan(trials=10**6))
 """
 
 

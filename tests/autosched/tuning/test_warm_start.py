@@ -12,9 +12,10 @@ from observed import QUICK, observations, records, seconds, store
 
 from autosched.tuning import tune as tuner
 from autosched.tuning import warm_start
+from autosched.tuning.ledger import RunIdentity
 from autosched.tuning.tune import tune
 from autosched.tuning.warm_start import WarmStart
-from cost_models.estimates import AnalyticEstimates
+from cost_models.estimates import AnalyticEstimates, estimates_of
 from cost_models.trees import training
 from cost_models.trees.boosted import ModelMismatch
 from cost_models.trees.evaluation import rank_correlation
@@ -26,11 +27,13 @@ from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import device
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.row_reduction import Softmax
+from search_spaces.search_task import SearchTask
 
 H200 = device("h200")
 PROBLEM = Copy(3000, 5000)
 TEMPLATES = templates_for(PROBLEM, H200)
 SPACE = TEMPLATES.space(PROBLEM, H200)
+TASK = SearchTask(PROBLEM, H200, TEMPLATES, SPACE)
 SCHEDULES = SPACE.sample(60, 1)
 OTHERS = (Copy(2048, 2048), Copy(4096, 1000), Copy(9000, 300))
 
@@ -38,6 +41,10 @@ OTHERS = (Copy(2048, 2048), Copy(4096, 1000), Copy(9000, 300))
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "TRAINING", QUICK)
+
+
+def run_of(provenance: Provenance) -> RunIdentity:
+    return RunIdentity.of(TASK, provenance, None, 0)
 
 
 @cache
@@ -50,7 +57,7 @@ def agreement(start: WarmStart) -> float:
 
 
 def test_a_model_foresees_a_problem_it_has_not_seen() -> None:
-    start = warm_start.from_model(model(), "m.json", TEMPLATES, PROBLEM, H200, SPACE)
+    start = warm_start.from_model(model(), "m.json", TASK, estimates_of(TASK))
     analytic = AnalyticEstimates(PROBLEM, TEMPLATES, H200)
     assert agreement(start) > max(0.9, agreement(WarmStart(analytic)))
     assert start.lines == ("the search starts from m.json, which knows 90 measured times of copy",)
@@ -59,9 +66,8 @@ def test_a_model_foresees_a_problem_it_has_not_seen() -> None:
 
 def test_doubts_are_told() -> None:
     a100 = device("a100")
-    start = warm_start.from_model(
-        model("estimated"), "m.json", TEMPLATES, PROBLEM, a100, TEMPLATES.space(PROBLEM, a100)
-    )
+    task = SearchTask(PROBLEM, a100, TEMPLATES, TEMPLATES.space(PROBLEM, a100))
+    start = warm_start.from_model(model("estimated"), "m.json", task, estimates_of(task))
     assert "these were no measurements" in start.lines[0]
     assert start.lines[1] == "doubt m.json: the model has no times of a100, only of h200"
     made = model()
@@ -69,28 +75,29 @@ def test_doubts_are_told() -> None:
     other = dataclasses.replace(made.operators[0], templates=(("other", "1"),))
     for part, doubt in ((old, "copy has changed since"), (other, "no times of the kernel template copy")):
         changed = dataclasses.replace(made, operators=(part,))
-        assert doubt in warm_start.from_model(changed, "m.json", TEMPLATES, PROBLEM, H200, SPACE).lines[-1]
+        assert doubt in warm_start.from_model(changed, "m.json", TASK, estimates_of(TASK)).lines[-1]
 
 
 def test_a_model_that_does_not_fit_is_refused() -> None:
     softmax = Softmax(256, 1000)
     templates = templates_for(softmax, H200)
+    task = SearchTask(softmax, H200, templates, templates.space(softmax, H200))
     with pytest.raises(ModelMismatch, match="the model knows copy, not softmax"):
-        warm_start.from_model(model(), "m", templates, softmax, H200, templates.space(softmax, H200))
+        warm_start.from_model(model(), "m", task, estimates_of(task))
     made = model()
     names = tuple("schedule.copy.other" if n == "schedule.copy.unroll" else n for n in made.operators[0].boosted.names)
     boosted = dataclasses.replace(made.operators[0].boosted, names=names)
     strange = dataclasses.replace(made, operators=(dataclasses.replace(made.operators[0], boosted=boosted),))
     with pytest.raises(ModelMismatch, match="does not fit: features differ"):
-        warm_start.from_model(strange, "m", TEMPLATES, PROBLEM, H200, SPACE)
+        warm_start.from_model(strange, "m", TASK, estimates_of(TASK))
 
 
 def test_other_problems_of_the_database_are_used_by_default(tmp_path: Path) -> None:
     path = store(tmp_path / "b.db", *(r for p in OTHERS for r in records(observations(p))))
     with Store.open(path) as opened:
-        start = warm_start.from_other_problems(opened, Provenance.MEASURED, TEMPLATES, PROBLEM, H200, SPACE)
-        none = warm_start.from_other_problems(opened, Provenance.ESTIMATED, TEMPLATES, PROBLEM, H200, SPACE)
-        again = warm_start.from_other_problems(opened, Provenance.MEASURED, TEMPLATES, PROBLEM, H200, SPACE)
+        start = warm_start.from_other_problems(opened, run_of(Provenance.MEASURED), TASK, estimates_of(TASK))
+        none = warm_start.from_other_problems(opened, run_of(Provenance.ESTIMATED), TASK, estimates_of(TASK))
+        again = warm_start.from_other_problems(opened, run_of(Provenance.MEASURED), TASK, estimates_of(TASK))
     assert start.source == f"90 measured times of 3 other problems in {path}"
     assert start.analytic is not None
     assert agreement(start) > 0.9
@@ -100,7 +107,7 @@ def test_other_problems_of_the_database_are_used_by_default(tmp_path: Path) -> N
 
 
 def test_what_it_was_worth_is_said() -> None:
-    start = warm_start.from_model(model(), "m.json", TEMPLATES, PROBLEM, H200, SPACE)
+    start = warm_start.from_model(model(), "m.json", TASK, estimates_of(TASK))
     times = seconds(PROBLEM, "h200", SCHEDULES)
     one = dataclasses.replace(observations(PROBLEM), schedules=tuple(SCHEDULES), seconds=times)
     said = start.worth(records(one))

@@ -10,7 +10,9 @@ import instant_compiler
 from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 
 from autosched.samplers import sampler
+from autosched.tuning.ledger import RunIdentity
 from autosched.tuning.loop import Tuner, TunerParts
+from autosched.tuning.plan import SearchPlan
 from measurements.compiler.pool import CompileCache, CompilePool
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner
 from measurements.runners.cuda.supervisor import Limits
@@ -51,17 +53,14 @@ def main(database: str, cache: str) -> None:
         with Store.open(database) as store:
             Tuner(
                 TunerParts(
-                    PROBLEM,
-                    h200,
+                    RunIdentity(PROBLEM, h200, runner.provenance, None, 1, {}, {"toy": "s"}),
                     runner,
                     store,
                     made,
-                    seed=1,
-                    space_versions={"toy": "s"},
                     generate=generate,
                     observer=Acknowledge(),
                 )
-            ).run(10**6)
+            ).run(SearchPlan(trials=10**6))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,17 @@
 """A small space, runners that pretend to measure it, and ``Tuner`` over them."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from autosched.samplers import Sampler, sampler
 from autosched.tuning.in_flight import InFlightLimit
+from autosched.tuning.ledger import RunIdentity, Verifier
 from autosched.tuning.loop import Tuner, TunerParts
+from autosched.tuning.plan import SearchPlan
 from autosched.tuning.result import Observer, Progress, Start, TuneResult
+from autosched.tuning.winner.winner_proof import Verifiers
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners.base import Candidate
 from measurements.store.store import Store
@@ -120,24 +123,25 @@ def tuned(
     *,
     on: Device = H200,
     space_version: str = "s1",
+    versions: Mapping[str, str] | None = None,
     min_gain: float = 0.0,
     limit: float = math.inf,
     out: int = 4,
     in_flight: InFlightLimit | None = None,
+    verifier: Verifier | None = None,
     **arguments: Any,
 ) -> TuneResult:
-    parts = Tuner(
+    runner = runner or FakeRunner()
+    tuner = Tuner(
         TunerParts(
-            PROBLEM,
-            on,
-            runner or FakeRunner(),
+            RunIdentity(PROBLEM, on, runner.provenance, None, 1, versions or {}, {"toy": space_version}),
+            runner,
             store,
             made or sampler("random", SPACE, seed=1),
-            seed=1,
-            space_versions={"toy": space_version},
             generate=generate,
             in_flight=in_flight or InFlightLimit(compilers=out),
+            verifiers=Verifiers(verifier),
             **arguments,
         )
     )
-    return parts.run(trials, limit, min_gain=min_gain)
+    return tuner.run(SearchPlan(trials=trials, seconds=limit, min_gain=min_gain))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from autosched.tuning import tune as tuner
-from autosched.tuning.backends import BackendError, Estimate, Gpus, choose, choosing
+from autosched.tuning.backends import BackendError, BackendOptions, Estimate, Gpus, choose, choosing
 from autosched.tuning.backends import gpus as probing
 from autosched.verify.launch_counting import CountedLaunch
 from autosched.verify.machine_counting import counted_in
@@ -16,9 +16,8 @@ from cost_models.launch_time import CompiledResources, launch_time
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import NvrtcMissing
 from measurements.records.measurement import Provenance, Resources
-from measurements.records.policy import Policy
 from measurements.runners.base import Candidate
-from measurements.runners.cuda.runner import CudaOptions, CudaRunner
+from measurements.runners.cuda.runner import CudaRunner
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.devices import Device, UnknownDevice, device
 from search_spaces.operators.matmul import Matmul
@@ -60,7 +59,7 @@ def an_unknown_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def chosen(backend: str = "auto", wanted: str | Device | None = None) -> tuple[str, str, str]:
-    with choose(backend, wanted, workers=1) as found:
+    with choose(None, BackendOptions(backend=backend, device=wanted, workers=1)) as found:
         assert found.line == found.runner.describe()
         word = found.runner.provenance.upper()
         assert found.headline.startswith(f"times are {word}") and len(found.headline) < 100
@@ -81,7 +80,7 @@ class TestWithoutGpu:
 
     def test_cuda_says_what_is_missing(self) -> None:
         with pytest.raises(BackendError, match=f"{NO_GPU}.*use --backend estimate"):
-            choose("cuda")
+            choose(None, BackendOptions(backend="cuda"))
 
 
 @pytest.mark.usefixtures("an_h200")
@@ -99,7 +98,7 @@ class TestWithGpu:
         assert (name, target) == ("estimate", "a100")
         assert "the GPU of this machine is h200, not a100" in line
         with pytest.raises(BackendError, match="the GPU of this machine is h200, not a100"):
-            choose("cuda", "a100")
+            choose(None, BackendOptions(backend="cuda", device="a100"))
 
     def test_estimate_when_asked_for(self) -> None:
         name, _, line = chosen("estimate")
@@ -111,7 +110,7 @@ class TestWithGpu:
 
         part = dataclasses.replace(H200, sm_count=66)
         monkeypatch.setattr(probing, "cuda_device", lambda gpu: part)
-        with choose("cuda", "h200", workers=1) as found:
+        with choose(None, BackendOptions(backend="cuda", device="h200", workers=1)) as found:
             assert isinstance(found.runner, CudaRunner)
             assert found.device.sm_count == 66
 
@@ -122,13 +121,13 @@ class TestSeveralGpus:
         ("gpus", "named"), [(None, "on h200"), ([1], "on h200"), ([1, 0], "on 2 x h200"), ([2], "on a100")]
     )
     def test_those_that_are_named_measure_and_the_first_alone_by_default(self, gpus: Gpus | None, named: str) -> None:
-        with choose("cuda", workers=1, gpus=gpus) as found:
+        with choose(None, BackendOptions(backend="cuda", workers=1, gpus=gpus)) as found:
             assert named + "," in found.line
             assert found.gpus == len(gpus or [0])
 
     def test_all_of_one_kind(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(probing, "cuda_count", lambda: 2)
-        with choose("cuda", workers=1, gpus="all") as found:
+        with choose(None, BackendOptions(backend="cuda", workers=1, gpus="all")) as found:
             assert "on 2 x h200" in found.line
 
     @pytest.mark.parametrize(
@@ -147,18 +146,18 @@ class TestSeveralGpus:
     @pytest.mark.parametrize("backend", ["auto", "cuda"])
     def test_what_cannot_be_is_refused(self, backend: str, gpus: Gpus, refusal: str) -> None:
         with pytest.raises(ValueError, match=refusal):
-            choose(backend, workers=1, gpus=gpus)
+            choose(None, BackendOptions(backend=backend, workers=1, gpus=gpus))
 
     def test_they_are_for_measuring(self) -> None:
         with pytest.raises(BackendError, match=r"gpus need a GPU to measure on \(backend estimate was asked for\)"):
-            choose("estimate", gpus=[0])
+            choose(None, BackendOptions(backend="estimate", gpus=[0]))
         with pytest.raises(BackendError, match=r"the GPU of this machine is h200, not a100"):
-            choose("auto", "a100", gpus=[0, 1])
+            choose(None, BackendOptions(backend="auto", device="a100", gpus=[0, 1]))
 
     def test_one_that_does_not_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(probing, "cuda_available", lambda gpu: (gpu == 0, f"GPU {gpu} does not answer: busy"))
         with pytest.raises(BackendError, match="GPU 1 does not answer: busy"):
-            choose("auto", gpus=[0, 1])
+            choose(None, BackendOptions(backend="auto", gpus=[0, 1]))
 
     def test_both_measure(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         log = tmp_path / "log"
@@ -187,7 +186,7 @@ class TestUnknownGpu:
 
     def test_cuda_does_not(self) -> None:
         with pytest.raises(BackendError, match="no device row has"):
-            choose("cuda")
+            choose(None, BackendOptions(backend="cuda"))
 
 
 @pytest.mark.usefixtures("no_gpu")
@@ -196,15 +195,15 @@ class TestRefusals:
         with pytest.raises(
             BackendError, match="unknown backend 'opencl': use one of auto, cuda, estimate, ray, replay"
         ):
-            choose("opencl")
+            choose(None, BackendOptions(backend="opencl"))
         with pytest.raises(BackendError, match="nothing to replay: no problem was named"):
-            choose("replay")
+            choose(None, BackendOptions(backend="replay"))
         with pytest.raises(BackendError, match=f"warm cache .*{NO_GPU}"):
-            choose(timing=CudaOptions(policy=Policy("warm")))
+            choose(None, BackendOptions(warm_cache=True))
         with pytest.raises(UnknownDevice, match="h200_nvx"):
-            choose(device="h200_nvx")
+            choose(None, BackendOptions(device="h200_nvx"))
         with pytest.raises(ValueError, match="workers must be a whole number of at least 1, not 0"):
-            choose(workers=0)
+            choose(None, BackendOptions(workers=0))
 
     def test_without_nvrtc(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuse(**_: object) -> None:
@@ -212,7 +211,7 @@ class TestRefusals:
 
         monkeypatch.setattr(choosing, "CompilePool", refuse)
         with pytest.raises(BackendError, match="NVRTC was not found"):
-            choose()
+            choose(None, BackendOptions())
 
 
 class TestEstimate:

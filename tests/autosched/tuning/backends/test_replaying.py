@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autosched.tuning.backends import BackendError, choose
+from autosched.tuning.backends import BackendError, BackendOptions, choose
 from autosched.tuning.backends import gpus as probing
 from autosched.tuning.tune import tune
 from measurements.records import recording
@@ -79,22 +79,22 @@ def test_a_search_spends_its_trials_on_what_was_recorded(recorded: Recording, tm
 
 
 def test_auto_finds_the_recording_and_says_so(recorded: Recording) -> None:
-    with choose(problem=PROBLEM) as found:
+    with choose(PROBLEM, BackendOptions()) as found:
         assert (found.name, found.device.name, found.pool) == ("replay", "h200", None)
         assert "no driver" in found.line
         assert found.headline == "times are REPLAYED: no GPU on this machine answers"
-    with choose(problem=dataclasses.replace(PROBLEM, m=97), workers=1) as found:
+    with choose(dataclasses.replace(PROBLEM, m=97), BackendOptions(workers=1)) as found:
         assert found.name == "estimate"
         assert "this problem was not recorded on h200" in found.line
-    with choose(device="a100", problem=PROBLEM, workers=1) as found:
+    with choose(PROBLEM, BackendOptions(device="a100", workers=1)) as found:
         assert found.name == "estimate"
-    with choose("estimate", problem=PROBLEM, workers=1) as found:
+    with choose(PROBLEM, BackendOptions(backend="estimate", workers=1)) as found:
         assert found.name == "estimate"
 
 
 def test_replay_says_what_is_missing(recorded: Recording) -> None:
     with pytest.raises(BackendError, match="nothing to replay: this problem was not recorded on a100"):
-        choose("replay", "a100", problem=PROBLEM)
+        choose(PROBLEM, BackendOptions(backend="replay", device="a100"))
 
 
 @pytest.mark.parametrize("backend", ["auto", "replay"])
@@ -113,6 +113,6 @@ def test_a_recording_of_another_space_is_not_used(recorded: Recording) -> None:
     older = Recording(tuple(dataclasses.replace(r, space_version="older") for r in recorded.records))
     recording.write(recording.place(PROBLEM.key(), "h200"), [older])
     with pytest.raises(BackendError, match=r"the space of autosched 0\.1\.0, which is another one now"):
-        choose("replay", problem=PROBLEM)
-    with choose(problem=PROBLEM, workers=1) as found:
+        choose(PROBLEM, BackendOptions(backend="replay"))
+    with choose(PROBLEM, BackendOptions(workers=1)) as found:
         assert found.name == "estimate"

@@ -13,7 +13,9 @@ from autosched.cli.options.stored import refuse_unusable
 from autosched.regression.since_tuning import AtTuning
 from autosched.reporting.formatting import record_facts
 from autosched.samplers import sampler
+from autosched.tuning.ledger import RunIdentity
 from autosched.tuning.loop import Tuner, TunerParts
+from autosched.tuning.plan import SearchPlan
 from autosched.tuning.result import TuneResult
 from autosched.tuning.winner import paired_timing
 from autosched.tuning.winner.finalists import simplicity
@@ -126,19 +128,16 @@ def tuned(
 ):
     parts = Tuner(
         TunerParts(
-            PROBLEM,
-            H200,
+            RunIdentity(PROBLEM, H200, runner.provenance, None, 1, {}, {"toy": "s"}),
             runner,
             store,
             sampler("random", SPACE, seed=1),
-            seed=1,
-            space_versions={"toy": "s"},
             generate=generate,
             complexity=complexity or (lambda schedule: 0.0),
             default=lambda: default,
         )
     )
-    return parts.run(trials)
+    return parts.run(SearchPlan(trials=trials))
 
 
 def order(result: TuneResult) -> list[int]:

@@ -1,0 +1,100 @@
+"""The options of a backend: where candidates are compiled and how they are timed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from autosched.tuning.backends.backend import BackendError
+from measurements.records.policy import Policy
+from measurements.runners.cuda.runner import CudaOptions
+from measurements.runners.fleet.cluster import Fleet
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import whole_number
+from search_spaces.templates.template import KernelTemplate
+
+BACKENDS = ("auto", "cuda", "estimate", "ray", "replay")
+
+Gpus = Sequence[int] | Literal["all"]  # numbers as CUDA counts them
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendOptions:
+    """Options of a backend.
+
+    Attributes:
+        device: Name or row of the GPU to tune for. Default: the GPU of this machine, h200 without one.
+        backend: How candidates are timed: "auto", "cuda", "estimate", "ray" or "replay".
+        workers: Number of compilers. Default: one per core.
+        warm_cache: Whether to time with operands in the L2 instead of from memory. How times are taken, this and the
+            next two, is part of what they are ranked with.
+        eager: Whether the host queues each launch, instead of a CUDA graph.
+        clocks: SM clock in MHz if locked (verified); None if unlocked.
+        gpus: GPUs to measure on: CUDA device numbers, or "all", all of one kind. Default: GPU 0, because the others of
+            a shared machine may be in use.
+        ray: Address of a Ray cluster ("auto": the one of this machine), or a Fleet, which stays the caller's to close.
+            All its GPUs of the kind ``device`` measure.
+        templates: Kernel templates to search, by name or themselves. Default: all that can compute the problem.
+        recording: File that the backend "replay" replays: a cache or T4 file of Kernel Tuner, or a recording.
+
+    Raises:
+        ValueError: An option that cannot be used, BackendError among them.
+    """
+
+    device: str | Device | None = None
+    backend: str = "auto"
+    workers: int | None = None
+    warm_cache: bool = False
+    eager: bool = False
+    clocks: int | None = None
+    gpus: Gpus | None = None
+    ray: str | Fleet | None = None
+    templates: Iterable[str | KernelTemplate] | None = None
+    recording: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise BackendError(f"unknown backend {self.backend!r}: use one of {', '.join(BACKENDS)}")
+        if self.workers is not None:
+            object.__setattr__(self, "workers", whole_number("workers", self.workers, 1))
+        object.__setattr__(self, "gpus", _checked_numbers(self.gpus))
+        if self.recording is not None and self.backend != "replay":
+            raise BackendError("a recording is for the backend replay: give --backend replay")
+        if self.on_cluster and (self.backend not in ("auto", "ray") or self.gpus is not None):
+            raise BackendError("a Ray cluster measures on all its GPUs of a kind: leave --backend and --gpus out")
+        _ = self.policy  # raises ValueError
+
+    @property
+    def on_cluster(self) -> bool:
+        """Whether a Ray cluster measures."""
+        return self.recording is None and (self.ray is not None or self.backend == "ray")
+
+    @property
+    def policy(self) -> Policy:
+        """How times are taken."""
+        return Policy("warm" if self.warm_cache else "cold", "eager" if self.eager else "graph", self.clocks)
+
+    @property
+    def power(self) -> bool:
+        """Whether the GPU's power is measured, too."""
+        return False
+
+    @property
+    def timing(self) -> CudaOptions:
+        """How a GPU of this machine times."""
+        return CudaOptions(policy=self.policy, power=self.power)
+
+
+def _checked_numbers(gpus: Gpus | None) -> Gpus | None:
+    """Return the numbers as whole ones. Raises ValueError (BackendError) for what is neither "all" nor some numbers."""
+    if gpus is None or gpus == "all":
+        return gpus
+    if isinstance(gpus, str) or not isinstance(gpus, Sequence):
+        raise BackendError(f'gpus must be "all" or a list of numbers, such as [0, 1], not {gpus!r}')
+    numbers = [whole_number("gpus", gpu, 0) for gpu in gpus]
+    if not numbers or len(set(numbers)) < len(numbers):
+        named = ", ".join(map(str, numbers)) or "none"
+        raise BackendError(f"gpus must name at least one GPU, and each once, not {named}")
+    return numbers

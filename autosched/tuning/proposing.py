@@ -1,0 +1,92 @@
+"""Who proposes the trials of a search: a sampler, and advice that it tries first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from autosched.samplers import Sampler
+from autosched.samplers import sampler as make_sampler
+from autosched.samplers.first_choices import nvidia_heuristics
+from autosched.samplers.first_choices.model_choice import default_choice
+from autosched.samplers.scalarized import ScalarizedSampler
+from autosched.samplers.seeded import SeededSampler
+from autosched.tuning.options import TuneOptions
+from autosched.tuning.plan import SearchPlan
+from autosched.user_kernels.problem import KernelProblem
+from cost_models.estimates import Estimates
+from search_spaces.search_task import SearchTask
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.search_space import SearchSpace
+
+
+@dataclass(frozen=True)
+class Proposing:
+    """The sampler of a search.
+
+    Attributes:
+        sampler: Proposes every trial, advice included.
+        default: Computes the schedule that is used where nothing is tuned; None where there is none.
+        line: Line for people on the advice; "" for none.
+    """
+
+    sampler: Sampler
+    default: Callable[[], Schedule | None]
+    line: str
+
+
+def sampler_of(
+    task: SearchTask, options: TuneOptions, plan: SearchPlan, estimates: Estimates, *, recorded: bool
+) -> Proposing:
+    """Return who proposes the trials of a search.
+
+    Args:
+        task: What is searched.
+        options: Options of ``tune``.
+        plan: Limits of the run, and its sampler.
+        estimates: What is known before the first trial.
+        recorded: Whether only recorded schedules can be tried, to which no advice leads.
+
+    Returns:
+        The sampler with its advice.
+
+    Raises:
+        ValueError: A sampler that cannot be loaded.
+    """
+    default = partial(_default_schedule, task)
+    advice = nvidia_heuristics.Advice()
+    if not recorded and not plan.search_model:
+        advice = nvidia_heuristics.advice(task, estimates)
+    sampler = _sampler(task, options, plan, estimates)
+    if isinstance(task.problem, KernelProblem) and (first := _default_configuration(task.space)) is not None:
+        sampler = SeededSampler(sampler, (first,), "default", own_first=False)
+    if plan.model_first and (chosen := default()) is not None:
+        sampler = SeededSampler(sampler, (chosen,), "model", own_first=False)
+    if advice.schedules:
+        sampler = SeededSampler(sampler, advice.schedules, nvidia_heuristics.NAME)
+    return Proposing(sampler, default, advice.line)
+
+
+def _sampler(task: SearchTask, options: TuneOptions, plan: SearchPlan, estimates: Estimates) -> Sampler:
+    """Return the sampler of these options.
+
+    For other objectives than the time it is one per weighting of them, without estimates of times.
+    """
+    if options.objectives.is_time:
+        return make_sampler(plan.sampler, task.space, seed=options.seed, estimates=estimates)
+    weights = options.objectives.weights
+    members = [make_sampler(plan.sampler, task.space, seed=options.seed + i) for i in range(len(weights))]
+    return ScalarizedSampler(members, weights, partial(options.objectives.costs, task.problem))
+
+
+def _default_schedule(task: SearchTask) -> Schedule | None:
+    choice = default_choice(task.problem, task.device, task.templates)
+    return None if choice is None else choice.schedule
+
+
+def _default_configuration(space: SearchSpace) -> Schedule | None:
+    """Return the first values of a user's kernel, which show whether it works at all; None if they are not legal."""
+    name, member = next(iter(space.members.items()))
+    schedule = Schedule(name, tuple((p.name, p.default) for p in member.parameters))
+    return schedule if schedule in space else None

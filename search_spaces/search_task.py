@@ -1,0 +1,38 @@
+"""What one search is of: a problem on a device, over the schedules of some kernel templates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.search_space import SearchSpace
+from search_spaces.templates.template import TemplateSet
+
+
+@dataclass(frozen=True)
+class SearchTask:
+    """The value that a search hands to samplers, models and records.
+
+    Attributes:
+        problem: Problem that is computed.
+        device: GPU to search for.
+        templates: Kernel templates that are searched.
+        space: Legal schedules of all ``templates``.
+    """
+
+    problem: Problem
+    device: Device
+    templates: TemplateSet
+    space: SearchSpace
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Version of each kernel template, by name."""
+        return {template.name: template.version for template in self.templates}
+
+    @property
+    def space_versions(self) -> Mapping[str, str]:
+        """Version of each template's space, by name."""
+        return {name: member.fingerprint for name, member in self.space.members.items()}

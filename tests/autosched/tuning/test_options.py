@@ -1,0 +1,46 @@
+"""One options object: built from keywords or handed in, validated where it is made."""
+
+import pytest
+
+from autosched import Copy, TuneOptions, tune
+from autosched.tuning.backends import BackendError
+
+
+def test_keywords_build_options_and_override_those_handed_in() -> None:
+    made, sizes = TuneOptions.gathered(None, {"trials": 3, "m": 96})
+    assert (made, sizes) == (TuneOptions(trials=3), {"m": 96})
+    assert TuneOptions.gathered(made, {"seed": 7}) == (TuneOptions(trials=3, seed=7), {})
+    assert TuneOptions.gathered(made, {})[0] == made
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"trials": 0}, "trials"),
+        ({"min_gain": 1.0}, "min_gain"),
+        ({"seconds": 0}, "seconds"),
+        ({"proof_seconds": -1}, "proof_seconds"),
+        ({"effort": "most"}, "effort"),
+        ({"objective": "registers:least"}, "direction"),
+        ({"sampler": "genetic"}, "sampler"),
+        ({"clocks": -1}, "MHz"),
+        ({"workers": 0}, "workers"),
+        ({"gpus": [0, 0]}, "gpus"),
+        ({"recording": "a.json"}, "replay"),
+        ({"ray": "auto", "backend": "cuda"}, "Ray"),
+    ],
+)
+def test_they_are_validated_where_they_are_made(options: dict[str, object], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason) as error:
+        TuneOptions(**options)  # type: ignore[arg-type]
+    assert "\n" not in str(error.value)
+
+
+def test_a_backend_that_there_is_not_is_a_backend_error() -> None:
+    with pytest.raises(BackendError):
+        TuneOptions(backend="opencl")
+
+
+def test_options_of_another_type_are_refused() -> None:
+    with pytest.raises(TypeError, match="TuneOptions"):
+        tune(Copy(8, 8), 64)  # type: ignore[arg-type]

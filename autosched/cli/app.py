@@ -19,7 +19,7 @@ from autosched.cli.options.command import Command
 from autosched.cli.options.problem import for_operator
 from autosched.cli.terminal.errors import InputError
 from autosched.cli.terminal.output import say, waiting_told
-from autosched.reporting.exit_status import ExitStatus
+from autosched.reporting.exit_status import ExitStatus, combined
 from autosched.user_kernels import KernelFileError
 from autosched.version import VERSION
 from measurements.emulator import HostFailure
@@ -329,7 +329,7 @@ def run(arguments: Sequence[str]) -> int:
         if error.errno not in _MACHINE_ERRORS:
             raise
         return _complain(f"{place} cannot be written ({error.strerror}): make room, or change its permissions")
-    return max(statuses)
+    return combined(statuses)
 
 
 def _one(arguments: Sequence[str], written: str | None = None) -> int:
@@ -358,7 +358,8 @@ def _usage_line(error: Any) -> str:
         text = f"no such option: {name}" + (f", did you mean {near[0]}?" if near else "")
     where = f": see '{error.ctx.command_path} --help'" if error.ctx is not None else ""
     if error.ctx is not None and isinstance(error.ctx.command, _OperatorGroup):
-        where = f": options go behind the operator, as in '{error.ctx.command_path} matmul ...'"
+        first = "the operator or the file" if error.ctx.command.name == "verify" else "the operator"
+        where = f": options go behind {first}, as in '{error.ctx.command_path} matmul ...'"
     return f"{text[:1].lower()}{text[1:]}{where}"
 
 

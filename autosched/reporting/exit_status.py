@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -77,6 +78,12 @@ ANSWERS = {
     ),
     "tune": ("a schedule was found", "no schedule works, or the search ended early", "bad input"),
 }
+
+
+def combined(statuses: Iterable[int]) -> ExitStatus:
+    """Return the status of several runs together: stopped, else the worst answer; a "no" outweighs no answer."""
+    given = set(statuses)
+    return next((s for s in (ExitStatus.STOPPED, ExitStatus.NO, ExitStatus.NO_ANSWER) if s in given), ExitStatus.OK)
 
 
 def of_verdicts(accepted: int, refused: int, uncertain: int) -> ExitStatus:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from autosched.cli.terminal.errors import InputError, bad_input, listed
 
+_OF_ONE_PROBLEM = ("--json", "--junit", "--markdown")
 INSTEAD = ("--kernel", "--program")  # of an operator
 COMMANDS = (("space",), ("tune",), ("best",), ("verify",), ("db", "threshold"))
 
@@ -58,8 +59,9 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
     if named or asks_a_database or _asks_for_help(rest):
         return [[*start, *sizes, *rest]]
     problems = [problem.sizes for problem in kernel.problems]
-    if len(problems) > 1 and "--json" in rest:
-        raise InputError(f"--json prints one document, and {paths[0]} lists {len(problems)} problems: give --size")
+    flag = next((a for a in (argument.partition("=")[0] for argument in rest) if a in _OF_ONE_PROBLEM), None)
+    if len(problems) > 1 and flag is not None:
+        raise InputError(f"{flag} takes the answer on one problem, and {paths[0]} lists {len(problems)}: give --size")
     return [[*start, *(part for n, v in p.items() for part in (flags[n], str(v))), *rest] for p in problems]
 
 

@@ -16,7 +16,7 @@ from autosched.cli import main
 from autosched.cli.commands.verification import program
 from autosched.cli.options.groups import grouped, options
 from autosched.cli.options.verification import TAKERS, Effort, Findings, Inputs
-from autosched.reporting.exit_status import ANSWERS, VERDICTS, ExitStatus, of_verdicts
+from autosched.reporting.exit_status import ANSWERS, VERDICTS, ExitStatus, combined, of_verdicts
 from measurements.emulator.programs import LaunchFinding, ProgramResult
 
 ROOT = Path(__file__).parents[3]
@@ -170,6 +170,13 @@ def test_a_status_needs_something_that_passes() -> None:
     assert of_verdicts(1, 0, 0) is ExitStatus.OK
     assert of_verdicts(3, 1, 2) is ExitStatus.NO
     assert of_verdicts(3, 0, 1) is of_verdicts(0, 0, 0) is ExitStatus.NO_ANSWER
+
+
+def test_a_no_outweighs_no_answer() -> None:
+    assert combined([0, 0]) is combined([]) is ExitStatus.OK
+    assert combined([0, 1, 2]) is ExitStatus.NO
+    assert combined([2, 0]) is ExitStatus.NO_ANSWER
+    assert combined([1, 130]) is ExitStatus.STOPPED
 
 
 def test_the_table_is_documented() -> None:

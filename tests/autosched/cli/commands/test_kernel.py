@@ -139,7 +139,8 @@ class TestExpanded:
             (("tune", "--kernel", "FILE", "--kernel", "FILE"), "one --kernel FILE at a time"),
             (("tune", "--kernel", "FILE", "--size", "m=3"), 'invalid --size "m=3"'),
             (("tune", "--kernel", "FILE", "--size", "n"), 'invalid --size "n"'),
-            (("space", "--kernel", "FILE", "--json"), "lists 2 problems: give --size"),
+            (("space", "--kernel", "FILE", "--json"), "lists 2: give --size"),
+            (("verify", "--kernel", "FILE", "--junit=j.xml"), "lists 2: give --size"),
         ],
     )
     def test_what_makes_no_sense_gets_one_line(self, write: Write, arguments: tuple[str, ...], message: str) -> None:

@@ -15,6 +15,7 @@ import typer
 
 from autosched.cli.app import build
 from autosched.cli.options.spellings import VERIFY_FILE
+from autosched.cli.options.verification import TAKERS
 from autosched.reporting.exit_status import ANSWERS, VERDICTS, ExitStatus
 from measurements.emulator.findings import MEANINGS, FindingKind
 from measurements.store.schema import META, SCHEMA_VERSION
@@ -131,8 +132,15 @@ def command_line() -> str:
         lines.append(f"\n## `{path}`\n{summary}\n")
         options = [p for p in parameters if p.param_type_name == "option" and not p.hidden and p.name != "help"]
         if options:
-            lines += ["\n| option | what it says |\n", "|---|---|\n"]
-            lines += [f"| `{', '.join(o.opts)}` | {_first(o.help)} |\n" for o in options]
+            kinds = path.endswith(VERIFY_FILE)  # whose options are for some kinds of files
+            lines += [
+                "\n| option | what it says | for |\n|---|---|---|\n"
+                if kinds
+                else "\n| option | what it says |\n|---|---|\n"
+            ]
+            for o in options:
+                takers = f" {', '.join(TAKERS.get(o.name, ['all']))} |" if kinds else ""
+                lines.append(f"| `{', '.join(o.opts)}` | {_first(o.help)} |{takers}\n")
     return "".join(lines)
 
 

@@ -12,7 +12,7 @@ ORDERS: tuple[OrderKind, ...] = get_args(OrderKind)
 MOST_LAUNCHES = 1000
 
 OrderOption = Annotated[
-    str | None, typer.Option("--order", metavar="ORDER", help=f"Of the blocks: {listed(ORDERS, 'or')}.")
+    str | None, typer.Option("--order", metavar="ORDER", help=f"Order of blocks: {listed(ORDERS, 'or')}.")
 ]
 TurnsOption = Annotated[
     int,
@@ -20,7 +20,7 @@ TurnsOption = Annotated[
         "--turns",
         parser=whole_number,
         metavar="S",
-        help="Seed of the turns that warps, lanes and atomics take, and of random blocks (0: each in its turn).",
+        help="Seed of the order of warps, lanes and atomics, and of random blocks (0: in their order).",
     ),
 ]
 LaunchesOption = Annotated[
@@ -29,7 +29,7 @@ LaunchesOption = Annotated[
         "--launches",
         parser=whole_number,
         metavar="N",
-        help="How often it is launched, each time on what it has left; outputs must be written anew.",
+        help="Number of back-to-back launches on the same memory; outputs must be written again.",
     ),
 ]
 

@@ -45,7 +45,7 @@ class Kind(StrEnum):
 
     CUDA = "CUDA source"
     PTX = "PTX"
-    BINARY = "a binary that may hold PTX"
+    BINARY = "a binary with PTX"
     EXECUTABLE = "an executable"
     SCRIPT = "a Python script"
     TILE_PROGRAM = "a tile program"

@@ -64,6 +64,7 @@ _EXAMPLES = {
     "best": f"autosched best {_PROBLEM} --db best.db",
     "run": "autosched run ./program 1000",
     "judge": "autosched judge submission.py --task task.yml --device h100",
+    "serve": "autosched serve --db best.db -- python serve.py",
     "check": "autosched check --db best.db --static --junit check.xml",
     "train": "autosched train --db best.db --out model.json",
     "replay": "autosched replay gemm_RTX3090.json.gz --sampler bayes --sampler random --plot curves.svg",
@@ -92,6 +93,7 @@ _ORDER = (
     "export",
     "import",
     "merge",
+    "serve",
     "db",
     "devices",
     "doctor",
@@ -115,6 +117,7 @@ _PLACES = {  # below autosched.cli.commands
     "db gc": "database:gc",
     "db check": "database:check_db",
     "db threshold": "threshold:threshold",
+    "serve": "serve:serve",
     "space": "space:space",
     "train": "train:train",
     "tune": "tuning.tune:tune",
@@ -189,8 +192,8 @@ def build(only: str | None = None, operator: str | None = None) -> typer.Typer:
 
 def _commands(app: typer.Typer, operator: str | None) -> dict[str | None, Callable[[], object]]:
     """List the commands, each with the call that adds it to ``app``."""
-    # Options behind the program are the program's.
-    of_run = _SETTINGS | {"allow_interspersed_args": False}
+    # Options after the program are the program's.
+    of_program = _SETTINGS | {"allow_interspersed_args": False}
 
     def plain(name: str, **options: Any) -> Callable[[], object]:
         return lambda: app.command(name, cls=Command, **options)(_call(name))
@@ -201,7 +204,8 @@ def _commands(app: typer.Typer, operator: str | None) -> dict[str | None, Callab
         spellings.VERIFY_FILE: plain(
             spellings.VERIFY_FILE, hidden=True, context_settings=_SETTINGS, epilog=_epilog(spellings.VERIFY_FILE)
         ),
-        "run": plain("run", context_settings=of_run, epilog=_epilog("run")),
+        "run": plain("run", context_settings=of_program, epilog=_epilog("run")),
+        "serve": plain("serve", context_settings=of_program, epilog=_example("serve")),
         **{name: partial(_add_operators, app, name, operator) for name in ("space", "tune", "best", "verify")},
         **{name: plain(name, context_settings=_SETTINGS, epilog=_epilog(name)) for name in ("check", "judge")},
         **{name: plain(name, context_settings=_SETTINGS, epilog=_example(name)) for name in _OF_FILES},

@@ -6,6 +6,6 @@ process tune while others wait, and ``startup/`` attaches all of it to a program
 serve``. Importing the package imports neither Triton nor torch.
 """
 
-from autosched.triton.persistence.autotuners import Persistence, persist
+from autosched.triton.persistence.autotuners import DEFAULT_TIMEOUT, Persistence, persist
 
-__all__ = ["Persistence", "persist"]
+__all__ = ["DEFAULT_TIMEOUT", "Persistence", "persist"]

@@ -5,6 +5,8 @@ autosched.triton.persist("best.db")
 
 from __future__ import annotations
 
+import atexit
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from autosched.triton.persistence import adapter
 from measurements.files.cache_folder import cache_root
 from measurements.files.data_folder import database_or_default
+from measurements.files.text import without_password
 
 if TYPE_CHECKING:
     from autosched.triton.persistence.answers import Answers, Milliseconds
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from autosched.triton.persistence.turns import Turns
     from search_spaces.spaces.schedule import Schedule
 
-TIMEOUT = 120.0  # seconds; longer than most kernels take to tune, and shorter than the watchdog of NCCL
+DEFAULT_TIMEOUT = 120.0  # seconds; longer than most kernels take to tune, and shorter than the watchdog of NCCL
 
 
 class Persistence:
@@ -81,6 +84,15 @@ class Persistence:
                 name = sha256(str(self.database).encode()).hexdigest()[:32]
                 self._turns = Turns(cache_root() / "persistence" / f"{name}.lock")
             return self._turns
+
+    def report_at_exit(self) -> None:
+        """Print the counts to stderr when this process ends, if there are any."""
+        atexit.register(self._report)
+
+    def _report(self) -> None:
+        if self.answered or self.tuned:
+            name = without_password(self.database)
+            print(f"autosched: {name}: {self.answered} tunings answered, {self.tuned} new", file=sys.stderr)
 
     def warn(self, reason: str) -> None:
         """Say once in this process why a kernel is tuned as if there were no database."""
@@ -171,7 +183,9 @@ class _Tuning:
         return self._tuner.configs[self._identity.schedules.index(schedule)]
 
 
-def persist(database: str | Path | None = None, *, device: str | None = None, timeout: float = TIMEOUT) -> Persistence:
+def persist(
+    database: str | Path | None = None, *, device: str | None = None, timeout: float = DEFAULT_TIMEOUT
+) -> Persistence:
     """Answer every stock ``@triton.autotune`` kernel of this process from a database, without an edit of its source.
 
     A choice is kept under the kernel's source, Triton's version, the GPU and the values of ``key=``, and a time for

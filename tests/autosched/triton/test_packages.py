@@ -34,3 +34,16 @@ def test_kernels_of_a_package_agree_with_torch(name: str, package: str, kernels:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert len({launch["kernel"] for launch in json.loads(done.stdout)["launches"]}) >= kernels
+
+
+def test_stock_kernels_of_packages_are_tuned_once(tmp_path: Path) -> None:
+    for package in ("fla", "liger_kernel"):
+        if find_spec(package) is None:
+            pytest.skip(f"{package} is not installed: see .github/workflows/nightly.yml")
+    program = [sys.executable, str(PROGRAMS / "persisted.py")]
+    command = [sys.executable, "-m", "autosched", "serve", "--db", str(tmp_path / "best.db"), "--", *program]
+    starts = [subprocess.run(command, capture_output=True, text=True, check=False) for _ in range(2)]
+    assert all(done.returncode == 0 for done in starts), starts[-1].stderr[-2000:]
+    first, second = (json.loads(done.stdout.splitlines()[-1]) for done in starts)
+    assert len(first["choices"]) >= 3 and first["timed"] > 0 and second["timed"] == 0
+    assert second["choices"] == first["choices"]

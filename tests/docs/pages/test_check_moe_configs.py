@@ -28,9 +28,8 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "autosched.integrations.config_files.tuning.pool.usable_cores", lambda: 1
-    )  # each imports torch: seconds
+    # Each worker imports torch, which takes seconds.
+    monkeypatch.setattr("autosched.integrations.config_files.tuning.pool.usable_cores", lambda: 1)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)

@@ -167,9 +167,8 @@ def test_a_gpu_is_given_the_layer_at_its_true_sizes(layer: Layer) -> None:
 @needs_compiler
 @pytest.mark.filterwarnings("ignore")
 def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "autosched.integrations.config_files.tuning.pool.usable_cores", lambda: 1
-    )  # each imports torch: seconds
+    # Each worker imports torch, which takes seconds.
+    monkeypatch.setattr("autosched.integrations.config_files.tuning.pool.usable_cores", lambda: 1)
     monkeypatch.chdir(tmp_path)
     model = str(model_file(tmp_path, num_local_experts=4, intermediate_size=256, hidden_size=128))
     arguments = ["tune", "--moe", model, "--device", "h200", "--out", "configs", "--rows", "1", "--candidates", "2"]

@@ -1,0 +1,57 @@
+"""``autosched serve PROGRAM``: a program whose stock Triton kernels take their configurations from a database."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from autosched.cli.options.problem import real_number
+from autosched.cli.terminal.errors import InputError, bad_input
+from autosched.triton.persistence import DEFAULT_TIMEOUT
+from autosched.triton.persistence.startup import DATABASE, FOLDER, TIMEOUT
+from measurements.files.data_folder import database_or_default
+
+
+def serve(
+    program: Annotated[list[str], typer.Argument(metavar="PROGRAM [ARGUMENTS]", help="Such as python serve.py.")],
+    db: Annotated[
+        str | None, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL (default: the user's).")
+    ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            parser=real_number,
+            metavar="S",
+            help="How long to wait for another process that tunes the same kernel.",
+        ),
+    ] = DEFAULT_TIMEOUT,
+) -> NoReturn:
+    """Run a program; kernels with @triton.autotune take their configurations from a database.
+
+    What the database does not know is tuned as Triton does, and stored. All Python processes of the program take part.
+    The program takes the place of this process: its exit status is the program's. Options go before PROGRAM.
+    """
+    from measurements.store.store import Store
+
+    if not timeout >= 0:
+        raise InputError("--timeout must be at least 0 s")
+    with bad_input():
+        database = database_or_default(db)
+    Store.open(database).close()
+    paths = [str(FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {
+        **os.environ,
+        DATABASE: database if "://" in database else str(Path(database).resolve()),
+        TIMEOUT: str(timeout),
+        "PYTHONPATH": os.pathsep.join(paths),
+    }
+    sys.stdout.flush()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, which a program would inherit
+    try:
+        os.execvpe(program[0], program, environment)
+    except OSError as error:
+        raise InputError(f"{program[0][:100]} cannot be run ({error.strerror}): check the path") from None

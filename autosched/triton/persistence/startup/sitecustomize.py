@@ -1,0 +1,62 @@
+"""Attach a database to Triton's autotuner as soon as a program imports it.
+
+Python imports this module at its start (see ``__init__.py``). It imports only what Python has imported by then, so that
+processes without Triton lose no time. A ``sitecustomize`` of the environment, which this one hides, runs as before.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+_AUTOTUNER = "triton.runtime.autotuner"
+
+
+class _Finder:
+    """Finds Triton's autotuner as Python does, and attaches the database once it is imported."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name != _AUTOTUNER:
+            return None
+        sys.meta_path.remove(_Finder)
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            plain = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                plain(module)
+                _attach()
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _attach() -> None:
+    try:
+        from autosched.triton.persistence import Persistence
+        from autosched.triton.persistence.startup import DATABASE, TIMEOUT
+    except ImportError as error:
+        print(f"autosched: {sys.executable} cannot import autosched ({error}): Triton tunes as usual", file=sys.stderr)
+        return
+    persistence = Persistence(os.environ[DATABASE], None, float(os.environ[TIMEOUT]))
+    persistence.start()
+    persistence.report_at_exit()
+
+
+def _run_the_hidden_one() -> None:
+    places = [place for place in sys.path if os.path.abspath(place) != _FOLDER]
+    spec = PathFinder.find_spec("sitecustomize", places)
+    if spec is not None and spec.loader is not None:
+        from importlib.util import module_from_spec
+
+        spec.loader.exec_module(module_from_spec(spec))
+
+
+_run_the_hidden_one()
+if "AUTOSCHED_SERVE_DB" in os.environ:
+    sys.meta_path.insert(0, _Finder)

@@ -1,0 +1,42 @@
+"""docs/how-to/keep-autotune-results.md: its program is run twice, and its command starts it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from needs import needs_compiler
+
+pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
+pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
+pytestmark = needs_compiler
+
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "keep-autotune-results.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+
+
+def test_the_program_prints_what_the_page_says(tmp_path: Path) -> None:
+    _, program = blocks("python")
+    (tmp_path / "program.py").write_text(program)
+    for printed in re.findall(r"`(\d answered, \d tuned)`", PAGE):
+        assert run(tmp_path, sys.executable, "program.py").stdout == f"{printed}\n"
+
+
+def test_the_command_starts_the_program(tmp_path: Path) -> None:
+    program = blocks("python")[1].replace(', autosched.triton.persist("best.db") as persistence', "")
+    (tmp_path / "serve.py").write_text(program.rpartition("print(")[0])
+    (command,) = blocks("sh")
+    words = [sys.executable if word == "python" else word for word in shlex.split(command)[1:]]
+    for counts in ("0 tunings answered, 1 new", "1 tunings answered, 0 new"):
+        assert counts in run(tmp_path, sys.executable, "-m", "autosched", *words).stderr

@@ -15,6 +15,7 @@ from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.inference.inference import Anchor, Inference, Product, Spread, of_index
 from search_spaces.programs.inference.staged_loads import stage_loads
 from search_spaces.programs.language import ir
+from search_spaces.programs.language.functions import ONE_OF_GROUP
 from search_spaces.programs.language.ir import Shape, line_dimension
 from search_spaces.programs.language.places import resolve
 
@@ -118,7 +119,7 @@ def _is_light(found: Inference, operation: ir.Computing) -> bool:
             return not _cuts_across(found, operation)
         case ir.Fill() | ir.Coordinates():
             return True
-        case ir.Load() | ir.Map() | ir.Transpose():
+        case ir.Load() | ir.Map() | ir.Transpose() | ir.Reshape():
             return all(found.light[v.id] for v in ir.inputs(operation))
     return False
 
@@ -163,6 +164,9 @@ def _own(found: Inference, operation: ir.Computing) -> Spread | None:
         case ir.Transpose(_, value):
             own = found.natural.get(value.id)
             return None if own is None else own.swap()
+        case ir.Reshape(_, value):
+            own = found.natural.get(value.id)
+            return None if own is None else own.reshape(result.shape)
         case ir.Map():
             owns = [(v, found.natural[v.id]) for v in ir.inputs(operation) if v.id in found.natural]
             heavy = [own for v, own in owns if not found.light[v.id]]
@@ -176,6 +180,8 @@ def _is_split(found: Inference, source: Spread | None, dimension: int, operation
     size = operation.size
     if size == operation.value.shape[dimension]:
         return False
+    if source is None and operation.kind == ONE_OF_GROUP:
+        return True  # what is loaded is loaded where its part is taken
     if source is not None and source.kind == "blocked" and source.number != dimension:
         return True
     given = found.given.get(source.number) if source is not None and source.kind == "given" else None
@@ -295,6 +301,8 @@ def _want_inputs(found: Inference, operation: ir.Computing, spread: Spread) -> N
             _want(found, value, spread.group(dimension, operation.size))
         case ir.Transpose(_, value):
             _want(found, value, spread.swap())
+        case ir.Reshape(_, value):
+            _want(found, value, spread.reshape(value.shape))
         case ir.Convert(_, value):
             _want(found, value, found.natural.get(value.id, spread))
         case ir.Map():

@@ -10,7 +10,7 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Shape, line_dimension
 
-Derived = Literal["drop", "group", "expand", "swap"]
+Derived = Literal["drop", "group", "expand", "swap", "reshape"]
 Advance = Literal["major", "minor", "placed", ""]
 Kind = Literal["result", "left", "right", "blocked", "given"] | Derived
 
@@ -19,7 +19,7 @@ Kind = Literal["result", "left", "right", "blocked", "given"] | Derived
 class Spread:
     """``result``, ``left`` and ``right`` of product ``number``; ``blocked`` of the anchor of this shape whose lines run
     along dimension ``number``; the ``given`` map of value ``number``; ``drop``, ``group`` and ``expand`` (of ``size``)
-    of another along a dimension; its ``swap``.
+    of another along a dimension; its ``swap``; its elements in row-major order in another shape.
 
     ``shape`` is that of the tile that it distributes.
     """
@@ -71,6 +71,13 @@ class Spread:
             return self.of
         return Spread("swap", (self.shape[1], self.shape[0]), 0, self)
 
+    def reshape(self, shape: Shape) -> Spread:
+        """Of the same elements in row-major order in another shape."""
+        if shape == self.shape:
+            return self
+        inner = self.of if self.kind == "reshape" and self.of is not None else self
+        return inner if inner.shape == shape else Spread("reshape", shape, 0, inner)
+
     @property
     def base(self) -> Spread:
         """What it is derived from, in however many steps."""
@@ -87,8 +94,8 @@ class Spread:
                 return f"drop({self.of}, {self.number})"
             case "group" | "expand":
                 return f"{self.kind}({self.of}, {self.number}, {self.size})"
-            case "swap":
-                return f"swap({self.of})"
+            case "swap" | "reshape":
+                return f"{self.kind}({self.of})"
             case "blocked":
                 return f"blocked({self.shape[0]}x{self.shape[1]}, {self.number})"
         return f"{self.kind}_{self.number}"
@@ -177,7 +184,7 @@ class Inference:
         """Values that take registers of their own beside states."""
         of_states = {o.value.id for o, _ in self.trace.walk() if isinstance(o, ir.Set)}
         of_states |= {o.c.id for o in self.made.values() if isinstance(o, ir.Mma) and o.c is not None}
-        cheap = ir.Read | ir.Load | ir.Fill | ir.Coordinates | ir.Broadcast | ir.Transpose
+        cheap = ir.Read | ir.Load | ir.Fill | ir.Coordinates | ir.Broadcast | ir.Transpose | ir.Reshape
         return [id_ for id_, o in self.made.items() if not isinstance(o, cheap) and id_ not in of_states]
 
     @cached_property

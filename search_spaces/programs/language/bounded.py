@@ -15,7 +15,7 @@ from search_spaces.arrays import BoolArray, FloatArray
 from search_spaces.hardware.dtypes import F32, SMALLEST, DType
 from search_spaces.operators.problem import sum_growth
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.functions import REDUCTIONS, Function, U
+from search_spaces.programs.language.functions import ONE_OF_GROUP, REDUCTIONS, Function, U
 
 TF32 = 2.0**-11  # unit roundoff
 Bounded = tuple[FloatArray, FloatArray]  # values, and how far a kernel's may be from them
@@ -98,7 +98,7 @@ def reduced(operation: ir.Reduce, parts: FloatArray, errors: FloatArray, axis: i
     result = np.asarray(REDUCTIONS[operation.kind].on_numpy(parts, axis=axis), dtype=np.float64)
     type_ = operation.result.dtype
     if not type_.is_float:
-        if operation.kind == "add":
+        if operation.kind in ("add", ONE_OF_GROUP):
             return result, errors.sum(axis)
         if operation.kind in ("maxsi", "minsi"):
             return result, errors.max(axis)

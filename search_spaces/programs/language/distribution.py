@@ -135,6 +135,20 @@ class Distribution:
         digits = tuple((*of, more) if d == dimension else of for d, of in enumerate(self.digits))
         return Distribution((digits[0], digits[1]))
 
+    def reshape(self, rows: int) -> Distribution:
+        """Of the same elements in so many rows, in row-major order and in the same registers.
+
+        Raises:
+            ValueError: If parts of rows lie across the digits.
+        """
+        before = self.shape[0]
+        of_rows, of_columns = self.digits
+        if rows >= before:
+            slow, fast = _cut(of_columns, self.shape[1] * before // rows, self)
+            return Distribution(((*of_rows, *slow), fast))
+        slow, fast = _cut(of_rows, before // rows, self)
+        return Distribution((slow, (*fast, *of_columns)))
+
     def swap(self) -> Distribution:
         """Of the transposed tile, in the same registers."""
         return Distribution((self.digits[1], self.digits[0]))
@@ -192,6 +206,21 @@ class Distribution:
             return " ".join(f"{d.place}[{d.size}:{d.stride}]" for d in of) or "1"
 
         return f"({text(self.digits[0])}, {text(self.digits[1])})"
+
+
+def _cut(digits: tuple[Digit, ...], below: int, of: Distribution) -> tuple[tuple[Digit, ...], tuple[Digit, ...]]:
+    """Return digits from ``below`` up, and those of the remainder. Raises ValueError where one lies across."""
+    slow, fast = list[Digit](), list[Digit]()
+    for digit in reversed(digits):
+        taken = math.gcd(below, digit.size)
+        if taken < digit.size and taken < below:
+            raise ValueError(f"parts of {below} cut across the digits of {of}")
+        below //= taken
+        if taken > 1:
+            fast.insert(0, Digit(taken, digit.place, digit.stride))
+        if taken < digit.size:
+            slow.insert(0, Digit(digit.size // taken, digit.place, digit.stride * taken))
+    return tuple(slow), tuple(fast)
 
 
 @lru_cache(maxsize=2**14)

@@ -229,12 +229,15 @@ def _unsigned(function: Callable[..., object]) -> Callable[..., FloatArray]:
     return reduced
 
 
+ONE_OF_GROUP = "one_of_group"  # how slices take their part; not for users, whose groups may have several
 _INT_LEAST, _INT_MOST = float(-(2**31)), float(2**31 - 1)
 _FLOATS, _WHOLE = ("f32",), ("i32",)
 
 REDUCTIONS = {
     "add": Reduction(np.add.reduce, 0.0, "({0} + {1})", ("f32", "i32"), True),
     "mul": Reduction(np.multiply.reduce, 1.0, "({0} * {1})", ("f32", "i32"), True),
+    # Of groups in which all numbers but one are 0: that one, bit by bit.
+    ONE_OF_GROUP: Reduction(np.add.reduce, 0.0, "tile::only({0}, {1})", ("f32", "i32")),
     "maximumf": Reduction(np.maximum.reduce, -np.inf, "tile::maximum({0}, {1})", _FLOATS),
     "minimumf": Reduction(np.minimum.reduce, np.inf, "tile::minimum({0}, {1})", _FLOATS),
     "maxnumf": Reduction(np.fmax.reduce, -np.inf, "fmaxf({0}, {1})", _FLOATS),

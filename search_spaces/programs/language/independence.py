@@ -88,6 +88,10 @@ class _Along:
             case ir.Transpose(_, value):
                 own = self.axes[value.id]
                 return None if own is None else 1 - own
+            case ir.Reshape(_, value):
+                if self.axes[value.id] is not None:
+                    raise _Mixed
+                return None
             case ir.Reduce(_, _, value, dimension) | ir.Broadcast(_, value, dimension):
                 own = self.axes[value.id]
                 if own == dimension:

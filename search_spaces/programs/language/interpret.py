@@ -148,6 +148,9 @@ class _Block:
             case ir.Transpose(_, value):
                 values, bounds = self.values[value.id]
                 return values.T, bounds.T
+            case ir.Reshape(result, value):
+                values, bounds = self.values[value.id]
+                return values.reshape(result.shape), bounds.reshape(result.shape)
             case ir.Convert(_, value):
                 return self.values[value.id]
             case ir.Broadcast(_, value, dimension):

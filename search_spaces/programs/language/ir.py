@@ -220,6 +220,15 @@ class Transpose:
 
 
 @dataclass(frozen=True)
+class Reshape:
+    """The same elements in row-major order: rows are cut into equal parts, or neighbours joined."""
+
+    result: Value
+    value: Value
+    source: Source
+
+
+@dataclass(frozen=True)
 class Mma:
     """``result = a @ b + c``; without ``c``, a @ b (tile_mma). ``tf32``: factors may be rounded to it."""
 
@@ -356,12 +365,11 @@ class If:
 
 
 Operation = (
-    Load | Store | AtomicRmw | Prefetch | Move | Transpose | Mma | Fill | Coordinates | Map | Reduce | Broadcast
-    | Convert | Read | Set | Loop | If | Scalar | Uniform
-    | FetchPart
+    Load | Store | AtomicRmw | Prefetch | Move | Transpose | Reshape | Mma | Fill | Coordinates | Map | Reduce
+    | Broadcast | Convert | Read | Set | Loop | If | Scalar | Uniform | FetchPart
 )  # fmt: skip
 Region = Loop | If
-Computing = Load | Transpose | Mma | Fill | Coordinates | Map | Reduce | Broadcast | Convert | Read
+Computing = Load | Transpose | Reshape | Mma | Fill | Coordinates | Map | Reduce | Broadcast | Convert | Read
 
 
 @dataclass(frozen=True)
@@ -445,6 +453,6 @@ def inputs(operation: Operation) -> tuple[Value, ...]:
             return () if window.index is None else (window.index,)
         case Store(value, window) | AtomicRmw(_, value, window):
             return (value,) if window.index is None else (value, window.index)
-        case Transpose() | Reduce() | Broadcast() | Convert() | Set() | Uniform():
+        case Transpose() | Reshape() | Reduce() | Broadcast() | Convert() | Set() | Uniform():
             return (operation.value,)
     return ()

@@ -108,6 +108,8 @@ class _Walk:
                 return held
             case ir.Transpose(_, value):
                 return self.outside[value.id][1], self.outside[value.id][0]
+            case ir.Reshape(result, value, source):
+                return self._reshaped(result.shape, value, source)
             case ir.Convert(_, value):
                 return self.outside[value.id]
             case ir.Broadcast(result, value, dimension):
@@ -116,7 +118,9 @@ class _Walk:
                 rows, columns = self.outside[value.id]
                 if value.shape[dimension] == 1:
                     return (INSIDE, columns) if dimension == 0 else (rows, INSIDE)
-                return rows, columns
+                if dimension == 0:
+                    return _stretched(rows, operation.size), columns
+                return rows, _stretched(columns, operation.size)
             case ir.Reduce():
                 return self._reduced(operation)
             case ir.Mma():
@@ -150,13 +154,33 @@ class _Walk:
                     f"{places.source}), which {window.array.name} has: load them with padding=-1"
                 )
 
+    def _reshaped(self, shape: ir.Shape, value: ir.Value, source: Source) -> Both:
+        """Of whole rows: parts of a row that reaches beyond its array would differ."""
+        rows, columns = self.outside[value.id]
+        if columns.kind != "inside":
+            raise ProgramError(
+                f"{source}: reshape: columns reach beyond the array (loaded at {columns.source}): load whole rows, "
+                "or use p.where"
+            )
+        if shape[0] >= value.shape[0]:
+            return _stretched(rows, shape[0] // value.shape[0]), INSIDE
+        grouped = _grouped(rows, value.shape[0] // shape[0])
+        if grouped is None:
+            raise ProgramError(
+                f"{source}: reshape: rows that it joins lie inside and outside of the array (loaded at {rows.source})"
+            )
+        return grouped, INSIDE
+
     def _reduced(self, operation: ir.Reduce) -> Both:
         d, kind = operation.dimension, operation.kind
         both = list(self.outside[operation.value.id])
         along, other = both[d], both[1 - d]
         neutral = REDUCTIONS[kind].start
         whole = operation.size == operation.value.shape[d]
-        if along.kind != "inside" and not (along.kind == "constant" and along.value == neutral):
+        grouped = None if whole else _grouped(along, operation.size)
+        if grouped is not None:
+            along = replace(grouped, kind="unknown") if grouped.kind == "constant" else grouped
+        elif along.kind != "inside" and not (along.kind == "constant" and along.value == neutral):
             held = f"{along.value:g}" if along.kind == "constant" else "what nobody knows"
             axis = ("rows", "columns")[d]
             raise ProgramError(
@@ -280,6 +304,20 @@ def _implied(masked: frozenset[Edge], edges: frozenset[Edge]) -> frozenset[Edge]
         return mask[0] == edge[0] and mask[2] == edge[2] and (mask[1] >= edge[1] if edge[2] else mask[1] <= edge[1])
 
     return frozenset(e for e in edges if any(covers(m, e) for m in masked))
+
+
+def _stretched(outside: Outside, factor: int) -> Outside:
+    """Return the same of a tile with so many neighbours in place of each element."""
+    edges = frozenset((at * factor, extent * factor, before) for at, extent, before in outside.edges)
+    return replace(outside, edges=edges)
+
+
+def _grouped(outside: Outside, size: int) -> Outside | None:
+    """Return the same of groups of neighbours; None where one has elements inside and outside of an array."""
+    if any(at.divisor % size or extent % size for at, extent, _ in outside.edges):
+        return None
+    edges = frozenset((at // size, extent // size, before) for at, extent, before in outside.edges)
+    return replace(outside, edges=edges)
 
 
 def _shifted(outside: Outside, by: Index) -> Outside:

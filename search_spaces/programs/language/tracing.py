@@ -14,11 +14,12 @@ from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.language import index, ir
 from search_spaces.programs.language.distribution import subgroup_lanes
-from search_spaces.programs.language.functions import ATOMICS, FUNCTIONS, REDUCTIONS
+from search_spaces.programs.language.functions import ATOMICS, FUNCTIONS, ONE_OF_GROUP, REDUCTIONS
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Shape
 from search_spaces.programs.language.loops import Loops
 from search_spaces.programs.language.named_functions import place_of
+from search_spaces.programs.language.slices import Slices
 from search_spaces.programs.language.values import (
     Operand,
     Place,
@@ -58,7 +59,7 @@ def _shape(operation: str, shape: object) -> Shape:
     return shape[0], shape[1]
 
 
-class Builder(Loops):
+class Builder(Loops, Slices):
     """What a program's function gets as ``p``."""
 
     def __init__(self, chosen: Mapping[str, int]) -> None:
@@ -73,7 +74,7 @@ class Builder(Loops):
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)
-        known = [n for n in dir(type(self)) if n not in ("add", "either", "map", "new_id", "result")]
+        known = [n for n in dir(type(self)) if n not in ("add", "either", "map", "new_id", "part_of", "result")]
         fail(name, f"there is no operation of this name: {nearest(name, known)}")
 
     @property
@@ -420,9 +421,10 @@ class Builder(Loops):
             ProgramError: An unknown kind, a type that it does not join, or groups that do not divide the dimension.
         """
         tile = tile_of("reduction", value)
-        row = REDUCTIONS.get(kind)
+        kinds = {name: row for name, row in REDUCTIONS.items() if name != ONE_OF_GROUP}
+        row = kinds.get(kind)
         if row is None:
-            fail("reduction", f"there is no kind {kind}: use {', '.join(REDUCTIONS)}")
+            fail("reduction", f"there is no kind {kind}: use {', '.join(kinds)}")
         if tile.value.dtype.name not in row.types:
             fail("reduction", f"{kind} joins {' or '.join(row.types)}, not {tile.value.dtype.name}")
         if dim not in (0, 1):

@@ -33,6 +33,8 @@ class Recorder(Protocol):
 
     def cast(self, value: Tile, to: str) -> Tile: ...
 
+    def part_of(self, value: Tile, key: object) -> Tile: ...
+
     def power(self, x: Operand, exponent: Operand) -> Tile: ...
 
     def window(
@@ -61,7 +63,7 @@ def at_source(source: Source) -> Iterator[None]:
 
 
 _OWN_FOLDER = Path(__file__).parents[1]
-_NAMES = ("tracing", "named_functions", "scalars", "loops")
+_NAMES = ("tracing", "named_functions", "scalars", "loops", "slices")
 _OURS = (__file__, *(str(Path(__file__).with_name(f"{name}.py")) for name in _NAMES), contextlib.__file__)
 
 
@@ -200,8 +202,8 @@ class Arithmetic(ABC):
             raise AttributeError(name)
         fail(name, f"a tile has no {name}: {nearest(name, (*dir(type(self)), *vars(self)))}")
 
-    def __getitem__(self, key: object) -> NoReturn:
-        fail("[..]", "a tile has no parts of its own: load a smaller window, or store it to a p.shared tile first")
+    def __getitem__(self, key: object) -> Tile:
+        return self.builder.part_of(self.tile(), key)
 
     def __iter__(self) -> NoReturn:
         fail("for", "a tile has no elements that Python sees: operations take all of them at once")

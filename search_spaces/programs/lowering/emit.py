@@ -125,6 +125,9 @@ class Emitter(Products):
             case ir.Transpose(_, value):
                 self._finish_product(value.id)  # under another name nobody would know that it waits
                 return self.refs[value.id, spread.swap()]
+            case ir.Reshape(_, value):
+                self._finish_product(value.id)
+                return self.refs[value.id, spread.reshape(value.shape)]
             case ir.Broadcast(_, value, dimension):
                 _, table = fold(self.of(spread), dimension, operation.size)
                 return self.ref(value, spread.group(dimension, operation.size)).through(table)

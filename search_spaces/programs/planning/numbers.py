@@ -96,6 +96,8 @@ def _evaluate(spread: Spread, base: Base, warps: int) -> Distribution:
                 return inner.group(spread.number, spread.size)
             case "expand":
                 return inner.expand(spread.number, spread.size)
+            case "reshape":
+                return inner.reshape(spread.shape[0])
         return inner.swap()
     match base:
         case AnchorNumbers():

@@ -204,7 +204,7 @@ class _Counter(Work):
         result = operation.result
         warps = self.made.warps
         for spread in self.found.computed_in(result):
-            if isinstance(operation, ir.Transpose) or (result.id, spread) in self.keys:
+            if isinstance(operation, ir.Transpose | ir.Reshape) or (result.id, spread) in self.keys:
                 continue
             of = self.made.of(spread)
             match operation:

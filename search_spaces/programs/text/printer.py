@@ -151,6 +151,8 @@ class _Printer:
                 return Statement("xetile.update_tile_offset", (name,), (name, *by), takes=(self.tile(window),))
             case ir.Scalar() | ir.Uniform():
                 raise ir.ProgramError(f"{operation.source}: the listings have no places that depend on data")
+            case ir.Reshape():
+                raise ir.ProgramError(f"{operation.source}: reshape: the listings have no such operation")
             case ir.FetchPart():
                 raise ir.ProgramError(f"{operation.source}: split: the listings have no loops that blocks share")
             case ir.Set(state, value):

@@ -123,6 +123,11 @@ __device__ __forceinline__ int load_scalar(const int* from, bool inside, int low
   const int number = inside ? int(ptx::ld_global_nc<4>(from).word[0]) : low;
   return minimum(maximum(number, low), high);
 }
+// The one of two numbers that is not 0.
+__device__ __forceinline__ int only(int a, int b) { return a | b; }
+__device__ __forceinline__ float only(float a, float b) {
+  return ptx::float_of(ptx::bits_of(a) | ptx::bits_of(b));
+}
 // The quotient rounded down, of a divisor from 1 up.
 __device__ __forceinline__ int floor_divide(int a, int b) { return a / b - (a % b < 0); }
 // The bits of V numbers that T has, of 8 bits.

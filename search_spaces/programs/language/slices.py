@@ -1,0 +1,145 @@
+"""Parts of tiles, tiles joined from parts, and tiles of another shape: values change no thread where registers do."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+
+from search_spaces.hardware.dtypes import F32, I32, DType
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.functions import ONE_OF_GROUP
+from search_spaces.programs.language.index import Index
+from search_spaces.programs.language.ir import Shape
+from search_spaces.programs.language.named_functions import NamedFunctions
+from search_spaces.programs.language.values import State, Tile, caller, fail, shape_text, tile_of, value_text
+
+
+class Slices(NamedFunctions):
+    """What the builder offers for parts of tiles."""
+
+    @abstractmethod
+    def result(self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation]) -> Tile:
+        """Return the tile that a new operation gives."""
+
+    @abstractmethod
+    def rows(self, first: Index | int, count: int) -> Tile:
+        """Return the places of rows."""
+
+    @abstractmethod
+    def columns(self, first: Index | int, count: int) -> Tile:
+        """Return the places of columns."""
+
+    @abstractmethod
+    def broadcast(self, value: Tile | State, dim: int, size: int) -> Tile:
+        """Return a tile whose elements fill neighbours."""
+
+    @abstractmethod
+    def transpose(self, value: Tile | State) -> Tile:
+        """Return a tile whose rows are the columns of another."""
+
+    def reshape(self, value: Tile | State, shape: Shape) -> Tile:
+        """Return the same elements in row-major order in another shape.
+
+        Args:
+            value: The tile.
+            shape: (rows, columns); one number of rows divides the other.
+
+        Raises:
+            ProgramError: For another number of elements, or rows that are neither cut into parts nor joined.
+        """
+        tile = tile_of("reshape", value)
+        if not isinstance(shape, tuple | list) or len(shape) != 2 or any(type(n) is not int or n < 1 for n in shape):
+            fail("reshape", f"a shape is a pair of whole numbers from 1 up, not {shape!r}")
+        rows, columns = shape
+        if rows * columns != tile.shape[0] * tile.shape[1]:
+            fail("reshape", f"{shape_text(tile.shape)} has another number of elements than {rows}x{columns}")
+        if max(rows, tile.shape[0]) % min(rows, tile.shape[0]):
+            fail("reshape", f"rows are cut into equal parts or joined whole: {tile.shape[0]} rows do not become {rows}")
+        if (rows, columns) == tile.shape:
+            return tile
+        return self.result((rows, columns), tile.value.dtype, lambda v: ir.Reshape(v, tile.value, caller()))
+
+    def part_of(self, value: Tile | State, key: object) -> Tile:
+        """Return ``value[rows, columns]``, of f32 or i32: equal parts (``[:, 0:32]``), or every n-th (``[:, 1::2]``).
+
+        Raises:
+            ProgramError: For another key, or a part that is not one of equal ones.
+        """
+        tile = tile_of("[..]", value)
+        keys = key if isinstance(key, tuple) else (key, slice(None))
+        if len(keys) != 2 or not all(isinstance(k, slice) for k in keys):
+            fail("[..]", f"a tile is cut by two slices, such as x[:, 0:32] or x[:, 1::2], not by {key!r}")
+        if tile.value.dtype not in (F32, I32):
+            fail("[..]", f'parts are of f32 or i32, not {tile.value.dtype.name}: use .cast("f32")')
+        for dimension, part in enumerate(keys):
+            tile = self._part(tile, dimension, part)
+        return tile
+
+    def _part(self, tile: Tile, dimension: int, part: slice) -> Tile:
+        extent = tile.shape[dimension]
+        if any(n is not None and type(n) is not int for n in (part.start, part.stop, part.step)):
+            fail(
+                "[..]", f"a slice has whole numbers, not {part!r}: places that depend on the block are those of windows"
+            )
+        if part.step not in (None, 1):
+            step, start, stop = part.step, part.start or 0, extent if part.stop is None else part.stop
+            if step < 1 or extent % step or not 0 <= start < step or stop != extent:
+                fail("[..]", f"every n-th of {extent} begins at 0 to n - 1, and n divides {extent}: not {part!r}")
+            return self._one_of(tile, dimension, step, start)
+        start, stop, _ = part.indices(extent)
+        width = stop - start
+        if width < 1 or extent % width or start % width:
+            fail("[..]", f"a slice is one of equal parts of {extent}, not {start}:{stop}")
+        if width == extent:
+            return tile
+        if dimension == 0:
+            return self.transpose(self._part(self.transpose(tile), 1, part))
+        parts = extent // width
+        return self._one_of(self.reshape(tile, (tile.shape[0] * parts, width)), 0, parts, start // width)
+
+    def _one_of(self, tile: Tile, dimension: int, size: int, number: int) -> Tile:
+        """Return element ``number`` of each ``size`` neighbours."""
+        if size == 1:
+            return tile
+        extent = tile.shape[dimension]
+        place = (self.rows if dimension == 0 else self.columns)(0, extent) % size
+        value = tile_of("[..]", self.where(place == number, tile, 0)).value
+        rows, columns = tile.shape
+        shape = (rows // size, columns) if dimension == 0 else (rows, columns // size)
+        return self.result(shape, value.dtype, lambda v: ir.Reduce(v, ONE_OF_GROUP, value, dimension, caller()))
+
+    def join(self, parts: Sequence[Tile | State], *, dim: int, interleaved: bool = False) -> Tile:
+        """Return tiles of one shape side by side along a dimension, or in turns element by element.
+
+        ``p.join((low, high), dim=1)`` is undone by ``x[:, :n]`` and ``x[:, n:]``, and with ``interleaved`` by
+        ``x[:, 0::2]`` and ``x[:, 1::2]``.
+
+        Args:
+            parts: Two tiles or more, of one shape and type.
+            dim: 0 or 1.
+            interleaved: Whether neighbours are elements of different parts.
+
+        Raises:
+            ProgramError: For tiles of different shapes or types.
+        """
+        if not isinstance(parts, tuple | list) or len(parts) < 2:
+            fail("join", f"it takes a tuple of two tiles or more, not {parts!r}")
+        tiles = [tile_of("join", part) for part in parts]
+        if len({(t.shape, t.value.dtype) for t in tiles}) > 1:
+            fail("join", f"parts have one shape and type, not {' and '.join(value_text(t.value) for t in tiles)}")
+        if dim not in (0, 1):
+            fail("join", f"a tile has the dimensions 0 and 1, not {dim}")
+        count, (rows, columns) = len(tiles), tiles[0].shape
+        if interleaved:
+            return self._in_turns(tiles, dim)
+        if dim == 1:
+            return self.reshape(self._in_turns(tiles, 0), (rows, count * columns))
+        return self.transpose(self.join([self.transpose(t) for t in tiles], dim=1))
+
+    def _in_turns(self, tiles: list[Tile], dim: int) -> Tile:
+        count, extent = len(tiles), len(tiles) * tiles[0].shape[dim]
+        place = (self.rows if dim == 0 else self.columns)(0, extent) % count
+        found = self.broadcast(tiles[-1], dim, extent)
+        for number, tile in list(enumerate(tiles))[-2::-1]:
+            found = self.where(place == number, self.broadcast(tile, dim, extent), found)
+        return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import csv
-import fcntl
 import io
 import os
 import sys
@@ -14,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from measurements.files import atomic_write
+from measurements.files import atomic_write, file_lock
 from measurements.files.bounded import read_bounded
 from search_spaces.operators.problem import Problem
 
@@ -52,7 +51,7 @@ class CallLog:
         if not counts:
             return
         with open(self.path.with_name(f".{self.path.name}.lock"), "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            file_lock.lock(lock)
             if self.path.exists():
                 counts.update(_read_own(self.path))
             text = io.StringIO()

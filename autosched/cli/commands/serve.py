@@ -37,6 +37,8 @@ def serve(
     """
     from measurements.store.store import Store
 
+    if not hasattr(os, "fork"):
+        raise InputError("serve needs Linux, where Triton runs")
     if not timeout >= 0:
         raise InputError("--timeout must be at least 0 s")
     with bad_input():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import subprocess
@@ -34,6 +33,7 @@ from measurements.emulator.host.seal import intact, seal
 from measurements.emulator.host.status import CompileStatus
 from measurements.emulator.host.work_folders import build_folder
 from measurements.files.cache_folder import CacheUnusable, cannot_write, check_writable, put
+from measurements.files.file_lock import lock
 from measurements.files.text import harmless
 from search_spaces.templates.headers import SUFFIXES
 
@@ -90,7 +90,7 @@ def emulator_version() -> str:
 def one_at_a_time(path: Path) -> Iterator[None]:
     """Let one process and one thread in at a time: what takes seconds to compile is compiled once."""
     with path.open("a") as file:  # each opening is a lock owner of its own, in threads too
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock(file)
         yield
 
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -45,8 +46,16 @@ class HostCompiler(NamedTuple):
 
 
 def host_compiler() -> HostCompiler:
-    """Return the first of g++ and clang++ on the path. Raises HostCompilerMissing, and HostFailure for one that is
-    broken."""
+    """Return the first of g++ and clang++ on the path.
+
+    Raises:
+        HostCompilerMissing: There is neither.
+        HostFailure: The compiler is broken, or this is another system than Linux.
+    """
+    if sys.platform != "linux":
+        raise HostFailure(
+            f"the emulator needs Linux, and this is {sys.platform}: use a Linux machine, a container or WSL 2"
+        )
     for name in ("g++", "clang++"):
         path = shutil.which(name)
         if path is not None:

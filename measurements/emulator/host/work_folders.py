@@ -6,7 +6,6 @@ What is not locked is abandoned: the next process removes it, and ends its compi
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
@@ -16,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+
+from measurements.files.file_lock import lock
 
 _BUILD, _TEMPORARY = "build-", "autosched-emulator-"
 _LOCK, _NEW, _GROUP = "lock", "lock.new", "group-"
@@ -51,7 +52,7 @@ def _locked(parent: Path, prefix: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=parent, prefix=prefix) as name:
         folder = Path(name)
         with (folder / _NEW).open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock(file)
             os.rename(file.name, folder / _LOCK)  # nobody sees it before it is locked
             yield folder
 
@@ -71,14 +72,14 @@ def remove_abandoned(parent: Path, prefix: str) -> None:
         with suppress(OSError):
             if folder.is_symlink() or not folder.is_dir() or folder.stat().st_uid != os.getuid():
                 continue
-            lock = folder / _LOCK
-            if not lock.is_file():
+            lock_file = folder / _LOCK
+            if not lock_file.is_file():
                 if time.time() - folder.stat().st_mtime > _MADE_WITHIN:
                     (folder / _NEW).unlink(missing_ok=True)
                     folder.rmdir()
                 continue
-            with lock.open("r+") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # OSError while it is in use
+            with lock_file.open("r+") as file:
+                lock(file, wait=False)  # OSError while it is in use
                 _end_compilers(folder)
                 shutil.rmtree(folder, ignore_errors=True)
 

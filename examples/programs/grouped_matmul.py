@@ -22,7 +22,7 @@ def grouped_matmul(p, a, w, offsets, out):
     done = upto <= p.rows(tile, 1)  # groups before this block's; behind the last tile of all it is e
     group = p.reduction("add", p.where(done, p.full((1, e), 1, "i32"), 0), dim=1)
     before = p.reduction("maxsi", p.where(done, upto, 0), dim=1)
-    number = p.uniform(group, high=e, usual=tile * bm * e // (m + e * (bm - 1)))
+    number = p.uniform(group, high=e, usual=p.minimum(tile * bm * e // m, e))
     begun = p.uniform(before, high=m + e, usual=tile)
     first, end = (p.load_scalar(offsets, number + at, high=m, ordered=True) for at in (0, 1))
     row = p.minimum(p.maximum(first + (tile - begun) * bm, 0), m)

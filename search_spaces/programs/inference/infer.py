@@ -34,6 +34,9 @@ def infer(trace: ir.Trace, classes: tuple[int, ...] = ()) -> Inference:
     _find_sums(found)
     _backward(found, resolved.operations)
     stage_loads(found)
+    if any(staged.advance == "gathered" for staged in found.staged.values()):
+        found.wanted.clear()  # what copies them computes row numbers itself
+        _backward(found, resolved.operations)
     return found
 
 
@@ -287,8 +290,9 @@ def _flat(operations: tuple[ir.Operation, ...]) -> list[ir.Operation]:
 
 def _want_inputs(found: Inference, operation: ir.Computing, spread: Spread) -> None:
     match operation:
-        case ir.Load(_, window):
-            _want_index(found, window, spread)
+        case ir.Load(result, window):
+            if (result.id, spread) not in found.staged:
+                _want_index(found, window, spread)
         case ir.Mma(result, a, b, c):
             number = found.product_of[result.id]
             _want(found, a, Spread("left", a.shape, number))

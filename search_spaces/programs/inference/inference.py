@@ -11,7 +11,7 @@ from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Shape, line_dimension
 
 Derived = Literal["drop", "group", "expand", "swap", "reshape"]
-Advance = Literal["major", "minor", "placed", ""]
+Advance = Literal["major", "minor", "placed", "gathered", ""]
 Kind = Literal["result", "left", "right", "blocked", "given"] | Derived
 
 
@@ -132,7 +132,8 @@ class Staged:
     """An operand that goes through shared memory. ``turned``: transposed behind the load. ``row_major``: lines of
     memory are rows of the operand. ``loop``: of the ring, or None for a tile that is loaded once. ``advance``: along
     which way of memory the tiles of a loop follow each other; "placed" where each turn says anew where its tile begins,
-    in its matrix or by the matrix. ``anywhere``: tiles may begin such that they leave an array that they would divide.
+    in its matrix or by the matrix; "gathered" where it says the line of memory of each of its rows. ``anywhere``: tiles
+    may begin such that they leave an array that they would divide.
     """
 
     name: str

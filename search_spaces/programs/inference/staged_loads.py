@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import gcd
 
 from search_spaces.programs.inference.inference import Advance, Inference, Spread, Staged
+from search_spaces.programs.inference.row_numbers import indices_of_rows
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import line_dimension
@@ -46,20 +47,22 @@ def stage_loads(found: Inference) -> None:
 
 def _staged(found: Inference, load: ir.Load, spread: Spread, turned: bool, names: list[str]) -> Staged | None:
     window, around = load.window, found.inside[load.result.id]
-    if window.array.role == "shared" or window.index is not None or any(number not in found.loops for number in around):
+    if window.array.role == "shared" or any(number not in found.loops for number in around):
         return None
     if load.padding != 0.0 or len(around) > 1:
         return None
+    indices = _indices(found, window)
+    if indices is None or (window.index is not None and not around):
+        return None
+    if around and any(i.scalars & scalars_inside(found, around[0]) & found.uniform.keys() for i in indices):
+        return None  # what copies ahead does not have the values of a turn
     trace, turns = found.trace, found.trace.turns()
     anywhere = False
-    for d in (0, 1):
+    for d in (d for d in (0, 1) if d not in window.indexed):
         low, high = window.at[d].interval(trace.blocks, turns)
         if low < 0:
             return None
         anywhere = anywhere or (window.extent[d] % window.shape[d] == 0 and high + window.shape[d] > window.extent[d])
-    indices = (*window.array.lead, *window.at)
-    if around and any(i.scalars & scalars_inside(found, around[0]) & found.uniform.keys() for i in indices):
-        return None  # what copies ahead does not have the values of a turn
     start, advance = _walk(found, window, around[0]) if around else (window.at, "")
     name = window.array.name
     if name in names:
@@ -84,6 +87,15 @@ def _staged(found: Inference, load: ir.Load, spread: Spread, turned: bool, names
     )
 
 
+def _indices(found: Inference, window: ir.Window) -> tuple[Index, ...] | None:
+    """Return what the place of a tile depends on; None for rows that nobody but the threads of a tile knows."""
+    own = (*window.array.lead, *window.at)
+    if window.index is None:
+        return own
+    rows = indices_of_rows(found, window.index) if len(window.indexed) == 1 else None
+    return None if rows is None else (*own, *rows)
+
+
 def scalars_inside(found: Inference, loop: int) -> set[int]:
     """Return the scalars that a loop computes anew in each turn."""
     return {number for number, around in found.scalars_in.items() if loop in around}
@@ -91,6 +103,8 @@ def scalars_inside(found: Inference, loop: int) -> set[int]:
 
 def _walk(found: Inference, window: ir.Window, loop: int) -> tuple[tuple[Index, Index], Advance]:
     """Return where the tile of a loop's first turn begins, and how those of the next turns follow."""
+    if window.index is not None:
+        return window.at, "gathered"
     parts = [linear(at, loop) for at in window.at]
     inside = scalars_inside(found, loop)
     steps = [(part[1], size) for part, size in zip(parts, window.shape, strict=True) if part is not None]

@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 from search_spaces.hardware.dtypes import I32
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.index import Index, constant
+from search_spaces.programs.language.index import Index, constant, minimum
 from search_spaces.programs.language.named_functions import NamedFunctions, place_of
 from search_spaces.programs.language.values import State, Tile, caller, fail, tile_of, value_text
 
@@ -58,7 +58,7 @@ class Scalars(NamedFunctions):
         _check_range("load_scalar", low, high)
         usual = constant(high)
         if ordered and array.full[-1] > 1:
-            usual = at[-1] * (high - low) // (array.full[-1] - 1) + low
+            usual = minimum(at[-1] * (high - low) // (array.full[-1] - 1) + low, high)
         index = Index("scalar", self.new_id(), (constant(low), constant(high), usual, *at))
         self.add(
             ir.Scalar(index, ir.Array(array.name, array.role, array.dtype, array.sizes, array.full), ordered, caller())

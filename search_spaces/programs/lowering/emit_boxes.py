@@ -12,7 +12,7 @@ from search_spaces.hardware.fragments import WARP
 from search_spaces.programs.inference.inference import Spread, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.emit_memory import MemoryAccess
-from search_spaces.programs.lowering.placed import PLACED, copy_type, lead_code, place_lines
+from search_spaces.programs.lowering.placed import by_turn, copy_type, lead_code, place_lines
 from search_spaces.programs.lowering.refs import Ref
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.staging import StagedNumbers
@@ -73,7 +73,7 @@ class Boxes(MemoryAccess):
     def _box_copy(self, n: BoxedNumbers) -> str:
         """Where the operand's tile begins, and what copies it."""
         staged = n.staged
-        if staged.advance == PLACED:
+        if by_turn(staged):
             return f"{{&{staged.name}_map, place_{staged.name}}}" if n.tma else f"{{place_{staged.name}, thread}}"
         window, places = staged.load.window, ", ".join(self.places(staged))
         if not n.tma:

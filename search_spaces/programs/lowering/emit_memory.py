@@ -12,7 +12,7 @@ from search_spaces.programs.language.distribution import Distribution, fold, tur
 from search_spaces.programs.language.functions import ATOMICS, REDUCTIONS
 from search_spaces.programs.language.ir import line_dimension
 from search_spaces.programs.lowering.emit_shared import WIDEST, SharedTiles
-from search_spaces.programs.lowering.placed import PLACED
+from search_spaces.programs.lowering.placed import by_turn
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.staging import StagedNumbers
@@ -23,7 +23,7 @@ class MemoryAccess(SharedTiles):
 
     def _copy(self, staged: Staged) -> str:
         """Return a TileCopy of the operand's tile, where it begins."""
-        if staged.advance == PLACED:
+        if by_turn(staged):
             return f"{{place_{staged.name}, thread}}"
         places = ", ".join(self.places(staged))
         return f"Operand_{staged.name}::Copy({self.base(staged.load.window.array)}, {places}, thread)"

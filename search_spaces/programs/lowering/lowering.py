@@ -11,7 +11,7 @@ from search_spaces.hardware.devices import Device
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import ATOMICS
 from search_spaces.programs.lowering.emit import Emitter, grid_code
-from search_spaces.programs.lowering.placed import PLACED
+from search_spaces.programs.lowering.placed import by_turn
 from search_spaces.programs.planning.boxes import BoxedNumbers, box_map, box_struct
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.staging import operand_struct
@@ -89,7 +89,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
         includes.append(OF_ATOMICS)
     if emitter.split is not None:
         includes.append(OF_SPLITS)
-    if any(n.staged.advance == PLACED for n in operands.values()):
+    if any(by_turn(n.staged) for n in operands.values()):
         includes.append(OF_PLACES)
     structs = "".join(
         box_struct(n, emitter.numbers)

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+from search_spaces.programs.inference.inference import Inference, Staged
+from search_spaces.programs.inference.row_numbers import indices_of_rows
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.functions import FUNCTIONS, number_code
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.lowering.emit_base import EmitterBase
 from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.staging import StagedNumbers
 
-PLACED = "placed"
+PLACED, GATHERED = "placed", "gathered"
+
+
+def by_turn(staged: Staged) -> bool:
+    """Return whether each turn says anew where the tile lies."""
+    return staged.advance in (PLACED, GATHERED)
 
 
 def copy_type(n: StagedNumbers | BoxedNumbers) -> str:
     """Return the type of an operand in the loads of its ring."""
     name = n.staged.name
-    if n.staged.advance != PLACED:
+    if not by_turn(n.staged):
         return f"Operand_{name}"
-    kind = "PlacedBoxes" if isinstance(n, BoxedNumbers) else "PlacedOperand"
+    kind = "Placed" if n.staged.advance == PLACED else "Gathered"
+    kind += "Boxes" if isinstance(n, BoxedNumbers) else "Operand"
     return f"tile::{kind}<Operand_{name}, decltype(place_{name})>"
 
 
 def place_lines(emitter: EmitterBase, n: StagedNumbers | BoxedNumbers) -> list[str]:
     """Return the function ``place_NAME`` of the turn; nothing for tiles that follow each other."""
     staged = n.staged
-    if staged.advance != PLACED or staged.loop is None:
+    if not by_turn(staged) or staged.loop is None:
         return []
     window = staged.load.window
     array, loop = window.array, staged.loop
@@ -30,7 +40,13 @@ def place_lines(emitter: EmitterBase, n: StagedNumbers | BoxedNumbers) -> list[s
     places = ", ".join(emitter.places(staged))
     matrix = lead_code(array.lead, array.full) if by_tma else emitter.base(array)
     type_ = "tile::BoxedPlace" if by_tma else f"tile::TilePlace<{array.dtype.c_name}>"
-    needed = {number for place in (*array.lead, *window.at) for number in place.scalars}
+    result, row_of, rows = f"{type_}{{{matrix}, {places}}}", list[str](), tuple[Index, ...]()
+    if window.index is not None:
+        rows = indices_of_rows(emitter.found, window.index) or ()
+        code = RowCode(emitter.found, 1 - ir.line_dimension(window)).of(window.index)
+        row_of = [f"const auto row_of = [=]([[maybe_unused]] int row) -> int {{ return {code}; }};"]
+        result = f"tile::gathered<{array.dtype.c_name}>({matrix}, {emitter.places(staged)[1]}, row_of)"
+    needed = {number for place in (*array.lead, *window.at, *rows) for number in place.scalars}
     loaded = [
         emitter.scalar(operation)
         for number, operation in emitter.found.scalars.items()
@@ -40,7 +56,8 @@ def place_lines(emitter: EmitterBase, n: StagedNumbers | BoxedNumbers) -> list[s
         f"const auto place_{staged.name} = [&](int turn) {{",
         f"  {emitter.turn_of(loop, 'turn')}",
         *(f"  {line}" for line in loaded),
-        f"  return {type_}{{{matrix}, {places}}};",
+        *(f"  {line}" for line in row_of),
+        f"  return {result};",
         "};",
     ]
 
@@ -51,3 +68,36 @@ def lead_code(lead: tuple[Index, ...], full: tuple[int, ...]) -> str:
     for extent, place in zip(full[: len(lead)], lead, strict=True):
         code = f"({code}) * {extent} + {place.code}" if code != "0" else place.code
     return code
+
+
+class RowCode:
+    """Elements of a tile of row numbers in CUDA C++, by the variable ``row`` along ``dimension``."""
+
+    def __init__(self, found: Inference, dimension: int) -> None:
+        self.found, self.dimension = found, dimension
+
+    def of(self, value: ir.Value) -> str:
+        """Return the element at ``row``; of an extent of 1 the only one."""
+        operation = self.found.made[value.id]
+        row = "row" if value.shape[self.dimension] > 1 else "0"
+        match operation:
+            case ir.Fill(_, number):
+                return number_code(number, value.dtype)
+            case ir.Coordinates(_, dimension, base):
+                return f"({base.code} + {row})" if dimension == self.dimension else f"({base.code})"
+            case ir.Broadcast(_, inner):
+                return self.of(inner)
+            case ir.Load(_, window, padding):
+                return self._loaded(window, padding, row)
+            case ir.Map(_, function, arguments):
+                of_number = next(a.dtype for a in reversed(arguments) if isinstance(a, ir.Value))
+                given = [self.of(a) if isinstance(a, ir.Value) else number_code(a, of_number) for a in arguments]
+                return FUNCTIONS[function].code.format(*given)
+        raise TypeError(f"{operation} has no rows")
+
+    def _loaded(self, window: ir.Window, padding: float, row: str) -> str:
+        places = [f"({at.code} + {row})" if d == self.dimension else f"({at.code})" for d, at in enumerate(window.at)]
+        terms = (f"static_cast<long long>({p}) * {s}" for p, s in zip(places, window.strides, strict=True))
+        inside = (f"unsigned({p}) < {extent}u" for p, extent in zip(places, window.extent, strict=True))
+        pointer = " + ".join([f"{window.array.name}_array", *terms])
+        return f"tile::load_row({pointer}, {' && '.join(inside)}, {int(padding)})"

@@ -95,6 +95,11 @@ def pitch_bytes(staged: Staged) -> int:
     return gcd(array.matrix[1] * array.dtype.bytes, TMA_BYTES)
 
 
+def takes_tma(staged: Staged) -> bool:
+    """Return whether TMA copies a tile: rows of an array, whose lines are aligned."""
+    return pitch_bytes(staged) == TMA_BYTES and staged.advance != "gathered"
+
+
 def boxed_numbers(staged: Staged, values: Mapping[str, Value]) -> BoxedNumbers:
     """Raise ValueError where the rules of the space refuse the schedule."""
     layout = str(values[f"layout_{staged.name}"])
@@ -105,7 +110,7 @@ def boxed_numbers(staged: Staged, values: Mapping[str, Value]) -> BoxedNumbers:
     swizzle = swizzle_of(layout, staged.row_major, element_bytes)
     assert swizzle is not None
     rows, columns = staged.shape
-    tma = values["filled_by"] != BY_THREADS and pitch_bytes(staged) == TMA_BYTES
+    tma = values["filled_by"] != BY_THREADS and takes_tma(staged)
     return BoxedNumbers(staged, swizzle, tma, line_bytes(staged), rows * columns * element_bytes)
 
 

@@ -24,7 +24,7 @@ def accumulating(found: Inference) -> frozenset[int]:
 
 
 def _accumulates(found: Inference, loop: ir.Loop) -> bool:
-    staged = {id_ for (id_, _), tile in found.staged.items() if tile.advance != "placed"}
+    staged = {id_ for (id_, _), tile in found.staged.items() if tile.advance not in ("placed", "gathered")}
     tiles: set[int] = set()
     reads: dict[int, int] = {}
     sums: dict[int, int] = {}

@@ -21,6 +21,7 @@ from search_spaces.programs.planning.boxes import (
     WARP,
     line_bytes,
     pitch_bytes,
+    takes_tma,
     why_no_boxes,
 )
 from search_spaces.programs.planning.choices import Choices, unique_operands
@@ -206,7 +207,7 @@ def with_home(why_not: Callable[..., str | None]) -> Callable[..., str | None]:
 
 def _filling_rule(found: Choices) -> Rule:
     operands = unique_operands(found.first)
-    by_tma = [s for s in operands if pitch_bytes(s) == TMA_BYTES]
+    by_tma = [s for s in operands if takes_tma(s)]
 
     def why_not(filled_by: str, intrinsic: str) -> str | None:
         if not is_boxed(intrinsic):
@@ -217,6 +218,8 @@ def _filling_rule(found: Choices) -> Rule:
         for s in by_threads:
             if line_bytes(s) < LEAST_BYTES:
                 return f"cp.async copies {LEAST_BYTES} bytes or more, but lines of {s.name} have {line_bytes(s)}"
+            if filled_by == WARP and s.advance == "gathered":
+                return f"a warp of its own copies by TMA, which takes no rows of {s.name} one by one"
             if filled_by == WARP and s.loop is not None:
                 return f"a warp of its own copies by TMA, but lines of {s.name} are {pitch_bytes(s)} bytes apart"
         return None

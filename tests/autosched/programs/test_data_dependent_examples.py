@@ -117,3 +117,11 @@ def test_edges_of_lengths_offsets_experts_and_pages(name: str) -> None:
             assert outcome(p, kernel, given.inputs) == "ok", given.cases
             tried.add(case)
     assert {"least", "one", "largest", "descending", "alternating"} <= tried
+
+
+def test_tokens_that_threads_gather_to_boxes_of_wgmma() -> None:
+    made_of = load_program(str(EXAMPLES / "moe_matmul.py"))
+    p, h100 = problem(made_of, t=50, k=200, n=264, e=4, rows=140, tiles=3), device("h100")
+    own = template(made_of)
+    schedule = next(s for s in own.space(p, h100).sample(1000, 1) if "wgmma" in s.text("intrinsic"))
+    assert outcome(p, own.kernel(p, schedule, h100)) == "ok"

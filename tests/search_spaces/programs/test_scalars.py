@@ -255,3 +255,39 @@ def test_inputs_lie_in_the_range_and_ordered_ones_cover_it() -> None:
     outside = plain.outside(rng, (100,))
     assert outside.min() < 2
     assert outside.max() > 9
+
+
+def gathering(by: str) -> Program:
+    """Return a product of gathered rows with rows that a table of pages says, or of gathered rows alone."""
+
+    @program(
+        x=Input("t k", "f16"), w=Input("places n", "f16"), token=Input("rows", "i32"), table=Input("pages", "i32"),
+        out=Output("rows n", "f32"),
+    )  # fmt: skip
+    def gathered(p: Any, x: Any, w: Any, token: Any, table: Any, out: Any) -> None:
+        i, j = p.blocks(out.shape, (64, 64))
+        rows = p.load(p.window(token, (i, 0), (64, 1), column=True), padding=-1)
+        acc = p.state(p.zeros((64, 64)))
+        for at in p.steps(x.shape[1], 32):
+            page = p.load(p.window(table, (p.rows(at, 32) >> 3), (32, 1), column=True), padding=-1)
+            place = p.where(page < 0, -1, page * 8 + (p.rows(at, 32) & 7)) if by == "pages" else p.rows(at, 32)
+            left, right = p.window(x, (rows, at), (64, 32)), p.window(w, (place, j), (32, 64))
+            acc.set(p.mma(p.load(left), p.load(right), acc))
+        p.store(acc, p.window(out, (i, j), (64, 64)))
+
+    return Program(f"gathered_{by}", gathered.function, gathered.arguments, by, "")
+
+
+@pytest.mark.parametrize("gpu", ["a100", "t4", "h100"])
+@pytest.mark.parametrize("by", ["rows", "pages"])
+def test_gathered_rows_go_through_a_ring(by: str, gpu: str) -> None:
+    p = problem(gathering(by), t=50, k=72, places=100, n=72, rows=90, pages=10)
+    assert staged(p)["x"].advance == "gathered"
+    own, target = template(p.program), device(gpu)
+    kinds = {}
+    for schedule in own.space(p, target).sample(60, 1):
+        kinds.setdefault(
+            (schedule.values["intrinsic"], schedule.values.get("filled_by"), schedule.values["copy_x"]), schedule
+        )
+    for schedule in kinds.values():
+        assert outcome(p, own.kernel(p, schedule, target)) == "ok", schedule

@@ -85,6 +85,34 @@ struct WgmmaCopy {
     }
   }
 
+  // Begins to copy a tile from column x0 on, whose lines lie where `row_of` says, or outside of the matrix.
+  template <class RowOf>
+  __device__ __forceinline__ void begin_rows(const T* matrix, unsigned to, int x0, const RowOf& row_of) const {
+    static_assert(!shifts, "rule access: cp.async copies 4 bytes or more");
+    int rows[passes];  // all of them before the first is waited for
+#pragma unroll
+    for (int pass = 0; pass < passes; ++pass) rows[pass] = in_box(pass) ? row_of(line + pass * lines_of_pass) : -1;
+    const int place = x0 * int(sizeof(T)) + piece_of_line * piece;
+#pragma unroll 1
+    for (int box = 0; box < Operand::boxes; ++box) {
+#pragma unroll
+      for (int pass = 0; pass < passes; ++pass) {
+        if (!in_box(pass)) break;
+        const int along = place + box * Operand::line;
+        const bool inside = unsigned(rows[pass]) < unsigned(Height);
+        const char* from = reinterpret_cast<const char*>(matrix);
+        if (inside) from += rows[pass] * pitch + along;
+        const int there_are = inside ? between(0, Width * int(sizeof(T)) - along, piece) : 0;
+        const unsigned address = to + unsigned(box * Operand::box_bytes) + at(pass);
+        if constexpr (piece == 16) {
+          ptx::cp_async_cg(address, from, there_are);
+        } else {
+          ptx::cp_async_ca<piece>(address, from, there_are);
+        }
+      }
+    }
+  }
+
   // Behind the wait for what this thread has begun to copy: shifts it into place. All threads of a warp.
   __device__ __forceinline__ void finish(int matrix, unsigned to, unsigned ends) const {
     constexpr int together = 8 < passes ? 8 : passes;  // words that a thread reads before it waits for the first

@@ -27,8 +27,10 @@ struct BoxOperand : L {
   struct ByThreads {
     const T* matrix;
     int major, minor, thread;
+    template <class Of>  // a class that is complete only where it is used
+    using Pieces = WgmmaCopy<T, Boxes, Of::array_minor, Of::array_major, Of::access, Of::threads, Of::anywhere>;
     __device__ __forceinline__ void begin(unsigned at) const {
-      using Copy = WgmmaCopy<T, Boxes, L::array_minor, L::array_major, L::access, L::threads, L::anywhere>;
+      using Copy = Pieces<L>;
       static_assert(!Copy::shifts, "rule access: cp.async copies 4 bytes or more");
       Copy(thread).begin(matrix, 0, at, 0, minor, major);
     }

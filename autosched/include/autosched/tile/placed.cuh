@@ -42,6 +42,80 @@ struct PlacedOperand : Operand {
   __device__ static __forceinline__ void advance(Copy& copy) { ++copy.turn; }
 };
 
+// Rows at places of their own: `row_of(row of the tile)` is its line in the matrix, which it may miss.
+template <class T, class RowOf>
+struct GatheredPlace {
+  const T* matrix;
+  int minor;
+  RowOf row_of;
+};
+template <class T, class RowOf>
+__device__ __forceinline__ GatheredPlace<T, RowOf> gathered(const T* matrix, int minor, const RowOf& row_of) {
+  return {matrix, minor, row_of};
+}
+template <class Operand, class Place>
+struct GatheredOperand : Operand {
+  struct Copy : Operand::Copy {
+    using Tile = typename Operand::Copy;
+    Place place;
+    int turn = 0;
+    __device__ __forceinline__ Copy(const Place& place, int thread) : Tile(nullptr, 0, 0, thread), place(place) {}
+    // Calls use(i, j, address or null) for each vector of the thread.
+    template <class Use>
+    __device__ __forceinline__ void each(const Use& use) const {
+      const auto at = place(turn);
+      constexpr bool fits = !Operand::anywhere && Operand::array_minor % (Tile::minor_step * Tile::minor_passes) == 0;
+      int rows[Tile::major_passes];  // all of them before the first is waited for
+#pragma unroll
+      for (int i = 0; i < Tile::major_passes; ++i) rows[i] = at.row_of(Tile::major + i * Tile::major_step);
+#pragma unroll
+      for (int i = 0; i < Tile::major_passes; ++i) {
+        const typename Tile::T* line = at.matrix + static_cast<long long>(rows[i]) * Operand::array_minor;
+#pragma unroll
+        for (int j = 0; j < Tile::minor_passes; ++j) {
+          const int along = at.minor + Tile::minor + j * Tile::minor_step;
+          const bool ok = unsigned(rows[i]) < unsigned(Operand::array_major) && (fits || along < Operand::array_minor);
+          use(i, j, ok, ok ? line + along : at.matrix);
+        }
+      }
+    }
+    template <int Whole = 0>
+    __device__ __forceinline__ void start(unsigned address) const {
+      each([&](int i, int j, bool ok, const typename Tile::T* from) {
+        if constexpr (Tile::bytes == 16) {
+          ptx::cp_async_cg(address + Tile::offset(i, j, 0), from, ok ? Tile::bytes : 0);
+        } else {
+          ptx::cp_async_ca<Tile::bytes>(address + Tile::offset(i, j, 0), from, ok ? Tile::bytes : 0);
+        }
+      });
+    }
+    template <int Whole = 0>
+    __device__ __forceinline__ void load() {
+      each([&](int i, int j, bool ok, const typename Tile::T* from) {
+        auto& packet = Tile::staged[i * Tile::minor_passes + j];
+        packet = AlignedVector<Tile::bytes>{};
+        if (ok) packet = ptx::ld_global_nc<Tile::bytes>(from);
+      });
+    }
+  };
+  __device__ static __forceinline__ void advance(Copy& copy) { ++copy.turn; }
+};
+
+// Rows at places of their own, copied to boxes by all threads.
+template <class Operand, class Place>
+struct GatheredBoxes : Operand {
+  struct Copy {
+    Place place;
+    int thread, turn = 0;
+    __device__ __forceinline__ void begin(unsigned address) const {
+      const auto at = place(turn);
+      using Pieces = typename Operand::ByThreads::template Pieces<Operand>;
+      Pieces(thread).begin_rows(at.matrix, address, at.minor, at.row_of);
+    }
+  };
+  __device__ static __forceinline__ void advance(Copy& copy) { ++copy.turn; }
+};
+
 // Copied to boxes, by all threads or by TMA.
 template <class Operand, class Place>
 struct PlacedBoxes : Operand {

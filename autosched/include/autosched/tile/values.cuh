@@ -128,6 +128,10 @@ __device__ __forceinline__ int only(int a, int b) { return a | b; }
 __device__ __forceinline__ float only(float a, float b) {
   return ptx::float_of(ptx::bits_of(a) | ptx::bits_of(b));
 }
+// A row number of a table; `padding` where it lies outside of it.
+__device__ __forceinline__ int load_row(const int* from, bool inside, int padding) {
+  return inside ? int(ptx::ld_global_nc<4>(from).word[0]) : padding;
+}
 // The quotient rounded down, of a divisor from 1 up.
 __device__ __forceinline__ int floor_divide(int a, int b) { return a / b - (a % b < 0); }
 // The bits of V numbers that T has, of 8 bits.

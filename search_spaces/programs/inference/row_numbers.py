@@ -1,0 +1,35 @@
+"""Row numbers of a window that what copies it can compute for itself, row by row: elements of light values."""
+
+from __future__ import annotations
+
+from search_spaces.programs.inference.inference import Inference
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.index import Index
+
+_FUNCTIONS = (
+    "add", "subtract", "multiply", "maximum", "minimum", "less", "less_equal", "equal", "and", "or", "not", "where",
+    "bit_and", "bit_or", "bit_xor", "shift_right", "shift_left", "modulo", "floor_divide",
+)  # fmt: skip
+
+
+def indices_of_rows(found: Inference, value: ir.Value) -> tuple[Index, ...] | None:
+    """Return the indices that an element of a tile of row numbers depends on; None where no thread computes it so."""
+    operation = found.made[value.id]
+    match operation:
+        case ir.Fill():
+            return ()
+        case ir.Coordinates(_, _, base):
+            return (base,)
+        case ir.Load(_, window) if window.index is None and window.array.role == "input" and not window.array.lead:
+            return window.at
+        case ir.Broadcast(_, inner) if 1 in inner.shape:
+            return indices_of_rows(found, inner)
+        case ir.Map(_, function, arguments) if function in _FUNCTIONS:
+            parts = [indices_of_rows(found, a) for a in arguments if isinstance(a, ir.Value)]
+            joined: list[Index] = []
+            for part in parts:
+                if part is None:
+                    return None
+                joined += part
+            return tuple(joined)
+    return None

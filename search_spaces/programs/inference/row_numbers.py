@@ -22,7 +22,9 @@ def indices_of_rows(found: Inference, value: ir.Value) -> tuple[Index, ...] | No
             return (base,)
         case ir.Load(_, window) if window.index is None and window.array.role == "input" and not window.array.lead:
             return window.at
-        case ir.Broadcast(_, inner) if 1 in inner.shape:
+        case ir.Load(_, window) if window.index is not None and len(window.indexed) == 2:
+            return indices_of_rows(found, window.index)
+        case ir.Broadcast(_, inner):
             return indices_of_rows(found, inner)
         case ir.Map(_, function, arguments) if function in _FUNCTIONS:
             parts = [indices_of_rows(found, a) for a in arguments if isinstance(a, ir.Value)]

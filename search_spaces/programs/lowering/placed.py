@@ -76,26 +76,30 @@ class RowCode:
     def __init__(self, found: Inference, dimension: int) -> None:
         self.found, self.dimension = found, dimension
 
-    def of(self, value: ir.Value) -> str:
+    def of(self, value: ir.Value, row: str = "row") -> str:
         """Return the element at ``row``; of an extent of 1 the only one."""
         operation = self.found.made[value.id]
-        row = "row" if value.shape[self.dimension] > 1 else "0"
+        row = row if value.shape[self.dimension] > 1 else "0"
         match operation:
             case ir.Fill(_, number):
                 return number_code(number, value.dtype)
             case ir.Coordinates(_, dimension, base):
                 return f"({base.code} + {row})" if dimension == self.dimension else f"({base.code})"
-            case ir.Broadcast(_, inner):
-                return self.of(inner)
+            case ir.Broadcast(_, inner, dimension):
+                return self.of(inner, f"({row} / {operation.size})" if dimension == self.dimension else row)
             case ir.Load(_, window, padding):
                 return self._loaded(window, padding, row)
             case ir.Map(_, function, arguments):
                 of_number = next(a.dtype for a in reversed(arguments) if isinstance(a, ir.Value))
-                given = [self.of(a) if isinstance(a, ir.Value) else number_code(a, of_number) for a in arguments]
+                given = [self.of(a, row) if isinstance(a, ir.Value) else number_code(a, of_number) for a in arguments]
                 return FUNCTIONS[function].code.format(*given)
         raise TypeError(f"{operation} has no rows")
 
     def _loaded(self, window: ir.Window, padding: float, row: str) -> str:
+        if window.index is not None:  # of a vector: a place for each element
+            place = self.of(window.index, row)
+            array = window.array
+            return f"tile::load_row({array.name}_array, {place}, {array.matrix[1]}, {int(padding)})"
         places = [f"({at.code} + {row})" if d == self.dimension else f"({at.code})" for d, at in enumerate(window.at)]
         terms = (f"static_cast<long long>({p}) * {s}" for p, s in zip(places, window.strides, strict=True))
         inside = (f"unsigned({p}) < {extent}u" for p, extent in zip(places, window.extent, strict=True))

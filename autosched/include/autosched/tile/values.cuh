@@ -128,7 +128,10 @@ __device__ __forceinline__ int only(int a, int b) { return a | b; }
 __device__ __forceinline__ float only(float a, float b) {
   return ptx::float_of(ptx::bits_of(a) | ptx::bits_of(b));
 }
-// A row number of a table; `padding` where it lies outside of it.
+// A row number of a table of `count`, or at an address; `padding` where it lies outside of the table.
+__device__ __forceinline__ int load_row(const int* table, int place, int count, int padding) {
+  return unsigned(place) < unsigned(count) ? int(ptx::ld_global_nc<4>(table + place).word[0]) : padding;
+}
 __device__ __forceinline__ int load_row(const int* from, bool inside, int padding) {
   return inside ? int(ptx::ld_global_nc<4>(from).word[0]) : padding;
 }

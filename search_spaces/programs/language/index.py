@@ -62,6 +62,8 @@ class Index:
             return constant(self.number * _whole(factor))
         if factor in (0, 1):
             return self if factor else ZERO
+        if self.kind == "multiply":
+            return self.args[0] * (self.number * _whole(factor))
         return Index("multiply", _whole(factor), (self,))
 
     __rmul__ = __mul__
@@ -69,6 +71,8 @@ class Index:
     def __floordiv__(self, divisor: int) -> Index:
         if self.kind == "constant":
             return constant(self.number // _positive(divisor))
+        if self.kind == "multiply" and self.number % _positive(divisor) == 0:
+            return self.args[0] * (self.number // divisor)
         return self if divisor == 1 else Index("floordiv", _positive(divisor), (self,))
 
     def __mod__(self, divisor: int) -> Index:

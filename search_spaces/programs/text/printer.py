@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import ROW_MAJOR
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.index import Index
+from search_spaces.programs.language.index import ZERO, Index
 from search_spaces.programs.text.listing import (
     Attribute,
     Combined,
@@ -59,10 +59,15 @@ class _Printer:
         self.values: dict[int, str] = {}
         self.states: dict[int, str] = {}
         self.windows: dict[int, str] = {}
-        self.places: dict[Index, str] = {
-            Index("block", axis) * tile: f"%i{axis}" for axis, tile in enumerate(trace.tile)
-        }
+        self.places: dict[Index, Expression] = {}
+        for axis, tile in enumerate(trace.tile):
+            self._name(Index("block", axis), tile, f"%i{axis}")
         self.loops = 0
+
+    def _name(self, counter: Index, step: int, name: str) -> None:
+        """Name the place that a counter of steps from 0 makes, and so the counter."""
+        self.places[counter] = Combined(_SIGNS["floordiv"], (name, step))
+        self.places[counter * step] = name
 
     def memref(self, array: ir.Array) -> Type:
         return Type("memref", array.full, array.dtype.name, shared=array.role == "shared")
@@ -215,5 +220,7 @@ class _Printer:
         name = f"%k{self.loops}"
         self.loops += 1
         at = operation.first + Index("loop", operation.number) * operation.step
+        if operation.first == ZERO:
+            self._name(Index("loop", operation.number), operation.step, name)
         self.places[at] = name
         return Statement("scf.for", (name,), bounds, body=tuple(self.body(operation.body)))

@@ -20,6 +20,7 @@ from search_spaces.programs.template import template
 EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
 SIZES = {
     "decode_attention": {"b": 3, "g": 2, "r": 4, "d": 32, "pages": 7, "page": 32, "entries": 3},
+    "decode_small_pages": {"b": 3, "g": 2, "r": 4, "d": 32, "positions": 150, "width": 64, "entries": 7},
     "grouped_matmul": {"m": 200, "k": 72, "n": 72, "e": 5, "ends": 6},
     "moe_matmul": {"t": 50, "k": 72, "n": 72, "e": 4, "rows": 140, "tiles": 3},
     "variable_length_attention": {"h": 4, "g": 2, "total": 190, "d": 32, "ends": 5},
@@ -53,6 +54,18 @@ def decode_attention(x: Inputs) -> FloatArray:
     return out
 
 
+def decode_small_pages(x: Inputs) -> FloatArray:
+    out = np.zeros_like(x["q"])
+    d, page = out.shape[3], 16
+    for b, length in enumerate(x["lengths"].astype(int)):
+        places = (x["table"][b].astype(int)[:, None] * page + np.arange(page)).reshape(-1)[:length]
+        inside = (places < len(x["k"]))[:, None]  # what no page has is 0
+        for g in range(out.shape[1] if length else 0):
+            keys, values = (np.where(inside, x[n][places % len(x[n]), d * g : d * (g + 1)], 0.0) for n in "kv")
+            out[b, g] = softmax(x["q"][b, g] @ keys.T / d**0.5) @ values
+    return out
+
+
 def grouped_matmul(x: Inputs) -> FloatArray:
     ends = x["offsets"].astype(int)
     return np.concatenate([x["a"][ends[g] : ends[g + 1]] @ w for g, w in enumerate(x["w"])])
@@ -78,7 +91,9 @@ def variable_length_attention(x: Inputs) -> FloatArray:
     return out
 
 
-REFERENCES = {f.__name__: f for f in (decode_attention, grouped_matmul, moe_matmul, variable_length_attention)}
+REFERENCES = {
+    f.__name__: f for f in (decode_attention, decode_small_pages, grouped_matmul, moe_matmul, variable_length_attention)
+}
 
 
 @pytest.mark.parametrize("name", SIZES)

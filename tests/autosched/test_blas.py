@@ -6,14 +6,18 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+import autosched
 from autosched import blas
 from autosched.samplers import sampler
 from autosched.testing.samplers import TOY, ok
+from cost_models import gaussian_process
+from cost_models.covariance import Hyperparameters
 from cost_models.estimates import Estimates
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
@@ -65,6 +69,22 @@ def test_a_sampler_asks_its_model_in_one_thread() -> None:
         searching.tell(schedule, ok(1e-6))
     assert seen
     assert all(threads == {1} for threads in seen)
+    assert blas_threads() == {2}
+
+
+def test_a_sampler_of_optuna_studies_asks_its_model_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    optuna = pytest.importorskip("optuna")
+    seen: list[set[int]] = []
+    fitted = gaussian_process.hyperparameters
+
+    def hyperparameters(*given: Any, **named: Any) -> Hyperparameters:
+        seen.append(blas_threads())
+        return fitted(*given, **named)
+
+    monkeypatch.setattr(gaussian_process, "hyperparameters", hyperparameters)
+    study = optuna.create_study(sampler=autosched.StudySampler(seed=0))
+    study.optimize(lambda trial: (trial.suggest_int("x", 0, 9) - 4) ** 2, n_trials=8)
+    assert seen and all(threads == {1} for threads in seen)
     assert blas_threads() == {2}
 
 

@@ -19,6 +19,7 @@ from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from autosched import blas
 from autosched.samplers.bayes.acquisition import expected_improvement
 from autosched.samplers.bayes.settings import GuessTrust
 from autosched.samplers.optuna.axes import Axis, Place, axis
@@ -85,6 +86,7 @@ class StudySampler(BaseSampler):
         """Return a random value."""
         return self._random.sample_independent(study, trial, param_name, param_distribution)
 
+    @blas.single_thread()
     def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> Params:
         """Return the parameters of the largest expected improvement; none, to be sampled at random, for the first
         trials."""

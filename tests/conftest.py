@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from skipped_tests import LastSkipped
 from slow_tests import UpdateSlow, function_of, slow_functions
+from threadpoolctl import threadpool_limits
 
 if TYPE_CHECKING:
     from measurements.store.store import Store
@@ -136,6 +137,13 @@ def _gpu() -> tuple[bool, str]:
     from measurements.runners.cuda.runner import cuda_available
 
     return cuda_available()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_blas_thread() -> Iterator[None]:
+    """Limit BLAS to one thread: each process of pytest-xdist has one core, and waiting BLAS threads take CPU time."""
+    with threadpool_limits(1, user_api="blas"):
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -103,9 +103,9 @@ def steps(clone: Path, home: Path, dependencies: Path | None) -> list[tuple[str,
     environment = home / "venv"
     python = str(environment / "bin" / "python")
     if dependencies is None:
-        install = [python, "-m", "pip", "install", "--quiet", ".[cuda13]"]
+        install = [python, "-m", "pip", "install", ".[cuda13]"]
     else:
-        install = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
+        install = [sys.executable, "-m", "pip", "--python", python, "install"]
         install += ["--no-deps", "--no-build-isolation", "-e", "."]
     (home / "fill.ptx").write_text(PTX)
     (home / "program.cu").write_text(PROGRAM)

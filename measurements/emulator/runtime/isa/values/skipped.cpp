@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "isa/program.hpp"
@@ -11,28 +12,50 @@ namespace autosched::emulator::ptx {
 namespace {
 
 constexpr std::size_t most_skipped = 256;  // instructions
-constexpr unsigned most_depth = 16;        // of what a guard is computed from
+constexpr std::size_t most_steps = 256;    // in which a guard is computed
 
 bool reads_any(const Instruction& i, const std::unordered_set<std::uint32_t>& slots) {
   const std::uint32_t* const sources = i.operand + i.destinations;
   return slots.contains(i.guard) || std::any_of(sources, sources + i.sources, [&](std::uint32_t at) { return slots.contains(at); });
 }
 
-// Computes a register of a lane that may not have come to where it is computed; false where more than constants go into it.
-bool computed(Warp& w, std::uint32_t slot, unsigned lane, unsigned depth) {
-  const Instruction* maker = nullptr;
-  for (const Instruction& i : w.machine->program.code) {
-    if (std::find(i.operand, i.operand + i.destinations, slot) == i.operand + i.destinations) continue;
-    if (maker != nullptr) return false;
-    maker = &i;
+// The instruction that computes each register; nullptr where several do.
+using Makers = std::unordered_map<std::uint32_t, const Instruction*>;
+Makers makers_of(const std::vector<Instruction>& code) {
+  Makers makers;
+  for (const Instruction& i : code) {
+    for (unsigned d = 0; d < i.destinations; ++d) {
+      const auto [at, is_new] = makers.try_emplace(i.destination(d), &i);
+      if (!is_new && at->second != &i) at->second = nullptr;
+    }
   }
-  if (maker == nullptr) return true;  // a constant, or a special register
-  if (depth == 0 || maker->guard != 0 || !only_computes(*maker)) return false;
+  return makers;
+}
+
+// Appends what computes a register to `steps`, in the order of its execution. False where more than constants and special
+// registers goes into it. ``met``: registers that are in `steps`, and those that cannot be.
+bool add_steps(const Makers& makers, std::uint32_t slot, std::unordered_map<std::uint32_t, bool>& met,
+               std::vector<const Instruction*>& steps) {
+  const auto found = makers.find(slot);
+  if (found == makers.end()) return true;  // a constant, or a special register
+  // A register that goes into itself is met before it is done.
+  const auto [known, is_new] = met.try_emplace(slot, false);
+  if (!is_new) return known->second;
+  const Instruction* const maker = found->second;
+  if (maker == nullptr || maker->guard != 0 || !only_computes(*maker) || met.size() > most_steps) return false;
   for (unsigned s = 0; s < maker->sources; ++s) {
-    if (!computed(w, maker->source(s), lane, depth - 1)) return false;
+    if (!add_steps(makers, maker->source(s), met, steps)) return false;
   }
-  maker->execute(w, *maker, Lanes{1} << lane);
+  for (unsigned d = 0; d < maker->destinations; ++d) met[maker->destination(d)] = true;
+  steps.push_back(maker);
   return true;
+}
+
+// What computes a guard from which thread it is.
+std::optional<std::vector<const Instruction*>> steps_of(const Makers& makers, std::uint32_t slot) {
+  std::unordered_map<std::uint32_t, bool> met;
+  std::vector<const Instruction*> steps;
+  return add_steps(makers, slot, met, steps) ? std::optional(steps) : std::nullopt;
 }
 
 }  // namespace
@@ -48,11 +71,12 @@ std::optional<std::vector<Guard>> guards_of_skipped(Machine& machine, std::size_
   const auto target = static_cast<std::size_t>(machine.program.code[branch].immediate[0]);
   if (target <= branch || target - branch > most_skipped) return std::nullopt;
   std::vector<Guard> guards;
+  const Makers makers = makers_of(machine.program.code);
   std::unordered_set<std::uint32_t> made;
   for (std::size_t pc = branch + 1; pc < target; ++pc) {
     const Instruction& i = machine.program.code[pc];
     if (i.guard != 0 && i.flow == Flow::plain) {
-      guards.push_back({i.guard, i.negated});
+      guards.push_back({i.guard, i.negated, steps_of(makers, i.guard)});
     } else if (i.guard == 0 && only_computes(i)) {
       made.insert(i.operand, i.operand + i.destinations);
     } else {
@@ -66,7 +90,8 @@ std::optional<std::vector<Guard>> guards_of_skipped(Machine& machine, std::size_
 }
 
 bool may_meet(Warp& w, const Guard& guard, unsigned lane) {
-  if (!computed(w, guard.slot, lane, most_depth)) return true;
+  if (!guard.steps) return true;
+  for (const Instruction* step : *guard.steps) step->execute(w, *step, Lanes{1} << lane);
   return ((w.head(guard.slot).bits >> lane & 1u) != 0) != guard.negated;
 }
 

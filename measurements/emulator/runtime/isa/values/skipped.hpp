@@ -13,6 +13,8 @@ namespace autosched::emulator::ptx {
 struct Guard {
   std::uint32_t slot;
   bool negated;
+  // What computes it, in this order, from which thread it is; nothing where it does not follow from that.
+  std::optional<std::vector<const Instruction*>> steps;
 };
 
 // Whether an instruction touches no memory, as those that make the address of a load on the same line.

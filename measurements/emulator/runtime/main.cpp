@@ -303,8 +303,10 @@ void on_time_limit(int) {
   if (const Thread* waits = waiting_thread(machine)) {
     char message[512];
     const std::string where = locate_global(machine, reinterpret_cast<const void*>(waits->asked));
-    std::snprintf(message, sizeof message, "the time limit ended the launch, in which %s waits here%s%s: it asks again and again and gets the same answer",
-                  describe(machine, waits->who, machine.block_index).c_str(), where.empty() ? "" : " for ", where.c_str());
+    std::snprintf(
+        message, sizeof message,
+        "the time limit ended the launch, in which %s waits here%s%s: it asks again and again and gets the same answer",
+        describe(machine, waits->who, machine.block_index).c_str(), where.empty() ? "" : " for ", where.c_str());
     report_end(machine.report, "timeout", waits->asked_at, message);
   } else {
     last_words(machine, "timeout", "the time limit ended the launch");
@@ -385,7 +387,8 @@ void finish(Machine& machine, bool finished, const Job& job, int data, const std
       transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], false);
     }
   }
-  const bool is_open = was_found(machine.report, Kind::undefined_register) || was_found(machine.report, Kind::uninitialized_shared_read) ||
+  const bool is_open = was_found(machine.report, Kind::undefined_register) ||
+                       was_found(machine.report, Kind::uninitialized_shared_read) ||
                        was_found(machine.report, Kind::uninitialized_global_read);
   if (!job.arena.empty()) hand_over_writes(machine, finished, is_open, data);
   if (machine.launch.check && (machine.garbage != 0 || is_open)) report_variables(machine.report, digest_of_variables(machine));
@@ -424,7 +427,8 @@ void check_shared_limit(Machine& machine) {
   const unsigned all = machine.program.static_shared_bytes + machine.launch.dynamic_shared_bytes;
   const unsigned most = machine.program.target >= 120 ? most_of_sm_120 : most_of_any;
   if (all > most) {
-    FINDING(machine.report, launch_limit, 0, "the launch needs %u bytes of shared memory for a block, of which GPUs have at most %u", all, most);
+    FINDING(machine.report, launch_limit, 0,
+            "the launch needs %u bytes of shared memory for a block, of which GPUs have at most %u", all, most);
   }
 }
 

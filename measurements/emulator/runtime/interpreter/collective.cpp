@@ -29,7 +29,9 @@ using BarrierReduction = Collectives::BarrierReduction;
 
 }  // namespace
 
-void start_block_collectives(Machine& machine) { machine.collectives.reductions.assign(std::size_t{16} * cluster_blocks(machine), {}); }
+void start_block_collectives(Machine& machine) {
+  machine.collectives.reductions.assign(std::size_t{16} * cluster_blocks(machine), {});
+}
 
 void gather(Warp& w, const Instruction& i, std::uint32_t pc, Lanes arriving) {
   Machine& machine = *w.machine;
@@ -179,7 +181,8 @@ void give_results(const Warp& w, int id, const std::vector<unsigned>& completed)
         const bool y = own.immediate[2] == 2 ? result.all : result.any;
         d.bits = (d.bits & ~(1u << k)) | static_cast<Lanes>(y) << k;
       }
-      if (!result.is_known(own.immediate[2])) undefine(other, own.destination(0), own.width_of_destination(0), 1u << k, result.unknown);
+      if (!result.is_known(own.immediate[2]))
+        undefine(other, own.destination(0), own.width_of_destination(0), 1u << k, result.unknown);
     });
   }
 }

@@ -345,7 +345,8 @@ void run_warp(Machine& machine, unsigned index) {
           break;
         case Flow::trap:
           run_as(w, static_cast<unsigned>(__builtin_ctz(now)));
-          stop_launch(machine, Kind::trap, i.site, i.immediates == 0 ? "the kernel stops here (trap)" : describe_assertion(w, i).c_str());
+          stop_launch(machine, Kind::trap, i.site,
+                      i.immediates == 0 ? "the kernel stops here (trap)" : describe_assertion(w, i).c_str());
         case Flow::polls:
         case Flow::yields:
           if (w.yielded_at != pc) {

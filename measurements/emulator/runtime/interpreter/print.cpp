@@ -80,7 +80,8 @@ void append(std::string& text, const std::string& form, T value) {
 }
 
 // One conversion, whose text begins at format[at] == '%'. Returns where it ends.
-std::size_t convert(Machine& machine, const std::string& format, std::size_t at, Reader& reader, Arguments& arguments, std::string& text) {
+std::size_t convert(Machine& machine, const std::string& format, std::size_t at, Reader& reader, Arguments& arguments,
+                    std::string& text) {
   std::string form = "%";
   unsigned longs = 0;
   for (++at; at < format.size(); ++at) {
@@ -126,7 +127,9 @@ std::size_t convert(Machine& machine, const std::string& format, std::size_t at,
 std::string describe_assertion(Warp& w, const Instruction& i) {
   Machine& machine = *w.machine;
   Reader reader(w, i, machine.self->lane);
-  return "the assertion '" + reader.string(machine, w.values<std::uint64_t>(static_cast<std::uint32_t>(i.immediate[0]))[machine.self->lane]) + "' fails";
+  return "the assertion '" +
+         reader.string(machine, w.values<std::uint64_t>(static_cast<std::uint32_t>(i.immediate[0]))[machine.self->lane]) +
+         "' fails";
 }
 
 namespace {
@@ -153,13 +156,15 @@ void print(Warp& w, const Instruction& i, Lanes active) {
     }
     if (i.immediates > 4) {
       const auto result = static_cast<std::uint32_t>(i.immediate[4]);
-      std::memcpy(w.values<unsigned char>(result) + std::size_t{k} * static_cast<std::size_t>(i.immediate[5]), &count, sizeof count);
+      std::memcpy(w.values<unsigned char>(result) + std::size_t{k} * static_cast<std::size_t>(i.immediate[5]), &count,
+                  sizeof count);
       w.head(result).bits &= ~(1u << k);
     }
     if (machine.printed_bytes > most) return;
     machine.printed_bytes += text.size();
-    report_print(machine.report, machine.printed_bytes > most ? "\n[more is printed than CUDA's buffer of 1 MiB holds: the rest is left out]\n"
-                                : text.substr(0, longest).c_str());
+    report_print(machine.report, machine.printed_bytes > most
+                                     ? "\n[more is printed than CUDA's buffer of 1 MiB holds: the rest is left out]\n"
+                                     : text.substr(0, longest).c_str());
   });
 }
 

@@ -150,7 +150,8 @@ void report_executed(Machine& machine) {
     machine.executed.counts[what.first] -= std::min(machine.executed.counts[what.first], times);
   }
   for (std::size_t pc = 0; pc < machine.executed.counts.size(); ++pc) {
-    if (machine.executed.counts[pc] != 0) emulator::report_executed(machine.report, machine.program.code[pc].site, machine.executed.counts[pc], "");
+    if (machine.executed.counts[pc] != 0)
+      emulator::report_executed(machine.report, machine.program.code[pc].site, machine.executed.counts[pc], "");
   }
   emulator::report_chains(machine.report, machine.executed.warps_ended, machine.executed.cycles);
 }

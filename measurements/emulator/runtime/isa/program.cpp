@@ -84,12 +84,13 @@ namespace {
 const std::unordered_multimap<std::string_view, const Row*>& rows_by_name() {
   static const auto* table = [] {
     auto* t = new std::unordered_multimap<std::string_view, const Row*>;
-    for (const Rows* rows : {&integer_rows, &bit_rows, &float_rows, &half_rows, &compare_rows, &convert_rows,
-                             &address_rows, &memory_rows, &atomic_rows, &async_rows, &warp_rows, &ldmatrix_rows, &mma_rows,
-                             &wmma_rows, &call_rows, &control_rows, &mbarrier_rows, &bulk_rows, &tensor_rows, &tensor_map_rows, &wgmma_rows,
-                             &cluster_rows, &launch_control_rows, &block_scaled_rows, &print_rows,
-                             &texture_rows, &tcgen05_rows, &tcgen05_mma_rows, &sparse_mma_rows, &stack_rows, &video_rows, &quad_mma_rows, &narrow_rows,
-                             &fence_rows}) {
+    for (const Rows* rows :
+         {&integer_rows, &bit_rows,        &float_rows,   &half_rows,        &compare_rows,        &convert_rows,
+          &address_rows, &memory_rows,     &atomic_rows,  &async_rows,       &warp_rows,           &ldmatrix_rows,
+          &mma_rows,     &wmma_rows,       &call_rows,    &control_rows,     &mbarrier_rows,       &bulk_rows,
+          &tensor_rows,  &tensor_map_rows, &wgmma_rows,   &cluster_rows,     &launch_control_rows, &block_scaled_rows,
+          &print_rows,   &texture_rows,    &tcgen05_rows, &tcgen05_mma_rows, &sparse_mma_rows,     &stack_rows,
+          &video_rows,   &quad_mma_rows,   &narrow_rows,  &fence_rows}) {
       for (const Row* row = rows->begin; row != rows->end; ++row) t->emplace(row->name, row);
     }
     return t;
@@ -327,7 +328,8 @@ bool load_program(Machine& machine, const char* path) {
       std::size_t index = 0;
       unsigned number = 0;
       in.read(index), in.read(number);
-      sites.push_back(add_site(machine.report, {files.at(index), machine.program_text.texts.emplace_back(in.rest_of_line()).c_str(), number}));
+      sites.push_back(add_site(machine.report,
+                               {files.at(index), machine.program_text.texts.emplace_back(in.rest_of_line()).c_str(), number}));
     } else if (word == "places") {
       break;  // of sites in PTX, for the report's reader
     } else if (word == "file") {
@@ -393,14 +395,15 @@ bool load_program(Machine& machine, const char* path) {
 
 bool set_arguments(Machine& machine, const std::vector<std::string>& bytes) {
   if (bytes.size() != machine.program.parameter_spans.size()) {
-    std::fprintf(stderr, "arguments: the kernel takes %zu arguments, not %zu\n", machine.program.parameter_spans.size(), bytes.size());
+    std::fprintf(stderr, "arguments: the kernel takes %zu arguments, not %zu\n", machine.program.parameter_spans.size(),
+                 bytes.size());
     return false;
   }
   for (std::size_t k = 0; k < bytes.size(); ++k) {
     const Span& s = machine.program.parameter_spans[k];
     if (bytes[k].size() != s.bytes) {
-      std::fprintf(stderr, "arguments: parameter %zu of the kernel must have as many bytes as its argument: %u, not %zu\n", k, s.bytes,
-                   bytes[k].size());
+      std::fprintf(stderr, "arguments: parameter %zu of the kernel must have as many bytes as its argument: %u, not %zu\n", k,
+                   s.bytes, bytes[k].size());
       return false;
     }
     std::memcpy(machine.program.parameters.data() + s.offset, bytes[k].data(), s.bytes);
@@ -439,7 +442,8 @@ void place_variables(Machine& machine, const std::vector<void*>& addresses) {
                                : r.kind == 'f' ? function_base | r.index
                                                : shared_base | r.index;
     const std::uint64_t value = base + r.addend;
-    std::memcpy(reinterpret_cast<unsigned char*>(machine.program_text.variables[r.variable].address) + r.offset, &value, sizeof value);
+    std::memcpy(reinterpret_cast<unsigned char*>(machine.program_text.variables[r.variable].address) + r.offset, &value,
+                sizeof value);
   }
 }
 
@@ -450,7 +454,8 @@ bool is_in_constant_memory(Machine& machine, std::uint64_t address) {
 }
 
 bool is_constant(Machine& machine, std::uint32_t slot) {
-  return std::any_of(machine.program_text.constants.begin(), machine.program_text.constants.end(), [&](const Constant& c) { return c.slot == slot; });
+  return std::any_of(machine.program_text.constants.begin(), machine.program_text.constants.end(),
+                     [&](const Constant& c) { return c.slot == slot; });
 }
 
 std::optional<std::uint64_t> constant_number(Machine& machine, std::uint32_t slot) {
@@ -498,7 +503,8 @@ void fill_constants(Warp& warp) {
     if (c.kind == Constant::Kind::function) value += function_base | c.index;
     if (c.kind == Constant::Kind::dynamic_shared) value += dynamic_shared_address(machine);
     const bool shared = c.kind == Constant::Kind::dynamic_shared || c.kind == Constant::Kind::static_shared;
-    if (shared && cluster_blocks(machine) > 1) value = address_in_block(static_cast<std::uint32_t>(value), warp.index / block_warps(machine));
+    if (shared && cluster_blocks(machine) > 1)
+      value = address_in_block(static_cast<std::uint32_t>(value), warp.index / block_warps(machine));
     Register& head = warp.head(c.slot);
     head.defined = all_lanes;
     head.bits = value != 0 ? all_lanes : 0;
@@ -561,7 +567,8 @@ namespace {
 ReadByBlocks find_read_by_blocks(Machine& machine) {
   using namespace ptx;
   const auto reads = [&machine](std::string_view name) {
-    return std::any_of(machine.program_text.specials.begin(), machine.program_text.specials.end(), [&](const Special& s) { return s.name == name; });
+    return std::any_of(machine.program_text.specials.begin(), machine.program_text.specials.end(),
+                       [&](const Special& s) { return s.name == name; });
   };
   const bool tells_all_apart = std::any_of(machine.program.code.begin(), machine.program.code.end(), [](const Instruction& i) {
     const std::string_view name = i.row->name;

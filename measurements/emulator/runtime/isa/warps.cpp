@@ -17,7 +17,8 @@ Lanes live_lanes(const Warp& w) {
 }
 
 [[noreturn]] void stop_launch(Machine& machine, emulator::Kind kind, SiteIndex site, const char* message) {
-  if (count_finding(machine.report, kind, site)) write_finding(machine.report, kind, site, "%s: %s", describe_self(machine).c_str(), message);
+  if (count_finding(machine.report, kind, site))
+    write_finding(machine.report, kind, site, "%s: %s", describe_self(machine).c_str(), message);
   keep_writes(machine);
   report_counts(machine);
   report_end(machine.report, "stopped", site, message);

@@ -77,7 +77,8 @@ Kind in_flight_kind(Machine& machine, unsigned actor) {
 
 Index3 block_coordinates(Machine& machine, unsigned n, unsigned rank) {
   const unsigned block = block_in_grid(machine, n, rank);
-  return {block % machine.grid_size.x, block / machine.grid_size.x % machine.grid_size.y, block / machine.grid_size.x / machine.grid_size.y};
+  return {block % machine.grid_size.x, block / machine.grid_size.x % machine.grid_size.y,
+          block / machine.grid_size.x / machine.grid_size.y};
 }
 
 void start_clocks(Machine& machine, Epoch first) {
@@ -122,7 +123,8 @@ void begin_stretch(Machine& machine, Epoch first, unsigned block) { machine.stre
 
 unsigned block_of_epoch(Machine& machine, Epoch epoch) {
   // What is asked about follows one another, as the elements of a tile do that another block has left.
-  if (machine.last_stretch + 1 < machine.stretches.size() && machine.stretches[machine.last_stretch].first <= epoch && epoch < machine.stretches[machine.last_stretch + 1].first) {
+  if (machine.last_stretch + 1 < machine.stretches.size() && machine.stretches[machine.last_stretch].first <= epoch &&
+      epoch < machine.stretches[machine.last_stretch + 1].first) {
     return machine.stretches[machine.last_stretch].block;
   }
   const auto after = std::upper_bound(machine.stretches.begin(), machine.stretches.end(), epoch,

@@ -230,9 +230,13 @@ struct Machine {
 
 // The linear index in the grid of the n-th block to run: that of `rank` in the n-th cluster.
 unsigned block_in_grid(Machine& machine, unsigned n, unsigned rank);
-inline unsigned cluster_blocks(Machine& machine) { return machine.launch.cluster.x * machine.launch.cluster.y * machine.launch.cluster.z; }
+inline unsigned cluster_blocks(Machine& machine) {
+  return machine.launch.cluster.x * machine.launch.cluster.y * machine.launch.cluster.z;
+}
 inline unsigned block_warps(Machine& machine) { return (machine.launch.threads + warp_size - 1) / warp_size; }
-inline unsigned rank_of(Machine& machine, Who who) { return warp_of(who) < machine.warp_count ? warp_of(who) / block_warps(machine) : 0; }
+inline unsigned rank_of(Machine& machine, Who who) {
+  return warp_of(who) < machine.warp_count ? warp_of(who) / block_warps(machine) : 0;
+}
 
 Index3 block_coordinates(Machine& machine, unsigned n, unsigned rank);
 
@@ -245,7 +249,8 @@ void begin_stretch(Machine& machine, Epoch first, unsigned block);
 unsigned block_of_epoch(Machine& machine, Epoch epoch);
 // Whether an epoch is one of the running blocks.
 inline bool of_running(Machine& machine, Epoch epoch) {
-  return epoch >= machine.clocks.resumed || (epoch >= machine.clocks.first && block_of_epoch(machine, epoch) == machine.block_index);
+  return epoch >= machine.clocks.resumed ||
+         (epoch >= machine.clocks.first && block_of_epoch(machine, epoch) == machine.block_index);
 }
 
 // Zeros, of which only what is touched takes memory.

@@ -187,8 +187,8 @@ void lower_to_note(Report& report, Kind kind, SiteIndex site, const char* why) {
   Line("note").number("id", finding_id(kind, site, Grade::fault)).text("why", why).write(report);
 }
 
-void report_shared(Report& report, SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t wavefronts,
-                   std::uint64_t ideal) {
+void report_shared(Report& report, SiteIndex site, const char* instruction, int bytes, std::uint64_t requests,
+                   std::uint64_t wavefronts, std::uint64_t ideal) {
   Line("shared")
       .site(report, site)
       .text("instruction", instruction)
@@ -199,8 +199,8 @@ void report_shared(Report& report, SiteIndex site, const char* instruction, int 
       .write(report);
 }
 
-void report_global(Report& report, SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t sectors,
-                   std::uint64_t unique, std::uint64_t fresh) {
+void report_global(Report& report, SiteIndex site, const char* instruction, int bytes, std::uint64_t requests,
+                   std::uint64_t sectors, std::uint64_t unique, std::uint64_t fresh) {
   Line("global")
       .site(report, site)
       .text("instruction", instruction)

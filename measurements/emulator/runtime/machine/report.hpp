@@ -100,10 +100,10 @@ void lower_to_note(Report& report, Kind kind, SiteIndex site, const char* why);
     if (count_finding(REPORT, Kind::KIND, SITE, GRADE)) write_graded(REPORT, Kind::KIND, GRADE, SITE, OTHER, __VA_ARGS__); \
   } while (false)
 
-void report_shared(Report& report, SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t wavefronts,
-                   std::uint64_t ideal);
-void report_global(Report& report, SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t sectors,
-                   std::uint64_t unique, std::uint64_t fresh);
+void report_shared(Report& report, SiteIndex site, const char* instruction, int bytes, std::uint64_t requests,
+                   std::uint64_t wavefronts, std::uint64_t ideal);
+void report_global(Report& report, SiteIndex site, const char* instruction, int bytes, std::uint64_t requests,
+                   std::uint64_t sectors, std::uint64_t unique, std::uint64_t fresh);
 // How often warps executed the instruction of a site, and how long their chains of dependent instructions were.
 void report_executed(Report& report, SiteIndex site, std::uint64_t times, const char* shape);
 void report_chains(Report& report, std::uint64_t warps, std::uint64_t cycles);

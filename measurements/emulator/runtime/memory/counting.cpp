@@ -184,7 +184,8 @@ void count_constant_request(Machine& machine, SiteIndex site, int bytes, std::ui
   machine.counting.reached = std::max(machine.counting.reached, Reached::constant);
 }
 
-void count_shared_rows(Machine& machine, SiteIndex site, const char* instruction, int bytes, const unsigned* rows, unsigned phases) {
+void count_shared_rows(Machine& machine, SiteIndex site, const char* instruction, int bytes, const unsigned* rows,
+                       unsigned phases) {
   Totals& totals = machine.counting.shared_counter.of(site, instruction, bytes);
   ++totals.requests;
   for (unsigned p = 0; p < phases; ++p) {

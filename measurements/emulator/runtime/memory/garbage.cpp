@@ -14,7 +14,8 @@ struct Bytes {
 };
 // As floating point: zero, not-a-number, large, nearly nothing, large and negative; of f32 and f64 the two of nearly the
 // largest numbers, too. As integers the largest, the smallest.
-constexpr Bytes of_one_kind[] = {{0x00, false}, {0xff, true}, {0x77, true}, {0x88, false}, {0xf7, true}, {0x7f, false}, {0xfe, true}};
+constexpr Bytes of_one_kind[] = {{0x00, false}, {0xff, true},  {0x77, true}, {0x88, false},
+                                 {0xf7, true},  {0x7f, false}, {0xfe, true}};
 constexpr unsigned kinds = sizeof of_one_kind / sizeof *of_one_kind;
 
 std::uint64_t next_random(Machine& machine) {  // splitmix64

@@ -16,7 +16,8 @@ struct TensorMemories : Unit {
   PerBlock<std::vector<TensorMemory>> by_rank{parking};  // by rank; empty until the first use
   PerBlock<std::map<std::pair<Who, TensorWork>, TensorActor>> actors{parking};
   PerBlock<std::unordered_map<unsigned, const TensorActor*>> actors_by_number{parking};
-  PerBlock<std::unordered_map<Who, View>> fenced_after{parking};  // what a thread, or a whole warp, knew at its last fence::after_thread_sync
+  PerBlock<std::unordered_map<Who, View>> fenced_after{
+      parking};  // what a thread, or a whole warp, knew at its last fence::after_thread_sync
 };
 
 namespace {
@@ -31,25 +32,28 @@ bool is_fenced_after(Machine& machine, const TensorUse& other, Who me) {
 
 // Whether `other` has ended before what `me` does now. A finding where nothing says so, or where the fences are missing
 // that the PTX ISA asks for (9.7.16.6.4) between the threads of different warps.
-void check_order(Machine& machine, const TensorUse& other, const TensorUse& use, Who me, unsigned column, const char* doing, const char* did,
-                 const char* name) {
+void check_order(Machine& machine, const TensorUse& other, const TensorUse& use, Who me, unsigned column, const char* doing,
+                 const char* did, const char* name) {
   if (other.epoch < machine.clocks.first) return;
   // Of one thread, products of one shape follow each other, and whatever follows a copy, whose shape is 0, finds what it brought.
   if (other.who == use.who && (other.shape == use.shape || other.shape == 0)) return;
   if (!machine.clocks.ordered(other.who, other.epoch, me)) {
-    FINDING(machine.report, tcgen05_in_flight, machine.self->site, "%s: %s %s column %u of tensor memory, which %s %s at %s, and nothing says that it has ended",
-            describe(machine, me, machine.block_index).c_str(), name, doing, column, describe(machine, other.who, machine.block_index).c_str(), did,
-            place(machine.report, other.site).c_str());
+    FINDING(machine.report, tcgen05_in_flight, machine.self->site,
+            "%s: %s %s column %u of tensor memory, which %s %s at %s, and nothing says that it has ended",
+            describe(machine, me, machine.block_index).c_str(), name, doing, column,
+            describe(machine, other.who, machine.block_index).c_str(), did, place(machine.report, other.site).c_str());
     return;
   }
   const TensorActor& from = *machine.tensor_memories.actors_by_number.at(warp_of(other.who));
   if (warp_of(from.issuer) == warp_of(me)) return;
   const bool before = from.commits || other.epoch <= from.fenced;
   if (before && is_fenced_after(machine, other, me)) return;
-  FINDING_OF_TWO(machine.report, missing_tcgen05_fence, machine.grade_of_missing_fences, machine.self->site, other.site,
-          "%s: %s %s column %u of tensor memory, which %s %s at %s: no tcgen05.fence::%s stands %s their synchronization",
-          describe(machine, me, machine.block_index).c_str(), name, doing, column, describe(machine, other.who, machine.block_index).c_str(), did,
-          place(machine.report, other.site).c_str(), before ? "after_thread_sync" : "before_thread_sync", before ? "behind" : "in front of");
+  FINDING_OF_TWO(
+      machine.report, missing_tcgen05_fence, machine.grade_of_missing_fences, machine.self->site, other.site,
+      "%s: %s %s column %u of tensor memory, which %s %s at %s: no tcgen05.fence::%s stands %s their synchronization",
+      describe(machine, me, machine.block_index).c_str(), name, doing, column,
+      describe(machine, other.who, machine.block_index).c_str(), did, place(machine.report, other.site).c_str(),
+      before ? "after_thread_sync" : "before_thread_sync", before ? "behind" : "in front of");
 }
 
 }  // namespace
@@ -58,7 +62,8 @@ TensorActor& tensor_actor(Machine& machine, Who issuer, TensorWork work) {
   TensorActor& a = machine.tensor_memories.actors[{issuer, work}];
   if (a.actor == 0) {
     constexpr const char* names[] = {"a tcgen05.mma or cp of ", "a tcgen05.ld of ", "a tcgen05.st of "};
-    a.actor = add_actor(machine, names[static_cast<int>(work)] + describe(machine, issuer, machine.block_index), Kind::tcgen05_in_flight);
+    a.actor = add_actor(machine, names[static_cast<int>(work)] + describe(machine, issuer, machine.block_index),
+                        Kind::tcgen05_in_flight);
     a.issuer = issuer;
     a.commits = work == TensorWork::products;
     machine.tensor_memories.actors_by_number[a.actor] = &a;
@@ -92,16 +97,17 @@ void start_block_tensor_memory(Machine& machine) {
 void end_block_tensor_memory(Machine& machine) {
   for (const TensorMemory& memory : machine.tensor_memories.by_rank) {
     for (const TensorAllocation& a : memory.allocations) {
-      FINDING(machine.report, tensor_memory_misuse, a.site, "a block exits without tcgen05.dealloc of the %u columns at %u of tensor memory",
-              a.columns, a.column);
+      FINDING(machine.report, tensor_memory_misuse, a.site,
+              "a block exits without tcgen05.dealloc of the %u columns at %u of tensor memory", a.columns, a.column);
     }
   }
 }
 
 bool check_tensor_columns(Machine& machine, unsigned rank, unsigned column, unsigned columns, const char* name) {
   if (column + columns > tensor_columns) {
-    FINDING(machine.report, tensor_memory_misuse, machine.self->site, "%s: %s of columns %u to %u of tensor memory, which has %u", describe_self(machine).c_str(),
-            name, column, column + columns - 1, tensor_columns);
+    FINDING(machine.report, tensor_memory_misuse, machine.self->site,
+            "%s: %s of columns %u to %u of tensor memory, which has %u", describe_self(machine).c_str(), name, column,
+            column + columns - 1, tensor_columns);
     return false;
   }
   const TensorMemory& memory = tensor_memory(machine, rank);
@@ -109,8 +115,8 @@ bool check_tensor_columns(Machine& machine, unsigned rank, unsigned column, unsi
     const auto holds = [c](const TensorAllocation& a) { return a.column <= c && c < a.column + a.columns; };
     const auto found = std::find_if(memory.allocations.begin(), memory.allocations.end(), holds);
     if (found == memory.allocations.end()) {
-      FINDING(machine.report, tensor_memory_misuse, machine.self->site, "%s: %s of column %u of tensor memory, which is not allocated",
-              describe_self(machine).c_str(), name, c);
+      FINDING(machine.report, tensor_memory_misuse, machine.self->site,
+              "%s: %s of column %u of tensor memory, which is not allocated", describe_self(machine).c_str(), name, c);
       return false;
     }
     c = found->column + found->columns;
@@ -118,8 +124,8 @@ bool check_tensor_columns(Machine& machine, unsigned rank, unsigned column, unsi
   return true;
 }
 
-std::uint32_t read_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes, const TensorUse& use,
-                               Who me, const char* name) {
+std::uint32_t read_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes,
+                               const TensorUse& use, Who me, const char* name) {
   TensorMemory::Cell& cell = tensor_memory(machine, rank).cell(column, quarter);
   if (machine.launch.check) {
     check_order(machine, cell.write, use, me, column, "reads", "writes", name);
@@ -133,8 +139,8 @@ std::uint32_t read_tensor_cell(Machine& machine, unsigned rank, unsigned column,
   return lanes & ~cell.defined;
 }
 
-void write_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes, const TensorUse& use, Who me,
-                       const char* name) {
+void write_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes,
+                       const TensorUse& use, Who me, const char* name) {
   TensorMemory::Cell& cell = tensor_memory(machine, rank).cell(column, quarter);
   cell.defined |= lanes;
   if (!machine.launch.check) return;
@@ -145,7 +151,8 @@ void write_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigne
 }
 
 void report_undefined_tensor_memory(Machine& machine, unsigned column, Who me, const char* name) {
-  FINDING(machine.report, uninitialized_tensor_memory, machine.self->site, "%s: %s reads column %u of tensor memory where nobody has written",
+  FINDING(machine.report, uninitialized_tensor_memory, machine.self->site,
+          "%s: %s reads column %u of tensor memory where nobody has written",
           describe(machine, me, machine.block_index).c_str(), name, column);
 }
 
@@ -171,7 +178,8 @@ void fence_before_thread_sync(Machine& machine, unsigned warp) {
 
 void fence_after_thread_sync(Machine& machine, unsigned warp, std::uint32_t lanes, bool whole) {
   if (whole) {
-    machine.tensor_memories.fenced_after[who_of(warp, whole_warp)] = machine.clocks.view_of(warp, static_cast<unsigned>(std::countr_zero(lanes)));
+    machine.tensor_memories.fenced_after[who_of(warp, whole_warp)] =
+        machine.clocks.view_of(warp, static_cast<unsigned>(std::countr_zero(lanes)));
     return;
   }
   for (; lanes != 0; lanes &= lanes - 1) {

@@ -62,10 +62,10 @@ void end_block_tensor_memory(Machine& machine);  // a finding where something wa
 bool check_tensor_columns(Machine& machine, unsigned rank, unsigned column, unsigned columns, const char* name);
 // What `use` reads or writes, on behalf of `me`: a finding at self->site where nothing orders it with what others have begun.
 // The lanes of a read that were never written.
-std::uint32_t read_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes, const TensorUse& use,
-                               Who me, const char* name);
-void write_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes, const TensorUse& use, Who me,
-                       const char* name);
+std::uint32_t read_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes,
+                               const TensorUse& use, Who me, const char* name);
+void write_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes,
+                       const TensorUse& use, Who me, const char* name);
 void report_undefined_tensor_memory(Machine& machine, unsigned column, Who me, const char* name);
 // A finding where something that was begun in these columns may be unfinished, as far as `me` knows.
 void check_tensor_columns_idle(Machine& machine, unsigned rank, unsigned column, unsigned columns, Who me, const char* name);

@@ -142,7 +142,8 @@ bool replaces(const Acquire& next, const Acquire& old) {
 
 void settle(Machine& machine) {
   auto& acquires = machine.global_order.learnt.acquires;
-  const auto settled = std::stable_partition(acquires.begin(), acquires.end(), [&machine](const Acquire& a) { return !a.visible_to_all(machine); });
+  const auto settled = std::stable_partition(acquires.begin(), acquires.end(),
+                                             [&machine](const Acquire& a) { return !a.visible_to_all(machine); });
   for (auto a = settled; a != acquires.end(); ++a) add(machine.global_order.learnt.by_all[a->release->block], a->release);
   acquires.erase(settled, acquires.end());
 }
@@ -152,8 +153,8 @@ ReleasePointer current_release(Machine& machine) {
   if (machine.global_order.learnt.fences == 0) return nullptr;
   const Epoch epoch = machine.clocks.now[machine.self->warp];
   auto& latest_release = machine.global_order.learnt.latest_release;
-  if (latest_release.release != nullptr && latest_release.fences == machine.global_order.learnt.fences && latest_release.epoch == epoch &&
-      latest_release.who == machine.self->who) {
+  if (latest_release.release != nullptr && latest_release.fences == machine.global_order.learnt.fences &&
+      latest_release.epoch == epoch && latest_release.who == machine.self->who) {
     return latest_release.release;
   }
   auto release = std::make_shared<Release>();
@@ -202,7 +203,8 @@ void acquire_from(Machine& machine, const void* address) {
                                    [&](const Acquire& a) { return a.release == release && a.who == machine.self->who; });
     if (known) continue;
     if (const auto all = machine.global_order.learnt.by_all.find(release->block);
-        all != machine.global_order.learnt.by_all.end() && std::find(all->second.begin(), all->second.end(), release) != all->second.end()) {
+        all != machine.global_order.learnt.by_all.end() &&
+        std::find(all->second.begin(), all->second.end(), release) != all->second.end()) {
       continue;
     }
     if (!settled) settle(machine);
@@ -253,8 +255,11 @@ std::vector<std::uint32_t> glimpsed_by_self(Machine& machine) {
 
 void show(Machine& machine, const void* address) {
   if (machine.global_order.all_shown.size() >= most_shown) return;
-  machine.global_order.shown_at[reinterpret_cast<std::uintptr_t>(address)] = static_cast<std::uint32_t>(machine.global_order.all_shown.size());
-  machine.global_order.all_shown.push_back({machine.block_index, machine.self->rank, machine.clocks.view_of(machine.self->warp, machine.self->lane), glimpsed_by_self(machine)});
+  machine.global_order.shown_at[reinterpret_cast<std::uintptr_t>(address)] =
+      static_cast<std::uint32_t>(machine.global_order.all_shown.size());
+  machine.global_order.all_shown.push_back({machine.block_index, machine.self->rank,
+                                            machine.clocks.view_of(machine.self->warp, machine.self->lane),
+                                            glimpsed_by_self(machine)});
 }
 
 void glimpse(Machine& machine, const void* address) {
@@ -291,7 +296,9 @@ void forget_glimpses(Machine& machine) {
   machine.global_order.glimpses.clear();
 }
 
-void forget_releases(Machine& machine, const void* address) { machine.global_order.released_at.erase(reinterpret_cast<std::uintptr_t>(address)); }
+void forget_releases(Machine& machine, const void* address) {
+  machine.global_order.released_at.erase(reinterpret_cast<std::uintptr_t>(address));
+}
 
 }  // namespace autosched::emulator::global_shadow
 
@@ -331,7 +338,8 @@ void fence_device(Machine& machine) {
     for (std::size_t n = k + 1; n < acquires.size() && !replaced[k]; ++n) {
       const Acquire& next = acquires[n];
       if (next.who != machine.self->who || !next.fenced[machine.self->linear]) continue;
-      replaced[k] = global_shadow::replaces(next, old) && global_shadow::nobody_knows(machine, machine.self->who, old.fence_of_warp[machine.self->warp]);
+      replaced[k] = global_shadow::replaces(next, old) &&
+                    global_shadow::nobody_knows(machine, machine.self->who, old.fence_of_warp[machine.self->warp]);
     }
   }
   std::size_t k = 0;

@@ -61,7 +61,9 @@ void start(Machine& machine, unsigned block) {
   machine.idle_polls.begin_turn();
 }
 
-void make_threads(Machine& machine) { machine.threads.resize(cluster_blocks(machine) == 1 ? machine.launch.threads : machine.warp_count * warp_size); }
+void make_threads(Machine& machine) {
+  machine.threads.resize(cluster_blocks(machine) == 1 ? machine.launch.threads : machine.warp_count * warp_size);
+}
 
 // In a slot that is free, or new.
 void start_beside(Machine& machine, unsigned block) {
@@ -101,8 +103,9 @@ bool report_spinning(Machine& machine, unsigned begun, unsigned all, bool at_bar
       std::snprintf(others, sizeof others, ", while %u blocks have not begun, as they do when one of %u ends", all - begun,
                     machine.residents.count());
     }
-    write_finding(machine.report, Kind::deadlock, t.asked_at, "%s waits here for ever%s%s%s", describe(machine, t.who, machine.block_index).c_str(),
-                  where.empty() ? "" : ": nobody changes ", where.c_str(), others);
+    write_finding(machine.report, Kind::deadlock, t.asked_at, "%s waits here for ever%s%s%s",
+                  describe(machine, t.who, machine.block_index).c_str(), where.empty() ? "" : ": nobody changes ",
+                  where.c_str(), others);
   }
   return any;
 }
@@ -123,7 +126,8 @@ void report_endless(Machine& machine, unsigned begun, unsigned all, bool in_vain
 }
 
 std::size_t bytes_of_residents(Machine& machine) {
-  return (std::size_t{machine.program.register_bytes} + warp_size * sizeof(Thread)) * machine.warp_count + shared_books_bytes(machine);
+  return (std::size_t{machine.program.register_bytes} + warp_size * sizeof(Thread)) * machine.warp_count +
+         shared_books_bytes(machine);
 }
 
 // How many may have begun and not ended. Ends the process where a cooperative launch has more than fit.
@@ -134,7 +138,8 @@ unsigned most_residents(Machine& machine, unsigned units) {
     std::exit(5);
   }
   if (machine.launch.cooperative) return units;
-  return static_cast<unsigned>(std::min<std::size_t>(fit, machine.launch.interleaved ? std::min(machine.launch.resident, most_interleaved) : machine.launch.resident));
+  return static_cast<unsigned>(std::min<std::size_t>(
+      fit, machine.launch.interleaved ? std::min(machine.launch.resident, most_interleaved) : machine.launch.resident));
 }
 
 bool run_launch(Machine& machine, unsigned first, unsigned units) {
@@ -182,8 +187,9 @@ bool run_launch(Machine& machine, unsigned first, unsigned units) {
 bool run_grid(Machine& machine) {
   make_threads(machine);
   if (cluster_blocks(machine) > 1) choose_clusters(machine);
-  const unsigned units = machine.launch.blocks.empty() ? machine.grid_size.x * machine.grid_size.y * machine.grid_size.z / cluster_blocks(machine)
-                                               : static_cast<unsigned>(machine.launch.blocks.size());
+  const unsigned units = machine.launch.blocks.empty()
+                             ? machine.grid_size.x * machine.grid_size.y * machine.grid_size.z / cluster_blocks(machine)
+                             : static_cast<unsigned>(machine.launch.blocks.size());
   for (unsigned n = 0; n < machine.launch.calls * machine.launch.launches; ++n) {
     if (n > 0 && n % machine.launch.launches == 0) {
       check_after_call(machine);

@@ -42,7 +42,8 @@ void report_deadlock(Machine& machine) {
         char lanes[32] = "every lane";
         if (t.mask != 0) std::snprintf(lanes, sizeof lanes, "the lanes %#010x", t.mask);
         write_finding(machine.report, kind, t.site, "%s needs %s of warp %u of block %u, and some never reach it (%s)",
-                      t.collective->name, lanes, w % block_warps(machine), block_in_grid(machine, machine.block_index, w / block_warps(machine)), others.c_str());
+                      t.collective->name, lanes, w % block_warps(machine),
+                      block_in_grid(machine, machine.block_index, w / block_warps(machine)), others.c_str());
       }
     }
   }
@@ -67,7 +68,8 @@ void start_blocks(Machine& machine, Epoch first) {
     const unsigned index = rank * block_warps(machine) * warp_size + i;
     const Index3 block = block_coordinates(machine, machine.block_index, rank);
     Thread& t = machine.threads[index];
-    t.index = {i % machine.block_size.x, i / machine.block_size.x % machine.block_size.y, i / machine.block_size.x / machine.block_size.y};
+    t.index = {i % machine.block_size.x, i / machine.block_size.x % machine.block_size.y,
+               i / machine.block_size.x / machine.block_size.y};
     t.block = block;
     t.linear = index;
     t.rank = rank;
@@ -125,7 +127,8 @@ Turn run_blocks(Machine& machine, bool others) {
     }
     if (!others) {
       if (machine.idle_polls > patience_of_pollers * machine.warp_count) break;
-    } else if (machine.idle_polls > patience_of_turns * machine.warp_count * (machine.idle_polls.met() ? patience_where_warps_meet : 1) ||
+    } else if (machine.idle_polls >
+                   patience_of_turns * machine.warp_count * (machine.idle_polls.met() ? patience_where_warps_meet : 1) ||
                machine.idle_polls.laps() > patience_of_loops) {
       machine.self = nullptr;
       return Turn::waits;
@@ -156,7 +159,8 @@ void choose_clusters(Machine& machine) {
   const unsigned wide = machine.grid_size.x / c.x, high = machine.grid_size.y / c.y;
   std::vector<unsigned> clusters;
   for (const unsigned block : machine.launch.blocks) {
-    const unsigned x = block % machine.grid_size.x, y = block / machine.grid_size.x % machine.grid_size.y, z = block / machine.grid_size.x / machine.grid_size.y;
+    const unsigned x = block % machine.grid_size.x, y = block / machine.grid_size.x % machine.grid_size.y,
+                   z = block / machine.grid_size.x / machine.grid_size.y;
     const unsigned unit = (z / c.z * high + y / c.y) * wide + x / c.x;
     if (std::find(clusters.begin(), clusters.end(), unit) == clusters.end()) clusters.push_back(unit);
   }

@@ -29,7 +29,7 @@ const char* kind_of_pointer(Machine& machine, std::uint64_t address) {
 
 }  // namespace
 
-Place resolve(Machine& machine, Space space, std::uint64_t address, const char* instruction) {
+Place resolve_window(Machine& machine, Space space, std::uint64_t address, const char* instruction) {
   const std::uint64_t offset = address & ~window_mask;
   if (space == Space::generic) {
     const Space found = space_of_window(address);
@@ -40,13 +40,10 @@ Place resolve(Machine& machine, Space space, std::uint64_t address, const char* 
     }
     return {found, offset};
   }
-  const bool foreign = space == Space::global ? (address & window_mask) != 0 : space == Space::param ? false : address >> 32 != 0;
-  if (foreign) {
-    FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s takes %#llx, which is %s", describe_self(machine).c_str(), instruction,
-            static_cast<unsigned long long>(address), kind_of_pointer(machine, address));
-    return {space, address, false};
-  }
-  return {space, offset};
+  FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s takes %#llx, which is %s",
+          describe_self(machine).c_str(), instruction, static_cast<unsigned long long>(address),
+          kind_of_pointer(machine, address));
+  return {space, address, false};
 }
 
 namespace {
@@ -71,8 +68,8 @@ void from_generic(Warp& w, const Instruction& i, Lanes active) {
     if ((a & window_mask) != base_of(space) && a != 0) {
       run_as(w, k);
       machine.self->site = i.site;
-      FINDING(machine.report, wrong_state_space, machine.self->site, "%s: cvta.to.%s takes %s", describe_self(machine).c_str(), space_name(space),
-              kind_of_pointer(machine, a));
+      FINDING(machine.report, wrong_state_space, machine.self->site, "%s: cvta.to.%s takes %s", describe_self(machine).c_str(),
+              space_name(space), kind_of_pointer(machine, a));
     }
     w.values<std::uint64_t>(i.destination(0))[k] = space == Space::global ? a : a & ~window_mask;
   });

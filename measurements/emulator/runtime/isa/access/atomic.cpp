@@ -163,14 +163,14 @@ void update_vector(Warp& w, const Instruction& i, Lanes active) {
     addresses[k] = p.offset;
     if (!p.good) return;
     if (p.space != Space::global) {
-      FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s of a vector on %s memory", describe_self(machine).c_str(), name,
-              space_name(p.space));
+      FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s of a vector on %s memory",
+              describe_self(machine).c_str(), name, space_name(p.space));
       return;
     }
     good |= 1u << k;
     if (p.offset % bytes != 0) {
-      FINDING(machine.report, misaligned_access, machine.self->site, "%s: %s of %u bytes is not aligned to its size", describe_self(machine).c_str(),
-              name, bytes);
+      FINDING(machine.report, misaligned_access, machine.self->site, "%s: %s of %u bytes is not aligned to its size",
+              describe_self(machine).c_str(), name, bytes);
     }
   });
   if (good != 0) count_global_request(machine, i.site, name, static_cast<int>(bytes), good, addresses);
@@ -181,7 +181,8 @@ void update_vector(Warp& w, const Instruction& i, Lanes active) {
       T old;
       std::memset(&old, 0xff, sizeof old);
       unsigned char* at = nullptr;
-      if (good >> k & 1u) at = update_global(machine, reinterpret_cast<void*>(addresses[k] + e * sizeof(T)), sizeof(T), name, narrow);
+      if (good >> k & 1u)
+        at = update_global(machine, reinterpret_cast<void*>(addresses[k] + e * sizeof(T)), sizeof(T), name, narrow);
       if (at != nullptr) {
         read_flag(machine, flag_in_global(at));
         write_flag(machine, flag_in_global(at), true, narrow);

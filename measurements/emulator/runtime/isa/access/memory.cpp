@@ -22,14 +22,15 @@ bool local_place(Warp& w, unsigned lane, std::uint64_t offset, int bytes, const 
   const std::vector<Local::Gap>& gaps = w.local[lane].gaps;
   const bool is_nobodys = std::any_of(gaps.begin(), gaps.end(), [&](const auto& g) { return offset < g.end && end > g.begin; });
   if (end > size || offset > size || is_nobodys) {
-    FINDING(machine.report, out_of_bounds_local, machine.self->site, "%s: %s of %d bytes at byte %lld of %llu bytes of local memory",
-            describe_self(machine).c_str(), instruction, bytes, static_cast<long long>(offset),
-            static_cast<unsigned long long>(size));
+    FINDING(machine.report, out_of_bounds_local, machine.self->site,
+            "%s: %s of %d bytes at byte %lld of %llu bytes of local memory", describe_self(machine).c_str(), instruction, bytes,
+            static_cast<long long>(offset), static_cast<unsigned long long>(size));
     return false;
   }
   if (offset % static_cast<unsigned>(bytes) != 0) {
-    FINDING(machine.report, misaligned_access, machine.self->site, "%s: %s of %d bytes at byte %llu of local memory is not aligned to its size",
-            describe_self(machine).c_str(), instruction, bytes, static_cast<unsigned long long>(offset));
+    FINDING(machine.report, misaligned_access, machine.self->site,
+            "%s: %s of %d bytes at byte %llu of local memory is not aligned to its size", describe_self(machine).c_str(),
+            instruction, bytes, static_cast<unsigned long long>(offset));
   }
   return true;
 }
@@ -72,7 +73,8 @@ void write_local(Warp& w, unsigned lane, const void* from, std::uint64_t offset,
   if (!local_place(w, lane, offset, bytes, "st.local")) return;
   const auto count = static_cast<unsigned>(bytes);
   Local& local = w.local[lane];
-  if (machine.idle_polls.met() && machine.idle_polls.vain() != 0 && std::memcmp(local.bytes.data() + offset, from, count) != 0) machine.idle_polls.move();
+  if (machine.idle_polls.met() && machine.idle_polls.vain() != 0 && std::memcmp(local.bytes.data() + offset, from, count) != 0)
+    machine.idle_polls.move();
   std::memcpy(local.bytes.data() + offset, from, count);
   if (known.whole) {
     std::memset(local.known.data() + offset, 0xff, count);
@@ -111,7 +113,8 @@ const char* store_name(Space space) {
 }
 
 // Counts a request of lanes that all reach global memory; that of constant memory costs otherwise.
-void count_global(Machine& machine, const Instruction& i, Lanes lanes, const std::uint64_t* addresses, int bytes, const char* instruction) {
+void count_global(Machine& machine, const Instruction& i, Lanes lanes, const std::uint64_t* addresses, int bytes,
+                  const char* instruction) {
   if (machine.launch.count && is_in_constant_memory(machine, addresses[__builtin_ctz(lanes)])) {
     count_constant_request(machine, i.site, bytes, lanes, addresses);
   } else {
@@ -133,7 +136,8 @@ void count(Machine& machine, const Instruction& i, const Place* places, Lanes ac
     count_global(machine, i, global, addresses, bytes, store ? store_name(Space::global) : load_name(i, Space::global));
   }
   if (shared != 0) {
-    count_shared_request(machine, i.site, store ? store_name(Space::shared) : load_name(i, Space::shared), bytes, shared, addresses);
+    count_shared_request(machine, i.site, store ? store_name(Space::shared) : load_name(i, Space::shared), bytes, shared,
+                         addresses);
   }
 }
 
@@ -263,8 +267,9 @@ void load_values(Warp& w, const Instruction& i, Lanes active) {
     } else if (p.offset + static_cast<unsigned>(r.bytes()) <= machine.program.parameters.size()) {
       std::memcpy(value, machine.program.parameters.data() + p.offset, static_cast<std::size_t>(r.bytes()));
     } else {
-      FINDING(machine.report, out_of_bounds_local, machine.self->site, "%s: ld.param of %d bytes at byte %llu of %zu bytes of parameters",
-              describe_self(machine).c_str(), r.bytes(), static_cast<unsigned long long>(p.offset), machine.program.parameters.size());
+      FINDING(machine.report, out_of_bounds_local, machine.self->site,
+              "%s: ld.param of %d bytes at byte %llu of %zu bytes of parameters", describe_self(machine).c_str(), r.bytes(),
+              static_cast<unsigned long long>(p.offset), machine.program.parameters.size());
       std::memset(value, 0xff, static_cast<std::size_t>(r.bytes()));
     }
     for (unsigned d = 0; d < r.count; ++d) put(w, i, d, k, value + d * r.element.bytes, r.element);
@@ -299,7 +304,8 @@ Knowledge known_elements(Warp& w, const Instruction& i, const Request& r, unsign
 }
 
 bool moves_at(Machine& machine, SiteIndex site) {
-  return std::any_of(machine.program.code.begin(), machine.program.code.end(), [&](const Instruction& i) { return i.copies && i.site == site; });
+  return std::any_of(machine.program.code.begin(), machine.program.code.end(),
+                     [&](const Instruction& i) { return i.copies && i.site == site; });
 }
 
 // Whether what a vector's store does not know was never computed, only left out, beside elements that it knows.
@@ -341,9 +347,10 @@ void store_values(Warp& w, const Instruction& i, Lanes active) {
     if (p.space == Space::global) {
       if (!known.whole) {
         if (is_padding(machine, i, r, known)) {
-          FINDING_OF_TWO(machine.report, undefined_register, Grade::note, i.site, SiteIndex{0},
-                         "%s stores a vector with elements that were never written on the path taken: padding, if nobody reads them",
-                         describe_self(machine).c_str());
+          FINDING_OF_TWO(
+              machine.report, undefined_register, Grade::note, i.site, SiteIndex{0},
+              "%s stores a vector with elements that were never written on the path taken: padding, if nobody reads them",
+              describe_self(machine).c_str());
         } else {
           report_undefined(w, i, known.origin, k);
         }
@@ -353,15 +360,18 @@ void store_values(Warp& w, const Instruction& i, Lanes active) {
       write_global(machine, reinterpret_cast<void*>(p.offset), value, r.bytes(), "st.global", (i.flags & by_l2) != 0,
                    (i.flags & block_scope) != 0);
       machine.copied = nullptr;
-      if (i.flags & by_l2) write_flag(machine, flag_in_global(reinterpret_cast<const void*>(p.offset)), false, (i.flags & block_scope) != 0);
+      if (i.flags & by_l2)
+        write_flag(machine, flag_in_global(reinterpret_cast<const void*>(p.offset)), false, (i.flags & block_scope) != 0);
     } else if (p.space == Space::shared) {
       write_shared(machine, static_cast<unsigned>(p.offset), value, r.bytes(), "st.shared");
       if (!known.whole) note_unknown_shared(machine, static_cast<unsigned>(p.offset), r.bytes(), known.bits, known.origin);
-      if (i.flags & by_l2) write_flag(machine, flag_in_shared(machine, static_cast<unsigned>(p.offset)), false, (i.flags & block_scope) != 0);
+      if (i.flags & by_l2)
+        write_flag(machine, flag_in_shared(machine, static_cast<unsigned>(p.offset)), false, (i.flags & block_scope) != 0);
     } else if (p.space == Space::local) {
       write_local(w, k, value, p.offset, r.bytes(), known);
     } else {
-      FINDING(machine.report, wrong_state_space, machine.self->site, "%s: st to a parameter of the kernel", describe_self(machine).c_str());
+      FINDING(machine.report, wrong_state_space, machine.self->site, "%s: st to a parameter of the kernel",
+              describe_self(machine).c_str());
     }
   });
 }
@@ -394,11 +404,13 @@ void store_zeros(Warp& w, const Instruction& i, Lanes active) {
     const std::uint64_t bytes = w.values<std::uint64_t>(i.source(1))[k];
     if (!p.good) return;
     if (p.space != Space::shared) {
-      FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s takes an address of %s memory", describe_self(machine).c_str(), name, space_name(p.space));
+      FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s takes an address of %s memory",
+              describe_self(machine).c_str(), name, space_name(p.space));
       return;
     }
     if (bytes % step != 0 || p.offset % step != 0) {
-      FINDING(machine.report, misaligned_access, machine.self->site, "%s: %s of %llu bytes: sizes and addresses are multiples of %u", describe_self(machine).c_str(), name,
+      FINDING(machine.report, misaligned_access, machine.self->site,
+              "%s: %s of %llu bytes: sizes and addresses are multiples of %u", describe_self(machine).c_str(), name,
               static_cast<unsigned long long>(bytes), step);
       return;
     }

@@ -1,5 +1,6 @@
 // Addresses of one lane, resolved to a state space.
 #pragma once
+#include "isa/program.hpp"
 #include "isa/ptx.hpp"
 #include "order/block_order.hpp"
 #include "order/global_order.hpp"
@@ -15,8 +16,14 @@ struct Place {
   std::uint64_t offset;  // in its window; of global memory the host address
   bool good = true;
 };
+// The same of an address that is generic, or one of another space: a finding.
+Place resolve_window(Machine& machine, Space space, std::uint64_t address, const char* instruction);
 // What `address` means to an instruction of `space`; a finding where it is one of another space.
-Place resolve(Machine& machine, Space space, std::uint64_t address, const char* instruction);
+inline Place resolve(Machine& machine, Space space, std::uint64_t address, const char* instruction) {
+  const bool plain = space == Space::global ? (address & window_mask) == 0
+                                            : space == Space::param || (space != Space::generic && address >> 32 == 0);
+  return plain ? Place{space, address & ~window_mask} : resolve_window(machine, space, address, instruction);
+}
 
 // One value of a load or a store.
 struct Datum {

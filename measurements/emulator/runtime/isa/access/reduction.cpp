@@ -99,7 +99,8 @@ void reduce(unsigned char* to, const unsigned char* from, Reducing r) {
   }
 }
 
-void reduce_global(Machine& machine, std::uint64_t to, const unsigned char* from, std::uint32_t bytes, Reducing r, const char* name) {
+void reduce_global(Machine& machine, std::uint64_t to, const unsigned char* from, std::uint32_t bytes, Reducing r,
+                   const char* name) {
   for (std::uint32_t at = 0; at < bytes; at += r.bytes) {
     unsigned char* p = update_global(machine, reinterpret_cast<void*>(to + at), static_cast<int>(r.bytes), name);
     if (p == nullptr) return;

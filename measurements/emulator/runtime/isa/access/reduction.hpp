@@ -21,6 +21,7 @@ struct Reducing {
 // The element at `to` and the one at `from` become the one at `to`.
 void reduce(unsigned char* to, const unsigned char* from, Reducing r);
 // The same of `bytes` of elements of global memory, each as an atomic does.
-void reduce_global(Machine& machine, std::uint64_t to, const unsigned char* from, std::uint32_t bytes, Reducing r, const char* name);
+void reduce_global(Machine& machine, std::uint64_t to, const unsigned char* from, std::uint32_t bytes, Reducing r,
+                   const char* name);
 
 }  // namespace autosched::emulator::ptx

@@ -51,8 +51,10 @@ void allocate(Warp& w, const Instruction& i, Lanes active) {
     const std::uint32_t top = w.local_top[k];
     const std::uint64_t begin = aligned(std::uint64_t{top} + gap, std::max<std::uint64_t>(alignment, 16));
     if (size > most_local || begin + size > most_local) {
-      FINDING(machine.report, out_of_bounds_local, i.site, "%s: alloca of %llu bytes, where %u of the %llu bytes of local memory that a thread has are taken",
-              describe_self(machine).c_str(), static_cast<unsigned long long>(size), top, static_cast<unsigned long long>(most_local));
+      FINDING(machine.report, out_of_bounds_local, i.site,
+              "%s: alloca of %llu bytes, where %u of the %llu bytes of local memory that a thread has are taken",
+              describe_self(machine).c_str(), static_cast<unsigned long long>(size), top,
+              static_cast<unsigned long long>(most_local));
       write_bits(w, i.destination(0), i.width_of_destination(0), k, most_local);  // nothing is there
       return;
     }
@@ -78,8 +80,9 @@ void restore(Warp& w, const Instruction& i, Lanes active) {
     if (saved < least || saved > w.local_top[k]) {
       run_as(w, k);
       machine.self->site = i.site;
-      FINDING(machine.report, invalid_argument, i.site, "%s: stackrestore of %#llx, which stacksave has not given to this function since",
-              describe_self(machine).c_str(), static_cast<unsigned long long>(saved));
+      FINDING(machine.report, invalid_argument, i.site,
+              "%s: stackrestore of %#llx, which stacksave has not given to this function since", describe_self(machine).c_str(),
+              static_cast<unsigned long long>(saved));
       return;
     }
     shrink_local(w, k, static_cast<std::uint32_t>(saved));

@@ -24,8 +24,8 @@ namespace {
 const Texture* texture_of(Machine& machine, std::uint64_t handle, const char* instruction) {
   const auto found = machine.textures.by_handle.find(handle);
   if (found != machine.textures.by_handle.end()) return &found->second;
-  FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s of %#llx, which is not a texture or surface object", describe_self(machine).c_str(),
-          instruction, static_cast<unsigned long long>(handle));
+  FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s of %#llx, which is not a texture or surface object",
+          describe_self(machine).c_str(), instruction, static_cast<unsigned long long>(handle));
   return nullptr;
 }
 
@@ -148,8 +148,9 @@ void fetch_texels(Warp& w, const Instruction& i, Lanes active) {
     Texel texel;
     const Texture* t = texture_of(machine, w.values<std::uint64_t>(i.source(0))[k], "tex");
     if (t != nullptr && (t->dimensions != dimensions || t->layered != layered)) {
-      FINDING(machine.report, invalid_argument, machine.self->site, "%s: a texture of %u dimensions%s is fetched from with %u%s", describe_self(machine).c_str(),
-              t->dimensions, t->layered ? " and layers" : "", dimensions, layered ? " and a layer" : "");
+      FINDING(machine.report, invalid_argument, machine.self->site,
+              "%s: a texture of %u dimensions%s is fetched from with %u%s", describe_self(machine).c_str(), t->dimensions,
+              t->layered ? " and layers" : "", dimensions, layered ? " and a layer" : "");
       t = nullptr;
     }
     if (t != nullptr) {
@@ -200,7 +201,8 @@ unsigned char* surface_place(Warp& w, const Instruction& i, unsigned k, unsigned
       continue;
     }
     if (i.immediate[3] == 0) {
-      FINDING(machine.report, out_of_bounds_global, machine.self->site, "%s: %s at (%lld bytes, %lld, %lld) of a surface of %u x %u x %u elements of %u bytes",
+      FINDING(machine.report, out_of_bounds_global, machine.self->site,
+              "%s: %s at (%lld bytes, %lld, %lld) of a surface of %u x %u x %u elements of %u bytes",
               describe_self(machine).c_str(), name, static_cast<long long>(at[0]), static_cast<long long>(at[1]),
               static_cast<long long>(at[2]), t->extent[0], t->extent[1], t->extent[2], t->texel_bytes());
     }

@@ -183,7 +183,8 @@ void set_half(Warp& w, const Instruction& i, Lanes active) {
     float a[warp_size], b[warp_size];
     load_half<Convert>(w, i, 0, Values, which, a);
     load_half<Convert>(w, i, 1, Values, which, b);
-    joined[which] = join(w, i, compare(a, b, active, i.immediate[0]), Values == 1 ? knowing(w, i) : knowing_half(w, i, active, which));
+    joined[which] =
+        join(w, i, compare(a, b, active, i.immediate[0]), Values == 1 ? knowing(w, i) : knowing_half(w, i, active, which));
   }
   if constexpr (Values == 1) {
     define(w, i, active, 0, joined[0].defined);

@@ -104,7 +104,9 @@ void execute_within(Warp& w, const Instruction& i, Lanes active) {
   const Half *a = w.values<Half>(i.source(0)), *b = w.values<Half>(i.source(1)), *c = w.values<Half>(i.source(2));
   for_lanes(active, [&](unsigned lane) {
     for (unsigned k = lane * Values; k < (lane + 1) * Values; ++k) {
-      d[k] = a[k] == nan_outside_tensor || b[k] == nan_outside_tensor ? Half{0} : compute<T, Op::fma>(*w.machine, a[k], b[k], c[k], i.flags);
+      d[k] = a[k] == nan_outside_tensor || b[k] == nan_outside_tensor
+                 ? Half{0}
+                 : compute<T, Op::fma>(*w.machine, a[k], b[k], c[k], i.flags);
     }
   });
 }

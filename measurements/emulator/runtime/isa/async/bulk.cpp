@@ -50,9 +50,11 @@ void land(Machine& machine, std::size_t index) {
     for (const BulkLoad::Piece& piece : load.pieces) {
       const unsigned char* const from = load.data.data() + at;
       if (load.reducing) {
-        land_bulk_update(machine, piece.address, static_cast<int>(piece.bytes), m->actor, m->epoch(machine), load.site, [&](unsigned char* to) {
-          for (std::uint32_t k = 0; k < piece.bytes; k += load.reducing->bytes) reduce(to + k, from + k, *load.reducing);
-        });
+        land_bulk_update(machine, piece.address, static_cast<int>(piece.bytes), m->actor, m->epoch(machine), load.site,
+                         [&](unsigned char* to) {
+                           for (std::uint32_t k = 0; k < piece.bytes; k += load.reducing->bytes)
+                             reduce(to + k, from + k, *load.reducing);
+                         });
       } else {
         land_bulk_write(machine, piece.address, from, static_cast<int>(piece.bytes), m->actor, m->epoch(machine), load.site);
       }
@@ -71,7 +73,8 @@ Stores& stores_of(Warp& w) {
   Machine& machine = *w.machine;
   Stores& s = machine.bulk_copies.stores[w.index];
   if (s.actor == 0) {
-    s.actor = add_actor(machine, "a bulk store of " + describe(machine, who_of(w.index, whole_warp), machine.block_index), Kind::bulk_copy_in_flight);
+    s.actor = add_actor(machine, "a bulk store of " + describe(machine, who_of(w.index, whole_warp), machine.block_index),
+                        Kind::bulk_copy_in_flight);
   }
   return s;
 }
@@ -95,16 +98,17 @@ void wait(Warp& w, const Instruction& i, Lanes active) {
     if (lane.groups.size() <= pending) return;
     lane.waited = std::max(lane.waited, lane.groups[lane.groups.size() - 1 - pending]);
     if (lane.waited != 0) {
-      machine.clocks.learn_alone(w.index, 1u << k, live_lanes(w), std::uint64_t{1} << 63 | std::uint64_t{s.actor} << 32 | lane.waited,
-                         Knowledge{}, s.actor, machine.clocks.first + lane.waited - 1);
+      machine.clocks.learn_alone(w.index, 1u << k, live_lanes(w),
+                                 std::uint64_t{1} << 63 | std::uint64_t{s.actor} << 32 | lane.waited, Knowledge{}, s.actor,
+                                 machine.clocks.first + lane.waited - 1);
     }
   });
 }
 
 bool check_size(Machine& machine, std::uint32_t bytes, std::uint64_t shared, std::uint64_t other, const char* name) {
   if (bytes % 16 == 0 && shared % 16 == 0 && other % 16 == 0) return true;
-  FINDING(machine.report, misaligned_access, machine.self->site, "%s: %s of %u bytes: sizes and addresses are multiples of 16", describe_self(machine).c_str(),
-          name, bytes);
+  FINDING(machine.report, misaligned_access, machine.self->site, "%s: %s of %u bytes: sizes and addresses are multiples of 16",
+          describe_self(machine).c_str(), name, bytes);
   return false;
 }
 
@@ -159,8 +163,8 @@ void load(Warp& w, const Instruction& i, Lanes active) {
     if (counting == nullptr) return;
     BulkLoad load{barrier, {{to, bytes}}, std::vector<unsigned char>(bytes), bytes, machine.self, i.site, name, how};
     if (from_shared) {
-      const unsigned char* data =
-          read_by_engine(machine, source, static_cast<int>(bytes), machine.self->who, counting->actor, counting->epoch(machine), name);
+      const unsigned char* data = read_by_engine(machine, source, static_cast<int>(bytes), machine.self->who, counting->actor,
+                                                 counting->epoch(machine), name);
       if (data == nullptr) return;
       std::copy_n(data, bytes, load.data.data());
     } else {
@@ -192,15 +196,17 @@ void store_registers(Warp& w, const Instruction& i, Lanes active) {
     machine.self->site = i.site;
     std::uint32_t to, barrier;
     if (!machine.launch.clustered) {
-      FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s in a launch without clusters, which an H100 ends with an illegal instruction: "
-              "__cluster_dims__(1, 1, 1) is enough", describe_self(machine).c_str(), name);
+      FINDING(machine.report, invalid_argument, machine.self->site,
+              "%s: %s in a launch without clusters, which an H100 ends with an illegal instruction: "
+              "__cluster_dims__(1, 1, 1) is enough",
+              describe_self(machine).c_str(), name);
       return;
     }
     if (!shared_operand(w, i, 0, i.immediate[0], k, name, to)) return;
     if (!shared_operand(w, i, 1, i.immediate[1], k, name, barrier)) return;
     if (rank_of_address(to) != rank_of_address(barrier)) {
-      FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s and its mbarrier are in shared memory of different blocks",
-              describe_self(machine).c_str(), name);
+      FINDING(machine.report, invalid_argument, machine.self->site,
+              "%s: %s and its mbarrier are in shared memory of different blocks", describe_self(machine).c_str(), name);
     }
     if (!check_shared(machine, to, static_cast<int>(bytes), static_cast<int>(bytes), name)) return;
     if (mbarrier_at(machine, barrier, name, rank_of_address(barrier) != machine.self->rank) == nullptr) return;
@@ -213,7 +219,8 @@ void store_registers(Warp& w, const Instruction& i, Lanes active) {
 }
 
 // The bytes of each 16 that a mask names.
-void write_masked(Machine& machine, std::uint64_t to, const unsigned char* data, std::uint32_t bytes, std::uint32_t mask, const char* name) {
+void write_masked(Machine& machine, std::uint64_t to, const unsigned char* data, std::uint32_t bytes, std::uint32_t mask,
+                  const char* name) {
   for (std::uint32_t at = 0; at < bytes;) {
     std::uint32_t end = at;
     while (end < bytes && (mask >> end % 16 & 1u) != 0) ++end;
@@ -237,13 +244,15 @@ void store(Warp& w, const Instruction& i, Lanes active) {
     const std::uint32_t bytes = w.values<std::uint32_t>(i.source(2))[k];
     if (!check_size(machine, bytes, from, to, name) || bytes == 0) return;
     const StoreReader reader = start_bulk_store(w, k, i.site);
-    const unsigned char* data = read_by_engine(machine, from, static_cast<int>(bytes), machine.self->who, reader.actor, reader.epoch, name);
+    const unsigned char* data =
+        read_by_engine(machine, from, static_cast<int>(bytes), machine.self->who, reader.actor, reader.epoch, name);
     if (data == nullptr) return;
     count_global(machine, i.site, name, to, bytes);
     if (how) {
       reduce_global(machine, to, data, bytes, *how, name);
     } else if (i.sources > 3) {
-      write_masked(machine, to, data, bytes, static_cast<std::uint32_t>(read_bits(w, i.source(3), i.width_of_source(3), k)) & 0xffffu, name);
+      write_masked(machine, to, data, bytes,
+                   static_cast<std::uint32_t>(read_bits(w, i.source(3), i.width_of_source(3), k)) & 0xffffu, name);
     } else {
       write_global_bulk(machine, reinterpret_cast<void*>(to), data, static_cast<int>(bytes), name);
     }
@@ -266,8 +275,8 @@ Lanes blocks_of_multicast(Warp& w, const Instruction& i, unsigned source, unsign
   Machine& machine = *w.machine;
   const auto blocks = static_cast<std::uint32_t>(read_bits(w, i.source(source), i.width_of_source(source), lane)) & 0xffffu;
   if (blocks != 0 && blocks >> cluster_blocks(machine) == 0) return blocks;
-  FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s to the blocks %#x of a cluster of %u", describe_self(machine).c_str(), name, blocks,
-          cluster_blocks(machine));
+  FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s to the blocks %#x of a cluster of %u",
+          describe_self(machine).c_str(), name, blocks, cluster_blocks(machine));
   return 0;
 }
 
@@ -311,7 +320,8 @@ void land_some(Machine& machine, std::uint32_t address) {
     }
     if (!wanted.empty()) land(machine, wanted[random_below(machine, static_cast<unsigned>(wanted.size()))]);
   }
-  if (!machine.bulk_copies.under_way.empty() && random_below(machine, 4) == 0) land(machine, random_below(machine, static_cast<unsigned>(machine.bulk_copies.under_way.size())));
+  if (!machine.bulk_copies.under_way.empty() && random_below(machine, 4) == 0)
+    land(machine, random_below(machine, static_cast<unsigned>(machine.bulk_copies.under_way.size())));
 }
 
 void start_block_bulk(Machine& machine) {
@@ -321,7 +331,8 @@ void start_block_bulk(Machine& machine) {
 
 void end_block_bulk(Machine& machine) {
   for (const BulkLoad& load : machine.bulk_copies.under_way) {
-    FINDING(machine.report, bulk_copy_in_flight, load.site, "a bulk copy of %s has not come in when its block ends: nobody waits for it",
+    FINDING(machine.report, bulk_copy_in_flight, load.site,
+            "a bulk copy of %s has not come in when its block ends: nobody waits for it",
             describe(machine, load.thread->who, machine.block_index).c_str());
   }
   machine.bulk_copies.under_way.clear();

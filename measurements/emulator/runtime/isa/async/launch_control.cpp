@@ -45,12 +45,15 @@ void try_cancel(Warp& w, const Instruction& i, Lanes active) {
     std::uint32_t to, barrier;
     if (!shared_operand(w, i, 0, i.immediate[0], k, name, to) || !shared_operand(w, i, 1, i.immediate[1], k, name, barrier)) return;
     if (machine.launch_control.refused) {
-      FINDING(machine.report, invalid_argument, i.site, "%s: %s asks again although no cluster was left", describe_self(machine).c_str(), name);
+      FINDING(machine.report, invalid_argument, i.site, "%s: %s asks again although no cluster was left",
+              describe_self(machine).c_str(), name);
       return;
     }
     Answer answer;
     if (unsigned block = 0; cancel_cluster(machine, block)) {
-      answer = {canceled_mark, {block % machine.grid_size.x, block / machine.grid_size.x % machine.grid_size.y, block / machine.grid_size.x / machine.grid_size.y}};
+      answer = {canceled_mark,
+                {block % machine.grid_size.x, block / machine.grid_size.x % machine.grid_size.y,
+                 block / machine.grid_size.x / machine.grid_size.y}};
     } else {
       machine.launch_control.refused = true;
     }
@@ -58,8 +61,10 @@ void try_cancel(Warp& w, const Instruction& i, Lanes active) {
     const bool all = i.immediate[2] != 0;
     for (unsigned rank = all ? 0 : rank_of_address(to); rank < (all ? cluster_blocks(machine) : rank_of_address(to) + 1); ++rank) {
       const std::uint32_t at = address_in_block(to, rank), counting = address_in_block(barrier, rank);
-      if (!check_shared(machine, at, answer_bytes, answer_bytes, name) || mbarrier_at(machine, counting, name, true) == nullptr) return;
-      start_bulk_load(machine, {counting, {{at, answer_bytes}}, {bytes, bytes + answer_bytes}, answer_bytes, machine.self, i.site, name});
+      if (!check_shared(machine, at, answer_bytes, answer_bytes, name) || mbarrier_at(machine, counting, name, true) == nullptr)
+        return;
+      start_bulk_load(
+          machine, {counting, {{at, answer_bytes}}, {bytes, bytes + answer_bytes}, answer_bytes, machine.self, i.site, name});
     }
   });
 }
@@ -68,7 +73,8 @@ const Answer* answer_of(Warp& w, const Instruction& i, unsigned lane) {
   Machine& machine = *w.machine;
   const auto* const answer = reinterpret_cast<const Answer*>(value_bytes(w, i.source(0), answer_bytes, lane));
   if (answer->mark == canceled_mark || answer->mark == refused_mark) return answer;
-  FINDING(machine.report, invalid_argument, i.site, "%s: clusterlaunchcontrol.query_cancel of what is no answer of try_cancel", describe_self(machine).c_str());
+  FINDING(machine.report, invalid_argument, i.site, "%s: clusterlaunchcontrol.query_cancel of what is no answer of try_cancel",
+          describe_self(machine).c_str());
   return nullptr;
 }
 
@@ -92,7 +98,8 @@ void first_block(Warp& w, const Instruction& i, Lanes active) {
     const Answer* const answer = answer_of(w, i, k);
     if (answer == nullptr) return;
     if (answer->mark != canceled_mark) {
-      FINDING(machine.report, invalid_argument, i.site, "%s: clusterlaunchcontrol.query_cancel.get_first_ctaid of an answer that no cluster was left",
+      FINDING(machine.report, invalid_argument, i.site,
+              "%s: clusterlaunchcontrol.query_cancel.get_first_ctaid of an answer that no cluster was left",
               describe_self(machine).c_str());
     }
     for (unsigned d = 0; d < i.destinations; ++d) {

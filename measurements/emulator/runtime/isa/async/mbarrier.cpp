@@ -37,8 +37,9 @@ void finish_phase(Machine& machine, Mbarrier& m) {
 void expect_bytes(Machine& machine, Mbarrier& m, std::int64_t bytes, const char* instruction) {
   m.bytes += bytes;
   if (m.bytes > most_bytes || m.bytes < -most_bytes) {
-    FINDING(machine.report, mbarrier_misuse, machine.self->site, "%s: %s makes the mbarrier at %s expect %lld bytes, and it counts to %lld",
-            describe_self(machine).c_str(), instruction, describe_shared(machine, m.address).c_str(), static_cast<long long>(m.bytes),
+    FINDING(machine.report, mbarrier_misuse, machine.self->site,
+            "%s: %s makes the mbarrier at %s expect %lld bytes, and it counts to %lld", describe_self(machine).c_str(),
+            instruction, describe_shared(machine, m.address).c_str(), static_cast<long long>(m.bytes),
             static_cast<long long>(most_bytes));
   }
 }
@@ -74,8 +75,10 @@ void init(Warp& w, const Instruction& i, Lanes active) {
     }
     const auto known = machine.mbarriers.by_address.find(address);
     if (known != machine.mbarriers.by_address.end()) {
-      FINDING(machine.report, mbarrier_misuse, machine.self->site, "%s initializes the mbarrier at %s, which has been at %s without mbarrier.inval since",
-              describe_self(machine).c_str(), describe_shared(machine, address).c_str(), place(machine.report, known->second.site).c_str());
+      FINDING(machine.report, mbarrier_misuse, machine.self->site,
+              "%s initializes the mbarrier at %s, which has been at %s without mbarrier.inval since",
+              describe_self(machine).c_str(), describe_shared(machine, address).c_str(),
+              place(machine.report, known->second.site).c_str());
       place_mbarrier(machine, address, false);
     }
     constexpr std::uint64_t bits = 0x6d62617272696572u;  // opaque to the kernel
@@ -154,8 +157,9 @@ void arrive_on(Warp& w, const Instruction& i, Lanes active) {
       if (how == expecting) expect_bytes(machine, m, number, name);
       if (drops) m.arrivals -= static_cast<std::uint32_t>(count);
       if (how == no_complete && count >= m.left) {
-        FINDING(machine.report, mbarrier_misuse, machine.self->site, "%s: %s completes phase %u of the mbarrier at %s, which is undefined behavior",
-                describe_self(machine).c_str(), name, m.phase, describe_shared(machine, m.address).c_str());
+        FINDING(machine.report, mbarrier_misuse, machine.self->site,
+                "%s: %s completes phase %u of the mbarrier at %s, which is undefined behavior", describe_self(machine).c_str(),
+                name, m.phase, describe_shared(machine, m.address).c_str());
       }
       arrive(machine, m, count, name);
       if (how != no_complete) finish_phase(machine, m);
@@ -203,15 +207,16 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
       return;
     }
     if (rank_of_address(address) != machine.self->rank) {
-      FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s on the mbarrier of another block of the cluster", describe_self(machine).c_str(), name);
+      FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s on the mbarrier of another block of the cluster",
+              describe_self(machine).c_str(), name);
     }
     std::uint64_t operand = read_bits(w, i.source(1), i.width_of_source(1), k);
     if (i.immediate[1] == 0) operand &= (std::uint64_t{1} << pending_shift) - 1;
     std::uint32_t& awaited = m->awaited[machine.self->linear];
     bool done = i.immediate[1] != 0 ? (m->phase & 1u) != (operand & 1u) : m->phase > operand;
     if (i.immediate[1] != 0 && operand > 1) {
-      FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s with the parity %llu, which is 0 or 1", describe_self(machine).c_str(), name,
-              static_cast<unsigned long long>(operand));
+      FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s with the parity %llu, which is 0 or 1",
+              describe_self(machine).c_str(), name, static_cast<unsigned long long>(operand));
     }
     if (awaited != 0 && i.immediate[1] != 0 && m->phase >= awaited + 1) {
       FINDING(machine.report, mbarrier_misuse, machine.self->site,
@@ -239,8 +244,8 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
     Lanes together = 0;
     for_lanes(learning, [&](unsigned k) { together |= static_cast<Lanes>(objects[k] == &m) << k; });
     learning &= ~together;
-    machine.clocks.learn_alone(w.index, together, live_lanes(w), std::uint64_t{m.address} << 32 | m.epoch(machine), m.released, m.actor,
-                       m.epoch(machine) - 1);
+    machine.clocks.learn_alone(w.index, together, live_lanes(w), std::uint64_t{m.address} << 32 | m.epoch(machine), m.released,
+                               m.actor, m.epoch(machine) - 1);
   }
   if (anyone_waits && ended == 0) ++machine.idle_polls;
   Register& d = w.head(i.destination(0));
@@ -326,17 +331,19 @@ bool shared_operand(Warp& w, const Instruction& i, unsigned source, std::int64_t
 Mbarrier* mbarrier_at(Machine& machine, std::uint32_t address, const char* instruction, bool to_engine) {
   const auto found = machine.mbarriers.by_address.find(address);
   if (found == machine.mbarriers.by_address.end()) {
-    FINDING(machine.report, mbarrier_misuse, machine.self->site, "%s: %s at %s, where no mbarrier has been initialized", describe_self(machine).c_str(),
-            instruction, describe_shared(machine, address).c_str());
+    FINDING(machine.report, mbarrier_misuse, machine.self->site, "%s: %s at %s, where no mbarrier has been initialized",
+            describe_self(machine).c_str(), instruction, describe_shared(machine, address).c_str());
     return nullptr;
   }
   Mbarrier& m = found->second;
   // Within a block, a barrier is enough: Triton's kernels have no more.
   const bool fenced = m.fenced || rank_of_address(address) == machine.self->rank;
   if (!check_mbarrier_visible(machine, address, instruction, to_engine) && to_engine && !fenced) {
-    FINDING_OF_TWO(machine.report, missing_mbarrier_fence, machine.grade_of_missing_fences, machine.self->site, m.site,
-                   "%s: %s uses the mbarrier at %s, whose initialization at %s no fence.mbarrier_init or fence.proxy.async makes visible to bulk copies",
-                   describe_self(machine).c_str(), instruction, describe_shared(machine, address).c_str(), place(machine.report, m.site).c_str());
+    FINDING_OF_TWO(
+        machine.report, missing_mbarrier_fence, machine.grade_of_missing_fences, machine.self->site, m.site,
+        "%s: %s uses the mbarrier at %s, whose initialization at %s no fence.mbarrier_init or fence.proxy.async makes visible to bulk copies",
+        describe_self(machine).c_str(), instruction, describe_shared(machine, address).c_str(),
+        place(machine.report, m.site).c_str());
     m.fenced = true;
   }
   return &m;
@@ -351,7 +358,8 @@ void complete_bytes(Machine& machine, Mbarrier& m, std::int64_t bytes, SiteIndex
   finish_phase(machine, m);
 }
 
-void arrive_behind(Machine& machine, Mbarrier& m, unsigned warp, unsigned lane, unsigned actor, Epoch epoch, const char* instruction) {
+void arrive_behind(Machine& machine, Mbarrier& m, unsigned warp, unsigned lane, unsigned actor, Epoch epoch,
+                   const char* instruction) {
   m.joining.join(machine.clocks.known[warp]);
   for (const Alone& a : machine.clocks.alone[warp]) {
     if ((a.lanes >> lane & 1u) != 0) m.joining.join(a.what);
@@ -378,11 +386,12 @@ void report_waiting_for_mbarriers(Machine& machine) {
     for (const Thread& t : machine.threads) {
       if (t.state == State::exited || !t.polls || m.awaited[t.linear] == 0) continue;
       if (!count_finding(machine.report, Kind::barrier_not_reached, t.site)) continue;
-      write_finding(machine.report, Kind::barrier_not_reached, t.site,
-                    "%s waits for the end of phase %u of the mbarrier at %s, which never comes: in phase %u, %lld of %u arrivals and %lld bytes are missing%s",
-                    describe(machine, t.who, machine.block_index).c_str(), m.awaited[t.linear] - 1, describe_shared(machine, address).c_str(),
-                    m.phase, static_cast<long long>(m.left), m.arrivals, static_cast<long long>(m.bytes),
-                    m.bytes < 0 ? " (more have come than were expected)" : "");
+      write_finding(
+          machine.report, Kind::barrier_not_reached, t.site,
+          "%s waits for the end of phase %u of the mbarrier at %s, which never comes: in phase %u, %lld of %u arrivals and %lld bytes are missing%s",
+          describe(machine, t.who, machine.block_index).c_str(), m.awaited[t.linear] - 1,
+          describe_shared(machine, address).c_str(), m.phase, static_cast<long long>(m.left), m.arrivals,
+          static_cast<long long>(m.bytes), m.bytes < 0 ? " (more have come than were expected)" : "");
     }
   }
 }

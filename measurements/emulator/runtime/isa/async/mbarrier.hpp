@@ -37,7 +37,8 @@ Mbarrier* mbarrier_at(Machine& machine, std::uint32_t address, const char* instr
 void complete_bytes(Machine& machine, Mbarrier& m, std::int64_t bytes, SiteIndex site);
 // An arrival that is there once all that an actor has done up to an epoch is done (0: no actor), as tcgen05.commit asks for:
 // who sees the phase end knows that, and what the lane knew.
-void arrive_behind(Machine& machine, Mbarrier& m, unsigned warp, unsigned lane, unsigned actor, Epoch epoch, const char* instruction);
+void arrive_behind(Machine& machine, Mbarrier& m, unsigned warp, unsigned lane, unsigned actor, Epoch epoch,
+                   const char* instruction);
 // A fence of the running thread that makes its mbarriers' initialization visible.
 void fence_initializations(Machine& machine);
 

@@ -137,11 +137,13 @@ void read_box(Machine& machine, const EncodedTensorMap& map, const Box& box, uns
     const std::uint64_t from = address + std::uint64_t{begin} * step;
     if (step == element) {
       count_row(machine, machine.self->site, instruction, from, (end - begin) * element);
-      read_global_bulk(machine, to + begin * element, reinterpret_cast<const void*>(from), static_cast<int>((end - begin) * element), instruction);
+      read_global_bulk(machine, to + begin * element, reinterpret_cast<const void*>(from),
+                       static_cast<int>((end - begin) * element), instruction);
       return;
     }
     for (unsigned e = begin; e < end; ++e) {
-      read_global_bulk(machine, to + e * element, reinterpret_cast<const void*>(address + std::uint64_t{e} * step), static_cast<int>(element), instruction);
+      read_global_bulk(machine, to + e * element, reinterpret_cast<const void*>(address + std::uint64_t{e} * step),
+                       static_cast<int>(element), instruction);
     }
   });
 }
@@ -173,46 +175,52 @@ void for_pieces(const EncodedTensorMap& map, const Box& box, std::uint32_t share
 unsigned coordinates_of(unsigned rank, bool gathers) { return gathers ? 1 + gathered_rows : rank; }
 
 // Whether a box can start at its coordinates. An H100 ends a launch with an illegal instruction where one does not.
-bool starts_well(Machine& machine, const EncodedTensorMap& map, const std::int32_t* coordinates, unsigned count, bool writes, const char* name) {
+bool starts_well(Machine& machine, const EncodedTensorMap& map, const std::int32_t* coordinates, unsigned count, bool writes,
+                 const char* name) {
   const std::int32_t* negative = std::find_if(coordinates, coordinates + count, [](std::int32_t c) { return c < 0; });
   if (writes && negative != coordinates + count) {
-    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s writes from coordinate %d on: only what is read may begin before the tensor", describe_self(machine).c_str(),
-            name, *negative);
+    FINDING(machine.report, invalid_argument, machine.self->site,
+            "%s: %s writes from coordinate %d on: only what is read may begin before the tensor",
+            describe_self(machine).c_str(), name, *negative);
     return false;
   }
   if (map.slice_bytes == 0 && std::int64_t{coordinates[0]} * map.element_bytes % 16 != 0) {
-    FINDING(machine.report, misaligned_access, machine.self->site, "%s: %s starts at element %d of the first dimension, which is no multiple of 16 bytes (elements of %u)",
+    FINDING(machine.report, misaligned_access, machine.self->site,
+            "%s: %s starts at element %d of the first dimension, which is no multiple of 16 bytes (elements of %u)",
             describe_self(machine).c_str(), name, coordinates[0], map.element_bytes);
     return false;
   }
   for (unsigned k = 0; map.im2col != 0 && k < map.pixel_dimensions(); ++k) {
     const std::int64_t at = coordinates[map.pixel_dimension(k)];
     if (at >= map.first_pixel(k) && at <= map.last_pixel(k)) continue;
-    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s starts at pixel %lld of dimension %u, where the bounding box is from %lld to %lld",
-            describe_self(machine).c_str(), name, static_cast<long long>(at), map.pixel_dimension(k), static_cast<long long>(map.first_pixel(k)),
-            static_cast<long long>(map.last_pixel(k)));
+    FINDING(machine.report, invalid_argument, machine.self->site,
+            "%s: %s starts at pixel %lld of dimension %u, where the bounding box is from %lld to %lld",
+            describe_self(machine).c_str(), name, static_cast<long long>(at), map.pixel_dimension(k),
+            static_cast<long long>(map.first_pixel(k)), static_cast<long long>(map.last_pixel(k)));
     return false;
   }
   return true;
 }
 
 // The map and the box of a lane's instruction; false, and a finding, where they do not fit.
-bool box_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned rank, bool gathers, bool im2col, bool writes,
-            unsigned lane, const char* name, EncodedTensorMap& map, std::int32_t* coordinates) {
+bool box_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned rank, bool gathers, bool im2col,
+            bool writes, unsigned lane, const char* name, EncodedTensorMap& map, std::int32_t* coordinates) {
   Machine& machine = *w.machine;
   if (!map_at(machine, address_of(w, i, source, offset, lane), name, map)) return false;
   if ((map.im2col != 0) != im2col) {
-    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s.%s with a map of the other mode", describe_self(machine).c_str(), name, im2col ? "im2col" : "tile");
+    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s.%s with a map of the other mode",
+            describe_self(machine).c_str(), name, im2col ? "im2col" : "tile");
     return false;
   }
   if (map.rank != rank) {
-    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s.%ud with the map of a tensor of %u dimensions", describe_self(machine).c_str(), name,
-            rank, map.rank);
+    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s.%ud with the map of a tensor of %u dimensions",
+            describe_self(machine).c_str(), name, rank, map.rank);
     return false;
   }
   if (gathers && map.box[1] != 1) {
-    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s.tile of four rows with a map whose boxes have %u, not one", describe_self(machine).c_str(),
-            name, map.box[1]);
+    FINDING(machine.report, invalid_argument, machine.self->site,
+            "%s: %s.tile of four rows with a map whose boxes have %u, not one", describe_self(machine).c_str(), name,
+            map.box[1]);
     return false;
   }
   for (unsigned d = 0; d < coordinates_of(rank, gathers); ++d) {
@@ -245,14 +253,22 @@ void load(Warp& w, const Instruction& i, Lanes active) {
       offsets[d] = static_cast<std::uint16_t>(read_bits(w, i.source(source), i.width_of_source(source), k));
     }
     const Box box = im2col ? Box(map, coordinates, offsets) : Box(map, coordinates, gathers);
-    BulkLoad load{barrier, {}, std::vector<unsigned char>(std::size_t{box.rows} * box.row_bytes), std::int64_t{box.rows} * box.row_bytes, machine.self, i.site, name, std::nullopt};
+    BulkLoad load{barrier,
+                  {},
+                  std::vector<unsigned char>(std::size_t{box.rows} * box.row_bytes),
+                  std::int64_t{box.rows} * box.row_bytes,
+                  machine.self,
+                  i.site,
+                  name,
+                  std::nullopt};
     read_box(machine, map, box, load.data.data(), name);
     convert_loaded(map, load.data);
     std::uint32_t blocks = 1u << rank_of_address(to);
     if (i.immediate[4] != 0) {
       blocks = blocks_of_multicast(w, i, behind + 1, k, name);
     } else if (pairs ? rank_of_address(to) / 2 != rank_of_address(barrier) / 2 : rank_of_address(to) != rank_of_address(barrier)) {
-      FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s to one block, counted by the mbarrier of another", describe_self(machine).c_str(), name);
+      FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s to one block, counted by the mbarrier of another",
+              describe_self(machine).c_str(), name);
       return;
     }
     for (Lanes left = blocks; left != 0; left &= left - 1) {
@@ -286,16 +302,19 @@ bool reducible(const EncodedTensorMap& map, Reducing::Operation operation) {
 }
 
 // Whether a GPU writes that. For pixels before the tensor an H100 ends a launch with an illegal instruction.
-bool can_write(Machine& machine, const EncodedTensorMap& map, const Box& box, const std::optional<Reducing>& how, const char* name) {
+bool can_write(Machine& machine, const EncodedTensorMap& map, const Box& box, const std::optional<Reducing>& how,
+               const char* name) {
   for (const auto& pixel : box.pixels) {
     const auto before = std::find_if(pixel.begin(), pixel.end(), [](std::int64_t at) { return at < 0; });
     if (before == pixel.end()) continue;
-    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s.im2col_no_offs writes pixel %lld of dimension %td: its bounding box begins before the tensor",
+    FINDING(machine.report, invalid_argument, machine.self->site,
+            "%s: %s.im2col_no_offs writes pixel %lld of dimension %td: its bounding box begins before the tensor",
             describe_self(machine).c_str(), name, static_cast<long long>(*before), before - pixel.begin());
     return false;
   }
   if (how && !reducible(map, how->operation)) {
-    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s of elements of %u bytes of a type that it does not take", describe_self(machine).c_str(), name,
+    FINDING(machine.report, invalid_argument, machine.self->site,
+            "%s: %s of elements of %u bytes of a type that it does not take", describe_self(machine).c_str(), name,
             map.element_bytes);
     return false;
   }
@@ -327,7 +346,8 @@ void store(Warp& w, const Instruction& i, Lanes active) {
     const StoreReader reader = start_bulk_store(w, k, i.site);
     std::vector<unsigned char> data(std::size_t{box.rows} * box.row_bytes, 0xff);
     for_pieces(map, box, from, [&](unsigned at, std::uint32_t address, unsigned bytes) {
-      const unsigned char* p = read_by_engine(machine, address, static_cast<int>(bytes), machine.self->who, reader.actor, reader.epoch, name);
+      const unsigned char* p =
+          read_by_engine(machine, address, static_cast<int>(bytes), machine.self->who, reader.actor, reader.epoch, name);
       if (p != nullptr) std::memcpy(data.data() + at, p, bytes);
     });
     for_rows(map, box, [&](unsigned row, std::uint64_t address, unsigned begin, unsigned end) {

@@ -45,7 +45,8 @@ std::string missing(const Map& m) {
     for (const auto& [field, name] : of_each) {
       if (lacks(field, d)) return text("%s %u of its %u dimensions was never set, or is 0", name, d, m.rank);
     }
-    if (d + 1 < m.rank && lacks(MapField::global_stride, d)) return text("global_stride %u of its %u dimensions was never set", d, m.rank);
+    if (d + 1 < m.rank && lacks(MapField::global_stride, d))
+      return text("global_stride %u of its %u dimensions was never set", d, m.rank);
   }
   return "";
 }
@@ -54,7 +55,8 @@ std::string missing(const Map& m) {
 std::string complaint(const Map& m) {
   if (std::string lacking = missing(m); !lacking.empty()) return lacking;
   const unsigned unit = std::max<unsigned>(m.slice_bytes, 16);
-  if (m.base % unit != 0) return text("its global_address %#llx is not a multiple of %u", static_cast<unsigned long long>(m.base), unit);
+  if (m.base % unit != 0)
+    return text("its global_address %#llx is not a multiple of %u", static_cast<unsigned long long>(m.base), unit);
   if (m.slice_bytes != 0 && m.rank < 3) return text("its layout is interleaved, and it has %u dimensions", m.rank);
   for (unsigned d = 0; d < m.rank; ++d) {
     if (m.im2col == 0 && (m.box[d] < 1 || m.box[d] > most_box)) {
@@ -132,7 +134,8 @@ bool begin_map(Machine& machine, Map& m) {
     m.rank = m.element_bytes = 1;
     return true;
   }
-  FINDING(machine.report, invalid_argument, machine.self->site, "%s: tensormap.replace changes what is not a tensor map: 128 bytes of zeros, or a map, must be there",
+  FINDING(machine.report, invalid_argument, machine.self->site,
+          "%s: tensormap.replace changes what is not a tensor map: 128 bytes of zeros, or a map, must be there",
           describe_self(machine).c_str());
   return false;
 }
@@ -169,7 +172,8 @@ void replace(Warp& w, const Instruction& i, Lanes active) {
       set(map, field, static_cast<unsigned>(i.immediate[3]), value);
       write_global(machine, reinterpret_cast<void*>(p.offset), &map, map_bytes, name, false);
     } else {
-      FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s takes an address of %s memory", describe_self(machine).c_str(), name, space_name(p.space));
+      FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s takes an address of %s memory",
+              describe_self(machine).c_str(), name, space_name(p.space));
     }
   });
 }
@@ -195,8 +199,8 @@ void copy(Warp& w, const Instruction& i, Lanes lanes) {
   const Place to = resolve(machine, Space::global, address_of(w, i, 0, i.immediate[1], first), name);
   if (!to.good || !shared_operand(w, i, 1, i.immediate[2], first, name, from)) return;
   if (to.offset % map_bytes != 0) {
-    FINDING(machine.report, misaligned_access, i.site, "%s: %s writes %#llx, which is not a multiple of 128", describe_self(machine).c_str(), name,
-            static_cast<unsigned long long>(to.offset));
+    FINDING(machine.report, misaligned_access, i.site, "%s: %s writes %#llx, which is not a multiple of 128",
+            describe_self(machine).c_str(), name, static_cast<unsigned long long>(to.offset));
     return;
   }
   const unsigned char* data = collective_shared_access(machine, Access::read, from, map_bytes, map_bytes, name);
@@ -229,8 +233,8 @@ void fence_acquire(Warp& w, const Instruction& i, Lanes active) {
     const Place p = resolve(machine, Space::generic, address, "fence.proxy.tensormap");
     if (!p.good) continue;
     if (p.space != Space::global) {
-      FINDING(machine.report, wrong_state_space, machine.self->site, "%s: fence.proxy.tensormap takes an address of %s memory", describe_self(machine).c_str(),
-              space_name(p.space));
+      FINDING(machine.report, wrong_state_space, machine.self->site, "%s: fence.proxy.tensormap takes an address of %s memory",
+              describe_self(machine).c_str(), space_name(p.space));
       continue;
     }
     acquire_tensor_map(machine, reinterpret_cast<const void*>(address), same, (i.flags & block_scope) != 0);
@@ -289,8 +293,8 @@ bool map_at(Machine& machine, std::uint64_t address, const char* instruction, Ma
   if (in_global) check_tensor_map_acquired(machine, reinterpret_cast<const void*>(address), instruction);
   const std::string wrong = complaint(map);
   if (wrong.empty()) return true;
-  FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s takes a tensor map that is invalid: %s", describe_self(machine).c_str(), instruction,
-          wrong.c_str());
+  FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s takes a tensor map that is invalid: %s",
+          describe_self(machine).c_str(), instruction, wrong.c_str());
   return false;
 }
 

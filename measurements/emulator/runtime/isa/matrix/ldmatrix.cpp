@@ -170,7 +170,8 @@ void byte_matrix(Warp& w, const Instruction& i, Lanes) {
     unsigned char* p = nullptr;
     bool whole = true;
     if (good[k]) {
-      p = collective_shared_access(machine, Store ? Access::write : Access::read, m.addresses[k], 16, 16, name, Store ? m.bytes[k] : nullptr, &whole);
+      p = collective_shared_access(machine, Store ? Access::write : Access::read, m.addresses[k], 16, 16, name,
+                                   Store ? m.bytes[k] : nullptr, &whole);
     }
     if (Store) {
       if (p != nullptr) std::memcpy(p, m.bytes[k], 16);

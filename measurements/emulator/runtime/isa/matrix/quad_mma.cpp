@@ -25,7 +25,8 @@ std::uint16_t half(Warp& w, const std::uint32_t* registers, unsigned v, unsigned
 
 // Immediates: 1 whole warp, whether d, and c, is of f32, whether a lies along rows, and b.
 void multiply_quads(Warp& w, const Instruction& i, Lanes) {
-  const bool wide_d = i.immediate[1] != 0, wide_c = i.immediate[2] != 0, a_by_row = i.immediate[3] != 0, b_by_row = i.immediate[4] != 0;
+  const bool wide_d = i.immediate[1] != 0, wide_c = i.immediate[2] != 0, a_by_row = i.immediate[3] != 0,
+             b_by_row = i.immediate[4] != 0;
   const std::uint32_t* const a = i.operand + i.destinations;
   const std::uint32_t *const b = a + 2, *const c = b + 2;
   float left[products][side][depth], right[products][depth][side], sum[products][side][side];

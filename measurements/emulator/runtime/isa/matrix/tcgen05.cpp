@@ -33,7 +33,8 @@ std::uint32_t uniform(Warp& w, const Instruction& i, unsigned source, const char
   const std::uint32_t* values = w.values<std::uint32_t>(i.source(source));
   for (unsigned lane = 1; lane < warp_size; ++lane) {
     if (values[lane] == values[0]) continue;
-    FINDING(w.machine->report, invalid_argument, i.site, "lanes 0 and %u of warp %u give %s different %s", lane, w.index, i.row->name, what);
+    FINDING(w.machine->report, invalid_argument, i.site, "lanes 0 and %u of warp %u give %s different %s", lane, w.index,
+            i.row->name, what);
     break;
   }
   return values[0];
@@ -42,8 +43,8 @@ std::uint32_t uniform(Warp& w, const Instruction& i, unsigned source, const char
 // Which blocks' tensor memory an instruction of a group works with. False, and a finding, where the group is not there.
 bool check_group(Machine& machine, unsigned blocks, const char* name) {
   if (blocks == 1 || cluster_blocks(machine) % 2 == 0) return true;
-  FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s.cta_group::2 in a cluster of %u blocks", describe_self(machine).c_str(), name,
-          cluster_blocks(machine));
+  FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s.cta_group::2 in a cluster of %u blocks",
+          describe_self(machine).c_str(), name, cluster_blocks(machine));
   return false;
 }
 
@@ -56,17 +57,19 @@ void alloc(Warp& w, const Instruction& i, Lanes) {
   const std::uint32_t columns = uniform(w, i, 1, "numbers of columns");
   if (!check_group(machine, static_cast<unsigned>(i.immediate[2]), name)) return;
   if (columns < 32 || columns > tensor_columns || (columns & (columns - 1)) != 0) {
-    FINDING(machine.report, tensor_memory_misuse, i.site, "%s: %s of %u columns, which must be 32, 64, 128, 256 or 512", describe_self(machine).c_str(), name,
-            columns);
+    FINDING(machine.report, tensor_memory_misuse, i.site, "%s: %s of %u columns, which must be 32, 64, 128, 256 or 512",
+            describe_self(machine).c_str(), name, columns);
     return;
   }
   TensorMemory& memory = tensor_memory(machine, machine.self->rank);
   if (memory.relinquished) {
-    FINDING(machine.report, tensor_memory_misuse, i.site, "%s: %s behind tcgen05.relinquish_alloc_permit of its block", describe_self(machine).c_str(), name);
+    FINDING(machine.report, tensor_memory_misuse, i.site, "%s: %s behind tcgen05.relinquish_alloc_permit of its block",
+            describe_self(machine).c_str(), name);
   }
   if (columns > memory.least) {
-    FINDING(machine.report, tensor_memory_misuse, i.site, "%s: %s of %u columns behind one of %u: a block may not ask for more than before",
-            describe_self(machine).c_str(), name, columns, memory.least);
+    FINDING(machine.report, tensor_memory_misuse, i.site,
+            "%s: %s of %u columns behind one of %u: a block may not ask for more than before", describe_self(machine).c_str(),
+            name, columns, memory.least);
   }
   const auto is_free = [&](unsigned from) {
     return std::none_of(memory.allocations.begin(), memory.allocations.end(), [&](const TensorAllocation& a) {
@@ -100,8 +103,8 @@ void dealloc(Warp& w, const Instruction& i, Lanes) {
   const auto found = std::find_if(memory.allocations.begin(), memory.allocations.end(),
                                   [&](const TensorAllocation& a) { return a.column == address && a.columns == columns; });
   if (found == memory.allocations.end()) {
-    FINDING(machine.report, tensor_memory_misuse, i.site, "%s: %s of %u columns at %#x, which no tcgen05.alloc has returned so", describe_self(machine).c_str(),
-            name, columns, address);
+    FINDING(machine.report, tensor_memory_misuse, i.site, "%s: %s of %u columns at %#x, which no tcgen05.alloc has returned so",
+            describe_self(machine).c_str(), name, columns, address);
     return;
   }
   check_tensor_columns_idle(machine, machine.self->rank, found->column, columns, who_of(w.index, whole_warp), name);
@@ -145,12 +148,14 @@ Move check_move(Warp& w, const Instruction& i, unsigned registers) {
   const bool halves = shape != Shape::lanes_32x32b;
   if (lane / quarter_lanes != quarter || lane % (halves ? 16 : 32) != 0) {
     FINDING(machine.report, tensor_memory_misuse, i.site,
-            "%s of warp %u at lane %u of tensor memory: a warp reaches lanes %u to %u, and starts at the first%s of them", i.row->name,
-            w.index % block_warps(machine), lane, quarter * quarter_lanes, quarter * quarter_lanes + 31, halves ? " or the seventeenth" : "");
+            "%s of warp %u at lane %u of tensor memory: a warp reaches lanes %u to %u, and starts at the first%s of them",
+            i.row->name, w.index % block_warps(machine), lane, quarter * quarter_lanes, quarter * quarter_lanes + 31,
+            halves ? " or the seventeenth" : "");
     return {0, 0, false};
   }
   unsigned last = 0;
-  for (const unsigned t : {0u, 31u}) last = std::max(last, position(shape, t, registers - 1, static_cast<unsigned>(i.immediate[3])).column);
+  for (const unsigned t : {0u, 31u})
+    last = std::max(last, position(shape, t, registers - 1, static_cast<unsigned>(i.immediate[3])).column);
   const unsigned columns = (last + 1) * (i.immediate[4] != 0 ? 2 : 1);
   return {lane, column, check_tensor_columns(machine, machine.self->rank, column, columns, i.row->name)};
 }
@@ -193,7 +198,8 @@ void load(Warp& w, const Instruction& i, Lanes) {
   TensorMemory& memory = tensor_memory(machine, machine.self->rank);
   std::uint32_t unwritten[tensor_columns] = {};
   for_cells(shape, m, i.destinations, split, pairs, [&](unsigned column, std::uint32_t lanes) {
-    unwritten[column] = read_tensor_cell(machine, machine.self->rank, column, m.first_lane / quarter_lanes, lanes, use, me, i.row->name);
+    unwritten[column] =
+        read_tensor_cell(machine, machine.self->rank, column, m.first_lane / quarter_lanes, lanes, use, me, i.row->name);
   });
   for (unsigned r = 0; r < i.destinations; ++r) {
     std::uint32_t* to = w.values<std::uint32_t>(i.destination(r));
@@ -285,7 +291,8 @@ void commit(Warp& w, const Instruction& i, Lanes active) {
     for (unsigned rank = 0; rank < 16; ++rank) {
       if ((blocks >> rank & 1u) == 0) continue;
       if (rank >= cluster_blocks(machine)) {
-        FINDING(machine.report, invalid_argument, i.site, "%s: %s names block %u of a cluster of %u", describe_self(machine).c_str(), name, rank, cluster_blocks(machine));
+        FINDING(machine.report, invalid_argument, i.site, "%s: %s names block %u of a cluster of %u",
+                describe_self(machine).c_str(), name, rank, cluster_blocks(machine));
         continue;
       }
       Mbarrier* m = mbarrier_at(machine, address_in_block(address, rank), name);
@@ -311,7 +318,8 @@ std::vector<unsigned> lanes_of_row(Copied shape, unsigned row) {
   switch (shape) {
     case Copied::lanes_4x256b: return {row * quarter_lanes};
     case Copied::lanes_64x128b_02_13: return {row, row + 64};
-    case Copied::lanes_64x128b_01_23: return row < 32 ? std::vector<unsigned>{row, row + 32} : std::vector<unsigned>{row + 32, row + 64};
+    case Copied::lanes_64x128b_01_23:
+      return row < 32 ? std::vector<unsigned>{row, row + 32} : std::vector<unsigned>{row + 32, row + 64};
     case Copied::lanes_32x128b: return {row, row + 32, row + 64, row + 96};
     default: return {row};
   }
@@ -378,20 +386,24 @@ Descriptor read_descriptor(Machine& machine, std::uint64_t bits, const char* nam
   bool known = true;
   const Descriptor d = Descriptor::of_tcgen05(bits, known);
   if ((bits >> 46 & 1u) == 0) {
-    FINDING(machine.report, invalid_argument, machine.self->site, "%s: a matrix descriptor of %s without bit 46, which is always set: %#llx", describe_self(machine).c_str(),
-            name, static_cast<unsigned long long>(bits));
+    FINDING(machine.report, invalid_argument, machine.self->site,
+            "%s: a matrix descriptor of %s without bit 46, which is always set: %#llx", describe_self(machine).c_str(), name,
+            static_cast<unsigned long long>(bits));
   }
   if (!known || d.base_offset != 0 || (bits >> 52 & 1u) != 0) {
-    FINDING(machine.report, invalid_argument, machine.self->site,
-            "%s: a matrix descriptor of %s (%#llx) with an unknown swizzle, with swizzled atoms of 32 bytes, with a base offset or an "
-            "absolute leading offset, which the emulator does not execute",
-            describe_self(machine).c_str(), name, static_cast<unsigned long long>(bits));
+    FINDING(
+        machine.report, invalid_argument, machine.self->site,
+        "%s: a matrix descriptor of %s (%#llx) with an unknown swizzle, with swizzled atoms of 32 bytes, with a base offset or an "
+        "absolute leading offset, which the emulator does not execute",
+        describe_self(machine).c_str(), name, static_cast<unsigned long long>(bits));
   }
   return d;
 }
 
-void read_operand(Machine& machine, std::uint32_t address, unsigned rank, const TensorActor& actor, const TensorUse& use, const char* name, void* to) {
-  const unsigned char* from = read_by_engine(machine, address_in_block(address, rank), 16, machine.self->who, actor.actor, use.epoch, name);
+void read_operand(Machine& machine, std::uint32_t address, unsigned rank, const TensorActor& actor, const TensorUse& use,
+                  const char* name, void* to) {
+  const unsigned char* from =
+      read_by_engine(machine, address_in_block(address, rank), 16, machine.self->who, actor.actor, use.epoch, name);
   if (from == nullptr) {
     std::memset(to, 0xff, 16);
   } else {
@@ -410,7 +422,8 @@ void end_block_tcgen05(Machine& machine) { end_block_tensor_memory(machine); }
 void report_waiting_for_tensor_memory(Machine& machine) {
   for (unsigned w = 0; w < machine.tensor_loads.asking.size(); ++w) {
     if (machine.tensor_loads.asking[w] == 0) continue;
-    FINDING(machine.report, barrier_not_reached, machine.tensor_loads.asking[w], "%s waits for columns of tensor memory, which nobody frees",
+    FINDING(machine.report, barrier_not_reached, machine.tensor_loads.asking[w],
+            "%s waits for columns of tensor memory, which nobody frees",
             describe(machine, who_of(w, whole_warp), machine.block_index).c_str());
   }
 }

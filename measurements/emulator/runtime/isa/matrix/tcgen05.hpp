@@ -16,6 +16,7 @@ void track_tensor_loads(Warp& w, const Instruction& i);
 // A descriptor of a matrix in shared memory; findings at self->site where it is none that the emulator knows.
 Descriptor read_descriptor(Machine& machine, std::uint64_t bits, const char* name);
 // 16 bytes of the shared memory of a block of the cluster, as an operation of self reads them; all ones where that cannot be.
-void read_operand(Machine& machine, std::uint32_t address, unsigned rank, const TensorActor& actor, const TensorUse& use, const char* name, void* to);
+void read_operand(Machine& machine, std::uint32_t address, unsigned rank, const TensorActor& actor, const TensorUse& use,
+                  const char* name, void* to);
 
 }  // namespace autosched::emulator::ptx

@@ -92,7 +92,8 @@ bool read_product(Machine& machine, std::uint32_t bits, std::int64_t kind, unsig
     wrong = "types that its kind does not have";
   } else if (field(0, 3) != 0) {
     wrong = "sparsity, which the emulator does not execute";
-  } else if (field(6, 1) != 0 || (!scaled && (field(23, 1) != 0 || field(29, 1) != 0 || field(30, 2) != 0)) || (scaled && field(3, 1) != 0)) {
+  } else if (field(6, 1) != 0 || (!scaled && (field(23, 1) != 0 || field(29, 1) != 0 || field(30, 2) != 0)) ||
+             (scaled && field(3, 1) != 0)) {
     wrong = "reserved bits";
   } else if (scaled && field(31, 1) != 0) {
     wrong = "96 values of K, which the emulator does not execute";
@@ -106,15 +107,17 @@ bool read_product(Machine& machine, std::uint32_t bits, std::int64_t kind, unsig
     wrong = "negated integers";
   } else if (p.transposed_a || p.transposed_b) {
     const auto wide = [&](Element e) { return bits_of(e) == 16 || (bits_of(e) == 8 && !is_packed(kind)); };
-    if ((p.transposed_a && !wide(p.a)) || (p.transposed_b && !wide(p.b))) wrong = "a transposed operand of a type that cannot be (or that the emulator does not execute)";
+    if ((p.transposed_a && !wide(p.a)) || (p.transposed_b && !wide(p.b)))
+      wrong = "a transposed operand of a type that cannot be (or that the emulator does not execute)";
   }
   const bool m_known = scaled ? p.m == 128 * blocks || (blocks == 2 && p.m == 128 && is_packed(kind))
                               : p.m == 64 * blocks || p.m == 128 * blocks;
   const unsigned steps = scaled ? 8 * blocks : kind == kind_i8 ? (blocks == 2 ? 32 : p.n <= 32 ? 8 : 16)
                                              : blocks == 2 || p.m == 128 ? 16 : 8;
   if (wrong == nullptr && (!m_known || p.n < steps || p.n > 256 || p.n % steps != 0)) {
-    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s.cta_group::%u of m %u and n %u, which its kind does not have", describe_self(machine).c_str(),
-            name, blocks, p.m, p.n);
+    FINDING(machine.report, invalid_argument, machine.self->site,
+            "%s: %s.cta_group::%u of m %u and n %u, which its kind does not have", describe_self(machine).c_str(), name, blocks,
+            p.m, p.n);
     return false;
   }
   if (wrong == nullptr && scaled) {
@@ -125,7 +128,8 @@ bool read_product(Machine& machine, std::uint32_t bits, std::int64_t kind, unsig
     if (p.scale_a % step != 0 || p.scale_b % step != 0) wrong = "an id of its scales that does not fit their number";
   }
   if (wrong != nullptr) {
-    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s with the instruction descriptor %#x: %s", describe_self(machine).c_str(), name, bits, wrong);
+    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s with the instruction descriptor %#x: %s",
+            describe_self(machine).c_str(), name, bits, wrong);
     return false;
   }
   p.k = kind == kind_tf32 ? 8 : kind == kind_f16 ? 16 : is_packed(kind) ? 64 : 32;
@@ -158,8 +162,8 @@ std::uint32_t bits_of_piece(const unsigned char* bytes, unsigned v, unsigned bit
 
 // Rows of an operand from the shared memory of one block: put(row, k, bits).
 template <class Put>
-void read_shared_operand(Machine& machine, const Descriptor& d, bool transposed, Element type, const Product& p, unsigned rows, unsigned rank,
-                         const TensorActor& actor, const TensorUse& use, Put put) {
+void read_shared_operand(Machine& machine, const Descriptor& d, bool transposed, Element type, const Product& p, unsigned rows,
+                         unsigned rank, const TensorActor& actor, const TensorUse& use, Put put) {
   unsigned char bytes[16];
   if (!transposed) {
     const unsigned per = p.k / 2;
@@ -186,13 +190,15 @@ void read_columns(Machine& machine, unsigned rank, unsigned column, unsigned col
   for (unsigned c = column; c < column + columns; ++c) {
     for (unsigned q = 0; q < tensor_quarters; ++q) {
       if (lanes[q] == 0) continue;
-      if (read_tensor_cell(machine, rank, c, q, lanes[q], use, machine.self->who, name) != 0) report_undefined_tensor_memory(machine, c, machine.self->who, name);
+      if (read_tensor_cell(machine, rank, c, q, lanes[q], use, machine.self->who, name) != 0)
+        report_undefined_tensor_memory(machine, c, machine.self->who, name);
     }
   }
 }
 
 // The scales of `rows` rows: four bytes a row, row r in lane r % 32 of every quarter and column r / 32.
-void read_scales(Machine& machine, unsigned rank, unsigned column, unsigned rows, const TensorUse& use, std::vector<std::uint32_t>& words) {
+void read_scales(Machine& machine, unsigned rank, unsigned column, unsigned rows, const TensorUse& use,
+                 std::vector<std::uint32_t>& words) {
   words.assign(rows, ~0u);
   const unsigned columns = (rows + quarter_lanes - 1) / quarter_lanes;
   if (!check_tensor_columns(machine, rank, column, columns, name)) return;
@@ -208,8 +214,10 @@ void read_scales(Machine& machine, unsigned rank, unsigned column, unsigned rows
     words[r] = memory.word(column + r / quarter_lanes, r % quarter_lanes);
     for (unsigned q = 1; q < tensor_quarters; ++q) {
       if (memory.word(column + r / quarter_lanes, r % quarter_lanes + q * quarter_lanes) == words[r]) continue;
-      FINDING(machine.report, tensor_memory_misuse, machine.self->site, "%s: %s takes the scale of row %u from column %u of tensor memory, where lane %u has another one than lane %u",
-              describe_self(machine).c_str(), name, r, column + r / quarter_lanes, r % quarter_lanes + q * quarter_lanes, r % quarter_lanes);
+      FINDING(machine.report, tensor_memory_misuse, machine.self->site,
+              "%s: %s takes the scale of row %u from column %u of tensor memory, where lane %u has another one than lane %u",
+              describe_self(machine).c_str(), name, r, column + r / quarter_lanes, r % quarter_lanes + q * quarter_lanes,
+              r % quarter_lanes);
       return;
     }
   }
@@ -234,12 +242,14 @@ struct Operands {
 
 // Multiplies what the block of rank `rank` has of A by all of B, `b`: [k][n].
 template <class T>
-void multiply(Machine& machine, const Product& p, const Operands& o, unsigned rank, unsigned half, const T* b, TensorActor& actor, const TensorUse& use) {
+void multiply(Machine& machine, const Product& p, const Operands& o, unsigned rank, unsigned half, const T* b,
+              TensorActor& actor, const TensorUse& use) {
   const unsigned rows = p.m / p.blocks;
   const unsigned columns = rows == 64 && p.blocks == 2 ? p.n / 2 : p.n;
   const unsigned column = o.d & 0xffff, first_lane = o.d >> 16;
   if (first_lane % 128 != 0 && !(rows == 64 && p.blocks == 1 && first_lane == 16)) {
-    FINDING(machine.report, tensor_memory_misuse, machine.self->site, "%s: %s of %u rows a block at lane %u of tensor memory", describe_self(machine).c_str(), name, rows, first_lane);
+    FINDING(machine.report, tensor_memory_misuse, machine.self->site, "%s: %s of %u rows a block at lane %u of tensor memory",
+            describe_self(machine).c_str(), name, rows, first_lane);
     return;
   }
   if (!check_tensor_columns(machine, rank, column, columns, name)) return;
@@ -247,7 +257,8 @@ void multiply(Machine& machine, const Product& p, const Operands& o, unsigned ra
   const double sign = p.negated_a ? -1 : 1;
   if (o.a_in_tensor_memory) {
     if (rows != 128) {
-      FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s with A in tensor memory and %u rows a block, which the emulator does not execute",
+      FINDING(machine.report, invalid_argument, machine.self->site,
+              "%s: %s with A in tensor memory and %u rows a block, which the emulator does not execute",
               describe_self(machine).c_str(), name, rows);
       return;
     }
@@ -262,16 +273,17 @@ void multiply(Machine& machine, const Product& p, const Operands& o, unsigned ra
       }
     }
   } else {
-    read_shared_operand(machine, read_descriptor(machine, o.a_bits, name), p.transposed_a, p.a, p, rows, rank, actor, use, [&](unsigned row, unsigned l, std::uint32_t bits) {
-      a[row * p.k + l] = number<T>(sign * value_of(p.a, bits));
-    });
+    read_shared_operand(
+        machine, read_descriptor(machine, o.a_bits, name), p.transposed_a, p.a, p, rows, rank, actor, use,
+        [&](unsigned row, unsigned l, std::uint32_t bits) { a[row * p.k + l] = number<T>(sign * value_of(p.a, bits)); });
   }
   if (is_scaled(p.kind)) {
     std::vector<std::uint32_t> scales;
     read_scales(machine, rank, o.scale_a & 0xffff, rows, use, scales);
     for (unsigned row = 0; row < rows; ++row) {
       for (unsigned l = 0; l < p.k; ++l) {
-        a[row * p.k + l] = static_cast<T>(a[row * p.k + l] * scale_value(p.ue8m0, scales[row] >> 8 * (p.scale_a + l / o.scale_block) & 0xffu));
+        a[row * p.k + l] =
+            static_cast<T>(a[row * p.k + l] * scale_value(p.ue8m0, scales[row] >> 8 * (p.scale_a + l / o.scale_block) & 0xffu));
       }
     }
   }
@@ -332,9 +344,10 @@ void multiply_blocks(Machine& machine, const Product& p, const Operands& o) {
   const Descriptor descriptor = read_descriptor(machine, o.b_bits, name);
   const unsigned half = p.n / p.blocks;
   for (unsigned block = 0; block < p.blocks; ++block) {
-    read_shared_operand(machine, descriptor, p.transposed_b, p.b, p, half, first + block, actor, use, [&](unsigned column, unsigned l, std::uint32_t bits) {
-      b[l * p.n + block * half + column] = number<T>(sign * value_of(p.b, bits));
-    });
+    read_shared_operand(machine, descriptor, p.transposed_b, p.b, p, half, first + block, actor, use,
+                        [&](unsigned column, unsigned l, std::uint32_t bits) {
+                          b[l * p.n + block * half + column] = number<T>(sign * value_of(p.b, bits));
+                        });
   }
   for (unsigned block = 0; block < p.blocks; ++block) {
     if (!is_scaled(p.kind)) {
@@ -347,7 +360,8 @@ void multiply_blocks(Machine& machine, const Product& p, const Operands& o) {
     std::vector<T> scaled(b);
     for (unsigned l = 0; l < p.k; ++l) {
       for (unsigned n = 0; n < p.n; ++n) {
-        scaled[l * p.n + n] = static_cast<T>(b[l * p.n + n] * scale_value(p.ue8m0, scales[n] >> 8 * (p.scale_b + l / o.scale_block) & 0xffu));
+        scaled[l * p.n + n] =
+            static_cast<T>(b[l * p.n + n] * scale_value(p.ue8m0, scales[n] >> 8 * (p.scale_b + l / o.scale_block) & 0xffu));
       }
     }
     multiply(machine, p, o, first + block, block, scaled.data(), actor, use);
@@ -361,14 +375,16 @@ void mma(Warp& w, const Instruction& i, Lanes active) {
   const auto blocks = static_cast<unsigned>(i.immediate[0]);
   const std::int64_t kind = i.immediate[1];
   if ((active & (active - 1)) != 0) {
-    FINDING(machine.report, invalid_argument, i.site, "lanes %u and others of warp %u execute %s at once: one thread of a block does", static_cast<unsigned>(__builtin_ctz(active)),
-            w.index, name);
+    FINDING(machine.report, invalid_argument, i.site,
+            "lanes %u and others of warp %u execute %s at once: one thread of a block does",
+            static_cast<unsigned>(__builtin_ctz(active)), w.index, name);
   }
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
     machine.self->site = i.site;
     if (blocks == 2 && (cluster_blocks(machine) % 2 != 0 || machine.self->rank % 2 != 0)) {
-      FINDING(machine.report, invalid_argument, i.site, "%s: %s.cta_group::2 by block %u of a cluster of %u: the even block of a pair executes it",
+      FINDING(machine.report, invalid_argument, i.site,
+              "%s: %s.cta_group::2 by block %u of a cluster of %u: the even block of a pair executes it",
               describe_self(machine).c_str(), name, machine.self->rank, cluster_blocks(machine));
       return;
     }

@@ -59,7 +59,8 @@ constexpr unsigned bytes_of(std::int64_t t) {
 
 // Bits of an eight-bit float as a float (OCP 8-bit floating point: e4m3 has no infinity).
 float f32_of_f8(unsigned bits, unsigned mantissa_bits, int bias, bool has_infinity) {
-  const unsigned mantissa = bits & ((1u << mantissa_bits) - 1), exponent = bits >> mantissa_bits & ((1u << (7 - mantissa_bits)) - 1);
+  const unsigned mantissa = bits & ((1u << mantissa_bits) - 1),
+                 exponent = bits >> mantissa_bits & ((1u << (7 - mantissa_bits)) - 1);
   const unsigned top = (1u << (7 - mantissa_bits)) - 1;
   float x;
   if (exponent == top && (has_infinity || mantissa == (1u << mantissa_bits) - 1)) {
@@ -67,7 +68,8 @@ float f32_of_f8(unsigned bits, unsigned mantissa_bits, int bias, bool has_infini
   } else if (exponent == 0) {
     x = __builtin_ldexpf(static_cast<float>(mantissa), 1 - bias - static_cast<int>(mantissa_bits));
   } else {
-    x = __builtin_ldexpf(static_cast<float>(mantissa | 1u << mantissa_bits), static_cast<int>(exponent) - bias - static_cast<int>(mantissa_bits));
+    x = __builtin_ldexpf(static_cast<float>(mantissa | 1u << mantissa_bits),
+                         static_cast<int>(exponent) - bias - static_cast<int>(mantissa_bits));
   }
   return bits & 0x80u ? -x : x;
 }
@@ -119,7 +121,8 @@ const unsigned char* register_bytes(Warp& w, const Instruction& i, unsigned whic
 // Reads 16 bytes of shared memory; what cannot be read is NaN.
 void read_piece(Warp& w, const Group& g, std::uint32_t operation, std::uint32_t address, unsigned char* to) {
   Machine& machine = *w.machine;
-  const unsigned char* from = read_by_engine(machine, address, 16, who_of(w.index, whole_warp), g.actor, machine.clocks.first + operation, "wgmma.mma_async");
+  const unsigned char* from = read_by_engine(machine, address, 16, who_of(w.index, whole_warp), g.actor,
+                                             machine.clocks.first + operation, "wgmma.mma_async");
   if (from == nullptr) {
     std::memset(to, 0xff, 16);
   } else {
@@ -204,10 +207,11 @@ void multiply_floats(unsigned columns, unsigned k, unsigned kept, const T* a, co
   multiply_rows(columns, k, kept, a, b, d, line, [](T x, T y) { return x * y; });
 }
 template <class Line>
-void multiply_integer_rows(unsigned columns, unsigned k, unsigned kept, const std::uint32_t* a, const std::uint32_t* b, std::uint32_t* d,
-                       Line line, bool of_bits, bool saturates) {
+void multiply_integer_rows(unsigned columns, unsigned k, unsigned kept, const std::uint32_t* a, const std::uint32_t* b,
+                           std::uint32_t* d, Line line, bool of_bits, bool saturates) {
   if (of_bits) {
-    multiply_rows(columns, k, kept, a, b, d, line, [](std::uint32_t x, std::uint32_t y) { return static_cast<std::uint32_t>(std::popcount(x & y)); });
+    multiply_rows(columns, k, kept, a, b, d, line,
+                  [](std::uint32_t x, std::uint32_t y) { return static_cast<std::uint32_t>(std::popcount(x & y)); });
   } else if (!saturates) {
     multiply_rows(columns, k, kept, a, b, d, line, [](std::uint32_t x, std::uint32_t y) { return x * y; });
   } else {
@@ -234,18 +238,22 @@ void issue(Warp& w, const Instruction& i, Lanes) {
   const bool a_in_registers = i.immediate[5] != 0;
   const bool a_transposed = i.immediate[6] != 0, b_transposed = i.immediate[7] != 0;
   const bool sparse = i.immediate[10] != 0;
-  const unsigned a_sources = a_in_registers ? 4 : 1, element = bytes_of(a_type), kept = row_bytes / element, k = sparse ? 2 * kept : kept;
+  const unsigned a_sources = a_in_registers ? 4 : 1, element = bytes_of(a_type), kept = row_bytes / element,
+                 k = sparse ? 2 * kept : kept;
   const auto selector = static_cast<unsigned>(i.immediate[11]);
   run_as(w, 0);
   machine.self->site = i.site;
   if (first_of_group(machine, w.index) % block_warps(machine) + warps_of_group > block_warps(machine)) {
-    FINDING(machine.report, invalid_argument, i.site, "warp %u executes wgmma, and its warpgroup of four warps is not complete", w.index);
+    FINDING(machine.report, invalid_argument, i.site, "warp %u executes wgmma, and its warpgroup of four warps is not complete",
+            w.index);
     return;
   }
   State& s = machine.wgmmas.states[w.index];
   Group& g = machine.wgmmas.groups[group_of(machine, w.index)];
   if (!g.has_actor) {
-    g.actor = add_actor(machine, "a wgmma of warps " + std::to_string(first_of_group(machine, w.index)) + " to " + std::to_string(first_of_group(machine, w.index) + 3),
+    g.actor = add_actor(machine,
+                        "a wgmma of warps " + std::to_string(first_of_group(machine, w.index)) + " to " +
+                            std::to_string(first_of_group(machine, w.index) + 3),
                         Kind::wgmma_in_flight);
     g.has_actor = true;
   }
@@ -253,12 +261,15 @@ void issue(Warp& w, const Instruction& i, Lanes) {
     const std::uint64_t bits = w.values<std::uint64_t>(i.source(source))[0];
     for (unsigned lane = 1; lane < warp_size; ++lane) {
       if (w.values<std::uint64_t>(i.source(source))[lane] == bits) continue;
-      FINDING(machine.report, invalid_argument, i.site, "lanes 0 and %u of warp %u give wgmma different matrix descriptors", lane, w.index);
+      FINDING(machine.report, invalid_argument, i.site, "lanes 0 and %u of warp %u give wgmma different matrix descriptors",
+              lane, w.index);
       break;
     }
     if ((bits >> 49 & 7) != 0) {
-      FINDING(machine.report, invalid_argument, i.site, "a matrix descriptor has the base offset %u, and the emulator knows only 0: "
-              "align the matrix to the repetition of its swizzle", static_cast<unsigned>(bits >> 49 & 7));
+      FINDING(machine.report, invalid_argument, i.site,
+              "a matrix descriptor has the base offset %u, and the emulator knows only 0: "
+              "align the matrix to the repetition of its swizzle",
+              static_cast<unsigned>(bits >> 49 & 7));
     }
     return bits;
   };
@@ -266,20 +277,23 @@ void issue(Warp& w, const Instruction& i, Lanes) {
     const Register& r = w.head(i.source(source));
     const bool is_metadata = sparse && source + 1 == i.sources;
     if (const Lanes lanes = is_metadata ? Metadata::lanes(a_type, k, selector) : all_lanes; (lanes & ~r.defined) != 0) {
-      FINDING(machine.report, undefined_register, r.origin != 0 ? r.origin : i.site, "warp %u gives wgmma an operand that was never written on the path taken", w.index);
+      FINDING(machine.report, undefined_register, r.origin != 0 ? r.origin : i.site,
+              "warp %u gives wgmma an operand that was never written on the path taken", w.index);
       break;
     }
   }
   const std::uint64_t a_bits = a_in_registers ? 0 : descriptor(0), b_bits = descriptor(a_sources);
   if (sparse && !b_transposed && Descriptor::of_wgmma(b_bits).swizzle_bytes == row_bytes) {
-    FINDING(machine.report, invalid_argument, i.site, "B has %u bytes of each k here, and its matrix descriptor a swizzle of %u bytes", 2 * row_bytes, row_bytes);
+    FINDING(machine.report, invalid_argument, i.site,
+            "B has %u bytes of each k here, and its matrix descriptor a swizzle of %u bytes", 2 * row_bytes, row_bytes);
   }
   // All four warps execute the same operations one after another.
   const std::uint32_t operation = s.issued++;
   if (operation - g.first >= g.operations.size()) g.operations.push_back({i.site, a_bits, b_bits, columns, 0, {}});
   Operation& o = g.operations[operation - g.first];
   if (o.site != i.site || o.a != a_bits || o.b != b_bits) {
-    FINDING(machine.report, invalid_argument, i.site, "warp %u of its warpgroup executes another wgmma than the warps before it (%s), or with other matrix descriptors",
+    FINDING(machine.report, invalid_argument, i.site,
+            "warp %u of its warpgroup executes another wgmma than the warps before it (%s), or with other matrix descriptors",
             place_in_group(machine, w.index), place(machine.report, o.site).c_str());
   }
   o.issued |= 1u << place_in_group(machine, w.index);
@@ -327,7 +341,8 @@ void issue(Warp& w, const Instruction& i, Lanes) {
     for (unsigned row = 0; row < rows_of_warp; ++row) metadata.read(machine, row, places + row * kept);
   }
   const auto join = [&](auto multiplied) {
-    sparse ? multiplied([kept](unsigned row, unsigned l) { return places[row * kept + l]; }) : multiplied([](unsigned, unsigned l) { return l; });
+    sparse ? multiplied([kept](unsigned row, unsigned l) { return places[row * kept + l]; })
+           : multiplied([](unsigned, unsigned l) { return l; });
   };
   if (d_type == s32) {
     static std::int32_t x[rows_of_warp * most_k], sum[rows_of_warp * most_columns];
@@ -353,7 +368,8 @@ void issue(Warp& w, const Instruction& i, Lanes) {
       for (unsigned v = 0; v < values; ++v) {
         float x = 0;
         if (accumulate) {
-          x = half ? f32_of_f16(w.values<std::uint16_t>(i.destination(v / 2))[lane * 2 + v % 2]) : w.values<float>(i.destination(v))[lane];
+          x = half ? f32_of_f16(w.values<std::uint16_t>(i.destination(v / 2))[lane * 2 + v % 2])
+                   : w.values<float>(i.destination(v))[lane];
         }
         d[row_of(v, lane) * columns + column_of(v, lane)] = x;
       }

@@ -45,7 +45,8 @@ bool line_access(Warp& w, const Instruction& i, Space space, std::uint64_t addre
   const Place p = resolve(machine, space, address, name);
   if (!p.good) return false;
   if (p.space == Space::shared) {
-    unsigned char* at = collective_shared_access(machine, store ? Access::write : Access::read, static_cast<unsigned>(p.offset), bytes, 1, name);
+    unsigned char* at = collective_shared_access(machine, store ? Access::write : Access::read, static_cast<unsigned>(p.offset),
+                                                 bytes, 1, name);
     if (at == nullptr) return false;
     store ? std::memcpy(at, data, static_cast<std::size_t>(bytes)) : std::memcpy(data, at, static_cast<std::size_t>(bytes));
     return true;
@@ -62,8 +63,8 @@ bool line_access(Warp& w, const Instruction& i, Space space, std::uint64_t addre
 }
 
 // What a wmma access asks of the banks is not specified; counted is what nvcc 13 makes of it for sm_80 to sm_90.
-void count_wmma(Machine& machine, const Instruction& i, const Fragment& f, Operand which, bool store, const char* name, std::uint64_t address,
-                unsigned stride) {
+void count_wmma(Machine& machine, const Instruction& i, const Fragment& f, Operand which, bool store, const char* name,
+                std::uint64_t address, unsigned stride) {
   if (f.type != f32 && f.type != f16 && f.type != bf16 && f.type != tf32) {  // each register by itself
     const unsigned line_words = f.words / (f.row_major ? f.rows : f.cols);
     for (unsigned first = 0; first < f.words; first += warp_size) {
@@ -129,7 +130,8 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
   const std::uint32_t stride = w.values<std::uint32_t>(i.source(1))[0];
   for (unsigned lane = 1; lane < warp_size; ++lane) {
     if (address_of(w, i, 0, i.immediate[7], lane) != address || w.values<std::uint32_t>(i.source(1))[lane] != stride) {
-      FINDING(machine.report, invalid_argument, i.site, "%s: lanes 0 and %u of a warp give different addresses or strides", name, lane);
+      FINDING(machine.report, invalid_argument, i.site, "%s: lanes 0 and %u of a warp give different addresses or strides",
+              name, lane);
       break;
     }
   }
@@ -141,7 +143,8 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
   const unsigned alignment = std::clamp(registers * f.word_bytes, by_ldmatrix ? 16u : 0u, 32u);
   const unsigned of_rows = std::min(16u, alignment);
   if (f.bytes_of(stride) % of_rows != 0) {
-    FINDING(machine.report, invalid_argument, i.site, "%s: the stride of %u elements is not a multiple of %u bytes", name, stride, of_rows);
+    FINDING(machine.report, invalid_argument, i.site, "%s: the stride of %u elements is not a multiple of %u bytes", name,
+            stride, of_rows);
   }
   if (address % alignment != 0) {
     FINDING(machine.report, misaligned_access, i.site, "%s: the address is not aligned to %u bytes", name, alignment);
@@ -203,7 +206,8 @@ void collect(Warp& w, const Instruction& i, const Fragment& f, const std::uint32
       const unsigned at = word * per + e;
       const unsigned row = f.row_major ? at / f.cols : at % f.rows, col = f.row_major ? at % f.cols : at / f.rows;
       const std::uint64_t one = per == 1 ? bits : bits >> (f.element_bits * e) & ((1u << f.element_bits) - 1);
-      to[row * f.cols + col] = f.type == f32 ? static_cast<T>(from_bits(static_cast<unsigned>(bits))) : static_cast<T>(value_of(f.type, one));
+      to[row * f.cols + col] =
+          f.type == f32 ? static_cast<T>(from_bits(static_cast<unsigned>(bits))) : static_cast<T>(value_of(f.type, one));
     }
   }
 }

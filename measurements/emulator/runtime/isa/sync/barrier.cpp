@@ -48,15 +48,20 @@ bool is_complete(Machine& machine, const Barrier& b, unsigned rank) {
 // around it to something behind it has done that without having waited.
 void report_exited(Machine& machine, const Barrier& b, unsigned id, unsigned rank) {
   constexpr unsigned last_note = 75;  // of architectures
-  const auto exited = [rank, &machine](const Thread& t) { return t.rank == rank && t.state == State::exited && t.lane < machine.warp_lanes[t.warp]; };
+  const auto exited = [rank, &machine](const Thread& t) {
+    return t.rank == rank && t.state == State::exited && t.lane < machine.warp_lanes[t.warp];
+  };
   const auto skipped = [&](const Thread& t) { return exited(t) && skipped_barrier(machine, t, b.site); };
   if (std::any_of(machine.threads.begin(), machine.threads.end(), skipped)) {
-    FINDING(machine.report, barrier_not_reached, b.site, "barrier %u of block %u is gone around by threads that go on behind it (%s)", id,
+    FINDING(machine.report, barrier_not_reached, b.site,
+            "barrier %u of block %u is gone around by threads that go on behind it (%s)", id,
             block_in_grid(machine, machine.block_index, rank), describe_others(machine, skipped).c_str());
-  } else if (machine.program.target != 0 && machine.program.target <= last_note && std::any_of(machine.threads.begin(), machine.threads.end(), exited)) {
+  } else if (machine.program.target != 0 && machine.program.target <= last_note &&
+             std::any_of(machine.threads.begin(), machine.threads.end(), exited)) {
     FINDING_OF_TWO(machine.report, barrier_not_reached, Grade::note, b.site, SiteIndex{0},
                    "barrier %u of block %u does not wait for threads that have exited, on which only Volta and later GPUs "
-                   "may be relied (%s)", id, block_in_grid(machine, machine.block_index, rank), describe_others(machine, exited).c_str());
+                   "may be relied (%s)",
+                   id, block_in_grid(machine, machine.block_index, rank), describe_others(machine, exited).c_str());
   }
 }
 
@@ -83,8 +88,8 @@ bool arrive_at_barrier(Machine& machine, unsigned w, int id, int count, bool wai
   const bool whole_block = count == all_threads;
   if (id < 0 || id >= static_cast<int>(barriers_per_block) ||
       (!whole_block && (count <= 0 || count % static_cast<int>(warp_size) != 0))) {
-    FINDING(machine.report, invalid_argument, machine.self->site, "barrier %d of %d threads: ids are 0 to 15, thread counts multiples of 32",
-            id, count);
+    FINDING(machine.report, invalid_argument, machine.self->site,
+            "barrier %d of %d threads: ids are 0 to 15, thread counts multiples of 32", id, count);
     return false;
   }
   Barrier& b = machine.barriers.list[w / block_warps(machine) * barriers_per_block + static_cast<unsigned>(id)];
@@ -94,8 +99,8 @@ bool arrive_at_barrier(Machine& machine, unsigned w, int id, int count, bool wai
     b.whole = whole_block;
     b.site = machine.self->site;
   } else if (b.expected != expected) {
-    FINDING(machine.report, invalid_argument, machine.self->site, "barrier %d is used with %u and with %u threads at a time", id, b.expected,
-            expected);
+    FINDING(machine.report, invalid_argument, machine.self->site, "barrier %d is used with %u and with %u threads at a time",
+            id, b.expected, expected);
   }
   b.whole = b.whole && whole_block;
   machine.idle_polls.meet();
@@ -107,7 +112,8 @@ bool arrive_at_barrier(Machine& machine, unsigned w, int id, int count, bool wai
     if (v != w && machine.clocks.seen(w, v) < epoch) {
       FINDING(machine.report, invalid_argument, machine.self->site,
               "%s may come to barrier %d before warp %u, for which the barrier has completed already, does: nothing "
-              "orders the two", describe(machine, who_of(w, whole_warp), machine.block_index).c_str(), id, v % block_warps(machine));
+              "orders the two",
+              describe(machine, who_of(w, whole_warp), machine.block_index).c_str(), id, v % block_warps(machine));
       break;
     }
   }
@@ -122,7 +128,8 @@ bool arrive_at_barrier(Machine& machine, unsigned w, int id, int count, bool wai
       t.barrier = static_cast<unsigned>(id);
     }
   }
-  if (is_complete(machine, b, w / block_warps(machine))) completed = complete(machine, b, static_cast<unsigned>(id), w / block_warps(machine));
+  if (is_complete(machine, b, w / block_warps(machine)))
+    completed = complete(machine, b, static_cast<unsigned>(id), w / block_warps(machine));
   return true;
 }
 
@@ -137,7 +144,9 @@ std::vector<std::pair<int, std::vector<unsigned>>> leave_barriers(Machine& machi
   return completed;
 }
 
-void start_block_barriers(Machine& machine) { machine.barriers.list.assign(std::size_t{barriers_per_block} * cluster_blocks(machine), Barrier{}); }
+void start_block_barriers(Machine& machine) {
+  machine.barriers.list.assign(std::size_t{barriers_per_block} * cluster_blocks(machine), Barrier{});
+}
 
 void report_waiting_at_barriers(Machine& machine) {
   for (unsigned place = 0; place < machine.barriers.list.size(); ++place) {
@@ -149,7 +158,8 @@ void report_waiting_at_barriers(Machine& machine) {
     };
     FINDING(machine.report, barrier_not_reached, b.site,
             "barrier %u of block %u waits for %u threads and %u have come, the rest never do (%s)", id,
-            block_in_grid(machine, machine.block_index, rank), b.expected, b.arrived, describe_others(machine, [&](const Thread& t) { return !waits_here(t); }).c_str());
+            block_in_grid(machine, machine.block_index, rank), b.expected, b.arrived,
+            describe_others(machine, [&](const Thread& t) { return !waits_here(t); }).c_str());
   }
 }
 

@@ -50,7 +50,8 @@ void arrive(Warp& w, const Instruction& i, Lanes lanes) {
   run_as(w, static_cast<unsigned>(__builtin_ctz(lanes)));
   machine.self->site = i.site;
   if (machine.cluster.barrier.arrived[w.index] != machine.cluster.barrier.waited[w.index]) {
-    FINDING(machine.report, invalid_argument, i.site, "%s arrives twice at the barrier of its cluster without waiting", describe_self(machine).c_str());
+    FINDING(machine.report, invalid_argument, i.site, "%s arrives twice at the barrier of its cluster without waiting",
+            describe_self(machine).c_str());
     return;
   }
   if (i.immediate[1] == 0) {
@@ -70,7 +71,8 @@ void wait(Warp& w, const Instruction& i, Lanes lanes) {
   machine.self->site = i.site;
   const unsigned phase = machine.cluster.barrier.waited[w.index];
   if (machine.cluster.barrier.arrived[w.index] == phase) {
-    FINDING(machine.report, invalid_argument, i.site, "%s waits at the barrier of its cluster without having arrived", describe_self(machine).c_str());
+    FINDING(machine.report, invalid_argument, i.site, "%s waits at the barrier of its cluster without having arrived",
+            describe_self(machine).c_str());
     return;
   }
   for (unsigned v = 0; v < machine.warp_count; ++v) {
@@ -83,7 +85,8 @@ void wait(Warp& w, const Instruction& i, Lanes lanes) {
   ++machine.cluster.barrier.waited[w.index];
   // The phase after the next one begins when all have left this one.
   bool all = true;
-  for (unsigned v = 0; v < machine.warp_count; ++v) all = all && (machine.cluster.barrier.waited[v] > phase || !is_live(machine, v));
+  for (unsigned v = 0; v < machine.warp_count; ++v)
+    all = all && (machine.cluster.barrier.waited[v] > phase || !is_live(machine, v));
   if (all) machine.cluster.barrier.joining[phase % 2].clear();
   machine.idle_polls = 0;
 }
@@ -97,11 +100,13 @@ void map_address(Warp& w, const Instruction& i, Lanes active) {
     std::uint64_t a = read_bits(w, i.source(0), i.width_of_source(0), k);
     const std::uint32_t rank = w.values<std::uint32_t>(i.source(1))[k];
     if (rank >= cluster_blocks(machine)) {
-      FINDING(machine.report, invalid_argument, i.site, "%s: mapa names block %u of a cluster of %u", describe_self(machine).c_str(), rank, cluster_blocks(machine));
+      FINDING(machine.report, invalid_argument, i.site, "%s: mapa names block %u of a cluster of %u",
+              describe_self(machine).c_str(), rank, cluster_blocks(machine));
     }
     const std::uint64_t window = i.immediate[0] != 0 ? shared_base : 0;
     if (i.immediate[0] != 0 && (a & window_mask) != shared_base) {
-      FINDING(machine.report, wrong_state_space, i.site, "%s: mapa takes no generic address of shared memory", describe_self(machine).c_str());
+      FINDING(machine.report, wrong_state_space, i.site, "%s: mapa takes no generic address of shared memory",
+              describe_self(machine).c_str());
     }
     a = address_in_block(static_cast<std::uint32_t>(a), rank) | window;
     write_bits(w, i.destination(0), i.width_of_destination(0), k, a);
@@ -124,14 +129,16 @@ void set_registers(Warp& w, const Instruction& i, Lanes) {
   run_as(w, 0);
   machine.self->site = i.site;
   if (wanted < 24 || wanted > 256 || wanted % 8 != 0) {
-    FINDING(machine.report, invalid_argument, i.site, "setmaxnreg of %u registers: they are a multiple of 8 from 24 to 256", wanted);
+    FINDING(machine.report, invalid_argument, i.site, "setmaxnreg of %u registers: they are a multiple of 8 from 24 to 256",
+            wanted);
     return;
   }
   Pool& pool = machine.cluster.pools[w.index / block_warps(machine)];
   unsigned& mine = machine.cluster.registers_of[w.index];
   // Where the compiler was free, nobody here knows what it chose.
   if (mine != most_registers && (more ? wanted < mine : wanted > mine)) {
-    FINDING(machine.report, invalid_argument, i.site, "setmaxnreg.%s to %u registers by a warp that has %u", more ? "inc" : "dec", wanted, mine);
+    FINDING(machine.report, invalid_argument, i.site, "setmaxnreg.%s to %u registers by a warp that has %u",
+            more ? "inc" : "dec", wanted, mine);
     return;
   }
   const unsigned lanes = warp_size;
@@ -173,7 +180,8 @@ void start_block_cluster(Machine& machine) {
   machine.cluster.fenced.assign(machine.warp_count, Knowledge{});
   // What a thread has at first is the compiler's choice; at most this.
   const unsigned first = std::min(registers_of_block(machine) / (block_warps(machine) * warp_size) / 8 * 8, most_registers);
-  machine.cluster.pools.assign(cluster_blocks(machine), Pool{registers_of_block(machine) - first * block_warps(machine) * warp_size});
+  machine.cluster.pools.assign(cluster_blocks(machine),
+                               Pool{registers_of_block(machine) - first * block_warps(machine) * warp_size});
   machine.cluster.registers_of.assign(machine.warp_count, first);
   machine.cluster.asks.assign(machine.warp_count, 0);
 }
@@ -182,17 +190,22 @@ void report_waiting_for_cluster(Machine& machine) {
   std::string missing;
   unsigned phase = ~0u;
   for (unsigned w = 0; w < machine.warp_count; ++w) {
-    if (machine.cluster.barrier.arrived[w] != machine.cluster.barrier.waited[w]) phase = std::min(phase, machine.cluster.barrier.waited[w]);
+    if (machine.cluster.barrier.arrived[w] != machine.cluster.barrier.waited[w])
+      phase = std::min(phase, machine.cluster.barrier.waited[w]);
   }
   for (unsigned w = 0; w < machine.warp_count && phase != ~0u; ++w) {
     if (machine.cluster.barrier.arrived[w] > phase || !is_live(machine, w)) continue;
-    FINDING(machine.report, barrier_not_reached, machine.cluster.barrier.site, "the barrier of the cluster waits for %s, which never comes (it is at %s)",
-            describe(machine, who_of(w, whole_warp), machine.block_index).c_str(), place(machine.report, machine.threads[w * warp_size].site).c_str());
+    FINDING(machine.report, barrier_not_reached, machine.cluster.barrier.site,
+            "the barrier of the cluster waits for %s, which never comes (it is at %s)",
+            describe(machine, who_of(w, whole_warp), machine.block_index).c_str(),
+            place(machine.report, machine.threads[w * warp_size].site).c_str());
   }
   for (unsigned w = 0; w < machine.warp_count; ++w) {
     if (machine.cluster.asks[w] == 0) continue;
-    FINDING(machine.report, barrier_not_reached, machine.cluster.asks[w], "%s waits for registers, and its block has only %u of %u to spare: setmaxnreg asks for too many",
-            describe(machine, who_of(w, whole_warp), machine.block_index).c_str(), machine.cluster.pools[w / block_warps(machine)].free, registers_of_block(machine));
+    FINDING(machine.report, barrier_not_reached, machine.cluster.asks[w],
+            "%s waits for registers, and its block has only %u of %u to spare: setmaxnreg asks for too many",
+            describe(machine, who_of(w, whole_warp), machine.block_index).c_str(),
+            machine.cluster.pools[w / block_warps(machine)].free, registers_of_block(machine));
   }
 }
 

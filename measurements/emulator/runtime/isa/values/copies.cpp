@@ -79,7 +79,8 @@ void find_copies(Machine& machine) {
   const auto number = [&](std::uint32_t at) { return followed.contains(at) ? followed.at(at) : 0; };
   for (Instruction& i : machine.program.code) {
     const std::uint32_t* const sources = i.operand + i.destinations;
-    const bool writes = std::any_of(i.operand, sources, number), takes = is_store(i) && std::any_of(sources, sources + i.sources, number);
+    const bool writes = std::any_of(i.operand, sources, number),
+               takes = is_store(i) && std::any_of(sources, sources + i.sources, number);
     if (!writes && !takes) continue;
     std::vector<std::uint32_t>& all = machine.copies.numbers.emplace_back(i.destinations + i.sources);
     std::transform(i.operand, sources + i.sources, all.begin(), number);

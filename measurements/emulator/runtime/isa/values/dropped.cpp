@@ -93,7 +93,8 @@ std::optional<std::uint64_t> bits_of(Machine& machine, std::uint32_t slot) {
 std::uint32_t reach_of(Machine& machine, const Instruction& shuffle) {
   constexpr std::int64_t butterfly = 2;  // ptx/forms.py
   constexpr std::uint32_t all = warp_size - 1;
-  return shuffle.immediate[1] == butterfly ? static_cast<std::uint32_t>(bits_of(machine, shuffle.source(2)).value_or(all)) & all : all;
+  return shuffle.immediate[1] == butterfly ? static_cast<std::uint32_t>(bits_of(machine, shuffle.source(2)).value_or(all)) & all
+                                           : all;
 }
 
 bool is_load(const Instruction& i) { return is_one_of(i.row->name, {"ld"}) && i.flow != Flow::branch; }
@@ -101,7 +102,9 @@ bool is_load(const Instruction& i) { return is_one_of(i.row->name, {"ld"}) && i.
 // The value decides whether an instruction executes.
 void decide(Machine& machine, const Instruction& i, Use& use) {
   use.decides = true;
-  const auto guards = i.flow == Flow::branch ? guards_of_skipped(machine, static_cast<std::size_t>(&i - machine.program.code.data())) : std::nullopt;
+  const auto guards = i.flow == Flow::branch
+                          ? guards_of_skipped(machine, static_cast<std::size_t>(&i - machine.program.code.data()))
+                          : std::nullopt;
   if (guards) {
     use.skipped.insert(use.skipped.end(), guards->begin(), guards->end());
   } else {
@@ -142,7 +145,8 @@ void find_checks(Machine& machine, const Instruction& load, Flowing& flowing) {
     for (const Instruction& i : machine.program.code) {
       if (i.destinations == 0) continue;
       if (i.copies && flowing.loaded.contains(i.source(0))) flowing.loaded.insert(i.destination(0));
-      if (is_check(i, load, flowing) || (i.copies && flowing.checked.contains(i.source(0)))) flowing.checked.insert(i.destination(0));
+      if (is_check(i, load, flowing) || (i.copies && flowing.checked.contains(i.source(0))))
+        flowing.checked.insert(i.destination(0));
     }
   }
 }
@@ -171,7 +175,8 @@ using Slots = std::vector<std::uint32_t>;  // in order
 bool holds(const Slots& slots, std::uint32_t slot) { return std::binary_search(slots.begin(), slots.end(), slot); }
 
 bool takes(const Instruction& i, const Slots& slots) {
-  return std::any_of(i.operand + i.destinations, i.operand + i.destinations + i.sources, [&](std::uint32_t at) { return holds(slots, at); });
+  return std::any_of(i.operand + i.destinations, i.operand + i.destinations + i.sources,
+                     [&](std::uint32_t at) { return holds(slots, at); });
 }
 
 // What an instruction makes of a value that is in some registers: those that hold it, or what was made of it, behind it.
@@ -308,7 +313,8 @@ bool is_used(Machine& machine, const Watched& one) {
       reached = ((lane ^ static_cast<unsigned>(__builtin_ctz(lanes))) & ~use.reach) == 0;
     }
     if (!reached) continue;
-    if (std::any_of(use.skipped.begin(), use.skipped.end(), [&](const Guard& guard) { return may_meet(w, guard, lane); })) return true;
+    if (std::any_of(use.skipped.begin(), use.skipped.end(), [&](const Guard& guard) { return may_meet(w, guard, lane); }))
+      return true;
     for (const std::uint32_t effect : use.effects) {
       if (w.effects[effect].of(lane) > one.since) return true;
     }
@@ -339,7 +345,13 @@ bool goes_nowhere(Machine& machine, SiteIndex load) { return goes_nowhere(use_of
 void watch_read(Machine& machine, Kind kind, SiteIndex load, Who reader, bool just_now, const char* address, unsigned bytes) {
   if (!may_be_dropped(machine, kind, load, reader)) return;
   const std::uint32_t lanes = others_of(machine, reader, just_now);
-  const Watched of_line{kind, machine.self->site, load, just_now ? machine.loading : nullptr, reader, lanes, just_now ? machine.dropped.effects_so_far : machine.dropped.begun};
+  const Watched of_line{kind,
+                        machine.self->site,
+                        load,
+                        just_now ? machine.loading : nullptr,
+                        reader,
+                        lanes,
+                        just_now ? machine.dropped.effects_so_far : machine.dropped.begun};
   if (just_now || address == nullptr || std::popcount(lanes) != 1) {
     machine.dropped.watched.push_back(of_line);
     return;
@@ -358,7 +370,8 @@ void watch_read(Machine& machine, Kind kind, SiteIndex load, Who reader, bool ju
     if (r == nullptr || r->lowest[lane] >= first + bytes || r->highest[lane] + r->bytes <= first) continue;
     const bool is_there = r->address[lane] < first + bytes && first < r->address[lane] + r->bytes;
     const bool is_known = is_there && (r->returned >> lane & 1u) == 0;
-    machine.dropped.watched.push_back({kind, machine.self->site, load, i, reader, lanes, is_known ? r->since[lane] : machine.dropped.begun});
+    machine.dropped.watched.push_back(
+        {kind, machine.self->site, load, i, reader, lanes, is_known ? r->since[lane] : machine.dropped.begun});
     any = true;
   }
   if (!any) machine.dropped.watched.push_back(of_line);
@@ -366,7 +379,8 @@ void watch_read(Machine& machine, Kind kind, SiteIndex load, Who reader, bool ju
 
 void watch_earlier_read(Machine& machine, SiteIndex load, Who reader, Who writer, unsigned address) {
   if (!may_be_dropped(machine, Kind::shared_race, load, reader)) return;
-  const Watched of_line{Kind::shared_race, machine.self->site, load, nullptr, reader, others_of(machine, reader, false), machine.dropped.begun};
+  const Watched of_line{Kind::shared_race,    machine.self->site, load, nullptr, reader, others_of(machine, reader, false),
+                        machine.dropped.begun};
   const ptx::Warp& w = machine.warps.all[warp_of(reader)];
   bool any = false;
   for (const Instruction* const i : at_site(machine, load)) {
@@ -374,7 +388,8 @@ void watch_earlier_read(Machine& machine, SiteIndex load, Who reader, Who writer
     const LastRead* const r = i->reading == 0 ? nullptr : w.last_reads[i->reading].get();
     if (i->reading != 0 && r == nullptr) continue;
     // Which of several that the write need not come after was there is not known.
-    const bool is_known = r != nullptr && (r->before == 0 || machine.clocks.ordered(who_of(warp_of(reader), whole_warp), r->before, writer));
+    const bool is_known =
+        r != nullptr && (r->before == 0 || machine.clocks.ordered(who_of(warp_of(reader), whole_warp), r->before, writer));
     if (is_known && !r->holds(address)) continue;
     Watched one = of_line;
     one.instruction = i;
@@ -397,7 +412,9 @@ void settle_watched_reads(Machine& machine) {
 
 void lower_harmless_races(Machine& machine) {
   for (const auto& [race, is_fault] : machine.dropped.races) {
-    if (!is_fault) lower_to_note(machine.report, static_cast<Kind>(race >> 32), static_cast<SiteIndex>(race), "nothing comes of the value that is read");
+    if (!is_fault)
+      lower_to_note(machine.report, static_cast<Kind>(race >> 32), static_cast<SiteIndex>(race),
+                    "nothing comes of the value that is read");
   }
 }
 
@@ -441,7 +458,8 @@ bool all_loads(Machine& machine, SiteIndex load, Condition condition) {
 }  // namespace
 
 bool used_before_store(Machine& machine, SiteIndex load, SiteIndex store, bool same_thread) {
-  const auto [at, is_new] = machine.dropped.stored_before.try_emplace((std::uint64_t{load} << 16 | store) << 1 | std::uint64_t{same_thread}, false);
+  const auto [at, is_new] =
+      machine.dropped.stored_before.try_emplace((std::uint64_t{load} << 16 | store) << 1 | std::uint64_t{same_thread}, false);
   if (!is_new) return at->second;
   at->second = all_loads(machine, load, [&](std::size_t from, std::size_t use) {
     bool any = false;
@@ -449,8 +467,9 @@ bool used_before_store(Machine& machine, SiteIndex load, SiteIndex store, bool s
       const Instruction& i = machine.program.code[pc];
       if (i.site != store || i.destinations != 0 || i.sources == 0) continue;
       any = true;
-      const bool in_time = same_thread ? use <= pc
-                                       : any_between(machine, use + 1, pc, [](const Instruction& b) { return b.flow == Flow::barrier; });
+      const bool in_time =
+          same_thread ? use <= pc
+                      : any_between(machine, use + 1, pc, [](const Instruction& b) { return b.flow == Flow::barrier; });
       if (!in_time) return false;
     }
     return any;
@@ -472,13 +491,15 @@ bool used_before_signal(Machine& machine, SiteIndex load) {
 // Behind a barrier is what can be reached from it without going back.
 bool skipped_barrier(Machine& machine, const Thread& thread, SiteIndex barrier) {
   const auto at_site = [&machine](SiteIndex site) {
-    const auto found = std::find_if(machine.program.code.begin(), machine.program.code.end(), [&](const Instruction& i) { return i.site == site; });
+    const auto found = std::find_if(machine.program.code.begin(), machine.program.code.end(),
+                                    [&](const Instruction& i) { return i.site == site; });
     return static_cast<std::size_t>(found - machine.program.code.begin());
   };
   const std::size_t from = at_site(barrier), last = at_site(thread.site);
   if (from >= machine.program.code.size() || last >= machine.program.code.size()) return false;
   const std::uint32_t effect = machine.program.code[from].effect;
-  if (machine.warps.all[thread.warp].effects[effect].of(thread.lane) > machine.dropped.begun) return false;  // it has been there before
+  if (machine.warps.all[thread.warp].effects[effect].of(thread.lane) > machine.dropped.begun)
+    return false;  // it has been there before
   std::vector<bool>& reached = machine.dropped.behind_barriers[barrier];
   if (reached.empty()) {
     reached.resize(machine.program.code.size());
@@ -486,9 +507,11 @@ bool skipped_barrier(Machine& machine, const Thread& thread, SiteIndex barrier) 
     for (std::size_t pc = from + 1; pc < reached.size(); ++pc) {
       if (!reached[pc]) continue;
       const Instruction& i = machine.program.code[pc];
-      const bool ends = i.guard == 0 && (i.flow == Flow::branch || i.flow == Flow::leave || i.flow == Flow::exit || i.flow == Flow::trap);
+      const bool ends =
+          i.guard == 0 && (i.flow == Flow::branch || i.flow == Flow::leave || i.flow == Flow::exit || i.flow == Flow::trap);
       if (!ends && pc + 1 < reached.size()) reached[pc + 1] = true;
-      if (i.flow == Flow::branch && static_cast<std::size_t>(i.immediate[0]) > pc) reached[static_cast<std::size_t>(i.immediate[0])] = true;
+      if (i.flow == Flow::branch && static_cast<std::size_t>(i.immediate[0]) > pc)
+        reached[static_cast<std::size_t>(i.immediate[0])] = true;
     }
   }
   return reached[last];
@@ -509,7 +532,8 @@ bool stores_constant(Machine& machine, SiteIndex store) {
   for (const Instruction& i : machine.program.code) {
     if (i.site != store || i.sources < 2) continue;
     at->second = true;
-    for (unsigned s = 1; s < i.sources; ++s) at->second = at->second && (is_constant(machine, i.source(s)) || moves_constant(i.source(s)));
+    for (unsigned s = 1; s < i.sources; ++s)
+      at->second = at->second && (is_constant(machine, i.source(s)) || moves_constant(i.source(s)));
   }
   return at->second;
 }

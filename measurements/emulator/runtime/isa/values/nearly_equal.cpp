@@ -248,7 +248,8 @@ bool are_sums(NumberFormat format, const void* one, const void* other, int bytes
 
 bool nearly_equal(Machine& machine, const void* one, const void* other, int bytes, SiteIndex site) {
   auto found = machine.nearly_equal_stores.by_site.find(site);
-  if (found == machine.nearly_equal_stores.by_site.end()) found = machine.nearly_equal_stores.by_site.emplace(site, stored_by(machine, site)).first;
+  if (found == machine.nearly_equal_stores.by_site.end())
+    found = machine.nearly_equal_stores.by_site.emplace(site, stored_by(machine, site)).first;
   Stored& stored = found->second;
   const double term = largest_term(machine, stored);
   for (unsigned format = 0; format < num_formats; ++format) {

@@ -254,7 +254,8 @@ void report_undefined(Warp& w, const Instruction& i, SiteIndex origin, unsigned 
   run_as(w, lane);
   machine.self->site = i.site;
   if (report_uninitialized(machine, origin)) return;
-  FINDING(machine.report, undefined_register, origin, "%s reads a register or a local variable that was never written on the path taken, for %s%s",
+  FINDING(machine.report, undefined_register, origin,
+          "%s reads a register or a local variable that was never written on the path taken, for %s%s",
           describe_self(machine).c_str(), i.row->name, also_at(machine, i, origin).c_str());
 }
 
@@ -317,7 +318,8 @@ bool choose_unknown(Warp& w, const Instruction& i, Lanes undefined, std::size_t&
   machine.self->site = i.site;
   const SiteIndex origin = origin_of(w, i.guard, i);
   note_uninitialized(machine, Kind::undefined_register, origin, [&] {
-    return describe_self(machine) + " takes a decision" + also_at(machine, i, origin) + " on a predicate that was never written on the path taken";
+    return describe_self(machine) + " takes a decision" + also_at(machine, i, origin) +
+           " on a predicate that was never written on the path taken";
   });
   for (const auto& [at, width] : choice.chosen) undefine(w, at, width, undefined, origin);
   end = choice.end;
@@ -330,8 +332,9 @@ void report_undefined_guard(Warp& w, const Instruction& i, Lanes undefined) {
   machine.self->site = i.site;
   const SiteIndex origin = origin_of(w, i.guard, i);
   if (report_uninitialized(machine, origin)) return;
-  FINDING(machine.report, undefined_register, origin, "%s takes a decision%s on a predicate that was never written on the path taken",
-          describe_self(machine).c_str(), also_at(machine, i, origin).c_str());
+  FINDING(machine.report, undefined_register, origin,
+          "%s takes a decision%s on a predicate that was never written on the path taken", describe_self(machine).c_str(),
+          also_at(machine, i, origin).c_str());
 }
 
 namespace {
@@ -339,8 +342,8 @@ namespace {
 bool answers(const Instruction& i) {
   constexpr std::string_view counts[] = {"clz.", "popc.", "bfind.", "fns."};
   const std::string_view name = i.row->name;
-  return i.destinations != 0 &&
-         (i.width_of_destination(0) == 0 || std::any_of(std::begin(counts), std::end(counts), [&](auto c) { return name.starts_with(c); }));
+  return i.destinations != 0 && (i.width_of_destination(0) == 0 || std::any_of(std::begin(counts), std::end(counts),
+                                                                               [&](auto c) { return name.starts_with(c); }));
 }
 }  // namespace
 
@@ -386,13 +389,15 @@ const Uninitialized* uninitialized_at(Machine& machine, SiteIndex site) {
 }
 
 void note_uninitialized(Machine& machine, Kind kind, SiteIndex site, const std::function<std::string()>& text, SiteIndex other) {
-  if (uninitialized_at(machine, site) == nullptr) machine.unknown_values.uninitialized.emplace(site, Uninitialized{kind, text(), other});
+  if (uninitialized_at(machine, site) == nullptr)
+    machine.unknown_values.uninitialized.emplace(site, Uninitialized{kind, text(), other});
 }
 
 bool report_uninitialized(Machine& machine, SiteIndex origin) {
   const Uninitialized* const read = uninitialized_at(machine, origin);
   if (read == nullptr) return false;
-  if (count_finding(machine.report, read->kind, origin)) write_graded(machine.report, read->kind, Grade::fault, origin, read->other, "%s", read->text.c_str());
+  if (count_finding(machine.report, read->kind, origin))
+    write_graded(machine.report, read->kind, Grade::fault, origin, read->other, "%s", read->text.c_str());
   if (read->kind == Kind::shared_race) confirm_race(machine, read->kind, origin);
   return true;
 }

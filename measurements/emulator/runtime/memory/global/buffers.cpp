@@ -28,7 +28,7 @@ struct Buffers {
   };
   std::vector<Buffer> list;
   std::vector<Page> touched_pages;
-  std::size_t last = 0;  // the buffer that was found last
+  Buffer* last = nullptr;  // the one that was found last
 };
 
 namespace {
@@ -44,17 +44,17 @@ constexpr std::size_t guard_bytes = std::size_t{64} << 20;
 Buffer* global_shadow::buffer_at(Machine& machine, const void* address, int bytes) {
   const char* p = static_cast<const char*>(address);
   const auto holds = [&](const Buffer& b) { return p >= b.begin && p + bytes <= b.begin + b.spec.bytes; };
-  if (machine.buffers.last < machine.buffers.list.size() && holds(machine.buffers.list[machine.buffers.last])) return &machine.buffers.list[machine.buffers.last];
-  for (Buffer& b : machine.buffers.list) {
-    if (!holds(b)) continue;
-    machine.buffers.last = static_cast<std::size_t>(&b - machine.buffers.list.data());
-    return &b;
+  Buffers& buffers = machine.buffers;
+  if (buffers.last != nullptr && holds(*buffers.last)) return buffers.last;
+  for (Buffer& b : buffers.list) {
+    if (holds(b)) return buffers.last = &b;
   }
   return nullptr;
 }
 
 bool global_shadow::any_variable(Machine& machine) {
-  return std::any_of(machine.buffers.list.begin(), machine.buffers.list.end(), [](const Buffer& b) { return b.spec.role == BufferSpec::Role::variable; });
+  return std::any_of(machine.buffers.list.begin(), machine.buffers.list.end(),
+                     [](const Buffer& b) { return b.spec.role == BufferSpec::Role::variable; });
 }
 
 namespace {
@@ -88,7 +88,8 @@ void generate(const BufferSpec& spec, std::uint64_t first, char* page, std::size
   const bool are_bits = spec.content == BufferSpec::Content::bits;
   const SmallFloats floats = small_floats(spec.content);
   // No page lies on both sides of a multiple of 2^32 elements.
-  const std::uint32_t salt = number_of(static_cast<std::uint32_t>(spec.seed) + 0x9e3779b9u * static_cast<std::uint32_t>(first >> 32));
+  const std::uint32_t salt =
+      number_of(static_cast<std::uint32_t>(spec.seed) + 0x9e3779b9u * static_cast<std::uint32_t>(first >> 32));
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint32_t x = number_of(static_cast<std::uint32_t>(first + i) ^ salt);
     auto value = static_cast<Element>(x);
@@ -166,7 +167,8 @@ Buffer* check_access(Machine& machine, const void* address, int bytes, const cha
   Buffer* b = buffer_at(machine, address, bytes);
   if (b == nullptr) {
     const std::string where = locate_global(machine, address);
-    FINDING(machine.report, out_of_bounds_global, machine.self->site, "%s: %s of %d bytes at %s", describe_self(machine).c_str(), instruction, bytes,
+    FINDING(machine.report, out_of_bounds_global, machine.self->site, "%s: %s of %d bytes at %s",
+            describe_self(machine).c_str(), instruction, bytes,
             where.empty() ? "an address outside of every argument" : where.c_str());
     return nullptr;
   }
@@ -180,7 +182,8 @@ Buffer* check_access(Machine& machine, const void* address, int bytes, const cha
 void note_unset_read(Machine& machine, Buffer& b) {
   if (b.unset_read == 0) b.unset_read = machine.self->site;
   if (b.writable()) return;  // the kernel itself may set it later
-  FINDING(machine.report, unset_symbol, machine.self->site, "%s reads %s, a __constant__ variable that nobody has set: it is zero", describe_self(machine).c_str(),
+  FINDING(machine.report, unset_symbol, machine.self->site,
+          "%s reads %s, a __constant__ variable that nobody has set: it is zero", describe_self(machine).c_str(),
           b.spec.name.c_str());
 }
 
@@ -200,7 +203,8 @@ std::vector<void*> reserve_buffers(Machine& machine, const std::vector<BufferSpe
   std::vector<void*> addresses;
   for (const BufferSpec& spec : specs) {
     if (spec.address != nullptr) {
-      Buffer b{spec, static_cast<char*>(spec.address), {}, std::min(spec.element_bytes, machine.launch.narrowest_store), 1, nullptr};
+      Buffer b{spec,   static_cast<char*>(spec.address), {}, std::min(spec.element_bytes, machine.launch.narrowest_store), 1,
+               nullptr};
       if (b.writable()) reserve_marks(machine, b);
       if (b.writable()) b.dirty.resize(spec.bytes / page_bytes + 1);
       machine.buffers.list.push_back(b);
@@ -232,6 +236,7 @@ std::vector<void*> reserve_buffers(Machine& machine, const std::vector<BufferSpe
     machine.buffers.list.push_back(b);
     addresses.push_back(begin);
   }
+  machine.buffers.last = nullptr;  // the list may have moved
   return addresses;
 }
 
@@ -471,8 +476,8 @@ void check_after_call(Machine& machine) {
   }
   for (const Buffer& b : machine.buffers.list) {
     if (b.spec.unset && b.writable() && b.unset_read != 0) {
-      FINDING(machine.report, unset_symbol, b.unset_read, "%s is read, a __device__ variable that neither the host nor the kernel sets: it is zero",
-              b.spec.name.c_str());
+      FINDING(machine.report, unset_symbol, b.unset_read,
+              "%s is read, a __device__ variable that neither the host nor the kernel sets: it is zero", b.spec.name.c_str());
     }
     if (is_zeroed_workspace(b)) check_zero(b, b.begin, b.begin + b.spec.bytes);
     if (b.spec.role != BufferSpec::Role::output || !machine.launch.check) continue;

@@ -108,12 +108,17 @@ void open_heap(Machine& machine, void* region, std::size_t bytes, std::size_t mo
     }
   }
   const auto begin_of_first = [&machine] {
-    return machine.heap.books->first == machine.heap.books->count ? machine.heap.books->used / page * page : machine.heap.allocations[machine.heap.books->first].offset / page * page;
+    return machine.heap.books->first == machine.heap.books->count
+               ? machine.heap.books->used / page * page
+               : machine.heap.allocations[machine.heap.books->first].offset / page * page;
   };
   const std::size_t before = begin_of_first();
-  while (machine.heap.books->first != machine.heap.books->count && machine.heap.allocations[machine.heap.books->first].freed != 0) ++machine.heap.books->first;
+  while (machine.heap.books->first != machine.heap.books->count &&
+         machine.heap.allocations[machine.heap.books->first].freed != 0)
+    ++machine.heap.books->first;
   machine.heap.window = begin_of_first();
-  if (machine.heap.window > before && !copied) madvise(machine.heap.data + before, machine.heap.window - before, MADV_REMOVE);  // no matter if it fails
+  if (machine.heap.window > before && !copied)
+    madvise(machine.heap.data + before, machine.heap.window - before, MADV_REMOVE);  // no matter if it fails
 }
 
 bool heap_is_used(Machine& machine) { return machine.heap.lasts && machine.heap.books->count != 0; }
@@ -127,7 +132,9 @@ BufferSpec heap_spec(Machine& machine) {
   return spec;
 }
 
-std::size_t heap_used_bytes(Machine& machine) { return machine.heap.books->used - std::min<std::size_t>(machine.heap.window, machine.heap.books->used); }
+std::size_t heap_used_bytes(Machine& machine) {
+  return machine.heap.books->used - std::min<std::size_t>(machine.heap.window, machine.heap.books->used);
+}
 
 std::uint64_t heap_malloc(Machine& machine, std::uint64_t bytes) {
   if (bytes > machine.heap.limit) return 0;
@@ -138,7 +145,8 @@ std::uint64_t heap_malloc(Machine& machine, std::uint64_t bytes) {
   if (machine.garbage != 0) fill_garbage(machine, machine.heap.data + offset, size);
   machine.heap.books->used += taken;
   machine.heap.books->live += size;
-  machine.heap.allocations[machine.heap.books->count++] = {offset, size, kept_place(machine, machine.self->site), 0, static_cast<std::uint32_t>(machine.heap.books->launches), 0};
+  machine.heap.allocations[machine.heap.books->count++] = {
+      offset, size, kept_place(machine, machine.self->site), 0, static_cast<std::uint32_t>(machine.heap.books->launches), 0};
   return reinterpret_cast<std::uint64_t>(machine.heap.data + offset);
 }
 
@@ -147,10 +155,11 @@ void heap_free(Machine& machine, std::uint64_t address) {
   const auto offset = static_cast<std::size_t>(address - reinterpret_cast<std::uint64_t>(machine.heap.data));
   Allocation* const a = allocation_at(machine, offset);
   if (a == nullptr || a->offset != offset) {
-    FINDING(machine.report, heap_misuse, machine.self->site, "%s frees %#llx, which malloc did not return", describe_self(machine).c_str(),
-            static_cast<unsigned long long>(address));
+    FINDING(machine.report, heap_misuse, machine.self->site, "%s frees %#llx, which malloc did not return",
+            describe_self(machine).c_str(), static_cast<unsigned long long>(address));
   } else if (a->freed != 0) {
-    FINDING(machine.report, heap_misuse, machine.self->site, "%s frees %s", describe_self(machine).c_str(), describe_allocation(machine, *a).c_str());
+    FINDING(machine.report, heap_misuse, machine.self->site, "%s frees %s", describe_self(machine).c_str(),
+            describe_allocation(machine, *a).c_str());
   } else {
     mark_freed(machine, *a, kept_place(machine, machine.self->site));
   }
@@ -162,19 +171,19 @@ bool check_heap(Machine& machine, const void* address, int bytes, const char* in
   const auto offset = static_cast<std::size_t>(static_cast<const char*>(address) - machine.heap.data);
   const Allocation* const a = allocation_at(machine, offset);
   if (a == nullptr) {
-    FINDING(machine.report, out_of_bounds_global, machine.self->site, "%s: %s of %d bytes in the heap, of which nothing is allotted",
-            describe_self(machine).c_str(), instruction, bytes);
+    FINDING(machine.report, out_of_bounds_global, machine.self->site,
+            "%s: %s of %d bytes in the heap, of which nothing is allotted", describe_self(machine).c_str(), instruction, bytes);
     return false;
   }
   const std::size_t at = offset - a->offset;
   if (at + static_cast<std::size_t>(bytes) > a->bytes) {
-    FINDING(machine.report, out_of_bounds_global, machine.self->site, "%s: %s of %d bytes at byte %zu of %s", describe_self(machine).c_str(), instruction,
-            bytes, at, describe_allocation(machine, *a).c_str());
+    FINDING(machine.report, out_of_bounds_global, machine.self->site, "%s: %s of %d bytes at byte %zu of %s",
+            describe_self(machine).c_str(), instruction, bytes, at, describe_allocation(machine, *a).c_str());
     return false;
   }
   if (a->freed == 0) return true;
-  FINDING(machine.report, heap_misuse, machine.self->site, "%s: %s of %d bytes at byte %zu of %s", describe_self(machine).c_str(), instruction, bytes, at,
-          describe_allocation(machine, *a).c_str());
+  FINDING(machine.report, heap_misuse, machine.self->site, "%s: %s of %d bytes at byte %zu of %s",
+          describe_self(machine).c_str(), instruction, bytes, at, describe_allocation(machine, *a).c_str());
   return false;
 }
 

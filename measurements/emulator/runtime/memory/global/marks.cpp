@@ -39,7 +39,8 @@ void Buffer::set_mark_in_word(Machine& machine, unsigned which, std::size_t cell
     place = machine.global_uses.unused.back();
     machine.global_uses.unused.pop_back();
     for (unsigned k = 0; k < 3; ++k) {
-      for (unsigned p = 0; p < cells_of_word; ++p) machine.global_uses.kept_apart[place].marks[k][p] = mark_of_part(marks[k][word], p);
+      for (unsigned p = 0; p < cells_of_word; ++p)
+        machine.global_uses.kept_apart[place].marks[k][p] = mark_of_part(marks[k][word], p);
     }
     marks[0][word] = apart | place;
   }
@@ -66,7 +67,8 @@ void Buffer::forget_marks(Machine& machine) {
 }
 
 void for_marks_apart(Machine& machine, const std::function<void(Mark*, std::size_t)>& visit) {
-  if (!machine.global_uses.kept_apart.empty()) visit(machine.global_uses.kept_apart[0].marks[0], machine.global_uses.kept_apart.size() * (sizeof(Parts) / sizeof(Mark)));
+  if (!machine.global_uses.kept_apart.empty())
+    visit(machine.global_uses.kept_apart[0].marks[0], machine.global_uses.kept_apart.size() * (sizeof(Parts) / sizeof(Mark)));
 }
 
 }  // namespace autosched::emulator::global_shadow

@@ -31,7 +31,9 @@ Stamp stamp(Machine& machine, bool atomic, bool narrow = false) {
   return {machine.clocks.now[machine.self->warp], machine.self->fences, machine.self->who, machine.self->site, atomic, narrow};
 }
 // Whether an atomic that wrote, of the scope of its block, is none to the running block.
-bool too_narrow(Machine& machine, const Stamp& write, bool narrow) { return (narrow || write.narrow) && !of_running(machine, write.epoch); }
+bool too_narrow(Machine& machine, const Stamp& write, bool narrow) {
+  return (narrow || write.narrow) && !of_running(machine, write.epoch);
+}
 
 // A race of what the running thread does with what another one did.
 struct Race {
@@ -39,11 +41,13 @@ struct Race {
   const Stamp& other;
   const char* did;
 };
-void report_race(Machine& machine, const Buffer& b, std::size_t cell, const Race& race, Grade grade = Grade::fault, const char* why = "") {
+void report_race(Machine& machine, const Buffer& b, std::size_t cell, const Race& race, Grade grade = Grade::fault,
+                 const char* why = "") {
   const bool same_block = of_running(machine, race.other.epoch);
-  FINDING_OF_TWO(machine.report, global_race, grade, machine.self->site, race.other.site, "%s %s %s, which %s %s at %s, and nothing orders the two%s%s",
-                 describe_self(machine).c_str(), race.doing, element(b, cell).c_str(),
-                 describe(machine, race.other.who, block_of_epoch(machine, race.other.epoch)).c_str(), race.did, place(machine.report, race.other.site).c_str(),
+  FINDING_OF_TWO(machine.report, global_race, grade, machine.self->site, race.other.site,
+                 "%s %s %s, which %s %s at %s, and nothing orders the two%s%s", describe_self(machine).c_str(), race.doing,
+                 element(b, cell).c_str(), describe(machine, race.other.who, block_of_epoch(machine, race.other.epoch)).c_str(),
+                 race.did, place(machine.report, race.other.site).c_str(),
                  same_block ? " (a barrier would)" : " (a fence and an atomic on both sides would)", why);
   if (grade == Grade::note) return;
   // It is a note where nothing comes of the value that a thread has read.
@@ -58,8 +62,8 @@ void report_race(Machine& machine, const Buffer& b, std::size_t cell, const Race
 
 void check_alignment(Machine& machine, const Buffer& b, const void* address, int bytes, const char* instruction) {
   if ((reinterpret_cast<std::uintptr_t>(address) & static_cast<unsigned>(bytes - 1)) == 0) return;  // a power of two
-  FINDING(machine.report, misaligned_access, machine.self->site, "%s: %s of %d bytes at %s is not aligned to its size", describe_self(machine).c_str(),
-          instruction, bytes, element(b, address).c_str());
+  FINDING(machine.report, misaligned_access, machine.self->site, "%s: %s of %d bytes at %s is not aligned to its size",
+          describe_self(machine).c_str(), instruction, bytes, element(b, address).c_str());
 }
 
 // Whether a strong write has been seen by a strong read that happened before (PTX ISA, memory consistency model: what
@@ -74,7 +78,8 @@ bool observed(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& 
 
 // Where a read is kept: reads by plain loads race with atomics, and others do not, so that they stay. 0: nowhere.
 unsigned place_of_read(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& mine) {
-  const Stamp reads[] = {stamp_of(machine, b.mark(machine, readers[0], cell)), stamp_of(machine, b.mark(machine, readers[1], cell))};
+  const Stamp reads[] = {stamp_of(machine, b.mark(machine, readers[0], cell)),
+                         stamp_of(machine, b.mark(machine, readers[1], cell))};
   int slot = -1;
   for (int k = 0; k < 2; ++k) {
     const Stamp& read = reads[k];
@@ -112,8 +117,8 @@ bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bo
     if (write.epoch == 0) {
       if (!b.held_value(cell)) {
         if (known == nullptr) {
-          FINDING(machine.report, uninitialized_global_read, machine.self->site, "%s reads %s, which nobody has written", describe_self(machine).c_str(),
-                  element(b, cell).c_str());
+          FINDING(machine.report, uninitialized_global_read, machine.self->site, "%s reads %s, which nobody has written",
+                  describe_self(machine).c_str(), element(b, cell).c_str());
           return true;
         }
         note_uninitialized(machine, Kind::uninitialized_global_read, machine.self->site, [&] {
@@ -146,13 +151,15 @@ bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bo
 // Whether the same thread of a block has written that does the same work.
 bool by_replica(Machine& machine, const Stamp& write) {
   const unsigned block = block_in_grid(machine, block_of_epoch(machine, write.epoch), rank_of(machine, write.who));
-  return write.who == machine.self->who && are_replicas(machine, block, block_in_grid(machine, machine.block_index, machine.self->rank));
+  return write.who == machine.self->who &&
+         are_replicas(machine, block, block_in_grid(machine, machine.block_index, machine.self->rank));
 }
 
 constexpr std::size_t most_copies = std::size_t{1} << 20;
 
 CopyOf& copy_in(Machine& machine, std::size_t cell) {
-  if (machine.global_uses.copies == nullptr) machine.global_uses.copies = static_cast<CopyOf*>(reserve_zeroed(machine, most_copies * sizeof(CopyOf)));
+  if (machine.global_uses.copies == nullptr)
+    machine.global_uses.copies = static_cast<CopyOf*>(reserve_zeroed(machine, most_copies * sizeof(CopyOf)));
   return machine.global_uses.copies[cell % most_copies];
 }
 
@@ -166,7 +173,8 @@ std::uint64_t source_of(Machine& machine, const Buffer& b, std::size_t cell, con
 }
 
 void note_copy(Machine& machine, const Buffer& b, std::size_t cell, const void* address) {
-  copy_in(machine, cell) = {b.begin + cell * b.cell_bytes, source_of(machine, b, cell, address), machine.clocks.now[machine.self->warp], machine.self->who, machine.self->site};
+  copy_in(machine, cell) = {b.begin + cell * b.cell_bytes, source_of(machine, b, cell, address),
+                            machine.clocks.now[machine.self->warp], machine.self->who, machine.self->site};
 }
 
 // Whether nothing of the launch has written somewhere.
@@ -206,21 +214,27 @@ bool stores_back(Machine& machine, const Buffer& b, const void* address, const v
   const Cells cells = cells_of(b, address, bytes);
   for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
     const bool holds_value = b.held_value(cell) || b.written(machine, cell);
-    if (!holds_value || source_of(machine, b, cell, address) != reinterpret_cast<std::uint64_t>(b.begin + cell * b.cell_bytes)) return false;
+    if (!holds_value || source_of(machine, b, cell, address) != reinterpret_cast<std::uint64_t>(b.begin + cell * b.cell_bytes))
+      return false;
   }
   return true;
 }
 
 // What two threads write at once: the same harms nothing where they may write at all, and nearly the same is not a bug.
-void report_two_writes(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& write, const char* doing, const void* address, const void* from, int bytes) {
+void report_two_writes(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& write, const char* doing,
+                       const void* address, const void* from, int bytes) {
   const bool same = from != nullptr && std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0;
   // A flag, what all threads of a block have computed, or several blocks that do one's work; not an element of two tiles.
-  const bool by_block = b.spec.role == BufferSpec::Role::variable && (of_running(machine, write.epoch) || by_replica(machine, write));
-  if (same && ((by_block && write.site == machine.self->site) || (stores_constant(machine, write.site) && stores_constant(machine, machine.self->site)))) {
+  const bool by_block =
+      b.spec.role == BufferSpec::Role::variable && (of_running(machine, write.epoch) || by_replica(machine, write));
+  if (same && ((by_block && write.site == machine.self->site) ||
+               (stores_constant(machine, write.site) && stores_constant(machine, machine.self->site)))) {
     report_race(machine, b, cell, {doing, write, "wrote"}, Grade::note, "; both write the same value");
   } else if (same && by_block && copies_the_same(machine, b, address, bytes)) {
-    report_race(machine, b, cell, {doing, write, "wrote"}, Grade::note, "; both have loaded it from one place, which nobody writes");
-  } else if (from != nullptr && !same && by_block && write.site == machine.self->site && nearly_equal(machine, address, from, bytes, machine.self->site)) {
+    report_race(machine, b, cell, {doing, write, "wrote"}, Grade::note,
+                "; both have loaded it from one place, which nobody writes");
+  } else if (from != nullptr && !same && by_block && write.site == machine.self->site &&
+             nearly_equal(machine, address, from, bytes, machine.self->site)) {
     report_race(machine, b, cell, {doing, write, "wrote"}, Grade::note, "; the values are not deterministic in the last bits");
   } else {
     report_race(machine, b, cell, {doing, write, "wrote"});
@@ -241,11 +255,12 @@ bool report_write_behind(Machine& machine, const Buffer& b, std::size_t cell, co
     report_race(machine, b, cell, {doing, read, "read"}, Grade::note, "; strong accesses without fences say that it has been read");
   }
   if (!read.constant || read.epoch < machine.launch.began) return !is_ordered;
-  const bool is_used = is_seen || used_before_store(machine, read.site, machine.self->site, read.who == machine.self->who && of_running(machine, read.epoch));
+  const bool is_used = is_seen || used_before_store(machine, read.site, machine.self->site,
+                                                    read.who == machine.self->who && of_running(machine, read.epoch));
   FINDING_OF_TWO(machine.report, read_only_load_of_written, is_used ? Grade::note : Grade::fault, machine.self->site, read.site,
                  "%s writes %s, which %s reads by ld.global.nc at %s in the same launch%s", describe_self(machine).c_str(),
-                 element(b, cell).c_str(), describe(machine, read.who, block_of_epoch(machine, read.epoch)).c_str(), place(machine.report, read.site).c_str(),
-                 is_used ? "; it was read and used before" : "");
+                 element(b, cell).c_str(), describe(machine, read.who, block_of_epoch(machine, read.epoch)).c_str(),
+                 place(machine.report, read.site).c_str(), is_used ? "; it was read and used before" : "");
   return true;
 }
 
@@ -272,8 +287,8 @@ void shadow_write(Machine& machine, Buffer& b, const void* address, int bytes, b
     const Stamp write = b.write(machine, cell);
     count = atomic || !machine.global_uses.under_atomics.empty() ? 1 : b.alike(cell, cells.end);
     const bool both_strong = atomic && write.atomic && !too_narrow(machine, write, narrow);
-    const bool together = write.site == machine.self->site && of_running(machine, write.epoch) && warp_of(write.who) == machine.self->warp &&
-                          write.who != machine.self->who && same_value();
+    const bool together = write.site == machine.self->site && of_running(machine, write.epoch) &&
+                          warp_of(write.who) == machine.self->warp && write.who != machine.self->who && same_value();
     if (!reported && write.epoch != 0 && !both_strong && !together) {
       if (!ordered(machine, write) && !observed(machine, b, cell, write)) {
         report_two_writes(machine, b, cell, write, doing, address, from, bytes);
@@ -282,7 +297,8 @@ void shadow_write(Machine& machine, Buffer& b, const void* address, int bytes, b
                  (write.who != machine.self->who || !of_running(machine, write.epoch))) {
         FINDING(machine.report, lost_write, machine.self->site, "%s writes %s over what %s wrote at %s and nobody has read",
                 describe_self(machine).c_str(), element(b, cell).c_str(),
-                describe(machine, write.who, block_of_epoch(machine, write.epoch)).c_str(), place(machine.report, write.site).c_str());
+                describe(machine, write.who, block_of_epoch(machine, write.epoch)).c_str(),
+                place(machine.report, write.site).c_str());
         reported = true;
       }
     }
@@ -303,7 +319,8 @@ void shadow_write(Machine& machine, Buffer& b, const void* address, int bytes, b
       if (atomic && !read.atomic) next[kept++] = mark;
       if (!reported) reported = report_write_behind(machine, b, cell, read, atomic);
     }
-    if (atomic && !write.atomic && write.epoch >= machine.launch.began && write.epoch != 0) machine.global_uses.under_atomics[b.begin + cell * b.cell_bytes] = write;
+    if (atomic && !write.atomic && write.epoch >= machine.launch.began && write.epoch != 0)
+      machine.global_uses.under_atomics[b.begin + cell * b.cell_bytes] = write;
     for (int k = 0; k < 2; ++k) b.set_marks(machine, readers[k], cell, count, next[k]);
     b.set_marks(machine, 0, cell, count, mine);
   }
@@ -385,7 +402,8 @@ bool read_global(Machine& machine, void* to, const void* address, int bytes, con
   return whole;
 }
 
-void write_global(Machine& machine, void* address, const void* from, int bytes, const char* instruction, bool relaxed, bool narrow) {
+void write_global(Machine& machine, void* address, const void* from, int bytes, const char* instruction, bool relaxed,
+                  bool narrow) {
   Buffer* b = check_access(machine, address, bytes, instruction);
   if (b == nullptr) return;
   if (!b->writable()) {
@@ -406,7 +424,9 @@ void write_global(Machine& machine, void* address, const void* from, int bytes, 
     synchronize(machine, address);
     show(machine, address);
   }
-  if (machine.idle_polls.met() && machine.idle_polls.vain() != 0 && std::memcmp(address, from, static_cast<std::size_t>(bytes)) != 0) machine.idle_polls.move();
+  if (machine.idle_polls.met() && machine.idle_polls.vain() != 0 &&
+      std::memcmp(address, from, static_cast<std::size_t>(bytes)) != 0)
+    machine.idle_polls.move();
   std::memcpy(address, from, static_cast<std::size_t>(bytes));
 }
 

@@ -14,7 +14,8 @@ bool read_global(Machine& machine, void* to, const void* address, int bytes, con
 // Whether lanes read so many bytes each of one array that the kernel only reads, and at aligned addresses: nothing there is
 // judged or remembered, and the bytes are those at the addresses.
 bool read_input(Machine& machine, const std::uint64_t* addresses, std::uint32_t lanes, int bytes);
-void write_global(Machine& machine, void* address, const void* from, int bytes, const char* instruction, bool relaxed, bool narrow = false);
+void write_global(Machine& machine, void* address, const void* from, int bytes, const char* instruction, bool relaxed,
+                  bool narrow = false);
 unsigned char* update_global(Machine& machine, void* address, int bytes, const char* instruction, bool narrow = false);
 
 // Checks a read of global memory for cp.async; false where it is out of bounds.

@@ -40,7 +40,8 @@ Mark mark_of(Machine& machine, const Stamp& stamp);
 struct GlobalUses {
   static constexpr std::size_t fewest = std::size_t{1} << 16;  // stamps between two clearances (stamps.cpp)
   std::vector<Stamp> stamps = std::vector<Stamp>(1);  // of lane 0; number 0 is none
-  std::vector<Mark> latest = std::vector<Mark>(1u << 12, 0);  // by site and warp: where one probably is
+  static constexpr unsigned num_latest = 1u << 12;
+  Mark latest[num_latest] = {};  // by site and warp: where one probably is
   std::size_t full = fewest;  // when to look for those that no mark names any more
 
   static constexpr unsigned most_cells = 4;  // of a word (marks.cpp)
@@ -100,7 +101,8 @@ struct Buffer {
     if (which != 0 && !has_readers(cell)) return 0;
     if (cells_of_word == 1) return marks[which][cell];
     const std::size_t word = cell / cells_of_word;
-    return is_apart(marks[0][word]) ? mark_kept_apart(machine, which, cell) : mark_of_part(marks[which][word], static_cast<unsigned>(cell % cells_of_word));
+    return is_apart(marks[0][word]) ? mark_kept_apart(machine, which, cell)
+                                    : mark_of_part(marks[which][word], static_cast<unsigned>(cell % cells_of_word));
   }
   void set_mark(Machine& machine, unsigned which, std::size_t cell, Mark mark) {
     if (cells_of_word != 1) {

@@ -36,8 +36,9 @@ void clear(Machine& machine) {
     }
   });
   machine.global_uses.stamps = std::move(kept);
-  std::fill(machine.global_uses.latest.begin(), machine.global_uses.latest.end(), 0);
-  machine.global_uses.full = std::min<std::size_t>(std::max({fewest, 2 * machine.global_uses.stamps.size(), machine.global_uses.stamps.size() + marks / 64}), numbers);
+  std::fill_n(machine.global_uses.latest, GlobalUses::num_latest, Mark{0});
+  machine.global_uses.full = std::min<std::size_t>(
+      std::max({fewest, 2 * machine.global_uses.stamps.size(), machine.global_uses.stamps.size() + marks / 64}), numbers);
   if (machine.global_uses.stamps.size() < machine.global_uses.full) return;
   std::fputs("emulator: more writes and reads are remembered than there is room for\n", stderr);
   std::exit(1);
@@ -46,15 +47,16 @@ void clear(Machine& machine) {
 }  // namespace
 
 Mark mark_of(Machine& machine, const Stamp& stamp) {
+  GlobalUses& uses = machine.global_uses;
   const unsigned lane = lane_of(stamp.who);
   Stamp first = stamp;
   first.who = static_cast<Who>(stamp.who - lane);
   const unsigned kind = unsigned{stamp.atomic} * 2 + unsigned{stamp.constant};
-  Mark& at = machine.global_uses.latest[(stamp.site * 4 + kind + warp_of(stamp.who) * 97) % machine.global_uses.latest.size()];
-  if (at == 0 || !same(machine.global_uses.stamps[at], first)) {
-    if (machine.global_uses.stamps.size() >= machine.global_uses.full) clear(machine);
-    at = static_cast<Mark>(machine.global_uses.stamps.size());
-    machine.global_uses.stamps.push_back(first);
+  Mark& at = uses.latest[(stamp.site * 4 + kind + warp_of(stamp.who) * 97) % GlobalUses::num_latest];
+  if (at == 0 || !same(uses.stamps[at], first)) {
+    if (uses.stamps.size() >= uses.full) clear(machine);
+    at = static_cast<Mark>(uses.stamps.size());
+    uses.stamps.push_back(first);
   }
   return at | lane << lane_shift;
 }

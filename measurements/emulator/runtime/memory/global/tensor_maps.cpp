@@ -40,7 +40,9 @@ namespace {
 constexpr int map_bytes = 128;
 constexpr std::size_t most_kept = 4096;  // fences of each kind; the oldest are forgotten
 
-Stamp stamp_of_map(Machine& machine, bool narrow) { return {machine.clocks.now[machine.self->warp], machine.self->fences, machine.self->who, machine.self->site, false, narrow}; }
+Stamp stamp_of_map(Machine& machine, bool narrow) {
+  return {machine.clocks.now[machine.self->warp], machine.self->fences, machine.self->who, machine.self->site, false, narrow};
+}
 
 template <class T>
 void keep(std::vector<T>& list, T one) {
@@ -135,9 +137,10 @@ void check_tensor_map_acquired(Machine& machine, const void* address, const char
   std::size_t cell = cells.begin;
   while (!b->written(machine, cell)) ++cell;
   const Stamp write = b->write(machine, cell);
-  FINDING(machine.report, missing_proxy_fence, machine.self->site, "%s: %s takes the tensor map at %s, which %s wrote at %s, and %s",
-          describe_self(machine).c_str(), instruction, element(*b, address).c_str(),
-          describe(machine, write.who, block_of_epoch(machine, write.epoch)).c_str(), place(machine.report, write.site).c_str(),
+  FINDING(machine.report, missing_proxy_fence, machine.self->site,
+          "%s: %s takes the tensor map at %s, which %s wrote at %s, and %s", describe_self(machine).c_str(), instruction,
+          element(*b, address).c_str(), describe(machine, write.who, block_of_epoch(machine, write.epoch)).c_str(),
+          place(machine.report, write.site).c_str(),
           unreleased ? "no fence.proxy.tensormap::generic.release (or tensormap.cp_fenceproxy) follows the write"
                      : "no fence.proxy.tensormap::generic.acquire of it by this block stands in between");
 }

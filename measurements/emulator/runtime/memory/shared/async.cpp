@@ -35,7 +35,8 @@ using RemoteUse = EngineUses::RemoteUse;
 namespace {
 
 bool check_bulk_write(Machine& machine, unsigned place, int bytes, const char* async_proxy) {
-  return async_proxy != nullptr ? check_async_write(machine, place, bytes, machine.self->who, async_proxy) : check_write(machine, place, bytes, machine.self->who);
+  return async_proxy != nullptr ? check_async_write(machine, place, bytes, machine.self->who, async_proxy)
+                                : check_write(machine, place, bytes, machine.self->who);
 }
 
 }  // namespace
@@ -67,9 +68,11 @@ void start_bulk_update(Machine& machine, unsigned address, int bytes, const char
   const unsigned place = find(machine, address, bytes, false);
   if (!machine.launch.check || place == nowhere) return;
   for (unsigned a = place; a < place + static_cast<unsigned>(bytes); ++a) {
-    if (machine.engine_uses.updates_under_way[a]++ != 0) machine.shared_uses.pending[a] = Pending{};  // reductions under way at one byte do not race
+    if (machine.engine_uses.updates_under_way[a]++ != 0)
+      machine.shared_uses.pending[a] = Pending{};  // reductions under way at one byte do not race
   }
-  const bool good = check_bulk_write(machine, place, bytes, async_proxy) && check_under_atomics(machine, place, bytes, machine.self->who);
+  const bool good =
+      check_bulk_write(machine, place, bytes, async_proxy) && check_under_atomics(machine, place, bytes, machine.self->who);
   if (good) check_taken(machine, place, bytes, machine.self->who);
   std::fill_n(machine.shared_uses.pending + place, bytes, Pending{Under::bulk_copy, machine.self->who, machine.self->site});
 }
@@ -132,8 +135,8 @@ const unsigned char* read_by_engine(Machine& machine, unsigned address, int byte
     if (!by_engine(machine, write.who) && !machine.clocks.proxied(write.who, write.epoch, me)) {
       FINDING(machine.report, missing_proxy_fence, machine.self->site,
               "%s: %s reads %s, which %s wrote at %s, and no fence.proxy.async stands in between",
-              describe_here(machine, me).c_str(), instruction, describe_place(machine, a).c_str(), describe_here(machine, write.who).c_str(),
-              emulator::place(machine.report, write.site).c_str());
+              describe_here(machine, me).c_str(), instruction, describe_place(machine, a).c_str(),
+              describe_here(machine, write.who).c_str(), emulator::place(machine.report, write.site).c_str());
       break;
     }
   }
@@ -145,7 +148,9 @@ const unsigned char* read_by_engine(Machine& machine, unsigned address, int byte
 void place_mbarrier(Machine& machine, unsigned address, bool there) {
   machine.shared_uses.has_engines = true;
   const unsigned place = find(machine, address, 8);
-  if (place != nowhere) std::fill_n(machine.shared_uses.pending + place, 8, there ? Pending{Under::mbarrier, machine.self->who, machine.self->site} : Pending{});
+  if (place != nowhere)
+    std::fill_n(machine.shared_uses.pending + place, 8,
+                there ? Pending{Under::mbarrier, machine.self->who, machine.self->site} : Pending{});
 }
 
 bool check_mbarrier_visible(Machine& machine, unsigned address, const char* instruction, bool to_engine) {
@@ -153,9 +158,10 @@ bool check_mbarrier_visible(Machine& machine, unsigned address, const char* inst
   if (!machine.launch.check || place == nowhere) return true;
   const Stamp& write = machine.shared_uses.last_write[place];
   if (!machine.clocks.ordered(write.who, write.epoch, machine.self->who)) {
-    FINDING(machine.report, mbarrier_misuse, machine.self->site, "%s: %s uses the mbarrier at %s, which %s initializes at %s, and no barrier is in between",
-            describe_self(machine).c_str(), instruction, describe_place(machine, place).c_str(), describe_here(machine, write.who).c_str(),
-            emulator::place(machine.report, write.site).c_str());
+    FINDING(machine.report, mbarrier_misuse, machine.self->site,
+            "%s: %s uses the mbarrier at %s, which %s initializes at %s, and no barrier is in between",
+            describe_self(machine).c_str(), instruction, describe_place(machine, place).c_str(),
+            describe_here(machine, write.who).c_str(), emulator::place(machine.report, write.site).c_str());
     return false;
   }
   return !to_engine || machine.clocks.proxied(write.who, write.epoch, machine.self->who);
@@ -175,7 +181,8 @@ void check_exits(Machine& machine) {
       known = machine.clocks.any_knows(use.who, use.epoch, w);
     }
     if (known) continue;
-    FINDING(machine.report, block_exited, use.site, "%s uses shared memory of block %u of its cluster, which may have exited: nothing lets it know",
+    FINDING(machine.report, block_exited, use.site,
+            "%s uses shared memory of block %u of its cluster, which may have exited: nothing lets it know",
             describe_here(machine, use.who).c_str(), use.rank);
   }
 }

@@ -54,7 +54,8 @@ const SharedArray* nearest_array(Machine& machine, unsigned address) {
 std::string describe_offset(Machine& machine, unsigned address) {
   char text[512];
   const SharedArray* array = nearest_array(machine, address);
-  const bool is_dynamic = address >= machine.shared_memory.dynamic_begin && (machine.launch.dynamic_shared_bytes != 0 || array == nullptr);
+  const bool is_dynamic =
+      address >= machine.shared_memory.dynamic_begin && (machine.launch.dynamic_shared_bytes != 0 || array == nullptr);
   if (is_dynamic) {
     std::snprintf(text, sizeof text, "byte %u of %u bytes of dynamic shared memory", address - machine.shared_memory.dynamic_begin,
                   machine.launch.dynamic_shared_bytes);
@@ -95,11 +96,13 @@ unsigned find(Machine& machine, std::uint32_t address, int bytes, bool touches) 
   const unsigned offset = whole & ((1u << rank_shift) - 1);
   const std::uint64_t end = std::uint64_t{offset} + static_cast<unsigned>(bytes);
   if (rank >= cluster_blocks(machine)) return nowhere;
-  const bool dynamic = offset >= machine.shared_memory.dynamic_begin && end <= std::uint64_t{machine.shared_memory.dynamic_begin} + machine.launch.dynamic_shared_bytes;
+  const bool dynamic = offset >= machine.shared_memory.dynamic_begin &&
+                       end <= std::uint64_t{machine.shared_memory.dynamic_begin} + machine.launch.dynamic_shared_bytes;
   const bool fixed = offset >= window_begin && end <= std::uint64_t{window_begin} + machine.shared_memory.static_bytes;
   const bool reserved = machine.launch.uses_reserved_shared && end <= window_begin;
   if (!dynamic && !fixed && !reserved) return nowhere;
-  if (touches && machine.self != nullptr && rank != machine.self->rank) touch_block(machine, rank, machine.self->who, machine.clocks.now[machine.self->warp]);
+  if (touches && machine.self != nullptr && rank != machine.self->rank)
+    touch_block(machine, rank, machine.self->who, machine.clocks.now[machine.self->warp]);
   return static_cast<unsigned>(rank * machine.shared_uses.window_bytes) + offset;
 }
 
@@ -107,40 +110,48 @@ unsigned char* bytes_at(Machine& machine, unsigned place) {
   const auto rank = place < machine.shared_uses.window_bytes ? 0u : static_cast<unsigned>(place / machine.shared_uses.window_bytes);
   const auto offset = static_cast<unsigned>(place - rank * machine.shared_uses.window_bytes);
   if (offset < window_begin) return machine.shared_memory.reserved_memory + std::size_t{rank} * window_begin + offset;
-  if (offset >= machine.shared_memory.dynamic_begin) return machine.shared_memory.dynamic_memory + std::size_t{rank} * machine.launch.dynamic_shared_bytes + (offset - machine.shared_memory.dynamic_begin);
+  if (offset >= machine.shared_memory.dynamic_begin)
+    return machine.shared_memory.dynamic_memory + std::size_t{rank} * machine.launch.dynamic_shared_bytes +
+           (offset - machine.shared_memory.dynamic_begin);
   return machine.shared_memory.static_memory + std::size_t{rank} * machine.shared_memory.static_bytes + (offset - window_begin);
 }
 
 std::string describe_place(Machine& machine, unsigned place) {
-  return describe_offset(machine, static_cast<unsigned>(place % machine.shared_uses.window_bytes)) + of_rank(machine, static_cast<unsigned>(place / machine.shared_uses.window_bytes));
+  return describe_offset(machine, static_cast<unsigned>(place % machine.shared_uses.window_bytes)) +
+         of_rank(machine, static_cast<unsigned>(place / machine.shared_uses.window_bytes));
 }
 
 bool check_alignment(Machine& machine, unsigned address, int alignment, const char* instruction) {
   if ((address & static_cast<unsigned>(alignment - 1)) == 0) return true;  // a power of two
-  FINDING(machine.report, misaligned_access, machine.self->site, "%s: %s of %s is not aligned to %d bytes", describe_self(machine).c_str(),
-          instruction, describe_shared(machine, address).c_str(), alignment);
+  FINDING(machine.report, misaligned_access, machine.self->site, "%s: %s of %s is not aligned to %d bytes",
+          describe_self(machine).c_str(), instruction, describe_shared(machine, address).c_str(), alignment);
   return false;
 }
 
 void report_out_of_bounds(Machine& machine, unsigned address, int bytes, const char* instruction) {
-  FINDING(machine.report, out_of_bounds_shared, machine.self->site, "%s: %s of %d bytes at %s", describe_self(machine).c_str(), instruction, bytes,
-          describe_shared(machine, address).c_str());
+  FINDING(machine.report, out_of_bounds_shared, machine.self->site, "%s: %s of %d bytes at %s", describe_self(machine).c_str(),
+          instruction, bytes, describe_shared(machine, address).c_str());
 }
 
 }  // namespace shared_shadow
 
-void name_shared(Machine& machine, std::string name, unsigned begin, unsigned bytes) { machine.shared_memory.arrays.push_back({std::move(name), begin, bytes}); }
+void name_shared(Machine& machine, std::string name, unsigned begin, unsigned bytes) {
+  machine.shared_memory.arrays.push_back({std::move(name), begin, bytes});
+}
 
 void reserve_shared(Machine& machine, std::size_t bytes) {
   machine.shared_memory.static_bytes = static_cast<unsigned>(bytes);
-  machine.shared_memory.dynamic_begin = (window_begin + machine.shared_memory.static_bytes + dynamic_alignment - 1) / dynamic_alignment * dynamic_alignment;
+  machine.shared_memory.dynamic_begin =
+      (window_begin + machine.shared_memory.static_bytes + dynamic_alignment - 1) / dynamic_alignment * dynamic_alignment;
   machine.shared_uses.window_bytes = std::size_t{machine.shared_memory.dynamic_begin} + machine.launch.dynamic_shared_bytes;
 }
 
 void allot_shared(Machine& machine) {
-  machine.shared_memory.static_memory = zeroed_array<unsigned char>(machine, std::size_t{machine.shared_memory.static_bytes} * cluster_blocks(machine));
+  machine.shared_memory.static_memory =
+      zeroed_array<unsigned char>(machine, std::size_t{machine.shared_memory.static_bytes} * cluster_blocks(machine));
   machine.shared_memory.reserved_memory = zeroed_array<unsigned char>(machine, std::size_t{window_begin} * cluster_blocks(machine));
-  machine.shared_memory.dynamic_memory = zeroed_array<unsigned char>(machine, std::size_t{machine.launch.dynamic_shared_bytes} * cluster_blocks(machine));
+  machine.shared_memory.dynamic_memory =
+      zeroed_array<unsigned char>(machine, std::size_t{machine.launch.dynamic_shared_bytes} * cluster_blocks(machine));
   reserve_shadow(machine);
 }
 
@@ -158,7 +169,8 @@ void start_block_shared(Machine& machine) {
     // Zero when a block begins: the barriers that cooperative groups keep there are never initialized.
     std::memset(machine.shared_memory.reserved_memory, 0, std::size_t{window_begin} * cluster_blocks(machine));
     for (unsigned rank = 0; rank < cluster_blocks(machine); ++rank) {
-      std::fill_n(machine.shared_uses.last_write + rank * machine.shared_uses.window_bytes, window_begin, Stamp{machine.clocks.first, who_of(0, whole_warp), 0});
+      std::fill_n(machine.shared_uses.last_write + rank * machine.shared_uses.window_bytes, window_begin,
+                  Stamp{machine.clocks.first, who_of(0, whole_warp), 0});
     }
     machine.clocks.begin();
   }
@@ -170,10 +182,12 @@ void start_block_shared(Machine& machine) {
 void end_block_shared(Machine& machine) {
   for (Thread& t : machine.threads) {
     for (const AsyncCopy& copy : t.copies) {
-      for (int i = 0; i < copy.bytes; ++i) machine.shared_uses.pending[copy.shared + static_cast<unsigned>(i)].what = Under::nothing;
+      for (int i = 0; i < copy.bytes; ++i)
+        machine.shared_uses.pending[copy.shared + static_cast<unsigned>(i)].what = Under::nothing;
     }
   }
-  if (machine.shared_uses.has_engines) std::fill_n(machine.shared_uses.pending, machine.shared_uses.window_bytes * cluster_blocks(machine), Pending{});
+  if (machine.shared_uses.has_engines)
+    std::fill_n(machine.shared_uses.pending, machine.shared_uses.window_bytes * cluster_blocks(machine), Pending{});
 }
 
 // A byte has its last write, what is under way to it, two masks, and the last read of each warp.
@@ -204,7 +218,8 @@ void write_shared(Machine& machine, unsigned address, const void* from, int byte
   }
   unsigned char* const to = bytes_at(machine, place);
   check_alignment(machine, address, bytes, instruction);
-  if (machine.idle_polls.met() && machine.idle_polls.vain() != 0 && std::memcmp(to, from, static_cast<std::size_t>(bytes)) != 0) machine.idle_polls.move();
+  if (machine.idle_polls.met() && machine.idle_polls.vain() != 0 && std::memcmp(to, from, static_cast<std::size_t>(bytes)) != 0)
+    machine.idle_polls.move();
   if (machine.launch.check) shadow_write(machine, place, bytes, machine.self->who, from);
   std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
@@ -256,8 +271,8 @@ void start_copy(Machine& machine, unsigned shared, const void* global, int bytes
   }
   AsyncCopy copy{shared, bytes, machine.self->group, machine.self->site, {}};
   if (reinterpret_cast<std::uintptr_t>(global) % static_cast<unsigned>(bytes) != 0) {
-    FINDING(machine.report, misaligned_access, machine.self->site, "%s: the global address of a cp.async of %d bytes is not aligned to it",
-            describe_self(machine).c_str(), bytes);
+    FINDING(machine.report, misaligned_access, machine.self->site,
+            "%s: the global address of a cp.async of %d bytes is not aligned to it", describe_self(machine).c_str(), bytes);
   }
   if (source_bytes > 0) {
     if (check_global_read(machine, global, source_bytes)) {
@@ -276,7 +291,8 @@ void start_copy(Machine& machine, unsigned shared, const void* global, int bytes
   if (machine.launch.check) {
     // From now until the wait the bytes may change at any moment.
     check_write(machine, place, bytes, machine.self->who);
-    for (int i = 0; i < bytes; ++i) machine.shared_uses.pending[place + static_cast<unsigned>(i)] = {Under::cp_async, machine.self->who, machine.self->site};
+    for (int i = 0; i < bytes; ++i)
+      machine.shared_uses.pending[place + static_cast<unsigned>(i)] = {Under::cp_async, machine.self->who, machine.self->site};
   }
   machine.self->copies.push_back(copy);
 }

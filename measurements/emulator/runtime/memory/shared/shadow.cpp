@@ -19,8 +19,12 @@ namespace {
 
 using Racing = SharedUses::Racing;
 
-bool strong(Machine& machine, SiteIndex site) { return site < machine.shared_uses.strong_sites.size() && machine.shared_uses.strong_sites[site]; }
-bool is_volatile(Machine& machine, SiteIndex site) { return site < machine.shared_uses.volatile_sites.size() && machine.shared_uses.volatile_sites[site]; }
+bool strong(Machine& machine, SiteIndex site) {
+  return site < machine.shared_uses.strong_sites.size() && machine.shared_uses.strong_sites[site];
+}
+bool is_volatile(Machine& machine, SiteIndex site) {
+  return site < machine.shared_uses.volatile_sites.size() && machine.shared_uses.volatile_sites[site];
+}
 bool reads_data(Machine& machine, SiteIndex load) { return is_volatile(machine, load) && !decides(machine, load); }
 
 // Whether two accesses may come in any order. A volatile read of data may not: volatile orders nothing. ``load``: that of
@@ -31,7 +35,8 @@ bool both_strong(Machine& machine, const Stamp& other, SiteIndex load) {
 }
 
 bool is_unordered(Machine& machine, const Stamp& write, Who me) {
-  return write.epoch >= machine.clocks.first && !machine.clocks.ordered(write.who, write.epoch, me) && !both_strong(machine, write, 0);
+  return write.epoch >= machine.clocks.first && !machine.clocks.ordered(write.who, write.epoch, me) &&
+         !both_strong(machine, write, 0);
 }
 
 // The race of a byte that a write of `me` leaves open, or nullptr.
@@ -40,7 +45,9 @@ Racing* open_race(Machine& machine, unsigned a, Who me) {
   const auto found = machine.shared_uses.racing.find(a);
   if (found == machine.shared_uses.racing.end()) return nullptr;
   const auto& writers = found->second.writers;
-  return std::any_of(writers.begin(), writers.end(), [&](const Stamp& w) { return is_unordered(machine, w, me); }) ? &found->second : nullptr;
+  return std::any_of(writers.begin(), writers.end(), [&](const Stamp& w) { return is_unordered(machine, w, me); })
+             ? &found->second
+             : nullptr;
 }
 
 // Whether the bytes of an access have one thing to say, as nearly always; at worst it is asked byte by byte.
@@ -49,7 +56,8 @@ bool uniform(const T* each, int bytes) {
   return std::memcmp(each, each + 1, static_cast<std::size_t>(bytes - 1) * sizeof(T)) == 0;
 }
 bool nothing_pending(Machine& machine, unsigned a, int bytes) {
-  return std::all_of(machine.shared_uses.pending + a, machine.shared_uses.pending + a + bytes, [](const Pending& p) { return p.what == Under::nothing; });
+  return std::all_of(machine.shared_uses.pending + a, machine.shared_uses.pending + a + bytes,
+                     [](const Pending& p) { return p.what == Under::nothing; });
 }
 
 // The newest read of a byte that did not happen before what `me` does, or nullptr. `same_value`: of others than those
@@ -59,7 +67,9 @@ const Stamp* unordered_read(Machine& machine, unsigned a, Who me, bool same_valu
     for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < machine.clocks.actors; actor += 32) {
       if (machine.shared_uses.last_read[actor] == nullptr) continue;
       const Stamp& read = machine.shared_uses.last_read[actor][a];
-      if (read.epoch < machine.clocks.first || machine.clocks.ordered(read.who, read.epoch, me) || both_strong(machine, read, read.site)) continue;
+      if (read.epoch < machine.clocks.first || machine.clocks.ordered(read.who, read.epoch, me) ||
+          both_strong(machine, read, read.site))
+        continue;
       if (!same_value || read.site != machine.self->site) return &read;
     }
   }
@@ -75,24 +85,30 @@ bool is_fenced(Machine& machine, const Stamp& use, Who me) {
 template <bool Async>
 bool is_settled(Machine& machine, const Stamp& use, Who me) {
   // A lane publishes the fences of all lanes of its warp, though it need not know what these have done.
-  return machine.clocks.ordered(use.who, use.epoch, me) && (!Async || by_engine(machine, use.who) || machine.clocks.proxied(use.who, use.epoch, me));
+  return machine.clocks.ordered(use.who, use.epoch, me) &&
+         (!Async || by_engine(machine, use.who) || machine.clocks.proxied(use.who, use.epoch, me));
 }
 
 // check_write in fewer steps; false where it takes a look at each byte. `Async`: check_async_write.
 template <bool Async = false>
 bool is_clear(Machine& machine, unsigned address, int bytes, Who me, bool same_value) {
-  if (!uniform(machine.shared_uses.last_write + address, bytes) || !uniform(machine.shared_uses.readers + address, bytes) || !nothing_pending(machine, address, bytes)) {
+  if (!uniform(machine.shared_uses.last_write + address, bytes) || !uniform(machine.shared_uses.readers + address, bytes) ||
+      !nothing_pending(machine, address, bytes)) {
     return false;
   }
   const Stamp& write = machine.shared_uses.last_write[address];
   const bool together = same_value && write.site == machine.self->site && warp_of(write.who) == warp_of(me);
-  if (!together && write.epoch >= machine.clocks.first && !is_settled<Async>(machine, write, me) && (Async || !both_strong(machine, write, 0))) return false;
+  if (!together && write.epoch >= machine.clocks.first && !is_settled<Async>(machine, write, me) &&
+      (Async || !both_strong(machine, write, 0)))
+    return false;
   for (std::uint32_t left = machine.shared_uses.readers[address]; left != 0; left &= left - 1) {
     for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < machine.clocks.actors; actor += 32) {
       if (machine.shared_uses.last_read[actor] == nullptr) continue;
       const Stamp* const read = machine.shared_uses.last_read[actor] + address;
       if (!uniform(read, bytes)) return false;
-      if (read->epoch >= machine.clocks.first && !is_settled<Async>(machine, *read, me) && (Async || !both_strong(machine, *read, read->site))) return false;
+      if (read->epoch >= machine.clocks.first && !is_settled<Async>(machine, *read, me) &&
+          (Async || !both_strong(machine, *read, read->site)))
+        return false;
     }
   }
   return true;
@@ -101,7 +117,9 @@ bool is_clear(Machine& machine, unsigned address, int bytes, Who me, bool same_v
 }  // namespace
 
 Stamp* reads_of(Machine& machine, unsigned actor) {
-  if (machine.shared_uses.last_read[actor] == nullptr) machine.shared_uses.last_read[actor] = zeroed_array<Stamp>(machine, machine.shared_uses.window_bytes * cluster_blocks(machine));
+  if (machine.shared_uses.last_read[actor] == nullptr)
+    machine.shared_uses.last_read[actor] =
+        zeroed_array<Stamp>(machine, machine.shared_uses.window_bytes * cluster_blocks(machine));
   return machine.shared_uses.last_read[actor];
 }
 
@@ -117,8 +135,9 @@ void reserve_shadow(Machine& machine) {
 namespace {
 std::string describe_race(Machine& machine, unsigned address, Who me, const char* doing, const Stamp& other, const char* did) {
   const bool both_volatile = is_volatile(machine, other.site) && is_volatile(machine, machine.self->site);
-  return describe_here(machine, me) + " " + doing + " " + describe_place(machine, address) + ", which " + describe_here(machine, other.who) + " " + did + " at " +
-         place(machine.report, other.site) + ", and no barrier is in between" + (both_volatile ? " (volatile orders nothing)" : "");
+  return describe_here(machine, me) + " " + doing + " " + describe_place(machine, address) + ", which " +
+         describe_here(machine, other.who) + " " + did + " at " + place(machine.report, other.site) +
+         ", and no barrier is in between" + (both_volatile ? " (volatile orders nothing)" : "");
 }
 }  // namespace
 
@@ -130,13 +149,15 @@ void report_race(Machine& machine, unsigned address, Who me, const char* doing, 
                       : doing[0] == 'w' ? Kind::shared_race
                                         : Kind::async_read_before_wait;
     if (count_finding(machine.report, kind, machine.self->site)) {
-      write_graded(machine.report, kind, Grade::fault, machine.self->site, other.site, "%s %s %s, which %s %s (%s), and nothing says that it is done",
-                   describe_here(machine, me).c_str(), doing, describe_place(machine, address).c_str(), describe_here(machine, other.who).c_str(),
-                   did, place(machine.report, other.site).c_str());
+      write_graded(machine.report, kind, Grade::fault, machine.self->site, other.site,
+                   "%s %s %s, which %s %s (%s), and nothing says that it is done", describe_here(machine, me).c_str(), doing,
+                   describe_place(machine, address).c_str(), describe_here(machine, other.who).c_str(), did,
+                   place(machine.report, other.site).c_str());
     }
     return;
   }
-  FINDING_OF_TWO(machine.report, shared_race, grade, machine.self->site, other.site, "%s%s", describe_race(machine, address, me, doing, other, did).c_str(), why);
+  FINDING_OF_TWO(machine.report, shared_race, grade, machine.self->site, other.site, "%s%s",
+                 describe_race(machine, address, me, doing, other, did).c_str(), why);
   if (grade == Grade::note) return;
   // It is a note where nothing comes of the value that a thread has read.
   if (doing[0] == 'r') {
@@ -151,28 +172,29 @@ void report_race(Machine& machine, unsigned address, Who me, const char* doing, 
 void report_pending(Machine& machine, unsigned address, Who me, const char* doing, bool writing) {
   const Pending& p = machine.shared_uses.pending[address];
   if (p.what == Under::mbarrier) {
-    FINDING(machine.report, mbarrier_misuse, machine.self->site, "%s %s %s, where the mbarrier of %s stands, without an mbarrier instruction",
-            describe_here(machine, me).c_str(), doing, describe_place(machine, address).c_str(), place(machine.report, p.site).c_str());
+    FINDING(machine.report, mbarrier_misuse, machine.self->site,
+            "%s %s %s, where the mbarrier of %s stands, without an mbarrier instruction", describe_here(machine, me).c_str(),
+            doing, describe_place(machine, address).c_str(), place(machine.report, p.site).c_str());
   } else if (p.what == Under::bulk_copy) {
     if (writing) {
       FINDING(machine.report, shared_race, machine.self->site, "%s %s %s while a bulk copy of %s at %s is under way to it",
-              describe_here(machine, me).c_str(), doing, describe_place(machine, address).c_str(), describe_here(machine, p.who).c_str(),
-              place(machine.report, p.site).c_str());
+              describe_here(machine, me).c_str(), doing, describe_place(machine, address).c_str(),
+              describe_here(machine, p.who).c_str(), place(machine.report, p.site).c_str());
     } else {
       FINDING(machine.report, async_read_before_wait, machine.self->site,
               "%s %s %s, which the bulk copy of %s at %s has not delivered: its mbarrier has not completed the phase",
-              describe_here(machine, me).c_str(), doing, describe_place(machine, address).c_str(), describe_here(machine, p.who).c_str(),
-              place(machine.report, p.site).c_str());
+              describe_here(machine, me).c_str(), doing, describe_place(machine, address).c_str(),
+              describe_here(machine, p.who).c_str(), place(machine.report, p.site).c_str());
     }
   } else if (writing) {
     FINDING(machine.report, shared_race, machine.self->site, "%s %s %s while a cp.async of %s at %s is under way to it",
-            describe_here(machine, me).c_str(), doing, describe_place(machine, address).c_str(), describe_here(machine, p.who).c_str(),
-            place(machine.report, p.site).c_str());
+            describe_here(machine, me).c_str(), doing, describe_place(machine, address).c_str(),
+            describe_here(machine, p.who).c_str(), place(machine.report, p.site).c_str());
   } else {
     FINDING(machine.report, async_read_before_wait, machine.self->site,
             "%s %s %s, which a cp.async of %s at %s has not written yet: its wait comes later or never",
-            describe_here(machine, me).c_str(), doing, describe_place(machine, address).c_str(), describe_here(machine, p.who).c_str(),
-            place(machine.report, p.site).c_str());
+            describe_here(machine, me).c_str(), doing, describe_place(machine, address).c_str(),
+            describe_here(machine, p.who).c_str(), place(machine.report, p.site).c_str());
   }
 }
 
@@ -183,8 +205,10 @@ void check_known(Machine& machine, unsigned address, int bytes) {
     leave_undecided(machine);
     const SiteIndex origin = found->second.origin;
     if (report_uninitialized(machine, origin)) return;
-    FINDING(machine.report, undefined_register, origin, "%s uses %s, where a register is stored that was never written on the path taken, at %s",
-            describe_self(machine).c_str(), describe_place(machine, a).c_str(), place(machine.report, machine.self->site).c_str());
+    FINDING(machine.report, undefined_register, origin,
+            "%s uses %s, where a register is stored that was never written on the path taken, at %s",
+            describe_self(machine).c_str(), describe_place(machine, a).c_str(),
+            place(machine.report, machine.self->site).c_str());
     return;
   }
 }
@@ -209,9 +233,11 @@ bool shadow_read(Machine& machine, unsigned address, int bytes, Who me, bool laz
   bool whole = machine.shared_uses.unknown.empty() || reads_known(machine, address, bytes, lazily);
   const Stamp mine{machine.clocks.now[warp], me, machine.self->site};
   Stamp* const reads = reads_of(machine, warp);
-  if (uniform(machine.shared_uses.last_write + address, bytes) && uniform(reads + address, bytes) && nothing_pending(machine, address, bytes)) {
+  if (uniform(machine.shared_uses.last_write + address, bytes) && uniform(reads + address, bytes) &&
+      nothing_pending(machine, address, bytes)) {
     const Stamp& write = machine.shared_uses.last_write[address];
-    if (write.epoch >= machine.clocks.first && (machine.clocks.ordered(write.who, write.epoch, me) || both_strong(machine, write, machine.self->site))) {
+    if (write.epoch >= machine.clocks.first &&
+        (machine.clocks.ordered(write.who, write.epoch, me) || both_strong(machine, write, machine.self->site))) {
       const bool others_too = reads[address].epoch == mine.epoch && reads[address].who != me;
       const Who who = others_too ? both_of(reads[address].who, me) : me;
       std::fill_n(reads + address, bytes, Stamp{mine.epoch, who, mine.site});
@@ -237,7 +263,8 @@ bool shadow_read(Machine& machine, unsigned address, int bytes, Who me, bool laz
               describe_here(machine, me).c_str(), describe_place(machine, a).c_str());
       return true;
     }
-    if (!machine.clocks.ordered(write.who, write.epoch, me) && !both_strong(machine, write, machine.self->site) && (machine.shared_uses.together[a] >> warp % 32 & 1u) == 0) {
+    if (!machine.clocks.ordered(write.who, write.epoch, me) && !both_strong(machine, write, machine.self->site) &&
+        (machine.shared_uses.together[a] >> warp % 32 & 1u) == 0) {
       report_race(machine, a, me, "reads", write, "wrote");
       return true;
     }
@@ -272,7 +299,9 @@ bool check_write(Machine& machine, unsigned address, int bytes, Who me, const vo
       }
       if (torn != nullptr && !by_engine(machine, write.who) && !by_engine(machine, me)) {
         *torn = true;
-        note_uninitialized(machine, Kind::shared_race, machine.self->site, [&] { return describe_race(machine, a, me, "writes", write, "wrote"); }, write.site);
+        note_uninitialized(
+            machine, Kind::shared_race, machine.self->site,
+            [&] { return describe_race(machine, a, me, "writes", write, "wrote"); }, write.site);
         return false;
       }
       report_race(machine, a, me, "writes", write, "wrote");
@@ -298,7 +327,8 @@ const Stamp* unfenced_use(Machine& machine, unsigned a, Who me, bool& wrote) {
   for (std::uint32_t left = machine.shared_uses.readers[a]; left != 0; left &= left - 1) {
     wrote = (machine.shared_uses.together[a] & left & -left) != 0;
     for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < machine.clocks.warps; actor += 32) {
-      if (machine.shared_uses.last_read[actor] != nullptr && !is_fenced(machine, machine.shared_uses.last_read[actor][a], me)) return &machine.shared_uses.last_read[actor][a];
+      if (machine.shared_uses.last_read[actor] != nullptr && !is_fenced(machine, machine.shared_uses.last_read[actor][a], me))
+        return &machine.shared_uses.last_read[actor][a];
     }
   }
   return nullptr;
@@ -315,8 +345,8 @@ bool check_async_write(Machine& machine, unsigned address, int bytes, Who me, co
     FINDING_OF_TWO(machine.report, missing_proxy_fence, machine.grade_of_missing_fences, machine.self->site, use->site,
                    "%s: %s writes %s, which %s %s at %s, without fence.proxy.async in between: %s. "
                    "The fence belongs behind the %s, before what says that the bytes are free",
-                   describe_here(machine, me).c_str(), instruction, describe_place(machine, a).c_str(), describe_here(machine, use->who).c_str(),
-                   wrote ? "wrote" : "read", place(machine.report, use->site).c_str(),
+                   describe_here(machine, me).c_str(), instruction, describe_place(machine, a).c_str(),
+                   describe_here(machine, use->who).c_str(), wrote ? "wrote" : "read", place(machine.report, use->site).c_str(),
                    wrote ? "the old bytes may come on top of the new ones" : "the read may see the new bytes",
                    wrote ? "write" : "read");
     return machine.grade_of_missing_fences == Grade::note;
@@ -401,8 +431,8 @@ void check_taken(Machine& machine, unsigned address, int bytes, Who me) {
   for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
     if (machine.shared_uses.last_write[a].epoch >= machine.clocks.first) continue;
     leave_undecided(machine);
-    FINDING(machine.report, uninitialized_shared_read, machine.self->site, "%s updates %s, which nobody has written yet", describe_here(machine, me).c_str(),
-            describe_place(machine, a).c_str());
+    FINDING(machine.report, uninitialized_shared_read, machine.self->site, "%s updates %s, which nobody has written yet",
+            describe_here(machine, me).c_str(), describe_place(machine, a).c_str());
     break;
   }
   check_known(machine, address, bytes);
@@ -412,8 +442,10 @@ bool check_under_atomics(Machine& machine, unsigned address, int bytes, Who me) 
   if (machine.shared_uses.under_atomics.empty()) return true;
   for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
     const auto under = machine.shared_uses.under_atomics.find(a);
-    if (under == machine.shared_uses.under_atomics.end() || machine.clocks.ordered(under->second.who, under->second.epoch, me)) continue;
-    if (machine.clocks.ordered(machine.shared_uses.last_write[a].who, machine.shared_uses.last_write[a].epoch, me)) continue;  // behind an atomic that came after it
+    if (under == machine.shared_uses.under_atomics.end() || machine.clocks.ordered(under->second.who, under->second.epoch, me))
+      continue;
+    if (machine.clocks.ordered(machine.shared_uses.last_write[a].who, machine.shared_uses.last_write[a].epoch, me))
+      continue;  // behind an atomic that came after it
     report_race(machine, a, me, "updates", under->second, "wrote");
     return false;
   }
@@ -423,7 +455,8 @@ bool check_under_atomics(Machine& machine, unsigned address, int bytes, Who me) 
 namespace {
 // The last write of a byte that was no atomic's; of epoch 0: none.
 Stamp plain_write(Machine& machine, unsigned a) {
-  if (const auto under = machine.shared_uses.under_atomics.find(a); under != machine.shared_uses.under_atomics.end()) return under->second;
+  if (const auto under = machine.shared_uses.under_atomics.find(a); under != machine.shared_uses.under_atomics.end())
+    return under->second;
   const Stamp& write = machine.shared_uses.last_write[a];
   return write.epoch >= machine.clocks.first && !strong(machine, write.site) ? write : Stamp{};
 }

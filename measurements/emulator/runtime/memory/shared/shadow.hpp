@@ -93,7 +93,8 @@ bool shadow_read(Machine& machine, unsigned place, int bytes, Who me, bool lazil
 // another thread, `nearly` is set.
 // Where another thread has written another value, `torn` is set, and it is a fault if something comes of any of them before
 // a write behind them all; without `torn`, at once.
-bool check_write(Machine& machine, unsigned place, int bytes, Who me, const void* from = nullptr, bool* nearly = nullptr, bool* torn = nullptr);
+bool check_write(Machine& machine, unsigned place, int bytes, Who me, const void* from = nullptr, bool* nearly = nullptr,
+                 bool* torn = nullptr);
 // The same where the async proxy writes: a proxy fence stands behind what threads have done to the bytes, reads too.
 bool check_async_write(Machine& machine, unsigned place, int bytes, Who me, const char* instruction);
 void mark_written(Machine& machine, unsigned place, int bytes, Who me, SiteIndex site);

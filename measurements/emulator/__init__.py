@@ -1,8 +1,8 @@
 """Run kernels without a GPU: numbers, races, bounds, barriers and memory transactions.
 
-Start at ``emulator.py`` (``emulate``). ``ptx/`` translates PTX to a program, ``runtime/`` executes it (C++),
-``host/`` compiles the runtime, and ``findings.py`` says what was found. It executes launches and knows nothing of
-operators or searches.
+Start at ``emulator.py`` (``emulate``). ``ptx/`` translates PTX to a program, ``runtime/`` executes it (C++; its
+state is in ``runtime/machine/machine.hpp``), ``host/`` compiles the runtime, and ``findings.py`` says what was found.
+It executes launches and knows nothing of operators or searches.
 """
 
 from measurements.emulator.emulate_options import EmulateOptions

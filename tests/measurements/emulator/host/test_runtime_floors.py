@@ -1,15 +1,18 @@
-"""The floors of the C++ runtime: a file includes headers of its own folder and of floors below it."""
+"""The C++ runtime: a file includes headers of its own folder and of floors below it, and a Machine owns all state."""
 
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import pytest
+from needs import needs_compiler
 
-from measurements.emulator.host.build import RUNTIME
+from measurements.emulator.host.build import RUNTIME, runner
 
 FLOORS = (
     "machine",  # the state that all share, and the report
@@ -60,3 +63,20 @@ def test_each_folder_is_a_floor_and_has_a_name_of_its_own() -> None:
     folders = {path.parent.relative_to(RUNTIME).as_posix() for path in RUNTIME.rglob("*.?pp")}
     assert folders == set(FLOORS)
     assert [name for name, count in Counter(PurePosixPath(f).name for f in folders).items() if count > 1] == []
+
+
+def test_no_variable_is_shared_between_files() -> None:
+    shared = re.compile(r"^\s*(?:extern (?!const Rows)|inline [\w:<>*& ]+ = )", re.MULTILINE)
+    assert [path.name for path in RUNTIME.rglob("*.?pp") if shared.search(path.read_text())] == []
+
+
+@needs_compiler
+@pytest.mark.skipif(shutil.which("nm") is None, reason="needs nm")
+def test_what_changes_lies_in_a_machine() -> None:
+    """But for what a function keeps for itself, and what handlers of signals find the machine by."""
+    lines = subprocess.run(["nm", "-C", runner()], capture_output=True, text=True, check=True).stdout.splitlines()
+    symbols = [line.split(maxsplit=2) for line in lines]
+    zeroed = {s[2] for s in symbols if len(s) == 3 and s[1] in "bB" and s[2].startswith("autosched::emulator")}
+    assert {name for name in zeroed if ")::" not in name.replace("(anonymous namespace)::", "")} == {
+        "autosched::emulator::(anonymous namespace)::running"
+    }

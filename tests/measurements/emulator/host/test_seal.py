@@ -89,7 +89,7 @@ def test_a_crash_rejects_a_kernel_only_where_the_runner_is_right(
     assert not broken.exists(), "it is compiled again next time"
 
 
-SMALL = Part("small", ("report.cpp",))
+SMALL = Part("small", ("machine/report.cpp",))
 
 
 def test_precompiled_headers_are_used_and_change_no_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,8 @@ def test_precompiled_headers_are_used_and_change_no_object(tmp_path: Path, monke
         assert intact(kept)
         objects.append(kept.read_bytes())
     assert options and objects[0] == objects[1]
-    (tmp_path / "report.cpp").write_text("int changed;\n")
+    (tmp_path / "machine").mkdir()
+    (tmp_path / "machine" / "report.cpp").write_text("int changed;\n")
     monkeypatch.setattr(build, "RUNTIME", tmp_path)
     with pytest.raises(HostFailure, match="changed"):
         build._compile_part(compiler, SMALL, RUNTIME_FLAGS, tmp_path, (), kept)

@@ -20,7 +20,7 @@ from measurements.emulator.findings import Grade
 
 FullOption = Annotated[
     bool,
-    typer.Option("--full", help="More runs: several orders of blocks and threads, a second launch on what it left."),
+    typer.Option("--full", help="More runs: every order of blocks and threads, a second launch on the same memory."),
 ]
 
 
@@ -213,7 +213,6 @@ _TAKERS: Mapping[type[Any], tuple[str, ...]] = {
 }
 _SINGLE: Mapping[str, tuple[str, ...]] = {
     "device": (Kind.EXECUTABLE, Kind.SCRIPT, SUBMISSION),
-    "full": (Kind.EXECUTABLE, Kind.SCRIPT, SUBMISSION),
     "size": (Kind.SCRIPT, SUBMISSION),
     "tolerance": (*_KERNEL, SUBMISSION),
 }

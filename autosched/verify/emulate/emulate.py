@@ -15,7 +15,7 @@ from autosched.verify.emulate.kernel_signature import find_kernel, parameters_of
 from autosched.verify.emulate.launch_memory import pass_arguments, size_of
 from autosched.verify.emulate.launch_values import Im2col, Struct, Surface, TensorMapOf, Texture
 from autosched.verify.launch import LaunchUnderTest
-from autosched.verify.launch_plan import TWO_ORDERS, LaunchPlan
+from autosched.verify.launch_plan import THOROUGH, TWO_ORDERS, LaunchPlan
 from autosched.verify.launches import verify_launch
 from autosched.verify.verdict import Verdict
 from measurements.compiler.cuda_headers import missing_header, stand_ins
@@ -137,6 +137,7 @@ def emulate(
     perturb: bool = False,
     order: Order | None = None,
     launches: int = 1,
+    full: bool = False,
     suppressions: Sequence[Suppression] = (),
     device: str = "",
     schedule: Schedule | Mapping[str, int | str] | None = None,
@@ -174,6 +175,7 @@ def emulate(
             and once more at random.
         launches: How often the kernel runs, one after another, each time on what the one before has left, but for
             ``outputs``, which must be written again: what a launch does not leave as it found it shows.
+        full: Whether it also runs in every order, twice in a row, and with approximate instructions that err.
         suppressions: Findings that are expected (``measurements.emulator.Suppression``).
         device: That a tile program is compiled for; "" for h200, and for everything else.
         schedule: Of a tile program; None for the one that the time model chooses, and for everything else.
@@ -187,7 +189,10 @@ def emulate(
         NvrtcMissing: CUDA source without NVRTC.
         HostFailure: This machine cannot emulate.
     """
-    plan = replace(TWO_ORDERS, time_limit=time_limit, launches=launches, perturb_all=perturb)
+    if full and order is not None:
+        raise ValueError("full runs every order: leave order out, or full")
+    plan = replace(THOROUGH, perturb=True) if full else TWO_ORDERS
+    plan = replace(plan, time_limit=time_limit, launches=launches, perturb_all=perturb)
     plan = plan if order is None else replace(plan, orders=(order,))
     if isinstance(program, Program):
         if kernel or grid is not None or block is not None or outputs or aliases or symbols or headers or options:

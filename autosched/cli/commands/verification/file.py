@@ -54,7 +54,7 @@ def verify_file(
 
     CUDA source, PTX and binaries with PTX: one launch, as -a, --grid and --block describe it. It runs with blocks in
     ascending and in random order, unless --order or --turns say how. A kernel that waits for nothing, or does not reset
-    a counter, may be right by luck: --order interleaved and --launches 2 show it.
+    a counter, may be right by luck: --full shows it.
 
     An executable runs with its arguments, and each of its launches is emulated; with -a, --grid or --block it is one
     launch of a kernel in it. A Python script runs, and each Triton launch is emulated. A submission is compared with

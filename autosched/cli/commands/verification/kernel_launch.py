@@ -45,7 +45,7 @@ def verify_launch(
         given: The file and the kernel's name.
         launch: What the kernel is launched with.
         findings: In which order it runs, and which findings count.
-        effort: Its time limit.
+        effort: Its depth and its time limit.
         inputs: How exact --expect is.
         output: Where the answer goes.
 
@@ -58,6 +58,8 @@ def verify_launch(
     within("--seed", launch.seed, 0, MOST_SEED)
     asked = order_from(findings.order, findings.turns, launch.launches)
     turned = asked if findings.order is not None or findings.turns else None
+    if effort.full and turned is not None:
+        raise InputError("--full runs every order: leave --order and --turns out, or --full")
     tolerance, notes_fail = inputs.within(_TOLERANCE), findings.notes_fail()
     suppressions, time_limit = findings.suppressions(), effort.seconds(60.0)
     output.check([str(given.path)])
@@ -84,6 +86,7 @@ def verify_launch(
             perturb=findings.perturb,
             order=turned,
             launches=launch.launches,
+            full=effort.full,
             time_limit=time_limit,
             suppressions=suppressions,
         )

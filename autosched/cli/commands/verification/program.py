@@ -25,11 +25,10 @@ from autosched.cli.options.verification import Effort, Executable, Findings
 from autosched.cli.terminal.errors import InputError
 from autosched.reporting.ci import Case, Summary
 from autosched.reporting.exit_status import ExitStatus
-from measurements.emulator import Order
+from autosched.verify.orders import all_orders
 from measurements.emulator.programs import LaunchFinding, ProgramOptions, ProgramRefused, ProgramResult, run_program
 from measurements.files.text import harmless
 
-_MORE_ORDERS = (Order("random", seed=7), Order("interleaved", seed=11))
 _MARK = "========="  # compute-sanitizer's, so that tools which read its lines read these
 
 
@@ -76,7 +75,7 @@ def verify_program(
         target(effort.device),
         effort.seconds(60.0),
         order_from(findings.order, findings.turns, 1),
-        _MORE_ORDERS if effort.full else (),
+        all_orders()[1:] if effort.full else (),
         findings.perturb,
         findings.suppressions(),
         executable.driver,

@@ -104,6 +104,25 @@ def test_what_was_not_set_is_found(folder: Path, capsys: pytest.CaptureFixture[s
     assert "whole.cu:23: unset_symbol" in capsys.readouterr().out
 
 
+COUNTED = """
+__device__ unsigned count;
+__global__ void k(int* o) {
+  if (threadIdx.x == 0 && atomicAdd(&count, 1) > 0) __trap();
+  o[threadIdx.x] = 1;
+}
+"""
+
+
+def test_full_finds_what_a_second_launch_shows(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("counted.cu").write_text(COUNTED)
+    line = ["verify", "counted.cu", "-a", "out i32[32]"]
+    assert main(line) == 0
+    assert "not run" in capsys.readouterr().out
+    assert main([*line, "--full"]) == 1
+    out = capsys.readouterr().out
+    assert "trap" in out and "not run" not in out
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

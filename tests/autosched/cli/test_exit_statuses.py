@@ -7,6 +7,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import xmlschema
@@ -14,6 +16,8 @@ from needs import needs_compiler, needs_nvrtc
 
 from autosched.cli import main
 from autosched.cli.commands.verification import program
+from autosched.cli.commands.verification.cases import status_of
+from autosched.cli.commands.verification.script import _cases as script_cases
 from autosched.cli.options.groups import grouped, options
 from autosched.cli.options.verification import TAKERS, Effort, Findings, Inputs
 from autosched.reporting.exit_status import ANSWERS, VERDICTS, ExitStatus, combined, of_verdicts
@@ -164,6 +168,23 @@ def test_all_outputs_of_judge_agree(
     verdict = SubmissionResult(Status(status), () if status == "right" else ("why",), (), (case,), "none")
     monkeypatch.setattr("autosched.judge.run.run_judge", lambda *_, **__: verdict)
     agrees(expected, (command, "s.py", "--task", "task.py", "--device", "h100"), capfd)
+
+
+@pytest.mark.parametrize(
+    ("launched", "failure", "expected"),
+    [
+        ("ok", "", ExitStatus.OK), ("ok", "it raised", ExitStatus.NO), ("crashed", "it raised", ExitStatus.NO),
+        ("unsupported", "unsupported: frobnicate", ExitStatus.NO_ANSWER), ("timeout", "timeout", ExitStatus.NO_ANSWER),
+        ("", "it raised", ExitStatus.NO), ("", "", ExitStatus.NO_ANSWER),
+    ],
+)  # fmt: skip
+def test_a_launch_of_a_script_that_cannot_be_emulated_decides_nothing(
+    launched: str, failure: str, expected: ExitStatus
+) -> None:
+    done = SimpleNamespace(status=launched, reason="why")
+    launch = SimpleNamespace(kernel="k", called_at="s.py:1", size="", emulation=done, findings=(), runs=())
+    proof: Any = SimpleNamespace(failure=failure, session=SimpleNamespace(launches=[launch] if launched else []))
+    assert status_of(script_cases(proof, Path("s.py"))) is expected
 
 
 def test_a_status_needs_something_that_passes() -> None:

@@ -23,7 +23,7 @@ def print_findings(console: Console, emulation: Emulation, not_run: Sequence[str
     for finding, reason in emulation.suppressed:
         _say(console, f"suppressed: {_short(finding)}: {reason}")
     if not_run:
-        _say(console, f"not run: {', '.join(not_run)}")
+        _say(console, f"not run: {', '.join(not_run)}: --full runs them")
 
 
 def _short(finding: Finding) -> str:

@@ -101,7 +101,9 @@ def verify_submission(
     except Refused as error:
         raise InputError(str(error)) from error
     cases = _cases(verdict, submission)
-    conclusion = f"{verdict.status}: {'; '.join(verdict.reasons)}" if verdict.reasons else str(verdict.status)
+    shown = {finding for result in verdict.cases for finding in result.findings}
+    others = [reason for reason in verdict.reasons if reason not in shown]
+    conclusion = f"{verdict.status}: {'; '.join(others)}" if others else str(verdict.status)
     summary = Summary(
         command, "submission", submission, status_of(cases), conclusion, cases, time.monotonic() - started
     )

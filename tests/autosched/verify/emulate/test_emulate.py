@@ -315,7 +315,10 @@ def test_verify_ptx_grades_suppresses_and_says_what_was_not_run(
     assert main(verify) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0].startswith("flag.cu:2: note: global_race: ") and "both write the same value" in out[0]
-    assert out[1:] == ["not run: order=descending, order=interleaved, launches=2, perturb", "no fault was found"]
+    assert out[1:] == [
+        "not run: order=descending, order=interleaved, launches=2, perturb: --full runs them",
+        "no fault was found",
+    ]
     assert main([*verify, "--fail-on", "note"]) == 1
     capsys.readouterr()
     suppress = ("--suppress", "global_race:flag.cu:2:all store 1")

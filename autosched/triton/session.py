@@ -24,7 +24,8 @@ from autosched.triton.torch_compile import torch_compiled
 from autosched.verify.launch import LaunchUnderTest
 from autosched.verify.launch_counting import CountedRun
 from autosched.verify.launch_plan import QUICK, LaunchPlan
-from autosched.verify.launches import make_runs, verdict_of
+from autosched.verify.launches import make_runs, verdict_of, verdict_of_program
+from autosched.verify.oracle import Comparison
 from autosched.verify.run import Run
 from autosched.verify.verdict import Verdict
 from measurements.emulator import Emulation, Finding
@@ -118,6 +119,14 @@ class Session:
     @property
     def ok(self) -> bool:
         return not any(f.is_fault for f in self.findings)
+
+    def verdict(self, output: Comparison | None = None) -> Verdict:
+        """Return the verdict on all launches so far.
+
+        Args:
+            output: The output of the program, compared with an oracle; None if nothing is known of it.
+        """
+        return verdict_of_program([launch.verdict for launch in self.launches], output)
 
     def fault_lines(self) -> list[str]:
         """One line a fault, with the launch that showed it first."""

@@ -7,12 +7,15 @@ from dataclasses import replace
 
 from autosched.verify.launch import LaunchUnderTest
 from autosched.verify.launch_plan import LaunchPlan, LaunchRun, not_run
-from autosched.verify.oracle import NOTHING_EXPECTED, Oracle
+from autosched.verify.oracle import NOTHING_EXPECTED, Comparison, Oracle
 from autosched.verify.run import Run
 from autosched.verify.verdict import Verdict
 from measurements.emulator import Emulation, Finding
 
-_ENDED = ("ok", "findings")
+
+def ended(emulation: Emulation) -> bool:
+    """Return whether a launch has ended, with or without faults: then it has outputs."""
+    return emulation.status in ("ok", "findings")
 
 
 def make_runs(
@@ -39,7 +42,7 @@ def make_runs(
         )
         yield compared(item, done, oracle, len(launch.blocks) if launch.blocks is not None else None)
         slow = plan.best_effort and done.run_seconds > plan.time_limit / 2
-        if i == 0 and (done.status not in _ENDED or slow):
+        if i == 0 and (not ended(done) or slow):
             return
 
 
@@ -60,34 +63,30 @@ def compared(item: LaunchRun, done: Emulation, oracle: Oracle, blocks: int | Non
         oracle: What its outputs are compared with.
         blocks: Number of blocks that ran; None for all.
     """
-    status: str = done.status
-    worst, reason, error = None, done.reason, None
-    if done.status == "ok":
-        found = oracle.compare(done)
-        worst, error = found.worst, found.max_abs_error
-        if found.reason:
-            status, reason = found.status, found.reason
+    found = oracle.compare(done) if ended(done) else Comparison(None)
     return Run(
-        None, (), 0, item.order, blocks, status, reason, worst, error, done, item.perturb, item.name,
-        launches=item.launches,
+        None, (), 0, item.order, blocks,
+        found.status if found.reason else done.status,
+        "; ".join(text for text in (found.reason, done.reason) if text),
+        found.worst, found.max_abs_error, done, item.perturb, item.name, launches=item.launches,
     )  # fmt: skip
 
 
 def verdict_of(runs: Sequence[Run], plan: LaunchPlan) -> Verdict:
     """Return the verdict on a launch.
 
-    The faults and notes of all runs count, each grade and kind at each line once. Without a fault, the first run that
-    is not ok decides.
+    The faults and notes of all runs count, each grade and kind at each line once. A wrong result decides the status,
+    else a fault, else the first run that did not end.
 
     Args:
         runs: The runs that were made, at least one.
         plan: The plan that they are of.
     """
     emulation = runs[0].emulation.with_findings(merged_findings(runs))
-    failed = next((run for run in runs if run.status not in _ENDED), None)
+    failed = next((run for run in runs if run.status not in ("ok", "findings")), None)
     status: str = emulation.status
     reason = emulation.reason
-    if failed is not None and emulation.status == "ok":
+    if failed is not None and (emulation.status == "ok" or failed.status == "wrong_result"):
         status, reason = failed.status, failed.reason
     errors = [run.worst for run in runs if run.worst is not None]
     absolute = [run.max_abs_error for run in runs if run.max_abs_error is not None]
@@ -114,6 +113,38 @@ def verify_launch(
         ValueError: Inputs that do not fit the launch.
     """
     return verdict_of(list(make_runs(launch, plan, oracle, count=count)), plan)
+
+
+def verdict_of_program(launches: Sequence[Verdict], output: Comparison | None = None) -> Verdict:
+    """Return the verdict on a program that launched kernels, and on its output.
+
+    Args:
+        launches: The verdicts on its launches.
+        output: Its output, compared with an oracle; None if nothing is known of it.
+
+    Returns:
+        A fault of a launch decides the status, else the first launch that is not ok, else the output.
+    """
+    if not launches:
+        return Verdict.not_launched("unsupported", "no kernel was launched")
+    runs = tuple(run for verdict in launches for run in verdict.runs)
+    found: dict[tuple[object, ...], Finding] = {}
+    for f in (f for verdict in launches for f in verdict.findings):
+        found.setdefault((f.grade, f.kind, f.file, f.line), f)
+    emulation = launches[0].emulation.with_findings(tuple(found.values()))
+    failed = next((verdict for verdict in launches if not verdict.ok), None)
+    whole = all(verdict.whole for verdict in launches)
+    status: str = emulation.status
+    reason, worst = emulation.reason, None if output is None else output.worst
+    if emulation.status == "ok" and failed is not None:
+        status, reason = failed.status, failed.reason
+    elif emulation.status == "ok" and output is not None and output.reason:
+        status, reason = output.status, output.reason
+    differing = tuple(dict.fromkeys(name for verdict in launches for name in verdict.differing))
+    return Verdict(
+        None, status, reason, worst, None if output is None else output.max_abs_error, emulation, runs,
+        depth=launches[0].depth, whole=whole, differing=differing, not_run=launches[0].not_run,
+    )  # fmt: skip
 
 
 def merged_findings(runs: Iterable[Run]) -> tuple[Finding, ...]:

@@ -22,6 +22,11 @@ def all_orders(seed: int = 0) -> tuple[Order, ...]:
     )
 
 
+def provoking_orders(seed: int = 0) -> tuple[Order, ...]:
+    """Return the orders that an executable adds to its own: random and interleaved, the least like each other."""
+    return tuple(order for order in all_orders(seed) if order.blocks in ("random", "interleaved"))
+
+
 def quick_orders(seed: int = 0) -> tuple[Order, ...]:
     """Return the orders of a quick verification: ascending and random."""
     return all_orders(seed)[:2]

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import NamedTuple
 
-import numpy as np
-
-from autosched import blas
-from autosched.verify.launch_plan import TIME_LIMIT
+from autosched.verify.launch import LaunchUnderTest
+from autosched.verify.launch_plan import TIME_LIMIT, LaunchRun
+from autosched.verify.launches import compared, ended
+from autosched.verify.reference import Reference
 from autosched.verify.run import FAILED_LAUNCH, Depth, Run
 from autosched.verify.sampled_blocks import QUICK_SHARE, verify_blocks
 from measurements.emulator import ASCENDING, Emulation, Order, emulate
-from measurements.records.comparison import check
-from search_spaces.arrays import FloatArray
 from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import Array, Problem
 from search_spaces.templates.kernel import Kernel
@@ -24,7 +20,6 @@ from search_spaces.templates.kernel import Kernel
 RANDOM = "random"  # the inputs of a first run
 GENERATED = "generated integers"  # those of sampled blocks (measurements/emulator/sparse.py)
 LIMIT_TOLD = f"an emulated launch may take {TIME_LIMIT:.0f} s of the CPU"
-_CHUNK = 1 << 16  # elements compared at a time: what fits a cache
 
 Execute = Callable[..., Emulation]  # takes a kernel, its inputs, time_limit and order: ``emulate``, or another engine
 
@@ -66,7 +61,8 @@ def run_whole(
     settings: VerifySettings,
     *,
     seed: int | None = None,
-    execute: Execute | None = None,
+    launches: int = 1,
+    perturb: bool = False,
     limit: float | None = None,
     keep_outputs: bool = False,
     same_as: Mapping[str, Array] | None = None,
@@ -80,7 +76,8 @@ def run_whole(
         order: Of blocks and turns.
         settings: Where what follows is None, theirs is taken.
         seed: That the inputs were drawn from, for the result.
-        execute: Runs the launch.
+        launches: Number of back-to-back launches on the same memory.
+        perturb: Whether approximate instructions err as much as the PTX ISA allows.
         limit: CPU seconds of the launch.
         keep_outputs: Whether the result keeps the arrays.
         same_as: Outputs of an earlier run on the same inputs, which these must equal bit by bit.
@@ -92,27 +89,24 @@ def run_whole(
         HostFailure: This machine cannot emulate.
     """
     seed = settings.seed if seed is None else seed
-    done = (execute or settings.execute)(kernel, given.inputs, time_limit=limit or settings.time_limit, order=order)
-    if done.status not in ("ok", "findings"):
-        return Run(problem, given.cases, seed, order, None, done.status, done.reason, None, None, done)
-    with blas.single_thread():
-        reference, tolerance = problem.expected(given.inputs)
-    outcome = check(
-        problem, given.inputs, done.outputs, reference=reference, tolerance=tolerance, signed_zeros=problem.signed_zeros
-    )
-    wrong = outcome.reason
-    if outcome.ok and same_as:
-        wrong = _other_bits(problem, done.outputs, same_as)
-    status = "wrong_result" if wrong else done.status
+    limit = limit or settings.time_limit
+    if settings.emulates or launches > 1 or perturb:
+        under_test = LaunchUnderTest(kernel, given.inputs)
+        done = under_test.run(order, launches=launches, perturb=perturb, time_limit=limit)
+    else:
+        done = settings.execute(kernel, given.inputs, time_limit=limit, order=order)
     plain = given.cases == (RANDOM,)
-    provoked = "" if plain or status == "ok" else f"on inputs {', '.join(given.cases)}"
-    turned = "" if order == ASCENDING or status == "ok" else f"blocks {order.name}"
-    reason = "; ".join(text for text in (wrong, done.reason, provoked, turned) if text)
-    error = _max_abs_error(problem, reference, done.outputs) if plain else None
-    kept = done.outputs if keep_outputs else {}
-    done = replace(done, outputs={})
-    return Run(
-        problem, given.cases, seed, order, None, status, reason, outcome.worst, error, done, outputs=kept
+    found = compared(
+        LaunchRun("", order, launches, perturb), done, Reference(problem, given.inputs, same_as or {}, absolute=plain)
+    )
+    reason, kept = found.reason, done.outputs if keep_outputs else {}
+    if ended(done) and found.status != "ok":
+        provoked = "" if plain else f"on inputs {', '.join(given.cases)}"
+        turned = "" if order == ASCENDING else f"blocks {order.name}"
+        reason = "; ".join(text for text in (reason, provoked, turned) if text)
+    return replace(
+        found, problem=problem, cases=given.cases, seed=seed, reason=reason, outputs=kept,
+        emulation=replace(done, outputs={}),
     )  # fmt: skip
 
 
@@ -140,7 +134,7 @@ def run_again(
     # What is computed in place is another problem the second time.
     calls = 1 if any(o.role == "inout" for o in kernel.operands) else launch.launches
     run = run_whole(
-        problem, kernel, given, launch.order, settings, execute=partial(emulate, calls=calls),
+        problem, kernel, given, launch.order, settings, launches=calls,
         limit=calls * settings.time_limit, same_as=same_as,
     )  # fmt: skip
     times = f"; launched {calls} times" if run.reason and calls > 1 else ""
@@ -179,9 +173,9 @@ def run_perturbed(problem: Problem, kernel: Kernel, given: StressInputs, seed: i
     Returns:
         The run.
     """
-    run = run_whole(problem, kernel, given, ASCENDING, settings, seed=seed, execute=partial(emulate, perturb=True))
+    run = run_whole(problem, kernel, given, ASCENDING, settings, seed=seed, perturb=True)
     reason = f"{run.reason}; with approximate functions at the edge of their error" if run.reason else ""
-    return replace(run, reason=reason, perturbed=True)
+    return replace(run, reason=reason)
 
 
 def run_sampled(problem: Problem, kernel: Kernel, settings: VerifySettings, walked: bool = False) -> Run:
@@ -202,39 +196,3 @@ def refused(problem: Problem, seed: int, reason: str) -> Run:
     """Return a launch that the device refuses: nothing is emulated."""
     nothing = Emulation("unsupported", {}, (), (), (), reason=reason)
     return Run(problem, (), seed, ASCENDING, None, FAILED_LAUNCH, reason, None, None, nothing)
-
-
-def _other_bits(problem: Problem, found: Mapping[str, Array], first: Mapping[str, Array]) -> str:
-    """Where outputs of two orders differ in a bit, NaN aside; "" where nowhere."""
-    for operand in problem.operands():
-        if operand.role not in ("output", "inout") or operand.name not in first:
-            continue
-        one, other = first[operand.name], found[operand.name]
-        bits = np.dtype(f"u{one.dtype.itemsize}")
-        differ = np.ascontiguousarray(one).view(bits) != np.ascontiguousarray(other).view(bits)
-        if not differ.any():
-            continue
-        values, others = operand.dtype.load(one), operand.dtype.load(other)
-        differ &= ~(np.isnan(values) & np.isnan(others))
-        if differ.any():
-            at = np.unravel_index(int(differ.argmax()), one.shape)
-            where = [int(i) for i in at]
-            return (
-                f"{operand.name}{where} is {float(others[at])!r}, in ascending order {float(values[at])!r}: "
-                f"{int(differ.sum())} of {operand.size} elements depend on the order of blocks or threads"
-            )
-    return ""
-
-
-def _max_abs_error(problem: Problem, reference: Mapping[str, FloatArray], outputs: Mapping[str, Array]) -> float:
-    """Return the largest absolute error over all outputs; infinite where one is NaN, which is never right."""
-    worst = 0.0
-    for operand in problem.operands():
-        if operand.role in ("output", "inout") and operand.name in reference:  # not of a problem that judges itself
-            found = outputs[operand.name].reshape(-1)
-            wanted = np.broadcast_to(reference[operand.name], operand.shape).reshape(-1)
-            for start in range(0, found.size, _CHUNK):
-                part = slice(start, start + _CHUNK)
-                error = float(np.abs(operand.dtype.load(found[part]) - wanted[part]).max())
-                worst = max(worst, math.inf if math.isnan(error) else error)
-    return worst

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -15,11 +15,12 @@ from autosched.triton.cubin import cubin_resources
 from autosched.triton.described import LaunchFailed
 from autosched.triton.session import emulated
 from autosched.verify.launch_plan import LaunchPlan
+from autosched.verify.oracle import Comparison
 from measurements.files.text import one_line
 from measurements.records.comparison import told_apart
 from search_spaces.hardware.devices import Device
 
-_SETTINGS = LaunchPlan(time_limit=120.0)
+_PLAN = LaunchPlan(time_limit=120.0)
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def judge(format: Format, name: FileName, config: Mapping[str, int], device: Dev
     kernel = kernel_for(format, name.is_moe)
     # vLLM's layers take no more of k at a time than share a scale, whatever the file says.
     clamped = format == "vllm" and name.is_moe
-    with emulated(device, plan=_SETTINGS, pretend_cuda=False, check=False) as session:
+    with emulated(device, plan=_PLAN, pretend_cuda=False, check=False) as session:
         try:
             launch = small_launch(parameters_of(kernel.function), name, config, clamped)
         except NoSuchKernel as error:
@@ -77,36 +78,33 @@ def judge(format: Format, name: FileName, config: Mapping[str, int], device: Dev
         )
         reason = _too_large(found, config.get("num_warps", 4), device)
         if reason:
-            return _with(found, "too_large", reason)
+            return replace(found, status="too_large", reason=reason)
         if not prove:
             return found
         try:
             kernel.function[launch.grid](**launch.arguments)
         except LaunchFailed as error:
-            return _with(found, "unproven", one_line(str(error)))
+            return replace(found, status="unproven", reason=one_line(str(error)))
         faults = session.fault_lines()
-    if faults:
-        return _with(found, "wrong", one_line("; ".join(faults[:3])))
-    return _compared(found, launch)
+    verdict = session.verdict(_compared(launch))
+    if verdict.ok:
+        return replace(found, status="sound", error_over_bound=verdict.worst or 0.0)
+    return replace(found, status="wrong", reason=one_line("; ".join(faults[:3])) if faults else verdict.reason)
 
 
-def _compared(found: Judgement, launch: SmallLaunch) -> Judgement:
+def _compared(launch: SmallLaunch) -> Comparison:
+    """Compare the output of a launch with the product that it should be, each element within its bound."""
     error = (launch.out.double() - launch.expected).abs() / launch.bound
     worst = float(torch.nan_to_num(error, nan=float("inf")).max())
     if worst <= 1:
-        return Judgement(**{**asdict(found), "status": "sound", "error_over_bound": worst})
+        return Comparison(worst)
     row, column = divmod(int(torch.nan_to_num(error, nan=float("inf")).argmax()), launch.out.shape[1])
     value, should = told_apart(float(launch.out[row, column]), float(launch.expected[row, column]))
-    return _with(
-        found,
-        "wrong",
+    return Comparison(
+        worst,
         f"element ({row}, {column}) is {value}, not {should}: "
         f"{int((~(error <= 1)).sum())} of {error.numel()} are out of bounds",
     )
-
-
-def _with(found: Judgement, status: str, reason: str) -> Judgement:
-    return Judgement(**{**asdict(found), "status": status, "reason": reason})
 
 
 def _too_large(found: Judgement, warps: int, device: Device) -> str:

@@ -13,11 +13,12 @@ from typing import Any
 import torch
 
 from autosched.integrations.helion.emulating import emulating
+from autosched.verify.oracle import Comparison
 from measurements.files.text import one_line
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_row
 
-Comparison = Callable[[Any, Any], None]  # of expected and found: raises AssertionError where they differ
+Compare = Callable[[Any, Any], None]  # of expected and found: raises AssertionError where they differ
 
 
 class ProvenConfigs:
@@ -33,7 +34,7 @@ class ProvenConfigs:
         compare: As of ``proven``; None for the usual tolerance.
     """
 
-    def __init__(self, kernel: Any, args: Sequence[Any], device: Device, compare: Comparison | None) -> None:
+    def __init__(self, kernel: Any, args: Sequence[Any], device: Device, compare: Compare | None) -> None:
         self._kernel, self._device = kernel, device
         self._args = tuple(a.detach().cpu() if isinstance(a, torch.Tensor) else a for a in args)
         self._compare = compare or self._close
@@ -64,25 +65,29 @@ class ProvenConfigs:
             if why:
                 raise ValueError(f"Helion's default configuration does not pass: {why}")
             self._bound, self._expected = bound, result
-        result, why = self._run(self._bound, config)
-        if not why:
-            try:
-                self._compare(self._expected, result)
-            except AssertionError as error:
-                why = f"it computes something else than the default configuration: {one_line(str(error))}"
-        return why
+        return self._run(self._bound, config, self._unlike_default)[1]
 
-    def _run(self, bound: Any, config: Any) -> tuple[Any, str]:
-        """Return what a configuration computes; or why it does not, in one line."""
+    def _unlike_default(self, result: Any) -> Comparison:
+        try:
+            self._compare(self._expected, result)
+        except AssertionError as error:
+            return Comparison(
+                None, f"it computes something else than the default configuration: {one_line(str(error))}"
+            )
+        return Comparison(None)
+
+    def _run(self, bound: Any, config: Any, compare: Callable[[Any], Comparison] | None = None) -> tuple[Any, str]:
+        """Return what a configuration computes, and why the verdict refuses it, in one line; "" if it does not."""
         with emulating(self._device) as session:
             try:
                 result = bound.compile_config(config)(*self._fresh())
             except Exception as error:  # Helion, Triton and the emulator refuse with exceptions of their own
                 return None, one_line(f"{type(error).__name__}: {error}")
-        faults = [finding for finding in session.findings if finding.is_fault]
-        if faults:
-            return None, one_line(f"{faults[0].kind}: {faults[0].message}")
-        return result, ""
+        verdict = session.verdict(compare(result) if compare is not None and session.ok else None)
+        if verdict.ok or not session.launches:
+            return result, ""
+        faults = verdict.emulation.faults
+        return None, one_line(f"{faults[0].kind}: {faults[0].message}" if faults else verdict.reason)
 
     def _fresh(self) -> tuple[Any, ...]:
         """Return the arguments, as they were given: kernels may write to them."""
@@ -92,9 +97,7 @@ class ProvenConfigs:
         torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-2)
 
 
-def proven(
-    kernel: Any, args: Sequence[Any], *, device: str | Device, compare: Comparison | None = None
-) -> ProvenConfigs:
+def proven(kernel: Any, args: Sequence[Any], *, device: str | Device, compare: Compare | None = None) -> ProvenConfigs:
     """Return the filter of configurations of a ``@helion.kernel``: each is emulated.
 
     Args:

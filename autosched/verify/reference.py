@@ -1,0 +1,85 @@
+"""The oracle of a problem: its float64 reference, and the bits of an earlier run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autosched import blas
+from autosched.verify.oracle import Comparison
+from measurements.emulator import Emulation
+from measurements.records.comparison import check
+from search_spaces.arrays import FloatArray
+from search_spaces.operators.problem import Array, Problem
+
+_CHUNK = 1 << 16  # elements compared at a time: what fits a cache
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """Compares every element that a launch computes.
+
+    Attributes:
+        problem: Gives the reference and the tolerances.
+        inputs: The inputs of the launch.
+        same_as: Outputs of an earlier run on the same inputs, which those of this run must equal bit by bit.
+        absolute: Whether the largest absolute error is computed.
+    """
+
+    problem: Problem
+    inputs: Mapping[str, Array]
+    same_as: Mapping[str, Array] = field(default_factory=dict)
+    absolute: bool = False
+
+    def compare(self, emulation: Emulation) -> Comparison:
+        """Compare the outputs with the reference, then with those of the earlier run."""
+        with blas.single_thread():
+            reference, tolerance = self.problem.expected(self.inputs)
+        outcome = check(
+            self.problem, self.inputs, emulation.outputs, reference=reference, tolerance=tolerance,
+            signed_zeros=self.problem.signed_zeros,
+        )  # fmt: skip
+        reason = outcome.reason
+        if outcome.ok and self.same_as:
+            reason = _other_bits(self.problem, emulation.outputs, self.same_as)
+        error = _max_abs_error(self.problem, reference, emulation.outputs) if self.absolute else None
+        return Comparison(outcome.worst, reason, error)
+
+
+def _other_bits(problem: Problem, found: Mapping[str, Array], first: Mapping[str, Array]) -> str:
+    """Where outputs of two orders differ in a bit, NaN aside; "" where nowhere."""
+    for operand in problem.operands():
+        if operand.role not in ("output", "inout") or operand.name not in first:
+            continue
+        one, other = first[operand.name], found[operand.name]
+        bits = np.dtype(f"u{one.dtype.itemsize}")
+        differ = np.ascontiguousarray(one).view(bits) != np.ascontiguousarray(other).view(bits)
+        if not differ.any():
+            continue
+        values, others = operand.dtype.load(one), operand.dtype.load(other)
+        differ &= ~(np.isnan(values) & np.isnan(others))
+        if differ.any():
+            at = np.unravel_index(int(differ.argmax()), one.shape)
+            where = [int(i) for i in at]
+            return (
+                f"{operand.name}{where} is {float(others[at])!r}, in ascending order {float(values[at])!r}: "
+                f"{int(differ.sum())} of {operand.size} elements depend on the order of blocks or threads"
+            )
+    return ""
+
+
+def _max_abs_error(problem: Problem, reference: Mapping[str, FloatArray], outputs: Mapping[str, Array]) -> float:
+    """Return the largest absolute error over all outputs; infinite where one is NaN, which is never right."""
+    worst = 0.0
+    for operand in problem.operands():
+        if operand.role in ("output", "inout") and operand.name in reference:  # not of a problem that judges itself
+            found = outputs[operand.name].reshape(-1)
+            wanted = np.broadcast_to(reference[operand.name], operand.shape).reshape(-1)
+            for start in range(0, found.size, _CHUNK):
+                part = slice(start, start + _CHUNK)
+                error = float(np.abs(operand.dtype.load(found[part]) - wanted[part]).max())
+                worst = max(worst, math.inf if math.isnan(error) else error)
+    return worst

@@ -1,6 +1,7 @@
 """Is this code correct?
 
-Start at ``verdict.py``, the result of every verification. ``plan.py`` names the runs of a schedule, ``schedules.py``
-makes them, ``emulate/`` reads any CUDA source or PTX, and ``stored.py`` decides when a stored verdict has gone stale.
-This room must not import ``triton`` or ``tuning``: those produce launches and consume verdicts.
+Start at ``verdict.py``, the result of every verification. ``launch.py`` is a launch under test, ``launch_plan.py`` its
+runs, ``oracle.py`` what it should compute, and ``launches.py`` turns the three into a verdict. Schedules have plans of
+many launches (``plan.py``, ``schedules.py``); ``emulate/`` reads any CUDA source or PTX. This room must not import
+``triton`` or ``tuning``: those produce launches and consume verdicts.
 """

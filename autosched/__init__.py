@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from autosched.user_kernels import KernelFileError
     from autosched.user_kernels.kernel_options import KernelOptions
     from autosched.user_kernels.user_kernel import Kernel
-    from autosched.verify.emulate.emulate import EmulatedLaunch, Im2col, Struct, Surface, TensorMapOf, Texture, emulate
+    from autosched.verify.emulate.emulate import Im2col, Struct, Surface, TensorMapOf, Texture, emulate
+    from autosched.verify.emulate.emulated_launch import EmulatedLaunch
     from measurements.emulator import Finding, HostFailure, Order
     from measurements.records.measurement import Provenance
     from measurements.records.record import Record
@@ -96,7 +97,7 @@ __all__ = [
 _HOMES = {
     "BackendError": "autosched.tuning.backends",
     "Device": "search_spaces.hardware.devices",
-    "EmulatedLaunch": "autosched.verify.emulate.emulate",
+    "EmulatedLaunch": "autosched.verify.emulate.emulated_launch",
     "Finding": "measurements.emulator",
     "HostFailure": "measurements.emulator",
     "KernelFileError": "autosched.user_kernels",

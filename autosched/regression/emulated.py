@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from autosched.verify.launch_plan import TIME_LIMIT
-from measurements.emulator import emulate
+from autosched.verify.launch import LaunchUnderTest
+from autosched.verify.launch_plan import TIME_LIMIT, LaunchPlan
+from autosched.verify.launches import verify_launch
 from search_spaces.operators.problem import Array
 from search_spaces.templates.kernel import Kernel
 
@@ -39,8 +40,9 @@ class EmulatedKernel:
         whole = {
             o.name: given[o.name][None] if (1, *given[o.name].shape) == o.shape else given[o.name] for o in self.inputs
         }
-        done = emulate(self.kernel, whole, time_limit=self._time_limit)
-        if not done.ok:
-            raise EmulationFailed(f"{self.kernel.name}: {done.status}: {done.reason}")
-        results = tuple(done.outputs[o.name][0] if lead else done.outputs[o.name] for o in self.outputs)
+        verdict = verify_launch(LaunchUnderTest(self.kernel, whole), LaunchPlan(time_limit=self._time_limit))
+        if not verdict.ok:
+            raise EmulationFailed(f"{self.kernel.name}: {verdict.status}: {verdict.reason}")
+        outputs = verdict.emulation.outputs
+        results = tuple(outputs[o.name][0] if lead else outputs[o.name] for o in self.outputs)
         return results if len(results) > 1 else results[0]

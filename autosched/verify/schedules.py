@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from autosched.verify.coverage import ROLES, Coverage, Role, RoleCoverage
 from autosched.verify.in_threads import in_threads
 from autosched.verify.launch_plan import TIME_LIMIT
-from autosched.verify.plan import MOST_BYTES, Plan, PlannedRun, emulated_problem, plan, plan_of_kernel
+from autosched.verify.plan import MOST_BYTES, emulated_problem, plan, plan_of_kernel
+from autosched.verify.planned_run import Plan, PlannedRun
 from autosched.verify.remedies import remedy
 from autosched.verify.run import Depth, Run
 from autosched.verify.runs import Execute, LaunchOverride, VerifySettings

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from autosched.verify.emulate.device_source import device_part, has_host_code, nvcc, source_by_nvcc
+from autosched.verify.emulate.emulated_launch import EmulatedLaunch
 from autosched.verify.emulate.kernel_signature import find_kernel, parameters_of
 from autosched.verify.emulate.launch_memory import pass_arguments, size_of
 from autosched.verify.emulate.launch_values import Im2col, Struct, Surface, TensorMapOf, Texture
@@ -24,10 +25,7 @@ from measurements.compiler.pool import error_reason
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
 from measurements.emulator import (
     Emulation,
-    Finding,
-    GlobalSite,
     Order,
-    SharedSite,
     Suppression,
     suppress,
 )
@@ -38,7 +36,6 @@ from measurements.emulator.ptx.syntax import Function, Module, Number
 from measurements.files.demangle import demangled
 from search_spaces.operators.problem import Array
 from search_spaces.programs.builder import Program
-from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Launch, Size3
@@ -46,78 +43,6 @@ from search_spaces.templates.kernel import Launch, Size3
 __all__ = ["EmulatedLaunch", "Im2col", "Struct", "Surface", "TensorMapOf", "Texture", "emulate", "is_ptx"]
 
 Size = int | Sequence[int]
-
-
-@dataclass(frozen=True, eq=False)
-class EmulatedLaunch:
-    """The verdict on a launch, and the arrays that it left.
-
-    Attributes:
-        verdict: The verdict, with all findings.
-        arrays: The arguments as the first run left them: None for arguments that are not arrays, and for all of them
-            where it did not finish; a tuple of the same for a list or a ``Struct``.
-        symbols: The variables that were asked for.
-    """
-
-    verdict: Verdict
-    arrays: tuple[Any, ...]
-    symbols: Mapping[str, Array] = field(default_factory=dict)
-
-    __repr__ = short_repr
-
-    @property
-    def emulation(self) -> Emulation:
-        return self.verdict.emulation
-
-    @property
-    def orders(self) -> tuple[Order, ...]:
-        """The order of each run."""
-        return tuple(run.order for run in self.verdict.runs)
-
-    @property
-    def not_run(self) -> tuple[str, ...]:
-        """Runs that could find more, as the arguments that ask for them."""
-        return self.verdict.not_run
-
-    @property
-    def status(self) -> str:
-        return self.verdict.status
-
-    @property
-    def ok(self) -> bool:
-        return self.verdict.ok
-
-    @property
-    def reason(self) -> str:
-        return self.verdict.reason
-
-    @property
-    def printed(self) -> str:
-        return self.emulation.printed
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        return self.emulation.findings
-
-    @property
-    def faults(self) -> tuple[Finding, ...]:
-        return self.emulation.faults
-
-    @property
-    def notes(self) -> tuple[Finding, ...]:
-        return self.emulation.notes
-
-    @property
-    def suppressed(self) -> tuple[tuple[Finding, str], ...]:
-        return self.emulation.suppressed
-
-    @property
-    def shared_sites(self) -> tuple[SharedSite, ...]:
-        return self.emulation.shared_sites
-
-    @property
-    def global_sites(self) -> tuple[GlobalSite, ...]:
-        return self.emulation.global_sites
 
 
 def emulate(

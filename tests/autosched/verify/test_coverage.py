@@ -11,7 +11,8 @@ import pytest
 
 from autosched.verify import stored
 from autosched.verify.coverage import ROLES, Coverage, RoleCoverage
-from autosched.verify.plan import emulated_problem, stress_runs, true_size_run
+from autosched.verify.large_runs import stress_runs, true_size_run
+from autosched.verify.plan import emulated_problem
 from autosched.verify.runs import VerifySettings
 from autosched.verify.stress_sizes import stress_sizes
 from search_spaces.catalogue import template

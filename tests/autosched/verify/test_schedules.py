@@ -14,7 +14,9 @@ from kernels import generate
 from needs import needs_compiler, needs_nvrtc
 from wgmma_cases import GOOD, SMALL
 
-from autosched.verify.plan import EMULATED_FLOPS, at_true_size, emulated_problem
+from autosched.verify.large_runs import at_true_size
+from autosched.verify.plan import emulated_problem
+from autosched.verify.planned_run import EMULATED_FLOPS
 from autosched.verify.sampled_blocks import QUICK_SHARE, sampled_blocks, sampled_flops, verify_blocks, why_not_sampled
 from autosched.verify.schedules import verify, verify_one
 from autosched.verify.stored import summary as proof_line

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 import autosched
-from autosched.verify.emulate.emulate import EmulatedLaunch
+from autosched.verify.emulate.emulated_launch import EmulatedLaunch
 from measurements.emulator import Order
 
 Arrays = tuple[npt.NDArray[np.generic] | np.generic, ...]

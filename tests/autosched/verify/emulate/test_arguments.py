@@ -10,7 +10,7 @@ from needs import needs_compiler, needs_nvrtc
 
 import autosched
 from autosched import Struct, Surface, TensorMapOf, Texture
-from autosched.verify.emulate.emulate import EmulatedLaunch
+from autosched.verify.emulate.emulated_launch import EmulatedLaunch
 from autosched.verify.emulate.kernel_signature import find_kernel, parameters_of
 from measurements.files.demangle import demangled
 

@@ -13,7 +13,7 @@ from needs import needs_compiler, needs_nvrtc
 
 import autosched
 from autosched.cli import main
-from autosched.verify.emulate.emulate import EmulatedLaunch
+from autosched.verify.emulate.emulated_launch import EmulatedLaunch
 from measurements.compiler.nvrtc import NvrtcMissing, cuda_include_folders
 
 pytestmark = [needs_nvrtc, needs_compiler]

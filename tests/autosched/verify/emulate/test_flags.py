@@ -8,7 +8,7 @@ import pytest
 from needs import needs_compiler, needs_nvrtc
 
 import autosched
-from autosched.verify.emulate.emulate import EmulatedLaunch
+from autosched.verify.emulate.emulated_launch import EmulatedLaunch
 from measurements.emulator import ASCENDING, Order
 
 pytestmark = [needs_nvrtc, needs_compiler]

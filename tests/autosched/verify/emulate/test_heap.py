@@ -9,7 +9,7 @@ import pytest
 from needs import needs_compiler, needs_nvrtc
 
 import autosched
-from autosched.verify.emulate.emulate import EmulatedLaunch
+from autosched.verify.emulate.emulated_launch import EmulatedLaunch
 
 pytestmark = [needs_nvrtc, needs_compiler]
 

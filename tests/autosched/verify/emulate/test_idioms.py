@@ -8,7 +8,7 @@ from idiom_faults import FAULTS, IDIOMS, Idiom, planted, source
 from needs import needs_compiler, needs_nvrtc
 
 import autosched
-from autosched.verify.emulate.emulate import EmulatedLaunch
+from autosched.verify.emulate.emulated_launch import EmulatedLaunch
 from measurements.compiler.nvrtc import cuda_include_folders
 
 pytestmark = [needs_nvrtc, needs_compiler, pytest.mark.skipif(not cuda_include_folders(), reason="no CUDA headers")]

@@ -7,7 +7,7 @@ import pytest
 from needs import needs_compiler, needs_nvrtc
 
 import autosched
-from autosched.verify.emulate.emulate import EmulatedLaunch
+from autosched.verify.emulate.emulated_launch import EmulatedLaunch
 from measurements.compiler.nvrtc import cuda_include_folders
 from measurements.emulator import FindingKind, Order
 

@@ -9,7 +9,7 @@ import pytest
 from header_edits import edited
 from mutation_testing import GOLDEN
 
-from autosched.verify.plan import stress_runs
+from autosched.verify.large_runs import stress_runs
 from autosched.verify.runs import VerifySettings
 from autosched.verify.stress_sizes import stress_sizes
 from search_spaces.catalogue import problem_from_json, template

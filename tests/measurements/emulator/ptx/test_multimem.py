@@ -15,7 +15,7 @@ from needs import needs_compiler, needs_nvrtc
 from ptx_snippets import run_ptx
 
 import autosched
-from autosched.verify.emulate.emulate import EmulatedLaunch
+from autosched.verify.emulate.emulated_launch import EmulatedLaunch
 from measurements.emulator.architecture import source_arch
 from search_spaces.hardware.dtypes import BF16
 from search_spaces.templates.headers import Headers

@@ -13,7 +13,8 @@ import pytest
 from needs import needs_compiler
 
 from autosched.cli import main
-from autosched.verify.emulate.emulate import EmulatedLaunch, TensorMapOf, emulate
+from autosched.verify.emulate.emulate import TensorMapOf, emulate
+from autosched.verify.emulate.emulated_launch import EmulatedLaunch
 from autosched.verify.emulate.kernel_files import front_end_of
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -10,7 +10,7 @@ import pytest
 from needs import needs_compiler
 
 import autosched
-from autosched.verify.emulate.emulate import EmulatedLaunch
+from autosched.verify.emulate.emulated_launch import EmulatedLaunch
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 
 pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")

@@ -11,7 +11,7 @@ from bulk_kernels import HEAD, load_box, store_box
 from needs import needs_compiler, needs_nvrtc
 
 import autosched
-from autosched.verify.emulate.emulate import EmulatedLaunch
+from autosched.verify.emulate.emulated_launch import EmulatedLaunch
 
 pytestmark = [needs_compiler, needs_nvrtc]
 

@@ -1,0 +1,84 @@
+"""The verdict on one launch of anyone's kernel, and the arrays that it left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from autosched.verify.verdict import Verdict
+from measurements.emulator import Emulation, Finding, GlobalSite, Order, SharedSite
+from search_spaces.operators.problem import Array
+from search_spaces.short_repr import short_repr
+
+
+@dataclass(frozen=True, eq=False)
+class EmulatedLaunch:
+    """The verdict on a launch, and the arrays that it left.
+
+    Attributes:
+        verdict: The verdict, with all findings.
+        arrays: The arguments as the first run left them: None for arguments that are not arrays, and for all of them
+            where it did not finish; a tuple of the same for a list or a ``Struct``.
+        symbols: The variables that were asked for.
+    """
+
+    verdict: Verdict
+    arrays: tuple[Any, ...]
+    symbols: Mapping[str, Array] = field(default_factory=dict)
+
+    __repr__ = short_repr
+
+    @property
+    def emulation(self) -> Emulation:
+        return self.verdict.emulation
+
+    @property
+    def orders(self) -> tuple[Order, ...]:
+        """The order of each run."""
+        return tuple(run.order for run in self.verdict.runs)
+
+    @property
+    def not_run(self) -> tuple[str, ...]:
+        """Runs that could find more, as the arguments that ask for them."""
+        return self.verdict.not_run
+
+    @property
+    def status(self) -> str:
+        return self.verdict.status
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict.ok
+
+    @property
+    def reason(self) -> str:
+        return self.verdict.reason
+
+    @property
+    def printed(self) -> str:
+        return self.emulation.printed
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return self.emulation.findings
+
+    @property
+    def faults(self) -> tuple[Finding, ...]:
+        return self.emulation.faults
+
+    @property
+    def notes(self) -> tuple[Finding, ...]:
+        return self.emulation.notes
+
+    @property
+    def suppressed(self) -> tuple[tuple[Finding, str], ...]:
+        return self.emulation.suppressed
+
+    @property
+    def shared_sites(self) -> tuple[SharedSite, ...]:
+        return self.emulation.shared_sites
+
+    @property
+    def global_sites(self) -> tuple[GlobalSite, ...]:
+        return self.emulation.global_sites

@@ -1,0 +1,123 @@
+"""Runs of the whole of a problem: random and edge-case inputs, orders, a second launch, perturbed functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+
+from autosched.verify.orders import all_orders, quick_orders
+from autosched.verify.planned_run import EMULATED_BYTES, PlannedRun, fewer_blocks
+from autosched.verify.run import Run
+from autosched.verify.runs import (
+    RANDOM,
+    LaunchOverride,
+    VerifySettings,
+    run_again,
+    run_fewer_blocks,
+    run_perturbed,
+    run_whole,
+)
+from measurements.emulator import ASCENDING, Order
+from search_spaces.operators.input_cases import StressInputs
+from search_spaces.operators.problem import Problem
+from search_spaces.templates.kernel import Kernel
+
+# A quick verification of a small problem draws its inputs again while all of them stay below these sizes: a few lines
+# do not put a NaN, or a tie, at each position of a line that matters.
+AGAIN_BYTES, AGAIN_FLOPS, AGAIN = 2**17, 2**21, 4
+
+
+def whole_runs(
+    problem: Problem, kernel: Kernel, settings: VerifySettings
+) -> tuple[Iterator[PlannedRun], Iterator[PlannedRun]]:
+    """Return runs of the whole of ``problem``: those that a full verification makes before, and behind, those of other
+    sizes."""
+    kept: dict[str, Run] = {}
+    return _first_runs(problem, kernel, settings, kept), _more_runs(problem, kernel, settings, kept)
+
+
+def _first_runs(
+    problem: Problem, kernel: Kernel, settings: VerifySettings, kept: dict[str, Run]
+) -> Iterator[PlannedRun]:
+    seed, turns = settings.seed, quick_orders(settings.seed)[1]
+    random = StressInputs((RANDOM,), problem.random_inputs(seed))
+    together = kernel.cooperating[0] > 1 or kernel.chained  # then the order of blocks may show in sums
+    compares = kernel.repeatable and (settings.depth == "full" or (together and settings.emulates))
+
+    def first() -> Run:
+        kept["first"] = run_whole(problem, kernel, random, ASCENDING, settings, keep_outputs=compares)
+        return replace(kept["first"], outputs={})
+
+    yield PlannedRun("random inputs", first)
+    if settings.launch is not None:
+        yield PlannedRun(
+            "random inputs as asked", partial(run_again, problem, kernel, random, settings.launch, settings)
+        )
+    if compares and together and settings.emulates:
+
+        def turned() -> Run:
+            first = kept["first"].outputs
+            launch = LaunchOverride(Order("descending", seed + 4))
+            return run_again(problem, kernel, random, launch, settings, same_as=first)
+
+        yield PlannedRun("random inputs in turns", turned)
+    if settings.depth == "full":
+        return
+    most = max(1, EMULATED_BYTES // problem.min_bytes)
+    stress = list(islice(problem.stress_inputs(seed), most))
+    for given in stress:
+        yield PlannedRun("edge inputs", partial(run_whole, problem, kernel, given, turns, settings))
+    again = int(min(AGAIN_BYTES / problem.min_bytes, AGAIN_FLOPS / max(1.0, problem.flops)))
+    # a user's kernel, which has none of them, runs in a random order, too, unless it is very large
+    least = int(not stress and problem.min_bytes <= EMULATED_BYTES)
+    for i, given in islice(_drawn_again(problem, seed), max(again, least)):
+        order = replace(turns, seed=i + 1)
+        yield PlannedRun("inputs drawn again", partial(run_whole, problem, kernel, given, order, settings, seed=i))
+
+
+def _more_runs(
+    problem: Problem, kernel: Kernel, settings: VerifySettings, kept: dict[str, Run]
+) -> Iterator[PlannedRun]:
+    if settings.depth == "quick":
+        return
+    seed = settings.seed
+    random = StressInputs((RANDOM,), problem.random_inputs(seed))
+    for i, order in enumerate(all_orders(seed)[1:]):
+        name = f"edge inputs, blocks {order.blocks}"
+        provoked = False
+        for given in problem.stress_inputs(seed + i):
+            provoked = True
+            yield PlannedRun(name, partial(run_whole, problem, kernel, given, order, settings, seed=seed + i))
+        if not provoked:  # a user's kernel: on what a quick verification draws again
+            given = StressInputs((RANDOM,), problem.random_inputs(seed + i + 1))
+            yield PlannedRun(name, partial(run_whole, problem, kernel, given, order, settings, seed=seed + i + 1))
+    turns = Order("random", seed + 4)
+    if settings.emulates:  # a tuner, and whoever calls the kernel, launches it again and again
+        first = kept["first"].outputs if "first" in kept else {}
+        yield PlannedRun(
+            "launched twice",
+            partial(run_again, problem, kernel, random, LaunchOverride(turns, 2), settings, same_as=first),
+        )
+    else:
+        yield PlannedRun("random inputs in turns", partial(run_whole, problem, kernel, random, turns, settings))
+    fewer = fewer_blocks(kernel)
+    if fewer != kernel:
+        yield PlannedRun(
+            "fewer blocks", partial(run_fewer_blocks, problem, fewer, random, Order("random", seed + 6), settings)
+        )
+    if settings.emulates:
+        yield PlannedRun("perturbed", partial(run_perturbed, problem, kernel, random, seed, settings))
+        for given in problem.stress_inputs(seed + 5):
+            yield PlannedRun(
+                "edge inputs, perturbed", partial(run_perturbed, problem, kernel, given, seed + 5, settings)
+            )
+
+
+def _drawn_again(problem: Problem, seed: int) -> Iterator[tuple[int, StressInputs]]:
+    """Yield inputs of a quick verification from the seeds after ``seed``, each with its seed."""
+    for i in range(seed + 1, seed + AGAIN):
+        yield i, StressInputs((RANDOM,), problem.random_inputs(i))
+        for given in problem.stress_inputs(i):
+            yield i, given

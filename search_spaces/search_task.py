@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 from search_spaces.templates.template import TemplateSet
 
@@ -26,6 +27,12 @@ class SearchTask:
     device: Device
     templates: TemplateSet
     space: SearchSpace
+
+    def num_changed(self, schedule: Schedule) -> int:
+        """Return how many parameters of a schedule are not at their defaults."""
+        member = self.space.members.get(schedule.template)
+        defaults = {} if member is None else {p.name: p.default for p in member.parameters}
+        return sum(value != defaults.get(name) for name, value in schedule.items)
 
     @property
     def versions(self) -> Mapping[str, str]:

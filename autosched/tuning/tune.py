@@ -21,7 +21,6 @@ from autosched.tuning.progress_line import shown
 from autosched.tuning.proposing import sampler_of
 from autosched.tuning.result import Observer, TuneResult, completed
 from autosched.tuning.winner import winner_proof
-from autosched.tuning.winner.finalists import simplicity
 from autosched.user_kernels.entry import COMPILED_FIRST, check_entry
 from autosched.user_kernels.problem import KernelProblem
 from autosched.verify.machine_counting import why_ptx
@@ -182,7 +181,7 @@ def _tuner(
             proposing.sampler,
             generate=task.templates.kernel,
             verifiers=verifiers,
-            complexity=simplicity(task.space),
+            complexity=task.num_changed,
             default=proposing.default,
             lines=tuple(line for line in lines if line),
             observer=observer,

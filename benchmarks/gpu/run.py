@@ -46,7 +46,6 @@ from autosched.tuning.ledger import Generate, RunIdentity
 from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.plan import SearchPlan
 from autosched.tuning.result import TuneResult
-from autosched.tuning.winner.finalists import simplicity
 from autosched.user_kernels.user_kernel import Kernel
 from autosched.version import VERSION
 from benchmarks.gpu import device_tests, probe
@@ -386,7 +385,7 @@ class Benchmark:
                 journal,
                 sampler(how, space, seed=self.plan.seed, estimates=estimates_of(task)),
                 generate=self._generate,
-                complexity=simplicity(space),
+                complexity=task.num_changed,
                 in_flight=InFlightLimit(compilers=os.cpu_count() or 1),
             )
         )

@@ -13,16 +13,9 @@ from measurements.records.record import Control, Record, canonical_json
 from measurements.records.vendor_library import LIBRARY_SCHEDULE, is_library
 from measurements.runners.base import Candidate, Comparing, Entrant
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.spaces.search_space import SearchSpace
 
 Complexity = Callable[[Schedule], float]
 Default = Callable[[], Schedule | None]
-
-
-def simplicity(space: SearchSpace) -> Complexity:
-    """How many parameters of a schedule are not at their defaults."""
-    defaults = {(t, p.name): p.default for t, member in space.members.items() for p in member.parameters}
-    return lambda schedule: sum(value != defaults.get((schedule.template, name)) for name, value in schedule.items)
 
 
 def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:

@@ -20,8 +20,9 @@ from typing import Any
 from autosched.samplers.random import RandomSampler
 from autosched.samplers.seeded import SeededSampler
 from autosched.tuning.in_flight import InFlightLimit
+from autosched.tuning.ledger import RunIdentity
 from autosched.tuning.loop import Tuner, TunerParts
-from autosched.tuning.winner.finalists import simplicity
+from autosched.tuning.plan import SearchPlan
 from benchmarks.gpu.journal import Journal, read
 from benchmarks.gpu.plan import counters, device_calls, device_child
 from benchmarks.gpu.plan.prepared import Prepared, finals, program_problem
@@ -37,6 +38,7 @@ from measurements.runners.cuda.runner import CudaRunner
 from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
+from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
 
@@ -142,26 +144,23 @@ def _measured(session: Session, key: str, problem: Problem, seconds: float) -> N
     device, schedules = session.prepared.device, session.prepared.schedules[problem]
     templates = templates_for(problem, device)
     space = templates.space(problem, device)
+    task = SearchTask(problem, device, templates, space)
     path = session.out / "trials.jsonl"
     path.unlink(missing_ok=True)
     journal, began = Journal(path), time.monotonic()
     try:
         tuner = Tuner(
             TunerParts(
-                problem,
-                device,
+                RunIdentity.of(task, session.runner.provenance, None, 0),
                 _WithoutComparing(session.runner),
                 journal,
                 SeededSampler(RandomSampler(space, 0), schedules, "plan", own_first=False),
-                seed=0,
-                space_versions={name: member.fingerprint for name, member in space.members.items()},
                 generate=_generate,
-                versions={t.name: t.version for t in templates},
-                complexity=simplicity(space),
+                complexity=task.num_changed,
                 in_flight=InFlightLimit(compilers=os.cpu_count() or 1),
             )
         )
-        result = tuner.run(len(schedules), seconds, 0.0)
+        result = tuner.run(SearchPlan(trials=len(schedules), seconds=seconds, final_seconds=0.0))
     finally:
         journal.close()
         save(session.out, path)

@@ -18,7 +18,6 @@ from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.plan import SearchPlan
 from autosched.tuning.result import TuneResult
 from autosched.tuning.winner import paired_timing
-from autosched.tuning.winner.finalists import simplicity
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.policy import DEFAULT, Policy
 from measurements.records.record import Control, Record, canonical_json
@@ -29,10 +28,12 @@ from measurements.store.store import Store
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
+from search_spaces.search_task import SearchTask
 from search_spaces.spaces.parameters import ordinal
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.template import TemplateSet
 
 H200 = device("h200")
 PROBLEM = Matmul(m=64, n=48, k=32)
@@ -312,10 +313,10 @@ def test_what_is_tried_later_must_beat_the_winner_and_goes_to_the_next_final(sto
     assert second.best == store.best(PROBLEM, "h200")
 
 
-def test_simplicity_counts_what_is_not_as_by_default() -> None:
+def test_parameters_that_are_not_at_their_defaults_are_counted() -> None:
     space = Space("toy", (ordinal("x", (1, 2)), ordinal("y", (1, 2))))
-    of = simplicity(space)
-    assert [of(Schedule("toy", (("x", x), ("y", y)))) for x, y in ((1, 1), (1, 2), (2, 2))] == [0, 1, 2]
+    task = SearchTask(PROBLEM, H200, TemplateSet(()), space)
+    assert [task.num_changed(Schedule("toy", (("x", x), ("y", y)))) for x, y in ((1, 1), (1, 2), (2, 2))] == [0, 1, 2]
 
 
 class TestStore:

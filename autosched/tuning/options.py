@@ -19,6 +19,7 @@ from autosched.tuning.result import Observer
 from autosched.tuning.trial_table import Direction
 from measurements.files.data_folder import default_database
 from search_spaces.operators.problem import whole_number
+from search_spaces.short_repr import short_repr
 
 MODEL_TRIALS = 48  # at most, where a model makes the times and is searched itself
 MODEL_GAIN = 1e-3  # default of min_gain there: models do not tell times apart that differ by less
@@ -111,6 +112,8 @@ class TuneOptions(BackendOptions, SearchOptions):
     min_gain: float | None = None
     effort: str | None = None
     objective: str | Sequence[str] | Mapping[str, Direction] | None = None
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         SearchOptions.__post_init__(self)

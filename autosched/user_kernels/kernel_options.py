@@ -9,6 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from search_spaces.short_repr import short_repr
+
 Texts = str | int | Sequence[str | int]
 
 
@@ -115,6 +117,8 @@ class KernelOptions(LaunchOptions, CompileOptions):
     proxy: Mapping[str, str | int] | None = None
     name: str = ""
     summary: str = ""
+
+    __repr__ = short_repr
 
     @classmethod
     def gathered(cls, base: Self | None, keywords: Mapping[str, Any]) -> Self:

@@ -66,6 +66,9 @@ EXAMPLES: dict[str, Callable[[TuneResult], Any]] = {
     "Finding": lambda _: finding(),
     "Im2col": lambda _: autosched.Im2col((0, 0), (1, 1), 4, 8),
     "Kernel": lambda _: kernel(),
+    "KernelOptions": lambda _: autosched.KernelOptions(
+        parameters={f"p{i}": list(range(500)) for i in range(50)}, arguments=[{"name": LINES}] * 20, reference=finding
+    ),
     "LayerNorm": lambda _: autosched.LayerNorm(rows=8, columns=8),
     "Matmul": lambda _: PROBLEM,
     "Matvec": lambda _: autosched.Matvec(m=1, n=64, k=64),
@@ -82,6 +85,7 @@ EXAMPLES: dict[str, Callable[[TuneResult], Any]] = {
     "TensorMapOf": lambda _: autosched.TensorMapOf(LARGE, (4, 4)),
     "Texture": lambda _: autosched.Texture(LARGE),
     "Transpose": lambda _: autosched.Transpose(rows=8, columns=8),
+    "TuneOptions": lambda _: autosched.TuneOptions(trials=9, templates=[LINES] * 50, gpus=list(range(500))),
     "TuneResult": lambda r: r,
 }
 RETURNED: dict[str, Callable[[TuneResult], Any]] = {  # by what is exported

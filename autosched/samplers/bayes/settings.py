@@ -1,4 +1,4 @@
-"""What Bayesian optimisation is tuned by, each with what it decides."""
+"""The constants of Bayesian optimisation."""
 
 from __future__ import annotations
 
@@ -12,40 +12,72 @@ _GUIDED = gaussian_process.Settings(starts=1, offset=1.0)
 
 @dataclass(frozen=True)
 class GuessTrust:
-    """How far the guess of a prior is followed."""
+    """How far estimated times are followed.
 
-    guessed: int = 512  # random schedules from whose best guesses descents start
-    patience: int = 5  # trials without progress, behind which the guess is followed less
-    progress: float = 0.005  # the part by which the best time must shorten to be progress
-    margin: float = 0.3  # of expected improvement, in standard deviations of the values so far
+    Attributes:
+        guessed: Number of random schedules from whose best estimates descents start.
+        patience: Trials without improvement after which the estimates are down-weighted.
+        progress: Fraction by which the best time must shorten to count as an improvement.
+        margin: Margin of the expected improvement, in standard deviations of the observed values.
+    """
+
+    guessed: int = 512
+    patience: int = 5
+    progress: float = 0.005
+    margin: float = 0.3
 
 
 @dataclass(frozen=True)
 class Refits:
-    """When hyper-parameters are fitted again, and to what."""
+    """When hyperparameters are fitted again, and to how many observations.
 
-    growth: float = 1.04  # with so many times the results of the last time,
-    later: float = 1.15  # and with so many times once there are
-    many: int = 96  # results: then a fit costs more and changes less
-    most: int = 512  # observations of the model: the fastest half of them, and the newest others
+    Attributes:
+        growth: Refit when the number of results has grown by this factor.
+        later: The factor from ``many`` results on, where a fit costs more and changes less.
+        many: Number of results from which ``later`` applies.
+        most: Maximum number of observations of the model: the fastest half of them, and the newest others.
+    """
+
+    growth: float = 1.04
+    later: float = 1.15
+    many: int = 96
+    most: int = 512
 
 
 @dataclass(frozen=True)
 class CandidatePool:
-    """Among which schedules the acquisition looks for its maximum."""
+    """Schedules among which the acquisition function is maximised.
 
-    whole: int = 24576  # a space of up to so many schedules is looked at as a whole, else a living pool
-    living: int = 2048  # schedules of a living pool
-    elite: int = 4  # best schedules; each proposal replaces the worst of the pool by neighbours of one of them,
-    moves: int = 24  # so many, as many mutants of the elite and as many random ones,
-    rounds: int = 2  # and then in so many steps by the neighbours of its own maximum
+    Attributes:
+        whole: Largest space that is searched as a whole; of a larger one, a living pool is.
+        living: Number of schedules in a living pool.
+        elite: Number of best schedules whose neighbours enter the pool.
+        moves: Number of schedules that replace the worst of the pool before each proposal: so many neighbours of one of
+            the elite, so many mutants of the elite, and so many random ones.
+        rounds: Number of steps in which neighbours of the maximum enter the pool.
+    """
+
+    whole: int = 24576
+    living: int = 2048
+    elite: int = 4
+    moves: int = 24
+    rounds: int = 2
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the search is tuned by. ``model`` is that of a search without a prior that guesses, ``guided`` with it."""
+    """Constants of the search.
 
-    first: int = 5  # random trials; of a prior that guesses, every other one has the best guess
+    Attributes:
+        first: Number of initial trials. They are random; with estimated times, every other one has the best estimate.
+        trust: How far estimated times are followed.
+        refits: When hyperparameters are fitted again.
+        candidates: Schedules among which the acquisition function is maximised.
+        model: Gaussian process without estimated times.
+        guided: Gaussian process with estimated times.
+    """
+
+    first: int = 5
     trust: GuessTrust = GuessTrust()
     refits: Refits = Refits()
     candidates: CandidatePool = CandidatePool()

@@ -1,4 +1,4 @@
-"""The end of a search on a GPU: which of its trials are timed again in turns, and the records of how they did."""
+"""The end of a search on a GPU: which trials are timed again in turns, and the records of their results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Default = Callable[[], Schedule | None]
 
 
 def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
-    """Return the best, the winner of the last re-measurement, the default, and the fastest others, each kernel once."""
+    """Return the best, the winner of the last paired timing, the default, and the fastest others, each kernel once."""
     if book.best is None or book.best.seconds is None:
         return ()
     fingerprint = canonical_json(book.fingerprint)
@@ -50,9 +50,11 @@ def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
 
 
 def _simplest_first(book: TrialLedger, entrants: Sequence[Candidate], complexity: Complexity) -> list[int]:
-    """Return the place of each entrant from the simplest to the least simple, no two alike: of two runs that tie the
-    same schedules, both must choose the same one. Simpler is what departs from fewer defaults, then what takes fewer
-    registers, then less shared memory; the text of the schedule decides the rest."""
+    """Return the rank of each entrant by simplicity, all different, so that two runs with the same ties choose alike.
+
+    A simpler schedule departs from fewer defaults, then takes fewer registers, then less shared memory; the text of the
+    schedule decides the rest.
+    """
 
     def simplicity(candidate: Candidate) -> tuple[float, int, int, str]:
         known = book.known.get(candidate.kernel.digest)
@@ -66,7 +68,7 @@ def _simplest_first(book: TrialLedger, entrants: Sequence[Candidate], complexity
 
 
 def _incumbent(book: TrialLedger, entrants: Sequence[Candidate]) -> int | None:
-    """Return the position of the one of ours that won the last re-measurement, if it is among ``entrants``."""
+    """Return the position of the schedule that won the last paired timing, if it is among ``entrants``."""
     ranked = [r for r in book.stored if r.rank is not None and not is_library(r.schedule)]
     schedules = [candidate.schedule for candidate in entrants]
     return schedules.index(ranked[-1].schedule) if ranked and ranked[-1].schedule in schedules else None
@@ -75,23 +77,23 @@ def _incumbent(book: TrialLedger, entrants: Sequence[Candidate]) -> int | None:
 def remeasure(
     book: TrialLedger, runner: Comparing, entrants: Sequence[Candidate], complexity: Complexity, seconds: float
 ) -> paired_timing.Remeasurement:
-    """Time the finalists in turns and store what came of it: losers first, so that the winner is the last word.
+    """Time the finalists in turns and store the results, losers first, so that the winner is the newest record.
 
-    The library has a row too, at its place: a later check asks whether the winner has moved against it.
+    The library has a record too, at its rank: a later check compares the winner with it.
 
     Args:
         book: The run's ledger, which the records are appended to.
         runner: Times several kernels in turns.
-        entrants: The finalists, at least one, of one problem.
-        complexity: Orders them by simplicity, which decides among those as fast as the fastest.
-        seconds: No round is added after so many.
+        entrants: Finalists of one problem, at least one.
+        complexity: Complexity of a schedule, which decides between finalists that are equally fast.
+        seconds: Time in seconds after which no round is added.
 
     Returns:
-        The ranking, with those that failed and the library's times.
+        The ranking, with the failed finalists and the library's times.
 
     Raises:
         StoreError: The database refuses a record.
-        RunnerStopped: The GPU cannot be used any more.
+        RunnerStopped: The GPU can no longer be used.
     """
     places = [float(place) for place in _simplest_first(book, entrants, complexity)]
     incumbent = _incumbent(book, entrants)
@@ -128,7 +130,7 @@ def remeasure(
 
 
 def _control(remeasured: paired_timing.Remeasurement) -> Control | None:
-    """Return what a later check times beside the winner, as it was beside it here."""
+    """Return what a later check times next to the winner, with its times here."""
     if remeasured.vendor is not None and remeasured.vendor_seconds:
         return Control("library", Timing.of(remeasured.vendor_seconds), remeasured.vendor.version)
     return Control("copy", Timing.of(remeasured.copy_seconds)) if remeasured.copy_seconds else None

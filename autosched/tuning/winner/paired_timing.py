@@ -1,9 +1,9 @@
-"""Paired re-measurement: the fastest schedules are timed again in turns, with each other and with the library.
+"""Paired timing: the fastest schedules are timed again in turns, with each other and with the library.
 
 Times measured minutes apart saw different clocks and temperatures, so screening alone cannot separate schedules that
 are a few percent apart. Here every entrant runs once per round, on inputs of another seed than in screening, and the
-ratios within rounds decide. Rounds are added, for those whose place they may still change, until the winner is clear or
-a limit is met.
+ratios within rounds decide. Rounds are added, for entrants that can still win, until the winner is clear or a limit is
+met.
 """
 
 from __future__ import annotations
@@ -32,11 +32,17 @@ TIE = 0.01  # schedules closer than this count as equally fast
 
 
 def let_in(screened: Sequence[Timing]) -> list[int]:
-    """Return the positions of those that may be as fast as the fastest, by their times of screening; fastest first.
+    """Select the schedules that may be as fast as the fastest.
 
-    A true tie may be behind by TIE, by DRIFT, and by what the noise of a few repeats makes of two medians: the error of
-    one is taken over all that are near, since the quartiles of a few repeats are themselves uncertain. The
-    FEWEST_ENTRANTS fastest are let in as long as they are WITHIN.
+    A true tie may differ by TIE, by DRIFT, and by the noise of two medians of a few repeats. The error of a median is
+    averaged over all near schedules, since the quartiles of a few repeats are themselves uncertain. The FEWEST_ENTRANTS
+    fastest are selected as long as they are WITHIN.
+
+    Args:
+        screened: Times of screening.
+
+    Returns:
+        Positions in ``screened``, the fastest first.
     """
     order = sorted(range(len(screened)), key=lambda i: screened[i].median)
     if not order:
@@ -50,7 +56,13 @@ def let_in(screened: Sequence[Timing]) -> list[int]:
 
 @dataclass(frozen=True)
 class Ranked:
-    """One entrant of a ranking: ``position`` among those given, and its times, one per round; none where it failed."""
+    """One entrant of a ranking.
+
+    Attributes:
+        position: Position among the candidates.
+        entrant: Its last answer.
+        seconds: Times, one per round; none for a failure.
+    """
 
     position: int
     entrant: Entrant
@@ -59,12 +71,18 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Remeasurement:
-    """``standings`` are those that ran, in order, the winner first; ``failed`` those that did not.
+    """Result of a paired timing.
 
-    ``clear``: every other one is shown to be slower than the winner, or as fast and less simple. ``library`` is the
-    winner's time over that of the vendor's library; None where there is none to compare with, and ``why_not`` says so.
-    ``vendor`` is how the library itself did, with its times in ``vendor_seconds``. Where there is none,
-    ``copy_seconds`` are those of a plain copy, so that a later check knows what this machine was.
+    Attributes:
+        standings: Entrants that ran, the winner first.
+        failed: Entrants that failed.
+        clear: Whether every other entrant is shown to be slower than the winner, or as fast and less simple.
+        rounds: Number of rounds.
+        library: Ratio of the winner's time to that of the vendor's library; None without one to compare with.
+        why_not: Why there is no ratio.
+        vendor: Answer of the library itself.
+        vendor_seconds: Its times.
+        copy_seconds: Times of a plain copy, where there is no library: a later check compares the machine by them.
     """
 
     standings: tuple[Ranked, ...]
@@ -79,7 +97,7 @@ class Remeasurement:
 
     @property
     def library_won(self) -> bool:
-        """Whether the library is shown to be faster than every entrant: within TIE, one of ours wins."""
+        """Whether the library is shown to be faster than every entrant. Within TIE, an entrant wins."""
         return self.library is not None and verdict(self.library, TIE) is SpeedChange.SLOWER
 
 
@@ -94,22 +112,24 @@ def remeasure(
 ) -> Remeasurement:
     """Time ``candidates`` of one problem in turns.
 
-    An entrant that can no longer win leaves. An entrant that fails is removed, and the others are timed again without
-    it. Where the culprit is unknown, each entrant runs alone for a round: those that fail are removed, or else the
+    An entrant that can no longer win is dropped. An entrant that fails is removed, and the others are timed again
+    without it. If the culprit is unknown, each entrant runs alone for a round: those that fail are removed, or else the
     library, or else the slowest in screening.
 
     Args:
-        complexity: the lower, the simpler; one for each candidate.
-        rounds: how many to start with; then as many again as there were.
-        seconds: no rounds are added after that time.
-        incumbent: the position of the previous winner.
+        runner: Times several kernels in turns.
+        candidates: Entrants of one problem.
+        complexity: Complexity of each candidate; the simpler has the lower one.
+        rounds: Number of rounds to start with; their number doubles after that.
+        seconds: Time in seconds after which no round is added.
+        incumbent: Position of the previous winner; None without one.
 
     Returns:
-        A ranking. Among those statistically tied with the fastest, the incumbent wins, then the simplest
+        A ranking. Among entrants statistically tied with the fastest, the incumbent wins, then the simplest
         (``near_ties.choose``).
 
     Raises:
-        RunnerStopped: the runner cannot go on.
+        RunnerStopped: The runner cannot go on.
     """
     session = _Session(runner, candidates)
     began = time.monotonic()
@@ -128,7 +148,7 @@ def remeasure(
 
 @dataclass(frozen=True)
 class _Turn:
-    """The answer of one call of the runner: ``entrants`` by position, the library and the plain copy if they ran."""
+    """Answer of one call of the runner: ``entrants`` by position, the library and the plain copy if they ran."""
 
     rounds: int
     entrants: dict[int, Entrant]
@@ -141,7 +161,7 @@ class _Turn:
 
 
 class _Session:
-    """Rounds in which the same entrants took part, but for those that were dropped; by their positions."""
+    """Rounds of the same entrants, identified by their positions, without those that were dropped."""
 
     def __init__(self, runner: Comparing, candidates: Sequence[Candidate]) -> None:
         self._runner = runner
@@ -157,13 +177,13 @@ class _Session:
         self.running = list(positions)
         self.held = 0  # rounds
         self._times: dict[int, list[float]] = {i: [] for i in self.running}
-        self._behind: dict[int, float] = {}  # logarithm of the time over the fastest, when last compared
+        self._log_ratios: dict[int, float] = {}  # of the time to the fastest, when last compared
         self._entrants: dict[int, Entrant] = {}
         self._library: list[float] = []
         self._copies: list[float] = []
 
     def time_rounds(self, first: int) -> _Turn:
-        """Time all that are running: ``first`` rounds, then as many again as there were, within limits."""
+        """Time all running entrants: ``first`` rounds, then as many again as there were, within limits."""
         rounds = first
         if self.held:
             rounds = min(max(first, self.held), max(first, MOST_AT_ONCE), MOST_ROUNDS - self.held)
@@ -178,7 +198,7 @@ class _Session:
         return _Turn(rounds, dict(zip(self.running, own, strict=True)), library, rest[0] if rest else None)
 
     def drop_failures(self, turn: _Turn) -> None:
-        """Remove who failed, and start again with the others: who was behind whom is open again."""
+        """Remove the failed entrants and start again with the others; reset the ranking."""
         culprits = {i: e for i, e in turn.entrants.items() if e.status not in (Status.OK, Status.CRASHED)}
         if len(culprits) in (0, len(turn.entrants)):  # a crash or a common time limit: the culprit is unknown
             alone = {i: self._runner.compare([self._candidates[i]], rounds=1, library=False)[0] for i in turn.entrants}
@@ -195,7 +215,7 @@ class _Session:
         self._start([i for i in self._times if i not in self._failed])
 
     def add(self, turn: _Turn) -> None:
-        """Keep the times of a turn in which every entrant ran."""
+        """Add the times of rounds in which every entrant ran."""
         if turn.library is not None:
             self._vendor = turn.library
             self._library += turn.library.seconds
@@ -211,19 +231,19 @@ class _Session:
         self.held += turn.rounds
 
     def choose(self, complexity: Sequence[float], incumbent: int | None) -> Choice:
-        """Return the winner among those that are running, which the incumbent need not be any more."""
-        place = self.running.index(incumbent) if incumbent in self.running and incumbent is not None else None
+        """Return the winner among the running entrants, which may no longer include the incumbent."""
+        position = self.running.index(incumbent) if incumbent in self.running and incumbent is not None else None
         times, simplicity = [self._times[i] for i in self.running], [complexity[i] for i in self.running]
-        choice = choose(times, simplicity, TIE, place)
-        self._behind |= {i: behind.centre for i, behind in zip(self.running, choice.behind, strict=True)}
+        choice = choose(times, simplicity, TIE, position)
+        self._log_ratios |= {i: ratio.centre for i, ratio in zip(self.running, choice.behind, strict=True)}
         return choice
 
     def drop_hopeless(self, choice: Choice) -> None:
-        """Go on with those that can still win."""
-        self.running = [self.running[place] for place in choice.contenders]
+        """Drop the entrants that can no longer win."""
+        self.running = [self.running[position] for position in choice.contenders]
 
     def ranking(self, complexity: Sequence[float], incumbent: int | None) -> Remeasurement:
-        """Everybody's place, and the winner beside the library."""
+        """Return the final ranking, and the winner's ratio to the library."""
         losers = tuple(Ranked(i, entrant, ()) for i, entrant in self._failed.items())
         if not self.running:
             return Remeasurement((), losers, False, 0, None, "no entrant ran")
@@ -232,11 +252,11 @@ class _Session:
         compared = None
         if len(self._library) == self.held and not self._why_no_library:
             compared = Ratio.paired(self._times[winner], self._library)
-        behind = sorted((i for i in self._times if i != winner), key=lambda i: self._behind[i])
-        placed = tuple(Ranked(i, self._entrants[i], tuple(self._times[i])) for i in (winner, *behind))
+        others = sorted((i for i in self._times if i != winner), key=lambda i: self._log_ratios[i])
+        standings = tuple(Ranked(i, self._entrants[i], tuple(self._times[i])) for i in (winner, *others))
         library = tuple(self._library) if compared is not None else ()
         return Remeasurement(
-            standings=placed,
+            standings=standings,
             failed=losers,
             clear=choice.clear,
             rounds=self.held,

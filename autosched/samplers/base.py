@@ -1,4 +1,4 @@
-"""What every sampler offers, and the bookkeeping that they share."""
+"""The contract of a sampler, and the bookkeeping that samplers share."""
 
 from __future__ import annotations
 
@@ -14,14 +14,23 @@ _FIRST_DRAW = 256
 
 
 def differences(a: Schedule, b: Schedule) -> int:
-    """In how many parameters two schedules of a space differ: all of them for different templates."""
+    """Return in how many parameters two schedules of a space differ: in all of them for different templates."""
     if a.template != b.template:
         return max(len(a.items), len(b.items))
     return sum(x != y for x, y in zip(a.items, b.items, strict=True))
 
 
 def spread_out(ranked: Sequence[Schedule], n: int, distance: int) -> list[Schedule]:
-    """Return the first ``n`` that differ from each other in ``distance`` parameters; then the first of the others."""
+    """Select schedules that differ from each other.
+
+    Args:
+        ranked: Schedules, the best first.
+        n: Number of schedules to select.
+        distance: Number of parameters in which they differ where possible.
+
+    Returns:
+        The first ``n`` that differ so from those before them, then the first of the others.
+    """
     chosen: list[Schedule] = []
     others: list[Schedule] = []
     for schedule in ranked:
@@ -33,28 +42,47 @@ def spread_out(ranked: Sequence[Schedule], n: int, distance: int) -> list[Schedu
 
 
 class Sampler(ABC):
-    """Proposes schedules of one space and learns from what came of them. The contract, which one test class checks:
+    """Proposes schedules of one space and learns from their results.
 
-    - ``ask(n)`` gives at most n schedules, all legal and all different. None has been asked or told before. It gives
-      fewer than n only when there are no others left, and so an empty list means that the space is exhausted.
-    - ``tell`` takes one result: of an asked schedule, in any order and any time later, or of one never asked. The
-      latter is how earlier trials are restored: a new sampler that is told everything an old one was told proposes
-      none of it again and has learned as much. Telling one schedule again is a repeated measurement.
-    - A failure is told too. It never counts as a time, least of all as a good one.
+    The contract, which ``autosched.testing.SamplerContract`` checks:
+
+    - ``ask(n)`` returns at most n schedules, all legal and all different. None was proposed or reported before. It
+      returns fewer than n only when no others remain, so an empty list means that the space is exhausted.
+    - ``tell`` reports one result: of a proposed schedule, in any order and at any later time, or of one never proposed.
+      The latter restores earlier trials: a new sampler to which the same results are reported proposes none of them
+      again and has learned as much. A second result of one schedule is a repeated measurement.
+    - A failure is reported, too. It never counts as a time.
     - The same space, seed and calls give the same proposals, on any machine with the same versions. There is no other
       state: no clock, no global generator, no hash order.
+
+    Attributes:
+        name: Name on the command line.
     """
 
     name: str
-    """What the command line calls it."""
 
     @abstractmethod
     def ask(self, n: int) -> list[Schedule]:
-        """At most ``n`` schedules to try next. Raises ValueError for a negative n."""
+        """Propose the next trials.
+
+        Args:
+            n: Number of schedules, 0 or more.
+
+        Returns:
+            At most ``n`` schedules to try next.
+
+        Raises:
+            ValueError: ``n`` is negative.
+        """
 
     @abstractmethod
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
-        """Learn the result of a schedule."""
+        """Report a result.
+
+        Args:
+            schedule: Schedule that was tried.
+            measurement: Its time, or its failure.
+        """
 
     @property
     def expected_gain(self) -> float:
@@ -63,22 +91,26 @@ class Sampler(ABC):
 
     @property
     def num_guessed(self) -> int:
-        """Number of schedules whose time a model guessed in order to propose the best of them."""
+        """Number of schedules whose times were estimated in order to propose the best of them."""
         return 0
 
     @property
     def batch(self) -> int:
-        """How many proposals cost about as much as one."""
+        """Number of proposals that together cost about as much as one."""
         return 1
 
     def proposer(self, schedule: Schedule) -> str:
-        """Return the name that records keep as the source of ``schedule``: this sampler's, or that of whoever advised
-        it."""
+        """Return the name that records keep as the source of ``schedule``: the sampler's or the adviser's."""
         return self.name
 
 
 class UnvisitedPool:
-    """The legal schedules that have neither been asked nor told, in one random order."""
+    """The legal schedules that were neither proposed nor reported, in one random order.
+
+    Args:
+        space: Legal schedules.
+        seed: Random seed.
+    """
 
     def __init__(self, space: SearchSpace, seed: int) -> None:
         self._space = space
@@ -97,16 +129,22 @@ class UnvisitedPool:
 
     @property
     def seen(self) -> int:
-        """How many schedules have been asked or told."""
+        """Number of schedules that were proposed or reported."""
         return len(self._seen)
 
     def remove(self, schedule: Schedule) -> None:
-        """Count a schedule as seen."""
+        """Mark a schedule as seen."""
         self._seen.add(schedule.key())
 
     def draw(self, n: int) -> list[Schedule]:
-        """Return the next ``n`` schedules and count them as seen; fewer where there are no more. Raises ValueError for
-        a negative ``n``."""
+        """Return the next schedules and mark them as seen.
+
+        Args:
+            n: Number of schedules; fewer are returned if no more remain.
+
+        Raises:
+            ValueError: ``n`` is negative.
+        """
         self.check(n)
         drawn: list[Schedule] = []
         while len(drawn) < n:

@@ -1,14 +1,15 @@
 """Evolutionary search ranked by a learned model, after TVM MetaSchedule (Shao et al., NeurIPS 2022).
 
 A population of legal schedules of all templates, part of it the best measured so far and the rest random, is mutated
-and crossed over a few generations. One model predicts every time, and the best predictions that are new are proposed,
-with a few random schedules among them. The model is trained anew whenever a fifth more records have arrived.
+and crossed over for a few generations. One model predicts all times, and the best predictions that are new are
+proposed, with a few random schedules among them. The model is trained again whenever the number of records has grown by
+a fifth.
 
-Where a prior guesses times (an analytic model), its guess leads from the first proposal, and the learned model corrects
-it: it is trained on measured over guessed time, which needs far fewer records than learning the time itself.
+Estimated times (of an analytic model) lead from the first proposal. The learned model corrects them: it is trained on
+measured over estimated time, which needs far fewer records than learning the time itself.
 
-Every proposal depends on the seed and on what was asked and told so far, and on nothing else: a search that was stopped
-and restored goes on as if it had not been.
+Each proposal depends on the seed and on the proposals and results so far, and on nothing else: a search that was
+stopped and restored continues as if it had not been.
 """
 
 from __future__ import annotations
@@ -44,12 +45,22 @@ Fit = Callable[[Matrix, FloatArray], Model]  # rows [n, d] and their seconds [n]
 
 @dataclass(frozen=True)
 class Settings:
-    """``warmup`` is the number of ok records before a model is trained; until then a prior's guess leads
-    ``guided`` of the proposals, and the others are random. Of ``first`` random schedules the best live at the start,
-    where a prior guesses: a guess costs no trial. ``population`` schedules live for ``generations``;
-    ``elite`` of the first are the best measured. A child comes from ``mutation`` with that probability, else from
-    crossing two parents over. ``epsilon`` of the proposals stay random. A model is trained with ``growth`` times the
-    records of the one before. Proposals of one batch differ in ``distance`` parameters or more where possible."""
+    """Constants of the search.
+
+    Attributes:
+        warmup: Number of ok records before a model is trained. Until then estimates lead ``guided`` of the proposals,
+            and the others are random.
+        guided: Fraction of proposals that estimates lead.
+        first: Number of random schedules whose best start the first population, with estimated times.
+        population: Number of schedules in a generation.
+        generations: Number of generations of a proposal.
+        elite: Fraction of the first generation that is the best measured.
+        mutation: Probability that a child is a mutant; else two parents are crossed over.
+        epsilon: Fraction of proposals that stay random.
+        growth: A model is trained when the number of records has grown by this factor.
+        distance: Number of parameters in which the proposals of one batch differ where possible.
+        failure_factor: A failure counts as this many times the slowest ok record, for the model alone.
+    """
 
     warmup: int = 24
     guided: float = 0.6
@@ -61,19 +72,18 @@ class Settings:
     epsilon: float = 0.05
     growth: float = 1.2
     distance: int = 3
-    failure_factor: float = 2.0  # a failure ranks as this many times the slowest ok record, for the model alone
+    failure_factor: float = 2.0
 
 
 class EvolutionSampler(Sampler):
-    """``fit`` trains a model; without one only the prior leads. ``prior`` gives the model's features, and perhaps a
-    guess of its own; by default the space's encoding and no guess.
+    """Proposes the schedules with the best predicted times of an evolving population.
 
     Args:
-        space: What is proposed.
-        seed: Of all that is drawn, the model's training included.
-        fit: Trains the model of what was told so far; None for none.
-        prior: Features for the model, and a guess before there is one.
-        settings: By default ``Settings()``, which says what each means.
+        space: Schedules to propose.
+        seed: Random seed.
+        fit: Trains a model on results; None for none, so that estimates alone lead.
+        estimates: Features for the model, and times before there is one. Default: the encoding of ``space``.
+        settings: Constants of the search. Default: ``Settings()``.
     """
 
     name = "evolution"
@@ -94,42 +104,42 @@ class EvolutionSampler(Sampler):
         self._estimates = Estimates.encoded(space) if estimates is None else estimates
         self._settings = Settings() if settings is None else settings
         self._unseen = UnvisitedPool(space, seed)
-        self._told: dict[Schedule, list[float]] = {}  # ok times of each schedule, empty for one that only failed
+        self._times: dict[Schedule, list[float]] = {}  # ok times of each schedule, empty for failures
         self._model: Model | None = None
         self._trained = 0
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
         self._unseen.remove(schedule)
-        times = self._told.setdefault(schedule, [])
+        times = self._times.setdefault(schedule, [])
         if measurement.timing is not None:
             times.append(measurement.timing.median)
 
     def ask(self, n: int) -> list[Schedule]:
         rng = np.random.default_rng([self._seed, self._unseen.seen])
         self._train()
-        led = int(max(n, 0) * self._led + rng.random())  # exactly that share on average
-        ranked = self._evolved(led, rng) if led else []
+        guided = int(max(n, 0) * self._guided_share + rng.random())  # exactly that share on average
+        ranked = self._evolved(guided, rng) if guided else []
         for schedule in ranked:
             self._unseen.remove(schedule)
         return ranked + self._unseen.draw(n - len(ranked))
 
     @property
-    def _led(self) -> float:
-        """The share of the proposals that follow a prediction."""
+    def _guided_share(self) -> float:
+        """Fraction of the proposals that follow a prediction."""
         if self._model is not None:
             return 1.0 - self._settings.epsilon
         return self._settings.guided if self._estimates.has_times else 0.0
 
     def _train(self) -> None:
-        """Train on the longest prefix of the records whose count of ok ones is a step of the growing series."""
-        ok = sum(1 for times in self._told.values() if times)
+        """Train on the longest prefix of the records whose number of ok ones is a step of the growing series."""
+        ok = sum(1 for times in self._times.values() if times)
         size, step = 0, self._settings.warmup
         while step <= ok:
             size, step = step, math.ceil(step * self._settings.growth)
         if self._fit is None or size == self._trained:
             return
         rows, seconds, found = [], [], 0
-        for schedule, times in self._told.items():
+        for schedule, times in self._times.items():
             if found == size:
                 break
             found += bool(times)
@@ -143,12 +153,12 @@ class EvolutionSampler(Sampler):
             rows = [row for row, use in zip(rows, usable, strict=True) if use]
             labels, guess = labels[usable], guess[usable]
             labels = labels / np.exp(guess)
-        if len(rows) < _FEWEST_ROWS:  # the prior expects the others to fail
+        if len(rows) < _FEWEST_ROWS:  # the others are expected to fail
             return
         self._model, self._trained = self._fit(self._estimates.features(rows), labels), size
 
     def _predicted(self, schedules: Sequence[Schedule]) -> FloatArray:
-        """log(seconds) up to a constant, infinite where the prior expects a schedule to fail."""
+        """Return log(seconds) up to a constant; infinite for an expected failure."""
         known = self._estimates.has_times
         predicted = self._estimates.log_seconds(schedules) if known else np.zeros(len(schedules))
         if self._model is not None and len(schedules):
@@ -161,7 +171,7 @@ class EvolutionSampler(Sampler):
         """Return the ``n`` new schedules with the best predictions that a few generations find; perhaps fewer."""
         settings = self._settings
         elite = self._fastest()[: int(settings.elite * settings.population)]
-        first = settings.population if self._told or not self._estimates.has_times else settings.first
+        first = settings.population if self._times or not self._estimates.has_times else settings.first
         fresh = self._space.sample(first - len(elite), int(rng.integers(2**62)))
         scores: dict[Schedule, float] = {}
         self._score([*elite, *fresh], scores)
@@ -176,7 +186,7 @@ class EvolutionSampler(Sampler):
         scores.update(zip(unknown, self._predicted(unknown).tolist(), strict=True))
 
     def _children(self, living: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
-        """As many children as ``living``, which is sorted; most are from the better half."""
+        """Return as many children as ``living``, which is sorted; most are from the better half."""
 
         def parents(count: int) -> list[Schedule]:
             return [living[i] for i in (len(living) * rng.random(count) ** 2).astype(int)]
@@ -187,7 +197,7 @@ class EvolutionSampler(Sampler):
         return children + self._space.crossover(parents(crossed), parents(crossed), rng)
 
     def _fastest(self) -> list[Schedule]:
-        medians = {s: statistics.median(times) for s, times in self._told.items() if times}
+        medians = {s: statistics.median(times) for s, times in self._times.items() if times}
         return sorted(medians, key=lambda s: medians[s])
 
 

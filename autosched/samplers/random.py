@@ -9,7 +9,12 @@ from search_spaces.spaces.search_space import SearchSpace
 
 
 class RandomSampler(Sampler):
-    """The order is the space's own sample: uniform in one space, by turns of the strata in a union. Learns nothing."""
+    """Proposes the space's own sample: uniform in one space, strata in turns in a union. It learns nothing.
+
+    Args:
+        space: Schedules to propose.
+        seed: Random seed.
+    """
 
     name = "random"
 

@@ -1,4 +1,4 @@
-"""A search for other numbers than times: samplers of weighted sums of the objectives' logarithms.
+"""A search for other objectives than the time: samplers of weighted sums of the objectives' logarithms.
 
 A weighted sum of logarithms needs no scales: the units of an objective change it by a constant. With several weights,
 one sampler each, the search walks along the Pareto front (its convex part in logarithms). Every sampler learns from
@@ -19,16 +19,21 @@ Costs = Callable[[Schedule, Measurement], tuple[float, ...] | None]
 
 
 class ScalarizedSampler(Sampler):
-    """``samplers``, one for each of ``weights``, propose in turns; ``costs`` gives the logarithms of a trial's
-    objectives, None where it has none."""
+    """Lets several samplers propose in turns, each for one weighting of the objectives.
+
+    Args:
+        samplers: One sampler for each of ``weights``.
+        weights: Weights of the objectives.
+        costs: Returns the logarithms of a trial's objectives; None if it lacks one.
+    """
 
     def __init__(self, samplers: Sequence[Sampler], weights: Sequence[Sequence[float]], costs: Costs) -> None:
         self.name = samplers[0].name
         self._samplers = list(samplers)
         self._weights = [tuple(w) for w in weights]
         self._costs = costs
-        self._turn = 0
-        self._given: set[Schedule] = set()  # asked for, not told
+        self._next = 0
+        self._pending: set[Schedule] = set()  # proposed and not reported
 
     @property
     def batch(self) -> int:
@@ -38,20 +43,20 @@ class ScalarizedSampler(Sampler):
         proposals: list[Schedule] = []
         while len(proposals) < n:
             share = math.ceil((n - len(proposals)) / len(self._samplers))
-            member = self._samplers[self._turn % len(self._samplers)]
-            self._turn += 1
+            member = self._samplers[self._next % len(self._samplers)]
+            self._next += 1
             own = member.ask(share)
-            if not own:  # it has seen all that there is
+            if not own:  # it has seen the whole space
                 break
-            new = [schedule for schedule in own if schedule not in self._given]
-            self._given.update(new)
+            new = [schedule for schedule in own if schedule not in self._pending]
+            self._pending.update(new)
             proposals += new
         else:
             self._samplers[0].ask(min(n, 0))  # which refuses a negative number
         return proposals
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
-        self._given.discard(schedule)
+        self._pending.discard(schedule)
         costs = self._costs(schedule, measurement)
         for member, weights in zip(self._samplers, self._weights, strict=True):
             member.tell(schedule, self._scored(measurement, costs, weights))

@@ -1,4 +1,4 @@
-"""A sampler that also tries what somebody else proposes: its own first proposal, then those, then its own again."""
+"""A sampler that also tries the advice of others: its own first proposal, the advice, then its own proposals again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class SeededSampler(Sampler):
     Args:
         sampler: Proposes everything else.
         advice: Schedules of its space, the best first; each is proposed once.
-        adviser: The name under which they are kept as the sampler of their trials.
+        adviser: Name of the adviser in the records of these trials.
         own_first: Whether the sampler's own first proposal comes before them.
     """
 
@@ -23,13 +23,13 @@ class SeededSampler(Sampler):
         self.name = sampler.name
         self._sampler = sampler
         self._adviser = adviser
-        self._waiting = list(dict.fromkeys(advice))
-        self._given: set[Schedule] = set()
-        self._seen = not own_first  # whether anything was asked or told
+        self._advice = list(dict.fromkeys(advice))
+        self._advised: set[Schedule] = set()
+        self._started = not own_first  # whether anything was proposed or reported
 
     @property
     def expected_gain(self) -> float:
-        return super().expected_gain if self._waiting else self._sampler.expected_gain
+        return super().expected_gain if self._advice else self._sampler.expected_gain
 
     @property
     def num_guessed(self) -> int:
@@ -40,26 +40,26 @@ class SeededSampler(Sampler):
         return self._sampler.batch
 
     def proposer(self, schedule: Schedule) -> str:
-        return self._adviser if schedule in self._given else self.name
+        return self._adviser if schedule in self._advised else self.name
 
     def ask(self, n: int) -> list[Schedule]:
-        proposals = self._own(n if n < 0 or not self._waiting else min(n, 0 if self._seen else 1))
-        self._seen = self._seen or n > 0
-        self._waiting = [schedule for schedule in self._waiting if schedule not in proposals]
-        while len(proposals) < n and self._waiting:
-            self._given.add(self._waiting[0])
-            proposals.append(self._waiting.pop(0))
+        proposals = self._own(n if n < 0 or not self._advice else min(n, 0 if self._started else 1))
+        self._started = self._started or n > 0
+        self._advice = [schedule for schedule in self._advice if schedule not in proposals]
+        while len(proposals) < n and self._advice:
+            self._advised.add(self._advice[0])
+            proposals.append(self._advice.pop(0))
         return [*proposals, *self._own(n - len(proposals))] if len(proposals) < n else proposals
 
     def _own(self, n: int) -> list[Schedule]:
-        """Proposals of the sampler, which does not know of what is out that it did not propose."""
+        """Return proposals of the sampler, without pending advice, of which it does not know."""
         own = self._sampler.ask(n)
-        while any(schedule in self._given for schedule in own):
-            own = [schedule for schedule in own if schedule not in self._given]
+        while any(schedule in self._advised for schedule in own):
+            own = [schedule for schedule in own if schedule not in self._advised]
             own += self._sampler.ask(n - len(own))
         return own
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
-        self._seen = True
-        self._waiting = [other for other in self._waiting if other != schedule]
+        self._started = True
+        self._advice = [other for other in self._advice if other != schedule]
         self._sampler.tell(schedule, measurement)

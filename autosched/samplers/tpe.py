@@ -1,8 +1,8 @@
 """Any Optuna sampler through Optuna's ask-and-tell interface, by default its tree-structured Parzen estimator.
 
-Optuna knows independent domains and none of the rules, so most of what it suggests is illegal. A suggestion that is
-illegal, or not new, is told to Optuna as failed at once and costs no measurement. After a few of them in a row the last
-one is repaired: the nearest new legal schedule to it, among random ones and neighbours of the best, is proposed.
+Optuna knows independent domains and none of the rules, so most of its suggestions are illegal. A suggestion that is
+illegal, or not new, is reported to Optuna as failed at once and costs no measurement. After a few of them in a row the
+last one is repaired: the nearest new legal schedule to it, among random ones and neighbours of the best, is proposed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,17 @@ _NEIGHBOURS = 32  # of each of them
 
 
 class OptunaSampler(Sampler):
-    """Proposals of one Optuna sampler, ``TPESampler(seed=seed)`` if none is given.
+    """Proposes by an Optuna sampler.
 
     First the template is chosen, then values for the parameters of that template alone, which Optuna knows as
     "template.parameter". It chooses positions among a parameter's values: from a categorical distribution, or for an
-    ordinal parameter from an integer one. The objective is log(seconds). A failed trial is told as pruned: Optuna's
-    samplers take that as worse than every finished one, or leave it out.
+    ordinal parameter from an integer one. The objective is log(seconds). A failed trial is reported as pruned: Optuna's
+    samplers rank it below every finished one, or leave it out.
+
+    Args:
+        space: Schedules to propose.
+        seed: Random seed.
+        sampler: Optuna sampler. Default: ``TPESampler(seed=seed)``.
     """
 
     name = "tpe"

@@ -1,4 +1,4 @@
-"""How much a trial is worth before it is made."""
+"""Acquisition functions: the worth of a trial before it is made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEAST_GAIN, MOST_GAIN, RESOLUTION = 0.05, 8.0, 0.01  # in deviations of the valu
 
 
 def expected_improvement(predicted: Prediction, best: float) -> FloatArray:
-    """By how much each value may be expected to exceed ``best``, [n] (Jones, Schonlau and Welch, 1998)."""
+    """Return the expected improvement of each value over ``best``, [n] (Jones, Schonlau and Welch, 1998)."""
     deviation = np.maximum(predicted.deviation, 1e-12)
     ahead = (predicted.mean - best) / deviation
     density = np.exp(-0.5 * ahead * ahead) / math.sqrt(2 * math.pi)
@@ -23,10 +23,10 @@ def expected_improvement(predicted: Prediction, best: float) -> FloatArray:
 
 
 def likely_optimum(predicted: Prediction, best: float, works: FloatArray) -> float:
-    """Return what the largest value of all exceeds as likely as not, and ``LEAST_GAIN`` more than ``best`` at least.
+    """Return the median of the largest value, at least ``best`` plus ``LEAST_GAIN``.
 
-    Values count as independent of each other, as in Wang, Zhou and Jegelka, Optimization as Estimation with Gaussian
-    Processes in Bandit Settings (2016), and each as far as its schedule ``works`` [n].
+    Values count as independent, as in Wang, Zhou and Jegelka, Optimization as Estimation with Gaussian Processes in
+    Bandit Settings (2016), each weighted by the probability ``works`` [n] that its schedule works.
     """
     deviation = np.maximum(predicted.deviation, 1e-12)
     low, high = best + LEAST_GAIN, best + MOST_GAIN

@@ -1,5 +1,4 @@
-"""The schedules among which an acquisition looks for the next trial: a whole small space, or a living part of a large
-one."""
+"""The candidates of an acquisition function: a whole small space, or a living part of a large one."""
 
 from __future__ import annotations
 
@@ -13,10 +12,17 @@ from search_spaces.spaces.schedule import Schedule
 
 
 class Pool:
-    """The ``schedules`` of a ``whole`` space; else random ones, whose worst make way for others.
+    """Candidates of the acquisition: a whole space, or random schedules whose worst are replaced.
 
-    ``places`` are their coordinates, float32 [d, n], and ``grid`` those of a whole space; ``seen`` says which need not
-    be proposed any more.
+    Args:
+        schedules: Schedules of the pool.
+        whole: Whether they are all of the space.
+        places: Computes coordinates, float32 [d, n].
+
+    Attributes:
+        places: Coordinates of the schedules, float32 [d, n].
+        grid: The same as a grid, for a whole space.
+        seen: Which schedules were proposed or reported.
     """
 
     def __init__(self, schedules: list[Schedule], whole: bool, places: Callable[[Sequence[Schedule]], Columns]) -> None:
@@ -29,18 +35,18 @@ class Pool:
         self._position = {schedule: i for i, schedule in enumerate(self.schedules)}
 
     def see(self, schedules: Iterable[Schedule]) -> None:
-        """Mark schedules as seen, where the pool has them."""
+        """Mark those of ``schedules`` that the pool has as seen."""
         for schedule in schedules:
             position = self._position.get(schedule)
             if position is not None:
                 self.seen[position] = True
 
     def missing(self, schedules: Iterable[Schedule]) -> list[Schedule]:
-        """Those that the pool does not have, each once."""
+        """Return those of ``schedules`` that the pool lacks, each once."""
         return [s for s in dict.fromkeys(schedules) if s not in self._position]
 
     def put(self, positions: IntArray, schedules: Sequence[Schedule]) -> Columns:
-        """Replace what is at ``positions`` by ``schedules`` that the pool does not have; their coordinates [d, k]."""
+        """Replace the schedules at ``positions`` by ones that the pool lacks; return their coordinates, [d, k]."""
         for position, schedule in zip(positions.tolist(), schedules, strict=True):
             del self._position[self.schedules[position]]
             self.schedules[position] = schedule

@@ -1,23 +1,20 @@
-"""Bayesian optimisation: a Gaussian process says which trial is next.
+"""Bayesian optimisation with a Gaussian process.
 
-The value of a schedule is the best time so far over its time, so the best has 1: what is far from the best differs
-little, and a model of it spends itself on the fast end. After a few random trials every proposal is the schedule that
-most probably reaches the optimum, as far as the model expects one (``acquisition.likely_optimum``), over the whole
-space where it is small, else over a pool that follows the search. Aiming at the optimum, instead of at anything better
-than the best so far, keeps the search from spending itself on the neighbours of a good schedule. A trial that is
-proposed and not yet told counts as observed with the value that the model expects, so that proposals that are out
-together differ. So does one that failed, and a schedule is worth less as it is less probable to work
-(``cost_models/feasibility.py``).
+Without estimated times, the value of a schedule is the best time so far over its time, so that the model spends itself
+on fast schedules. After a few random trials, each proposal is the schedule that most probably reaches the optimum that
+the model expects (``acquisition.likely_optimum``), over the whole space if that is small, else over a living pool.
+Aiming at the optimum, instead of at any improvement, keeps the search from trying the neighbours of a good schedule
+one by one. Pending and failed trials are imputed with their predicted mean (kriging believer), so that proposals in
+flight differ. A proposal is weighted by the probability that the schedule works (``cost_models/feasibility.py``).
 
-Where a prior guesses times, values are the logarithms of these, because a guess errs by factors, and the guess is one
-more coordinate (``Guesses``). A second Gaussian process models what a line along the guess leaves over; how far the
-line is followed is learned with every trial (``Trend``). A guess may be right about nearly all schedules and wrong
-about the fastest, which the likelihood of the trials hardly shows. So the line is judged by what it finds: once
-``patience`` trials have brought nothing, three of four proposals come from the model without it, or two of four where
-that model found the best, until one of the two finds something better. Trials that follow a guess are no random ones,
-and their mean is not that of the space: so it counts as unknown (``Hyperparameters.offset``). Where a guess leads, a
-proposal maximises the expected improvement (Jones, Schonlau and Welch, Efficient Global Optimization of Expensive
-Black-Box Functions, 1998) beyond a margin.
+With estimated times, values are their logarithms, because estimates err by factors, and the estimate is one more
+coordinate (``Guesses``). A second Gaussian process models the residuals of a line along the estimate, whose slope is
+learned (``Trend``). Estimates may be right about nearly all schedules and wrong about the fastest, which the likelihood
+hardly shows. So after ``patience`` trials without improvement, three of four proposals come from the model without the
+line (two of four if that model found the best), until one of the two models finds an improvement. Observed trials are
+biased towards fast schedules, so both models treat the prior mean as unknown (``Hyperparameters.offset``). A proposal
+then maximises the expected improvement (Jones, Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box
+Functions, 1998) beyond a margin.
 """
 
 from __future__ import annotations
@@ -51,9 +48,14 @@ from search_spaces.spaces.search_space import SearchSpace
 
 @dataclass(frozen=True)
 class AcquisitionState:
-    """What is ``predicted`` at every place of a pool, in deviations of the values, and what is ``best`` so far.
-    ``parts``: what one deviation is worth there, in parts of the best value and as far as the schedule is likely to
-    work. ``worth``: the acquisition, minus infinity where a place is seen."""
+    """The acquisition function over a pool.
+
+    Attributes:
+        predicted: Prediction at each position, in standard deviations of the values.
+        best: Best value so far, in the same units.
+        parts: Worth of one deviation at each position, in parts of the best value, times the probability to work.
+        worth: Acquisition at each position; minus infinity for seen schedules.
+    """
 
     predicted: Prediction
     best: float
@@ -61,20 +63,20 @@ class AcquisitionState:
     worth: FloatArray
 
     def gain(self, position: int) -> float:
-        """Return the expected improvement at one place, without a margin, in parts of the best value."""
+        """Return the expected improvement at one position, without a margin, in parts of the best value."""
         at = slice(position, position + 1)
         there = Prediction(self.predicted.mean[at], self.predicted.deviation[at])
         return float((expected_improvement(there, self.best) * self.parts[at])[0])
 
 
 class BayesSampler(Sampler):
-    """``prior`` may guess times; its features are not used.
+    """Proposes by expected improvement, or by the probability to reach the optimum.
 
     Args:
-        space: What is proposed.
-        seed: Of all that is drawn.
-        prior: Guesses of log seconds; None, or one that guesses nothing, leaves the surrogate without them.
-        settings: By default ``Settings()``, which says what each means.
+        space: Schedules to propose.
+        seed: Random seed.
+        estimates: Estimated times, which lead the search as far as they prove right. Default: none.
+        settings: Constants of the search. Default: ``Settings()``.
     """
 
     name = "bayes"
@@ -88,21 +90,21 @@ class BayesSampler(Sampler):
         self._estimates = estimates if estimates is not None and estimates.has_times else None
         self._unseen = UnvisitedPool(space, seed)
         self._columns = Coordinates(space)
-        self._times: dict[Schedule, list[float] | None] = {}  # in the order seen; None while it is not told
-        self._medians: dict[Schedule, float] = {}  # of those that have a time
-        self._best: float | None = None  # the least of them, once somebody asks
-        self._told: list[Schedule] = []
+        self._times: dict[Schedule, list[float] | None] = {}  # in the order seen; None while pending
+        self._medians: dict[Schedule, float] = {}  # of schedules with a time
+        self._best: float | None = None  # the least median; None if unknown
+        self._reported: list[Schedule] = []
         self._pool: Pool | None = None
-        self._by_guess: list[Schedule] | None = None  # random ones and where descents end, the best guess last
+        self._by_guess: list[Schedule] | None = None  # random schedules and ends of descents, the best estimate last
         self._guesses: Guesses | None = None
-        self._of_pool = np.zeros(0)  # the guessed values of the pool
-        self._goal = math.inf  # a time below it is progress
-        self._idle = 0  # trials told since the last progress
-        self._guided = True  # whether the line decides, or did so for what was best so far
-        self._guided_to: dict[Schedule, bool] = {}  # whether it did so for each proposal that is out
-        self._models: dict[str, IncrementalPosterior] = {}  # "plain", "guided" by a line, what "works"
-        self._observed: list[Schedule] = []  # by each of them
-        self._count = 0  # how many of the schedules seen it was offered
+        self._of_pool = np.zeros(0)  # estimated values of the pool
+        self._goal = math.inf  # a time below it is an improvement
+        self._stale_trials = 0  # trials reported since the last improvement
+        self._guided = True  # whether the model with the line found the best so far
+        self._guided_to: dict[Schedule, bool] = {}  # for each pending proposal, whether that model made it
+        self._models: dict[str, IncrementalPosterior] = {}  # "plain", "guided" by the line, "works"
+        self._observed: list[Schedule] = []  # by each model
+        self._count = 0  # seen schedules that were offered to the models
         self._fitted = 0
         self._gain = math.inf
 
@@ -115,21 +117,21 @@ class BayesSampler(Sampler):
         times = self._times.get(schedule)
         if times is None:
             times = self._times[schedule] = []
-            self._told.append(schedule)
+            self._reported.append(schedule)
             if self._pool is not None:
                 self._pool.see([schedule])
-            self._learn_trust(schedule, measurement)
+            self._note_improvement(schedule, measurement)
         if measurement.timing is not None:
             times.append(measurement.timing.median)
             self._medians[schedule] = statistics.median(times)
             self._best = None
 
-    def _learn_trust(self, schedule: Schedule, measurement: Measurement) -> None:
+    def _note_improvement(self, schedule: Schedule, measurement: Measurement) -> None:
         guided = self._guided_to.pop(schedule, True)
-        self._idle += 1
+        self._stale_trials += 1
         if measurement.timing is not None and measurement.timing.median < self._goal:
             self._goal = measurement.timing.median * (1 - self._settings.trust.progress)
-            self._idle, self._guided = 0, guided
+            self._stale_trials, self._guided = 0, guided
 
     @blas.single_thread()
     def ask(self, n: int) -> list[Schedule]:
@@ -148,32 +150,33 @@ class BayesSampler(Sampler):
         return proposals
 
     def _proposed(self, rng: np.random.Generator) -> Schedule | None:
-        """Return the next trial; None where there is none left."""
+        """Return the next trial; None if none remains."""
         self._gain = math.inf
         if self._unseen.seen < self._settings.first or not self._medians:
-            guessed = self._guessed() if self._unseen.seen % 2 == 0 else None  # the others in case it misleads
+            # every other one is random, in case estimates mislead
+            guessed = self._guessed() if self._unseen.seen % 2 == 0 else None
             return guessed or next(iter(self._unseen.draw(1)), None)
         pool = self._made_pool()
         self._update(pool)
         guided = self._follows_guess()
-        outlook = self._outlook(pool, guided)
+        state = self._acquisition(pool, guided)
         if not pool.whole:
-            self._refresh(pool, self._fresh(rng), outlook.worth)
-            outlook = self._outlook(pool, guided)
+            self._refresh(pool, self._fresh(rng), state.worth)
+            state = self._acquisition(pool, guided)
         for _ in range(0 if pool.whole else self._settings.candidates.rounds):
-            chosen = pool.schedules[int(outlook.worth.argmax())]
-            self._refresh(pool, self._space.neighbours(chosen, self._settings.candidates.moves), outlook.worth)
-            outlook = self._outlook(pool, guided)
-        best = int(outlook.worth.argmax())
-        if outlook.worth[best] == -math.inf:  # all seen, which a living pool may be while the space is not
+            chosen = pool.schedules[int(state.worth.argmax())]
+            self._refresh(pool, self._space.neighbours(chosen, self._settings.candidates.moves), state.worth)
+            state = self._acquisition(pool, guided)
+        best = int(state.worth.argmax())
+        if state.worth[best] == -math.inf:  # all of a living pool is seen, perhaps not all of the space
             return next(iter(self._unseen.draw(1)), None)
-        self._gain = outlook.gain(best)
+        self._gain = state.gain(best)
         self._guided_to[pool.schedules[best]] = guided
         return pool.schedules[best]
 
     def _follows_guess(self) -> bool:
-        """Whether the next proposal is of the model with a line along the guess."""
-        if self._idle < self._settings.trust.patience:
+        """Return whether the model with a line along the estimates makes the next proposal."""
+        if self._stale_trials < self._settings.trust.patience:
             return self._guided
         return self._unseen.seen % (4 if self._guided else 2) == 0
 
@@ -192,21 +195,21 @@ class BayesSampler(Sampler):
         return self._pool
 
     def _places(self, schedules: Sequence[Schedule]) -> Columns:
-        """Where schedules are for the model, [d, n]."""
+        """Return the coordinates of schedules for the model, [d, n]."""
         columns = coordinates(self._columns.of(schedules))
         return columns if self._guesses is None else np.concatenate([columns, self._guesses.coordinate(schedules)])
 
     def _update(self, pool: Pool) -> None:
-        """Fit hyper-parameters where enough has been told since the last time, and observe what is new."""
+        """Fit hyperparameters if enough results were reported since the last time, and observe new schedules."""
         refits = self._settings.refits
         size = step = self._settings.first
-        while step <= len(self._told):
+        while step <= len(self._reported):
             growth = refits.growth if step < refits.many else refits.later
             size, step = step, max(step + 1, math.ceil(step * growth))
         refitted = size != self._fitted or not self._models
         if refitted:
             self._fitted = size
-            given = self._hyperparameters(self._told[:size])
+            given = self._hyperparameters(self._reported[:size])
         else:
             given = {name: model.hyperparameters for name, model in self._models.items()}
         new = list(islice(self._times, self._count, None))
@@ -221,32 +224,32 @@ class BayesSampler(Sampler):
                 model.observe(columns)
 
     def _remembered(self) -> list[Schedule]:
-        """Return what the model observes: everything, or the fastest half of ``most`` and the newest others."""
+        """Return the observed schedules: all, or the fastest half of ``most`` and the newest others."""
         most = self._settings.refits.most
         if len(self._times) <= most:
             return list(self._times)
-        waiting = [s for s, times in self._times.items() if times is None]
-        kept = set([*waiting, *sorted(self._medians, key=self._medians.__getitem__)][: most // 2])
+        pending = [s for s, times in self._times.items() if times is None]
+        kept = set([*pending, *sorted(self._medians, key=self._medians.__getitem__)][: most // 2])
         for schedule in reversed(self._times):
             if len(kept) == most:
                 break
             kept.add(schedule)
         return [schedule for schedule in self._times if schedule in kept]
 
-    def _hyperparameters(self, told: Sequence[Schedule]) -> dict[str, Hyperparameters]:
-        columns, values, works = self._places(told), self._values(told), self._works(told)
+    def _hyperparameters(self, reported: Sequence[Schedule]) -> dict[str, Hyperparameters]:
+        columns, values, works = self._places(reported), self._values(reported), self._works(reported)
         settings = self._settings.model if self._guesses is None else self._settings.guided
         found = {}
         if (works == 0).any():
             found["works"] = feasibility.hyperparameters(columns, works)
         known = ~np.isnan(values)
-        if not known.any():  # these failed; what was told since then counts from the next time on
+        if not known.any():  # all failed; later results count from the next fit on
             return {"plain": settings.mode(len(columns)), **found}
         columns, values = columns[:, known], values[known]
         scaled = Scale.of(values).down(values)
         found["plain"] = gaussian_process.hyperparameters(columns, scaled, settings)
         if self._guesses is not None:
-            guesses = self._guesses.values([s for s, k in zip(told, known, strict=True) if k])
+            guesses = self._guesses.values([s for s, k in zip(reported, known, strict=True) if k])
             guesses = Scale.of(guesses).down(guesses)
             slope = float(guesses @ scaled + 2.0) / (float(guesses @ guesses) + 4.0)
             rest = scaled - max(slope, 0.0) * guesses
@@ -254,20 +257,19 @@ class BayesSampler(Sampler):
         return found
 
     def _values(self, schedules: Sequence[Schedule]) -> FloatArray:
-        """Best time over time, the logarithm of it where guesses are followed; NaN for failures and what is not told
-        yet."""
+        """Return the best time over each time, or its logarithm with estimates; NaN for failures and pending trials."""
         if self._best is None:
             self._best = min(self._medians.values(), default=1.0)
         values = self._best / np.array([self._medians.get(s, math.nan) for s in schedules], dtype=np.float64)
         return values if self._guesses is None else np.maximum(np.log(values), LEAST)
 
     def _works(self, schedules: Sequence[Schedule]) -> FloatArray:
-        """1 for what has a time, 0 for failures, NaN for what is not told yet."""
-        waiting = np.array([self._times[s] is None for s in schedules], dtype=np.bool_)
-        return np.where(waiting, math.nan, [float(s in self._medians) for s in schedules])
+        """Return 1 for schedules with a time, 0 for failures, NaN for pending trials."""
+        pending = np.array([self._times[s] is None for s in schedules], dtype=np.bool_)
+        return np.where(pending, math.nan, [float(s in self._medians) for s in schedules])
 
-    def _outlook(self, pool: Pool, guided: bool) -> AcquisitionState:
-        """Return what is expected at every place of the pool."""
+    def _acquisition(self, pool: Pool, guided: bool) -> AcquisitionState:
+        """Return the acquisition function over the pool."""
         values, works = self._values(self._observed), self._works(self._observed)
         scale = Scale.of(values[~np.isnan(values)])
         values = scale.down(values)
@@ -293,11 +295,13 @@ class BayesSampler(Sampler):
         worth[pool.seen] = -math.inf
         return AcquisitionState(predicted, best, scale.deviation * probable, worth)
 
-    # -- guesses of the prior ------------------------------------------------------------------------------------
+    # -- estimated times -----------------------------------------------------------------------------------------
 
     def _guessed(self) -> Schedule | None:
-        """Return the unseen schedule with the best guess, among random ones and where descents from these end; None
-        without a prior that guesses."""
+        """Return the unseen schedule with the best estimate, among random ones and the ends of their descents.
+
+        None without estimated times.
+        """
         if self._estimates is None:
             return None
         if self._by_guess is None:
@@ -311,7 +315,7 @@ class BayesSampler(Sampler):
         return None
 
     def _trend(self, guesses: Guesses) -> Trend:
-        """Return the guesses of what was observed, and of the pool."""
+        """Return the estimates of the observed schedules and of the pool."""
         observed = guesses.values(self._observed)
         scale = Scale.of(observed)
         return Trend(scale.down(observed), scale.down(self._of_pool))
@@ -319,7 +323,7 @@ class BayesSampler(Sampler):
     # -- a living pool -------------------------------------------------------------------------------------------
 
     def _fresh(self, rng: np.random.Generator) -> list[Schedule]:
-        """Neighbours and mutants of the fastest, and random schedules."""
+        """Return neighbours and mutants of the fastest, and random schedules."""
         fastest = heapq.nsmallest(self._settings.candidates.elite, self._medians, key=self._medians.__getitem__)
         parents = [fastest[i] for i in rng.integers(len(fastest), size=self._settings.candidates.moves)]
         near = self._space.neighbours(parents[0], self._settings.candidates.moves)
@@ -327,7 +331,7 @@ class BayesSampler(Sampler):
         return [*near, *self._space.mutate(parents, rng), *random]
 
     def _refresh(self, pool: Pool, schedules: Sequence[Schedule], worth: FloatArray) -> None:
-        """Let schedules into the pool, in place of the worst."""
+        """Put schedules into the pool in place of the worst."""
         new = pool.missing(s for s in schedules if s in self._unseen)
         if not new:
             return

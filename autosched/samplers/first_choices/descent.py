@@ -12,19 +12,24 @@ from cost_models.estimates import Estimates
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-STARTS = 8  # from each of which a descent takes some 150 to 300 guesses
+STARTS = 8  # each descent takes 150 to 300 estimates
 _DISTANCE = 6  # parameters in which they differ where possible: the best of a sample are often much the same
 _NEIGHBOURS = 256  # looked at in a step
 _STEPS = 32
 _STRATA = 2  # whole shares of a space whose best a sample finds; of more, each gets as many schedules as one of these
-TIE = 1e-3  # guesses of times that differ by less are the same: no model tells them apart
+TIE = 1e-3  # smaller differences of log seconds are below the resolution of any model
 
 Rank = tuple[int, int, int, float]
 
 
 def starting_points(space: SearchSpace, samples: int, seed: int) -> list[Schedule]:
-    """Return ``samples`` random schedules, more of a space of many strata: another template must not thin out those of
-    the best one."""
+    """Return random schedules to start from.
+
+    Args:
+        space: Schedules to draw.
+        samples: Number of schedules; more are drawn from many strata, so that each template gets enough of them.
+        seed: Random seed.
+    """
     return space.sample(max(samples, math.ceil(samples * round(sum(s.share for s in space.strata)) / _STRATA)), seed)
 
 
@@ -61,8 +66,11 @@ def descended(space: SearchSpace, estimates: Estimates, starts: Sequence[Schedul
 
 
 def ranking(space: SearchSpace) -> Callable[[Schedule, float], Rank]:
-    """How a schedule with a guess (log seconds) ranks, the smallest first: by its guess, where several are the same
-    within TIE by how few parameters are not at their defaults, then by how deep its pipeline is."""
+    """Return the rank of a schedule with an estimate (log seconds), the smallest first.
+
+    Estimates that differ by less than TIE count as the same; then fewer parameters that are not at their defaults win,
+    then a deeper pipeline.
+    """
     plain = {(t, p.name): p.default for t, m in space.members.items() for p in m.parameters if not p.deeper}
     deep = {(t, p.name): p for t, m in space.members.items() for p in m.parameters if p.deeper}
 

@@ -1,8 +1,8 @@
 """Estimates as the Gaussian process takes them: as values, and as one more coordinate.
 
-As a coordinate a guess need not be right: schedules of like guesses have like values, whatever these are. So even a
-guess that is wrong about the fastest schedules tells which are slow. The coordinate is the rank of a guess, in steps so
-coarse that it does not tell the best few in a hundred apart: among these the other coordinates decide.
+As a coordinate an estimate need not be right: schedules with similar estimates have similar values, whatever these are.
+So even estimates that are wrong about the fastest schedules identify slow ones. The coordinate is the rank of an
+estimate, in steps so coarse that the best few in a hundred share one: among these the other coordinates decide.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ class Guesses:
         self._sorted = np.sort(-guesses)
 
     def values(self, schedules: Sequence[Schedule]) -> FloatArray:
-        """Return the logarithm of the best guess over each one's, [n]: LEAST for what does not fit on the device, above
-        0 for what is better."""
+        """Return the logarithm of the best estimate over each schedule's, [n].
+
+        It is LEAST for a schedule that does not fit on the device, and above 0 for one better than the reference.
+        """
         return np.maximum(self._least - self._estimates.log_seconds(schedules), LEAST)
 
     def coordinate(self, schedules: Sequence[Schedule]) -> Columns:
-        """Return the part of the schedules whose guess is worse, in steps from 0 to 1, as a row float32 [1, n]."""
+        """Return the fraction of schedules with a worse estimate, in steps from 0 to 1, as a row float32 [1, n]."""
         worse = np.searchsorted(self._sorted, -self._estimates.log_seconds(schedules)) / max(len(self._sorted) - 1, 1)
         steps: Columns = (np.floor(np.minimum(worse, 1.0) * _STEPS) / _STEPS).astype(np.float32)[None, :]
         return steps

@@ -25,7 +25,7 @@ from search_spaces.hardware.devices import DEVICES, device
 WITHOUT_TORCH = """
 import sys
 sys.modules |= dict.fromkeys(("torch", "triton"))  # imports of these fail
-from autosched.triton.configs import file_names, files
+from autosched.integrations.config_files import file_names, files
 """
 GOOD = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1, "num_warps": 4, "num_stages": 3}
 H100 = "E=8,N=7168,device_name=NVIDIA_H100_80GB_HBM3"

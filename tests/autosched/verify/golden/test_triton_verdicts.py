@@ -11,9 +11,9 @@ from needs import needs_compiler
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
 triton = pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
 import triton_verdict_kernels as kernels  # noqa: E402
+
 from autosched.integrations.config_files.file_names import parse_file_name  # noqa: E402
 from autosched.integrations.config_files.judge_config import judge as judge_configuration  # noqa: E402
-
 from autosched.judge.judging import judge as judge_submission  # noqa: E402
 from autosched.judge.task import read_task  # noqa: E402
 from autosched.triton import QUICK, THOROUGH, LaunchFailed, emulated, tune  # noqa: E402

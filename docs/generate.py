@@ -52,7 +52,17 @@ SPACES: dict[str, tuple[Problem, ...]] = {
 
 # What `autosched` exports, by what it is for. A class named with `+` is shown with its methods.
 API = {
-    "Tuning": ("tune", "emulate", "Im2col", "Struct", "Surface", "TensorMapOf", "Texture", "+StudySampler"),
+    "Tuning": (
+        "tune",
+        "TuneOptions",
+        "emulate",
+        "Im2col",
+        "Struct",
+        "Surface",
+        "TensorMapOf",
+        "Texture",
+        "+StudySampler",
+    ),
     "Running tuned kernels": (
         *("+Database", "use", "recording", "matmul", "matvec", "softmax", "rmsnorm", "layernorm", "reduce"),
         "transpose",
@@ -60,6 +70,7 @@ API = {
     "PyTorch": ("torch.patch", "+torch.Calls", "torch.emulated"),
     "Problems and kernels": (
         *("Matmul", "Matvec", "Softmax", "RmsNorm", "LayerNorm", "Reduce", "Transpose", "Copy", "+Kernel"),
+        "KernelOptions",
     ),
     "Reports": ("reporting.html.build", "reporting.html.render"),
     "Results and errors": (

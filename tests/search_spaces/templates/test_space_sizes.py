@@ -1,6 +1,6 @@
 """How many schedules each kernel template has for a small problem: a rule that refuses more, or less, changes a number.
 
-``pytest tests/golden --update-golden`` accepts what is counted now; the diff is the review.
+``pytest tests/search_spaces/templates --update-golden`` accepts what is counted now; the diff is the review.
 """
 
 from __future__ import annotations

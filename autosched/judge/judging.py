@@ -19,6 +19,7 @@ from autosched.judge.torch_operators import TorchOperators
 from autosched.triton.described import LaunchFailed
 from autosched.triton.session import Session, emulated
 from autosched.verify.launch_plan import QUICK, THOROUGH
+from autosched.verify.oracle import Comparison
 from measurements.emulator.findings import FindingKind
 from measurements.files.text import one_line
 from search_spaces.hardware.devices import Device
@@ -157,16 +158,16 @@ def _case(
     with TorchOperators() as operators, torch.no_grad():
         output = call(inputs)
     launched = session.launches[launches:]
-    found = [(f, line) for f, line in zip(_faults(session), session.fault_lines(), strict=True)]
-    for finding, line in found:
-        status = Status.RACING if finding in _RACES else Status.OUT_OF_BOUNDS if finding in _BOUNDS else Status.FAULTY
-        seen.add(status, one_line(line))
     error, limit = _relative_error(output, expected, tolerance)
     accepts = _accepts(case, before, output, expected)
     name = f"{case.name}, seed {seed}"
-    seen.cases.append(
-        CaseResult(name, len(launched), error, limit, accepts, tuple(line for _, line in found), tuple(operators.names))
-    )
+    compared = _compared(name, error, limit, accepts)
+    verdict, lines = session.verdict(compared), session.fault_lines()
+    for fault, line in zip(verdict.emulation.faults, lines, strict=True):
+        kind = fault.kind
+        status = Status.RACING if kind in _RACES else Status.OUT_OF_BOUNDS if kind in _BOUNDS else Status.FAULTY
+        seen.add(status, one_line(line))
+    seen.cases.append(CaseResult(name, len(launched), error, limit, accepts, tuple(lines), tuple(operators.names)))
     _cheats(seen, session, bool(launched), output, expected, set(operators.names), wanted.operators, accepts)
     # What the caller gave may be the output, where the reference returns it or it holds no values; else it stays.
     returned = _returned(inputs, output)
@@ -177,16 +178,22 @@ def _case(
             seen.cheats.setdefault(Cheat.INPUT_RETURNED, f"it returns input {k} itself as the output")
         elif not _same(a, b):
             seen.cheats.setdefault(Cheat.INPUTS_CHANGED, f"input {k} holds other values after the call")
-    if error is None:
-        seen.add(Status.WRONG, "its output has not the shapes of the reference")
-    elif not error <= limit:
-        seen.add(Status.WRONG, f"{name}: relative error {error:.3g} against float64, and {limit:g} is allowed")
-    elif accepts is False:
-        seen.add(Status.WRONG, f"{name}: the task's own check refuses it")
+    if compared.reason:
+        seen.add(Status.WRONG, compared.reason)
     elif seed == _SEEDS[0] and not seen.cheats:
         output = _copied(output)
         _refilled(case, call, inputs, output, seen, tolerance)
     return output
+
+
+def _compared(name: str, error: float | None, limit: float, accepts: bool | None) -> Comparison:
+    """Return the output of a case, compared by the task: with its reference, then by its own check."""
+    if error is None:
+        return Comparison(None, "its output has not the shapes of the reference")
+    worst = error / limit if limit else float(error > 0)
+    if not error <= limit:
+        return Comparison(worst, f"{name}: relative error {error:.3g} against float64, and {limit:g} is allowed")
+    return Comparison(worst, f"{name}: the task's own check refuses it" if accepts is False else "")
 
 
 def _refilled(case: Case, call: Callable[[Any], Any], inputs: Any, output: Any, seen: _Seen, tolerance: float) -> None:
@@ -294,10 +301,6 @@ def _relative_error(output: Any, expected: Any, tolerance: float) -> tuple[float
         if error - allowed > worst - limit:
             worst, limit = error, allowed
     return worst, limit
-
-
-def _faults(session: Session) -> list[FindingKind]:
-    return [f.kind for f in session.findings if f.is_fault]
 
 
 def _copied(value: Any) -> Any:

@@ -110,7 +110,7 @@ def answers(tables: Sequence[Mapping[str, Any]], answer: Sequence[Any] | None) -
     return answered
 
 
-def judge(
+def output_check(
     tables: Sequence[Mapping[str, Any]],
     verify: Callable[..., Any],
     answer: Sequence[Any] | None,
@@ -128,12 +128,12 @@ def judge(
     """
     takes_atol = len(inspect.signature(verify).parameters) > 2 or "atol" in inspect.signature(verify).parameters
 
-    def judged(answer: Any = answer, verify: Any = verify, atol: float = atol, **arrays: Any) -> bool:
+    def checked(answer: Any = answer, verify: Any = verify, atol: float = atol, **arrays: Any) -> bool:
         names = [t["name"] for t in tables if t["kind"] != "constant"]
         result = [as_given(arrays.get(n), a) for n, a in zip_longest(names, arguments[: len(names)])]
         return bool(verify(answer, result, atol=atol) if takes_atol else verify(answer, result))
 
-    return judged
+    return checked
 
 
 def launch_of(

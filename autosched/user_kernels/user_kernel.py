@@ -141,8 +141,8 @@ class Kernel:
             "metrics": metrics or {},
         }
         folder = Path(file).parent if file else Path()
-        judge = None if verify is None else from_arrays.judge(tables, verify, answer, atol, arguments)
-        made = read_document(document, Places(f"Kernel {name}"), folder, source=text, reference=reference, judge=judge)
+        check = None if verify is None else from_arrays.output_check(tables, verify, answer, atol, arguments)
+        made = read_document(document, Places(f"Kernel {name}"), folder, source=text, reference=reference, judge=check)
         if callable(kernel_source):
             made = replace(made, generator=UserFunction(name, given=kernel_source))
             made = replace(made, source=f"// {function_text(kernel_source)}\n{text}")

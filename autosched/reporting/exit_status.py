@@ -77,6 +77,7 @@ ANSWERS = {
         "bad input",
     ),
     "tune": ("a schedule was found", "no schedule works, or the search ended early", "bad input"),
+    "serve": ("the program's own status", "the program's own status", "bad input, or the program's own status"),
 }
 
 

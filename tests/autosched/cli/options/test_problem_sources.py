@@ -11,7 +11,7 @@ from autosched.cli.options import kernel, sources, triton
 
 DATABASES = {"db", "into"}
 SOURCES = {"kernel": sources.Kernels, "program": sources.Programs, "triton": sources.TritonKernels}
-NOT_OF_PROBLEMS = ("db stats", "db gc", "serve")  # which count, remove or serve trials, whatever they are of
+NOT_OF_PROBLEMS = ("db stats", "db gc", "serve")  # of all trials, or of the kernels that a program has
 OPERATORS = {" ".join(command) for command in kernel.COMMANDS}  # in whose place --kernel and --program stand
 READING = [
     name

@@ -92,7 +92,7 @@ def ptx_of_file(path: Path) -> str | None:
         if data.startswith(_ARCHIVE):
             raise NoKernelFile(f"{path} is an archive of object files: unpack it (ar x {path.name}), and verify those")
         if b"\0" in data:
-            raise NoKernelFile(f"{path} is no kernel: give PTX, CUDA source, a cubin, a fat binary, or a program")
+            raise NoKernelFile(f"{path} is not recognised: give PTX, CUDA source, a cubin, a fat binary, or a program")
         return None
     if not data.startswith(_ELF):
         raise NoKernelFile(f"{path} is an ELF file of another machine: 64-bit little-endian ones are read")
@@ -116,12 +116,12 @@ def ptx_of_file(path: Path) -> str | None:
 def front_end_of(path: Path) -> FrontEnd | None:
     """Whose kernels a Python file holds, by its imports; None where it imports none of ``FRONT_ENDS``.
 
-    Raises NoKernelFile where it is no Python, and OSError.
+    Raises NoKernelFile for text that is not valid Python, and OSError.
     """
     try:
         tree = ast.parse(read_bounded(path, _MOST_SOURCE), str(path))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise NoKernelFile(f"{path} is no Python: {one_line(str(error))}") from error
+        raise NoKernelFile(f"{path} is not valid Python ({one_line(str(error))}): correct it") from error
     return front_end_that_uses(imports(tree))
 
 

@@ -24,7 +24,7 @@ def test_the_container_copies_what_there_is() -> None:
     assert [name for _, name in stages] == ["wheel", "cpu", "cuda"]
 
 
-@pytest.mark.parametrize(("workflow", "programs"), [("ci", {".ci/run", ".ci/wheel"}), ("nightly", set())])
+@pytest.mark.parametrize(("workflow", "programs"), [("ci", {".ci/client", ".ci/run", ".ci/wheel"}), ("nightly", set())])
 def test_workflows_run_what_everybody_runs(workflow: str, programs: set[str]) -> None:
     read = yaml.safe_load((REPOSITORY / ".github" / "workflows" / f"{workflow}.yml").read_text())
     runs = [step["run"].split()[0] for job in read["jobs"].values() for step in job["steps"] if "run" in step]

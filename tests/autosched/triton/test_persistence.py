@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
 triton = pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
 import persisted_kernels as stock  # noqa: E402
+from postgresql_server import server  # noqa: E402
 from triton.runtime.errors import OutOfResources  # noqa: E402
 
 from autosched.triton import persist  # noqa: E402
@@ -35,6 +36,7 @@ class Starts:
 
     def __init__(self, folder: Path) -> None:
         self.database, self.log = folder / "best.db", folder / "log"
+        self.url = self.database
 
     def timed(self):
         """How many configurations were timed since it was asked."""
@@ -189,7 +191,7 @@ def forked(work):
         os._exit(status)
 
 
-def together(starts, count, kernels, *, kill=0, timeout=60.0):
+def together(starts, count, kernels, *, kill=0, timeout=60.0, locks="shared"):
     """Start processes that tune the same kernels at the same time; returns the choices of those that were not killed.
 
     Each process starts with another kernel, so that they wait for each other in every order.
@@ -200,7 +202,9 @@ def together(starts, count, kernels, *, kill=0, timeout=60.0):
         os.close(writing)
         os.read(reading, 1)  # all start when the other end is closed
         random.seed(f"{number} {time.monotonic_ns()}")
-        with persist(starts.database, device="h100", timeout=timeout):
+        if locks == "each":  # as on machines of their own
+            os.environ["AUTOSCHED_CACHE_DIR"] += str(number)
+        with persist(starts.url, device="h100", timeout=timeout):
             made = stock.kernels(starts.log, count=kernels, configs=stock.CONFIGS[:3], seconds=0.001)
             order = [(number + k) % kernels for k in range(kernels)]
             chosen = {k: stock.launch(made[k], 64) for k in order}
@@ -271,3 +275,11 @@ def test_nobody_waits_longer_than_the_timeout_and_the_first_choice_counts(starts
 def test_processes_that_cannot_wait_still_choose_alike(starts):
     choices = together(starts, 6, 2, timeout=0.0)
     assert all(choice == choices[0] for choice in choices)
+
+
+def test_processes_of_several_machines_share_a_server(starts):
+    """Locks are of one machine: without them, the first choice on the server still counts for all."""
+    with server() as url:
+        starts.url = url.format("postgres")
+        choices = together(starts, 4, 2, locks="each")
+    assert len(choices) == 4 and all(choice == choices[0] for choice in choices)

@@ -134,6 +134,7 @@ class _Tuning:
         self._identity = identity
         if choice is None:
             return None
+        self._turn.close()
         owner.answered += 1
         return self._config(choice)
 
@@ -168,6 +169,8 @@ class _Tuning:
         except (OSError, ValueError) as error:
             owner.warn(str(error))
             return config
+        finally:
+            self._turn.close()  # others need not wait until this process has compiled and launched the kernel
         return self._config(choice)
 
     def end(self) -> None:

@@ -122,6 +122,18 @@ def test_an_error_of_a_benchmark_ends_the_turn(starts):
         assert not persistence.turns._threads or all(not lock.locked() for lock in persistence.turns._threads.values())
 
 
+def test_a_turn_ends_before_the_kernel_is_compiled_and_launched(starts):
+    def launched(*_, **__):
+        locked.append(any(lock.locked() for lock in persistence.turns._threads.values()))
+
+    locked = []
+    with persist(starts.database, device="h100") as persistence, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stock, "on_launch", launched)
+        for kernel in stock.kernels(starts.log, count=2):
+            stock.launch(kernel, 64)
+    assert locked == [False, False]
+
+
 def test_pruned_configurations_are_not_timed_and_not_chosen(starts):
     pruned = {"early_config_prune": lambda configs, arguments, **rest: configs[:2]}
     first, _ = starts.start(count=1, prune_configs_by=pruned)

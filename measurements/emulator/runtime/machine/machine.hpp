@@ -150,13 +150,14 @@ struct Wgmmas;
 struct Collectives;
 }  // namespace ptx
 
-// All that changes while a launch runs. What files below the one that defines a part need not know of it is a reference to
-// that part: machine/part.hpp. A machine lives until the process ends.
+// All state that changes while a launch runs. A part that a higher floor defines is a reference to a type that is
+// incomplete here, so that this header includes nothing from above (machine/part.hpp). A machine lives until the process
+// ends, and its parts with it.
 struct Machine {
   Machine();
   Machine(const Machine&) = delete;
 
-  // Who runs.
+  // The launch, and the threads that run.
   Thread* self = nullptr;
   unsigned warp_count = 0;
   unsigned block_index = 0;  // how many blocks, or clusters, ran before the running one, through all launches
@@ -216,7 +217,7 @@ struct Machine {
   std::uint64_t ticks = 0;        // what clocks read
   std::size_t printed_bytes = 0;  // by printf
 
-  // Turns.
+  // Scheduling.
   Units units;
   Residents& residents;
   unsigned turn = 0;  // the warp that is next, where blocks take turns

@@ -27,7 +27,7 @@ class ParkedBase {
 
 // A part of the machine in which each block has values of its own.
 struct Unit {
-  explicit Unit(Parking& machines) : parking(machines) {}
+  explicit Unit(Parking& all) : parking(all) {}
   Parking& parking;
 };
 

@@ -27,6 +27,7 @@ struct Residents {
 
   unsigned count() const { return static_cast<unsigned>(waiting.size()) + 1; }
 };
+
 namespace {
 
 constexpr std::size_t most_bytes = std::size_t{6} << 30;  // of what resident blocks have for themselves

@@ -18,6 +18,7 @@ namespace autosched::emulator::ptx {
 struct Textures {
   std::unordered_map<std::uint64_t, Texture> by_handle;  // by handle
 };
+
 namespace {
 
 // The texture of a handle; nullptr, and a finding, where there is none.

@@ -15,6 +15,7 @@ struct LaunchControl : Unit {
   bool refused = false;  // somebody of this cluster has asked and was refused
   Parked<bool> parked_refused{parking, refused};
 };
+
 namespace {
 
 constexpr unsigned answer_bytes = 16;

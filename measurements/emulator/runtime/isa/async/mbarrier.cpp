@@ -21,6 +21,7 @@ struct Mbarriers : Unit {
 
   PerBlock<std::unordered_map<std::uint32_t, Mbarrier>> by_address{parking};  // by address
 };
+
 namespace {
 
 constexpr std::int64_t most_arrivals = (1 << 20) - 1, most_bytes = (1 << 20) - 1;

@@ -17,6 +17,7 @@ namespace autosched::emulator::ptx {
 struct Copies {
   std::deque<std::vector<std::uint32_t>> numbers;
 };
+
 namespace {
 
 constexpr std::size_t most_followed = 256;  // registers of a program

@@ -1,6 +1,7 @@
 // Happens-before between blocks: what one publishes by a fence followed by an atomic, and who has read it by an atomic
 // followed by a fence.
 #include <algorithm>
+#include <bitset>
 #include <memory>
 #include <unordered_map>
 
@@ -9,6 +10,21 @@
 #include "order/global_order.hpp"
 
 namespace autosched::emulator::global_shadow {
+
+// Whether addresses may be among those of a map. Most that are asked for are not, and the map takes a division to tell.
+class AddressFilter {
+ public:
+  void add(const void* address) { bits_[index(address)] = true; }
+  bool may_hold(const void* address) const { return bits_[index(address)]; }
+  void clear() { bits_.reset(); }
+
+ private:
+  static constexpr unsigned log_bits = 12;
+  static std::size_t index(const void* address) {
+    return reinterpret_cast<std::uintptr_t>(address) * std::uint64_t{0x9e3779b97f4a7c15u} >> (64 - log_bits);
+  }
+  std::bitset<std::size_t{1} << log_bits> bits_;
+};
 
 // What blocks have published, and who knows of it.
 struct GlobalOrder : Unit {
@@ -91,9 +107,11 @@ struct GlobalOrder : Unit {
     Epoch epoch;
   };
   std::unordered_map<std::uintptr_t, std::vector<ReleasePointer>> released_at;  // by address of the atomic
+  AddressFilter released;  // its addresses
   PerBlock<Learnt> learnt{parking};
   std::vector<Shown> all_shown;
   std::unordered_map<std::uintptr_t, std::uint32_t> shown_at;  // by address, the last
+  AddressFilter shown;  // its addresses
   PerBlock<std::vector<Glimpse>> glimpses{parking};  // of the running block
 };
 
@@ -193,6 +211,7 @@ bool acquired(Machine& machine, const Stamp& before) {
 }
 
 void acquire_from(Machine& machine, const void* address) {
+  if (!machine.global_order.released.may_hold(address)) return;
   const auto found = machine.global_order.released_at.find(reinterpret_cast<std::uintptr_t>(address));
   if (found == machine.global_order.released_at.end()) return;
   auto& acquires = machine.global_order.learnt.acquires;
@@ -225,6 +244,7 @@ void acquire_from(Machine& machine, const void* address) {
 
 void synchronize(Machine& machine, void* address) {
   acquire_from(machine, address);
+  machine.global_order.released.add(address);
   std::vector<ReleasePointer>& here = machine.global_order.released_at[reinterpret_cast<std::uintptr_t>(address)];
   if (const ReleasePointer mine = current_release(machine)) {
     machine.global_uses.any_release = true;
@@ -255,6 +275,7 @@ std::vector<std::uint32_t> glimpsed_by_self(Machine& machine) {
 
 void show(Machine& machine, const void* address) {
   if (machine.global_order.all_shown.size() >= most_shown) return;
+  machine.global_order.shown.add(address);
   machine.global_order.shown_at[reinterpret_cast<std::uintptr_t>(address)] =
       static_cast<std::uint32_t>(machine.global_order.all_shown.size());
   machine.global_order.all_shown.push_back({machine.block_index, machine.self->rank,
@@ -263,6 +284,7 @@ void show(Machine& machine, const void* address) {
 }
 
 void glimpse(Machine& machine, const void* address) {
+  if (!machine.global_order.shown.may_hold(address)) return;
   const auto found = machine.global_order.shown_at.find(reinterpret_cast<std::uintptr_t>(address));
   if (found == machine.global_order.shown_at.end()) return;
   const Shown& shown = machine.global_order.all_shown[found->second];
@@ -293,10 +315,12 @@ bool glimpsed(Machine& machine, const Stamp& before) {
 void forget_glimpses(Machine& machine) {
   machine.global_order.all_shown.clear();
   machine.global_order.shown_at.clear();
+  machine.global_order.shown.clear();
   machine.global_order.glimpses.clear();
 }
 
 void forget_releases(Machine& machine, const void* address) {
+  if (!machine.global_order.released.may_hold(address)) return;
   machine.global_order.released_at.erase(reinterpret_cast<std::uintptr_t>(address));
 }
 

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from measurements.records import near_ties
 from measurements.records.near_ties import Behind, choose
@@ -71,6 +70,8 @@ def test_without_entrants_or_with_unequal_ones_there_is_no_winner() -> None:
 
 
 def test_the_centre_is_scipys_trimmed_mean_and_its_error_is_as_large_as_it_says() -> None:
+    from scipy import stats  # takes half a second to import
+
     rng = np.random.default_rng(5)
     hits = 0
     for _ in range(400):

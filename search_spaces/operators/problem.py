@@ -46,7 +46,7 @@ def standard_normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: DTy
 def whole_number(name: str, value: Any, least: int) -> int:
     """``value`` as an int, from any integer type. Raises ValueError for anything else, and below ``least``."""
     try:
-        number = least - 1 if isinstance(value, bool) else operator.index(value)
+        number = least - 1 if isinstance(value, bool | np.bool) else operator.index(value)
     except TypeError:
         number = least - 1
     if number < least:

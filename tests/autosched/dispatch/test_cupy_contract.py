@@ -4,6 +4,7 @@ Nothing of it runs without a GPU, but names and signatures can be read: Cython's
 """
 
 import ast
+import enum
 import inspect
 import re
 from contextlib import nullcontext
@@ -128,6 +129,8 @@ def complaints(cupy, source, names):
                 found = reached(cupy, _RETURNED[at])
             elif at and not (inspect.ismodule(found) or inspect.isclass(found)):
                 break  # what a property holds is not known here
+            if inspect.isclass(found) and issubclass(found, enum.Enum) and name in ("name", "value"):
+                break  # of its members, which Python 3.11 does not show on the class
             if not hasattr(found, name):
                 told = inspect.isclass(found) and f".{name} (" in (found.__doc__ or "")  # set by __init__
                 if not told:

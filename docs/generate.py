@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import importlib
 import inspect
@@ -69,8 +70,18 @@ API = {
     ),
     "PyTorch": ("torch.patch", "+torch.Calls", "torch.emulated"),
     "Problems and kernels": (
-        *("Matmul", "Matvec", "Softmax", "RmsNorm", "LayerNorm", "Reduce", "Transpose", "Copy", "+Kernel"),
-        "KernelOptions",
+        *(
+            "Matmul",
+            "Matvec",
+            "Softmax",
+            "RmsNorm",
+            "LayerNorm",
+            "Reduce",
+            "Transpose",
+            "Copy",
+            "+Kernel",
+            "KernelOptions",
+        ),
     ),
     "Reports": ("reporting.html.build", "reporting.html.render"),
     "Results and errors": (
@@ -295,9 +306,26 @@ def _type(annotation: Any) -> str:
     return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
+def _with_inherited(found: type, text: str) -> str:
+    """Return the docstring of a dataclass with the attributes that its bases describe, after its own."""
+    if "\nAttributes:\n" not in text:
+        return text
+    own = set(re.findall(r"^    (\w+): ", text, re.M))
+    entries: list[str] = []
+    for base in found.__mro__[1:]:
+        described = re.search(r"\nAttributes:\n((?:    .*\n?)+)", inspect.getdoc(base) or "")
+        for entry, name in re.findall(r"(    (\w+): .*\n?(?:        .*\n?)*)", described[1] if described else ""):
+            if name not in own:
+                own.add(name)
+                entries.append(entry.rstrip("\n") + "\n")
+    return re.sub(r"(\nAttributes:\n(?:    .*\n?)+)", lambda m: m[1].rstrip("\n") + "\n" + "".join(entries), text)
+
+
 def _prose(found: Any) -> str:
     """Return a docstring as Markdown: each entry of `Args`, `Returns` and `Raises` is a line of a list."""
     text = inspect.getdoc(found.fget if isinstance(found, property) else found) or ""
+    if inspect.isclass(found) and dataclasses.is_dataclass(found):
+        text = _with_inherited(found, text)
     if inspect.isclass(found) and not vars(found).get("__doc__"):
         text = ""
     lines: list[str] = []

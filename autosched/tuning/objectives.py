@@ -1,4 +1,4 @@
-"""What a search goes for: the time, or any other number of a trial; one of them, or several at once."""
+"""What a search optimises: the time or any other number of a trial, one or several at once."""
 
 from __future__ import annotations
 
@@ -29,9 +29,16 @@ class Objectives:
 
     @classmethod
     def of(cls, given: str | Iterable[str] | Mapping[str, Direction] | None) -> Self:
-        """Of texts such as "seconds" or "GFLOP/s:max", or a mapping; None is the time.
+        """Read objectives.
 
-        Raises ValueError for a direction that is neither min nor max, and for none or more than MOST objectives.
+        Args:
+            given: Texts such as "seconds" or "GFLOP/s:max", or directions by name. Default: the time.
+
+        Returns:
+            The objectives, the most important first.
+
+        Raises:
+            ValueError: A direction that is neither min nor max, no objective, or more than MOST.
         """
         if given is None:
             return cls()
@@ -67,9 +74,18 @@ class Objectives:
                 raise ValueError(f"there is no objective {name!r}: use one of {', '.join(known)}")
 
     def costs(self, problem: Problem, schedule: Schedule, measurement: Measurement) -> tuple[float, ...] | None:
-        """Return the logarithm of each objective, smaller is better; None for a trial that failed or lacks one of them.
+        """Return the logarithm of each objective; smaller is better.
 
-        Raises ValueError for a negative number, whose logarithm would say nothing.
+        Args:
+            problem: Problem of the trial.
+            schedule: Its schedule.
+            measurement: Its result.
+
+        Returns:
+            One number per objective; None for a trial that failed or lacks one of them.
+
+        Raises:
+            ValueError: A negative number, which has no logarithm.
         """
         if measurement.timing is None:
             return None
@@ -99,12 +115,12 @@ class Objectives:
     def front(self, problem: Problem, records: Iterable[Record]) -> list[Row]:
         """Return the rows of the trials that no other one beats in all objectives, best by the first of them first."""
         rows = trial_table.rows(problem, records)
-        there = [row for row in rows if all(name in row for name in self.names)]
-        return trial_table.pareto(there, dict(self.directions))
+        complete = [row for row in rows if all(name in row for name in self.names)]
+        return trial_table.pareto(complete, dict(self.directions))
 
 
 def dominates(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
-    """Whether a point is at least as good as another one in every objective, and better in one."""
+    """Return whether ``a`` is at least as good as ``b`` in every objective, and better in one."""
     return a != b and all(x <= y for x, y in zip(a, b, strict=True))
 
 

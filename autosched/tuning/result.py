@@ -1,4 +1,4 @@
-"""What a run of ``tune`` tells: before its first trial, after each, and at its end."""
+"""What a run of ``tune`` reports: before its first trial, after each, and at its end."""
 
 from __future__ import annotations
 
@@ -25,9 +25,16 @@ from search_spaces.spaces.schedule import Schedule
 
 @dataclass(frozen=True)
 class Start:
-    """What is known before the first trial. ``lines`` are for people: the backend and why, and what was there before.
+    """What is known before the first trial.
 
-    ``earlier`` trials of this problem, device and provenance were in the database; ``best`` is the best of them.
+    Attributes:
+        problem: Problem to search.
+        device: GPU to search for.
+        provenance: Kind of the times.
+        lines: Lines for people: the backend and why, and what the database holds.
+        trials: Number of trials to come.
+        earlier: Number of trials of this problem, device and provenance in the database.
+        best: Best of these; None without one.
     """
 
     problem: Problem
@@ -41,8 +48,16 @@ class Start:
 
 @dataclass(frozen=True)
 class Progress:
-    """After a trial: its record, the best so far (earlier ones included), and the run as a whole. ``seconds`` since the
-    first trial was asked for; ``failures`` maps a status to how many trials of this run ended in it."""
+    """State of a run after a trial.
+
+    Attributes:
+        record: Record of the trial.
+        best: Best so far, earlier trials included.
+        done: Number of completed trials of this run.
+        trials: Number of trials of the whole run.
+        failures: Number of failed trials of this run by status.
+        seconds: Time since the start of the run, in seconds.
+    """
 
     record: Record
     best: Record | None
@@ -63,7 +78,7 @@ class Progress:
 
 @runtime_checkable
 class Observer(Protocol):
-    """Is told what happens, in the thread that tunes."""
+    """Receives the progress of a search, in the thread that tunes."""
 
     def started(self, start: Start) -> None: ...
     def trial(self, progress: Progress) -> None: ...
@@ -71,20 +86,33 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class TuneResult:
-    """``trials`` are the records of this run, ``best`` is the best of the database, both of one provenance; ``best`` is
-    None where nothing has worked yet. ``earlier`` trials were there before. ``exhausted``: the space has no schedule
-    left. ``satisfied``: no gain of ``min_gain`` is expected. ``out_of_time``: the ``seconds`` of the search were over
-    before its trials were.
-    ``seconds`` are those of the whole, set-up and proof included.
-    ``interrupted``: by Ctrl-C. ``stopped`` says why measuring or proving could not go on, "" if they could.
-    ``common_failure`` is the one reason for which the first configurations failed, which ended the search.
-    ``remeasured`` is how the fastest did in turns, where the backend can do that; its candidates are ``entrants``.
-    ``worth`` says what a warm start was worth, "" where there was none. ``proof`` is what the full proof of the best
-    found, in one line, "" where there was none. ``database`` is where all of it is kept.
-    ``sampler`` proposed the trials; a model guessed the times of ``num_guessed`` schedules for that, and
-    ``num_verified`` were emulated.
-    ``best`` is so by the first of the ``objectives``; where there are several, ``front`` are the rows of the trials in
-    the database that no other one beats in all of them.
+    """Result of a search.
+
+    Attributes:
+        problem: Problem that was searched.
+        device: GPU that it was searched for.
+        provenance: Kind of the times: measured, estimated or replayed.
+        best: Best record of the database by the first objective; None if nothing has worked yet.
+        trials: Records of this run.
+        earlier: Number of trials in the database before.
+        lines: Lines for people about the run.
+        seconds: Duration of the whole, set-up and verification included, in seconds.
+        exhausted: Whether the space has no further schedule.
+        satisfied: Whether no gain of ``min_gain`` is expected.
+        out_of_time: Whether the time limit ended the search before its trials were used.
+        interrupted: Whether Ctrl-C ended it.
+        stopped: Why measuring or verifying could not continue; "" if it could.
+        common_failure: The one reason for which the first configurations failed, which ended the search; "" otherwise.
+        remeasured: Result of the paired timing of the fastest schedules; None without one.
+        entrants: Candidates of the paired timing.
+        worth: How well a warm start foresaw the times; "" without one.
+        proof: Outcome of the full verification of the best, in one line; "" without one.
+        database: Path or URL of the database.
+        sampler: Name of the sampler.
+        num_guessed: Number of schedules whose times were estimated in order to propose the best of them.
+        num_verified: Number of schedules that were emulated.
+        objectives: What was optimised.
+        front: With several objectives, the rows of the database's trials that no other trial beats in all of them.
     """
 
     problem: Problem
@@ -114,12 +142,12 @@ class TuneResult:
 
     @property
     def ok(self) -> int:
-        """How many trials of this run have a time."""
+        """Number of trials of this run with a time."""
         return sum(r.ok for r in self.trials)
 
     @property
     def tied(self) -> int:
-        """How many trials of this run beside the best have the very time that is estimated of it."""
+        """Number of other trials of this run with the same estimated time as the best."""
         best = self.best
         if best is None or best.measurement.timing is None or self.provenance is not Provenance.ESTIMATED:
             return 0
@@ -129,7 +157,7 @@ class TuneResult:
 
     @property
     def failures(self) -> dict[str, int]:
-        """How many trials of this run ended in each failure."""
+        """Number of trials of this run by failure."""
         return dict(Counter(r.status.value for r in self.trials if not r.ok))
 
     def rows(self) -> list[dict[str, Any]]:
@@ -138,13 +166,13 @@ class TuneResult:
         return trial_table.rows(self.problem, self.trials)
 
     def __repr__(self) -> str:
-        """Return the problem, the device, the best and what came of the trials, in one line."""
+        """Return the problem, the device, the best and a count of the trials, in one line."""
         best = "nothing has worked yet" if self.best is None else str(self.best)
         trials = f"{len(self.trials)} trials, {self.ok} with a time"
         return f"<TuneResult of {self.problem.key()} on {self.device.name}: {best}; {trials}>"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the best, where its time comes from, and what came of the trials."""
+        """Return what a notebook shows: the best, the kind of its time, and a count of the trials."""
         best = self.best
         sizes = {name: value for name, value in self.problem.to_json().items() if name != "operator"}
         facts = [("problem", f"{self.problem.operator}: {_listed(sizes)}"), ("device", self.device.name)]
@@ -189,7 +217,7 @@ class TuneResult:
 
     @property
     def why_none(self) -> str:
-        """Where no trial of this run worked: the commonest reason, and of how many trials it is; "" otherwise."""
+        """The commonest reason if no trial of this run worked, with its number of trials; "" otherwise."""
         if not self.trials or self.ok:
             return ""
         reason, times = Counter(r.measurement.reason or r.status.value for r in self.trials).most_common(1)[0]
@@ -229,7 +257,7 @@ def completed(result: TuneResult) -> TuneResult:
 
 @dataclass
 class SoFar:
-    """Observer that knows what a run has found where Ctrl-C came outside of the tuner. ``then`` is another observer."""
+    """Observer that keeps what a run has found, for a Ctrl-C outside of the tuner. ``then`` is another observer."""
 
     then: Observer | None = None
     start: Start | None = None

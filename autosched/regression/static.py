@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from autosched.regression.entries import ENTRY_ERRORS, LIBRARY_WON, Entry
 from autosched.regression.report import EntryStatus, Finding
 from autosched.reporting import formatting
-from autosched.tuning.backends import Estimate
-from autosched.tuning.backends.estimates import code_of
+from autosched.tuning.backends import AnalyticEstimator
+from autosched.tuning.backends.estimators import code_of
 from autosched.verify import stored
 from autosched.verify.in_threads import in_threads
 from autosched.verify.schedules import verify_one
@@ -177,7 +177,7 @@ def _reordered(entry: Entry, program: Compiled, recorded: Resources, pool: Compi
     """
     names = {record.schedule.template for record in (entry.record, *entry.rivals)}
     try:
-        model = Estimate(entry.device, TemplateSet([template(name) for name in sorted(names)]))
+        model = AnalyticEstimator(entry.device, TemplateSet([template(name) for name in sorted(names)]))
     except ValueError:
         return []
 

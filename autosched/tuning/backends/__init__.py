@@ -1,23 +1,23 @@
 """How are candidates timed: on a GPU, a cluster, from a recording, or by a model?
 
-Start at ``choosing.py``. ``gpus.py`` finds local GPUs; ``cluster.py``, ``replaying.py`` and ``estimates.py`` are the
+Start at ``choosing.py``. ``gpus.py`` finds local GPUs; ``cluster.py``, ``replaying.py`` and ``estimators.py`` are the
 other backends. This room knows nothing of samplers and trials.
 """
 
 from autosched.tuning.backends.backend import Backend, BackendError
 from autosched.tuning.backends.choosing import choose
-from autosched.tuning.backends.estimates import TRAINED, Estimate, TrainedEstimate, is_counted
+from autosched.tuning.backends.estimators import TRAINED, AnalyticEstimator, TrainedEstimator, is_counted
 from autosched.tuning.backends.options import BACKENDS, BackendOptions, Gpus
 
 __all__ = [
     "BACKENDS",
     "TRAINED",
+    "AnalyticEstimator",
     "Backend",
     "BackendError",
     "BackendOptions",
-    "Estimate",
     "Gpus",
-    "TrainedEstimate",
+    "TrainedEstimator",
     "choose",
     "is_counted",
 ]

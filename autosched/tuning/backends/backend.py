@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from autosched.tuning.backends.estimates import is_counted
+from autosched.tuning.backends.estimators import is_counted
 from measurements.compiler.pool import CompilePool
 from measurements.records.measurement import Provenance
 from measurements.records.policy import NONE

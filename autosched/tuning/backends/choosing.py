@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from autosched.tuning.backends.backend import Backend, BackendError
 from autosched.tuning.backends.cluster import of_cluster
-from autosched.tuning.backends.estimates import TRAINED, Estimate, TrainedEstimate
+from autosched.tuning.backends.estimators import TRAINED, AnalyticEstimator, TrainedEstimator
 from autosched.tuning.backends.gpus import UsableGpus, probe, wanted_device
 from autosched.tuning.backends.options import BackendOptions
 from autosched.tuning.backends.replaying import headline_reason, of_recording, of_table
@@ -111,11 +111,11 @@ def _estimating(
     problem: Problem | None,
 ) -> Backend:
     pool = _compilers(workers, usable)
-    analytic = Estimate(device, usable)
+    analytic = AnalyticEstimator(device, usable)
     estimate: Predict = analytic
     by = analytic.name(problem)
     if model is not None and problem is not None:
-        estimate = TrainedEstimate(device, usable, model.of(problem))
+        estimate = TrainedEstimator(device, usable, model.of(problem))
         by = f"{TRAINED} {model.digest[:12]} (of {model.provenance} times)"
     runner = EstimateRunner(device, pool, estimate, model=by, why=why)
     headline = f"times are ESTIMATED: {headline_reason(why)}"

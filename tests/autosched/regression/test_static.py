@@ -18,7 +18,7 @@ from autosched.regression import static
 from autosched.regression.check import CheckOptions, check_database
 from autosched.regression.report import EntryStatus, Report
 from autosched.regression.static import StaticOptions
-from autosched.tuning.backends import Estimate
+from autosched.tuning.backends import AnalyticEstimator
 from autosched.verify import schedules as schedule_verification
 from measurements.compiler.pool import CompileFailure
 from measurements.emulator import HostCompilerMissing, HostFailure
@@ -126,7 +126,7 @@ def test_what_no_longer_compiles_is_broken_with_the_compilers_words(
 @pytest.fixture
 def predicted(record: MakeRecord) -> Callable[[Schedule], float]:
     """Return what the time model says of a schedule today."""
-    model = Estimate(device("h200"), TemplateSet([template("matmul")]))
+    model = AnalyticEstimator(device("h200"), TemplateSet([template("matmul")]))
 
     def seconds(schedule: Schedule) -> float:
         kernel = template("matmul").kernel(PROBLEM, schedule, device("h200"))
@@ -170,7 +170,7 @@ def test_an_estimate_that_is_longer_now_is_slower(
     record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], predicted: Callable[[Schedule], float]
 ) -> None:
     half = record(schedules[0], predicted(schedules[0]) / 2, provenance=Provenance.ESTIMATED)
-    model = Estimate(device("h200"), TemplateSet([template("matmul")])).name(PROBLEM)
+    model = AnalyticEstimator(device("h200"), TemplateSet([template("matmul")])).name(PROBLEM)
     half = dataclasses.replace(half, fingerprint=json.dumps({"model": model}))
     report = checked(database(half))
     assert (report.findings[0].verdict, report.status) == (EntryStatus.SLOWER, 1)

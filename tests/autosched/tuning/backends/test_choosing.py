@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from autosched.tuning import tune as tuner
-from autosched.tuning.backends import BackendError, BackendOptions, Estimate, Gpus, choose, choosing
+from autosched.tuning.backends import AnalyticEstimator, BackendError, BackendOptions, Gpus, choose, choosing
 from autosched.tuning.backends import gpus as probing
 from autosched.verify.launch_counting import CountedLaunch
 from autosched.verify.machine_counting import counted_in
@@ -216,7 +216,7 @@ class TestRefusals:
 
 class TestEstimate:
     PROBLEM = Matmul(m=96, n=80, k=64)
-    ESTIMATE = Estimate(H200, TemplateSet([MATMUL]))
+    ESTIMATE = AnalyticEstimator(H200, TemplateSet([MATMUL]))
 
     @pytest.fixture
     def candidate(self) -> Iterator[Candidate]:
@@ -235,11 +235,11 @@ class TestEstimate:
     ) -> None:
         silent, resources = TemplateSet([dataclasses.replace(MATMUL, counts=None)]), Resources(40, 0, 0, 0, 0, 0)
         executed = LaunchCounts(64, 128, 1, 10, (("fma.rn.f32", 1e4),), 1e4, *[100.0] * 7, 0.0, 1e6, 0, 10**6)
-        monkeypatch.setattr("autosched.tuning.backends.estimates.counted", lambda *_: (CountedLaunch(executed),))
+        monkeypatch.setattr("autosched.tuning.backends.estimators.counted", lambda *_: (CountedLaunch(executed),))
         seconds = launch_time(executed, H200, CompiledResources(40)).seconds
-        assert Estimate(H200, silent)(candidate, resources) == seconds
-        monkeypatch.setattr("autosched.tuning.backends.estimates.counted", lambda *_: None)
-        assert Estimate(H200, silent)(candidate, resources) is None
+        assert AnalyticEstimator(H200, silent)(candidate, resources) == seconds
+        monkeypatch.setattr("autosched.tuning.backends.estimators.counted", lambda *_: None)
+        assert AnalyticEstimator(H200, silent)(candidate, resources) is None
 
     def test_counts_of_the_machine_code_are_taken_where_there_is_a_program(
         self, candidate: Candidate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -248,9 +248,9 @@ class TestEstimate:
         in_ptx = LaunchCounts(64, 128, 1, 10, (("fma.rn.f32", 1e4),), 1e4, *[100.0] * 7, 0.0, 1e6, 0, 10**6)
         in_code = dataclasses.replace(in_ptx, spilled_words=1e4)
         program = Compiled(tmp_path / "k.cubin", "0", "k", resources, 0.1, "", "sm_90a", "nvrtc", False)
-        monkeypatch.setattr("autosched.tuning.backends.estimates.counted", lambda *_: (CountedLaunch(in_ptx),))
-        monkeypatch.setattr("autosched.tuning.backends.estimates.in_program", lambda *_: [in_code])
-        estimate = Estimate(H200, silent)
+        monkeypatch.setattr("autosched.tuning.backends.estimators.counted", lambda *_: (CountedLaunch(in_ptx),))
+        monkeypatch.setattr("autosched.tuning.backends.estimators.in_program", lambda *_: [in_code])
+        estimate = AnalyticEstimator(H200, silent)
         assert estimate(candidate, resources) == launch_time(in_ptx, H200, CompiledResources(40)).seconds
         assert estimate(candidate, resources, program) == launch_time(in_code, H200, CompiledResources(40)).seconds
         assert estimate.name(self.PROBLEM).endswith(f"({counted_in()})") and "(" not in self.ESTIMATE.name(self.PROBLEM)

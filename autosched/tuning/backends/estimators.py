@@ -28,25 +28,36 @@ TRAINED = "the trained model"  # what estimates by one are called, before its di
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """Seconds of a compiled candidate of one of ``templates`` on ``device``, by the analytic models.
+class AnalyticEstimator:
+    """Estimates the time of compiled candidates by the analytic models.
 
-    Templates of ours have counts of their own. Whatever has none, and every kernel of the user's, is counted while some
-    of its blocks are emulated, and in the machine code that they stand for; a cost that the user states is what the
-    time is at least.
+    Built-in templates have counts of their own. A template without counts, and every kernel of the user's, is counted
+    while some of its blocks are emulated, and in its machine code; a cost that the user states is a lower bound.
+
+    Attributes:
+        device: GPU of the times.
+        templates: Kernel templates of the candidates.
     """
 
     device: Device
     templates: TemplateSet
 
     def name(self, problem: Problem | None) -> str:
-        """Return what its times are by: the model, and in which code it counts instructions, if it counts any."""
+        """Return the name of the model, with the code in which it counts instructions, if any."""
         counts = any(is_counted(template, problem) for template in self.templates)
         return f"the analytic model of autosched {VERSION}" + (f" ({counted_in()})" if counts else "")
 
     def __call__(self, candidate: Candidate, resources: Resources, program: Compiled | None = None) -> float | None:
-        """None where the template has no cost counts and the emulator cannot count them. Of a pipeline, the times of
-        all launches of the ``program`` are added; without one, all have these ``resources``."""
+        """Estimate one candidate.
+
+        Args:
+            candidate: Compiled candidate.
+            resources: Resources of its kernel.
+            program: Compiled launches of a pipeline, whose times are added. Default: all launches have ``resources``.
+
+        Returns:
+            Seconds; None if the template has no cost counts and the emulator cannot count them.
+        """
         template, problem, schedule = self.templates.of(candidate.schedule), candidate.problem, candidate.schedule
         spilled = resources.spill_store_bytes + resources.spill_load_bytes
         stated = None
@@ -71,12 +82,12 @@ class Estimate:
 
 
 def code_of(model: str) -> str:
-    """Return in which code the times of a model's ``name`` are counted; "" where none was said."""
+    """Return the code in which the model of a ``name`` counts instructions; "" if it names none."""
     return model.partition(" (")[2].removesuffix(")")
 
 
 def is_counted(template: KernelTemplate, problem: Problem | None) -> bool:
-    """Tell whether times are estimated from what some blocks do in the emulator."""
+    """Return whether times are estimated from what some blocks do in the emulator."""
     return template.counts is None or isinstance(problem, KernelProblem)
 
 
@@ -86,15 +97,21 @@ def _allotted(resources: Resources) -> CompiledResources:
 
 
 @dataclass(frozen=True)
-class TrainedEstimate:
-    """Seconds of a candidate of one of ``templates`` on ``device``, by a trained model."""
+class TrainedEstimator:
+    """Estimates the time of candidates by a trained model.
+
+    Attributes:
+        device: GPU of the times.
+        templates: Kernel templates of the candidates.
+        model: Trained model of the operator.
+    """
 
     device: Device
     templates: TemplateSet
     model: OperatorModel
 
     def __call__(self, candidate: Candidate, resources: Resources, program: Compiled | None = None) -> float | None:
-        """None where the template has no cost counts."""
+        """Estimate one candidate as ``AnalyticEstimator`` does; None if the template has no cost counts."""
         if self.templates.of(candidate.schedule).counts is None:
             return None
         table = features(self.templates, candidate.problem, [candidate.schedule], self.device)

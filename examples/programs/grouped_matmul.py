@@ -15,12 +15,12 @@ def grouped_matmul(p, a, w, offsets, out):
     (m, k), (e, _, n) = a.shape, w.shape
     bm, bn, bk = p.choose(bm=(64, 128), bn=(64, 128), bk=(32, 64))
     i, j = p.blocks((m + e * (bm - 1), n), (bm, bn))  # as many tiles as any offsets need
-    tile = i // bm
-    begins, ends = (p.load(p.window(offsets, (at, 0), (e, 1), column=True)) for at in (0, 1))
-    tiles = (ends - begins + (bm - 1)) // bm
-    upto = p.reduction("add", p.where(p.rows(0, e) <= p.columns(0, e), tiles, 0), dim=0)
-    done = upto <= p.rows(tile, 1)  # groups before this block's; behind the last tile of all it is e
-    group = p.reduction("add", p.where(done, p.full((1, e), 1, "i32"), 0), dim=1)
+    tile, c = i // bm, p.cover(e)
+    begins, ends = (p.load(p.window(offsets, (at, 0), (c, 1), column=True)) for at in (0, 1))
+    tiles = p.where(p.rows(0, c) < e, (ends - begins + (bm - 1)) // bm, 0)
+    upto = p.reduction("add", p.where(p.rows(0, c) <= p.columns(0, c), tiles, 0), dim=0)
+    done = upto <= tile  # groups before this block's; behind the last tile of all it is all of them
+    group = p.reduction("add", p.where(done, p.full((1, c), 1, "i32"), 0), dim=1)
     before = p.reduction("maxsi", p.where(done, upto, 0), dim=1)
     number = p.uniform(group, high=e, usual=p.minimum(tile * bm * e // m, e))
     begun = p.uniform(before, high=m + e, usual=tile)

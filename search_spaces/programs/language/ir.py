@@ -71,7 +71,7 @@ class Array:
         if not isinstance(place, Index | int) or isinstance(place, bool):
             raise MisusedArray(
                 f"{self.name}[..]: a dimension is indexed by a place or a whole number, not by a "
-                f"{type(place).__name__.lower()}; a tile of row numbers says rows in p.window"
+                f"{type(place).__name__.lower()}: load it with p.load_scalar, or give p.window a tile of row numbers"
             )
         index = place if isinstance(place, Index) else Index("constant", place)
         return Array(self.name, self.role, self.dtype, self.sizes, self.full, (*self.lead, index))

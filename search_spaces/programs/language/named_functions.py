@@ -12,7 +12,7 @@ from search_spaces.programs.language.values import Operand, State, Tile, fail
 def place_of(operation: str, value: object) -> Index:
     """Return a place. Raises ProgramError for what is neither an index nor a whole number."""
     if isinstance(value, Tile | State):
-        fail(operation, "a place is the same for all threads of a block: no tile of numbers that were loaded says it")
+        fail(operation, "a place is the same for all threads of a block, not a tile: load it with p.load_scalar")
     if isinstance(value, Index):
         return value
     if type(value) is not int:

@@ -15,7 +15,7 @@ import numpy as np
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.bounded import cast
 from search_spaces.programs.language.functions import FUNCTIONS, REDUCTIONS
-from search_spaces.programs.language.index import Index
+from search_spaces.programs.language.index import ZERO, Index
 from search_spaces.programs.language.ir import ProgramError, Source
 
 Edge = tuple[Index, int, bool]
@@ -178,9 +178,10 @@ class _Walk:
         neutral = REDUCTIONS[kind].start
         whole = operation.size == operation.value.shape[d]
         grouped = None if whole else _grouped(along, operation.size)
+        adds_nothing = along.kind == "inside" or (along.kind == "constant" and along.value == neutral)
         if grouped is not None:
-            along = replace(grouped, kind="unknown") if grouped.kind == "constant" else grouped
-        elif along.kind != "inside" and not (along.kind == "constant" and along.value == neutral):
+            along = grouped if adds_nothing else replace(grouped, kind="unknown")
+        elif not adds_nothing:
             held = f"{along.value:g}" if along.kind == "constant" else "what nobody knows"
             axis = ("rows", "columns")[d]
             raise ProgramError(
@@ -300,8 +301,13 @@ def _misses(window: ir.Window, places: Outside) -> bool:
 def _implied(masked: frozenset[Edge], edges: frozenset[Edge]) -> frozenset[Edge]:
     """Return the edges whose outside a mask covers."""
 
+    def from_zero(edge: Edge) -> tuple[Index, int]:
+        at, extent, _ = edge
+        return (ZERO, extent - at.number) if at.kind == "constant" else (at, extent)
+
     def covers(mask: Edge, edge: Edge) -> bool:
-        return mask[0] == edge[0] and mask[2] == edge[2] and (mask[1] >= edge[1] if edge[2] else mask[1] <= edge[1])
+        (one, masked), (other, end) = from_zero(mask), from_zero(edge)
+        return one == other and mask[2] == edge[2] and (masked >= end if edge[2] else masked <= end)
 
     return frozenset(e for e in edges if any(covers(m, e) for m in masked))
 

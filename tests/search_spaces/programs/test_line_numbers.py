@@ -15,7 +15,19 @@ from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-SIZES = {"h": 2, "g": 1, "d": 64, "m": 64, "n": 64, "k": 64, "half": 32, "groups": 1, "words": 40, "tokens": 40}
+SIZES = {
+    "e": 63,
+    "h": 2,
+    "g": 1,
+    "d": 64,
+    "m": 64,
+    "n": 64,
+    "k": 64,
+    "half": 32,
+    "groups": 1,
+    "words": 40,
+    "tokens": 40,
+}
 PROGRAMS = sorted(
     f"{path.relative_to(EXAMPLES)}:{name}"
     for folder in ("programs", "seeds")

@@ -36,7 +36,7 @@ MISTAKES: dict[str, tuple[str, Mistake]] = {
     "a loaded end": ("steps", lambda p, t, x, numbers, stack: list(p.steps(first_number(p, numbers), 8))),
     "a loaded index": ("stack", lambda p, t, x, numbers, stack: stack[first_number(p, numbers)]),
     "a tile of three dimensions": ("(rows, columns)", lambda p, t, x, numbers, stack: p.window(x, (0, 0), (1, 8, 8))),
-    "a slice": ("equal", lambda p, t, x, numbers, stack: t[:, 0:3]),
+    "a slice": ("equal parts", lambda p, t, x, numbers, stack: t[:, 0:3]),
     "a list of elements": ("for", lambda p, t, x, numbers, stack: list(t)),
     "a condition": ("p.where", lambda p, t, x, numbers, stack: 1 if t else 0),
     "a product": ("p.mma", lambda p, t, x, numbers, stack: t @ t),

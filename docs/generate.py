@@ -265,7 +265,12 @@ def _exported(path: str) -> Any:
 
 
 def _methods(kind: type) -> Iterator[tuple[str, Any]]:
-    for name, value in vars(kind).items():
+    """Yield the class's own public functions, and those of the classes of its room that it is put together from."""
+    room = kind.__module__.rpartition(".")[0]
+    parts = [kind, *(base for base in kind.__mro__[1:] if base.__module__.startswith(f"{room}."))]
+    found = {name: value for part in reversed(parts) for name, value in vars(part).items()}
+    own = dict(vars(kind))
+    for name, value in {**own, **found, **own}.items():
         function = getattr(value, "__func__", getattr(value, "fget", value))
         if not name.startswith("_") and inspect.isfunction(function) and inspect.getdoc(function):
             yield name, value

@@ -12,7 +12,7 @@ from search_spaces.programs.language.independence import independent
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.memory import stages_of
-from search_spaces.programs.planning.splits import split_of
+from search_spaces.programs.planning.splits import shared_loop
 from search_spaces.programs.planning.tails import peeled
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.schedule import Schedule
@@ -118,8 +118,8 @@ def _units(found: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
     stages = stages_of(found, schedule.values)
     for loop in peeled(found, schedule.values):  # two turns without masks
         stages[loop] = stages.get(loop, 1) + 1
-    split = split_of(found, schedule.values)
-    splits = split.count if split is not None and not split.launched else 1
+    shared = shared_loop(found)
+    splits = int(schedule.values.get("split_k", 1)) if shared is None else shared[0].parts
     walked: dict[str, set[int]] = {}
     fixed: set[str] = set()
     for operation, _ in found.trace.walk():

@@ -17,7 +17,7 @@ class UnknownIntegration(ValueError):
     """No integration has this name. The message is one line that lists the names."""
 
 
-class Group:
+class IntegrationGroup:
     """Integrations that offer the same thing, by name. Iterating yields the names.
 
     Args:
@@ -50,7 +50,7 @@ class Group:
 
 
 # Files of tuned configurations: ``autosched.regression.config_files.ConfigFiles``.
-CONFIG_FILES = Group({"vllm": "config_files.interface:VLLM", "sglang": "config_files.interface:SGLANG"})
+CONFIG_FILES = IntegrationGroup({"vllm": "config_files.interface:VLLM", "sglang": "config_files.interface:SGLANG"})
 
 # Logs of a program's calls: ``autosched.suites.logged_calls.CallReader``.
-CALL_READERS = Group({"flashinfer": "flashinfer.trace_dump:READER", "tunableop": "tunableop.log:READER"})
+CALL_READERS = IntegrationGroup({"flashinfer": "flashinfer.trace_dump:READER", "tunableop": "tunableop.log:READER"})

@@ -200,7 +200,7 @@ def analyse(
     resident = np.minimum(resident, per_sm)
     port = np.minimum(SM_PORT_BYTES, device.l2_bandwidth / clock / active)  # bytes per cycle for one SM
     missed = w.dram_bytes / w.blocks / w.iterations
-    block = _Block(
+    block = _BlockCycles(
         **_pipe_cycles(w, device, works, spilled, port, resident),
         latency=L2_LATENCY + (DRAM_LATENCY * clock - L2_LATENCY) * missed / (missed + MISSED_BYTES),
         barriers=_barrier_cycles(w, device),
@@ -234,7 +234,7 @@ def analyse(
 
 
 @dataclass(frozen=True)
-class _Block:
+class _BlockCycles:
     """Cycles of one block on each pipe, through all its steps; ``latency`` of a load and ``barriers`` of one step, and
     the warps of a scheduler that are ``overlapping``. One array [n] each."""
 
@@ -312,7 +312,7 @@ def _barrier_cycles(w: CostColumns, device: Device) -> FloatArray:
     return stalled
 
 
-def _step_cycles(w: CostColumns, block: _Block, together: IntArray) -> FloatArray:
+def _step_cycles(w: CostColumns, block: _BlockCycles, together: IntArray) -> FloatArray:
     """Compute the cycles in which ``together`` blocks on an SM each make one step: the larger of the asymptotic bound
     ``r * b`` and the balanced-job bound ``z + b1 + (r - 1) * b * b / (b + z)``."""
     n = w.iterations
@@ -337,7 +337,7 @@ def _step_cycles(w: CostColumns, block: _Block, together: IntArray) -> FloatArra
 def _sm_cycles(
     w: CostColumns,
     device: Device,
-    block: _Block,
+    block: _BlockCycles,
     per_sm: IntArray,
     resident: IntArray,
     full_step: FloatArray,

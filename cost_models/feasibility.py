@@ -17,7 +17,7 @@ from cost_models.covariance import Columns, Hyperparameters
 from cost_models.gaussian_process import IncrementalPosterior, Scale
 from search_spaces.arrays import FloatArray
 
-_MODEL = gaussian_process.Settings(starts=1, noise=(math.log(1e-2), 1.0))
+_MODEL = gaussian_process.GaussianProcessSettings(starts=1, noise=(math.log(1e-2), 1.0))
 _SOFTNESS = 0.15  # how far from one half a value has to be to decide
 
 

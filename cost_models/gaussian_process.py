@@ -33,7 +33,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Settings:
+class GaussianProcessSettings:
     """Priors are normal distributions of logarithms: (mean, deviation). ``starts`` searches for the most probable
     hyper-parameters begin at the prior's mode and at random places; the best one counts. Each takes at most
     ``iterations``. They look at no more than ``most_rows``: the best half, and others evenly from the rest. ``offset``
@@ -240,10 +240,10 @@ class IncrementalPosterior:
 
 
 def hyperparameters(
-    columns: npt.NDArray[np.float32], values: FloatArray, settings: Settings | None = None
+    columns: npt.NDArray[np.float32], values: FloatArray, settings: GaussianProcessSettings | None = None
 ) -> Hyperparameters:
     """Return the most probable ones for ``values`` [n], of mean 0 and deviation 1, at ``columns`` [d, n]."""
-    settings = settings or Settings()
+    settings = settings or GaussianProcessSettings()
     chosen = _telling(values, settings.most_rows)
     likelihood = _Likelihood(columns[:, chosen], values[chosen], settings)
     d = len(columns)
@@ -267,7 +267,7 @@ def hyperparameters(
 class _Likelihood:
     """Minus the logarithm of the posterior density of log hyper-parameters, up to a constant, and its gradient."""
 
-    def __init__(self, columns: npt.NDArray[np.float32], values: FloatArray, settings: Settings) -> None:
+    def __init__(self, columns: npt.NDArray[np.float32], values: FloatArray, settings: GaussianProcessSettings) -> None:
         d, n = columns.shape
         self._squares = np.stack([s.ravel() for s in squared_distances(columns, columns)]).astype(np.float64)
         self._values, self._n, self._d, self._offset = values, n, d, settings.offset

@@ -13,7 +13,7 @@ from autosched.aot.portable import PortableStep
 from autosched.verify import stored
 from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Argument, Scalar
+from search_spaces.templates.kernel import Argument, ScalarArgument
 from search_spaces.templates.tensor_map import ELEMENT_BYTES, TensorMap
 
 # Numbers of cuda.h, in its order.
@@ -80,7 +80,7 @@ def _kernel(kernel: ExportedKernel, number: int, module: int) -> list[str]:
     operands = list(launch.operands)
     passed = [a for step in launch.steps for a in step.arguments]
     maps = [a for a in passed if isinstance(a, TensorMap)]
-    scalars = list(dict.fromkeys(a for a in passed if isinstance(a, Scalar)))
+    scalars = list(dict.fromkeys(a for a in passed if isinstance(a, ScalarArgument)))
 
     def cpp(text: str) -> str:
         return to_cpp(text, spelled)
@@ -116,7 +116,7 @@ def _kernel(kernel: ExportedKernel, number: int, module: int) -> list[str]:
     def passing(a: Argument) -> str:
         if isinstance(a, Operand):
             return f"{{Pass::array, {operands.index(a)}}}"
-        if isinstance(a, Scalar):
+        if isinstance(a, ScalarArgument):
             return f"{{Pass::scalar, {scalars.index(a)}}}"
         assert isinstance(a, TensorMap)  # there are no textures in an export
         return f"{{Pass::tensor_map, {maps.index(a)}}}"
@@ -204,7 +204,7 @@ def _map(m: TensorMap, operand: int) -> str:
     return f"{{{head}, {lists}, {', '.join(map(str, choices))}}}"
 
 
-def _scalar(scalar: Scalar, text: str, cpp: Callable[[str], str]) -> str:
+def _scalar(scalar: ScalarArgument, text: str, cpp: Callable[[str], str]) -> str:
     """Return the value as the kernel takes it; types that C++ lacks as their bits, which no size changes."""
     kind = _CPP_SCALARS.get(scalar.dtype.name) or _integer(scalar.dtype)
     if kind:

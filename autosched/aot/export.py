@@ -33,7 +33,7 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
 from search_spaces.templates.kernel import Kernel, Launch
-from search_spaces.templates.texture import Texture
+from search_spaces.templates.texture import LinearTexture
 
 FORMAT = 1
 RUNTIME = Path(__file__).parent / "runtime"  # what is copied beside the kernels
@@ -122,7 +122,7 @@ def _made(
     if answer.kernel is None or is_library(answer.provenance.schedule):
         return "the vendor's library won, which is no kernel to export"
     kernel = answer.kernel
-    if any(isinstance(a, Texture) for step in kernel.steps for a in step.arguments):
+    if any(isinstance(a, LinearTexture) for step in kernel.steps for a in step.arguments):
         return "it reads a texture, which the launchers of an export do not bind"
     compiled = pool.compile(kernel, device.arch)
     assert not isinstance(compiled, CompileFailure)  # it was usable

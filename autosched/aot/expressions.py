@@ -18,7 +18,7 @@ _COMPARISONS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.G
 _MOST_CHARACTERS = 4000  # that attributes of attributes may grow to
 
 
-class NotPortable(ValueError):
+class PythonOnlyExpression(ValueError):
     """An expression that only Python can evaluate. The message is one line."""
 
 
@@ -37,24 +37,24 @@ def over_sizes(
         An expression of integers with the operators of Python and C++.
 
     Raises:
-        NotPortable: It is a Python function, or grows without end.
+        PythonOnlyExpression: It is a Python function, or grows without end.
     """
     tree = _Folded(frozenset(sizes), known, derived).visit(_tree(expression))
     text = ast.unparse(_simplified(tree, frozenset(sizes)))
     if len(text) > _MOST_CHARACTERS:
-        raise NotPortable(f'"{expression.text}" has more than {_MOST_CHARACTERS} characters')
+        raise PythonOnlyExpression(f'"{expression.text}" has more than {_MOST_CHARACTERS} characters')
     return text
 
 
 def to_cpp(text: str, sizes: Mapping[str, str]) -> str:
     """Return a text of ``over_sizes`` as a C++ expression; ``sizes`` are spelled as given, and a variable ``ok`` is set
-    to false where there is no value. Raises NotPortable."""
+    to false where there is no value. Raises PythonOnlyExpression."""
     return _Cpp(sizes).of(ast.parse(text, mode="eval").body)[0]
 
 
 def _tree(expression: Expression) -> ast.expr:
     if expression.is_function:
-        raise NotPortable(f"{expression.text} is a Python function")
+        raise PythonOnlyExpression(f"{expression.text} is a Python function")
     return ast.parse(" ".join(expression.text.splitlines()).strip(), mode="eval").body
 
 
@@ -69,7 +69,7 @@ class _Folded(ast.NodeTransformer):
         match node.func:
             case ast.Attribute(value=ast.Name(id="math"), attr=name):
                 if name not in FUNCTIONS:
-                    raise NotPortable(f"math.{name} has no form in a manifest")
+                    raise PythonOnlyExpression(f"math.{name} has no form in a manifest")
                 node = ast.Call(ast.Name(name), node.args, [])
         return self.generic_visit(node)
 
@@ -80,7 +80,7 @@ class _Folded(ast.NodeTransformer):
         if name in self.known:
             return ast.copy_location(ast.parse(repr(self.known[name]), mode="eval").body, node)
         if name not in self.derived or self.depth > len(self.derived):
-            raise NotPortable(f"{name} is not known before the launch")
+            raise PythonOnlyExpression(f"{name} is not known before the launch")
         inner = _Folded(self.sizes, self.known, self.derived, self.depth + 1)
         found: ast.expr = inner.visit(_tree(self.derived[name]))
         return found
@@ -93,7 +93,7 @@ def _simplified(node: ast.expr, sizes: frozenset[str]) -> ast.expr:
         try:
             value = parse(ast.unparse(node), {}).value({})
         except ExpressionError as error:
-            raise NotPortable(str(error)) from error
+            raise PythonOnlyExpression(str(error)) from error
         return ast.parse(repr(value), mode="eval").body
     for name, field in ast.iter_fields(node):
         if isinstance(field, ast.expr) and not (isinstance(node, ast.Call) and name == "func"):
@@ -135,7 +135,7 @@ class _Cpp:
                 return self.arithmetic(left, op, right)
             case ast.BoolOp(op=op, values=values):
                 if any(self.of(v)[1] != "bool" for v in values):
-                    raise NotPortable("and, or give a number here")
+                    raise PythonOnlyExpression("and, or give a number here")
                 return f"({(' && ' if isinstance(op, ast.And) else ' || ').join(map(self.truth, values))})", "bool"
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 (a, first), (b, second) = self.of(body), self.of(orelse)
@@ -148,14 +148,14 @@ class _Cpp:
                 return self.compared(left, ops, rights), "bool"
             case ast.Call(func=ast.Name(id=name), args=arguments):
                 return self.call(name, arguments)
-        raise NotPortable(f"{ast.unparse(node)} has no form in C++")
+        raise PythonOnlyExpression(f"{ast.unparse(node)} has no form in C++")
 
     def arithmetic(self, left: ast.expr, op: ast.operator, right: ast.expr) -> tuple[str, str]:
         (a, first), (b, second) = self.number(left), self.number(right)
         if "float" in (first, second):
             sign = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}.get(type(op))
             if sign is None:
-                raise NotPortable("only +, -, * and / of floats have a form in C++")
+                raise PythonOnlyExpression("only +, -, * and / of floats have a form in C++")
             return f"({self.wide(left)} {sign} {self.wide(right)})", "float"
         if isinstance(op, ast.Pow):
             return f"power({a}, {b}, ok)", "int"
@@ -204,7 +204,7 @@ class _Cpp:
                 return self.wide(arguments[0]), "float"
             case "sqrt" | "log2":
                 return f"{'root' if name == 'sqrt' else 'logarithm'}({self.wide(arguments[0])}, ok)", "float"
-        raise NotPortable(f"{name} of floats has no form in C++")
+        raise PythonOnlyExpression(f"{name} of floats has no form in C++")
 
     def number(self, node: ast.expr) -> tuple[str, str]:
         text, kind = self.of(node)

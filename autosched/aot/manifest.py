@@ -9,9 +9,9 @@ from autosched.aot.exported import ExportedKernel, driver_name, fields
 from autosched.aot.portable import PortableLaunch, PortableStep
 from autosched.verify import stored
 from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Argument, Scalar
+from search_spaces.templates.kernel import Argument, ScalarArgument
 from search_spaces.templates.tensor_map import TensorMap
-from search_spaces.templates.texture import Texture
+from search_spaces.templates.texture import LinearTexture
 
 
 def manifest_entry(kernel: ExportedKernel) -> dict[str, Any]:
@@ -79,10 +79,10 @@ def _argument(argument: Argument, expressions: PortableLaunch) -> dict[str, Any]
     match argument:
         case Operand():
             return {"kind": "array", "operand": argument.name}
-        case Scalar():
+        case ScalarArgument():
             value = expressions.scalars[argument.name]
             return {"kind": "scalar", "name": argument.name, "dtype": argument.dtype.name, "value": value}
-        case Texture():
+        case LinearTexture():
             raise ValueError(f"{argument.name} is a texture, which the launchers of an export do not bind")
         case TensorMap():
             recipe = {f.name: getattr(argument, f.name) for f in dataclasses.fields(argument) if f.name != "operand"}

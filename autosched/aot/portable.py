@@ -10,15 +10,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autosched.aot.expressions import NotPortable, over_sizes, to_cpp
+from autosched.aot.expressions import PythonOnlyExpression, over_sizes, to_cpp
 from autosched.user_kernels.expressions import Expression, Result
-from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, KernelFile, Step
+from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, KernelFile, PipelineStep
 from autosched.user_kernels.problem import KernelProblem
 from autosched.user_kernels.template import launch_rules
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Launch, Scalar
+from search_spaces.templates.kernel import Launch, ScalarArgument
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,14 @@ def portable(problem: Problem, schedule: Schedule, launch: Launch, device: Devic
             if made is not None:
                 _check_cpp(made, tuple(problem.sizes))
                 return made
-        except NotPortable:
+        except PythonOnlyExpression:
             pass  # the numbers of these sizes remain
     return PortableLaunch(
         steps=tuple(_numbers(step) for step in launch.steps),
         shapes=tuple(tuple(map(str, o.shape)) for o in launch.operands),
-        scalars={a.name: repr(a.value) for step in launch.steps for a in step.arguments if isinstance(a, Scalar)},
+        scalars={
+            a.name: repr(a.value) for step in launch.steps for a in step.arguments if isinstance(a, ScalarArgument)
+        },
     )
 
 
@@ -126,7 +128,7 @@ def _of_file(
     rules = [rule for rule in (*file.rules, *launch_rules(file, device)) if not rule.pruning]
     guards = ((text(rule.expression), rule.reason or rule.expression.text) for rule in rules)
 
-    def step_of(step: Step) -> PortableStep:
+    def step_of(step: PipelineStep) -> PortableStep:
         grid, block, cluster = (of(step.named(names)) for names in (GRID, BLOCK, CLUSTER))
         return PortableStep(grid, block, cluster, *of(step.named((SHARED,))))
 
@@ -140,7 +142,7 @@ def _of_file(
 
 
 def _check_cpp(made: PortableLaunch, sizes: tuple[str, ...]) -> None:
-    """Raise NotPortable where an expression has no form in C++."""
+    """Raise PythonOnlyExpression where an expression has no form in C++."""
     spelled = {name: name for name in sizes}
     texts = [*(text for step in made.steps for text in step.texts), *made.scalars.values()]
     texts += [text for shape in made.shapes for text in shape] + [text for text, _ in made.guards]

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return supervised(lambda: _command(out, err))
 
 
-def _command(out: streams.Stream, err: streams.Stream) -> int:
+def _command(out: streams.TerminalStream, err: streams.TerminalStream) -> int:
     gc.disable()  # hundreds of modules are imported, none of which is garbage
     status = _run(sys.argv[1:])
     interrupts.leave()

@@ -44,7 +44,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandAnswer:
     """What a command has found.
 
     Attributes:
@@ -58,7 +58,7 @@ class Answer:
     text: Callable[[Console], None]
 
 
-def give(answer: Answer, output: Output) -> ExitStatus:
+def give(answer: CommandAnswer, output: Output) -> ExitStatus:
     """Print an answer, and return the exit status. The files of ``output`` are written before (``write_files``)."""
     if output.json:
         print_json(document(answer))
@@ -67,7 +67,7 @@ def give(answer: Answer, output: Output) -> ExitStatus:
     return answer.summary.status
 
 
-def document(answer: Answer) -> dict[str, Any]:
+def document(answer: CommandAnswer) -> dict[str, Any]:
     """Return the JSON document: what every answer has, then what this one adds."""
     summary = answer.summary
     return {

@@ -49,7 +49,7 @@ class ArraySpec:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CallPlan:
     """``operands`` names the problem's operands in the order of the given arrays; ``out_shape`` and ``out_type`` (as
     in TYPES, or the element of x itself for ``None``) are the result's."""
 
@@ -94,7 +94,7 @@ def matmul_plan(
     block_scale_b: ArraySpec | None = None,
     out: ArraySpec | None = None,
     options: MatmulOptions = USUAL,
-) -> Plan:
+) -> CallPlan:
     """``activation(scales * (a @ b) + bias)``: a (..., m, k), b (k, n) or with the same leading axes as a.
 
     Args:
@@ -220,7 +220,7 @@ def _scale(a: ArraySpec | None, b: ArraySpec | None, sizes: tuple[list[int], int
     )
 
 
-def matvec_plan(x: ArraySpec, w: ArraySpec, *, out: ArraySpec | None, dtype: str | None) -> Plan:
+def matvec_plan(x: ArraySpec, w: ArraySpec, *, out: ArraySpec | None, dtype: str | None) -> CallPlan:
     """Return the plan of ``x @ w.T``.
 
     Args:
@@ -247,14 +247,14 @@ def matvec_plan(x: ArraySpec, w: ArraySpec, *, out: ArraySpec | None, dtype: str
     return _plan(problem, ["x", "w"], (*x.shape[:-1], w.shape[0]), problem.out, out)
 
 
-def softmax_plan(x: ArraySpec, *, out: ArraySpec | None, dtype: str | None) -> Plan:
+def softmax_plan(x: ArraySpec, *, out: ArraySpec | None, dtype: str | None) -> CallPlan:
     """Along the last axis."""
     rows, columns, kind = _rows("softmax", x)
     problem = Softmax(rows=rows, columns=columns, dtype=kind, out=_out_type(out, dtype, kind))
     return _plan(problem, ["x"], x.shape, problem.out, out)
 
 
-def rmsnorm_plan(x: ArraySpec, weight: ArraySpec, *, out: ArraySpec | None, eps: float, dtype: str | None) -> Plan:
+def rmsnorm_plan(x: ArraySpec, weight: ArraySpec, *, out: ArraySpec | None, eps: float, dtype: str | None) -> CallPlan:
     """Return the plan of an RMS norm along the last axis.
 
     Args:
@@ -278,7 +278,7 @@ def rmsnorm_plan(x: ArraySpec, weight: ArraySpec, *, out: ArraySpec | None, eps:
 
 def layernorm_plan(
     x: ArraySpec, weight: ArraySpec, bias: ArraySpec, *, out: ArraySpec | None, eps: float, dtype: str | None
-) -> Plan:
+) -> CallPlan:
     """Return the plan of a layer norm along the last axis.
 
     Args:
@@ -302,7 +302,7 @@ def layernorm_plan(
     return _plan(problem, ["x", "weight", "bias"], x.shape, problem.out, out)
 
 
-def reduce_plan(x: ArraySpec, *, out: ArraySpec | None, kind: str, axis: int, dtype: str | None) -> Plan:
+def reduce_plan(x: ArraySpec, *, out: ArraySpec | None, kind: str, axis: int, dtype: str | None) -> CallPlan:
     """Return the plan of a reduction along the last axis, or along the first.
 
     Args:
@@ -336,7 +336,7 @@ def reduce_plan(x: ArraySpec, *, out: ArraySpec | None, kind: str, axis: int, dt
     return _plan(problem, ["x"], x.shape[1:] if first else x.shape[:-1], problem.out, out)
 
 
-def transpose_plan(x: ArraySpec, *, out: ArraySpec | None) -> Plan:
+def transpose_plan(x: ArraySpec, *, out: ArraySpec | None) -> CallPlan:
     """Return the last two axes exchanged; elements of 1 to 16 bytes, whatever they mean."""
     if x.ndim < 2:
         raise ValueError(f"transpose takes matrices, not {_shapes(x)}")
@@ -351,12 +351,12 @@ def transpose_plan(x: ArraySpec, *, out: ArraySpec | None) -> Plan:
 
 def _plan(
     problem: Problem, operands: Sequence[str], shape: tuple[int, ...], kind: str | None, out: ArraySpec | None
-) -> Plan:
+) -> CallPlan:
     if out is not None:
         if out.shape != shape:
             raise ValueError(f"out must have the shape {shape}, not {out.shape}")
         _dense("out", out)
-    return Plan(problem, tuple(operands), shape, kind)
+    return CallPlan(problem, tuple(operands), shape, kind)
 
 
 def _order(name: str, matrix: ArraySpec) -> str:

@@ -138,7 +138,7 @@ class Database:
         RuntimeUnavailable where kernels cannot be compiled or called, and ValueError for what is not a problem.
         ``problem`` may be a tile program, with its ``sizes``: ``database.kernel(program, m=4096, n=4096, k=4096)``.
         """
-        from autosched.dispatch.kernel import CompiledKernel, RuntimeUnavailable, cupy_module
+        from autosched.dispatch.kernel import CubinKernel, RuntimeUnavailable, cupy_module
         from measurements.runners.cuda.device import gpu_here, missing_driver
 
         problem = _problem(problem, sizes)
@@ -162,7 +162,7 @@ class Database:
 
             kernel = LibraryKernel(cp, problem, resolved.provenance)
         else:
-            kernel = CompiledKernel(cp, resolved.launch, resolved.cubin, resolved.provenance)
+            kernel = CubinKernel(cp, resolved.launch, resolved.cubin, resolved.provenance)
         self._warn(kernel.provenance)
         return kernel
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from autosched.dispatch import call_log, call_signature
-from autosched.dispatch.call_signature import ArraySpec, Plan
+from autosched.dispatch.call_signature import ArraySpec, CallPlan
 from autosched.dispatch.database import Database
 from autosched.dispatch.given_arrays import ALIGNMENT, as_gpu_array, check_apart, look_at, torch_of
 from autosched.dispatch.kernel import LoadedKernel, cupy_module
@@ -261,7 +261,7 @@ def forget() -> None:
 
 
 @dataclass(frozen=True)
-class _Loaded:
+class _LoadedCall:
     """A kernel and its problem; names and sizes in bytes of the arrays of a call, out last, and their positions in the
     order of the kernel where that is another; shape and type of a new result, and its GPU; torch if the first array is
     its."""
@@ -277,7 +277,7 @@ class _Loaded:
     torch: Any
 
     @classmethod
-    def of(cls, kernel: LoadedKernel, plan: Plan, first: Any, gpu: int) -> _Loaded:
+    def of(cls, kernel: LoadedKernel, plan: CallPlan, first: Any, gpu: int) -> _LoadedCall:
         sizes = {o.name: o.bytes for o in plan.problem.operands()}
         names = (*plan.operands, "out")
         order = tuple(names.index(o.name) for o in (*kernel.inputs, *kernel.outputs))
@@ -320,7 +320,7 @@ class _Default:
 _lock = threading.RLock()  # held while a kernel is loaded
 _default = _Default()
 _databases: dict[str, Database] = {}
-_loaded: dict[tuple[Any, ...], _Loaded] = {}
+_loaded: dict[tuple[Any, ...], _LoadedCall] = {}
 
 
 def _opened(source: Source) -> Database:
@@ -333,10 +333,10 @@ def _opened(source: Source) -> Database:
         return _databases[text]
 
 
-Make = Callable[[Sequence[ArraySpec], ArraySpec | None, tuple[Any, ...]], Plan]  # of inputs, out and options
+Make = Callable[[Sequence[ArraySpec], ArraySpec | None, tuple[Any, ...]], CallPlan]  # of inputs, out and options
 
 
-def _matmul_plan(facts: Sequence[ArraySpec], out: ArraySpec | None, options: tuple[Any, ...]) -> Plan:
+def _matmul_plan(facts: Sequence[ArraySpec], out: ArraySpec | None, options: tuple[Any, ...]) -> CallPlan:
     asked, names = call_signature.MatmulOptions(*options[1:7]), options[7:]
     more = dict(zip(names, facts[2:], strict=True))
     return call_signature.matmul_plan(facts[0], facts[1], **more, out=out, options=asked)
@@ -382,7 +382,9 @@ def _on_gpu(cp: Any, arrays: Sequence[Any], inputs: int) -> list[Any]:
     return [as_gpu_array(cp, f"argument {i + 1}" if i < inputs else "out", array) for i, array in enumerate(arrays)]
 
 
-def _load(cp: Any, database: Database, key: tuple[Any, ...], plan: Make, arrays: Sequence[Any], inputs: int) -> _Loaded:
+def _load(
+    cp: Any, database: Database, key: tuple[Any, ...], plan: Make, arrays: Sequence[Any], inputs: int
+) -> _LoadedCall:
     """Return the kernel of a call, found once for each key."""
     _, options, _, looks = key
     gpu = looks[3]
@@ -395,7 +397,7 @@ def _load(cp: Any, database: Database, key: tuple[Any, ...], plan: Make, arrays:
             made = plan(facts[:inputs], facts[inputs] if len(facts) > inputs else None, options)
             with cp.cuda.Device(gpu):
                 kernel = database.kernel(made.problem)
-            _loaded[key] = _Loaded.of(kernel, made, arrays[0], gpu)
+            _loaded[key] = _LoadedCall.of(kernel, made, arrays[0], gpu)
         return _loaded[key]
 
 
@@ -418,7 +420,7 @@ def _result_type(first: Any, out_type: str | None) -> Any:
     return getattr(importlib.import_module("ml_dtypes"), name) if out_type in NAMES else np.dtype(name)
 
 
-def _new(cp: Any, loaded: _Loaded) -> Any:
+def _new(cp: Any, loaded: _LoadedCall) -> Any:
     """Return a result of cupy's on the GPU of the arrays."""
     if cp.cuda.runtime.getDevice() == loaded.gpu:
         return cp.empty(loaded.shape, loaded.dtype)

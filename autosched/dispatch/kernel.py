@@ -250,7 +250,7 @@ class BoundKernel:
         return self.result
 
 
-class CompiledKernel(LoadedKernel):
+class CubinKernel(LoadedKernel):
     """A kernel of ours or of a user's, loaded from its cubin."""
 
     def __init__(self, cp: Any, launch: Launch, cubin: str, provenance: KernelProvenance) -> None:

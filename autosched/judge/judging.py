@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from autosched.judge.result import CaseResult, Cheat, Status, SubmissionResult
+from autosched.judge.result import CaseResult, Cheat, SubmissionResult, SubmissionStatus
 from autosched.judge.task import Case, Task, TaskError, as_float64, load
 from autosched.judge.torch_operators import TorchOperators
 from autosched.triton.described import LaunchFailed
@@ -43,10 +43,10 @@ class _Seen:
     """What came of all cases so far."""
 
     cases: list[CaseResult] = field(default_factory=list)
-    reasons: dict[Status, list[str]] = field(default_factory=dict)
+    reasons: dict[SubmissionStatus, list[str]] = field(default_factory=dict)
     cheats: dict[Cheat, str] = field(default_factory=dict)
 
-    def add(self, status: Status, reason: str) -> None:
+    def add(self, status: SubmissionStatus, reason: str) -> None:
         known = self.reasons.setdefault(status, [])
         if reason not in known:
             known.append(reason)
@@ -90,19 +90,20 @@ def judge(
                         output = _case(case, seed, call, session, seen, wanted, tolerance)
                         outputs.append((wanted.output, output))
                 except (LaunchFailed, _Unproven) as error:
-                    seen.add(Status.UNPROVEN, one_line(str(error)))
+                    seen.add(SubmissionStatus.UNPROVEN, one_line(str(error)))
                 except (TaskError, KeyboardInterrupt):
                     raise
                 except MemoryError:
-                    seen.add(Status.OUT_OF_MEMORY, "it needs more memory than it may have")
+                    seen.add(SubmissionStatus.OUT_OF_MEMORY, "it needs more memory than it may have")
                 except BaseException as error:  # a submission may raise what it likes
                     last = traceback.extract_tb(error.__traceback__)[-1]
                     said = one_line(str(error))[:300]
                     if "can't allocate memory" in said:  # torch's own error
-                        seen.add(Status.OUT_OF_MEMORY, said)
+                        seen.add(SubmissionStatus.OUT_OF_MEMORY, said)
                         continue
                     seen.add(
-                        Status.FAILED, f"{type(error).__name__}: {said} ({Path(last.filename).name}:{last.lineno})"
+                        SubmissionStatus.FAILED,
+                        f"{type(error).__name__}: {said} ({Path(last.filename).name}:{last.lineno})",
                     )
             _constant(outputs, seen)
     return _verdict(seen)
@@ -165,7 +166,13 @@ def _case(
     verdict, lines = session.verdict(compared), session.fault_lines()
     for fault, line in zip(verdict.emulation.faults, lines, strict=True):
         kind = fault.kind
-        status = Status.RACING if kind in _RACES else Status.OUT_OF_BOUNDS if kind in _BOUNDS else Status.FAULTY
+        status = (
+            SubmissionStatus.RACING
+            if kind in _RACES
+            else SubmissionStatus.OUT_OF_BOUNDS
+            if kind in _BOUNDS
+            else SubmissionStatus.FAULTY
+        )
         seen.add(status, one_line(line))
     seen.cases.append(CaseResult(name, len(launched), error, limit, accepts, tuple(lines), tuple(operators.names)))
     _cheats(seen, session, bool(launched), output, expected, set(operators.names), wanted.operators, accepts)
@@ -179,7 +186,7 @@ def _case(
         elif not _same(a, b):
             seen.cheats.setdefault(Cheat.INPUTS_CHANGED, f"input {k} holds other values after the call")
     if compared.reason:
-        seen.add(Status.WRONG, compared.reason)
+        seen.add(SubmissionStatus.WRONG, compared.reason)
     elif seed == _SEEDS[0] and not seen.cheats:
         output = _copied(output)
         _refilled(case, call, inputs, output, seen, tolerance)
@@ -216,7 +223,7 @@ def _refilled(case: Case, call: Callable[[Any], Any], inputs: Any, output: Any, 
     if all(_same(a, b) for a, b in both if isinstance(a, torch.Tensor)):
         seen.cheats.setdefault(Cheat.KEPT_OUTPUT, f"{what} what it did before")
     else:
-        seen.add(Status.WRONG, f"{case.name}: {what} other values than the reference")
+        seen.add(SubmissionStatus.WRONG, f"{case.name}: {what} other values than the reference")
 
 
 def _cheats(
@@ -240,7 +247,7 @@ def _cheats(
         if flags is not None and not flags.any():
             seen.cheats.setdefault(Cheat.OUTPUT_NOT_WRITTEN, "it returns memory that nobody wrote")
         elif flags is not None and not flags.all():
-            seen.add(Status.WRONG, "a part of its output was never written")
+            seen.add(SubmissionStatus.WRONG, "a part of its output was never written")
     wanted = [t for t in tree_leaves(expected) if isinstance(t, torch.Tensor)]
     zeros = bool(tensors) and all(not t.any() for t in tensors) and any(bool(t.any()) for t in wanted)
     if zeros and accepts:
@@ -262,13 +269,22 @@ def _constant(outputs: list[tuple[Any, Any]], seen: _Seen) -> None:
 
 def _verdict(seen: _Seen) -> SubmissionResult:
     order = (
-        Status.FAILED, Status.OUT_OF_MEMORY, Status.OUT_OF_BOUNDS, Status.RACING, Status.FAULTY, Status.WRONG,
-        Status.UNPROVEN,
-    )  # fmt: skip
+        SubmissionStatus.FAILED,
+        SubmissionStatus.OUT_OF_MEMORY,
+        SubmissionStatus.OUT_OF_BOUNDS,
+        SubmissionStatus.RACING,
+        SubmissionStatus.FAULTY,
+        SubmissionStatus.WRONG,
+        SubmissionStatus.UNPROVEN,
+    )
     reasons = [reason for status in order for reason in seen.reasons.get(status, [])]
     # A cheat explains a fault of the numbers; a crash explains more than both.
     broken = next((s for s in order[:2] if s in seen.reasons), None)
-    status = broken or (Status.CHEATING if seen.cheats else next((s for s in order if s in seen.reasons), Status.RIGHT))
+    status = broken or (
+        SubmissionStatus.CHEATING
+        if seen.cheats
+        else next((s for s in order if s in seen.reasons), SubmissionStatus.RIGHT)
+    )
     return SubmissionResult(status, (*seen.cheats.values(), *reasons), tuple(seen.cheats), tuple(seen.cases))
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Status(StrEnum):
+class SubmissionStatus(StrEnum):
     RIGHT = "right"
     WRONG = "wrong"  # its numbers
     RACING = "racing"
@@ -50,7 +50,7 @@ class CaseResult:
 class SubmissionResult:
     """``reasons`` are sentences. ``network`` is "none" where the process had no network, else why it had one."""
 
-    status: Status
+    status: SubmissionStatus
     reasons: tuple[str, ...]
     cheats: tuple[Cheat, ...] = ()
     cases: tuple[CaseResult, ...] = ()
@@ -62,7 +62,7 @@ class SubmissionResult:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SubmissionResult:
         return cls(
-            Status(data["status"]),
+            SubmissionStatus(data["status"]),
             tuple(data["reasons"]),
             tuple(Cheat(c) for c in data["cheats"]),
             tuple(_case(case) for case in data["cases"]),

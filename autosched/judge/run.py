@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from autosched.judge.result import Status, SubmissionResult
+from autosched.judge.result import SubmissionResult, SubmissionStatus
 from measurements.files.text import one_line
-from measurements.workers.resource_watch import WALL_CLOCK_TIMES, LimitExceeded, request_within
+from measurements.workers.resource_watch import WALL_CLOCK_TIMES, WorkerLimitExceeded, request_within
 from measurements.workers.transport import WorkerDied, WorkerFailed
 from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device
@@ -70,16 +70,18 @@ def run_judge(
         worker.start()
         try:
             answer = request_within(worker, request, seconds=time_limit)
-        except LimitExceeded as exceeded:
+        except WorkerLimitExceeded as exceeded:
             waited = exceeded.what == "wall clock"
             spent = f"{WALL_CLOCK_TIMES * time_limit:g} s" if waited else f"{time_limit:g} s of the CPU"
-            return SubmissionResult(Status.TIMED_OUT, (f"it took more than {spent}",))
+            return SubmissionResult(SubmissionStatus.TIMED_OUT, (f"it took more than {spent}",))
         except WorkerFailed as error:
-            status = Status.OUT_OF_MEMORY if "MemoryError" in str(error) else Status.FAILED
+            status = SubmissionStatus.OUT_OF_MEMORY if "MemoryError" in str(error) else SubmissionStatus.FAILED
             return SubmissionResult(status, (one_line(str(error)),))
         except WorkerDied as error:
             out = any(word in f"{error}{error.stderr}" for word in _MEMORY_WORDS)
-            return SubmissionResult(Status.OUT_OF_MEMORY if out else Status.FAILED, (one_line(str(error)),))
+            return SubmissionResult(
+                SubmissionStatus.OUT_OF_MEMORY if out else SubmissionStatus.FAILED, (one_line(str(error)),)
+            )
     if "refusal" in answer:
         raise Refused(one_line(answer["refusal"]))
     return SubmissionResult.from_json(answer)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from autosched.regression import baseline_child
-from autosched.regression.entries import Entry
+from autosched.regression.entries import CheckedEntry
 from autosched.regression.timed import Baseline
 from measurements.compiler.cubin_cache import CompileCache, Compiled, CompiledStep
 from measurements.compiler.pool import CompileFailure, CompilePool
@@ -37,7 +37,7 @@ class BaselineError(ValueError):
 class RecordedBaseline:
     """The kernel that was recorded, which today's code can only make where it still makes the same one."""
 
-    def __call__(self, entry: Entry, candidate: Candidate) -> Baseline | str:
+    def __call__(self, entry: CheckedEntry, candidate: Candidate) -> Baseline | str:
         if candidate.kernel.digest == entry.record.kernel_digest:
             return Baseline(candidate, "")
         return (
@@ -52,7 +52,7 @@ class DatabaseBaseline:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def __call__(self, entry: Entry, candidate: Candidate) -> Baseline | str:
+    def __call__(self, entry: CheckedEntry, candidate: Candidate) -> Baseline | str:
         record = self._store.best(entry.problem, entry.device.name)
         if record is None or is_library(record.schedule):
             return f"{self._store.name} has no schedule for it"
@@ -104,7 +104,7 @@ class EnvironmentBaseline:
     def __init__(
         self,
         python: str,
-        entries: Sequence[Entry],
+        entries: Sequence[CheckedEntry],
         pool: KnownPrograms,
         kernel_files: Sequence[str] = (),
         programs: Sequence[str] = (),
@@ -113,7 +113,7 @@ class EnvironmentBaseline:
         self._pool = pool
         self._places = {entry.position: i for i, entry in enumerate(entries)}
 
-    def __call__(self, entry: Entry, candidate: Candidate) -> Baseline | str:
+    def __call__(self, entry: CheckedEntry, candidate: Candidate) -> Baseline | str:
         answer = self._answers[self._places[entry.position]]
         if "error" in answer:
             return f"the baseline environment cannot make it: {answer['error']}"
@@ -131,7 +131,7 @@ class EnvironmentBaseline:
 
 
 def _ask(
-    python: str, entries: Sequence[Entry], kernel_files: Sequence[str], programs: Sequence[str]
+    python: str, entries: Sequence[CheckedEntry], kernel_files: Sequence[str], programs: Sequence[str]
 ) -> list[Mapping[str, Any]]:
     request = {
         "kernels": [str(Path(file).absolute()) for file in kernel_files],

@@ -10,12 +10,12 @@ from typing import Literal, TypeVar
 
 from autosched.programs.loading import register_place
 from autosched.regression.baselines import DatabaseBaseline, EnvironmentBaseline, KnownPrograms, RecordedBaseline
-from autosched.regression.entries import Entry, entries
-from autosched.regression.judging import Limits
-from autosched.regression.procedure import Effort
-from autosched.regression.report import EntryStatus, Finding, Report
+from autosched.regression.entries import CheckedEntry, entries
+from autosched.regression.judging import SlowdownLimits
+from autosched.regression.procedure import ComparisonEffort
+from autosched.regression.report import CheckFinding, CheckReport, EntryStatus
 from autosched.regression.static import StaticOptions, check_static
-from autosched.regression.timed import Baselines, Session, Told, check_timed
+from autosched.regression.timed import Baselines, TimingSession, Told, check_timed
 from autosched.user_kernels.user_kernel import Kernel
 from measurements.compiler.pool import CompilePool, NvrtcMissing
 from measurements.emulator import HostFailure, check_ready
@@ -38,8 +38,8 @@ class CheckOptions:
     kernels of the user that the database may hold, ``baseline_kernel_files`` those of the baseline environment, and
     ``programs`` name tile programs of the user, FILE[:NAME]."""
 
-    limits: Limits = field(default_factory=Limits)
-    effort: Effort = field(default_factory=Effort)
+    limits: SlowdownLimits = field(default_factory=SlowdownLimits)
+    effort: ComparisonEffort = field(default_factory=ComparisonEffort)
     static: StaticOptions = field(default_factory=StaticOptions)
     operators: tuple[str, ...] = ()
     device: Device | None = None
@@ -58,26 +58,26 @@ class CheckRun:
 
     def __init__(self, name: str, kind: Literal["static", "timed", "configs"]) -> None:
         self.name, self.kind = name, kind
-        self.entries: Sequence[Entry | Finding] = ()
-        self.done: list[Finding] = []
+        self.entries: Sequence[CheckedEntry | CheckFinding] = ()
+        self.done: list[CheckFinding] = []
         self.tools: Mapping[str, str] = {}
         self.left_out = ""  # a line that says how many records of an earlier reference there are
         self._began = time.monotonic()
 
-    def report(self, doubt: str = "") -> Report:
+    def report(self, doubt: str = "") -> CheckReport:
         """Return the report: entries that are not done are uncertain, because of ``doubt``."""
         done = iter(self.done)
         findings = tuple(
             next(done, None) or one.finding(EntryStatus.UNCERTAIN, f"the check ended before it: {doubt}")
-            if isinstance(one, Entry)
+            if isinstance(one, CheckedEntry)
             else one
             for one in self.entries
         )
         seconds = time.monotonic() - self._began
-        return Report(self.name, self.kind, findings, one_line(doubt), self.tools, seconds, self.left_out)
+        return CheckReport(self.name, self.kind, findings, one_line(doubt), self.tools, seconds, self.left_out)
 
 
-def selected(store: Store, options: CheckOptions) -> list[Entry | Finding]:
+def selected(store: Store, options: CheckOptions) -> list[CheckedEntry | CheckFinding]:
     """Return the entries that ``options`` name; those that cannot be looked at are findings already.
 
     Raises ValueError for kernel files and programs that cannot be used, CannotCheck where the database holds nothing of
@@ -103,7 +103,7 @@ def check_database(
     static: bool,
     told: Told = lambda note: None,
     run: CheckRun | None = None,
-) -> Report:
+) -> CheckReport:
     """Check the entries of a database, which is only read.
 
     Args:
@@ -130,7 +130,7 @@ def check_database(
         return replace(timed_report(store.name, run.entries, options, told), left_out=run.left_out)
 
 
-def static_report(run: CheckRun, options: CheckOptions, told: Told) -> Report:
+def static_report(run: CheckRun, options: CheckOptions, told: Told) -> CheckReport:
     """Check entries without a GPU: whether they compile to the same code and resources, and compute the right numbers.
 
     Args:
@@ -144,7 +144,7 @@ def static_report(run: CheckRun, options: CheckOptions, told: Told) -> Report:
     Raises:
         CannotCheck: Numbers cannot be checked here.
     """
-    good = [entry for entry in run.entries if isinstance(entry, Entry)]
+    good = [entry for entry in run.entries if isinstance(entry, CheckedEntry)]
     if good and options.static.emulate:
         try:
             check_ready()
@@ -158,7 +158,9 @@ def static_report(run: CheckRun, options: CheckOptions, told: Told) -> Report:
     return run.report()
 
 
-def timed_report(name: str, found: Sequence[Entry | Finding], options: CheckOptions, told: Told) -> Report:
+def timed_report(
+    name: str, found: Sequence[CheckedEntry | CheckFinding], options: CheckOptions, told: Told
+) -> CheckReport:
     """Time entries on the GPU of this machine.
 
     Args:
@@ -186,13 +188,13 @@ def timed_report(name: str, found: Sequence[Entry | Finding], options: CheckOpti
 
 def timed_on(
     name: str,
-    found: Sequence[Entry | Finding],
+    found: Sequence[CheckedEntry | CheckFinding],
     options: CheckOptions,
     told: Told,
     device: Device,
     pool: KnownPrograms,
-    start: Callable[[], Session],
-) -> Report:
+    start: Callable[[], TimingSession],
+) -> CheckReport:
     """Time entries on sessions of a GPU that somebody else starts.
 
     Args:
@@ -212,7 +214,7 @@ def timed_on(
         BaselineError: The environment to compare with does not answer.
     """
     began = time.monotonic()
-    good = [entry for entry in found if isinstance(entry, Entry)]
+    good = [entry for entry in found if isinstance(entry, CheckedEntry)]
     here = [entry for entry in good if entry.device.name == device.name]
     baselines: Baselines = RecordedBaseline()
     if options.baseline:
@@ -226,7 +228,7 @@ def timed_on(
         if other is not None:
             other.close()
     tools = {"device": device.name, "toolchain": pool.toolchain}
-    return Report(name, "timed", _in_place(found, done), doubt, tools, time.monotonic() - began)
+    return CheckReport(name, "timed", _in_place(found, done), doubt, tools, time.monotonic() - began)
 
 
 def _pool(kind: type[Pool]) -> Pool:
@@ -236,7 +238,7 @@ def _pool(kind: type[Pool]) -> Pool:
         raise CannotCheck(str(error)) from error
 
 
-def _in_place(found: Sequence[Entry | Finding], done: Sequence[Finding]) -> tuple[Finding, ...]:
+def _in_place(found: Sequence[CheckedEntry | CheckFinding], done: Sequence[CheckFinding]) -> tuple[CheckFinding, ...]:
     """Return the findings of entries among those that were findings from the start, in the order of the database."""
     checked = iter(done)
-    return tuple(next(checked) if isinstance(one, Entry) else one for one in found)
+    return tuple(next(checked) if isinstance(one, CheckedEntry) else one for one in found)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from autosched.regression.report import Finding, Report
+from autosched.regression.report import CheckFinding, CheckReport
 from measurements.records.record import Record
 from measurements.store.store import Store
 from search_spaces.hardware.devices import Device
@@ -52,7 +52,7 @@ class ConfigJudge(Protocol):
     def __exit__(self, *_: Any) -> None:
         """End the processes."""
 
-    def finding(self, entry: Any) -> Finding:
+    def finding(self, entry: Any) -> CheckFinding:
         """Judge one entry."""
 
 
@@ -84,7 +84,7 @@ class ConfigFiles(Protocol):
     def judge(self, check: ConfigCheck, workers: int | None = None) -> ConfigJudge:
         """Return a judge with this many processes, by default one a core."""
 
-    def check(self, folder: Path, check: ConfigCheck, on_entry: Callable[[str], None]) -> Report:
+    def check(self, folder: Path, check: ConfigCheck, on_entry: Callable[[str], None]) -> CheckReport:
         """Judge all entries of a folder.
 
         Args:

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autosched.regression.judging import Limits
-from autosched.regression.report import EntryStatus, Finding
+from autosched.regression.judging import SlowdownLimits
+from autosched.regression.report import CheckFinding, EntryStatus
 from autosched.regression.since_tuning import AtTuning
 from autosched.reporting import formatting
 from autosched.verify.schedules import ProblemTooLarge
@@ -29,7 +29,7 @@ RIVALS = 3  # of the next fastest schedules, whose predicted order is looked at
 
 
 @dataclass(frozen=True)
-class Entry:
+class CheckedEntry:
     """The best record of a problem on a device, and what it is held to.
 
     ``rivals`` are the next fastest of the same provenance, ``at_tuning`` the times of then, beside a control's.
@@ -42,7 +42,7 @@ class Entry:
     device: Device
     record: Record
     rivals: tuple[Record, ...]
-    limits: Limits
+    limits: SlowdownLimits
     noise: float
     at_tuning: AtTuning | None = None
 
@@ -51,14 +51,14 @@ class Entry:
         """``matmul m=64 n=64 k=64 ... on h200``."""
         return entry_name(self.problem, self.device.name)
 
-    def unjudged(self, error: BaseException) -> Finding:
+    def unjudged(self, error: BaseException) -> CheckFinding:
         """Return the finding of an entry whose check raised one of ENTRY_ERRORS."""
         return self.finding(EntryStatus.UNCERTAIN, f"it could not be judged: {str(error) or type(error).__name__}")
 
-    def finding(self, verdict: EntryStatus, *reasons: str, **more: object) -> Finding:
+    def finding(self, verdict: EntryStatus, *reasons: str, **more: object) -> CheckFinding:
         """Return a finding about this entry; ``more`` are its other fields."""
         file, line = self.problem.defined_at
-        found = Finding(
+        found = CheckFinding(
             name=self.name,
             operator=self.problem.operator,
             problem=self.problem.to_json(),
@@ -79,11 +79,11 @@ def entry_name(problem: Problem, device: str) -> str:
 
 def entries(
     store: Store,
-    limits: Limits,
+    limits: SlowdownLimits,
     *,
     operators: Sequence[str] = (),
     device: Device | None = None,
-) -> list[Entry | Finding]:
+) -> list[CheckedEntry | CheckFinding]:
     """Return what ``store`` holds, in the order it was first tried.
 
     The same problem and device come once, with the provenance that ranks first.
@@ -98,7 +98,7 @@ def entries(
         Entries; what cannot be looked at (an operator or a device that is not known here, a damaged trial) is a
         finding. Trials of an earlier reference are left out (``Store.current``).
     """
-    found: list[Entry | Finding] = []
+    found: list[CheckedEntry | CheckFinding] = []
     seen: set[tuple[str, str]] = set()
     for summary in store.current(store.problems())[0]:
         key = (summary.problem_key, summary.device)
@@ -114,8 +114,8 @@ def entries(
 
 
 def _entry(
-    store: Store, summary: ProblemSummary, position: int, limits: Limits, device: Device | None
-) -> Entry | Finding | None:
+    store: Store, summary: ProblemSummary, position: int, limits: SlowdownLimits, device: Device | None
+) -> CheckedEntry | CheckFinding | None:
     """None where every schedule of the problem turned out to be wrong."""
     try:
         problem = store.problem(summary)
@@ -141,13 +141,15 @@ def _entry(
     if guard is not None:
         noise = guard.noise or 0.0
         try:
-            limits = Limits(
+            limits = SlowdownLimits(
                 limits.max_slowdown if guard.max_slowdown is None else guard.max_slowdown,
                 limits.floor if guard.floor_seconds is None else guard.floor_seconds,
             )
         except ValueError as error:
             return _unreadable(summary, f"its threshold in the database cannot be used: {error}")
-    return Entry(position, problem, where, record, _rivals(trials, record), limits, noise, AtTuning.of(trials, record))
+    return CheckedEntry(
+        position, problem, where, record, _rivals(trials, record), limits, noise, AtTuning.of(trials, record)
+    )
 
 
 def _rivals(trials: Sequence[Record], best: Record) -> tuple[Record, ...]:
@@ -161,10 +163,10 @@ def _rivals(trials: Sequence[Record], best: Record) -> tuple[Record, ...]:
     return tuple(sorted(others, key=lambda r: r.seconds or 0.0)[:RIVALS])
 
 
-def _unreadable(summary: ProblemSummary, why: str) -> Finding:
+def _unreadable(summary: ProblemSummary, why: str) -> CheckFinding:
     fields = fields_of(summary.problem_key)
     shown = " ".join(f"{name}={value}" for name, value in fields.items() if name != "operator")
-    return Finding(
+    return CheckFinding(
         name=one_line(f"{summary.operator} {shown} on {summary.device}"),
         operator=summary.operator,
         problem=fields,

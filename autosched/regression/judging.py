@@ -27,7 +27,7 @@ MOST = 0.8
 
 
 @dataclass(frozen=True)
-class Limits:
+class SlowdownLimits:
     """What counts as slower: more than ``max_slowdown``, a share of the baseline's time, and than ``floor`` seconds.
 
     Raises ValueError for a share outside [0, 10) and a floor that is not a time.
@@ -62,7 +62,7 @@ class Times:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TimeComparison:
     """What the times of one entry show.
 
     ``ratio`` is candidate over baseline, ``noise`` the second baseline over the first, ``control`` the control over
@@ -87,7 +87,7 @@ class Comparison:
         return self.verdict is not SpeedChange.UNCERTAIN and not self.moved
 
 
-def compare(times: Times, limits: Limits, noise: float = 0.0) -> Comparison:
+def compare(times: Times, limits: SlowdownLimits, noise: float = 0.0) -> TimeComparison:
     """Judge one entry by its ``times``; ``noise`` is a share that earlier runs of one program differed by.
 
     Raises ValueError for times that are not positive and for rounds that are not complete.
@@ -98,12 +98,14 @@ def compare(times: Times, limits: Limits, noise: float = 0.0) -> Comparison:
     lost = statistics.median(times.baseline) * (ratio.median - 1)
     control = Ratio.paired(times.control, times.baseline, CONFIDENCE) if times.control else None
     if math.isinf(limit):  # too few rounds to say anything
-        return Comparison(SpeedChange.UNCERTAIN, ratio, again, control, limit, 1.0, lost, len(times.baseline))
+        return TimeComparison(SpeedChange.UNCERTAIN, ratio, again, control, limit, 1.0, lost, len(times.baseline))
     verdict = timing_statistics.verdict(ratio, limit)
     if verdict is SpeedChange.SLOWER and lost <= limits.floor:
         verdict = SpeedChange.SAME
     p = signed_rank.p_value(log_ratios(times.candidate, times.baseline), math.log1p(limit))
-    return Comparison(verdict, ratio, again, control, limit, p, lost, len(times.baseline), _moved(times, again, limits))
+    return TimeComparison(
+        verdict, ratio, again, control, limit, p, lost, len(times.baseline), _moved(times, again, limits)
+    )
 
 
 def discoveries(p_values: Sequence[float], rate: float = DISCOVERY_RATE) -> list[bool]:
@@ -115,7 +117,7 @@ def discoveries(p_values: Sequence[float], rate: float = DISCOVERY_RATE) -> list
     return [i in kept for i in range(len(p_values))]
 
 
-def moved_between(first: Comparison, second: Comparison, limits: Limits) -> str:
+def moved_between(first: TimeComparison, second: TimeComparison, limits: SlowdownLimits) -> str:
     """Why two runs of one entry, in two processes, cannot be put together: their controls stand apart. "" if not.
 
     Control and baseline are the same two programs in both, so that only the machine can have moved them.
@@ -136,7 +138,7 @@ def one_sided(verdicts: Sequence[SpeedChange]) -> bool:
     return min(slower, faster) == 0 and max(slower, faster) >= MOST * len(verdicts)
 
 
-def _moved(times: Times, again: Ratio, limits: Limits) -> str:
+def _moved(times: Times, again: Ratio, limits: SlowdownLimits) -> str:
     if again.low > 1 + limits.max_slowdown or again.high < 1 - limits.max_slowdown:
         return f"the baseline differs from itself by {abs(again.median - 1):.1%}"
     half = len(times.control) // 2

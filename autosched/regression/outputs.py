@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from autosched.regression.report import EntryStatus, Finding, Report
+from autosched.regression.report import CheckFinding, CheckReport, EntryStatus
 from autosched.reporting import formatting
-from autosched.reporting.ci import Case, Summary
+from autosched.reporting.ci import CheckedCase, Summary
 
 
-def summary(report: Report) -> Summary:
+def summary(report: CheckReport) -> Summary:
     """Return the report as ``reporting.ci`` writes it."""
     timed = report.kind != "configs"
     left_out = {"left_out": report.left_out} if report.left_out else {}
@@ -28,7 +28,7 @@ def summary(report: Report) -> Summary:
     )
 
 
-def action_benchmark(report: Report) -> list[dict[str, Any]]:
+def action_benchmark(report: CheckReport) -> list[dict[str, Any]]:
     """For github-action-benchmark's ``customSmallerIsBetter``: what was timed in this run, as a ratio to its baseline.
 
     Absolute times drift with the machine, ratios of one run do not. Of a static check: registers, spills and code size.
@@ -46,7 +46,7 @@ def action_benchmark(report: Report) -> list[dict[str, Any]]:
     return found
 
 
-def bencher(report: Report) -> dict[str, Any]:
+def bencher(report: CheckReport) -> dict[str, Any]:
     """Bencher Metric Format: measures by benchmark name. ``latency`` is in nanoseconds, as Bencher's own measure is."""
     found: dict[str, Any] = {}
     for f in report.findings:
@@ -63,9 +63,9 @@ def bencher(report: Report) -> dict[str, Any]:
     return found
 
 
-def _case(f: Finding, timed: bool) -> Case:
+def _case(f: CheckFinding, timed: bool) -> CheckedCase:
     times = ("" if t is None else formatting.time(t) for t in (f.baseline_seconds, f.candidate_seconds))
-    return Case(
+    return CheckedCase(
         name=f.name,
         outcome="refused" if f.verdict.fails else "accepted" if f.verdict.judged else "uncertain",
         verdict=f.verdict.value,
@@ -80,14 +80,14 @@ def _case(f: Finding, timed: bool) -> Case:
     )
 
 
-def _change(f: Finding) -> str:
+def _change(f: CheckFinding) -> str:
     if f.ratio is None:
         return ""
     low, median, high = (100 * (x - 1) for x in (f.ratio.low, f.ratio.median, f.ratio.high))
     return f"{median:+.1f}% ({low:+.1f} to {high:+.1f})"
 
 
-def _facts(f: Finding) -> dict[str, object]:
+def _facts(f: CheckFinding) -> dict[str, object]:
     facts: dict[str, object] = {"device": f.device, "provenance": f.provenance, "recorded_seconds": f.seconds}
     facts |= {"baseline_seconds": f.baseline_seconds, "candidate_seconds": f.candidate_seconds}
     if f.ratio is not None:

@@ -9,14 +9,22 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from autosched.regression.judging import Comparison, Limits, Times, compare, discoveries, moved_between, one_sided
+from autosched.regression.judging import (
+    SlowdownLimits,
+    TimeComparison,
+    Times,
+    compare,
+    discoveries,
+    moved_between,
+    one_sided,
+)
 from measurements.records.timing_statistics import SpeedChange
 
 Measure = Callable[[int], Times]  # that many rounds of one entry, in the process that is measuring now
 
 
 @dataclass(frozen=True)
-class Effort:
+class ComparisonEffort:
     """``rounds`` at a time, until an entry is decided, ``most_rounds`` are done, or ``seconds`` are over."""
 
     rounds: int = 40
@@ -34,16 +42,18 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class ComparisonOutcome:
     """The verdict on one entry and why. ``again`` is the comparison of the second process, where there was one."""
 
     verdict: SpeedChange
     reason: str
-    comparison: Comparison
-    again: Comparison | None = None
+    comparison: TimeComparison
+    again: TimeComparison | None = None
 
 
-def until_decided(measure: Measure, limits: Limits, noise: float = 0.0, effort: Effort | None = None) -> Comparison:
+def until_decided(
+    measure: Measure, limits: SlowdownLimits, noise: float = 0.0, effort: ComparisonEffort | None = None
+) -> TimeComparison:
     """Time one entry for as long as more rounds could change the verdict.
 
     Args:
@@ -55,7 +65,7 @@ def until_decided(measure: Measure, limits: Limits, noise: float = 0.0, effort: 
     Returns:
         The comparison of all rounds.
     """
-    effort = effort or Effort()
+    effort = effort or ComparisonEffort()
     began, times = time.monotonic(), Times((), (), ())
     while True:
         times += measure(effort.rounds)
@@ -65,7 +75,7 @@ def until_decided(measure: Measure, limits: Limits, noise: float = 0.0, effort: 
             return found
 
 
-def flagged(found: Mapping[int, Comparison]) -> list[int]:
+def flagged(found: Mapping[int, TimeComparison]) -> list[int]:
     """Which entries a second process must look at: slower, not by chance among so many, on a machine that stood still.
 
     ``found`` are the comparisons of all entries that were judged.
@@ -76,8 +86,8 @@ def flagged(found: Mapping[int, Comparison]) -> list[int]:
 
 
 def judged(
-    found: Mapping[int, Comparison], again: Mapping[int, Comparison], limits: Mapping[int, Limits]
-) -> tuple[dict[int, Judgement], str]:
+    found: Mapping[int, TimeComparison], again: Mapping[int, TimeComparison], limits: Mapping[int, SlowdownLimits]
+) -> tuple[dict[int, ComparisonOutcome], str]:
     """Return the judgement on every entry, and in one line why the run as a whole is in doubt, "" where it is not.
 
     ``again`` holds what a second process found of those that are ``flagged``.
@@ -100,23 +110,25 @@ def judged(
     return made, doubt
 
 
-def _alone(first: Comparison, suspect: bool) -> Judgement:
+def _alone(first: TimeComparison, suspect: bool) -> ComparisonOutcome:
     """Return the judgement where no second process was asked, or where it could not be had."""
     if first.moved:
-        return Judgement(SpeedChange.UNCERTAIN, first.moved, first)
+        return ComparisonOutcome(SpeedChange.UNCERTAIN, first.moved, first)
     if first.verdict is SpeedChange.UNCERTAIN:
-        return Judgement(first.verdict, f"after {first.rounds} rounds the noise still hides the answer", first)
+        return ComparisonOutcome(first.verdict, f"after {first.rounds} rounds the noise still hides the answer", first)
     if first.verdict is not SpeedChange.SLOWER:
-        return Judgement(first.verdict, "", first)
+        return ComparisonOutcome(first.verdict, "", first)
     if suspect:
-        return Judgement(SpeedChange.UNCERTAIN, "slower in one process, and a second could not be asked", first)
-    return Judgement(SpeedChange.UNCERTAIN, f"slower, but p = {first.p:.2g} may be chance among so many entries", first)
+        return ComparisonOutcome(SpeedChange.UNCERTAIN, "slower in one process, and a second could not be asked", first)
+    return ComparisonOutcome(
+        SpeedChange.UNCERTAIN, f"slower, but p = {first.p:.2g} may be chance among so many entries", first
+    )
 
 
-def _confirmed(first: Comparison, second: Comparison, limits: Limits) -> Judgement:
+def _confirmed(first: TimeComparison, second: TimeComparison, limits: SlowdownLimits) -> ComparisonOutcome:
     moved = second.moved or moved_between(first, second, limits)
     if moved:
-        return Judgement(SpeedChange.UNCERTAIN, moved, first, second)
+        return ComparisonOutcome(SpeedChange.UNCERTAIN, moved, first, second)
     if second.verdict is SpeedChange.SLOWER:
-        return Judgement(SpeedChange.SLOWER, "found in two processes", first, second)
-    return Judgement(second.verdict, "slower in one process, cleared by a second", first, second)
+        return ComparisonOutcome(SpeedChange.SLOWER, "found in two processes", first, second)
+    return ComparisonOutcome(second.verdict, "slower in one process, cleared by a second", first, second)

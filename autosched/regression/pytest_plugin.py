@@ -18,8 +18,8 @@ import pytest
 if TYPE_CHECKING:
     from autosched.regression.check import CheckOptions
     from autosched.regression.config_files import ConfigEntry
-    from autosched.regression.entries import Entry
-    from autosched.regression.report import Finding
+    from autosched.regression.entries import CheckedEntry
+    from autosched.regression.report import CheckFinding
     from search_spaces.operators.problem import Problem
 
 _NODE = "autosched"
@@ -59,44 +59,44 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 class RegressionFound(Exception):
     """An entry is slower, wrong or broken."""
 
-    def __init__(self, finding: Finding) -> None:
+    def __init__(self, finding: CheckFinding) -> None:
         super().__init__(f"{finding.verdict.value}: {finding.reason}")
         self.finding = finding
 
 
-class Guard:
+class SessionGuard:
     """What one session checks. Times are taken when the first entry asks for them: of all entries of the session."""
 
     def __init__(self, config: pytest.Config, database: str) -> None:
         from autosched.regression.check import CheckOptions
-        from autosched.regression.judging import Limits
+        from autosched.regression.judging import SlowdownLimits
         from autosched.regression.static import StaticOptions
 
         self.config, self.database = config, database
         self.static: bool = config.getoption("autosched_static")
         self.options: CheckOptions = CheckOptions(
-            limits=Limits(max_slowdown=_share(config.getoption("autosched_max_slowdown"))),
+            limits=SlowdownLimits(max_slowdown=_share(config.getoption("autosched_max_slowdown"))),
             static=StaticOptions(emulate=not config.getoption("autosched_no_emulate")),
             against=config.getoption("autosched_against") or "",
         )
-        self.wanted: list[Entry | Finding] = []
+        self.wanted: list[CheckedEntry | CheckFinding] = []
         self._pool: Any = None
-        self._timed: dict[str, Finding] | None = None
+        self._timed: dict[str, CheckFinding] | None = None
 
-    def entries(self) -> list[Entry | Finding]:
+    def entries(self) -> list[CheckedEntry | CheckFinding]:
         from autosched.regression.check import selected
         from measurements.store.store import Store
 
         with Store.open(self.database, create=False) as store:
             return selected(store, self.options)
 
-    def finding(self, entry: Entry | Finding) -> Finding:
+    def finding(self, entry: CheckedEntry | CheckFinding) -> CheckFinding:
         from autosched.regression.check import timed_report
-        from autosched.regression.report import Finding
+        from autosched.regression.report import CheckFinding
         from autosched.regression.static import check_entry
         from measurements.compiler.pool import CompilePool
 
-        if isinstance(entry, Finding):
+        if isinstance(entry, CheckFinding):
             return entry
         if self.static:
             self._pool = self._pool or CompilePool(workers=1)
@@ -130,7 +130,7 @@ class ConfigGuard:
         self._judge = files.judge(check, workers=1)
         self._started = False
 
-    def finding(self, entry: ConfigEntry) -> Finding:
+    def finding(self, entry: ConfigEntry) -> CheckFinding:
         if not self._started:
             self._judge.__enter__()
             self._started = True
@@ -141,7 +141,7 @@ class ConfigGuard:
             self._judge.__exit__(None, None, None)
 
 
-_GUARD = pytest.StashKey[Guard]()
+_GUARD = pytest.StashKey[SessionGuard]()
 _CONFIGS = pytest.StashKey[ConfigGuard]()
 _VERDICTS = pytest.StashKey[list[str]]()
 
@@ -157,7 +157,7 @@ class Entries(pytest.Collector):
 class _JudgedItem(pytest.Item):
     """Same, faster and sound pass; slower, wrong and broken fail; uncertain and cannot compare are skipped."""
 
-    def judged(self) -> Finding:
+    def judged(self) -> CheckFinding:
         raise NotImplementedError
 
     def runtest(self) -> None:
@@ -181,15 +181,15 @@ class _JudgedItem(pytest.Item):
 class EntryItem(_JudgedItem):
     """One entry of the database."""
 
-    entry: Entry | Finding
+    entry: CheckedEntry | CheckFinding
 
     @classmethod
-    def of(cls, parent: pytest.Collector, entry: Entry | Finding) -> EntryItem:
+    def of(cls, parent: pytest.Collector, entry: CheckedEntry | CheckFinding) -> EntryItem:
         made: EntryItem = cls.from_parent(parent, name=entry.name)
         made.entry = entry
         return made
 
-    def judged(self) -> Finding:
+    def judged(self) -> CheckFinding:
         return self.config.stash[_GUARD].finding(self.entry)
 
     def reportinfo(self) -> tuple[Path | str, int | None, str]:
@@ -207,7 +207,7 @@ class ConfigItem(_JudgedItem):
         made.entry = entry
         return made
 
-    def judged(self) -> Finding:
+    def judged(self) -> CheckFinding:
         return self.config.stash[_CONFIGS].finding(self.entry)
 
     def reportinfo(self) -> tuple[Path | str, int | None, str]:
@@ -232,7 +232,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     if hasattr(config, "workerinput") and not config.getoption("autosched_static"):
         raise pytest.UsageError("times are taken by one process at a time: give -n0, or --autosched-static")
     try:
-        config.stash[_GUARD] = Guard(config, database)
+        config.stash[_GUARD] = SessionGuard(config, database)
         found = list(Entries.from_parent(session, name=_NODE, nodeid=_NODE).collect())
     except ValueError as error:
         raise pytest.UsageError(f"--autosched-db: {error}") from error

@@ -35,7 +35,7 @@ class EntryStatus(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """The verdict on one entry and why, each reason one line.
 
     ``name`` tells the entry apart for people and tools. ``seconds`` are of the stored record and only for show;
@@ -87,14 +87,14 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Report:
+class CheckReport:
     """All findings of one check of ``database``. ``kind`` is "static", "timed" or "configs" (then ``database`` is a
     folder); ``doubt`` says in one line why the run as a whole proves nothing, "" where it does; ``tools`` are names and
     versions of what was used; ``left_out`` says how many records of an earlier reference there are, "" for none."""
 
     database: str
     kind: str
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckFinding, ...]
     doubt: str = ""
     tools: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
@@ -155,7 +155,7 @@ class Report:
         }
 
 
-def worst_first(findings: Sequence[Finding]) -> list[Finding]:
+def worst_first(findings: Sequence[CheckFinding]) -> list[CheckFinding]:
     """Those that fail, then those in doubt, then the rest; within each in their order."""
     return sorted(findings, key=lambda f: (not f.verdict.fails, f.verdict.judged))
 

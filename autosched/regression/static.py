@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from autosched.regression.entries import ENTRY_ERRORS, LIBRARY_WON, Entry
-from autosched.regression.report import EntryStatus, Finding
+from autosched.regression.entries import ENTRY_ERRORS, LIBRARY_WON, CheckedEntry
+from autosched.regression.report import CheckFinding, EntryStatus
 from autosched.reporting import formatting
 from autosched.tuning.backends import AnalyticEstimator
 from autosched.tuning.backends.estimators import code_of
@@ -48,12 +48,12 @@ class StaticOptions:
             raise ValueError(f"growth is a share, such as 0.1 for 10%, not {self.growth}")
 
 
-def check_static(entries: Sequence[Entry], pool: CompilePool, options: StaticOptions) -> Iterator[Finding]:
+def check_static(entries: Sequence[CheckedEntry], pool: CompilePool, options: StaticOptions) -> Iterator[CheckFinding]:
     """Yield a finding for each entry, in their order, several at a time."""
     return in_threads(lambda entry: check_entry(entry, pool, options), entries, usable_cores())
 
 
-def check_entry(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:
+def check_entry(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> CheckFinding:
     """Return the finding of one entry; one that cannot be judged is uncertain."""
     began = time.monotonic()
     try:
@@ -63,7 +63,7 @@ def check_entry(entry: Entry, pool: CompilePool, options: StaticOptions) -> Find
     return replace(finding, check_seconds=time.monotonic() - began)
 
 
-def _found(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:
+def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> CheckFinding:
     if is_library(entry.record.schedule):
         return entry.finding(EntryStatus.CANNOT_COMPARE, LIBRARY_WON)
     program = _program(entry, entry.record, pool)
@@ -117,7 +117,7 @@ def _found(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:
     return entry.finding(verdict, *reasons, numbers=numbers)
 
 
-def _program(entry: Entry, record: Record, pool: CompilePool) -> Compiled | str:
+def _program(entry: CheckedEntry, record: Record, pool: CompilePool) -> Compiled | str:
     """Return a record's kernel as it is generated and compiled today; or in one line why there is none."""
     try:
         kernel = template(record.schedule.template).kernel(entry.problem, record.schedule, entry.device)
@@ -167,7 +167,7 @@ def _better(program: Compiled, then: Resources) -> bool:
     )
 
 
-def _reordered(entry: Entry, program: Compiled, recorded: Resources, pool: CompilePool) -> list[str]:
+def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool: CompilePool) -> list[str]:
     """Rivals that the cost model puts before the entry today and did not put there then, and a longer time than it gave
     the entry then, if it is of this version.
 

@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from autosched.regression.entries import ENTRY_ERRORS, LIBRARY_WON, Entry
-from autosched.regression.judging import Comparison, Times
-from autosched.regression.procedure import Effort, Judgement, flagged, judged, until_decided
-from autosched.regression.report import EntryStatus, Finding
+from autosched.regression.entries import ENTRY_ERRORS, LIBRARY_WON, CheckedEntry
+from autosched.regression.judging import TimeComparison, Times
+from autosched.regression.procedure import ComparisonEffort, ComparisonOutcome, flagged, judged, until_decided
+from autosched.regression.report import CheckFinding, EntryStatus
 from autosched.regression.since_tuning import since
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, CompilePool, why_not_launched
@@ -32,7 +32,7 @@ from search_spaces.catalogue import template
 from search_spaces.hardware.devices import Device
 
 
-class Session(Comparing, Protocol):
+class TimingSession(Comparing, Protocol):
     """A process that times, on one GPU."""
 
     def close(self) -> None: ...
@@ -47,7 +47,7 @@ class Baseline:
 
 
 class Baselines(Protocol):
-    def __call__(self, entry: Entry, candidate: Candidate) -> Baseline | str:
+    def __call__(self, entry: CheckedEntry, candidate: Candidate) -> Baseline | str:
         """Return the baseline of an entry whose kernel of today is ``candidate``; or in one line why there is none."""
 
 
@@ -68,7 +68,7 @@ class _Failed(Exception):
 
 @dataclass(frozen=True)
 class _Pair:
-    entry: Entry
+    entry: CheckedEntry
     baseline: Candidate
     candidate: Candidate
     reason: str
@@ -76,14 +76,14 @@ class _Pair:
 
 
 def check_timed(
-    entries: Sequence[Entry],
+    entries: Sequence[CheckedEntry],
     device: Device,
-    start: Callable[[], Session],
+    start: Callable[[], TimingSession],
     pool: CompilePool,
     baselines: Baselines,
-    effort: Effort,
+    effort: ComparisonEffort,
     told: Told = lambda note: None,
-) -> tuple[list[Finding], str]:
+) -> tuple[list[CheckFinding], str]:
     """Time entries against their baselines, each pair in turns.
 
     A second session, in a process of its own, is started for those that the first finds slower.
@@ -100,7 +100,7 @@ def check_timed(
     Returns:
         A finding for each entry, in their order, and why the run as a whole is in doubt, "" where it is not.
     """
-    found: dict[int, Finding] = {}
+    found: dict[int, CheckFinding] = {}
     pairs: dict[int, _Pair] = {}
     stopped = ""
     for i, entry in enumerate(entries):
@@ -111,16 +111,16 @@ def check_timed(
         except _MACHINE_ERRORS as error:
             stopped = _reason(error)
             break
-        if isinstance(pair, Finding):
+        if isinstance(pair, CheckFinding):
             found[i] = pair
             told(pair.verdict.value)
         else:
             pairs[i] = pair
-    first: dict[int, Comparison] = {}
+    first: dict[int, TimeComparison] = {}
     seconds: dict[int, float] = {}
     timers: dict[int, _Timer] = {}
 
-    def timed(session: Session, i: int) -> Comparison:
+    def timed(session: TimingSession, i: int) -> TimeComparison:
         pair, began = pairs[i], time.monotonic()
         timer = _Timer(session, pair)
         comparison = until_decided(timer, pair.entry.limits, pair.entry.noise, effort)
@@ -140,7 +140,7 @@ def check_timed(
                 stopped = _reason(error)
                 break
             told("" if i in first and first[i].decided else "not decided")
-    again: dict[int, Comparison] = {}
+    again: dict[int, TimeComparison] = {}
     suspects = flagged(first)
     if suspects and not stopped:
         with _session(start) as session:
@@ -170,7 +170,7 @@ def _reason(error: BaseException) -> str:
 
 
 @contextmanager
-def _session(start: Callable[[], Session]) -> Iterator[Session]:
+def _session(start: Callable[[], TimingSession]) -> Iterator[TimingSession]:
     session = start()
     try:
         yield session
@@ -178,7 +178,7 @@ def _session(start: Callable[[], Session]) -> Iterator[Session]:
         session.close()
 
 
-def _pair(entry: Entry, device: Device, pool: CompilePool, baselines: Baselines) -> _Pair | Finding:
+def _pair(entry: CheckedEntry, device: Device, pool: CompilePool, baselines: Baselines) -> _Pair | CheckFinding:
     """Return the two programs of an entry, compiled, or why there are not two."""
     if entry.device.name != device.name:
         return entry.finding(
@@ -222,7 +222,7 @@ def _same_code(one: Compiled, other: Compiled) -> bool:
 class _Timer:
     """Times of one entry in one session, as ``procedure.Measure``: with the control that works, if one does."""
 
-    def __init__(self, session: Session, pair: _Pair) -> None:
+    def __init__(self, session: TimingSession, pair: _Pair) -> None:
         self._session, self._pair = session, pair
         self._controls = list(CONTROLS)
         self._programs = [pair.baseline, pair.candidate, pair.baseline]
@@ -265,7 +265,7 @@ class _Timer:
             raise _Failed(EntryStatus.CANNOT_COMPARE, f"its baseline fails ({alone.status}): {alone.reason}")
 
 
-def _finding(pair: _Pair, judgement: Judgement, timer: _Timer) -> Finding:
+def _finding(pair: _Pair, judgement: ComparisonOutcome, timer: _Timer) -> CheckFinding:
     last = judgement.again or judgement.comparison
     verdict, reasons = EntryStatus(judgement.verdict.value), [judgement.reason]
     changed = judgement.verdict in (timing_statistics.SpeedChange.SLOWER, timing_statistics.SpeedChange.FASTER)
@@ -303,7 +303,7 @@ def _finding(pair: _Pair, judgement: Judgement, timer: _Timer) -> Finding:
     )
 
 
-def noises(findings: Sequence[Finding]) -> Mapping[str, float]:
+def noises(findings: Sequence[CheckFinding]) -> Mapping[str, float]:
     """Return what each timed entry's two runs of one program could differ by, by the entry's name: to be stored with
     it."""
     return {f.name: noise for f in findings if isinstance(noise := f.numbers.get("noise"), float)}

@@ -26,7 +26,7 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True)
-class Case:
+class CheckedCase:
     """One thing that was verified or checked.
 
     Attributes:
@@ -88,7 +88,7 @@ class Summary:
     subject: str
     status: ExitStatus
     conclusion: str
-    cases: tuple[Case, ...]
+    cases: tuple[CheckedCase, ...]
     seconds: float = 0.0
     facts: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[str, ...] = ()
@@ -175,7 +175,7 @@ def workflow_commands(summary: Summary) -> list[str]:
     return found
 
 
-def worst_first(cases: Sequence[Case]) -> list[Case]:
+def worst_first(cases: Sequence[CheckedCase]) -> list[CheckedCase]:
     """Return refused cases, then uncertain ones, then the rest; each in their order."""
     order = ("refused", "uncertain", "accepted")
     return sorted(cases, key=lambda c: order.index(c.outcome))

@@ -26,7 +26,7 @@ from autosched.samplers.base import Sampler, UnvisitedPool, spread_out
 from cost_models.estimates import Estimates
 from cost_models.features import Matrix
 from cost_models.trees.boosted import BoostedModel
-from cost_models.trees.boosted import Settings as TreeSettings
+from cost_models.trees.boosted import BoostedTreeSettings as TreeSettings
 from measurements.records.measurement import Measurement
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
@@ -44,7 +44,7 @@ Fit = Callable[[Matrix, FloatArray], Model]  # rows [n, d] and their seconds [n]
 
 
 @dataclass(frozen=True)
-class Settings:
+class EvolutionSettings:
     """Constants of the search.
 
     Attributes:
@@ -83,7 +83,7 @@ class EvolutionSampler(Sampler):
         seed: Random seed.
         fit: Trains a model on results; None for none, so that estimates alone lead.
         estimates: Features for the model, and times before there is one. Default: the encoding of ``space``.
-        settings: Constants of the search. Default: ``Settings()``.
+        settings: Constants of the search. Default: ``EvolutionSettings()``.
     """
 
     name = "evolution"
@@ -96,13 +96,13 @@ class EvolutionSampler(Sampler):
         *,
         fit: Fit | None,
         estimates: Estimates | None = None,
-        settings: Settings | None = None,
+        settings: EvolutionSettings | None = None,
     ) -> None:
         self._space = space
         self._seed = seed
         self._fit = fit
         self._estimates = Estimates.encoded(space) if estimates is None else estimates
-        self._settings = Settings() if settings is None else settings
+        self._settings = EvolutionSettings() if settings is None else settings
         self._unseen = UnvisitedPool(space, seed)
         self._times: dict[Schedule, list[float]] = {}  # ok times of each schedule, empty for failures
         self._model: Model | None = None

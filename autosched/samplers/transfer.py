@@ -15,7 +15,7 @@ import numpy as np
 
 from cost_models.estimates import Estimates
 from cost_models.features import Matrix
-from cost_models.trees.boosted import BoostedModel, Settings
+from cost_models.trees.boosted import BoostedModel, BoostedTreeSettings
 from measurements.records.measurement import Measurement
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.parameters import Value
@@ -74,7 +74,7 @@ class TransferredTimes:
         if new:
             if self._model is None:
                 rows, seconds = list(self._known), np.exp(list(self._known.values()))
-                self._model = BoostedModel.fit(self._matrix(rows), seconds, settings=Settings(patience=20))
+                self._model = BoostedModel.fit(self._matrix(rows), seconds, settings=BoostedTreeSettings(patience=20))
             self._learned.update(zip(new, self._model.predict(self._matrix(new)).tolist(), strict=True))
         return np.array([self._known[key] if key in self._known else self._learned[key] for key in keys])
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from autosched.dispatch.call_log import HEADER, CallLogError, counted, text_of
 from autosched.registry import CALL_READERS
-from autosched.suites.suite import Member
+from autosched.suites.suite import SuiteMember
 from measurements.records.problem_key import problem_of
 from search_spaces.operators.problem import Problem
 
@@ -37,14 +37,14 @@ class CallReader(Protocol):
 
 
 @dataclass(frozen=True)
-class Calls:
+class LoggedCalls:
     """The problems of a log, each with its count as weight; and how many lines were left out, by reason."""
 
-    members: tuple[Member, ...]
+    members: tuple[SuiteMember, ...]
     skipped: Counter[str]
 
 
-def read_calls(path: str | Path, rows: Sequence[int] = ()) -> Calls:
+def read_calls(path: str | Path, rows: Sequence[int] = ()) -> LoggedCalls:
     """Return the problems of a CSV, one that autosched recorded or TunableOp's of untuned or tuned GEMMs; or of
     FlashInfer's trace dump, a JSON file or a folder of them, where ``rows`` are the sizes that its open axes take.
 
@@ -66,8 +66,8 @@ def read_calls(path: str | Path, rows: Sequence[int] = ()) -> Calls:
     if not counts:
         why = f": {skipped.most_common(1)[0][0]}" if skipped else ""
         raise CallLogError(f"{path} holds no problem that can be tuned{why}")
-    members = tuple(Member(problem, float(count)) for problem, count in counts.most_common())
-    return Calls(members, skipped)
+    members = tuple(SuiteMember(problem, float(count)) for problem, count in counts.most_common())
+    return LoggedCalls(members, skipped)
 
 
 def _own(file: Path) -> tuple[Counter[Problem], Counter[str]]:

@@ -34,7 +34,7 @@ class SuiteError(ValueError):
 
 
 @dataclass(frozen=True)
-class Member:
+class SuiteMember:
     """A problem, and how often it is computed."""
 
     problem: Problem
@@ -46,7 +46,7 @@ class Standing:
     """How far a member has come: ``bests`` in seconds before its first chunk and after each, infinite where nothing
     has worked. ``seconds`` are what its trials took."""
 
-    member: Member
+    member: SuiteMember
     bests: list[float] = field(default_factory=list)
     trials: int = 0
     seconds: float = 0.0
@@ -106,7 +106,7 @@ class SuiteResult:
         return all(standing.best is not None for standing in self.standings)
 
 
-def read_suite(path: str | Path) -> tuple[Member, ...]:
+def read_suite(path: str | Path) -> tuple[SuiteMember, ...]:
     """Return the members of a TOML file: a table ``[[problem]]`` for each with ``operator``, its fields, and perhaps
     ``weight``. Raises SuiteError, and OSError."""
     try:
@@ -128,7 +128,7 @@ def read_suite(path: str | Path) -> tuple[Member, ...]:
     return tuple(members)
 
 
-def _member(where: str, table: Any) -> Member:
+def _member(where: str, table: Any) -> SuiteMember:
     if not isinstance(table, Mapping) or not isinstance(table.get("operator"), str):
         raise SuiteError(f"{where} needs an operator")
     weight = table.get("weight", 1)
@@ -138,14 +138,14 @@ def _member(where: str, table: Any) -> Member:
         problem = problem_from_json({name: value for name, value in table.items() if name != "weight"})
     except ValueError as error:
         raise SuiteError(f"{where} cannot be used: {' '.join(str(error).split())}") from error
-    return Member(problem, float(weight))
+    return SuiteMember(problem, float(weight))
 
 
 Tell = Callable[[Standing, TuneResult], None]
 
 
 def tune_suite(
-    members: Sequence[Member],
+    members: Sequence[SuiteMember],
     *,
     trials: int,
     database: str | Path,

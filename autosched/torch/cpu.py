@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from autosched.dispatch import call_log
-from autosched.dispatch.call_signature import TYPES, Plan
+from autosched.dispatch.call_signature import TYPES, CallPlan
 from autosched.dispatch.database import Database
 from autosched.dispatch.functions import Source
 from autosched.torch import formulas
@@ -75,7 +75,7 @@ def compute(name: str, *arguments: Any) -> Any:
     return _emulate(kernel, plan, [a for a in arguments if isinstance(a, torch.Tensor)], setting.time_limit)
 
 
-def _emulate(kernel: Kernel, plan: Plan, tensors: Sequence[Any], time_limit: float) -> Any:
+def _emulate(kernel: Kernel, plan: CallPlan, tensors: Sequence[Any], time_limit: float) -> Any:
     operands = {o.name: o for o in plan.problem.operands()}
     inputs = {name: _stored(operands[name], t) for name, t in zip(plan.operands, tensors, strict=True)}
     done = emulate(kernel, inputs, time_limit=time_limit)

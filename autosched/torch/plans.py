@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from autosched.dispatch import call_signature
-from autosched.dispatch.call_signature import ArraySpec, MatmulOptions, Plan
+from autosched.dispatch.call_signature import ArraySpec, CallPlan, MatmulOptions
 
 
 def facts(tensor: Any) -> ArraySpec:
@@ -15,12 +15,12 @@ def facts(tensor: Any) -> ArraySpec:
     return ArraySpec(tuple(tensor.shape), tuple(tensor.stride()), kind, int(tensor.element_size()))
 
 
-def _matmul(a: Any, b: Any, bias: Any = None, activation: str = "none", precision: str = "tf32") -> Plan:
+def _matmul(a: Any, b: Any, bias: Any = None, activation: str = "none", precision: str = "tf32") -> CallPlan:
     added = None if bias is None else facts(bias)
     return call_signature.matmul_plan(facts(a), facts(b), added, options=MatmulOptions(activation, precision))
 
 
-PLANS: Mapping[str, Callable[..., Plan]] = {
+PLANS: Mapping[str, Callable[..., CallPlan]] = {
     "matmul": _matmul,
     "matvec": lambda x, w: call_signature.matvec_plan(facts(x), facts(w), out=None, dtype=None),
     "softmax": lambda x: call_signature.softmax_plan(facts(x), out=None, dtype=None),

@@ -12,7 +12,7 @@ import torch
 
 from autosched.triton.storages import Storages, storage_bytes
 from autosched.verify.emulate.launch_values import Bytes
-from measurements.emulator.memory import Address, Memory
+from measurements.emulator.memory import Memory, StoredAddress
 from measurements.emulator.ptx.syntax import Variable
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
 from search_spaces.operators.problem import Array, Operand
@@ -46,7 +46,7 @@ class LaunchArguments:
     offsets: dict[int, int] = field(default_factory=dict)
     tensors: dict[str, torch.UntypedStorage] = field(default_factory=dict)
     _operands: dict[int, Operand] = field(default_factory=dict)
-    _addresses: list[Address] = field(default_factory=list)
+    _addresses: list[StoredAddress] = field(default_factory=list)
     _names: set[str] = field(default_factory=set)
 
     def pointer(self, name: str, value: Any) -> None:
@@ -127,7 +127,7 @@ class LaunchArguments:
                 if storage is not None:
                     target = self._operand(f"{operand.name}[{k}]", storage, 0)
                     offset = int(values[k]) - storage.data_ptr()
-                    self._addresses.append(Address(operand.name, k * _ADDRESS_BYTES, target.name, offset))
+                    self._addresses.append(StoredAddress(operand.name, k * _ADDRESS_BYTES, target.name, offset))
         return list(self._operands.values())[before:]
 
     def _number(self, name: str, value: Any) -> None:

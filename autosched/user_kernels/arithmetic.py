@@ -252,7 +252,7 @@ COMPARISONS: dict[type[ast.cmpop], Callable[[Array, Array], Array]] = {
 
 
 @dataclass(frozen=True)
-class Function:
+class ExpressionFunction:
     """``arguments`` are the fewest and the most. ``type`` None: that of the arguments. ``partial``: not for all."""
 
     arguments: tuple[int, int]
@@ -262,35 +262,37 @@ class Function:
     integers: bool = False
 
 
-FUNCTIONS: dict[str, Function] = {
-    "min": Function((2, 64), _everywhere(np.minimum)),
-    "max": Function((2, 64), _everywhere(np.maximum)),
-    "abs": Function((1, 1), _everywhere(np.abs)),
-    "ceil_div": Function((2, 2), _CEIL_DIV, partial=True),
-    "round_up": Function((2, 2), _round_up, partial=True),
-    "gcd": Function((2, 2), _everywhere(np.gcd), integers=True),
-    "is_power_of_two": Function((1, 1), _everywhere(lambda a: (a > 0) & ((a & (a - 1)) == 0)), "bool", integers=True),
-    "int": Function((1, 1), _rounded(np.trunc), "int"),
-    "floor": Function((1, 1), _rounded(np.floor), "int"),
-    "ceil": Function((1, 1), _rounded(np.ceil), "int"),
-    "round": Function((1, 1), _rounded(np.rint), "int"),
-    "float": Function((1, 1), _everywhere(lambda a: a.astype(np.float64)), "float"),
-    "sqrt": Function((1, 1), _square_root, "float", partial=True),
-    "log2": Function((1, 1), lambda a: _each(math.log2, a), "float", partial=True),
+FUNCTIONS: dict[str, ExpressionFunction] = {
+    "min": ExpressionFunction((2, 64), _everywhere(np.minimum)),
+    "max": ExpressionFunction((2, 64), _everywhere(np.maximum)),
+    "abs": ExpressionFunction((1, 1), _everywhere(np.abs)),
+    "ceil_div": ExpressionFunction((2, 2), _CEIL_DIV, partial=True),
+    "round_up": ExpressionFunction((2, 2), _round_up, partial=True),
+    "gcd": ExpressionFunction((2, 2), _everywhere(np.gcd), integers=True),
+    "is_power_of_two": ExpressionFunction(
+        (1, 1), _everywhere(lambda a: (a > 0) & ((a & (a - 1)) == 0)), "bool", integers=True
+    ),
+    "int": ExpressionFunction((1, 1), _rounded(np.trunc), "int"),
+    "floor": ExpressionFunction((1, 1), _rounded(np.floor), "int"),
+    "ceil": ExpressionFunction((1, 1), _rounded(np.ceil), "int"),
+    "round": ExpressionFunction((1, 1), _rounded(np.rint), "int"),
+    "float": ExpressionFunction((1, 1), _everywhere(lambda a: a.astype(np.float64)), "float"),
+    "sqrt": ExpressionFunction((1, 1), _square_root, "float", partial=True),
+    "log2": ExpressionFunction((1, 1), lambda a: _each(math.log2, a), "float", partial=True),
 }
 # By their names behind "math.", as Python's module has them.
-MATH: dict[str, Function] = {
+MATH: dict[str, ExpressionFunction] = {
     **{name: FUNCTIONS[name] for name in ("sqrt", "log2", "floor", "ceil", "gcd")},
-    "fabs": Function((1, 1), _everywhere(lambda a: np.abs(a).astype(np.float64)), "float"),
+    "fabs": ExpressionFunction((1, 1), _everywhere(lambda a: np.abs(a).astype(np.float64)), "float"),
     "trunc": FUNCTIONS["int"],
-    "pow": Function(
+    "pow": ExpressionFunction(
         (2, 2), lambda a, b: _each(_float_power, a.astype(np.float64), b.astype(np.float64)), "float", True
     ),
-    "log": Function((1, 2), lambda *a: _each(math.log, *a), "float", partial=True),
-    "log10": Function((1, 1), lambda a: _each(math.log10, a), "float", partial=True),
-    "exp": Function((1, 1), lambda a: _each(math.exp, a), "float", partial=True),
-    "isqrt": Function((1, 1), lambda a: _integers(math.isqrt, a), "int", partial=True, integers=True),
-    "lcm": Function((2, 2), _everywhere(np.lcm), integers=True),
+    "log": ExpressionFunction((1, 2), lambda *a: _each(math.log, *a), "float", partial=True),
+    "log10": ExpressionFunction((1, 1), lambda a: _each(math.log10, a), "float", partial=True),
+    "exp": ExpressionFunction((1, 1), lambda a: _each(math.exp, a), "float", partial=True),
+    "isqrt": ExpressionFunction((1, 1), lambda a: _integers(math.isqrt, a), "int", partial=True, integers=True),
+    "lcm": ExpressionFunction((2, 2), _everywhere(np.lcm), integers=True),
 }
 
 

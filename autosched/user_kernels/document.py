@@ -32,7 +32,7 @@ _DOTTED = re.compile(rf"{_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MOST_PARTS}}}")
 
 
 @dataclass(frozen=True)
-class Places:
+class KeyPositions:
     """Where the keys of a document stand: ``lines`` holds line numbers by path, none for one that has no text."""
 
     name: str
@@ -49,7 +49,7 @@ class Places:
         return KernelFileError(f"{self.at(path)}: {' '.join(message.split())}")
 
 
-def read_toml(name: str, text: str) -> tuple[dict[str, Any], Places]:
+def read_toml(name: str, text: str) -> tuple[dict[str, Any], KeyPositions]:
     """Return the document and its places. Raises KernelFileError with the line where the text is not TOML."""
     if long := _DOTTED.search(text):
         number = text.count("\n", 0, long.start()) + 1
@@ -66,7 +66,7 @@ def read_toml(name: str, text: str) -> tuple[dict[str, Any], Places]:
     except ValueError:  # an integer of thousands of digits
         raise KernelFileError(f"{name}: a number has too many digits") from None
     refuse_too_many(name, document)
-    return document, Places(name, _lines(text))
+    return document, KeyPositions(name, _lines(text))
 
 
 def refuse_too_many(name: str, document: Mapping[str, Any]) -> None:
@@ -76,7 +76,7 @@ def refuse_too_many(name: str, document: Mapping[str, Any]) -> None:
             raise KernelFileError(f"{name}: {key}: there are more than {MOST_ENTRIES} of these")
 
 
-def refuse_unprintable(document: Mapping[str, Any], places: Places) -> None:
+def refuse_unprintable(document: Mapping[str, Any], places: KeyPositions) -> None:
     """Raise KernelFileError for a text that a terminal would obey instead of showing it: much of it is shown."""
     waiting: list[tuple[Keys, Any]] = [((), document)]
     while waiting:
@@ -140,10 +140,10 @@ def _path(key: str) -> Keys:
     return path
 
 
-class Table:
+class DocumentTable:
     """One table of a document. Every key that is asked for is known; ``done`` refuses the others."""
 
-    def __init__(self, values: Any, places: Places, path: Keys = ()) -> None:
+    def __init__(self, values: Any, places: KeyPositions, path: Keys = ()) -> None:
         self.places, self.path = places, path
         if not isinstance(values, Mapping):
             self.fail(f"this must be a table, not {_shown(values)}")
@@ -255,13 +255,13 @@ class Table:
         value = self.values[key]
         return list(value) if isinstance(value, (list, tuple)) else [value]
 
-    def table(self, key: str) -> Table:
-        return Table(self.values[key] if key in self else {}, self.places, (*self.path, key))
+    def table(self, key: str) -> DocumentTable:
+        return DocumentTable(self.values[key] if key in self else {}, self.places, (*self.path, key))
 
-    def tables(self, key: str) -> list[Table]:
+    def tables(self, key: str) -> list[DocumentTable]:
         """Return the tables of ``[[key]]``."""
         given = self.get(key, (list, tuple), f"tables: [[{key}]]", ())
-        return [Table(values, self.places, (*self.path, key, i)) for i, values in enumerate(given)]
+        return [DocumentTable(values, self.places, (*self.path, key, i)) for i, values in enumerate(given)]
 
     def items(self) -> list[tuple[str, Any]]:
         """Every key and value, for a table whose keys are names that the user chose."""
@@ -280,7 +280,7 @@ def _shown(value: object) -> str:
     return f"{value!r}" if isinstance(value, (int, float, str)) else kinds.get(type(value), f"a {type(value).__name__}")
 
 
-def read_text(path: Path, table: Table, key: str) -> str:
+def read_text(path: Path, table: DocumentTable, key: str) -> str:
     """Return the text of the file that ``key`` names, or of the document itself ("", whose name every message has).
     Raises KernelFileError where it cannot be read."""
     try:

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 
 from autosched.user_kernels import KernelFileError
-from autosched.user_kernels.kernel_file import Argument, KernelFile, Step
+from autosched.user_kernels.kernel_file import KernelArgument, KernelFile, PipelineStep
 from autosched.user_kernels.problem import KernelProblem
 from autosched.user_kernels.template import template
 from measurements.compiler.nvrtc import PTX_OPTIONS, NvrtcMissing, PtxOutput
@@ -84,7 +84,7 @@ def _compiled(kernel: Kernel) -> PtxOutput:
     return output
 
 
-def _check_arguments(file: KernelFile, step: Step, kernel: Kernel, output: PtxOutput) -> None:
+def _check_arguments(file: KernelFile, step: PipelineStep, kernel: Kernel, output: PtxOutput) -> None:
     text = output.text or ""
     try:
         module = parse(text)
@@ -107,7 +107,7 @@ def _check_arguments(file: KernelFile, step: Step, kernel: Kernel, output: PtxOu
             )
 
 
-def _check_textures(file: KernelFile, step: Step, text: str) -> None:
+def _check_textures(file: KernelFile, step: PipelineStep, text: str) -> None:
     if found := _SURFACES.search(text):
         raise KernelFileError(
             f"{file.name} reads or writes a surface ({found['what']}), and no launch here binds one: use a pointer"
@@ -155,7 +155,7 @@ def _plain(name: str) -> str:
     return next((text[: int(n)] for n, text in reversed(parts) if len(text) >= int(n) > 0), name)
 
 
-def _fits(parameter: Variable, argument: Argument) -> bool:
+def _fits(parameter: Variable, argument: KernelArgument) -> bool:
     """By size, and by kind where PTX tells it: structs, f16 among them, are bytes."""
     is_scalar = argument.kind == "scalar"
     if parameter.bytes != (argument.dtype.bytes if is_scalar else 8):

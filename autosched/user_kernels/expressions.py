@@ -30,7 +30,7 @@ from autosched.user_kernels.arithmetic import (
     STORAGE,
     Array,
     Evaluate,
-    Function,
+    ExpressionFunction,
     Pair,
     Type,
     applied,
@@ -106,7 +106,7 @@ def parse(text: str, names: Mapping[str, Type]) -> Expression:
 
     Raises ExpressionError for anything that is not in the language, an unknown name, and types that do not go together.
     """
-    parser = _Parser(text, names)
+    parser = _ExpressionParser(text, names)
     term = parser.term(parser.tree(), 0)
     return Expression(parser.text, term.type, tuple(parser.seen), parser.partial, term.evaluate)
 
@@ -151,7 +151,7 @@ def value_list(text: str) -> list[Result]:
 
     Raises ExpressionError as ``parse`` does, and for more than MOST_VALUES values.
     """
-    parser = _Parser(text, {})
+    parser = _ExpressionParser(text, {})
     return parser.listed(parser.tree(), 0)
 
 
@@ -181,7 +181,7 @@ class _Term:
     constant: Result | None = None
 
 
-class _Parser:
+class _ExpressionParser:
     def __init__(self, text: str, names: Mapping[str, Type]) -> None:
         self.text, self.known = " ".join(text.splitlines()).strip(), names
         self.seen: dict[str, None] = {}
@@ -294,7 +294,7 @@ class _Parser:
         return term
 
     def _call(
-        self, node: ast.AST, name: str, known: Mapping[str, Function], given: Sequence[ast.expr], depth: int
+        self, node: ast.AST, name: str, known: Mapping[str, ExpressionFunction], given: Sequence[ast.expr], depth: int
     ) -> _Term:
         if name not in known:
             raise self.error(node, f"unknown function {name}, {suggestion(name, known)}")
@@ -345,7 +345,7 @@ class _Parser:
             places = [place for place, value in enumerate(values) if type_of(value) == kind]
             storage = object if kind == "text" else STORAGE[kind]
             column = np.array([values[place] for place in places], dtype=storage)
-            inner = _Parser(self.text, {name: kind})
+            inner = _ExpressionParser(self.text, {name: kind})
             results, defined = inner.term(node, 0).evaluate(lambda _, column=column: column)  # type: ignore[misc]
             if not bool(np.all(defined)):
                 raise self.error(node, "this has no value")
@@ -353,7 +353,7 @@ class _Parser:
         return [found[place] for place in range(len(values))]
 
     def _scalar(self, node: ast.expr, values: Mapping[str, Result]) -> Result:
-        inner = _Parser(self.text, {name: type_of(value) for name, value in values.items()})
+        inner = _ExpressionParser(self.text, {name: type_of(value) for name, value in values.items()})
         found, defined = inner.term(node, 0).evaluate(lambda name: _array(values[name]))
         if not bool(defined):
             raise self.error(node, "this has no value")

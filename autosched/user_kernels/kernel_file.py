@@ -34,7 +34,7 @@ def launch_macros(known: Container[str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Step:
+class PipelineStep:
     """One launch of a pipeline: its function, and the arguments in the order of that one's parameters. ``number`` is 1
     for the first."""
 
@@ -63,7 +63,7 @@ class UserFunction:
 
 
 @dataclass(frozen=True)
-class Fill:
+class InputFill:
     """How an input is filled: ``normal`` (mean, standard deviation), ``uniform`` (from, to), ``integers`` (from, to,
     both included), ``constant`` (value), ``file`` (an .npy file), ``array`` (given from Python), or ``python`` (what a
     function returns)."""
@@ -88,7 +88,7 @@ class Fetch:
 
 
 @dataclass(frozen=True)
-class Argument:
+class KernelArgument:
     """One parameter of the entry function, or a ``__constant__`` variable (kind "constant"). An array has a ``shape``,
     a scalar a ``value``; an output with a ``fill`` holds that before each launch. ``dtype_by``, ``atol_by`` and
     ``rtol_by`` are what follows from the configuration: ``dtype``, ``atol`` and ``rtol`` are those of the defaults, or
@@ -99,7 +99,7 @@ class Argument:
     dtype: DType
     shape: tuple[Expression, ...] = ()
     value: Expression | None = None
-    fill: Fill | None = None
+    fill: InputFill | None = None
     zeroed: bool = False
     atol: float | None = None
     rtol: float | None = None
@@ -127,7 +127,7 @@ class FileRule:
 
 
 @dataclass(frozen=True)
-class Reference:
+class KernelReference:
     """What the outputs are compared with: what a Python ``function`` gives for the inputs, or what another ``kernel``
     gives with its parameters at ``config`` (the kernel's own defaults where it does not name them). Without a function
     and a kernel it is the kernel itself at ``config``. A function that ``judges`` is given the outputs, too, and says
@@ -165,13 +165,13 @@ class KernelFile:
     defines: tuple[NamedExpression, ...]
     rules: tuple[FileRule, ...]
     launch: tuple[NamedExpression, ...]  # GRID, BLOCK, CLUSTER, SHARED; of each step
-    arguments: tuple[Argument, ...]
-    reference: Reference
+    arguments: tuple[KernelArgument, ...]
+    reference: KernelReference
     metrics: tuple[NamedExpression, ...]
     proxy: tuple[NamedExpression, ...]  # sizes of a smaller problem that shows the same, for the emulator
     flops: Expression | None = None
     bytes: Expression | None = None
-    further: tuple[Step, ...] = ()  # all launches of a pipeline but the first
+    further: tuple[PipelineStep, ...] = ()  # all launches of a pipeline but the first
     first: tuple[str, ...] = ()  # the arguments of the first launch, where they are not all
     generator: UserFunction | None = field(default=None, compare=False, repr=False)  # of the source, from the values
     is_under: bool = False  # a configuration, whose types and tolerances its arguments have
@@ -226,13 +226,13 @@ class KernelFile:
         return (*self.attributes, *self.launch)
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[PipelineStep, ...]:
         """Every launch, in order: of a single kernel one, with all arguments that are parameters."""
         passed = self.first or tuple(a.name for a in self.arguments if a.kind != "constant")
-        return (Step(self.entry, passed), *self.further)
+        return (PipelineStep(self.entry, passed), *self.further)
 
     @property
-    def arrays(self) -> tuple[Argument, ...]:
+    def arrays(self) -> tuple[KernelArgument, ...]:
         return tuple(a for a in self.arguments if a.kind != "scalar")
 
     @cached_property
@@ -306,7 +306,7 @@ def _under(file: KernelFile, places: tuple[str, ...], chosen: tuple[tuple[str, V
     return replace(file, is_under=True, arguments=tuple(_argument_under(a, known) for a in file.arguments))
 
 
-def _argument_under(argument: Argument, known: Mapping[str, Result]) -> Argument:
+def _argument_under(argument: KernelArgument, known: Mapping[str, Result]) -> KernelArgument:
     made = argument
     if argument.dtype_by is not None:
         made = replace(made, dtype=dtype_of(str(argument.dtype_by.value(known))))
@@ -317,7 +317,7 @@ def _argument_under(argument: Argument, known: Mapping[str, Result]) -> Argument
     return made
 
 
-def _tolerance(argument: Argument, given: Expression, known: Mapping[str, Result]) -> float:
+def _tolerance(argument: KernelArgument, given: Expression, known: Mapping[str, Result]) -> float:
     value = float(given.value(known))
     if not 0 <= value < math.inf:
         raise ValueError(f'the tolerance "{given.text}" of {argument.name} is {value:g}: it must be 0 or more')

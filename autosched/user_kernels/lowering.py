@@ -11,13 +11,13 @@ import numpy as np
 
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.expressions import Result
-from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, Argument, KernelFile, Step
+from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, KernelArgument, KernelFile, PipelineStep
 from search_spaces.hardware.dtype_names import in_source
 from search_spaces.operators.problem import Operand, Role
 from search_spaces.spaces.parameters import Value
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel, Launch, Scalar
-from search_spaces.templates.texture import Texture
+from search_spaces.templates.kernel import Kernel, Launch, ScalarArgument
+from search_spaces.templates.texture import LinearTexture
 
 _SYSTEM = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<((?:cuda|mma|cooperative_groups)[\w./]*)>", re.MULTILINE)
 _ROLES: Mapping[str, Role] = {
@@ -29,7 +29,7 @@ _ROLES: Mapping[str, Role] = {
 }
 
 
-def operand(argument: Argument, values: Mapping[str, Result]) -> Operand:
+def operand(argument: KernelArgument, values: Mapping[str, Result]) -> Operand:
     """Return an array argument where the names of its shape have these values. An output that holds something before
     each launch is read and written."""
     shape = tuple(int(e.value(values)) for e in argument.shape)
@@ -38,11 +38,11 @@ def operand(argument: Argument, values: Mapping[str, Result]) -> Operand:
     return Operand(argument.name, role, argument.dtype, shape, argument.zeroed)
 
 
-def texture(argument: Argument, array: Operand) -> Texture:
+def texture(argument: KernelArgument, array: Operand) -> LinearTexture:
     """Return the texture that an argument is. Raises KernelFileError where no texture can be of its array."""
     assert argument.fetch is not None
     try:
-        return Texture(f"{argument.name}_texture", array, **dataclasses.asdict(argument.fetch))
+        return LinearTexture(f"{argument.name}_texture", array, **dataclasses.asdict(argument.fetch))
     except ValueError as error:
         raise KernelFileError(f"{argument.place}: {error}") from None
 
@@ -74,7 +74,7 @@ def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value
     )
 
 
-def _launch(file: KernelFile, step: Step, values: Mapping[str, Result]) -> dict[str, Any]:
+def _launch(file: KernelFile, step: PipelineStep, values: Mapping[str, Result]) -> dict[str, Any]:
     """Return one launch, as the arguments of ``Launch``."""
     by_name = {a.name: a for a in file.arguments}
     (shared,) = step.named((SHARED,))
@@ -88,7 +88,7 @@ def _launch(file: KernelFile, step: Step, values: Mapping[str, Result]) -> dict[
     }
 
 
-def _argument(argument: Argument, values: Mapping[str, Result]) -> Operand | Scalar | Texture:
+def _argument(argument: KernelArgument, values: Mapping[str, Result]) -> Operand | ScalarArgument | LinearTexture:
     if argument.fetch is not None:
         return texture(argument, operand(argument, values))
     if argument.value is None:
@@ -97,7 +97,7 @@ def _argument(argument: Argument, values: Mapping[str, Result]) -> Operand | Sca
     kind = "f" if argument.dtype.is_float else np.dtype(argument.dtype.storage).kind
     passed = bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
     try:
-        return Scalar(argument.name, argument.dtype, passed)
+        return ScalarArgument(argument.name, argument.dtype, passed)
     except ValueError:
         place = f"{argument.place}: " if argument.place else ""
         raise KernelFileError(f"{place}{argument.name} is {value}, which {argument.dtype.name} cannot hold") from None

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.expressions import Result
-from autosched.user_kernels.kernel_file import Argument, Fill, KernelFile, UserFunction
+from autosched.user_kernels.kernel_file import InputFill, KernelArgument, KernelFile, UserFunction
 from autosched.user_kernels.lowering import lower, operand
 from autosched.user_kernels.user_functions import call
 from measurements.emulator import emulate
@@ -57,7 +57,7 @@ class KernelProblem(Problem):
         an output of one name."""
         return tuple(self.operand(a) for a in self.file.arrays if a.kind != "workspace")
 
-    def operand(self, argument: Argument) -> Operand:
+    def operand(self, argument: KernelArgument) -> Operand:
         """Return an array argument at these sizes; one whose shape depends on the configuration has room for each."""
         known = self.sizes
         if all(name in known for e in argument.shape for name in e.names):
@@ -105,7 +105,7 @@ class KernelProblem(Problem):
                 inputs[a.name] = _filled(rng, a.fill, a.dtype, self.operand(a))
         return inputs
 
-    def _computed(self, a: Argument, function: UserFunction, seed: int, before: Mapping[str, Array]) -> Array:
+    def _computed(self, a: KernelArgument, function: UserFunction, seed: int, before: Mapping[str, Array]) -> Array:
         """Return what a function fills an input with, from sizes, ``seed``, and the inputs before it."""
         told = f"{a.place}{': ' if a.place else ''}the fill {function.name} of {a.name}"
         dtypes = {b.name: b.dtype for b in self.file.arrays}
@@ -206,7 +206,7 @@ class KernelProblem(Problem):
         return reference, {} if self.judged else self._allowed(reference)
 
     @property
-    def _outputs(self) -> list[Argument]:
+    def _outputs(self) -> list[KernelArgument]:
         return [a for a in self.file.arrays if a.kind in ("output", "inout")]
 
     def _allowed(self, reference: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
@@ -222,7 +222,7 @@ class KernelProblem(Problem):
             found[a.name] = atol + rtol * values
         return found
 
-    def _reference_dtype(self, argument: Argument) -> DType:
+    def _reference_dtype(self, argument: KernelArgument) -> DType:
         """Return the type in which a kernel that is the reference has computed an output; a function computes in
         float64."""
         reference = self.file.reference
@@ -315,7 +315,7 @@ _MOST_SHAPES = 1 << 20  # configurations that one shape may depend on
 
 
 @lru_cache(maxsize=256)
-def _largest(file: KernelFile, argument: Argument, sizes: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
+def _largest(file: KernelFile, argument: KernelArgument, sizes: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
     """Return the largest extents of an array over all values of the parameters that its shape depends on, whatever the
     rules say of them. Raises KernelFileError where there are too many to look at."""
     known: dict[str, Result] = dict(sizes)
@@ -395,7 +395,7 @@ def _checked(told: str, output: Operand, given: Any) -> npt.NDArray[Any]:
     return array
 
 
-def _filled(rng: np.random.Generator, fill: Fill, dtype: DType, operand: Operand) -> Array:
+def _filled(rng: np.random.Generator, fill: InputFill, dtype: DType, operand: Operand) -> Array:
     """Return a new input. Numbers are drawn for a prime number of elements at most, as ``standard_normal`` explains."""
     if fill.kind == "file":
         return _loaded(fill, dtype, operand)
@@ -417,7 +417,7 @@ def _filled(rng: np.random.Generator, fill: Fill, dtype: DType, operand: Operand
     return np.resize(dtype.store(drawn), operand.shape)
 
 
-def _loaded(fill: Fill, dtype: DType, operand: Operand) -> Array:
+def _loaded(fill: InputFill, dtype: DType, operand: Operand) -> Array:
     name = PurePath(fill.path).name
     try:
         array = open_npy(fill.path)

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.expressions import Expression, ExpressionError, Result, parse
-from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, FileRule, KernelFile, Step
+from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, FileRule, KernelFile, PipelineStep
 from autosched.user_kernels.lowering import lower
 from autosched.user_kernels.problem import KernelProblem, problem_type
 from autosched.user_kernels.reduced import reduced, shrinks
@@ -87,7 +87,7 @@ def launch_rules(file: KernelFile, device: Device) -> list[FileRule]:
     return [FileRule(parse(text, file.types), reason, name=name) for name, (text, reason) in rules.items()]
 
 
-def _rules_of_step(file: KernelFile, step: Step, device: Device) -> dict[str, tuple[str, str]]:
+def _rules_of_step(file: KernelFile, step: PipelineStep, device: Device) -> dict[str, tuple[str, str]]:
     gx, gy, gz = step.named(GRID)
     bx, by, bz = step.named(BLOCK)
     (bytes_of,) = step.named((SHARED,))

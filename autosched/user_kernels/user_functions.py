@@ -21,7 +21,7 @@ from autosched.user_kernels.function_worker import answer
 from autosched.user_kernels.kernel_file import UserFunction
 from measurements.files.text import one_line
 from measurements.workers.messages import Message, digest_of
-from measurements.workers.resource_watch import WALL_CLOCK_TIMES, LimitExceeded, request_within, written_bytes
+from measurements.workers.resource_watch import WALL_CLOCK_TIMES, WorkerLimitExceeded, request_within, written_bytes
 from measurements.workers.transport import WorkerDied, WorkerFailed
 from measurements.workers.worker import Worker
 
@@ -146,7 +146,7 @@ class _FunctionWorker:
         self._start()
         try:
             return request_within(self._worker, request, blobs, seconds=seconds, memory=self._empty + most)
-        except LimitExceeded as exceeded:
+        except WorkerLimitExceeded as exceeded:
             if exceeded.what == "memory":
                 raise KernelFileError(
                     f"{told} took more than {most / (1 << 30):.2g} GiB of memory: if it needs more, "

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from autosched.user_kernels import KernelFileError, from_arrays
 from autosched.user_kernels.c_header import c_header
-from autosched.user_kernels.document import Places
+from autosched.user_kernels.document import KeyPositions
 from autosched.user_kernels.expressions import suggestion
 from autosched.user_kernels.function_traits import function_text
 from autosched.user_kernels.kernel_file import KernelFile, UserFunction, launch_macros
@@ -46,7 +46,7 @@ class Kernel:
         is_path = isinstance(source, Path) or ("\n" not in source and "{" not in source)
         self.file = read_document(
             options.document(entry, str(source) if is_path else ""),
-            Places(f"Kernel {options.name_of(entry)}"),
+            KeyPositions(f"Kernel {options.name_of(entry)}"),
             Path(),
             source=None if is_path else str(source),
             reference=options.reference_function,
@@ -142,7 +142,9 @@ class Kernel:
         }
         folder = Path(file).parent if file else Path()
         check = None if verify is None else from_arrays.output_check(tables, verify, answer, atol, arguments)
-        made = read_document(document, Places(f"Kernel {name}"), folder, source=text, reference=reference, judge=check)
+        made = read_document(
+            document, KeyPositions(f"Kernel {name}"), folder, source=text, reference=reference, judge=check
+        )
         if callable(kernel_source):
             made = replace(made, generator=UserFunction(name, given=kernel_source))
             made = replace(made, source=f"// {function_text(kernel_source)}\n{text}")

@@ -19,9 +19,9 @@ from autosched.verify.launch_counting import CountedLaunch
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.disassembly import (
     DisassemblerMissing,
-    Instruction,
     NotDisassembled,
     Place,
+    SassInstruction,
     disassemble,
     loops,
     nvdisasm,
@@ -115,7 +115,7 @@ def _log_once(reason: str) -> None:
     logging.getLogger(__name__).warning("instructions are counted in PTX: %s", reason)
 
 
-def in_machine_code(launch: CountedLaunch, code: Sequence[Instruction]) -> LaunchCounts:
+def in_machine_code(launch: CountedLaunch, code: Sequence[SassInstruction]) -> LaunchCounts:
     """Return the counts of a launch with what the warps of a block execute of its machine code.
 
     Args:
@@ -149,7 +149,7 @@ def with_pipes(counts: LaunchCounts, pipes: Mapping[Pipe, float]) -> LaunchCount
     return replace(counts, executed=(*kept.items(), *((name, times) for name, times in own if times)))
 
 
-def executed_in(code: Sequence[Instruction], lines: Sequence[ExecutedLine]) -> dict[str, float]:
+def executed_in(code: Sequence[SassInstruction], lines: Sequence[ExecutedLine]) -> dict[str, float]:
     """Return how often warps execute each opcode of ``code``, whose PTX executed ``lines``.
 
     Raises NotMatched where that cannot be told: no line is known, functions are called, or there would be far less or
@@ -176,10 +176,10 @@ def pipe_of(opcode: str) -> Pipe:
     return _PIPE_OF.get(name) or ("control" if name.startswith("U") else "alu")
 
 
-def basic_blocks(code: Sequence[Instruction]) -> list[tuple[Instruction, ...]]:
+def basic_blocks(code: Sequence[SassInstruction]) -> list[tuple[SassInstruction, ...]]:
     """Return the code in pieces that are entered at their first instruction alone, and left at their last."""
     starts = {i.target for i in code if i.target is not None}
-    blocks: list[list[Instruction]] = []
+    blocks: list[list[SassInstruction]] = []
     ended = True
     for i in code:
         if ended or i.address in starts:
@@ -189,13 +189,13 @@ def basic_blocks(code: Sequence[Instruction]) -> list[tuple[Instruction, ...]]:
     return [tuple(block) for block in blocks]
 
 
-def _without_functions(code: Sequence[Instruction]) -> list[Instruction]:
+def _without_functions(code: Sequence[SassInstruction]) -> list[SassInstruction]:
     """Leave out what is called: it is for rare operands (of a division), as functions of the source are inlined."""
     called = _functions(code)
     return [i for i in code if i.address < min(called, default=i.address + 1)]
 
 
-def _functions(code: Sequence[Instruction]) -> set[int]:
+def _functions(code: Sequence[SassInstruction]) -> set[int]:
     """Return the addresses of what is called and returns: ptxas also "calls" the rest of a kernel, which exits."""
     called = {i.target for i in code if i.opcode.startswith("CALL") and i.target is not None}
     ends = [i for i in code if i.opcode.startswith(("RET", "EXIT")) and not i.predicate]
@@ -204,7 +204,7 @@ def _functions(code: Sequence[Instruction]) -> set[int]:
 
 
 def _times(
-    blocks: Sequence[Sequence[Instruction]], lines: Sequence[ExecutedLine], functions: Collection[int]
+    blocks: Sequence[Sequence[SassInstruction]], lines: Sequence[ExecutedLine], functions: Collection[int]
 ) -> list[float]:
     """Return how often each block is executed. Raises NotMatched where no line of theirs was, or arithmetic does not
     come out.
@@ -253,7 +253,7 @@ def _upper(passes: Sequence[float]) -> float:
 Span = tuple[int, int]  # bytes, and where they start
 
 
-def _innermost_loops(blocks: Sequence[Sequence[Instruction]]) -> list[Span | None]:
+def _innermost_loops(blocks: Sequence[Sequence[SassInstruction]]) -> list[Span | None]:
     """Return the shortest loop that each block is in; None outside of all."""
     bodies = loops([i for block in blocks for i in block])
     spans = sorted((body[-1].address - body[0].address, body[0].address) for body in bodies)
@@ -263,13 +263,13 @@ def _innermost_loops(blocks: Sequence[Sequence[Instruction]]) -> list[Span | Non
     ]
 
 
-def _jumped_over(blocks: Sequence[Sequence[Instruction]]) -> list[bool]:
+def _jumped_over(blocks: Sequence[Sequence[SassInstruction]]) -> list[bool]:
     """Tell of each block whether a branch leads from before it to behind it."""
     jumps = [(b[-1].address, b[-1].target) for b in blocks if b[-1].opcode.partition(".")[0] in ("BRA", "JMP")]
     return [any(start < b[0].address < end for start, end in jumps if end is not None) for b in blocks]
 
 
-def _kind_of(i: Instruction) -> _Kind:
+def _kind_of(i: SassInstruction) -> _Kind:
     return i.place, _KEPT.get(i.opcode.partition(".")[0], _OTHER)
 
 

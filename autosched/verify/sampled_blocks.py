@@ -13,7 +13,7 @@ from measurements.emulator import ASCENDING, Emulation, FindingKind, Order, emul
 from measurements.emulator.sparse import Written, can_generate, generated, seeds_of
 from measurements.records.comparison import compare
 from search_spaces.arrays import IntArray
-from search_spaces.operators.problem import Part, Problem
+from search_spaces.operators.problem import Problem, ProblemPart
 from search_spaces.templates.kernel import Kernel
 
 SAMPLED_FLOPS = 2.0**27  # of all blocks that are run
@@ -222,7 +222,7 @@ def _missing(problem: Problem, kernel: Kernel, most: int, walked: bool) -> str:
 
 
 def _compare_part(
-    part: Part, name: str, written: Written, seeds: dict[str, int], signed_zeros: bool
+    part: ProblemPart, name: str, written: Written, seeds: dict[str, int], signed_zeros: bool
 ) -> tuple[float, str]:
     operands = {o.name: o for o in part.problem.operands()}
     inputs = {

@@ -38,8 +38,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from autosched.regression.judging import Comparison, Limits, Times
-from autosched.regression.procedure import Effort, flagged, judged, until_decided
+from autosched.regression.judging import SlowdownLimits, TimeComparison, Times
+from autosched.regression.procedure import ComparisonEffort, flagged, judged, until_decided
 from autosched.regression.since_tuning import AtTuning, since
 from measurements.records.measurement import Timing
 from measurements.records.record import Control
@@ -117,7 +117,7 @@ class Noise:
         mine, theirs = (self.rng.choice(times, TUNED_ROUNDS).tolist() for times in (self.record, self.control))
         return Timing.of(mine), Timing.of(theirs)
 
-    def unsettled(self, found: Comparison, driver: float = 0.0) -> bool:
+    def unsettled(self, found: TimeComparison, driver: float = 0.0) -> bool:
         """Whether the times of tuning make what was ``found`` uncertain, after a driver that slows the entry alone."""
         mine, theirs = self.tuned()
         mine = Timing(*(t / (1 + driver) for t in (mine.median, mine.p25, mine.p75)), mine.count)
@@ -130,7 +130,7 @@ def simulate(
     records: Sequence[Record], drawn: str, slowdown: float, runs: int, entries: int, seed: int, file: str
 ) -> Result:
     """Return ``runs`` runs of ``entries`` entries each; with a slowdown, a tenth of them are slowed."""
-    limits, effort, rng = Limits(), Effort(seconds=math.inf), np.random.default_rng(seed)
+    limits, effort, rng = SlowdownLimits(), ComparisonEffort(seconds=math.inf), np.random.default_rng(seed)
     false_alarms = doubted = slowed = found_slow = slowed_quiet = found_quiet = settled = unsettled = told = 0
     for _ in range(runs):
         places = rng.integers(len(records), size=entries)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from autosched.integrations.config_files.file_names import FORMATS, FileName, Format
-from autosched.integrations.config_files.files import Entry, NoConfigs, read_folder
+from autosched.integrations.config_files.files import BatchConfig, NoConfigs, read_folder
 from autosched.integrations.config_files.tuning.pool import JudgePool
 
 _FOLDERS: dict[Format, tuple[str, ...]] = {
@@ -56,7 +56,7 @@ class Shipped:
 
     format: Format
     name: FileName
-    entry: Entry
+    entry: BatchConfig
 
     @property
     def key(self) -> str:

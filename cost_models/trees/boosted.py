@@ -46,7 +46,7 @@ class ModelMismatch(ValueError):
 
 
 @dataclass(frozen=True)
-class Settings:
+class BoostedTreeSettings:
     """How trees are grown.
 
     ``held_out`` is the part of the rows (of the groups, from five on) that decides when to stop: after ``patience``
@@ -103,7 +103,7 @@ class BoostedModel:
     """
 
     names: tuple[str, ...]
-    settings: Settings
+    settings: BoostedTreeSettings
     level: float
     members: tuple[Forest, ...]
     corrects: str | None = None
@@ -126,7 +126,7 @@ class BoostedModel:
         groups: Sequence[Any] | npt.NDArray[Any] | None = None,
         *,
         names: Sequence[str] | None = None,
-        settings: Settings | None = None,
+        settings: BoostedTreeSettings | None = None,
         corrects: str | None = None,
     ) -> Self:
         """Learn from measured times. The same rows in the same order and the same settings give the same model.
@@ -143,7 +143,7 @@ class BoostedModel:
         Raises:
             ValueError: Infinite values, times that are not positive, or shapes that do not match.
         """
-        settings = settings or Settings()
+        settings = settings or BoostedTreeSettings()
         matrix = _matrix(X)
         named = tuple(names) if names is not None else tuple(f"x{i}" for i in range(matrix.shape[1]))
         if len(named) != matrix.shape[1] or len(set(named)) != len(named):
@@ -262,7 +262,7 @@ class BoostedModel:
         if corrects is not None and not isinstance(corrects, str):
             raise ModelMismatch("it does not say what it corrects")
         trees = tuple(map(Forest.from_json, members))
-        return cls(tuple(names), Settings.from_json(settings), float(level), trees, corrects)
+        return cls(tuple(names), BoostedTreeSettings.from_json(settings), float(level), trees, corrects)
 
 
 def _matrix(X: npt.ArrayLike) -> Matrix:
@@ -281,7 +281,7 @@ def _guess(matrix: Matrix, names: Sequence[str], column: str) -> FloatArray:
     return guess
 
 
-def _parameters(settings: Settings, seed: int) -> dict[str, Any]:
+def _parameters(settings: BoostedTreeSettings, seed: int) -> dict[str, Any]:
     return {
         "objective": "reg:squarederror",
         "tree_method": "hist",
@@ -296,7 +296,7 @@ def _parameters(settings: Settings, seed: int) -> dict[str, Any]:
     }
 
 
-def _data(matrix: Matrix, labels: FloatArray, weights: FloatArray, settings: Settings) -> Any:
+def _data(matrix: Matrix, labels: FloatArray, weights: FloatArray, settings: BoostedTreeSettings) -> Any:
     import xgboost
 
     return xgboost.DMatrix(matrix, label=labels, weight=weights, nthread=settings.threads)
@@ -307,7 +307,7 @@ def _rounds(
     labels: FloatArray,
     weights: FloatArray,
     codes: npt.NDArray[np.int64],
-    settings: Settings,
+    settings: BoostedTreeSettings,
     seed: int,
 ) -> int:
     """How many trees to grow, decided on held-out rows."""

@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from cost_models.trees.boosted import BoostedModel, Matrix, Settings
+from cost_models.trees.boosted import BoostedModel, BoostedTreeSettings, Matrix
 from cost_models.trees.evaluation import rank_correlation, regret
 from search_spaces.arrays import BoolArray, FloatArray
 
@@ -79,7 +79,9 @@ class Rows:
     devices: npt.NDArray[np.str_]
 
 
-def cross_validated(rows: Rows, settings: Settings, corrects: str | None) -> tuple[tuple[HeldOut, ...], float]:
+def cross_validated(
+    rows: Rows, settings: BoostedTreeSettings, corrects: str | None
+) -> tuple[tuple[HeldOut, ...], float]:
     """Return the figures of every split that the data allow, parts first and then the whole, and the model's noise: the
     standard deviation of log time that its members' spread does not explain, by the broadest split of problems."""
     found: list[HeldOut] = []
@@ -117,7 +119,7 @@ def _folds(rows: Rows, split: str, seed: int) -> npt.NDArray[np.int64]:
 
 
 def _out_of_fold(
-    rows: Rows, folds: npt.NDArray[np.int64], settings: Settings, corrects: str | None
+    rows: Rows, folds: npt.NDArray[np.int64], settings: BoostedTreeSettings, corrects: str | None
 ) -> tuple[FloatArray, FloatArray]:
     predicted, spread = np.zeros(len(folds)), np.zeros(len(folds))
     for fold in np.unique(folds):

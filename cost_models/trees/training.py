@@ -8,16 +8,18 @@ from dataclasses import replace
 import numpy as np
 
 from cost_models.features import FeatureTable, align, common_names, features
-from cost_models.trees.boosted import BoostedModel, Settings
+from cost_models.trees.boosted import BoostedModel, BoostedTreeSettings
 from cost_models.trees.held_out import HeldOut, Rows, cross_validated
 from cost_models.trees.observations import Observations, merged, shape_family
 from cost_models.trees.trained_model import CORRECTED, OperatorModel
 
 FEWEST = 10  # rows
-TRAINING = Settings(rounds=300, members=3)
+TRAINING = BoostedTreeSettings(rounds=300, members=3)
 
 
-def train(observations: Sequence[Observations], settings: Settings | None = None) -> tuple[OperatorModel, ...]:
+def train(
+    observations: Sequence[Observations], settings: BoostedTreeSettings | None = None
+) -> tuple[OperatorModel, ...]:
     """Return a model for each operator, by name, each with its quality on what it did not learn from.
 
     The same times and settings give the same models, whatever order they come in. Rows that today's kernel templates
@@ -27,12 +29,16 @@ def train(observations: Sequence[Observations], settings: Settings | None = None
     return _by_operator(observations, settings or TRAINING, judged=True)
 
 
-def fitted(observations: Sequence[Observations], settings: Settings | None = None) -> tuple[OperatorModel, ...]:
+def fitted(
+    observations: Sequence[Observations], settings: BoostedTreeSettings | None = None
+) -> tuple[OperatorModel, ...]:
     """As ``train``, but without held-out figures and noise, in a small part of the time."""
     return _by_operator(observations, settings or TRAINING, judged=False)
 
 
-def _by_operator(observations: Sequence[Observations], settings: Settings, judged: bool) -> tuple[OperatorModel, ...]:
+def _by_operator(
+    observations: Sequence[Observations], settings: BoostedTreeSettings, judged: bool
+) -> tuple[OperatorModel, ...]:
     by_operator: dict[str, list[Observations]] = {}
     for one in merged(observations):
         by_operator.setdefault(one.problem.operator, []).append(one)
@@ -42,7 +48,7 @@ def _by_operator(observations: Sequence[Observations], settings: Settings, judge
 
 
 def _operator_model(
-    operator: str, observations: Sequence[Observations], settings: Settings, judged: bool
+    operator: str, observations: Sequence[Observations], settings: BoostedTreeSettings, judged: bool
 ) -> OperatorModel:
     total = sum(map(len, observations))
     if total < FEWEST:

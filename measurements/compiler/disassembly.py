@@ -58,7 +58,7 @@ Place = tuple[str, int]  # a file's name without its folder, and a line
 
 
 @dataclass(frozen=True)
-class Instruction:
+class SassInstruction:
     """One instruction at ``address`` bytes from the start of its function, of a ``place`` in the source where the cubin
     says so (-lineinfo)."""
 
@@ -130,7 +130,7 @@ def nvdisasm() -> Path:
     return Path(found)
 
 
-def disassemble(cubin: bytes, entry: str) -> tuple[Instruction, ...]:
+def disassemble(cubin: bytes, entry: str) -> tuple[SassInstruction, ...]:
     """Return the instructions of the function ``entry``, without those that never execute.
 
     Raises DisassemblerMissing, and NotDisassembled for what is not a cubin or has no such function.
@@ -156,7 +156,9 @@ def disassemble(cubin: bytes, entry: str) -> tuple[Instruction, ...]:
             if "source-line" in row:  # and of that are the next ones, too
                 place = (files[row["source-file-id"]], row["source-line"])
             operands = row.get("operands", "")
-            found.append(Instruction(i * INSTRUCTION_BYTES, row.get("predicate", ""), row["opcode"], operands, place))
+            found.append(
+                SassInstruction(i * INSTRUCTION_BYTES, row.get("predicate", ""), row["opcode"], operands, place)
+            )
     except StopIteration:
         raise NotDisassembled(f"the cubin has no function {entry}") from None
     except (ValueError, KeyError, TypeError, IndexError) as error:
@@ -164,10 +166,10 @@ def disassemble(cubin: bytes, entry: str) -> tuple[Instruction, ...]:
     return tuple(instruction for instruction in found if not instruction.never)
 
 
-def loops(instructions: Sequence[Instruction]) -> list[tuple[Instruction, ...]]:
+def loops(instructions: Sequence[SassInstruction]) -> list[tuple[SassInstruction, ...]]:
     """Return the body of every loop, by its backward branch; a loop that only branches to itself (the end of a kernel)
     is none."""
-    found: dict[tuple[int, int], tuple[Instruction, ...]] = {}
+    found: dict[tuple[int, int], tuple[SassInstruction, ...]] = {}
     for branch in instructions:
         start = branch.target
         if branch.opcode.partition(".")[0] == "BRA" and start is not None and start < branch.address:
@@ -176,12 +178,12 @@ def loops(instructions: Sequence[Instruction]) -> list[tuple[Instruction, ...]]:
     return list(found.values())
 
 
-def main_loop(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
+def main_loop(instructions: Sequence[SassInstruction]) -> tuple[SassInstruction, ...]:
     """Return the shortest loop with at least half of the most work of its own, outside of the loops in it: arithmetic,
     or memory accesses where a kernel has none; all instructions where it has no loop."""
     bodies = loops(instructions)
 
-    def amount(body: Sequence[Instruction], kinds: Sequence[str]) -> int:
+    def amount(body: Sequence[SassInstruction], kinds: Sequence[str]) -> int:
         first, last = body[0].address, body[-1].address
         inner = {
             i.address
@@ -198,7 +200,7 @@ def main_loop(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
     return tuple(instructions)
 
 
-def mix(body: Sequence[Instruction]) -> LoopMix:
+def mix(body: Sequence[SassInstruction]) -> LoopMix:
     """Return what a loop consists of."""
     kinds = Counter(i.kind for i in body)
     barriers = [at for at, i in enumerate(body) if i.opcode.startswith("BAR")]

@@ -16,7 +16,7 @@ NO_LIMITS = CompileLimits()
 MACHINE_CODE = 6.0  # times the seconds of PTX: a convolution of 6,000 unrolled instructions takes 11 s of the CPU
 
 
-class LimitExceeded(Exception):
+class CompilerLimitExceeded(Exception):
     """The compiler was ended at its limits. ``status`` is that of the compilation; the message is one line."""
 
     def __init__(self, status: Literal["compile_timeout", "compile_error"], why: str) -> None:
@@ -46,7 +46,7 @@ def request_within(
         As ``Worker.request``.
 
     Raises:
-        LimitExceeded: The compiler has been ended.
+        CompilerLimitExceeded: The compiler has been ended.
         WorkerError: As ``Worker.request``.
     """
     seconds = times * limits.seconds if limits.seconds < math.inf else usual_seconds
@@ -56,11 +56,11 @@ def request_within(
         memory = limits.memory + (0 if worker.pid is None else written_bytes(worker.pid))
     try:
         return resource_watch.request_within(worker, request, blobs, seconds=seconds, memory=memory)
-    except resource_watch.LimitExceeded as exceeded:
+    except resource_watch.WorkerLimitExceeded as exceeded:
         if exceeded.what == "wall clock":
             why = f"not compiled within {resource_watch.WALL_CLOCK_TIMES * seconds:g} s"
         elif exceeded.what == "time" and limits.seconds == math.inf:
             why = f"not compiled within {seconds:g} s of the CPU"
         else:
             why = limits.why(exceeded.what, times)
-        raise LimitExceeded("compile_error" if exceeded.what == "memory" else "compile_timeout", why) from None
+        raise CompilerLimitExceeded("compile_error" if exceeded.what == "memory" else "compile_timeout", why) from None

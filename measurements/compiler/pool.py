@@ -15,7 +15,7 @@ from typing import Protocol, Self
 from measurements.compiler.cores import usable_cores
 from measurements.compiler.cubin_cache import CompileCache, Compiled, CompiledStep
 from measurements.compiler.cuda_headers import missing_header
-from measurements.compiler.limits import MACHINE_CODE, LimitExceeded, request_within
+from measurements.compiler.limits import MACHINE_CODE, CompilerLimitExceeded, request_within
 from measurements.compiler.nvcc import NvccMissing, toolchain_of
 from measurements.compiler.nvrtc import NVCC, OPTIONS, CompilerOutput, NvrtcMissing, loaded_version
 from measurements.files.text import harmless, one_line
@@ -181,7 +181,7 @@ class CompilePool:
             try:
                 answer = request_within(kernel.limits, worker, request, headers, self.time_limit, MACHINE_CODE)
                 break
-            except LimitExceeded as exceeded:
+            except CompilerLimitExceeded as exceeded:
                 return CompileFailure(Status(exceeded.status), str(exceeded))
             except WorkerFailed as error:  # out of memory, or an option that this NVRTC does not know
                 return CompileFailure(Status.CRASHED, f"the compiler failed: {error}")

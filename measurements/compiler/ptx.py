@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
-from measurements.compiler.limits import NO_LIMITS, LimitExceeded, request_within
+from measurements.compiler.limits import NO_LIMITS, CompilerLimitExceeded, request_within
 from measurements.compiler.nvrtc import PTX_OPTIONS, PtxOutput, loaded_version, toolchain_version
 from measurements.compiler.pool import COMPILER_MODULE, MEMORY_LIMIT
 from measurements.files.text import harmless
@@ -87,7 +87,7 @@ def _answer(worker: Worker, request: dict[str, object], headers: Headers, limits
     for last_try in (False, True):
         try:
             return request_within(limits, worker, request, {headers.digest: headers.encoded}, COMPILE_SECONDS)
-        except LimitExceeded as exceeded:
+        except CompilerLimitExceeded as exceeded:
             raise CompilerStopped(exceeded.status, str(exceeded)) from None
         except WorkerFailed as error:
             loaded_version()  # raises where NVRTC, and not the source, is why

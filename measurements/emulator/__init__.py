@@ -17,7 +17,7 @@ from measurements.emulator.host.compiler import (
     emulator_folder,
     host_compiler,
 )
-from measurements.emulator.memory import Address, Memory
+from measurements.emulator.memory import Memory, StoredAddress
 from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.ptx.build import ptx_digest
 from measurements.emulator.sparse import SparseEmulation, emulate_blocks, emulate_ptx_blocks
@@ -25,7 +25,6 @@ from measurements.emulator.suppression import Suppression, suppress
 
 __all__ = [
     "ASCENDING",
-    "Address",
     "EmulateOptions",
     "Emulation",
     "Finding",
@@ -37,6 +36,7 @@ __all__ = [
     "Order",
     "SharedSite",
     "SparseEmulation",
+    "StoredAddress",
     "Suppression",
     "brings_runner",
     "by_cause",

@@ -27,14 +27,14 @@ from measurements.emulator.host.work_folders import temporary_folder
 from measurements.emulator.memory import PLAIN_MEMORY, Memory
 from measurements.emulator.pipeline import run_steps
 from measurements.emulator.ptx.build import (
-    CompiledKernel,
+    CompiledBytecode,
     KernelCompileError,
     compile_to_program,
     ptx_to_program,
     read_places,
 )
 from measurements.emulator.runner_files import (
-    Report,
+    RunnerReport,
     RunSettings,
     job_text,
     read_flags,
@@ -143,7 +143,7 @@ def emulate_ptx(
 
 
 def _launched(
-    launch: Launch, compile_it: Callable[[], CompiledKernel], inputs: Mapping[str, Array], settings: RunSettings
+    launch: Launch, compile_it: Callable[[], CompiledBytecode], inputs: Mapping[str, Array], settings: RunSettings
 ) -> Emulation:
     """Check one launch and execute it."""
     blocks = settings.blocks
@@ -154,7 +154,7 @@ def _launched(
 
 
 def _emulate(
-    launch: Launch, compile_it: Callable[[], CompiledKernel], arrays: Mapping[str, Array], settings: RunSettings
+    launch: Launch, compile_it: Callable[[], CompiledBytecode], arrays: Mapping[str, Array], settings: RunSettings
 ) -> Emulation:
     try:
         compiled = compile_it()
@@ -199,7 +199,7 @@ def _check(kernel: Launch, inputs: Mapping[str, Array], memory: Memory = PLAIN_M
 
 
 def run_launch(
-    launch: Launch, arrays: Mapping[str, Array], compiled: CompiledKernel, folder: Path, settings: RunSettings
+    launch: Launch, arrays: Mapping[str, Array], compiled: CompiledBytecode, folder: Path, settings: RunSettings
 ) -> Emulation:
     """Run a compiled kernel, its blocks in the order of ``settings``.
 
@@ -251,7 +251,7 @@ def _left_the_same(done: Emulation, other: Emulation) -> bool:
     return flags and all(same(name, array) for name, array in done.outputs.items())
 
 
-def run_job(compiled: CompiledKernel, text: str, folder: Path, time_limit: float) -> Emulation:
+def run_job(compiled: CompiledBytecode, text: str, folder: Path, time_limit: float) -> Emulation:
     """Run a launch that is described as a text.
 
     Args:
@@ -290,7 +290,7 @@ def run_job(compiled: CompiledKernel, text: str, folder: Path, time_limit: float
         killed, code, said = True, 0, ""
     if code == 5:
         return _refused(compiled, said)
-    events = Report(report.read_text(errors="replace"), read_places(compiled.path))
+    events = RunnerReport(report.read_text(errors="replace"), read_places(compiled.path))
     if events.end is None and not killed and -code not in _CRASHES:  # 0, 2: the report is cut short
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         why = f": {last_line(said)}" if said.strip() else ""
@@ -316,7 +316,7 @@ def run_job(compiled: CompiledKernel, text: str, folder: Path, time_limit: float
     )
 
 
-def _refused(compiled: CompiledKernel, said: str) -> Emulation:
+def _refused(compiled: CompiledBytecode, said: str) -> Emulation:
     """Return the runner's answer to a program that it cannot execute, or whose parameters are not the arguments."""
     what, _, detail = last_line(said).partition(": ")
     if what == "lacking":

@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Launch, Scalar
+from search_spaces.templates.kernel import Launch, ScalarArgument
 from search_spaces.templates.tensor_map import TensorMap
-from search_spaces.templates.texture import MODES, Texture
+from search_spaces.templates.texture import MODES, LinearTexture
 
 Flags = npt.NDArray[np.bool_]
 _ADDRESS_BYTES = 8
 
 
 @dataclass(frozen=True)
-class Address:
+class StoredAddress:
     """Eight bytes inside an array that are the address of a byte of another array.
 
     ``array`` and ``target`` are names of operands; ``at`` and ``offset`` count bytes from their first. The host's bytes
@@ -88,7 +88,7 @@ class TextureObject:
 FIRST_HANDLE = 0x7E57_0000_0001  # of texture objects; no address
 
 
-def texture_object(texture: Texture, handle: int) -> TextureObject:
+def texture_object(texture: LinearTexture, handle: int) -> TextureObject:
     """Return the object of a launch's texture."""
     height, width = (1, *texture.extent)[-2:]
     return TextureObject(
@@ -118,7 +118,7 @@ class Memory:
 
     offsets: Mapping[int, int] = field(default_factory=dict)
     defined: Mapping[str, Flags] = field(default_factory=dict)
-    addresses: tuple[Address, ...] = ()
+    addresses: tuple[StoredAddress, ...] = ()
     others: tuple[Operand, ...] = ()
     inside: tuple[Inside, ...] = ()
     symbols: Mapping[str, str] = field(default_factory=dict)
@@ -136,10 +136,12 @@ class Memory:
             if name not in operands:
                 raise ValueError(f"{name} is not an array of the launch")
         for position, offset in self.offsets.items():
-            if not 0 <= position < len(launch.arguments) or isinstance(launch.arguments[position], Scalar | Texture):
+            if not 0 <= position < len(launch.arguments) or isinstance(
+                launch.arguments[position], ScalarArgument | LinearTexture
+            ):
                 raise ValueError(f"offsets: argument {position} is not a pointer and no tensor map")
             argument = launch.arguments[position]
-            operand = argument.operand if isinstance(argument, TensorMap | Texture) else operands[argument.name]
+            operand = argument.operand if isinstance(argument, TensorMap | LinearTexture) else operands[argument.name]
             if not 0 <= offset <= operand.bytes:
                 raise ValueError(f"offsets: byte {offset} is outside {operand.name}, which has {operand.bytes}")
         for name, flags in self.defined.items():

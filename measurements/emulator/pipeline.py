@@ -16,7 +16,7 @@ from measurements.emulator.memory import Flags, Memory
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.kernel import Argument, Kernel, Launch
 from search_spaces.templates.tensor_map import TensorMap
-from search_spaces.templates.texture import Texture
+from search_spaces.templates.texture import LinearTexture
 
 RunStep = Callable[[Kernel, Mapping[str, Array], Memory], Emulation]
 _ENDED = ("ok", "findings")
@@ -94,7 +94,7 @@ def _in_place(step: Kernel, kernel: Kernel) -> Kernel:
         return operand if kept else replace(operand, role="inout", zeroed=False)
 
     def passed(argument: Argument) -> Argument:
-        if isinstance(argument, TensorMap | Texture):
+        if isinstance(argument, TensorMap | LinearTexture):
             return replace(argument, operand=seen(argument.operand))
         return seen(argument) if isinstance(argument, Operand) else argument
 

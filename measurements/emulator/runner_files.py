@@ -23,12 +23,12 @@ from measurements.emulator.findings import (
 )
 from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.memory import FIRST_HANDLE, Flags, Memory, texture_object
-from measurements.emulator.ptx.build import Places
+from measurements.emulator.ptx.build import SitePositions
 from search_spaces.hardware.costs.ptx_costs import IN_PLACE, costs
 from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.kernel import Launch, Scalar
+from search_spaces.templates.kernel import Launch, ScalarArgument
 from search_spaces.templates.tensor_map import ELEMENT_BYTES, INTERLEAVE_BYTES, SWIZZLE_BYTES, TensorMap
-from search_spaces.templates.texture import Texture
+from search_spaces.templates.texture import LinearTexture
 
 ALIGNMENT = 256  # of buffers in the data file, and of pointers on a device
 
@@ -102,11 +102,11 @@ def job_text(kernel: Launch, settings: RunSettings) -> str:
     for position, argument in enumerate(kernel.arguments):
         start = memory.offsets.get(position, 0)
         match argument:
-            case Scalar():
+            case ScalarArgument():
                 lines.append(f"value {argument.stored.tobytes().hex()}")
             case Operand():
                 lines.append(f"pointer {numbers_of[argument]} {start}")
-            case Texture():
+            case LinearTexture():
                 textures.append(texture_object(argument, FIRST_HANDLE + len(textures)))
                 lines.append(f"value {textures[-1].handle.to_bytes(8, 'little').hex()}")
             case TensorMap():
@@ -204,13 +204,13 @@ def _operation(shown: str) -> str:
     return operation + IN_PLACE if operation.startswith("ld.const") and "[%" not in text else operation
 
 
-class Report:
+class RunnerReport:
     """The runner's report: JSON lines, of which the last may be cut short by a kill.
 
     Sites are numbers of instructions; the lines of the source that they are of come with them.
     """
 
-    def __init__(self, text: str, places: Places) -> None:
+    def __init__(self, text: str, places: SitePositions) -> None:
         self.findings: list[Finding] = []
         shared: list[SharedSite] = []
         global_: list[GlobalSite] = []

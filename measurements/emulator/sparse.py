@@ -24,7 +24,7 @@ from measurements.emulator.host.work_folders import temporary_folder
 from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.memory import PLAIN_MEMORY, Memory
 from measurements.emulator.order import ASCENDING, Order
-from measurements.emulator.ptx.build import CompiledKernel, KernelCompileError, compile_to_program, ptx_to_program
+from measurements.emulator.ptx.build import CompiledBytecode, KernelCompileError, compile_to_program, ptx_to_program
 from measurements.emulator.runner_files import RunSettings, job_text
 from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.problem import Array, Operand
@@ -211,7 +211,7 @@ def _in_file(inputs: InputsFile) -> dict[str, str]:
 
 
 def _emulate_blocks(
-    launch: Launch, compile_it: Callable[[], CompiledKernel], blocks: Sequence[int], settings: RunSettings
+    launch: Launch, compile_it: Callable[[], CompiledBytecode], blocks: Sequence[int], settings: RunSettings
 ) -> SparseEmulation:
     grid = math.prod(launch.grid)
     if not blocks or min(blocks) < 0 or max(blocks) >= grid or len(set(blocks)) < len(blocks):

@@ -43,7 +43,7 @@ class Behind:
 
 
 @dataclass(frozen=True)
-class Choice:
+class WinnerChoice:
     """``winner`` is a position, and so are ``fastest`` and those of the tie set, ``tied``.
 
     ``behind`` has every one against the fastest. ``undecided`` are those that may or may not belong to the tie set, and
@@ -65,7 +65,7 @@ class Choice:
 
 def choose(
     times: Sequence[Sequence[float]], complexity: Sequence[float], tie: float = 0.01, incumbent: int | None = None
-) -> Choice:
+) -> WinnerChoice:
     """Return the winner of entrants timed in turns: the incumbent, else the simplest, of those as fast as the fastest.
 
     The incumbent stays until it is shown to be slower by more than twice ``tie``, as else one near the edge would come
@@ -113,7 +113,7 @@ def choose(
             winner = incumbent
     near = sorted((i for i in places if behind[i].low <= 0), key=lambda i: behind[i].centre)[:REFERENCES]
     contenders = sorted({fastest, winner, sure, *near, *undecided, *kept})
-    return Choice(winner, fastest, behind, tied, tuple(sorted(undecided)), tuple(contenders))
+    return WinnerChoice(winner, fastest, behind, tied, tuple(sorted(undecided)), tuple(contenders))
 
 
 def _fastest(times: Sequence[Sequence[float]]) -> int:

@@ -14,9 +14,9 @@ from measurements.compiler.nvrtc import NvrtcMissing
 from measurements.runners.tensor_map_builder import build_tensor_map
 from measurements.runners.texture_objects import texture_object
 from search_spaces.operators.problem import Array
-from search_spaces.templates.kernel import Argument, Launch, Scalar, Size3
+from search_spaces.templates.kernel import Argument, Launch, ScalarArgument, Size3
 from search_spaces.templates.tensor_map import TensorMap
-from search_spaces.templates.texture import Texture
+from search_spaces.templates.texture import LinearTexture
 
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # of a CUtensorMap
 _KEPT_MAPS = 4096  # encoded maps per kernel, by address: more than the rotating copies of a measurement
@@ -144,11 +144,11 @@ class LoadedLaunch:
             stream = int(cuda.get_current_stream().ptr)
             cuda.runtime.memcpyAsync(to, start, operand.bytes, cuda.runtime.memcpyDeviceToDevice, stream)
 
-    def _encoded(self, maps: dict[int, Array], described: TensorMap | Texture, address: int) -> Array:
+    def _encoded(self, maps: dict[int, Array], described: TensorMap | LinearTexture, address: int) -> Array:
         """Return a map, or the handle of a texture, that is not kept yet, and keep it."""
         if len(maps) >= _KEPT_MAPS:
             maps.clear()
-        if isinstance(described, Texture):
+        if isinstance(described, LinearTexture):
             # The object lives as long as this launch: another launch may still read through it.
             try:
                 self._textures.append(texture_object(self._cupy, described, address))
@@ -182,9 +182,9 @@ class _LoadedStep:
 
 
 def _slot(argument: Argument) -> _Slot:
-    if isinstance(argument, Scalar):
+    if isinstance(argument, ScalarArgument):
         return None, None, argument.stored
-    if isinstance(argument, TensorMap | Texture):
+    if isinstance(argument, TensorMap | LinearTexture):
         return argument.operand.name, {}, argument
     return argument.name, None, None
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from search_spaces.templates.texture import MODES, Texture
+from search_spaces.templates.texture import MODES, LinearTexture
 
 # Numbers of cudaResourceType, cudaChannelFormatKind, cudaTextureReadMode and cudaTextureFilterMode.
 _LINEAR, _PITCH_2D = 2, 3
@@ -15,7 +15,7 @@ _NORMALIZED_FLOAT, _FILTER_LINEAR = 1, 1
 _PITCH_BYTES, _START_BYTES = 32, 512  # texturePitchAlignment and textureAlignment of every GPU (CUDA Programming Guide)
 
 
-def texture_object(cp: Any, texture: Texture, address: int) -> Any:
+def texture_object(cp: Any, texture: LinearTexture, address: int) -> Any:
     """Return cupy's texture object of the array at ``address``, which lives as long as it is kept.
 
     Raises ValueError for rows and addresses that no texture can be of.

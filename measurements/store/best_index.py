@@ -64,7 +64,7 @@ class Winner:
 
 
 @dataclass(frozen=True)
-class Entry:
+class IndexEntry:
     """What is kept of an entry: ``ranked`` says whether its ``winner`` is that of all trials up to ``newest_id``, and
     those are all that there are."""
 
@@ -73,7 +73,7 @@ class Entry:
     winner: Winner | None
 
 
-def kept(connection: Connection, key: Mapping[str, Any]) -> Entry | None:
+def kept(connection: Connection, key: Mapping[str, Any]) -> IndexEntry | None:
     """Return the entry of a key; None where there is none."""
     row = connection.execute(_KEPT, {name: key[name] for name in _KEY}).one_or_none()
     return None if row is None else _entry(row)
@@ -81,19 +81,19 @@ def kept(connection: Connection, key: Mapping[str, Any]) -> Entry | None:
 
 def kept_of(
     connection: Connection, problem_digest: str, device: str
-) -> dict[tuple[str, str], tuple[Entry, RowMapping]]:
+) -> dict[tuple[str, str], tuple[IndexEntry, RowMapping]]:
     """Return the entries of a problem on a device, by provenance and policy, each with the whole row of its winner (of
     NULLs where there is none)."""
     rows = connection.execute(_KEPT_OF, {"problem_digest": problem_digest, "device": device})
     return {(row.entry_provenance, row.entry_policy): (_entry(row), row._mapping) for row in rows}
 
 
-def _entry(row: Any) -> Entry:
+def _entry(row: Any) -> IndexEntry:
     newest, newest_id, ranked_id, winner_id, *times = row[:_CELLS]
     ranked = newest == newest_id == ranked_id
     if not ranked or winner_id is None or not _are_times(times):
-        return Entry(newest_id, ranked and winner_id is None, None)
-    return Entry(newest_id, True, Winner(winner_id, Timing(*times)))
+        return IndexEntry(newest_id, ranked and winner_id is None, None)
+    return IndexEntry(newest_id, True, Winner(winner_id, Timing(*times)))
 
 
 def insert(connection: Connection, row: Mapping[str, Any]) -> int | None:
@@ -318,4 +318,4 @@ class _Ranked:
     tried_alone: int
 
 
-__all__ = ["Entry", "Winner", "counted", "digest_of", "insert", "keep", "kept", "kept_of", "rank", "rebuild"]
+__all__ = ["IndexEntry", "Winner", "counted", "digest_of", "insert", "keep", "kept", "kept_of", "rank", "rebuild"]

@@ -30,8 +30,8 @@ from measurements.store.schema import create_tables, has_none, refuse_other, wai
 _IN_MEMORY = (None, "", ":memory:")
 
 
-class Database:
-    """Tables of autosched in one place, for any number of threads. Make one with ``Database.open``."""
+class StoreDatabase:
+    """Tables of autosched in one place, for any number of threads. Make one with ``StoreDatabase.open``."""
 
     def __init__(self, engine: Engine, name: str, file: Path | None = None) -> None:
         self._engines = _read_and_write(engine)

@@ -42,7 +42,7 @@ def check(store: Store) -> list[str]:
     """One sentence for each thing that is wrong: damage to the file, trials that cannot be read, digests and entries
     that are not those of the trials. Reads everything. Raises StoreError where not even that is possible."""
     found = store.damage()
-    reader = rows.Reader(store.name)
+    reader = rows.RowReader(store.name)
     columns = (*rows.COLUMNS, TRIALS.c.problem_digest, TRIALS.c.schedule_digest, TRIALS.c.operator, TRIALS.c.policy)
     width = len(rows.COLUMNS)
     with store.reading() as connection:

@@ -222,7 +222,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-class Reader:
+class RowReader:
     """``from_row`` for many rows of COLUMNS of the database ``name``: what they share is read once and held once.
 
     Each of the 96,000 trials of a problem has its own schedule, times and digests, and hardly anything else.

@@ -24,9 +24,9 @@ from measurements.records.problem_key import problem_of
 from measurements.records.record import Record
 from measurements.records.vendor_library import LIBRARY_SCHEDULE
 from measurements.store import best_index
-from measurements.store.database import Database
+from measurements.store.database import StoreDatabase
 from measurements.store.errors import EarlierProblem, StoreError, UnknownOperator
-from measurements.store.rows import COLUMNS, Reader, from_row, read_cells, to_row, unknown
+from measurements.store.rows import COLUMNS, RowReader, from_row, read_cells, to_row, unknown
 from measurements.store.schema import (
     ENTRIES,
     GUARDS,
@@ -71,7 +71,7 @@ class ProblemSummary:
 class Store:
     """The trials in one database, for any number of threads. Make one with ``Store.open``, end it with ``close``."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: StoreDatabase) -> None:
         self._database = database
         self._lock = threading.Lock()
         self._answers: tuple[tuple[int, ...] | None, dict[_Asked, Record | None]] = None, {}  # of ``best``, for a state
@@ -80,8 +80,8 @@ class Store:
 
     @classmethod
     def open(cls, url_or_path: str | Path, *, create: bool = True) -> Self:
-        """Open the store in an SQLite file, or behind a URL. Raises StoreError as ``Database.open``."""
-        return cls(Database.open(url_or_path, create=create))
+        """Open the store in an SQLite file, or behind a URL. Raises StoreError as ``StoreDatabase.open``."""
+        return cls(StoreDatabase.open(url_or_path, create=create))
 
     @property
     def name(self) -> str:
@@ -177,7 +177,7 @@ class Store:
         return self._read(sa.select(*COLUMNS).where(digest, *wanted).order_by(c.id))
 
     def _read(self, query: sa.Select[Any]) -> list[Record]:
-        reader = Reader(self.name)
+        reader = RowReader(self.name)
         with self._database.transaction() as connection:
             return [reader.record(row) for row in connection.execute(query)]
 

@@ -54,7 +54,7 @@ def _family(pid: int, file: str) -> Iterator[str]:
             continue
 
 
-class LimitExceeded(Exception):
+class WorkerLimitExceeded(Exception):
     """A worker was ended at a limit: "time" (of the CPU), "memory", or "wall clock" where it waited for too long."""
 
     def __init__(self, what: Literal["time", "memory", "wall clock"]) -> None:
@@ -84,7 +84,7 @@ def request_within(
         As ``Worker.request``.
 
     Raises:
-        LimitExceeded: The worker has been killed.
+        WorkerLimitExceeded: The worker has been killed.
         WorkerError: As ``Worker.request``, but for WorkerTimeout.
     """
     worker.start()
@@ -93,10 +93,10 @@ def request_within(
         with watch:
             return worker.request(payload, WALL_CLOCK_TIMES * seconds, blobs)
     except WorkerTimeout:
-        raise LimitExceeded("wall clock") from None
+        raise WorkerLimitExceeded("wall clock") from None
     except (WorkerDied, WorkerFailed):
         if watch.exceeded:
-            raise LimitExceeded(watch.exceeded) from None
+            raise WorkerLimitExceeded(watch.exceeded) from None
         raise
 
 

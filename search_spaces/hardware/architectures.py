@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 Scope = Literal["", "f", "a"]
 
 
-class Feature(NamedTuple):
+class ArchitectureFeature(NamedTuple):
     """Instructions that an architecture has or lacks together.
 
     ``since`` is the first target that has it, as refusals name it; ``doc`` says what it is. ``scope``: whether it needs
@@ -32,39 +32,41 @@ class Feature(NamedTuple):
     scope: Scope = ""
 
 
-FEATURES: dict[str, Feature] = {
+FEATURES: dict[str, ArchitectureFeature] = {
     row.name: row
     for row in (
-        Feature("mma_k16", "sm_80", "mma.sync m16n8k16 of f16 and bf16, m16n8k8 of tf32, m16n8k32 of i8"),
-        Feature("bf16", "sm_80", "conversions to bf16, and fma of bf16"),
-        Feature("cp_async", "sm_80", "cp.async, and mbarriers in shared memory"),
-        Feature("l2_256b", "sm_80", "loads that prefetch 256 bytes into L2, and L2 cache policies"),
-        Feature("max_nan", "sm_80", "max.NaN.f32"),
-        Feature("redux", "sm_80", "redux.sync of integers"),
-        Feature("native_int4_mma", "sm_75", "int4 mma.sync that is not unpacked to i8"),
-        Feature("fp8_convert", "sm_89", "conversions of e4m3 and e5m2"),
-        Feature("fp8_mma", "sm_89", "mma.sync m16n8k32 of e4m3 and e5m2"),
-        Feature("native_fp8_mma", "sm_89", "fp8 mma.sync that is not converted to f16"),
-        Feature("stmatrix", "sm_90", "stmatrix"),
-        Feature("bf16_atomics", "sm_90", "red and atom of bf16"),
-        Feature("tma", "sm_90", "tensor maps, cp.async.bulk, mbarrier transactions"),
-        Feature("clusters", "sm_90", "clusters of blocks with distributed shared memory"),
-        Feature("multicast", "sm_90", "TMA multicast in hardware"),
-        Feature("programmatic_launch", "sm_90", "griddepcontrol"),
-        Feature("setmaxnreg", "sm_90a", "registers that move between warpgroups", "f"),
-        Feature("wgmma", "sm_90a", "wgmma", "f"),
-        Feature("cluster_launch_control", "sm_100", "clusterlaunchcontrol.try_cancel"),
-        Feature("gather4", "sm_100", "TMA gather of four rows into the block's own shared memory"),
-        Feature("ld_256_bit", "sm_100", "loads and stores of 32 bytes"),
-        Feature("fma_f32x2", "sm_100", "fma of two f32 at a time"),
-        Feature("fp4_convert", "sm_100a", "conversions of e2m1, e2m3, e3m2 and ue8m0", "f"),
-        Feature("ldmatrix_b8_trans", "sm_100a", "ldmatrix m16n16 of bytes, transposed", "f"),
-        Feature("tcgen05", "sm_100a", "tensor memory and tcgen05.mma", "f"),
-        Feature("tcgen05_i8", "sm_100a", "tcgen05.mma of i8", "a"),
-        Feature("tcgen05_ld_red", "sm_103a", "tcgen05.ld with a reduction", "f"),
-        Feature("redux_f32", "sm_100a", "redux.sync of f32", "f"),
-        Feature("narrow_mma", "sm_120a", "mma.sync of e2m1, e2m3 and e3m2", "f"),
-        Feature("block_scale_mma", "sm_120a", "mma.sync of mxf8f6f4, mxf4 and mxf4nvf4 with block scales", "f"),
+        ArchitectureFeature("mma_k16", "sm_80", "mma.sync m16n8k16 of f16 and bf16, m16n8k8 of tf32, m16n8k32 of i8"),
+        ArchitectureFeature("bf16", "sm_80", "conversions to bf16, and fma of bf16"),
+        ArchitectureFeature("cp_async", "sm_80", "cp.async, and mbarriers in shared memory"),
+        ArchitectureFeature("l2_256b", "sm_80", "loads that prefetch 256 bytes into L2, and L2 cache policies"),
+        ArchitectureFeature("max_nan", "sm_80", "max.NaN.f32"),
+        ArchitectureFeature("redux", "sm_80", "redux.sync of integers"),
+        ArchitectureFeature("native_int4_mma", "sm_75", "int4 mma.sync that is not unpacked to i8"),
+        ArchitectureFeature("fp8_convert", "sm_89", "conversions of e4m3 and e5m2"),
+        ArchitectureFeature("fp8_mma", "sm_89", "mma.sync m16n8k32 of e4m3 and e5m2"),
+        ArchitectureFeature("native_fp8_mma", "sm_89", "fp8 mma.sync that is not converted to f16"),
+        ArchitectureFeature("stmatrix", "sm_90", "stmatrix"),
+        ArchitectureFeature("bf16_atomics", "sm_90", "red and atom of bf16"),
+        ArchitectureFeature("tma", "sm_90", "tensor maps, cp.async.bulk, mbarrier transactions"),
+        ArchitectureFeature("clusters", "sm_90", "clusters of blocks with distributed shared memory"),
+        ArchitectureFeature("multicast", "sm_90", "TMA multicast in hardware"),
+        ArchitectureFeature("programmatic_launch", "sm_90", "griddepcontrol"),
+        ArchitectureFeature("setmaxnreg", "sm_90a", "registers that move between warpgroups", "f"),
+        ArchitectureFeature("wgmma", "sm_90a", "wgmma", "f"),
+        ArchitectureFeature("cluster_launch_control", "sm_100", "clusterlaunchcontrol.try_cancel"),
+        ArchitectureFeature("gather4", "sm_100", "TMA gather of four rows into the block's own shared memory"),
+        ArchitectureFeature("ld_256_bit", "sm_100", "loads and stores of 32 bytes"),
+        ArchitectureFeature("fma_f32x2", "sm_100", "fma of two f32 at a time"),
+        ArchitectureFeature("fp4_convert", "sm_100a", "conversions of e2m1, e2m3, e3m2 and ue8m0", "f"),
+        ArchitectureFeature("ldmatrix_b8_trans", "sm_100a", "ldmatrix m16n16 of bytes, transposed", "f"),
+        ArchitectureFeature("tcgen05", "sm_100a", "tensor memory and tcgen05.mma", "f"),
+        ArchitectureFeature("tcgen05_i8", "sm_100a", "tcgen05.mma of i8", "a"),
+        ArchitectureFeature("tcgen05_ld_red", "sm_103a", "tcgen05.ld with a reduction", "f"),
+        ArchitectureFeature("redux_f32", "sm_100a", "redux.sync of f32", "f"),
+        ArchitectureFeature("narrow_mma", "sm_120a", "mma.sync of e2m1, e2m3 and e3m2", "f"),
+        ArchitectureFeature(
+            "block_scale_mma", "sm_120a", "mma.sync of mxf8f6f4, mxf4 and mxf4nvf4 with block scales", "f"
+        ),
     )
 }
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from search_spaces.arrays import IntArray
 from search_spaces.hardware.architectures import FEATURES, Architecture, architecture, capabilities_called
-from search_spaces.hardware.products import ALIASES, PRODUCTS, Product, rates_of
+from search_spaces.hardware.products import ALIASES, PRODUCTS, GpuProduct, rates_of
 
 _MIB = 2**20
 _SMS_OF_TPC, _SMS_OF_GPC = 2, 16  # of Hopper; some GPCs have 18 (H100 white paper, and products with 132 SMs)
@@ -218,7 +218,7 @@ class Device:
         return cls(**{**data, "tensor_flops_per_cycle": rates, "driver_names": names, "sms_of_gpcs": gpcs})
 
 
-def device_of(product: Product, *, derived: bool = False) -> Device:
+def device_of(product: GpuProduct, *, derived: bool = False) -> Device:
     """Return the row of a product: the limits of its architecture, and its own rates, counts and clocks.
 
     ``derived``: the figures come from the driver, not from a data sheet. Raises UnknownArchitecture.

@@ -91,7 +91,7 @@ def has_geforce_rates(driver_name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Product:
+class GpuProduct:
     """One GPU as it is sold. ``mhz`` is the boost clock, ``tensor_mhz`` the one at which its data sheet gives tensor
     peaks, where it is another; ``gb_s`` the bandwidth of its memory in 1e9 bytes per second. ``driver_names`` may be
     those of other products, too: then SMs and memory tell. ``unconfirmed`` names the figures that no source confirms.
@@ -122,34 +122,34 @@ _GPCS_OF_132 = (18, 18, 18, 16, 16, 16, 16, 14)
 
 
 def _geforce(name: str, sm: int, sms: int, mhz: float, l2_mib: float, memory_mib: float, gb_s: float, product: str,
-             l2_gb_s: float = 0.0, sustained_mhz: float = 0.0) -> Product:  # fmt: skip
+             l2_gb_s: float = 0.0, sustained_mhz: float = 0.0) -> GpuProduct:  # fmt: skip
     """Drivers before 470 leave out the "NVIDIA" of the name."""
     names = (f"NVIDIA GeForce {product}", *((f"GeForce {product}",) if sm <= 86 else ()))
-    return Product(
+    return GpuProduct(
         name, sm, sms, mhz, l2_mib, memory_mib, gb_s, names, geforce=True, l2_gb_s=l2_gb_s, sustained_mhz=sustained_mhz
     )
 
 
-PRODUCTS: tuple[Product, ...] = (
+PRODUCTS: tuple[GpuProduct, ...] = (
     # NVIDIA H200 data sheet (SXM): 141 GB, 4.8 TB/s, 989 TFLOP/s f16 dense, 1979 of fp8 and i8, 67 TFLOP/s f32; H100
     # white paper for the SM and the clocks (1980 MHz, tensor peaks at 1830 MHz). The full 60 MB of L2 are enabled.
     # The sustained clock was chosen so that the best of our schedules meets what the best public kernel reaches
     # on an H100 (fast.cu, bf16: 763 and 808 TFLOP/s at 4096 and 8192 cubed; cuBLAS 716 and 795): not a measurement.
-    Product("h200", 90, 132, 1980, 60, 143771, 4800, ("NVIDIA H200",), tensor_mhz=1830, l2_gb_s=16500,
+    GpuProduct("h200", 90, 132, 1980, 60, 143771, 4800, ("NVIDIA H200",), tensor_mhz=1830, l2_gb_s=16500,
             sustained_mhz=1635, sms_of_gpcs=_GPCS_OF_132),
     # H100 white paper (SXM5, 80 GB): 132 SMs, 50 MB of L2, 3.35 TB/s, 989.4 TFLOP/s f16 dense, 1978.9
     # of fp8 and i8, 66.9 TFLOP/s f32.
-    Product("h100", 90, 132, 1980, 50, 81559, 3350, ("NVIDIA H100 80GB HBM3",), tensor_mhz=1830, l2_gb_s=16500,
+    GpuProduct("h100", 90, 132, 1980, 50, 81559, 3350, ("NVIDIA H100 80GB HBM3",), tensor_mhz=1830, l2_gb_s=16500,
             sustained_mhz=1690, sms_of_gpcs=_GPCS_OF_132),
     # H100 white paper (PCIe, 80 GB): 114 SMs, 1755 MHz (tensor peaks at 1620 MHz), 2.04 TB/s, 756 TFLOP/s f16
     # dense, 1513 of fp8 and i8.
-    Product("h100_pcie", 90, 114, 1755, 50, 81559, 2039, ("NVIDIA H100 PCIe",), tensor_mhz=1620, l2_gb_s=12700),
+    GpuProduct("h100_pcie", 90, 114, 1755, 50, 81559, 2039, ("NVIDIA H100 PCIe",), tensor_mhz=1620, l2_gb_s=12700),
     # A100 80GB data sheet (SXM4): 2039 GB/s, 312 TFLOP/s f16, 624 TOP/s i8, 19.5 TFLOP/s f32; A100 white paper: 108 SMs
     # of 64 f32 lanes, 1410 MHz, 40 MB of L2.
-    Product("a100", 80, 108, 1410, 40, 81920, 2039, ("NVIDIA A100-SXM4-80GB",), l2_gb_s=5500),
+    GpuProduct("a100", 80, 108, 1410, 40, 81920, 2039, ("NVIDIA A100-SXM4-80GB",), l2_gb_s=5500),
     # A10 data sheet: 24 GB, 600 GB/s, 125 TFLOP/s f16 dense, 250 TOP/s i8, 31.2 TFLOP/s f32; GA102 white
     # paper: 6 MB of L2, 72 SMs.
-    Product("a10", 86, 72, 1695, 6, 23028, 600, ("NVIDIA A10",), l2_gb_s=1950),
+    GpuProduct("a10", 86, 72, 1695, 6, 23028, 600, ("NVIDIA A10",), l2_gb_s=1950),
     # GA102 white paper: 24 GB, 82 SMs, 1695 MHz, 936 GB/s, 71 TFLOP/s f16 with f32 accumulation, 142 with f16, 284
     # TOP/s i8, 35.6 TFLOP/s f32.
     _geforce("rtx3090", 86, 82, 1695, 6, 24576, 936.2, "RTX 3090", l2_gb_s=2200),
@@ -158,34 +158,34 @@ PRODUCTS: tuple[Product, ...] = (
     _geforce("rtx4090", 89, 128, 2520, 72, 24564, 1008, "RTX 4090", l2_gb_s=5100),
     # L4 data sheet: 24 GB, 300 GB/s, 121 TFLOP/s f16 dense (242 sparse), 242 of fp8 and i8 dense, 30.3 TFLOP/s f32;
     # AD104: 58 SMs, 48 MB of L2.
-    Product("l4", 89, 58, 2040, 48, 23034, 300, ("NVIDIA L4",), l2_gb_s=1900),
+    GpuProduct("l4", 89, 58, 2040, 48, 23034, 300, ("NVIDIA L4",), l2_gb_s=1900),
     # L40S data sheet: 48 GB, 864 GB/s, 362 TFLOP/s f16 dense (733 sparse), 733 of fp8 and i8 dense, 91.6 TFLOP/s
     # f32; AD102: 142 SMs, 96 MB of L2.
-    Product("l40s", 89, 142, 2520, 96, 46068, 864, ("NVIDIA L40S",), l2_gb_s=5700),
+    GpuProduct("l40s", 89, 142, 2520, 96, 46068, 864, ("NVIDIA L40S",), l2_gb_s=5700),
     # Turing white paper; T4 and Quadro RTX data sheets.
-    Product("t4", 75, 40, 1590, 4, 15360, 320, ("Tesla T4",), unconfirmed="memory"),
+    GpuProduct("t4", 75, 40, 1590, 4, 15360, 320, ("Tesla T4",), unconfirmed="memory"),
     _geforce("rtx2060", 75, 30, 1680, 3, 6144, 336, "RTX 2060"),
     _geforce("rtx2070", 75, 36, 1620, 4, 8192, 448, "RTX 2070"),
     _geforce("rtx2080", 75, 46, 1710, 4, 8192, 448, "RTX 2080"),
     _geforce("rtx2080ti", 75, 68, 1545, 5.5, 11264, 616, "RTX 2080 Ti"),
-    Product("titan_rtx", 75, 72, 1770, 6, 24576, 672, ("NVIDIA TITAN RTX", "TITAN RTX")),
-    Product("quadro_rtx6000", 75, 72, 1770, 6, 24576, 672, ("Quadro RTX 6000",)),
-    Product("quadro_rtx8000", 75, 72, 1770, 6, 49152, 672, ("Quadro RTX 8000",)),
+    GpuProduct("titan_rtx", 75, 72, 1770, 6, 24576, 672, ("NVIDIA TITAN RTX", "TITAN RTX")),
+    GpuProduct("quadro_rtx6000", 75, 72, 1770, 6, 24576, 672, ("Quadro RTX 6000",)),
+    GpuProduct("quadro_rtx8000", 75, 72, 1770, 6, 49152, 672, ("Quadro RTX 8000",)),
     # A100 white paper, A30, A100 and A800 data sheets.
-    Product("a30", 80, 56, 1440, 24, 24576, 933, ("NVIDIA A30",)),
-    Product("a100_40gb", 80, 108, 1410, 40, 40960, 1555, ("NVIDIA A100-SXM4-40GB",)),
-    Product("a100_40gb_pcie", 80, 108, 1410, 40, 40960, 1555, ("NVIDIA A100-PCIE-40GB",)),
-    Product("a100_pcie", 80, 108, 1410, 40, 81920, 1935, ("NVIDIA A100 80GB PCIe",)),
-    Product("a800_sxm", 80, 108, 1410, 40, 81920, 2039, ("NVIDIA A800-SXM4-80GB",)),
-    Product("a800_pcie", 80, 108, 1410, 40, 81920, 1935, ("NVIDIA A800 80GB PCIe",)),
+    GpuProduct("a30", 80, 56, 1440, 24, 24576, 933, ("NVIDIA A30",)),
+    GpuProduct("a100_40gb", 80, 108, 1410, 40, 40960, 1555, ("NVIDIA A100-SXM4-40GB",)),
+    GpuProduct("a100_40gb_pcie", 80, 108, 1410, 40, 40960, 1555, ("NVIDIA A100-PCIE-40GB",)),
+    GpuProduct("a100_pcie", 80, 108, 1410, 40, 81920, 1935, ("NVIDIA A100 80GB PCIe",)),
+    GpuProduct("a800_sxm", 80, 108, 1410, 40, 81920, 2039, ("NVIDIA A800-SXM4-80GB",)),
+    GpuProduct("a800_pcie", 80, 108, 1410, 40, 81920, 1935, ("NVIDIA A800 80GB PCIe",)),
     # GA102 white paper; A2, A16, A40 and RTX A data sheets.
-    Product("a2", 86, 10, 1770, 2, 15356, 200, ("NVIDIA A2",)),
-    Product("a16", 86, 10, 1695, 2, 15356, 200, ("NVIDIA A16",), unconfirmed="clock"),
-    Product("a10g", 86, 80, 1710, 6, 23028, 600, ("NVIDIA A10G",), geforce=True, unconfirmed="clock"),
-    Product("a40", 86, 84, 1740, 6, 46068, 696, ("NVIDIA A40",)),
-    Product("a4000", 86, 48, 1560, 4, 16376, 448, ("NVIDIA RTX A4000",)),
-    Product("a5000", 86, 64, 1695, 6, 24564, 768, ("NVIDIA RTX A5000",)),
-    Product("a6000", 86, 84, 1800, 6, 49140, 768, ("NVIDIA RTX A6000",)),
+    GpuProduct("a2", 86, 10, 1770, 2, 15356, 200, ("NVIDIA A2",)),
+    GpuProduct("a16", 86, 10, 1695, 2, 15356, 200, ("NVIDIA A16",), unconfirmed="clock"),
+    GpuProduct("a10g", 86, 80, 1710, 6, 23028, 600, ("NVIDIA A10G",), geforce=True, unconfirmed="clock"),
+    GpuProduct("a40", 86, 84, 1740, 6, 46068, 696, ("NVIDIA A40",)),
+    GpuProduct("a4000", 86, 48, 1560, 4, 16376, 448, ("NVIDIA RTX A4000",)),
+    GpuProduct("a5000", 86, 64, 1695, 6, 24564, 768, ("NVIDIA RTX A5000",)),
+    GpuProduct("a6000", 86, 84, 1800, 6, 49140, 768, ("NVIDIA RTX A6000",)),
     _geforce("rtx3060", 86, 28, 1777, 3, 12288, 360, "RTX 3060"),
     _geforce("rtx3060ti", 86, 38, 1665, 4, 8192, 448, "RTX 3060 Ti"),
     _geforce("rtx3070", 86, 46, 1725, 4, 8192, 448, "RTX 3070"),
@@ -193,13 +193,13 @@ PRODUCTS: tuple[Product, ...] = (
     _geforce("rtx3080ti", 86, 80, 1665, 6, 12288, 912, "RTX 3080 Ti"),
     _geforce("rtx3090ti", 86, 84, 1860, 6, 24564, 1008, "RTX 3090 Ti"),
     # Jetson Orin data sheets; clocks are those of the highest power mode. The driver calls all of them "Orin".
-    Product("agx_orin_64", 87, 16, 1300, 4, 62841, 204.8, ("Orin",)),
-    Product("agx_orin_32", 87, 14, 930, 4, 30697, 204.8, ("Orin",)),
-    Product("orin_nx_16", 87, 8, 918, 2, 15388, 102.4, ("Orin",)),
-    Product("orin_nano_8_super", 87, 8, 1020, 2, 7620, 102.4, ("Orin",)),
+    GpuProduct("agx_orin_64", 87, 16, 1300, 4, 62841, 204.8, ("Orin",)),
+    GpuProduct("agx_orin_32", 87, 14, 930, 4, 30697, 204.8, ("Orin",)),
+    GpuProduct("orin_nx_16", 87, 8, 918, 2, 15388, 102.4, ("Orin",)),
+    GpuProduct("orin_nano_8_super", 87, 8, 1020, 2, 7620, 102.4, ("Orin",)),
     # Ada white paper; L20, L40 and RTX Ada data sheets.
-    Product("l20", 89, 92, 2520, 96, 46068, 864, ("NVIDIA L20",), rates=_L20, unconfirmed="rates"),
-    Product("l40", 89, 142, 2490, 96, 46068, 864, ("NVIDIA L40",)),
+    GpuProduct("l20", 89, 92, 2520, 96, 46068, 864, ("NVIDIA L20",), rates=_L20, unconfirmed="rates"),
+    GpuProduct("l40", 89, 142, 2490, 96, 46068, 864, ("NVIDIA L40",)),
     _geforce("rtx4060", 89, 24, 2460, 24, 8188, 272, "RTX 4060"),
     _geforce("rtx4060ti", 89, 34, 2535, 32, 16380, 288, "RTX 4060 Ti"),
     _geforce("rtx4070", 89, 46, 2475, 36, 12282, 504, "RTX 4070"),
@@ -209,34 +209,36 @@ PRODUCTS: tuple[Product, ...] = (
     _geforce("rtx4080", 89, 76, 2505, 64, 16376, 717, "RTX 4080"),
     _geforce("rtx4080super", 89, 80, 2550, 64, 16376, 736, "RTX 4080 SUPER"),
     _geforce("rtx4090d", 89, 114, 2520, 72, 24564, 1008, "RTX 4090 D"),
-    Product("rtx4000ada", 89, 48, 2175, 48, 20475, 360, ("NVIDIA RTX 4000 Ada Generation",)),
-    Product("rtx5000ada", 89, 100, 2550, 72, 32760, 576, ("NVIDIA RTX 5000 Ada Generation",)),
-    Product("rtx6000ada", 89, 142, 2505, 96, 49140, 960, ("NVIDIA RTX 6000 Ada Generation",)),
+    GpuProduct("rtx4000ada", 89, 48, 2175, 48, 20475, 360, ("NVIDIA RTX 4000 Ada Generation",)),
+    GpuProduct("rtx5000ada", 89, 100, 2550, 72, 32760, 576, ("NVIDIA RTX 5000 Ada Generation",)),
+    GpuProduct("rtx6000ada", 89, 142, 2505, 96, 49140, 960, ("NVIDIA RTX 6000 Ada Generation",)),
     # H100 white paper, H100 NVL and H200 NVL data sheets. Tensor clocks are solved from the published f16 peaks.
-    Product("h100_nvl", 90, 132, 1785, 50, 95830, 3938, ("NVIDIA H100 NVL",), tensor_mhz=1544),
-    Product("h800", 90, 132, 1755, 50, 81559, 3350, ("NVIDIA H800",), unconfirmed="clock"),
-    Product("h20", 90, 78, 1980, 60, 97871, 4000, ("NVIDIA H20",), tensor_mhz=1853, rates=_H20, unconfirmed="rates"),
-    Product("h20_3e", 90, 78, 1980, 60, 143771, 4800,
+    GpuProduct("h100_nvl", 90, 132, 1785, 50, 95830, 3938, ("NVIDIA H100 NVL",), tensor_mhz=1544),
+    GpuProduct("h800", 90, 132, 1755, 50, 81559, 3350, ("NVIDIA H800",), unconfirmed="clock"),
+    GpuProduct("h20", 90, 78, 1980, 60, 97871, 4000, ("NVIDIA H20",), tensor_mhz=1853, rates=_H20, unconfirmed="rates"),
+    GpuProduct("h20_3e", 90, 78, 1980, 60, 143771, 4800,
             ("NVIDIA H20-3e",), tensor_mhz=1853, rates=_H20, unconfirmed="rates"),
-    Product("h200_nvl", 90, 132, 1785, 60, 143771, 4800, ("NVIDIA H200 NVL",), tensor_mhz=1544),
-    Product("gh200_96", 90, 132, 1980, 60, 97871, 4000, ("NVIDIA GH200 480GB",), tensor_mhz=1830),
-    Product("gh200_144", 90, 132, 1980, 60, 146831, 4900,
+    GpuProduct("h200_nvl", 90, 132, 1785, 60, 143771, 4800, ("NVIDIA H200 NVL",), tensor_mhz=1544),
+    GpuProduct("gh200_96", 90, 132, 1980, 60, 97871, 4000, ("NVIDIA GH200 480GB",), tensor_mhz=1830),
+    GpuProduct("gh200_144", 90, 132, 1980, 60, 146831, 4900,
             ("NVIDIA GH200 144G HBM3e",), tensor_mhz=1830, unconfirmed="memory"),
     # B200 and GB200 data sheets; SMs, clock, L2 and memory of B200 from listings of deviceQuery and nvidia-smi.
     # HGX and DGX sheets give 7.7 and 8 TB/s for the same card. Tensor clocks are solved from the published f16 peaks.
-    Product("b100", 100, 148, 1965, 126.5, 183359, 8000, (), tensor_mhz=1444, unconfirmed="all figures"),
+    GpuProduct("b100", 100, 148, 1965, 126.5, 183359, 8000, (), tensor_mhz=1444, unconfirmed="all figures"),
     # The sustained clock was chosen so that the best of our schedules meets what the best public kernels reach
     # (bf16 TFLOP/s at 4096 cubed, ThunderKittens: 1540; cuBLAS, pyptx.dev/performance: 1532, at 4096 x 8192 x 8192
     # 1652, at 8192 cubed 1610; elsewhere 1359 and 1414): it is no measurement.
-    Product("b200", 100, 148, 1965, 126.5, 183359, 7700, ("NVIDIA B200",), tensor_mhz=1856, sustained_mhz=1490),
-    Product("gb200", 100, 152, 2062, 126.5, 189471, 8000, ("NVIDIA GB200",), tensor_mhz=2008, unconfirmed="L2, memory"),
+    GpuProduct("b200", 100, 148, 1965, 126.5, 183359, 7700, ("NVIDIA B200",), tensor_mhz=1856, sustained_mhz=1490),
+    GpuProduct("gb200", 100, 152, 2062, 126.5, 189471, 8000,
+            ("NVIDIA GB200",), tensor_mhz=2008, unconfirmed="L2, memory"),
     # B300 and GB300 data sheets; SMs, clock and memory of B300 from listings. i8 has no tcgen05.mma.
-    Product("b300", 103, 148, 2032, 126.5, 275040, 7700, ("NVIDIA B300 SXM6 AC",), tensor_mhz=1856, unconfirmed="L2"),
-    Product("gb300", 103, 152, 2062, 126.5, 284208, 8000,
+    GpuProduct("b300", 103, 148, 2032, 126.5, 275040, 7700,
+            ("NVIDIA B300 SXM6 AC",), tensor_mhz=1856, unconfirmed="L2"),
+    GpuProduct("gb300", 103, 152, 2062, 126.5, 284208, 8000,
             ("NVIDIA GB300",), tensor_mhz=2008, unconfirmed="SMs, clock, memory"),
     # Jetson Thor data sheet, deviceQuery listings. The driver calls both "NVIDIA Thor".
-    Product("jetson_thor", 110, 20, 1575, 32, 125772, 273, ("NVIDIA Thor",)),
-    Product("jetson_t4000", 110, 12, 1575, 32, 65536, 273, ("NVIDIA Thor",), unconfirmed="memory"),
+    GpuProduct("jetson_thor", 110, 20, 1575, 32, 125772, 273, ("NVIDIA Thor",)),
+    GpuProduct("jetson_t4000", 110, 12, 1575, 32, 65536, 273, ("NVIDIA Thor",), unconfirmed="memory"),
     # RTX Blackwell and RTX PRO Blackwell white papers and data sheets; RTX 5090 and RTX PRO 6000 from listings.
     _geforce("rtx5050", 120, 20, 2572, 24, 8151, 320, "RTX 5050"),
     _geforce("rtx5060", 120, 30, 2497, 32, 8151, 448, "RTX 5060"),
@@ -247,16 +249,18 @@ PRODUCTS: tuple[Product, ...] = (
     # The sustained clock was chosen so that the best of our schedules meets what a kernel of their kind reaches
     # (gau-nernst/learn-cuda, cp.async and mma.sync at 400 W, bf16: 192 TFLOP/s): it is no measurement.
     _geforce("rtx5090", 120, 170, 2407, 96, 32607, 1792, "RTX 5090", sustained_mhz=2290),
-    Product("rtx_pro_4000", 120, 70, 2055, 48, 24467, 672, ("NVIDIA RTX PRO 4000 Blackwell",), unconfirmed="memory"),
-    Product("rtx_pro_4500", 120, 82, 2407, 64, 32623, 896, ("NVIDIA RTX PRO 4500 Blackwell",), unconfirmed="memory"),
-    Product("rtx_pro_5000", 120, 110, 2377, 96, 48935, 1344, ("NVIDIA RTX PRO 5000 Blackwell",), unconfirmed="memory"),
-    Product("rtx_pro_6000", 120, 188, 2617, 128, 97887, 1792, ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition",)),
-    Product("rtx_pro_6000_maxq", 120, 188, 2280, 128, 97887, 1792,
+    GpuProduct("rtx_pro_4000", 120, 70, 2055, 48, 24467, 672, ("NVIDIA RTX PRO 4000 Blackwell",), unconfirmed="memory"),
+    GpuProduct("rtx_pro_4500", 120, 82, 2407, 64, 32623, 896, ("NVIDIA RTX PRO 4500 Blackwell",), unconfirmed="memory"),
+    GpuProduct("rtx_pro_5000", 120, 110, 2377, 96, 48935, 1344,
+            ("NVIDIA RTX PRO 5000 Blackwell",), unconfirmed="memory"),
+    GpuProduct("rtx_pro_6000", 120, 188, 2617, 128, 97887, 1792,
+            ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition",)),
+    GpuProduct("rtx_pro_6000_maxq", 120, 188, 2280, 128, 97887, 1792,
             ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition",)),
-    Product("rtx_pro_6000_se", 120, 188, 2617, 128, 97887, 1597,
+    GpuProduct("rtx_pro_6000_se", 120, 188, 2617, 128, 97887, 1597,
             ("NVIDIA RTX PRO 6000 Blackwell Server Edition",), unconfirmed="clock, bandwidth"),
     # DGX Spark data sheet, deviceQuery listings; memory is shared with the CPU.
-    Product("gb10", 121, 48, 2418, 24, 122570, 273, ("NVIDIA GB10",), unconfirmed="rates"),
+    GpuProduct("gb10", 121, 48, 2418, 24, 122570, 273, ("NVIDIA GB10",), unconfirmed="rates"),
 )  # fmt: skip
 
 # Other names that people write.

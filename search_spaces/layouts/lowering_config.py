@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.layouts.nested_layout import NestedLayout
-from search_spaces.layouts.text import Reader, format_fields, integer_tuple, parse_attribute
+from search_spaces.layouts.text import TextReader, format_fields, integer_tuple, parse_attribute
 
 _TILES = ("workgroup", "thread", "partial_reduction")
 _BASES = ("lane_basis", "subgroup_basis")
@@ -285,7 +285,7 @@ class LoweringConfig:
         return parse_attribute(text, cls._read)
 
     @classmethod
-    def _read(cls, reader: Reader) -> Self:
+    def _read(cls, reader: TextReader) -> Self:
         reader.expect("#iree_gpu.lowering_config")
         reader.expect("<")
         reader.expect("{")
@@ -308,7 +308,7 @@ class LoweringConfig:
         return sizes
 
 
-def _read_basis(reader: Reader) -> Basis:
+def _read_basis(reader: TextReader) -> Basis:
     reader.expect("[")
     counts = reader.integers()
     reader.expect(",")

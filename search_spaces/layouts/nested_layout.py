@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.arrays import IntArray
-from search_spaces.layouts.text import Reader, format_fields, integer_tuple, parse_attribute
+from search_spaces.layouts.text import TextReader, format_fields, integer_tuple, parse_attribute
 
 AnyArray = npt.NDArray[Any]
 
@@ -408,7 +408,7 @@ class NestedLayout:
         return parse_attribute(text, cls._read)
 
     @classmethod
-    def _read(cls, reader: Reader) -> Self:
+    def _read(cls, reader: TextReader) -> Self:
         if reader.expect("NestedLayout", "#iree_vector_ext.nested_layout") == "NestedLayout":
             reader.accept(":")
         reader.expect("<")

@@ -17,7 +17,7 @@ from typing import Literal, Self, overload
 import numpy as np
 import numpy.typing as npt
 
-from search_spaces.layouts.text import Reader
+from search_spaces.layouts.text import TextReader
 
 Axis = Literal["rows", "cols"]
 OffsetArray = npt.NDArray[np.int32]
@@ -419,7 +419,7 @@ _STEPS = "xor (before other steps), pad(m,n) or swizzle(bits,base,shift)"
 @lru_cache(maxsize=4096)
 def _parse_terms(text: str) -> tuple[bool, tuple[Step | Literal["xor"], ...]]:
     """(transposed, the steps in order, ``xor`` unresolved because it depends on the tile)."""
-    reader = Reader(text)
+    reader = TextReader(text)
     if reader.accept("identity"):
         reader.end()
         return False, ()
@@ -439,7 +439,7 @@ def _parse_terms(text: str) -> tuple[bool, tuple[Step | Literal["xor"], ...]]:
     return transposed, tuple(terms)
 
 
-def _read_step(reader: Reader, step: type[Pad] | type[Swizzle]) -> Step:
+def _read_step(reader: TextReader, step: type[Pad] | type[Swizzle]) -> Step:
     start, word = reader.position, step.__name__.lower()
     numbers, names = reader.integers("(", ")"), [field.name for field in dataclasses.fields(step)]
     if len(numbers) != len(names):

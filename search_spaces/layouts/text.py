@@ -30,7 +30,7 @@ class LayoutSyntaxError(ValueError):
         self.position, self.expected = position, expected
 
 
-class Reader:
+class TextReader:
     """Reads a text from left to right. Every method skips whitespace and comments first; those that do not find
     what they expect raise LayoutSyntaxError at the place where it should have been."""
 
@@ -131,10 +131,10 @@ class Reader:
         return match.group()
 
 
-def parse_attributes(text: str, read: Callable[[Reader], T]) -> dict[str, T]:
+def parse_attributes(text: str, read: Callable[[TextReader], T]) -> dict[str, T]:
     """Return the attributes of ``text`` by name, in order: ``#name = attribute`` any number of times, and at the end
     possibly one without a name (""). ``read`` reads one; a later one may refer to earlier ones by name."""
-    reader = Reader(text)
+    reader = TextReader(text)
     while True:
         name = reader.alias()
         reader.aliases[name] = read(reader)
@@ -144,7 +144,7 @@ def parse_attributes(text: str, read: Callable[[Reader], T]) -> dict[str, T]:
             return reader.aliases
 
 
-def parse_attribute(text: str, read: Callable[[Reader], T]) -> T:
+def parse_attribute(text: str, read: Callable[[TextReader], T]) -> T:
     """Return the last of ``parse_attributes``."""
     return list(parse_attributes(text, read).values())[-1]
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from search_spaces.arrays import IntArray
 from search_spaces.layouts.nested_layout import NestedLayout
-from search_spaces.layouts.text import Reader, format_fields, integer_tuple, parse_attribute
+from search_spaces.layouts.text import TextReader, format_fields, integer_tuple, parse_attribute
 
 AnyArray = npt.NDArray[Any]
 
@@ -248,7 +248,7 @@ class WgMap:
 _WG_MAP, _TILE_ATTR = ("#xetile.wg_map", "#wg_map"), ("#xetile.tile_attr", "#tile_attr")
 
 
-def _read(reader: Reader) -> WgMap:
+def _read(reader: TextReader) -> WgMap:
     if reader.expect(*_WG_MAP, *_TILE_ATTR) in _WG_MAP:
         return _read_map(reader)
 
@@ -264,7 +264,7 @@ def _read(reader: Reader) -> WgMap:
     return dataclasses.replace(owner, order=fields.get("order", owner.order))
 
 
-def _read_map(reader: Reader) -> WgMap:
+def _read_map(reader: TextReader) -> WgMap:
     reader.expect("<")
     return WgMap(**reader.fields({"sg_layout": reader.integers, "sg_data": reader.integers}, ">"))
 

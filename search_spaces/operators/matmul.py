@@ -25,7 +25,7 @@ from search_spaces.hardware.dtypes import (
 from search_spaces.operators import input_cases as cases
 from search_spaces.operators.block_scales import SCALE_ORDERS, in_lines, in_order, scale_places, scales_shape
 from search_spaces.operators.part import Indices, grid, rectangles
-from search_spaces.operators.problem import DRAWN, Array, Operand, Part, Problem, option, sum_growth
+from search_spaces.operators.problem import DRAWN, Array, Operand, Problem, ProblemPart, option, sum_growth
 
 ORDERS = ("row", "col")
 ACTIVATIONS = ("relu", "gelu", "silu")
@@ -401,7 +401,7 @@ class Matmul(Problem):
         """Return what stress inputs are multiplied by so that sums of up to 3 times 8 stay below 2^15 in f16."""
         return 1.0 if self.acc != "f16" else 2.0 ** min(0, int(np.floor(15 - np.log2(24 * self.k))))
 
-    def parts(self, places: Indices) -> Iterator[Part]:
+    def parts(self, places: Indices) -> Iterator[ProblemPart]:
         """Rectangles of out, one matrix at a time, without the reduction; with scales of blocks, of the columns that
         share a scale."""
         for rows, columns in rectangles(places, self.n):
@@ -413,7 +413,7 @@ class Matmul(Problem):
                 for block in np.unique(columns // SCALE_BLOCK):
                     yield self._part(int(batch), here, columns[columns // SCALE_BLOCK == block])
 
-    def further_parts(self, name: str, places: Indices) -> Iterator[Part]:
+    def further_parts(self, name: str, places: Indices) -> Iterator[ProblemPart]:
         """Of the reduction: the whole rows, or columns, of out that it is of, some at a time."""
         if name != "reduced":
             return
@@ -426,9 +426,9 @@ class Matmul(Problem):
                 for part in (self._part(int(batch), rows, columns),) if self.scale != "block" else ():
                     reduced = (int(batch) * kept + some)[None]
                     problem = replace(self, m=rows.size, n=columns.size, batch=1)
-                    yield Part(problem, part.inputs, {**part.outputs, name: reduced})
+                    yield ProblemPart(problem, part.inputs, {**part.outputs, name: reduced})
 
-    def _part(self, batch: int, here: Indices, columns: Indices) -> Part:
+    def _part(self, batch: int, here: Indices, columns: Indices) -> ProblemPart:
         """Return the rectangle of rows ``here`` and ``columns`` of a matrix of the batch, without the reduction."""
         depth = np.arange(self.depth)
         a, b, out = (batch * size for size in (self.m * self.depth, self.depth * self.n, self.m * self.n))
@@ -454,7 +454,7 @@ class Matmul(Problem):
             inputs[operand.name] = (batch * (operand.size // self.batch) + at)[None]
         order = "row" if self.blocks else ""
         problem = replace(self, m=here.size, n=columns.size, batch=1, reduction="none", scale_order=order)
-        return Part(problem, inputs, {"out": grid(out, (here, self.n), (columns, 1))[None]})
+        return ProblemPart(problem, inputs, {"out": grid(out, (here, self.n), (columns, 1))[None]})
 
     def _values(self, inputs: Mapping[str, Array]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Return a, b, the bias, and what scales each element of their product (which broadcasts). Scales of blocks are

@@ -12,7 +12,7 @@ from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import FLOAT_DTYPES, SMALLEST, DType, dtype
 from search_spaces.operators import input_cases as cases
 from search_spaces.operators.part import Indices, grid, rectangles
-from search_spaces.operators.problem import Array, Operand, Part, Problem, option
+from search_spaces.operators.problem import Array, Operand, Problem, ProblemPart, option
 
 INPUTS = ("f16", "bf16")
 MOST_ROWS = 16
@@ -90,13 +90,13 @@ class Matvec(Problem):
             stored = {"x": self.input_dtype.store(x), "w": self.input_dtype.store(lines)}
             yield cases.StressInputs(names, stored)
 
-    def parts(self, places: Indices) -> Iterator[Part]:
+    def parts(self, places: Indices) -> Iterator[ProblemPart]:
         """Rectangles of out."""
         depth = np.arange(self.k)
         for rows, columns in rectangles(places, self.n):
             inputs = {"x": grid(0, (rows, self.k), (depth, 1)), "w": grid(0, (columns, self.k), (depth, 1))}
             problem = replace(self, m=rows.size, n=columns.size)
-            yield Part(problem, inputs, {"out": grid(0, (rows, self.n), (columns, 1))})
+            yield ProblemPart(problem, inputs, {"out": grid(0, (rows, self.n), (columns, 1))})
 
     def _values(self, inputs: Mapping[str, Array]) -> tuple[FloatArray, FloatArray]:
         return self.input_dtype.load(inputs["x"]), self.input_dtype.load(inputs["w"])

@@ -169,7 +169,7 @@ class Problem(ABC):
             if getattr(self, name) >= 2**30:
                 raise ValueError(f"{name} must be under 2^30, not {getattr(self, name)}")
 
-    def further_parts(self, name: str, places: Indices) -> Iterator[Part]:
+    def further_parts(self, name: str, places: Indices) -> Iterator[ProblemPart]:
         """As ``parts``, of a further output called ``name``; none where an element needs too much of the rest."""
         return iter(())
 
@@ -227,7 +227,7 @@ class Problem(ABC):
         """Yield inputs in which each of ``input_cases`` occurs, several of them at a time."""
         return iter(())
 
-    def parts(self, places: Indices) -> Iterator[Part]:
+    def parts(self, places: Indices) -> Iterator[ProblemPart]:
         """Smaller problems that together compute the elements of the first output at ``places`` (ascending, in memory
         order); none where an element needs too much of the rest."""
         return iter(())
@@ -264,7 +264,7 @@ class Problem(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class ProblemPart:
     """``problem`` computes ``outputs`` of the large one from its ``inputs``: for each operand of ``problem``, in its
     shape, the places of the large array, in memory order."""
 

@@ -18,7 +18,7 @@ from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import FLOAT_DTYPES, SMALLEST, U32, DType, dtype
 from search_spaces.operators import input_cases as cases
 from search_spaces.operators.part import Indices, grid
-from search_spaces.operators.problem import Array, Operand, Part, Problem, option, standard_normal, sum_growth
+from search_spaces.operators.problem import Array, Operand, Problem, ProblemPart, option, standard_normal, sum_growth
 
 KINDS = ("sum", "max", "mean", "sumsq", "argmax")
 AXES = ("row", "column")
@@ -139,7 +139,7 @@ class RowProblem(Problem):
             stored |= {name: standard_normal(rng, o.shape, o.dtype) for name, o in others.items()}
             yield cases.StressInputs(names, stored)
 
-    def parts(self, places: Indices) -> Iterator[Part]:
+    def parts(self, places: Indices) -> Iterator[ProblemPart]:
         """Yield the rows that ``places`` are in, some at a time: what is computed of them shall fit a cache."""
         of_place = places // self.columns
         rows = np.concatenate((of_place[:1], of_place[1:][of_place[1:] != of_place[:-1]]))
@@ -148,7 +148,7 @@ class RowProblem(Problem):
         together = max(1, _PART_ELEMENTS // self.columns)
         for some in np.split(rows, range(together, rows.size, together)):
             x = grid(0, (some, self.columns), (columns, 1))
-            yield Part(replace(self, rows=some.size), {"x": x, **extra}, {"out": x})
+            yield ProblemPart(replace(self, rows=some.size), {"x": x, **extra}, {"out": x})
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         return self.expected(inputs)[1]
@@ -285,12 +285,12 @@ class Reduce(RowProblem):
             return (*first, cases.INFINITY, cases.ZERO, cases.SUBNORMAL)
         return (cases.INTEGERS, cases.NAN, cases.INFINITY, cases.HUGE, cases.NEGATIVE, cases.ZERO, cases.SUBNORMAL)
 
-    def parts(self, places: Indices) -> Iterator[Part]:
+    def parts(self, places: Indices) -> Iterator[ProblemPart]:
         """Yield a line of x for each of ``places``, as a row of a smaller problem."""
         along = (np.arange(self.length), self.inner)
         x = grid(places // self.inner * self.length * self.inner + places % self.inner, along)
         rows = replace(self, rows=places.size, columns=self.length, axis="row", reduction_size=0)
-        yield Part(rows, {"x": x}, {"out": places})
+        yield ProblemPart(rows, {"x": x}, {"out": places})
 
     def _view(self, inputs: Mapping[str, Array]) -> FloatArray:
         """x in float64, (outer, length, inner) with the reduced axis moved to the end."""

@@ -12,7 +12,7 @@ import numpy as np
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import U8, U16, U32, DType
 from search_spaces.operators.part import Indices
-from search_spaces.operators.problem import Array, Operand, Part, Problem, option
+from search_spaces.operators.problem import Array, Operand, Problem, ProblemPart, option
 
 ELEMENT_BYTES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "u128": 16}
 _WORDS = {"u8": U8, "u16": U16, "u32": U32, "u64": U32, "u128": U32}
@@ -76,13 +76,13 @@ class ArrayMove(Problem):
     def source_of(self, elements: Indices) -> Indices:
         """Where elements of out are in x, counted in memory order."""
 
-    def parts(self, places: Indices) -> Iterator[Part]:
+    def parts(self, places: Indices) -> Iterator[ProblemPart]:
         """Yield the words at ``places``, one after another, as a row that is copied."""
         words = self.element_bytes // self.word.bytes
         source = self.source_of(places) if words == 1 else self.source_of(places // words) * words + places % words
         row = replace(self, rows=1, columns=places.size, batch=1, dtype=self.word.name)
         x, out = row.operands()
-        yield Part(row, {"x": source.reshape(x.shape)}, {"out": places.reshape(out.shape)})
+        yield ProblemPart(row, {"x": source.reshape(x.shape)}, {"out": places.reshape(out.shape)})
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Zero: every bit of an element must arrive."""

@@ -15,7 +15,15 @@ import numpy as np
 from search_spaces.arrays import FloatArray
 from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.part import Indices, grid, rectangles
-from search_spaces.operators.problem import Array, EarlierReference, Operand, Part, Problem, option, standard_normal
+from search_spaces.operators.problem import (
+    Array,
+    EarlierReference,
+    Operand,
+    Problem,
+    ProblemPart,
+    option,
+    standard_normal,
+)
 from search_spaces.programs.builder import Program
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.bounded import rounded
@@ -113,7 +121,7 @@ class ProgramProblem(Problem):
         varied = [o for o in self.operands() if o.role == "input" and o.name not in saying]
         yield from edge_inputs(varied, usual, seed, expected)
 
-    def parts(self, places: Indices) -> Iterator[Part]:
+    def parts(self, places: Indices) -> Iterator[ProblemPart]:
         """Rows and columns of a matrix that the program computes one without the other."""
         trace, (out, *more) = self.usual_trace(), [o for o in self.operands() if o.role != "input"]
         names = dict(self.program.arguments)[out.name].sizes
@@ -125,7 +133,7 @@ class ProgramProblem(Problem):
             every = {n: chosen[n] if n in chosen else np.arange(size) for n, size in self.sizes.items()}
             problem = dataclasses.replace(self, **{n: at.size for n, at in chosen.items()})
             found = {o.name: _lattice(o, dict(self.program.arguments)[o.name].sizes, every) for o in self.operands()}
-            yield Part(problem, {n: at for n, at in found.items() if n != out.name}, {out.name: found[out.name]})
+            yield ProblemPart(problem, {n: at for n, at in found.items() if n != out.name}, {out.name: found[out.name]})
 
     @property
     def multiplied_as(self) -> str:

@@ -11,9 +11,9 @@ from importlib import resources
 from search_spaces.hardware.devices import Device
 from search_spaces.spaces.config import Config
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Argument, Kernel, Scalar, Size3
+from search_spaces.templates.kernel import Argument, Kernel, ScalarArgument, Size3
 from search_spaces.templates.tensor_map import TensorMap
-from search_spaces.templates.texture import Texture
+from search_spaces.templates.texture import LinearTexture
 
 _OURS = "autosched"  # the package whose headers every template may include
 
@@ -158,11 +158,11 @@ def _constant(name: str, value: int | bool | float | str) -> str:
 
 def _parameter(argument: Argument) -> str:
     match argument:
-        case Texture():
+        case LinearTexture():
             return f"unsigned long long {argument.name}"
         case TensorMap():
             return f"const __grid_constant__ autosched::ptx::TensorMap {argument.name}"
-        case Scalar():
+        case ScalarArgument():
             return f"{argument.dtype.c_name} {argument.name}"
     const = "const " if argument.role == "input" else ""
     return f"{const}{argument.dtype.c_name}* __restrict__ {argument.name}"

@@ -19,7 +19,7 @@ from search_spaces.operators.problem import Array, Operand
 from search_spaces.short_repr import short_repr
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.tensor_map import BoundingBox, TensorMap
-from search_spaces.templates.texture import Texture
+from search_spaces.templates.texture import LinearTexture
 
 Size3 = tuple[int, int, int]
 
@@ -29,7 +29,7 @@ _MAX_CLUSTER = 16  # blocks; 8 on every GPU that has clusters
 
 
 @dataclass(frozen=True)
-class Scalar:
+class ScalarArgument:
     """A parameter passed by value. Raises ValueError for a value that ``dtype`` cannot represent."""
 
     name: str
@@ -51,7 +51,7 @@ class Scalar:
         return np.ascontiguousarray(self.dtype.store(np.asarray([self.value])))
 
 
-Argument = Operand | Scalar | TensorMap | Texture
+Argument = Operand | ScalarArgument | TensorMap | LinearTexture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,9 +270,9 @@ def argument_json(argument: Argument) -> dict[str, Any]:
     match argument:
         case Operand():
             return {"kind": "operand", **operand_json(argument)}
-        case Scalar(name, dtype, value):
+        case ScalarArgument(name, dtype, value):
             return {"kind": "scalar", "name": name, "dtype": dtype.name, "value": value}
-        case Texture():
+        case LinearTexture():
             fields = {f.name: getattr(argument, f.name) for f in dataclasses.fields(argument)}
             return {"kind": "texture", **fields, "operand": operand_json(argument.operand)}
         case TensorMap():
@@ -288,13 +288,13 @@ def argument_from_json(data: Mapping[str, Any]) -> Argument:
         case "operand":
             return operand_from_json(data)
         case "scalar":
-            return Scalar(data["name"], SCALAR_DTYPES[data["dtype"]], data["value"])
+            return ScalarArgument(data["name"], SCALAR_DTYPES[data["dtype"]], data["value"])
         case "tensor_map":
             corners = data.get("im2col")
             box = None if corners is None else BoundingBox(tuple(corners["lower"]), tuple(corners["upper"]))
             return TensorMap(**fields | {"operand": operand_from_json(data["operand"]), "im2col": box})
         case "texture":
-            return Texture(**fields | {"operand": operand_from_json(data["operand"])})
+            return LinearTexture(**fields | {"operand": operand_from_json(data["operand"])})
     raise ValueError(f"an argument must be an operand, a scalar, a tensor_map or a texture, not {data['kind']!r}")
 
 
@@ -321,5 +321,5 @@ def _size3(numbers: Any) -> Size3:
 
 
 def _all_operands(arguments: tuple[Argument, ...]) -> list[Operand]:
-    pointed = [a.operand if isinstance(a, TensorMap | Texture) else a for a in arguments]
+    pointed = [a.operand if isinstance(a, TensorMap | LinearTexture) else a for a in arguments]
     return [a for a in pointed if isinstance(a, Operand)]

@@ -12,7 +12,7 @@ MODES: tuple[Mode, ...] = ("wrap", "clamp", "mirror", "border")  # the order of 
 
 
 @dataclass(frozen=True)
-class Texture:
+class LinearTexture:
     """A ``cudaTextureObject_t`` over the linear memory of ``operand``: one row, fetched by ``tex1Dfetch``, or rows
     (height, width), fetched by ``tex2D``; with ``channels`` of 2 or 4 a texel is the last dimension.
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from autosched.registry import CALL_READERS, CONFIG_FILES, Group, UnknownIntegration
+from autosched.registry import CALL_READERS, CONFIG_FILES, IntegrationGroup, UnknownIntegration
 from autosched.regression.config_files import ConfigFiles
 from autosched.suites.logged_calls import CallReader
 
@@ -16,7 +16,7 @@ GROUPS = [(CALL_READERS, CallReader), (CONFIG_FILES, ConfigFiles)]
 
 
 @pytest.mark.parametrize(("group", "protocol"), GROUPS)
-def test_every_name_offers_what_its_protocol_says(group: Group, protocol: type) -> None:
+def test_every_name_offers_what_its_protocol_says(group: IntegrationGroup, protocol: type) -> None:
     members = [name for name in vars(protocol) if not name.startswith("_")]
     assert members and list(group)
     for name in group:

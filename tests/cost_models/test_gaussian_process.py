@@ -9,8 +9,8 @@ from scipy.optimize import check_grad
 
 from cost_models.covariance import Grid, Hyperparameters, coordinates, covariance
 from cost_models.gaussian_process import (
+    GaussianProcessSettings,
     IncrementalPosterior,
-    Settings,
     Trend,
     _Likelihood,
     hyperparameters,
@@ -69,7 +69,7 @@ class TestContract:
 def test_gradient_of_the_likelihood(offset: float) -> None:
     X = rows(20)
     y = values(X) - values(X).mean()
-    likelihood = _Likelihood(coordinates(X), y / y.std(), Settings(offset=offset))
+    likelihood = _Likelihood(coordinates(X), y / y.std(), GaussianProcessSettings(offset=offset))
     for theta in (np.zeros(6), np.array([0.3, -0.5, 1.0, -1.0, 0.4, -3.0])):
         error = check_grad(lambda t: likelihood(t)[0], lambda t: likelihood(t)[1], theta)
         assert error < 1e-3 * np.linalg.norm(likelihood(theta)[1])
@@ -168,8 +168,10 @@ class TestGrowing:
     def test_hyperparameters_keep_the_offset_that_was_given(self) -> None:
         X = rows(20)
         y = (values(X) - values(X).mean()) / values(X).std()
-        found, fixed = (hyperparameters(coordinates(X), y, Settings(starts=1, offset=o)) for o in (0.0, 2.0))
-        assert (found.offset, fixed.offset, Settings(offset=2.0).mode(4).offset) == (0.0, 2.0, 2.0)
+        found, fixed = (
+            hyperparameters(coordinates(X), y, GaussianProcessSettings(starts=1, offset=o)) for o in (0.0, 2.0)
+        )
+        assert (found.offset, fixed.offset, GaussianProcessSettings(offset=2.0).mode(4).offset) == (0.0, 2.0, 2.0)
         assert found.lengths != fixed.lengths
 
     def test_a_trend_is_followed_as_far_as_the_values_do(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 from cases import spread
 from tcgen05_planted import B200, SMALL
 
-from measurements.compiler.disassembly import DisassemblerMissing, Instruction, disassemble, nvdisasm
+from measurements.compiler.disassembly import DisassemblerMissing, SassInstruction, disassemble, nvdisasm
 from measurements.compiler.nvrtc import NvrtcMissing, compile_source, toolchain_version
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
@@ -42,7 +42,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 }
 
 
-def machine_code(name: str) -> tuple[tuple[Instruction, ...], str]:
+def machine_code(name: str) -> tuple[tuple[SassInstruction, ...], str]:
     schedule, fields, _ = CASES[name]
     problem = Matmul(**{"m": 4096, "n": 4096, "k": 4096, "a": "bf16", "order_b": "col", **fields})
     kernel = template("tcgen05_matmul").kernel(problem, SMALL.replace(**schedule), B200)

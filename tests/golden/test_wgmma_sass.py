@@ -12,7 +12,14 @@ import pytest
 from cases import representative, spread
 
 from benchmarks.search.first_choices import first_choice
-from measurements.compiler.disassembly import DisassemblerMissing, Instruction, disassemble, loops, main_loop, nvdisasm
+from measurements.compiler.disassembly import (
+    DisassemblerMissing,
+    SassInstruction,
+    disassemble,
+    loops,
+    main_loop,
+    nvdisasm,
+)
 from measurements.compiler.nvrtc import NvrtcMissing, compile_source, toolchain_version
 from search_spaces.catalogue import problem_from_json, template
 from search_spaces.hardware.devices import device
@@ -63,29 +70,29 @@ EIGHT: dict[str, int | str] = {
 OVERHEAD, OF_MULTIPLICATION = 36, 4
 
 
-def multiplications(body: Iterable[Instruction]) -> int:
+def multiplications(body: Iterable[SassInstruction]) -> int:
     return sum(i.opcode.startswith(MULTIPLICATIONS) for i in body)
 
 
-def moved_descriptors(body: Iterable[Instruction]) -> int:
+def moved_descriptors(body: Iterable[SassInstruction]) -> int:
     return sum(i.opcode.startswith("R2UR") for i in body)
 
 
-def machine_code(kernel: Kernel) -> tuple[Instruction, ...]:
+def machine_code(kernel: Kernel) -> tuple[SassInstruction, ...]:
     compiled = compile_source(kernel.source, kernel.entry, "sm_90a", kernel.headers)
     assert compiled.cubin is not None, compiled.log
     return disassemble(compiled.cubin, compiled.entry)
 
 
 @cache
-def chosen(size: int) -> tuple[Instruction, ...]:
+def chosen(size: int) -> tuple[SassInstruction, ...]:
     """Return the first choice for a square matmul of this size on an H200."""
     problem, on = Matmul(m=size, n=size, k=size, a="bf16", b="bf16", out="bf16"), H200
     schedule, _ = first_choice(problem, on)
     return machine_code(template(schedule.template).kernel(problem, schedule, on))
 
 
-def between_wait_and_multiplications(body: tuple[Instruction, ...]) -> list[Instruction]:
+def between_wait_and_multiplications(body: tuple[SassInstruction, ...]) -> list[SassInstruction]:
     """From the first wait for a barrier in memory, or the first multiplication, to the last multiplication."""
     at = [i.address for i in body if i.opcode.startswith(MULTIPLICATIONS)]
     first = min([i.address for i in body if i.opcode.startswith("SYNCS.PHASECHK") and i.address < at[0]] or at)
@@ -106,7 +113,7 @@ def test_no_fence_of_the_gpu_between_the_first_wait_and_the_last_multiplication(
     assert_no_fence_of_the_gpu(body)
 
 
-def assert_no_fence_of_the_gpu(body: tuple[Instruction, ...]) -> None:
+def assert_no_fence_of_the_gpu(body: tuple[SassInstruction, ...]) -> None:
     for i in (*between_wait_and_multiplications(body), *main_loop(body)):
         assert not ("GPU" in i.opcode and i.opcode.startswith("MEMBAR")), i
         assert not i.opcode.startswith(("CCTL", "ERRBAR")), i
@@ -150,7 +157,7 @@ def test_sampled_schedules_neither_fence_the_gpu_nor_move_descriptors(which: str
                 assert len(loop) <= OVERHEAD + OF_MULTIPLICATION * multiplications(loop), schedule
 
 
-def of_schedule(values: dict[str, int | str]) -> tuple[Instruction, ...]:
+def of_schedule(values: dict[str, int | str]) -> tuple[SassInstruction, ...]:
     problem, wgmma = Matmul(m=4096, n=4096, k=4096, a="bf16", b="bf16", out="bf16"), template("wgmma_matmul")
     return machine_code(wgmma.kernel(problem, Schedule(wgmma.name, tuple(values.items())), H200))
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from kernels import generate, space_of
 
-from autosched.dispatch.kernel import CompiledKernel
+from autosched.dispatch.kernel import CubinKernel
 from autosched.dispatch.provenance import KernelProvenance, Kind
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileCache, CompilePool
@@ -52,7 +52,7 @@ def compiled_kernel(pool: CompilePool, problem: Matmul, template: str = "matmul"
     assert isinstance(program, Compiled), program.reason
     launch = dataclasses.replace(kernel, entry=program.entry)
     provenance = KernelProvenance(Kind.EXACT, problem.key(), device.name, "", schedule)
-    return CompiledKernel(cupy, launch, str(program.path), provenance)
+    return CubinKernel(cupy, launch, str(program.path), provenance)
 
 
 def assert_right(problem: Matmul, out: np.ndarray) -> None:

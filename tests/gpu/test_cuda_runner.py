@@ -15,7 +15,7 @@ from measurements.records.timing_statistics import StopRule
 from measurements.runners.base import Candidate
 from measurements.runners.cuda.libraries.baselines import OTHERS
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner, cuda_available, cuda_device
-from measurements.runners.cuda.supervisor import Limits
+from measurements.runners.cuda.supervisor import TimeLimits
 from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
@@ -44,7 +44,7 @@ def pool(tmp_path_factory):
 
 
 def runner_of(pool, **options) -> CudaRunner:
-    limits = Limits(candidate=20.0)
+    limits = TimeLimits(candidate=20.0)
     return CudaRunner(cuda_device(), pool, options=CudaOptions(limits=limits, launch_limit=1.0, **options))
 
 

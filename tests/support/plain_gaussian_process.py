@@ -7,7 +7,7 @@ import numpy.typing as npt
 import scipy
 
 from cost_models.covariance import Hyperparameters, coordinates, covariance
-from cost_models.gaussian_process import Prediction, Scale, Settings, _cholesky, hyperparameters
+from cost_models.gaussian_process import GaussianProcessSettings, Prediction, Scale, _cholesky, hyperparameters
 from search_spaces.arrays import FloatArray
 
 
@@ -15,8 +15,8 @@ class GaussianProcess:
     """Learns values [n] of rows X, float [n, d]. ``given`` hyper-parameters are used as they are; by default they are
     fitted to the rows."""
 
-    def __init__(self, settings: Settings | None = None, given: Hyperparameters | None = None) -> None:
-        self._settings = settings or Settings()
+    def __init__(self, settings: GaussianProcessSettings | None = None, given: Hyperparameters | None = None) -> None:
+        self._settings = settings or GaussianProcessSettings()
         self._given = given
 
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> GaussianPosterior:

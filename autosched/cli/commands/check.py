@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from autosched.cli.answers import Answer, Output, give, write_files
+from autosched.cli.answers import CommandAnswer, Output, give, write_files
 from autosched.cli.options.config_files import config_files
 from autosched.cli.options.devices import device_option, target
 from autosched.cli.options.groups import grouped
@@ -32,7 +32,7 @@ from measurements.files.text import without_password
 
 if TYPE_CHECKING:
     from autosched.regression.check import CheckOptions, CheckRun
-    from autosched.regression.report import Finding, Report
+    from autosched.regression.report import CheckFinding, CheckReport
     from autosched.reporting.ci import Summary
 
 
@@ -159,7 +159,7 @@ def check(
         _refuse_options_of_databases(ctx)
     output.check([db or folder or ""], action_benchmark, bencher)
 
-    def written(report: "Report") -> "Summary":
+    def written(report: "CheckReport") -> "Summary":
         summary = outputs.summary(report)
         write_files(summary, output)
         if action_benchmark is not None:
@@ -188,7 +188,7 @@ def check(
     except BaseException as error:
         written(run.report(str(error) or type(error).__name__))
         raise
-    return give(Answer(written(report), report.to_json(), lambda console: _show(console, report)), output)
+    return give(CommandAnswer(written(report), report.to_json(), lambda console: _show(console, report)), output)
 
 
 _OPTION_NAMES = (
@@ -200,8 +200,8 @@ _OPTION_NAMES = (
 def _options(**given: Any) -> "CheckOptions":
     """Check what was given. Raises InputError for what contradicts itself."""
     from autosched.regression.check import CheckOptions
-    from autosched.regression.judging import Limits
-    from autosched.regression.procedure import Effort
+    from autosched.regression.judging import SlowdownLimits
+    from autosched.regression.procedure import ComparisonEffort
     from autosched.regression.static import StaticOptions
 
     if given["static"] and (given["against"] or given["baseline"]):
@@ -214,8 +214,8 @@ def _options(**given: Any) -> "CheckOptions":
         raise InputError(f"--floor is a time in microseconds, such as 0.5, not {given['floor']:g}")
     with bad_input():
         return CheckOptions(
-            limits=Limits(given["max_slowdown"], given["floor"] * 1e-6),
-            effort=Effort(given["rounds"], 8 * given["rounds"], given["seconds"]),
+            limits=SlowdownLimits(given["max_slowdown"], given["floor"] * 1e-6),
+            effort=ComparisonEffort(given["rounds"], 8 * given["rounds"], given["seconds"]),
             static=StaticOptions(given["growth"], not given["no_emulate"], given["seed"]),
             operators=tuple(given["operator"] or ()),
             device=None if given["device"] is None else target(given["device"]),
@@ -227,7 +227,7 @@ def _options(**given: Any) -> "CheckOptions":
         )
 
 
-def _run(db: str, options: "CheckOptions", static: bool, run: "CheckRun") -> "Report":
+def _run(db: str, options: "CheckOptions", static: bool, run: "CheckRun") -> "CheckReport":
     from autosched.regression.check import check_database
     from measurements.store.store import Store
 
@@ -252,7 +252,7 @@ def _refuse_options_of_databases(ctx: typer.Context) -> None:
         raise InputError(f"{option} is for a database (--db): leave it out, or --format")
 
 
-def _check_configs(folder: str | None, format: str, options: "CheckOptions", triton: str) -> "Report":
+def _check_configs(folder: str | None, format: str, options: "CheckOptions", triton: str) -> "CheckReport":
     from autosched.regression.config_files import ConfigCheck
 
     files = config_files(format)
@@ -265,13 +265,13 @@ def _check_configs(folder: str | None, format: str, options: "CheckOptions", tri
 
 
 def _learn(db: str, noises: Any) -> None:
-    from autosched.regression.entries import Entry, entries
-    from autosched.regression.judging import Limits
+    from autosched.regression.entries import CheckedEntry, entries
+    from autosched.regression.judging import SlowdownLimits
     from measurements.store.store import Guard, Store
 
     with Store.open(db) as store:
-        for entry in entries(store, Limits()):
-            if isinstance(entry, Entry) and entry.name in noises:
+        for entry in entries(store, SlowdownLimits()):
+            if isinstance(entry, CheckedEntry) and entry.name in noises:
                 before = store.guard(entry.problem, entry.device.name) or Guard()
                 store.set_guard(entry.problem, entry.device.name, replace(before, noise=noises[entry.name]))
 
@@ -280,7 +280,7 @@ def _document(value: Any) -> bytes:
     return json_module.dumps(value, indent=1, allow_nan=False).encode() + b"\n"
 
 
-def _show(console: Console, report: "Report") -> None:
+def _show(console: Console, report: "CheckReport") -> None:
     from autosched.regression.report import EntryStatus, worst_first
 
     if report.findings:
@@ -299,7 +299,7 @@ def _show(console: Console, report: "Report") -> None:
     console.print(report.conclusion, soft_wrap=True)
 
 
-def _times(f: "Finding") -> tuple[str, str, str]:
+def _times(f: "CheckFinding") -> tuple[str, str, str]:
     change = "-" if f.ratio is None else f"{100 * (f.ratio.median - 1):+.1f}%"
     before, now = ("-" if t is None else formatting.time(t) for t in (f.baseline_seconds, f.candidate_seconds))
     return change, before, now

@@ -98,11 +98,11 @@ def replay(
     def maker(name: str) -> search.Make:
         if name == "bayes" and estimates is not None:
             from autosched.samplers.bayes.sampler import BayesSampler
-            from autosched.samplers.bayes.settings import CandidatePool, GuessTrust, Settings
+            from autosched.samplers.bayes.settings import BayesSettings, CandidatePool, GuessTrust
 
             trust = GuessTrust(guessed=CandidatePool.whole)  # guesses are looked up, so that all of them cost nothing
             return lambda space, number: BayesSampler(
-                space, number, estimates=estimates, settings=Settings(trust=trust)
+                space, number, estimates=estimates, settings=BayesSettings(trust=trust)
             )
         return lambda space, number: make_sampler(name, space, seed=number, estimates=estimates)
 

@@ -20,7 +20,7 @@ from measurements.files import atomic_write
 from measurements.files.text import without_password
 
 if TYPE_CHECKING:
-    from autosched.reporting.html import Report
+    from autosched.reporting.html import ReportPage
 
 
 def report(
@@ -89,7 +89,7 @@ def report(
     return 0
 
 
-def _as_json(made: "Report", out: str) -> dict[str, Any]:
+def _as_json(made: "ReportPage", out: str) -> dict[str, Any]:
     return {
         "out": out,
         "database": made.database,

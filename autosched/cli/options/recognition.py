@@ -40,7 +40,7 @@ _LAUNCHED_MODULES = ("triton", "helion")
 _KERNEL_IN_CUDA = re.compile(r"\b__global__\b")
 
 
-class Kind(StrEnum):
+class FileKind(StrEnum):
     """What a file is; the value completes "FILE is ..."."""
 
     CUDA = "CUDA source"
@@ -63,7 +63,7 @@ class Given:
         text: Content of CUDA source and PTX, which may come from a pipe.
     """
 
-    kind: Kind
+    kind: FileKind
     path: Path
     name: str = ""
     text: str = ""
@@ -113,16 +113,16 @@ def _split(word: str) -> tuple[Path, str]:
     return Path(word), ""
 
 
-def _binary_kind(path: Path, head: bytes) -> Kind | None:
+def _binary_kind(path: Path, head: bytes) -> FileKind | None:
     """Return what a binary file is, by its first bytes; None for text."""
     if not head:
         raise InputError(f"{path} is empty: give {TAKEN}")
     if head.startswith(_SQLITE):
         raise InputError(f"{path} is a database: 'autosched check --db {path}' checks it")
     if head.startswith(_ELF64):
-        return Kind.EXECUTABLE if _is_executable(head) else Kind.BINARY
+        return FileKind.EXECUTABLE if _is_executable(head) else FileKind.BINARY
     if head.startswith((_ELF, _FATBIN, _ARCHIVE)):
-        return Kind.BINARY  # of another machine, or an archive: who looks for PTX says so
+        return FileKind.BINARY  # of another machine, or an archive: who looks for PTX says so
     if b"\0" in head:
         raise InputError(f"{path} is not recognised: give {TAKEN}")
     return None
@@ -154,31 +154,31 @@ def _of_text(path: Path, name: str, content: bytes, *, regular: bool) -> Given:
     if "\0" in text:
         raise InputError(f"{path} is not recognised: give {TAKEN}")
     kind = _text_kind(path, text)
-    if kind in (Kind.CUDA, Kind.PTX):
+    if kind in (FileKind.CUDA, FileKind.PTX):
         return Given(kind, path, name, text)
     if not regular:
         raise InputError(f"{path} is a pipe with {kind} in it: write it to a file, and name that")
     return Given(kind, path, name)
 
 
-def _text_kind(path: Path, text: str) -> Kind:
+def _text_kind(path: Path, text: str) -> FileKind:
     from autosched.verify.emulate.emulate import is_ptx
 
     suffix = path.suffix.lower()
     if is_ptx(text) and suffix != ".py":
-        return Kind.PTX
+        return FileKind.PTX
     if (
         suffix == ".toml"
         or (suffix == ".json" and _T1_TABLE in text)
         or (_KERNEL_TABLE.search(text) and _is_toml(text))
     ):
-        return Kind.KERNEL_FILE
+        return FileKind.KERNEL_FILE
     if suffix == ".py" or (suffix not in _CUDA_SUFFIXES and _front_end_imports(text)):
         return _python_kind(path, text)
     if suffix in _CUDA_SUFFIXES or _KERNEL_IN_CUDA.search(text):
-        return Kind.CUDA
+        return FileKind.CUDA
     if suffix in _TILE_SUFFIXES:
-        return Kind.TILE_PROGRAM
+        return FileKind.TILE_PROGRAM
     raise InputError(f"{path} is not recognised: give {TAKEN}")
 
 
@@ -203,7 +203,7 @@ def _front_end_imports(text: str) -> bool:
     return any_of(names, (*_TILE_MODULES, *_LAUNCHED_MODULES))
 
 
-def _python_kind(path: Path, text: str) -> Kind:
+def _python_kind(path: Path, text: str) -> FileKind:
     """Return what a Python file is. One that holds tile programs and launches Triton kernels is a script: ``--program``
     names its tile programs.
 
@@ -217,13 +217,13 @@ def _python_kind(path: Path, text: str) -> Kind:
         names = imports(ast.parse(text, str(path)))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if _KERNEL_IN_CUDA.search(text):
-            return Kind.CUDA
+            return FileKind.CUDA
         raise InputError(f"{path} is not valid Python ({shortened(one_line(str(error)), 200)}): correct it") from None
     if any_of(names, _LAUNCHED_MODULES):
-        return Kind.SCRIPT
+        return FileKind.SCRIPT
     if any_of(names, _TILE_MODULES):
-        return Kind.TILE_PROGRAM
+        return FileKind.TILE_PROGRAM
     front_end = front_end_that_uses(names)
     if front_end is not None and front_end.instead:
         raise InputError(f"{path} {front_end.refusal}")
-    return Kind.SCRIPT
+    return FileKind.SCRIPT

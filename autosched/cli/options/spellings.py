@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from autosched.cli.options.recognition import Kind, looks_like_a_file, recognise
+from autosched.cli.options.recognition import FileKind, looks_like_a_file, recognise
 from autosched.cli.terminal.errors import InputError
 from search_spaces.catalogue import operators
 
@@ -64,9 +64,9 @@ def _verify(arguments: Sequence[str]) -> list[str]:
     if any(a.partition("=")[0] == "--task" for a in rest) or not Path(word.partition(":")[0]).is_file():
         return [VERIFY_FILE, *arguments[1:]]  # a pipe can be read only once
     given = recognise(word)
-    if given.kind is Kind.TILE_PROGRAM:
+    if given.kind is FileKind.TILE_PROGRAM:
         return ["verify", "--program", word, *rest]
-    if given.kind is Kind.KERNEL_FILE:
+    if given.kind is FileKind.KERNEL_FILE:
         if given.name:
             raise InputError(f"{given.path} is {given.kind} of one kernel: leave :{given.name} out")
         return ["verify", "--kernel", word, *rest]

@@ -13,7 +13,7 @@ import typer
 from autosched.cli.options.devices import DeviceOption
 from autosched.cli.options.launch import LaunchesOption, OrderOption, TurnsOption
 from autosched.cli.options.problem import real_number, whole_number
-from autosched.cli.options.recognition import Kind
+from autosched.cli.options.recognition import FileKind
 from autosched.cli.terminal.errors import InputError, bad_input, listed
 from measurements.emulator import Suppression
 from measurements.emulator.findings import Grade
@@ -25,7 +25,7 @@ FullOption = Annotated[
 
 
 @dataclass(frozen=True)
-class Effort:
+class VerificationEffort:
     """How long and how thoroughly, of everything that is run."""
 
     device: DeviceOption = None
@@ -202,18 +202,18 @@ class Executable:
 
 
 SUBMISSION = "a submission with --task"
-_KERNEL = (Kind.CUDA, Kind.PTX, Kind.BINARY)
+_KERNEL = (FileKind.CUDA, FileKind.PTX, FileKind.BINARY)
 # What takes the options of a group, or single ones of them.
 _TAKERS: Mapping[type[Any], tuple[str, ...]] = {
     KernelLaunch: _KERNEL,
-    Findings: (*_KERNEL, Kind.EXECUTABLE),
-    Script: (Kind.SCRIPT,),
+    Findings: (*_KERNEL, FileKind.EXECUTABLE),
+    Script: (FileKind.SCRIPT,),
     Submission: (SUBMISSION,),
-    Executable: (Kind.EXECUTABLE,),
+    Executable: (FileKind.EXECUTABLE,),
 }
 _SINGLE: Mapping[str, tuple[str, ...]] = {
-    "device": (Kind.EXECUTABLE, Kind.SCRIPT, SUBMISSION),
-    "size": (Kind.SCRIPT, SUBMISSION),
+    "device": (FileKind.EXECUTABLE, FileKind.SCRIPT, SUBMISSION),
+    "size": (FileKind.SCRIPT, SUBMISSION),
     "tolerance": (*_KERNEL, SUBMISSION),
 }
 TAKERS: Mapping[str, tuple[str, ...]] = {
@@ -239,7 +239,7 @@ def refuse_others(ctx: typer.Context, file: str, kind: str) -> None:
     Args:
         ctx: Of the command.
         file: As on the command line.
-        kind: What it is, one of ``Kind`` or ``SUBMISSION``.
+        kind: What it is, one of ``FileKind`` or ``SUBMISSION``.
 
     Raises:
         InputError: Names the first such option, and what takes it.

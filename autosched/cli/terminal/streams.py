@@ -8,7 +8,7 @@ from typing import TextIO
 _LEAST_COLUMNS = 20
 
 
-class Stream(io.TextIOWrapper):
+class TerminalStream(io.TextIOWrapper):
     """A text stream that does not raise OSError: ``lost`` is the first, and what follows it goes nowhere."""
 
     lost: OSError | None = None
@@ -33,7 +33,7 @@ class Stream(io.TextIOWrapper):
         os.close(nowhere)
 
 
-def take() -> tuple[Stream, Stream]:
+def take() -> tuple[TerminalStream, TerminalStream]:
     """Replace ``sys.stdout`` and ``sys.stderr``, and forget a terminal width in COLUMNS that nothing fits.
 
     A closed stdin, stdout or stderr is opened on the null device, for reading, so that no file opened later takes its
@@ -53,8 +53,8 @@ def take() -> tuple[Stream, Stream]:
     return streams
 
 
-def _stream(old: TextIO | None, descriptor: int) -> Stream:
+def _stream(old: TextIO | None, descriptor: int) -> TerminalStream:
     at_once = isinstance(old, io.TextIOWrapper) and (old.line_buffering or old.write_through)
     encoding = "utf-8" if old is None else old.encoding
     binary = io.BufferedWriter(io.FileIO(descriptor, "wb", closefd=False))
-    return Stream(binary, encoding=encoding, errors="backslashreplace", line_buffering=at_once)
+    return TerminalStream(binary, encoding=encoding, errors="backslashreplace", line_buffering=at_once)

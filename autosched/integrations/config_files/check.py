@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from autosched.integrations.config_files.file_names import Format
-from autosched.integrations.config_files.files import ConfigFile, Entry, read_folder
+from autosched.integrations.config_files.files import BatchConfig, ConfigFile, read_folder
 from autosched.integrations.config_files.ladder import ladder_notes
 from autosched.integrations.config_files.tuning.pool import JudgePool
 from autosched.regression.check import CannotCheck
 from autosched.regression.config_files import ConfigCheck
-from autosched.regression.report import EntryStatus, Finding, Report
+from autosched.regression.report import CheckFinding, CheckReport, EntryStatus
 from measurements.emulator import HostFailure, check_ready
 
 _VERDICTS = {
@@ -34,11 +34,11 @@ _VERDICTS = {
 
 
 @dataclass(frozen=True)
-class ConfigEntry:
+class FileEntry:
     """One entry of a file, by its place in it; ``entry`` is None for the file as a whole."""
 
     file: ConfigFile
-    entry: Entry | None
+    entry: BatchConfig | None
     folder: Path
 
     @property
@@ -51,7 +51,7 @@ class ConfigEntry:
         return self.file.path
 
 
-def config_entries(folder: Path, format: Format, check: ConfigCheck) -> tuple[list[ConfigEntry], list[str]]:
+def config_entries(folder: Path, format: Format, check: ConfigCheck) -> tuple[list[FileEntry], list[str]]:
     """Return the file itself and its entries, file by file; and a line for each file that is no such file.
 
     Raises NoConfigs, CannotCheck where no file is for the device.
@@ -65,19 +65,19 @@ def config_entries(folder: Path, format: Format, check: ConfigCheck) -> tuple[li
         files = mine
     found = []
     for file in files:
-        found.append(ConfigEntry(file, None, folder))
+        found.append(FileEntry(file, None, folder))
         if file.name.device is not None:
-            found += [ConfigEntry(file, entry, folder) for entry in file.entries]
+            found += [FileEntry(file, entry, folder) for entry in file.entries]
     return found, skipped
 
 
 def check_configs(
     folder: Path, format: Format, check: ConfigCheck, on_entry: Callable[[str], None] = lambda verdict: None
-) -> Report:
+) -> CheckReport:
     """Judge all entries of a folder. Raises NoConfigs, CannotCheck."""
     began = time.monotonic()
     entries, skipped = config_entries(folder, format, check)
-    with ConfigJudge(format, check) as judge:
+    with ProcessConfigJudge(format, check) as judge:
         findings = []
         for finding in judge.findings(entries):
             findings.append(finding)
@@ -85,10 +85,10 @@ def check_configs(
         tools = judge.tools
     if skipped:
         tools["files of another kind"] = str(len(skipped))
-    return Report(str(folder), "configs", tuple(findings), tools=tools, seconds=time.monotonic() - began)
+    return CheckReport(str(folder), "configs", tuple(findings), tools=tools, seconds=time.monotonic() - began)
 
 
-class ConfigJudge:
+class ProcessConfigJudge:
     """Judges entries, in processes of its own, each distinct configuration of an architecture once.
 
     Raises CannotCheck where configurations cannot be proven here.
@@ -99,7 +99,7 @@ class ConfigJudge:
         self.tools: dict[str, str] = {}
         self._pool = JudgePool(format, prove=check.emulate, workers=workers)
 
-    def __enter__(self) -> ConfigJudge:
+    def __enter__(self) -> ProcessConfigJudge:
         try:
             import torch  # noqa: F401
             import triton
@@ -123,7 +123,7 @@ class ConfigJudge:
     def __exit__(self, *_: Any) -> None:
         self._pool.close()
 
-    def findings(self, entries: Sequence[ConfigEntry]) -> Iterator[Finding]:
+    def findings(self, entries: Sequence[FileEntry]) -> Iterator[CheckFinding]:
         """One for each entry, in their order."""
         distinct = {_key(e): e for e in reversed(entries) if _key(e)}
         with ThreadPoolExecutor(self._pool.workers) as threads:
@@ -138,7 +138,7 @@ class ConfigJudge:
                 if any(not job.done() for job in jobs.values()):
                     self._pool.close()
 
-    def finding(self, entry: ConfigEntry) -> Finding:
+    def finding(self, entry: FileEntry) -> CheckFinding:
         """Of one entry, which is judged now if it was not yet."""
         if entry.entry is None:
             return _of_file(entry, self.tools.get("triton", ""))
@@ -158,13 +158,13 @@ class ConfigJudge:
             reasons.append("it compiles and fits; nothing was proven")
         return replace(_finding(entry, verdict, reasons, numbers), check_seconds=seconds)
 
-    def _judged(self, entry: ConfigEntry) -> tuple[Mapping[str, Any], float]:
+    def _judged(self, entry: FileEntry) -> tuple[Mapping[str, Any], float]:
         device = entry.file.name.device
         assert entry.entry is not None and device is not None
         return self._pool.judged(entry.file.name, dict(entry.entry.config), device)
 
 
-def _key(entry: ConfigEntry) -> str:
+def _key(entry: FileEntry) -> str:
     """Return what is compiled; "" where there is nothing to compile."""
     device = entry.file.name.device
     if entry.entry is None or entry.entry.fault or device is None:
@@ -172,7 +172,7 @@ def _key(entry: ConfigEntry) -> str:
     return JudgePool.key(entry.file.name, dict(entry.entry.config), device)
 
 
-def _of_file(entry: ConfigEntry, triton: str) -> Finding:
+def _of_file(entry: FileEntry, triton: str) -> CheckFinding:
     file = entry.file
     if file.name.device is None:
         return _finding(
@@ -187,17 +187,17 @@ def _of_file(entry: ConfigEntry, triton: str) -> Finding:
 
 
 def _finding(
-    entry: ConfigEntry,
+    entry: FileEntry,
     verdict: EntryStatus,
     reasons: Sequence[str],
     numbers: Mapping[str, float | int | str] | None = None,
-) -> Finding:
+) -> CheckFinding:
     name = entry.file.name
     problem: dict[str, Any] = {"experts": name.experts} if name.is_moe else {"k": name.k}
     problem |= {"n": name.n, "dtype": name.dtype or "16-bit float", "rows": entry.entry.size if entry.entry else None}
     if name.block_shape:
         problem["block_shape"] = list(name.block_shape)
-    return Finding(
+    return CheckFinding(
         entry.name,
         "fused_moe" if name.is_moe else "scaled_matmul",
         problem,

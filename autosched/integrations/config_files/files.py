@@ -27,7 +27,7 @@ Config = tuple[tuple[str, int], ...]  # names and values, sorted
 
 
 @dataclass(frozen=True)
-class Entry:
+class BatchConfig:
     """One configuration of a file: what a batch of ``size`` rows takes. ``fault`` says why it is none."""
 
     size: int
@@ -45,7 +45,7 @@ class ConfigFile:
 
     path: Path
     name: FileName
-    entries: tuple[Entry, ...]
+    entries: tuple[BatchConfig, ...]
     triton: str = ""
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ def read_file(path: Path) -> ConfigFile:
         pairs = document
     except (OSError, ValueError) as error:
         faults.append(f"it cannot be read as JSON: {one_line(str(error))[:200]}")
-    entries: list[Entry] = []
+    entries: list[BatchConfig] = []
     seen: dict[int, str] = {}
     for key, value in pairs:
         if key == "triton_version":
@@ -114,19 +114,19 @@ def _refused(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
-def _entry(size: int, value: Any, name: FileName) -> Entry:
+def _entry(size: int, value: Any, name: FileName) -> BatchConfig:
     if not isinstance(value, list) or not all(isinstance(pair, tuple) for pair in value):
-        return Entry(size, (), "it is not an object with BLOCK_SIZE_M and the like")
+        return BatchConfig(size, (), "it is not an object with BLOCK_SIZE_M and the like")
     config: dict[str, int] = {}
     for key, number in value:
         if key in config:
-            return Entry(size, (), f"{key} is there twice")
+            return BatchConfig(size, (), f"{key} is there twice")
         if isinstance(number, bool):
             number = int(number)
         if not isinstance(number, int):
-            return Entry(size, (), f"{key} is {json.dumps(number)[:60]}, no integer")
+            return BatchConfig(size, (), f"{key} is {json.dumps(number)[:60]}, no integer")
         config[str(key)] = number
-    return Entry(size, tuple(sorted(config.items())), _fault(config, name))
+    return BatchConfig(size, tuple(sorted(config.items())), _fault(config, name))
 
 
 def _fault(config: Mapping[str, int], name: FileName) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autosched.integrations.config_files.check import ConfigEntry, ConfigJudge, check_configs, config_entries
+from autosched.integrations.config_files.check import FileEntry, ProcessConfigJudge, check_configs, config_entries
 from autosched.integrations.config_files.file_names import Format
 from autosched.integrations.config_files.files import read_folder
 from autosched.integrations.config_files.layer import BATCH_SIZES, layer_of_model
@@ -17,26 +17,26 @@ from autosched.integrations.config_files.tuning.records import records_of, tuned
 from autosched.integrations.config_files.tuning.sidecar import TunedLayer, read_tuned, write_tuned
 from autosched.regression.config_files import ConfigCheck
 from autosched.regression.config_files import ConfigFiles as Protocol
-from autosched.regression.report import Report
+from autosched.regression.report import CheckReport
 from measurements.records.record import Record
 from measurements.store.store import Store
 from search_spaces.hardware.devices import Device
 
 
 @dataclass(frozen=True)
-class ConfigFiles:
+class MoeConfigFiles:
     """Implements the protocol of ``autosched.registry.CONFIG_FILES``."""
 
     format: Format
     batch_sizes: Sequence[int] = BATCH_SIZES
 
-    def entries(self, folder: Path, check: ConfigCheck) -> tuple[list[ConfigEntry], list[str]]:
+    def entries(self, folder: Path, check: ConfigCheck) -> tuple[list[FileEntry], list[str]]:
         return config_entries(folder, self.format, check)
 
-    def judge(self, check: ConfigCheck, workers: int | None = None) -> ConfigJudge:
-        return ConfigJudge(self.format, check, workers)
+    def judge(self, check: ConfigCheck, workers: int | None = None) -> ProcessConfigJudge:
+        return ProcessConfigJudge(self.format, check, workers)
 
-    def check(self, folder: Path, check: ConfigCheck, on_entry: Callable[[str], None]) -> Report:
+    def check(self, folder: Path, check: ConfigCheck, on_entry: Callable[[str], None]) -> CheckReport:
         return check_configs(folder, self.format, check, on_entry)
 
     def tune(
@@ -85,5 +85,5 @@ class ConfigFiles:
         return tuned_layers(store, device)
 
 
-VLLM: Protocol = ConfigFiles("vllm")
-SGLANG: Protocol = ConfigFiles("sglang")
+VLLM: Protocol = MoeConfigFiles("vllm")
+SGLANG: Protocol = MoeConfigFiles("sglang")

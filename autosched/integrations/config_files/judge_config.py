@@ -24,7 +24,7 @@ _PLAN = LaunchPlan(time_limit=120.0)
 
 
 @dataclass(frozen=True)
-class Judgement:
+class ConfigOutcome:
     """``status``: ``sound``, ``illegal``, ``no_kernel``, ``compile_error``, ``too_large``, ``wrong``, ``unproven``, or
     ``compiled`` where nothing was to be proven. ``shared_bytes`` of a block, ``registers`` and ``local_bytes`` of a
     thread (0 where it did not compile).
@@ -41,7 +41,7 @@ class Judgement:
         return asdict(self)
 
 
-def judge(format: Format, name: FileName, config: Mapping[str, int], device: Device, *, prove: bool) -> Judgement:
+def judge(format: Format, name: FileName, config: Mapping[str, int], device: Device, *, prove: bool) -> ConfigOutcome:
     """Judge one configuration of a file of vLLM or SGLang by compiling its kernel and emulating a small launch.
 
     Args:
@@ -64,13 +64,13 @@ def judge(format: Format, name: FileName, config: Mapping[str, int], device: Dev
         try:
             launch = small_launch(parameters_of(kernel.function), name, config, clamped)
         except NoSuchKernel as error:
-            return Judgement("no_kernel", f"{kernel.origin}: {error}" if kernel.package else str(error))
+            return ConfigOutcome("no_kernel", f"{kernel.origin}: {error}" if kernel.package else str(error))
         try:
             compiled = kernel.function.warmup(grid=launch.grid, **launch.arguments)
         except Exception as error:  # whatever a compiler raises is its answer
-            return Judgement("compile_error", _compiler_says(error))
+            return ConfigOutcome("compile_error", _compiler_says(error))
         cubin = cubin_resources(compiled.asm["cubin"])
-        found = Judgement(
+        found = ConfigOutcome(
             "compiled",
             shared_bytes=int(compiled.metadata.shared),
             registers=cubin.registers if cubin else 0,
@@ -107,7 +107,7 @@ def _compared(launch: SmallLaunch) -> Comparison:
     )
 
 
-def _too_large(found: Judgement, warps: int, device: Device) -> str:
+def _too_large(found: ConfigOutcome, warps: int, device: Device) -> str:
     if found.shared_bytes > device.shared_per_block:
         return (
             f"it needs {found.shared_bytes:,} bytes of shared memory, and {device.name} has "

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from autosched.integrations.config_files.files import Entry
+from autosched.integrations.config_files.files import BatchConfig
 
 _GAP = 4  # times the size before: what lies between gets an entry of less than half or more than twice its size
 _LAST = 1024  # rows: where the ladder ends below, prompts get the entry of a few rows
 _JUMP = 4  # times BLOCK_SIZE_M up or down and back again
 
 
-def ladder_notes(entries: Sequence[Entry]) -> list[str]:
+def ladder_notes(entries: Sequence[BatchConfig]) -> list[str]:
     """One line for each gap, for ends that leave sizes uncovered, and for steps that no neighbour shares."""
     good = [entry for entry in entries if not entry.fault]
     if not good:

@@ -25,7 +25,7 @@ from search_spaces.operators.row_reduction import LayerNorm, RmsNorm, Softmax
 _EPS = 1e-6  # what FlashInfer's norms add where a call says nothing
 
 
-class _Reader:
+class _TraceReader:
     def reads(self, path: Path, first_line: str) -> bool:
         return path.is_dir() or path.suffix in (".json", ".jsonl")
 
@@ -36,7 +36,7 @@ class _Reader:
             raise CallLogError(str(error)) from None
 
 
-READER: CallReader = _Reader()
+READER: CallReader = _TraceReader()
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ _SPACE = {
 
 
 @dataclass(frozen=True)
-class Choice:
+class MatmulChoice:
     """An answer, and where it comes from: "recorded" (measured before, with these versions of torch and Triton) or
     "model" (ESTIMATED), with its time in seconds."""
 
@@ -73,7 +73,7 @@ def choices(
     database: str | Path | None = None,
     *,
     device: str | Device,
-    told: Callable[[Choice], None] = lambda choice: None,
+    told: Callable[[MatmulChoice], None] = lambda choice: None,
     record: bool = False,
 ) -> Callable[[], Any]:
     """Return a factory for Inductor's option ``inductor_choices_class``.
@@ -99,15 +99,17 @@ def choices(
     if database is not None:
         Store.open(database, create=record).close()
     shared = _Shared(None if database is None else str(database), row, told, record)
-    return lambda: _Choices(shared)
+    return lambda: _LookupChoices(shared)
 
 
 class _Shared:
     """What all instances of one call know; Inductor makes one whenever it asks for its cache key."""
 
-    def __init__(self, database: str | None, device: Device, told: Callable[[Choice], None], record: bool) -> None:
+    def __init__(
+        self, database: str | None, device: Device, told: Callable[[MatmulChoice], None], record: bool
+    ) -> None:
         self.database, self.device, self.told, self.record = database, device, told, record
-        self.answers: dict[str, Choice] = {}
+        self.answers: dict[str, MatmulChoice] = {}
         self.recorded = {} if database is None else _recorded(database, device)
 
     @property
@@ -117,7 +119,7 @@ class _Shared:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-class _Choices(LookupTableChoices):  # type: ignore[misc]
+class _LookupChoices(LookupTableChoices):  # type: ignore[misc]
     def __init__(self, shared: _Shared) -> None:
         super().__init__()
         self._shared = shared
@@ -157,22 +159,22 @@ class _Choices(LookupTableChoices):  # type: ignore[misc]
             _keep(self._shared, best_choice, timings)
         return best_choice
 
-    def _choose(self, op: str, key: str, problem: Matmul | None, why: str) -> Choice:
+    def _choose(self, op: str, key: str, problem: Matmul | None, why: str) -> MatmulChoice:
         shared = self._shared
         known = shared.answers.get(key)
         if known is not None:
             return known
         text = key if problem is None else f"m={problem.m} n={problem.n} k={problem.k} {problem.a}"
         if problem is None:
-            choice = Choice(op, text, None, "", note=why)
+            choice = MatmulChoice(op, text, None, "", note=why)
         elif key in shared.recorded:
             config, seconds = shared.recorded[key]
-            choice = Choice(op, text, config, "recorded", seconds)
+            choice = MatmulChoice(op, text, config, "recorded", seconds)
         elif shared.record:
-            choice = Choice(op, text, None, "", note="it is timed, and recorded")
+            choice = MatmulChoice(op, text, None, "", note="it is timed, and recorded")
         else:
             config, seconds = first_choice(problem, shared.device)
-            choice = Choice(
+            choice = MatmulChoice(
                 op, text, config, "model", seconds, f"{len(shared.recorded)} winners are recorded, not this"
             )
         if not shared.record or choice.config is not None:

@@ -23,7 +23,7 @@ _OPERATION = re.compile(r"(Gemm|GemmAndBias|GemmStridedBatched|ScaledGemm)Tunabl
 _SIZES = re.compile(r"([nt])([nt])_(\d+)_(\d+)_(\d+)(?:_B_(\d+))?_ld_(\d+)_(\d+)_(\d+)")
 
 
-class _Reader:
+class _LogReader:
     def reads(self, path: Path, first_line: str) -> bool:
         return first_line.startswith("Validator,") or _OPERATION.match(first_line) is not None
 
@@ -41,7 +41,7 @@ class _Reader:
         return counts, skipped
 
 
-READER: CallReader = _Reader()
+READER: CallReader = _LogReader()
 
 
 def problem(line: str) -> Matmul | None:

@@ -4,6 +4,6 @@ Start at ``html_report.py``. ``entry.py`` describes one problem, ``decisions.py`
 ``svg.py`` draws. The page works offline, on phones and in the dark. Nothing here tunes, compiles or needs a GPU.
 """
 
-from autosched.reporting.html.html_report import Report, build, render
+from autosched.reporting.html.html_report import ReportPage, build, render
 
-__all__ = ["Report", "build", "render"]
+__all__ = ["ReportPage", "build", "render"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autosched.reporting.html.entry import Entry
+from autosched.reporting.html.entry import ReportEntry
 
 _SAME = 0.01  # of a time: less is called the same
 
@@ -16,14 +16,14 @@ class Change:
     no time, or where one is measured and the other is not. ``decisions`` are those that differ, as ``name: there ->
     here``."""
 
-    entry: Entry
+    entry: ReportEntry
     verdict: str
     ratio: float | None
-    there: Entry | None
+    there: ReportEntry | None
     decisions: tuple[str, ...]
 
 
-def changes(here: Sequence[Entry], there: Sequence[Entry]) -> tuple[Change, ...]:
+def changes(here: Sequence[ReportEntry], there: Sequence[ReportEntry]) -> tuple[Change, ...]:
     """Return what differs, slower ones first. Problems that only one database has are told as such.
 
     Times of two databases were not taken in turns on one machine: measured ones may differ by what the machines do.
@@ -35,7 +35,7 @@ def changes(here: Sequence[Entry], there: Sequence[Entry]) -> tuple[Change, ...]
     return tuple(sorted(found, key=lambda c: (order.index(c.verdict), -(c.ratio or 0.0))))
 
 
-def _change(here: Entry, there: Entry | None) -> Change:
+def _change(here: ReportEntry, there: ReportEntry | None) -> Change:
     if there is None:
         return Change(here, "only here", None, None, ())
     decisions = _decisions(here, there)
@@ -46,7 +46,7 @@ def _change(here: Entry, there: Entry | None) -> Change:
     return Change(here, verdict, ratio, there, decisions)
 
 
-def _decisions(here: Entry, there: Entry) -> tuple[str, ...]:
+def _decisions(here: ReportEntry, there: ReportEntry) -> tuple[str, ...]:
     if here.best is None or there.best is None:
         return ()
     one, other = here.best.schedule, there.best.schedule

@@ -41,7 +41,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ReportEntry:
     """One problem on one device. ``trials`` are all of the winner's provenance, in their order.
 
     ``share`` is that of the roofline, None where it is not known; ``problem`` is None for an operator that is not known
@@ -84,7 +84,9 @@ class Entry:
         return formatting.rate(self.costed, self.seconds, self.device)
 
 
-def entries(store: Store, now: datetime, operator: str | None = None, device: str | None = None) -> tuple[Entry, ...]:
+def entries(
+    store: Store, now: datetime, operator: str | None = None, device: str | None = None
+) -> tuple[ReportEntry, ...]:
     """List the problems and devices of ``store`` with what a report says of each, in the order they first came.
 
     Args:
@@ -113,7 +115,7 @@ def _revised(summary: ProblemSummary) -> tuple[str, str]:
     return canonical_json(fields), summary.device
 
 
-def _entry(store: Store, summaries: Sequence[ProblemSummary], now: datetime, replaced: bool) -> Entry:
+def _entry(store: Store, summaries: Sequence[ProblemSummary], now: datetime, replaced: bool) -> ReportEntry:
     ranked = sorted(summaries, key=lambda s: (not s.works, _RANKING.index(s.provenance), s.policy != DEFAULT, s.policy))
     summary = ranked[0]
     best = store.best_of(summary) if summary.works else None
@@ -136,7 +138,7 @@ def _entry(store: Store, summaries: Sequence[ProblemSummary], now: datetime, rep
         if problem is not None
         else formatting.cut(one_line(formatting.name_without_file(summary.problem_key, facts)), _SHOWN)
     )
-    entry = Entry(
+    entry = ReportEntry(
         name=name,
         device=summary.device,
         provenance=summary.provenance.value,
@@ -186,7 +188,7 @@ def _today(problem: Problem | None, best: Record | None) -> tuple[str, tuple[str
     return "", stale_reasons(best, chip, UNKNOWN, its, its.kernel(problem, best.schedule, chip))
 
 
-def _advice(entry: Entry, unusable: str, stale: Sequence[str]) -> str:
+def _advice(entry: ReportEntry, unusable: str, stale: Sequence[str]) -> str:
     """Return the first of these that applies."""
     best = entry.best
     if entry.replaced:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from autosched.reporting import formatting
 from autosched.reporting.html import svg
 from autosched.reporting.html.difference import Change, changes
-from autosched.reporting.html.entry import Entry, entries
+from autosched.reporting.html.entry import ReportEntry, entries
 from autosched.reporting.pictures import panels
 from autosched.reporting.roofline import known
 from autosched.version import VERSION
@@ -41,19 +41,19 @@ class Picture:
 class Section:
     """The details of one entry."""
 
-    entry: Entry
+    entry: ReportEntry
     progress: Markup
     pictures: tuple[Picture, ...]
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportPage:
     """What the page shows. ``sections`` are of the first entries, as many as fit; ``against`` is the name of the other
     database, "" where there is none."""
 
     database: str
     created: datetime
-    entries: tuple[Entry, ...]
+    entries: tuple[ReportEntry, ...]
     sections: tuple[Section, ...]
     against: str
     changes: tuple[Change, ...]
@@ -80,7 +80,7 @@ def build(
     operator: str | None = None,
     device: str | None = None,
     now: datetime | None = None,
-) -> Report:
+) -> ReportPage:
     """Collect everything that the page of ``store`` shows, and how its winners differ from those of ``against``.
 
     Args:
@@ -102,10 +102,10 @@ def build(
     if against is not None:
         differences = changes(found, entries(against, now, operator, device))
     name = "" if against is None else against.name
-    return Report(store.name, now, found, _sections(found), name, differences)
+    return ReportPage(store.name, now, found, _sections(found), name, differences)
 
 
-def render(report: Report) -> str:
+def render(report: ReportPage) -> str:
     """Return the page as text, to be written as UTF-8."""
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -116,7 +116,7 @@ def render(report: Report) -> str:
     return environment.from_string(text).render(report=report, rows=shown, version=VERSION)
 
 
-def _sections(found: Sequence[Entry]) -> tuple[Section, ...]:
+def _sections(found: Sequence[ReportEntry]) -> tuple[Section, ...]:
     made, size = [], 0
     for entry in found:
         progress = svg.progress(entry.trials)
@@ -132,7 +132,7 @@ def _sections(found: Sequence[Entry]) -> tuple[Section, ...]:
     return tuple(made)
 
 
-def _pictures(entry: Entry) -> tuple[Picture, ...]:
+def _pictures(entry: ReportEntry) -> tuple[Picture, ...]:
     """Return the layouts of the winner; none where its template has none, or this version cannot use it."""
     chip = known(entry.device)
     if entry.best is None or entry.problem is None or chip is None or is_library(entry.best.schedule):

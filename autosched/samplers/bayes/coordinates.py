@@ -18,7 +18,7 @@ LEAST_SIZE = 32  # parameters that reach it count threads or elements
 _Places = dict[Value, float]  # the coordinate of each value
 
 
-class Coordinates:
+class SpaceCoordinates:
     """The columns of a space: an ordinal parameter from 0 to 1, by log2(1 + value) where it counts something, else by
     its position; a categorical one by a whole number for each value. Templates share the columns of parameters that
     they call by one name. A parameter with a single value has no column, and sizes that are not all powers of two have

@@ -31,9 +31,9 @@ import numpy as np
 from autosched import blas
 from autosched.samplers.base import Sampler, UnvisitedPool
 from autosched.samplers.bayes.acquisition import expected_improvement, likely_optimum, log_probability_to_reach
-from autosched.samplers.bayes.coordinates import Coordinates
+from autosched.samplers.bayes.coordinates import SpaceCoordinates
 from autosched.samplers.bayes.pool import Pool
-from autosched.samplers.bayes.settings import Settings
+from autosched.samplers.bayes.settings import BayesSettings
 from autosched.samplers.first_choices.descent import descended, starting_points
 from autosched.samplers.first_choices.guesses import LEAST, Guesses
 from cost_models import feasibility, gaussian_process
@@ -76,20 +76,25 @@ class BayesSampler(Sampler):
         space: Schedules to propose.
         seed: Random seed.
         estimates: Estimated times, which lead the search as far as they prove right. Default: none.
-        settings: Constants of the search. Default: ``Settings()``.
+        settings: Constants of the search. Default: ``BayesSettings()``.
     """
 
     name = "bayes"
 
     def __init__(
-        self, space: SearchSpace, seed: int, *, estimates: Estimates | None = None, settings: Settings | None = None
+        self,
+        space: SearchSpace,
+        seed: int,
+        *,
+        estimates: Estimates | None = None,
+        settings: BayesSettings | None = None,
     ) -> None:
         self._space = space
         self._seed = seed
-        self._settings = settings or Settings()
+        self._settings = settings or BayesSettings()
         self._estimates = estimates if estimates is not None and estimates.has_times else None
         self._unseen = UnvisitedPool(space, seed)
-        self._columns = Coordinates(space)
+        self._columns = SpaceCoordinates(space)
         self._times: dict[Schedule, list[float] | None] = {}  # in the order seen; None while pending
         self._medians: dict[Schedule, float] = {}  # of schedules with a time
         self._best: float | None = None  # the least median; None if unknown

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from cost_models import gaussian_process
 
-_MODEL = gaussian_process.Settings(starts=1)
-_GUIDED = gaussian_process.Settings(starts=1, offset=1.0)
+_MODEL = gaussian_process.GaussianProcessSettings(starts=1)
+_GUIDED = gaussian_process.GaussianProcessSettings(starts=1, offset=1.0)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class CandidatePool:
 
 
 @dataclass(frozen=True)
-class Settings:
+class BayesSettings:
     """Constants of the search.
 
     Attributes:
@@ -81,5 +81,5 @@ class Settings:
     trust: GuessTrust = GuessTrust()
     refits: Refits = Refits()
     candidates: CandidatePool = CandidatePool()
-    model: gaussian_process.Settings = _MODEL
-    guided: gaussian_process.Settings = _GUIDED
+    model: gaussian_process.GaussianProcessSettings = _MODEL
+    guided: gaussian_process.GaussianProcessSettings = _GUIDED

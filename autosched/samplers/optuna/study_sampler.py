@@ -145,7 +145,9 @@ class StudySampler(BaseSampler):
         if fitted is None or fitted[1] != names or count >= fitted[0] * _GROWTH or (failed and fitted[3] is None):
             finished, known = ~np.isnan(works), ~np.isnan(values)
             scaled = Scale.of(values[known]).down(values[known])
-            of_values = gaussian_process.hyperparameters(rows[:, known], scaled, gaussian_process.Settings(starts=1))
+            of_values = gaussian_process.hyperparameters(
+                rows[:, known], scaled, gaussian_process.GaussianProcessSettings(starts=1)
+            )
             of_failures = None
             if failed:
                 of_failures = feasibility.hyperparameters(rows[:, finished], works[finished])

@@ -13,7 +13,7 @@ from measurements.files import python_file
 from measurements.files.python_file import load_module, said
 
 
-class NotLoaded(ValueError):
+class FunctionNotLoaded(ValueError):
     """The file or the function cannot be had. The message is one line."""
 
 
@@ -21,19 +21,19 @@ def load(place: str, what: str) -> Any:
     """Return what ``FILE:NAME`` names. The file is imported as Python would from its own folder, a file of a package as
     a module of it, once per process.
 
-    Raises NotLoaded; ``what`` names the option for people.
+    Raises FunctionNotLoaded; ``what`` names the option for people.
     """
     file, colon, name = place.rpartition(":")
     if not colon or not file or not name.isidentifier():
-        raise NotLoaded(f"{what} {place!r}: write FILE:NAME, such as kernels.py:matmul")
+        raise FunctionNotLoaded(f"{what} {place!r}: write FILE:NAME, such as kernels.py:matmul")
     path = Path(file)
     if not path.is_file():
-        raise NotLoaded(f"{what}: {file}: no such file")
+        raise FunctionNotLoaded(f"{what}: {file}: no such file")
     module = _module(path.resolve(), what)
     found = getattr(module, name, None)
     if found is None:
         known = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
-        raise NotLoaded(f"{what}: {file} has no {name}: {suggestion(name, known)}")
+        raise FunctionNotLoaded(f"{what}: {file} has no {name}: {suggestion(name, known)}")
     return found
 
 
@@ -48,18 +48,18 @@ def load_as_imported(module: str, file: str, name: str, search_path: Sequence[st
         what: Names the function for people.
 
     Raises:
-        NotLoaded: It cannot be imported.
+        FunctionNotLoaded: It cannot be imported.
     """
     sys.path += [folder for folder in search_path if folder not in sys.path]
     try:
         imported = importlib.import_module(module)
     except ImportError as error:
         if not f"{module}.".startswith(f"{error.name}."):  # something that it imports is missing
-            raise NotLoaded(_cannot_import(what, module, error)) from error
+            raise FunctionNotLoaded(_cannot_import(what, module, error)) from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # users' code may raise anything, and may want to exit
-        raise NotLoaded(_cannot_import(what, module, error)) from error
+        raise FunctionNotLoaded(_cannot_import(what, module, error)) from error
     else:
         if Path(getattr(imported, "__file__", None) or "").resolve() == Path(file).resolve() and hasattr(
             imported, name
@@ -91,7 +91,7 @@ def _module(path: Path, what: str) -> Any:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            raise NotLoaded(_cannot_import(what, path, error)) from error
+            raise FunctionNotLoaded(_cannot_import(what, path, error)) from error
         if Path(getattr(module, "__file__", None) or "").resolve() == path:
             return module
     known = sys.modules.get(path.stem)
@@ -104,4 +104,4 @@ def _module(path: Path, what: str) -> Any:
     try:
         return load_module(path, name)
     except python_file.NotLoaded as error:
-        raise NotLoaded(f"{what}: {error}") from error
+        raise FunctionNotLoaded(f"{what}: {error}") from error

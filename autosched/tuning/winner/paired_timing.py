@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from measurements.records.measurement import Status, Timing
-from measurements.records.near_ties import Choice, choose
+from measurements.records.near_ties import WinnerChoice, choose
 from measurements.records.timing_statistics import Ratio, SpeedChange, error_of_median, verdict
 from measurements.runners.base import Candidate, Comparing, Entrant
 
@@ -131,7 +131,7 @@ def remeasure(
     Raises:
         RunnerStopped: The runner cannot go on.
     """
-    session = _Session(runner, candidates)
+    session = _TimedRounds(runner, candidates)
     began = time.monotonic()
     while session.running and session.held < MOST_ROUNDS:
         turn = session.time_rounds(rounds)
@@ -147,7 +147,7 @@ def remeasure(
 
 
 @dataclass(frozen=True)
-class _Turn:
+class _TimedTurn:
     """Answer of one call of the runner: ``entrants`` by position, the library and the plain copy if they ran."""
 
     rounds: int
@@ -160,7 +160,7 @@ class _Turn:
         return any(entrant.status is not Status.OK for entrant in self.entrants.values())
 
 
-class _Session:
+class _TimedRounds:
     """Rounds of the same entrants, identified by their positions, without those that were dropped."""
 
     def __init__(self, runner: Comparing, candidates: Sequence[Candidate]) -> None:
@@ -182,7 +182,7 @@ class _Session:
         self._library: list[float] = []
         self._copies: list[float] = []
 
-    def time_rounds(self, first: int) -> _Turn:
+    def time_rounds(self, first: int) -> _TimedTurn:
         """Time all running entrants: ``first`` rounds, then as many again as there were, within limits."""
         rounds = first
         if self.held:
@@ -195,9 +195,9 @@ class _Session:
         )
         own, rest = answers[: len(self.running)], list(answers[len(self.running) :])
         library = rest.pop(0) if self._with_library and rest else None
-        return _Turn(rounds, dict(zip(self.running, own, strict=True)), library, rest[0] if rest else None)
+        return _TimedTurn(rounds, dict(zip(self.running, own, strict=True)), library, rest[0] if rest else None)
 
-    def drop_failures(self, turn: _Turn) -> None:
+    def drop_failures(self, turn: _TimedTurn) -> None:
         """Remove the failed entrants and start again with the others; reset the ranking."""
         culprits = {i: e for i, e in turn.entrants.items() if e.status not in (Status.OK, Status.CRASHED)}
         if len(culprits) in (0, len(turn.entrants)):  # a crash or a common time limit: the culprit is unknown
@@ -214,7 +214,7 @@ class _Session:
             self._why_no_library = ""
         self._start([i for i in self._times if i not in self._failed])
 
-    def add(self, turn: _Turn) -> None:
+    def add(self, turn: _TimedTurn) -> None:
         """Add the times of rounds in which every entrant ran."""
         if turn.library is not None:
             self._vendor = turn.library
@@ -230,7 +230,7 @@ class _Session:
         self._entrants |= turn.entrants
         self.held += turn.rounds
 
-    def choose(self, complexity: Sequence[float], incumbent: int | None) -> Choice:
+    def choose(self, complexity: Sequence[float], incumbent: int | None) -> WinnerChoice:
         """Return the winner among the running entrants, which may no longer include the incumbent."""
         position = self.running.index(incumbent) if incumbent in self.running and incumbent is not None else None
         times, simplicity = [self._times[i] for i in self.running], [complexity[i] for i in self.running]
@@ -238,7 +238,7 @@ class _Session:
         self._log_ratios |= {i: ratio.centre for i, ratio in zip(self.running, choice.behind, strict=True)}
         return choice
 
-    def drop_hopeless(self, choice: Choice) -> None:
+    def drop_hopeless(self, choice: WinnerChoice) -> None:
         """Drop the entrants that can no longer win."""
         self.running = [self.running[position] for position in choice.contenders]
 

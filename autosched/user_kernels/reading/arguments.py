@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from autosched.user_kernels.arithmetic import Type
-from autosched.user_kernels.document import Table
+from autosched.user_kernels.document import DocumentTable
 from autosched.user_kernels.expressions import Expression, suggestion
-from autosched.user_kernels.kernel_file import Argument, Fetch, Fill
+from autosched.user_kernels.kernel_file import Fetch, InputFill, KernelArgument
 from autosched.user_kernels.lowering import operand, texture
 from autosched.user_kernels.reading.sources import callable_reference, python_reference, read_limits
 from autosched.user_kernels.signature import contradicts, declared_parameters
@@ -33,12 +33,12 @@ IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def read_arguments(
-    top: Table,
+    top: DocumentTable,
     types: Mapping[str, Type],
     sizes: Mapping[str, int],
     folder: Path,
     parameters: Sequence[Parameter],
-) -> tuple[Argument, ...]:
+) -> tuple[KernelArgument, ...]:
     """Return the arguments in the order of the entry function.
 
     Args:
@@ -54,7 +54,7 @@ def read_arguments(
     chosen = {p.name: types[p.name] for p in parameters}
     usual = {p.name: float(p.default) if types[p.name] == "float" else p.default for p in parameters}
     tolerances = top.table("tolerance")
-    arguments: list[Argument] = []
+    arguments: list[KernelArgument] = []
     for table in top.tables("argument"):
         name = table.text("name")
         if not IDENTIFIER.fullmatch(name) or any(a.name == name for a in arguments):
@@ -65,7 +65,7 @@ def read_arguments(
             given = table.get("value", (str, int, float), 'the scalar\'s value, such as value = "width"')
             value = table.expression("value", given, types, ("int", "float", "bool"))
             dtype, by = _dtype(table, parameters, chosen, "f32" if value.type == "float" else "i32")
-            arguments.append(Argument(name, "scalar", dtype, value=value, dtype_by=by, place=place))
+            arguments.append(KernelArgument(name, "scalar", dtype, value=value, dtype_by=by, place=place))
         else:
             (dtype, by), given = _dtype(table, parameters, chosen), table.listed("shape")
             if not given:
@@ -83,7 +83,7 @@ def read_arguments(
             if kind == "output" and zeroed:
                 if fill is not None:
                     table.fail("give fill or zeroed, not both", "zeroed")
-                fill, zeroed = Fill("constant", (0.0,)), False
+                fill, zeroed = InputFill("constant", (0.0,)), False
             if kind == "output" and fill is not None and any(n not in sizes for e in shape for n in e.names):
                 table.fail("an output with contents has a shape over sizes alone", "shape")
             given_tolerances = _tolerance(tolerances, name, chosen) if kind in ("output", "inout") else {}
@@ -91,7 +91,7 @@ def read_arguments(
             atol_by, rtol_by = (
                 e if isinstance(e := given_tolerances.get(key), Expression) else None for key in ("atol", "rtol")
             )
-            made = Argument(name, kind, dtype, shape, None, fill, zeroed, atol, rtol, dtype_by=by, place=place)  # type: ignore[arg-type]
+            made = KernelArgument(name, kind, dtype, shape, None, fill, zeroed, atol, rtol, dtype_by=by, place=place)  # type: ignore[arg-type]
             fetch = _fetch(table) if kind == "texture" else None
             arguments.append(replace(made, atol_by=atol_by, rtol_by=rtol_by, fetch=fetch))
         table.done()
@@ -102,8 +102,8 @@ def read_arguments(
 
 
 def check_declared(
-    top: Table,
-    arguments: tuple[Argument, ...],
+    top: DocumentTable,
+    arguments: tuple[KernelArgument, ...],
     entries: Sequence[str],
     passed: Sequence[Sequence[str]],
     sources: Sequence[str],
@@ -126,7 +126,9 @@ def check_declared(
                 )
 
 
-def check_files(top: Table, arguments: tuple[Argument, ...], problems: Sequence[Mapping[str, int]]) -> None:
+def check_files(
+    top: DocumentTable, arguments: tuple[KernelArgument, ...], problems: Sequence[Mapping[str, int]]
+) -> None:
     """Refuses files of numbers whose shape is that of the array for none of ``problems``."""
     for table, argument in zip(top.tables("argument"), arguments, strict=True):
         if argument.fill is None or argument.fill.kind != "file":
@@ -138,7 +140,7 @@ def check_files(top: Table, arguments: tuple[Argument, ...], problems: Sequence[
             table.fail(f"{name} has the shape {shape}, but {argument.name} is {wanted[0]}", "fill")
 
 
-def check_shapes(top: Table, arguments: tuple[Argument, ...], sizes: Mapping[str, int]) -> None:
+def check_shapes(top: DocumentTable, arguments: tuple[KernelArgument, ...], sizes: Mapping[str, int]) -> None:
     """Refuses arrays that have no elements for ``sizes``."""
     for table, argument in zip(top.tables("argument"), arguments, strict=True):
         for e in argument.shape:
@@ -153,7 +155,7 @@ def check_shapes(top: Table, arguments: tuple[Argument, ...], sizes: Mapping[str
 
 
 def _dtype(
-    table: Table, parameters: Sequence[Parameter], types: Mapping[str, Type], default: str | None = None
+    table: DocumentTable, parameters: Sequence[Parameter], types: Mapping[str, Type], default: str | None = None
 ) -> tuple[DType, Expression | None]:
     """Return a type, that of the defaults where it follows from parameters, and the expression by which it does."""
     given = table.text("dtype", default)
@@ -172,7 +174,7 @@ def _dtype(
     return dtype_of(str(made.value(usual))), made
 
 
-def _fetch(table: Table) -> Fetch:
+def _fetch(table: DocumentTable) -> Fetch:
     return Fetch(
         filter=table.choice("filter", ("point", "linear"), "point"),  # type: ignore[arg-type]  # one of them
         mode=table.choice("mode", MODES, "clamp"),  # type: ignore[arg-type]
@@ -182,7 +184,7 @@ def _fetch(table: Table) -> Fetch:
     )
 
 
-def _tolerance(table: Table, output: str, types: Mapping[str, Type]) -> dict[str, float | Expression]:
+def _tolerance(table: DocumentTable, output: str, types: Mapping[str, Type]) -> dict[str, float | Expression]:
     """Return the tolerances of one output: its own table, else those of all. A text is an expression over
     parameters."""
     found: dict[str, float | Expression] = {}
@@ -209,7 +211,7 @@ def _usual(tolerance: float | Expression | None, usual: Mapping[str, Any]) -> fl
     return found
 
 
-def _fill(table: Table, dtype: DType, folder: Path) -> Fill:
+def _fill(table: DocumentTable, dtype: DType, folder: Path) -> InputFill:
     kind_of = np.dtype(dtype.storage).kind
     default = "normal" if dtype.is_float else "integers"
     given = table.values["fill"] if "fill" in table else default
@@ -237,13 +239,13 @@ def _fill(table: Table, dtype: DType, folder: Path) -> Fill:
         if array.dtype.kind not in "fiub":
             table.fail("an array must hold numbers", "fill")
         traits = f"{array.dtype.str}{array.shape}".encode() + np.ascontiguousarray(array).tobytes()
-        return Fill("array", content=hashlib.sha256(traits).hexdigest(), array=array)
+        return InputFill("array", content=hashlib.sha256(traits).hexdigest(), array=array)
     if kind == "python":
         if callable(value):
             made = callable_reference(value)
         else:
             made = python_reference(table, folder, "fill", value, read_limits(limits) if limits else (0.0, 0))
-        return Fill("python", content=made.content, path=made.name, function=made.function)
+        return InputFill("python", content=made.content, path=made.name, function=made.function)
     if kind == "file":
         if not isinstance(value, str):
             table.fail('give the file: fill = { file = "input.npy" }', "fill")
@@ -258,7 +260,7 @@ def _fill(table: Table, dtype: DType, folder: Path) -> Fill:
         except ValueError as error:
             table.fail(f"{value} is not a .npy file of numbers: {error}", "fill")
         with path.open("rb") as file:
-            return Fill("file", path=str(path.absolute()), content=hashlib.file_digest(file, "sha256").hexdigest())
+            return InputFill("file", path=str(path.absolute()), content=hashlib.file_digest(file, "sha256").hexdigest())
     numbers = usual[kind] if value is None else value if isinstance(value, (list, tuple)) else [value]
     wanted = 1 if kind in ("constant", "zeros") else 2
     if len(numbers) != wanted or not all(type(v) in (int, float) and math.isfinite(v) for v in numbers):
@@ -268,4 +270,4 @@ def _fill(table: Table, dtype: DType, folder: Path) -> Fill:
         table.fail(f"{kind} goes from the smaller number to the larger one", "fill")
     if kind == "integers" and any(v != int(v) for v in numbers):
         table.fail("integers goes from one whole number to another", "fill")
-    return Fill("constant" if kind == "zeros" else kind, tuple(float(v) for v in numbers))  # type: ignore[arg-type]
+    return InputFill("constant" if kind == "zeros" else kind, tuple(float(v) for v in numbers))  # type: ignore[arg-type]

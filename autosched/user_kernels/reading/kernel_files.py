@@ -12,8 +12,8 @@ from typing import Any
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.arithmetic import Type
 from autosched.user_kernels.document import (
-    Places,
-    Table,
+    DocumentTable,
+    KeyPositions,
     read_text,
     read_toml,
     refuse_too_many,
@@ -25,11 +25,11 @@ from autosched.user_kernels.kernel_file import (
     CLUSTER,
     GRID,
     SHARED,
-    Argument,
     FileRule,
+    KernelArgument,
     KernelFile,
+    KernelReference,
     NamedExpression,
-    Reference,
     UserFunction,
 )
 from autosched.user_kernels.reading.arguments import (
@@ -70,21 +70,23 @@ def read_file(path: str | Path, _within: tuple[Path, ...] = ()) -> KernelFile:
     """Return the kernel of a TOML file. Raises KernelFileError, one line with file and line, for whatever is wrong with
     it."""
     path = Path(path)
-    document, places = read_toml(path.name, read_text(path, Table({}, Places(path.name or str(path))), ""))
+    document, places = read_toml(
+        path.name, read_text(path, DocumentTable({}, KeyPositions(path.name or str(path))), "")
+    )
     folder, within = path.parent, (*_within, path.resolve())
     kernel = document.get("kernel")
     if isinstance(kernel, dict) and "t1" in kernel:
-        document, folder = _over_t1(Table(kernel, places, ("kernel",)), document, folder)
+        document, folder = _over_t1(DocumentTable(kernel, places, ("kernel",)), document, folder)
     return read_document(document, places, folder, default_name=path.stem, _within=within)
 
 
 def read_t1(path: str | Path) -> KernelFile:
     """Return the kernel of a T1 file of Kernel Tuner's. Raises KernelFileError."""
     document, lines, folder = t1_document(path)
-    return read_document(document, Places(Path(path).name, lines), folder)
+    return read_document(document, KeyPositions(Path(path).name, lines), folder)
 
 
-def _over_t1(kernel: Table, document: dict[str, Any], folder: Path) -> tuple[dict[str, Any], Path]:
+def _over_t1(kernel: DocumentTable, document: dict[str, Any], folder: Path) -> tuple[dict[str, Any], Path]:
     """Return the document of the T1 file that ``t1`` names, with what the TOML says put over it: tables key by key,
     arguments by their names; other lists and values as a whole."""
     path = folder / kernel.text("t1")
@@ -118,7 +120,7 @@ def _arguments_over(base: Sequence[Mapping[str, Any]], given: Sequence[Any]) -> 
 
 def read_document(
     document: Mapping[str, Any],
-    places: Places,
+    places: KeyPositions,
     folder: Path,
     *,
     default_name: str | None = None,
@@ -141,14 +143,14 @@ def read_document(
     Raises:
         KernelFileError: With the place of what is wrong.
     """
-    reader = _Reader(Table(document, places), folder)
+    reader = _KernelFileReader(DocumentTable(document, places), folder)
     return reader.read(default_name, source, reference, judge, _within)
 
 
-class _Reader:
+class _KernelFileReader:
     """``types`` holds the names that expressions may use: sizes, parameters and attributes, in this order."""
 
-    def __init__(self, top: Table, folder: Path) -> None:
+    def __init__(self, top: DocumentTable, folder: Path) -> None:
         self.top, self.folder = top, folder
         self.types: dict[str, Type] = {}
 
@@ -240,7 +242,7 @@ class _Reader:
         check_files(top, arguments, [dict(problem) for problem in (made.sizes, *made.problems)])
         return made
 
-    def _source(self, kernel: Table, name: str, source: str | None) -> list[tuple[Path, str]]:
+    def _source(self, kernel: DocumentTable, name: str, source: str | None) -> list[tuple[Path, str]]:
         """Return the files of the source with their texts, which are compiled one after the other."""
         if source is not None:
             return [(self.folder / kernel.text("source", f"{name}.cu"), source)]
@@ -255,14 +257,14 @@ class _Reader:
 
     # -- names ---------------------------------------------------------------------------------------------------
 
-    def _add(self, table: Table, name: str, kind: Type) -> None:
+    def _add(self, table: DocumentTable, name: str, kind: Type) -> None:
         if not IDENTIFIER.fullmatch(name):
             table.fail(f'invalid name "{name}": use letters, digits and _', name)
         if name in self.types or name in RESERVED:
             table.fail(f"the name {name!r} is taken: give this one another", name)
         self.types[name] = kind
 
-    def _sizes(self, table: Table) -> dict[str, int]:
+    def _sizes(self, table: DocumentTable) -> dict[str, int]:
         sizes = {}
         for name, value in table.items():
             self._add(table, name, "int")
@@ -279,7 +281,7 @@ class _Reader:
             table.done()
         return tuple(problems) or (tuple(sizes.items()),)
 
-    def _parameters(self, table: Table) -> tuple[tuple[Parameter, ...], frozenset[str]]:
+    def _parameters(self, table: DocumentTable) -> tuple[tuple[Parameter, ...], frozenset[str]]:
         parameters: list[Parameter] = []
         floats = set()
         for name, given in table.items():
@@ -291,7 +293,7 @@ class _Reader:
             table.fail("there is nothing to tune: give at least one parameter, such as block_x = [32, 64, 128]")
         return tuple(parameters), frozenset(floats)
 
-    def _attributes(self, table: Table) -> tuple[NamedExpression, ...]:
+    def _attributes(self, table: DocumentTable) -> tuple[NamedExpression, ...]:
         made = []
         for name, text in table.items():
             expression = table.expression(name, text, self.types, ("int", "bool"))
@@ -299,7 +301,7 @@ class _Reader:
             made.append(NamedExpression(name, expression))
         return tuple(made)
 
-    def _defines(self, table: Table) -> tuple[NamedExpression, ...]:
+    def _defines(self, table: DocumentTable) -> tuple[NamedExpression, ...]:
         made = []
         for name, text in table.items():
             if not IDENTIFIER.fullmatch(name) or (name in self.types and name not in self.top.table("sizes").values):
@@ -333,10 +335,12 @@ class _Reader:
             table.done()
         return tuple(rules)
 
-    def _cost(self, table: Table, key: str, types: Mapping[str, Type]) -> Expression | None:
+    def _cost(self, table: DocumentTable, key: str, types: Mapping[str, Type]) -> Expression | None:
         return table.expression(key, table.values[key], types, ("int", "float")) if key in table else None
 
-    def _metrics(self, table: Table, flops: Expression | None, moved: Expression | None) -> tuple[NamedExpression, ...]:
+    def _metrics(
+        self, table: DocumentTable, flops: Expression | None, moved: Expression | None
+    ) -> tuple[NamedExpression, ...]:
         types: dict[str, Type] = {**self.types, "time": "float"}
         texts = {}
         for name, rate, cost in (("bytes", "GB/s", moved), ("flops", "GFLOP/s", flops)):
@@ -349,7 +353,7 @@ class _Reader:
                 types[name] = "float"
         return tuple(metrics)
 
-    def _proxy(self, table: Table, sizes: Mapping[str, int]) -> tuple[NamedExpression, ...]:
+    def _proxy(self, table: DocumentTable, sizes: Mapping[str, int]) -> tuple[NamedExpression, ...]:
         for name in table.values:
             if name not in sizes:
                 table.fail(f"there is no size {name!r}, {suggestion(name, sizes)}", name)
@@ -364,15 +368,15 @@ class _Reader:
         parameters: Sequence[Parameter],
         arrays: set[str],
         within: tuple[Path, ...],
-    ) -> Reference:
+    ) -> KernelReference:
         table = self.top.table("reference")
         given = [key for key in ("python", "kernel", "verify") if key in table]
         if "constants" in table:  # of a T1 file
             constants = {str(k): float(v) for k, v in table.table("constants").items()}
-            return Reference("constants", repr(constants), UserFunction("constants", given=_constants(constants)))
+            return KernelReference("constants", repr(constants), UserFunction("constants", given=_constants(constants)))
         if len(given) + (function is not None) + (judge is not None) > 1:
             table.fail("give one reference: python, kernel, or verify")
-        made, limits = Reference() if function is None else callable_reference(function), read_limits(table)
+        made, limits = KernelReference() if function is None else callable_reference(function), read_limits(table)
         if judge is not None:
             made = replace(callable_reference(judge), judges=True)
         if given == ["verify"]:
@@ -390,11 +394,13 @@ class _Reader:
             other = read_file(path, within)
             if {a.name for a in other.arrays} != arrays:
                 table.fail(f"{path.name} has other arrays than {', '.join(sorted(arrays))}", "kernel")
-            made, parameters = Reference(path.name, kernel=other), other.parameters
+            made, parameters = KernelReference(path.name, kernel=other), other.parameters
         if "config" in table:
             if made.function is not None:
                 table.fail("a Python function has no config", "config")
-            made = Reference(made.name, made.content, None, made.kernel, _config(table.table("config"), parameters))
+            made = KernelReference(
+                made.name, made.content, None, made.kernel, _config(table.table("config"), parameters)
+            )
         if "memory_limit" in table and made.function is None:
             table.fail("a kernel that is the reference takes the memory of its arrays: leave this out", "memory_limit")
         table.done()
@@ -405,11 +411,11 @@ def _constants(values: Mapping[str, float]) -> Callable[..., Any]:
     return lambda: dict(values)
 
 
-def _is_fixed(argument: Argument, sizes: Mapping[str, int]) -> bool:
+def _is_fixed(argument: KernelArgument, sizes: Mapping[str, int]) -> bool:
     return all(name in sizes for e in argument.shape for name in e.names)
 
 
-def _config(table: Table, parameters: Sequence[Parameter]) -> tuple[tuple[str, Value], ...]:
+def _config(table: DocumentTable, parameters: Sequence[Parameter]) -> tuple[tuple[str, Value], ...]:
     known = {p.name: p for p in parameters}
     config: dict[str, Value] = {}
     for name, given in table.items():
@@ -428,7 +434,7 @@ def _stored(value: Any, floating: bool) -> Any:
     return int(value) if isinstance(value, bool) else value
 
 
-def _parameter(name: str, table: Table, given: Any) -> tuple[Parameter, bool]:
+def _parameter(name: str, table: DocumentTable, given: Any) -> tuple[Parameter, bool]:
     """Return the parameter, and whether its values are floats, which it holds as texts. ``table`` is its own, or that
     of all parameters where ``given`` is its values alone."""
     doc, kind, default, key = "", "", None, name

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from autosched.user_kernels import KernelFileError
-from autosched.user_kernels.document import Keys, Places, Table, read_text
+from autosched.user_kernels.document import DocumentTable, KeyPositions, Keys, read_text
 from autosched.user_kernels.expressions import Result, parse, value_list
 from autosched.user_kernels.kernel_file import launch_macros
 from measurements.files.npy import MOST_BYTES
@@ -52,13 +52,13 @@ def t1_document(path: str | Path) -> tuple[dict[str, Any], dict[Keys, int], Path
     Raises KernelFileError for what is not a T1 file, and for what T1 can say and a kernel file cannot.
     """
     path = Path(path)
-    text = read_text(path, Table({}, Places(path.name or str(path))), "")
+    text = read_text(path, DocumentTable({}, KeyPositions(path.name or str(path))), "")
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         raise KernelFileError(f"{path.name}:{line}: this is not JSON: {getattr(error, 'msg', error)}") from None
-    return _T1(Table(_canonical(document, path.name), Places(path.name)), text).read(path)
+    return _T1(DocumentTable(_canonical(document, path.name), KeyPositions(path.name)), text).read(path)
 
 
 def _canonical(value: Any, name: str, depth: int = 0) -> Any:
@@ -73,7 +73,7 @@ def _canonical(value: Any, name: str, depth: int = 0) -> Any:
 
 
 class _T1:
-    def __init__(self, top: Table, text: str) -> None:
+    def __init__(self, top: DocumentTable, text: str) -> None:
         self.top, self.text = top, text
         self.spec, self.space = top.table("KernelSpecification"), top.table("ConfigurationSpace")
         self.values: dict[str, list[Result]] = {}
@@ -189,7 +189,7 @@ class _T1:
             arguments.append(made)
         return arguments, local
 
-    def _argument(self, table: Table, index: int) -> dict[str, Any]:
+    def _argument(self, table: DocumentTable, index: int) -> dict[str, Any]:
         name, memory = table.text("Name", f"argument_{index}"), table.text("MemoryType").capitalize()
         found = _TYPE.fullmatch(table.text("Type"))
         if found is None:
@@ -216,12 +216,12 @@ class _T1:
             argument["fill"] = self._fill(table)
         return argument
 
-    def _dtype(self, table: Table) -> str:
+    def _dtype(self, table: DocumentTable) -> str:
         found = _TYPE.fullmatch(table.text("Type"))
         assert found is not None  # an argument of another type was refused
         return f"{found[1] or 'i'}{found[2]}" if found[2] else _TYPES[found[3]]
 
-    def _fill(self, table: Table) -> Any:
+    def _fill(self, table: DocumentTable) -> Any:
         match str(table.values.get("FillType", "Random")).capitalize():
             case "Constant":
                 return {"constant": table.values.get("FillValue", 0)}
@@ -236,7 +236,7 @@ class _T1:
         kind = table.values["FillType"]
         table.fail(f"arrays cannot be filled by {kind!r} here: use Constant, Random, Generator or File", "FillType")
 
-    def _file(self, table: Table) -> Any:
+    def _file(self, table: DocumentTable) -> Any:
         """Return the numbers of a file beside the T1 file: .npy, raw ones of the argument's type, or text with
         spaces."""
         name = table.text("DataSource")
@@ -256,7 +256,7 @@ class _T1:
         except (ValueError, OSError) as error:
             table.fail(f"{name} does not hold the numbers of an array: {' '.join(str(error).split())}", "DataSource")
 
-    def _generator(self, table: Table) -> Any:
+    def _generator(self, table: DocumentTable) -> Any:
         """Return a function that fills an array by an expression of the index of an element."""
         expression = table.expression("DataSource", table.values.get("DataSource"), {"i": "int"}, ("int", "float"))
         size = self._translated(table, "Size", str(table.values.get("Size", 1)))
@@ -297,7 +297,7 @@ class _T1:
     def _defines(self) -> dict[str, Any]:
         return {**launch_macros(self.values), "kernel_tuner": 1}
 
-    def _translated(self, table: Table, key: str, text: str) -> str:
+    def _translated(self, table: DocumentTable, key: str, text: str) -> str:
         """``ProblemSize[0]`` as the size that it is, and ``max(filter_width)`` as the largest value of a parameter."""
         try:
             tree = ast.parse(text.strip(), mode="eval")

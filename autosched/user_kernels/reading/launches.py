@@ -7,9 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from autosched.user_kernels.arithmetic import Type
-from autosched.user_kernels.document import Table
+from autosched.user_kernels.document import DocumentTable
 from autosched.user_kernels.expressions import Expression, from_function, suggestion
-from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, Argument, NamedExpression, Step
+from autosched.user_kernels.kernel_file import (
+    BLOCK,
+    CLUSTER,
+    GRID,
+    SHARED,
+    KernelArgument,
+    NamedExpression,
+    PipelineStep,
+)
 
 _MOST_STEPS = 16
 _OF_STEP = ("entry", "grid", "block", "cluster", "shared_bytes", "problem_size", *(f"grid_div_{a}" for a in "xyz"))
@@ -18,24 +26,24 @@ _OF_STEP = ("entry", "grid", "block", "cluster", "shared_bytes", "problem_size",
 class Launches:
     """Reads them from ``top``; ``types`` holds the names that expressions may use, and gets those of the launches."""
 
-    def __init__(self, top: Table, types: dict[str, Type]) -> None:
+    def __init__(self, top: DocumentTable, types: dict[str, Type]) -> None:
         self._top, self._types = top, types
 
     def read(self) -> tuple[NamedExpression, ...]:
         """Return grid, block, cluster and memory of the launch, or of every step."""
         tables = self._top.tables("step")
         if not tables:
-            return self._launch(self._top.table("launch"), Step("", ()))
+            return self._launch(self._top.table("launch"), PipelineStep("", ()))
         if "launch" in self._top:
             self._top.fail("with [[step]] each step has its own grid and block: leave [launch] out", "launch")
         if len(tables) > _MOST_STEPS:
             self._top.fail(f"a pipeline has at most {_MOST_STEPS} steps", "step")
         made: list[NamedExpression] = []
         for number, table in enumerate(tables, 1):
-            made += self._launch(table, Step("", (), number), within=True)
+            made += self._launch(table, PipelineStep("", (), number), within=True)
         return tuple(made)
 
-    def steps(self, entries: Sequence[str], arguments: Sequence[Argument]) -> tuple[Step, ...]:
+    def steps(self, entries: Sequence[str], arguments: Sequence[KernelArgument]) -> tuple[PipelineStep, ...]:
         """Return the steps of a pipeline, each with the arguments that it names; all that are parameters where it names
         none."""
         tables = self._top.tables("step")
@@ -47,7 +55,7 @@ class Launches:
                 if not isinstance(name, str) or name not in by_name:
                     table.fail(f"there is no argument {name!r}, {suggestion(str(name), by_name)}", "arguments")
             passed.update(names)
-            steps.append(Step(entry, tuple(names), number))
+            steps.append(PipelineStep(entry, tuple(names), number))
             for key in _OF_STEP:  # read with the launch
                 _ = key in table
             table.done()
@@ -56,7 +64,7 @@ class Launches:
             self._top.fail(f"no [[step]] takes the argument {unused[0]}: name it in arguments, or leave it out", "step")
         return tuple(steps)
 
-    def _launch(self, table: Table, step: Step, within: bool = False) -> tuple[NamedExpression, ...]:
+    def _launch(self, table: DocumentTable, step: PipelineStep, within: bool = False) -> tuple[NamedExpression, ...]:
         usual = [n if n in self._types else 1 for n in ("block_size_x", "block_size_y", "block_size_z")]
         if "block" not in table and usual[0] == 1:
             table.fail('block is missing: give the threads of a block, such as block = ["block_x", "block_y"]')
@@ -85,7 +93,7 @@ class Launches:
         return tuple(made)
 
     def _axes(
-        self, table: Table, key: str, names: Sequence[str], usual: Sequence[object] = ()
+        self, table: DocumentTable, key: str, names: Sequence[str], usual: Sequence[object] = ()
     ) -> list[NamedExpression]:
         given = table.listed(key) or list(usual)
         if len(given) > 3:
@@ -96,7 +104,7 @@ class Launches:
             for n, text in zip(names, texts, strict=True)
         ]
 
-    def _divided(self, table: Table, usual: Sequence[object], step: Step) -> list[NamedExpression]:
+    def _divided(self, table: DocumentTable, usual: Sequence[object], step: PipelineStep) -> list[NamedExpression]:
         """Kernel Tuner's grid: each axis of the problem over the product of its divisors, rounded up."""
         axes = []
         sizes = (*table.listed("problem_size"), 1, 1, 1)[:3]

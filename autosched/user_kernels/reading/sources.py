@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from autosched.user_kernels.document import Table, read_text
+from autosched.user_kernels.document import DocumentTable, read_text
 from autosched.user_kernels.function_traits import traits
-from autosched.user_kernels.kernel_file import Reference, UserFunction
+from autosched.user_kernels.kernel_file import KernelReference, UserFunction
 from measurements.compiler.cuda_headers import STAND_INS
 from measurements.compiler.nvcc import find_nvcc
 from measurements.compiler.nvrtc import NVCC
@@ -36,7 +36,7 @@ _IMPLIED = re.compile(r"--?(O[0-3]|std=c\+\+(03|11|14|17))")  # NVRTC optimises 
 
 
 def read_entries(
-    kernel: Table, steps: Sequence[Table], sources: Sequence[str], texts: list[str]
+    kernel: DocumentTable, steps: Sequence[DocumentTable], sources: Sequence[str], texts: list[str]
 ) -> tuple[str, tuple[str, ...]]:
     """Return how parameters reach the source, and the entry functions.
 
@@ -61,7 +61,7 @@ def read_entries(
     return passing, tuple(name + arguments for name, arguments in found)
 
 
-def _entry(table: Table, sources: Sequence[str]) -> tuple[str, str]:
+def _entry(table: DocumentTable, sources: Sequence[str]) -> tuple[str, str]:
     """Return the name of the entry function, and the arguments of the template that it is an instance of."""
     entry = table.text("entry")
     found = _ENTRY.fullmatch(entry)
@@ -78,7 +78,7 @@ def _entry(table: Table, sources: Sequence[str]) -> tuple[str, str]:
     return found[1], re.sub(r"\s+", " ", found[3] or "")
 
 
-def read_options(kernel: Table) -> tuple[str, ...]:
+def read_options(kernel: DocumentTable) -> tuple[str, ...]:
     """Return the compile options, without those that make no difference."""
     options = []
     if kernel.choice("compiler", ("nvrtc", "nvcc"), "nvrtc") == "nvcc":
@@ -97,7 +97,7 @@ def read_options(kernel: Table) -> tuple[str, ...]:
     return tuple(options)
 
 
-def read_headers(kernel: Table, source: str, folder: Path, beside: Path) -> tuple[tuple[str, str], ...]:
+def read_headers(kernel: DocumentTable, source: str, folder: Path, beside: Path) -> tuple[tuple[str, str], ...]:
     """Return (name, text) of everything that the source includes, and that lies beside it or in a folder of
     ``include``.
 
@@ -130,7 +130,7 @@ def read_headers(kernel: Table, source: str, folder: Path, beside: Path) -> tupl
     return tuple(sorted(headers.items()))
 
 
-def read_limits(table: Table, of: str = "") -> tuple[float, int]:
+def read_limits(table: DocumentTable, of: str = "") -> tuple[float, int]:
     """Return the seconds and the bytes of memory that a function, or a kernel, is given beside it; 0 where it says
     nothing. ``of`` is what the names of the keys begin with."""
     time, memory = f"{of}time_limit", f"{of}memory_limit"
@@ -139,13 +139,13 @@ def read_limits(table: Table, of: str = "") -> tuple[float, int]:
     return seconds, math.ceil(gib * (1 << 30))
 
 
-def read_compile_limits(kernel: Table) -> CompileLimits:
+def read_compile_limits(kernel: DocumentTable) -> CompileLimits:
     """Return what compiling the kernel may take."""
     seconds, memory = read_limits(kernel, "compile_")
     return CompileLimits(seconds or COMPILE_SECONDS, memory or COMPILE_MEMORY)
 
 
-def _positive(table: Table, key: str, unit: str) -> float:
+def _positive(table: DocumentTable, key: str, unit: str) -> float:
     value = float(table.get(key, (int, float), f"a number of {unit}"))
     if not 0 < value <= _LARGEST_LIMIT:
         table.fail(f"this must be a number of {unit}, more than 0 and at most {_LARGEST_LIMIT:g}", key)
@@ -153,8 +153,8 @@ def _positive(table: Table, key: str, unit: str) -> float:
 
 
 def python_reference(
-    table: Table, folder: Path, key: str = "python", text: Any = None, limits: tuple[float, int] = (0.0, 0)
-) -> Reference:
+    table: DocumentTable, folder: Path, key: str = "python", text: Any = None, limits: tuple[float, int] = (0.0, 0)
+) -> KernelReference:
     """Return the function that ``key = "file.py:function"`` names; its file is run when it is first needed.
 
     Args:
@@ -178,11 +178,11 @@ def python_reference(
     place = table.places.at((*table.path, key))
     seconds, memory = limits
     function = UserFunction(name, str(path.absolute()), content, time_limit=seconds, memory_limit=memory)
-    return Reference(text, f"{text}\n{content}", function, place=place)
+    return KernelReference(text, f"{text}\n{content}", function, place=place)
 
 
-def callable_reference(function: Callable[..., Any]) -> Reference:
+def callable_reference(function: Callable[..., Any]) -> KernelReference:
     """Return a function given from Python: the same as another one whose code and whatever it refers to are the
     same."""
     name = getattr(function, "__qualname__", type(function).__name__)
-    return Reference(name, repr(traits(function)), UserFunction(name, given=function))
+    return KernelReference(name, repr(traits(function)), UserFunction(name, given=function))

@@ -36,7 +36,7 @@ _POINTED = {
 
 
 @dataclass(frozen=True)
-class Parameter:
+class SignatureParameter:
     """``name`` and ``type`` are empty where nothing says them."""
 
     name: str = ""
@@ -104,7 +104,7 @@ def _before_parameters(signature: str) -> str:
     return signature
 
 
-def parameters_of(source: str, entry: str, count: int) -> tuple[Parameter, ...]:
+def parameters_of(source: str, entry: str, count: int) -> tuple[SignatureParameter, ...]:
     """Those of the kernel ``entry`` of a module, whose ``source`` may be empty: ``count`` of them."""
     signature = demangled(entry)
     name = _before_parameters(signature).removeprefix("void ").partition("<")[0].rpartition("::")[2].strip()
@@ -114,13 +114,13 @@ def parameters_of(source: str, entry: str, count: int) -> tuple[Parameter, ...]:
     if declared is not None:
         # The mangled name knows what stands for a template's parameters.
         known = types if len(types) == count else [p.type for p in declared]
-        return tuple(Parameter(p.name, t) for p, t in zip(declared, known, strict=True))
+        return tuple(SignatureParameter(p.name, t) for p, t in zip(declared, known, strict=True))
     if len(types) == count:
-        return tuple(Parameter("", t) for t in types)
-    return (Parameter(),) * count
+        return tuple(SignatureParameter("", t) for t in types)
+    return (SignatureParameter(),) * count
 
 
-def _declared(source: str, name: str, count: int) -> tuple[Parameter, ...] | None:
+def _declared(source: str, name: str, count: int) -> tuple[SignatureParameter, ...] | None:
     text = _COMMENT.sub(" ", source)
     for found in _GLOBAL.finditer(text):
         at = found.end()
@@ -146,14 +146,14 @@ def _aliases(text: str) -> dict[str, str]:
     return found | {name: kind.strip() for name, kind in (*_USING.findall(text), *_DEFINE.findall(text))}
 
 
-def _parameter(text: str, aliases: Mapping[str, str]) -> Parameter:
+def _parameter(text: str, aliases: Mapping[str, str]) -> SignatureParameter:
     declared = " ".join(re.sub(r"=.*", "", text).split())
     declared = re.sub(r"\[[^\]]*\]$", "*", declared.strip()).strip()
     words = list(_IDENTIFIER.finditer(declared))
     if len(words) < 2 or not declared.endswith(words[-1][0]):
-        return Parameter("", declared)
+        return SignatureParameter("", declared)
     kind = _IDENTIFIER.sub(lambda word: aliases.get(word[0], word[0]), declared[: words[-1].start()])
-    return Parameter(words[-1][0], kind.strip())
+    return SignatureParameter(words[-1][0], kind.strip())
 
 
 def _closing(text: str, opening: int) -> int:

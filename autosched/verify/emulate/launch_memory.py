@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from autosched.verify.emulate.kernel_signature import Parameter
+from autosched.verify.emulate.kernel_signature import SignatureParameter
 from autosched.verify.emulate.launch_values import Bytes, Im2col, Struct, TensorMapOf, Texture, arrays_in
-from measurements.emulator import Address, Memory
+from measurements.emulator import Memory, StoredAddress
 from measurements.emulator.memory import FIRST_HANDLE, Inside, TextureObject
 from measurements.emulator.ptx.syntax import Variable
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
@@ -61,7 +61,7 @@ class LaunchMemory:
 
 def pass_arguments(
     parameters: Sequence[Variable],
-    signature: Sequence[Parameter],
+    signature: Sequence[SignatureParameter],
     given: Sequence[Any],
     outputs: Sequence[int],
     symbols: Mapping[str, Array],
@@ -88,7 +88,7 @@ class _Passing:
     def __init__(
         self,
         parameters: Sequence[Variable],
-        signature: Sequence[Parameter],
+        signature: Sequence[SignatureParameter],
         given: Sequence[Any],
         outputs: Sequence[int],
         symbols: Mapping[str, Array],
@@ -102,7 +102,7 @@ class _Passing:
         self.inputs: dict[str, Array] = {}
         self.others: list[Operand] = []
         self.offsets: dict[int, int] = {}
-        self.addresses: list[Address] = []
+        self.addresses: list[StoredAddress] = []
         self.inside: list[Inside] = []
         self.textures: list[TextureObject] = []
         self.regions = self.all_regions()
@@ -253,7 +253,7 @@ class _Passing:
         for n, value in enumerate(values):
             if value is not None:
                 target, offset = self.other(value, f"{name}[{n}]")
-                self.addresses.append(Address(name, _POINTER_BYTES * n, target, offset))
+                self.addresses.append(StoredAddress(name, _POINTER_BYTES * n, target, offset))
         return table
 
     def struct(self, k: int, struct: Struct, start: int, name: str) -> bytes:

@@ -10,7 +10,7 @@ import numpy as np
 
 from search_spaces.operators.problem import Array
 from search_spaces.short_repr import short_repr
-from search_spaces.templates.kernel import Scalar
+from search_spaces.templates.kernel import ScalarArgument
 
 Mode = Literal["wrap", "clamp", "mirror", "border"]
 
@@ -86,7 +86,7 @@ class Surface(Texture):
 
 
 @dataclass(frozen=True)
-class Bytes(Scalar):
+class Bytes(ScalarArgument):
     """What is passed by value, as bytes."""
 
     data: bytes = b""

@@ -27,7 +27,7 @@ from measurements.runners.launch import LaunchRefused, LoadedLaunch
 from measurements.workers.messages import digest_of
 from measurements.workers.worker import serve
 from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.kernel import Launch, Scalar
+from search_spaces.templates.kernel import Launch, ScalarArgument
 
 MODULE = "benchmarks.gpu.launches.device"
 HANGS = 5.0  # seconds of a launch; the emulator took longer for hardly any
@@ -132,7 +132,7 @@ def at_offsets(kept: KeptLaunch, starts: Mapping[str, int]) -> tuple[Launch, dic
     arguments, addresses = list(kept.launch.arguments), dict(starts)
     for position, offset in kept.offsets.items():
         argument: Any = arguments[position]
-        if isinstance(argument, Scalar):
+        if isinstance(argument, ScalarArgument):
             raise ValueError(f"argument {position} is no pointer")
         operand = argument if isinstance(argument, Operand) else argument.operand
         inner = dataclasses.replace(operand, name=f"{operand.name} from byte {offset}")

@@ -21,7 +21,7 @@ from measurements.files.atomic_write import publish
 from measurements.workers.messages import digest_of
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.kernel import Launch, Scalar, argument_json, launch_from_json
+from search_spaces.templates.kernel import Launch, ScalarArgument, argument_json, launch_from_json
 
 MOST_EXPECTED = 64 << 10  # bytes of an output that are kept; of a larger one only the digest is
 READ = ("input", "inout")  # roles of arrays that hold something before a launch
@@ -137,7 +137,7 @@ def _launch_json(launch: Launch) -> dict[str, Any]:
 
 def _argument_json(argument: Any) -> dict[str, Any]:
     row = argument_json(argument)
-    return row | {"value": argument.stored.tobytes().hex()} if isinstance(argument, Scalar) else row
+    return row | {"value": argument.stored.tobytes().hex()} if isinstance(argument, ScalarArgument) else row
 
 
 def _launch_from_json(row: Mapping[str, Any]) -> Launch:

@@ -27,7 +27,7 @@ from measurements.emulator.host.compiler import (
     host_compiler,
     main_complaint,
 )
-from measurements.emulator.host.parts import Part, parts_of
+from measurements.emulator.host.parts import RuntimePart, parts_of
 from measurements.emulator.host.prebuilt import prebuilt_runner
 from measurements.emulator.host.seal import intact, seal
 from measurements.emulator.host.status import CompileStatus
@@ -210,12 +210,14 @@ def _build(path: Path, compiler: HostCompiler, flags: tuple[str, ...]) -> None:
             put(built, path)
 
 
-def _kept(compiler: HostCompiler, part: Part, flags: tuple[str, ...]) -> Path:
+def _kept(compiler: HostCompiler, part: RuntimePart, flags: tuple[str, ...]) -> Path:
     """Where the object of a part is kept: most of them stay when a file changes."""
     return cache_folder() / f"{part.name}-{_digest(compiler, flags, *part.contents(RUNTIME))}.o"
 
 
-def _compile_parts(compiler: HostCompiler, flags: tuple[str, ...], folder: Path, missing: Mapping[Part, Path]) -> None:
+def _compile_parts(
+    compiler: HostCompiler, flags: tuple[str, ...], folder: Path, missing: Mapping[RuntimePart, Path]
+) -> None:
     """Compile parts in ``folder``, each to where it is kept. Raises HostFailure."""
     ready = _standard_headers(compiler, flags, folder) if len(missing) > FEW_PARTS else ()
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -245,7 +247,7 @@ def _standard_headers(compiler: HostCompiler, flags: tuple[str, ...], folder: Pa
 
 
 def _compile_part(
-    compiler: HostCompiler, part: Part, flags: tuple[str, ...], folder: Path, ready: tuple[str, ...], kept: Path
+    compiler: HostCompiler, part: RuntimePart, flags: tuple[str, ...], folder: Path, ready: tuple[str, ...], kept: Path
 ) -> None:
     """Compile a part in ``folder`` and keep its object. ``ready`` are further options."""
     made = folder / f"{part.name}.o"

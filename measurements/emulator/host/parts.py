@@ -14,7 +14,7 @@ _INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Part:
+class RuntimePart:
     """The C++ files of one folder, relative to the runtime's folder."""
 
     name: str
@@ -37,11 +37,11 @@ class Part:
         return [f"{file}:{texts[file]}" for file in sorted(texts)]
 
 
-def parts_of(runtime: Path) -> list[Part]:
+def parts_of(runtime: Path) -> list[RuntimePart]:
     """Return the parts of a runtime, those with most files first: they take longest to compile."""
     folders: dict[str, list[str]] = {}
     for source in sorted(runtime.rglob("*.cpp")):
         file = source.relative_to(runtime)
         folders.setdefault("-".join(file.parent.parts) or "main", []).append(file.as_posix())
-    parts = [Part(name, tuple(files)) for name, files in folders.items()]
+    parts = [RuntimePart(name, tuple(files)) for name, files in folders.items()]
     return sorted(parts, key=lambda part: (-len(part.files), part.name))

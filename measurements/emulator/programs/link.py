@@ -21,7 +21,7 @@ _TOKEN = re.compile(r'[{};]|"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 
 @dataclass(frozen=True)
-class _Statement:
+class _ModuleStatement:
     """One at the level of the module. ``linkage``: extern, weak, visible, common; empty for what is the file's own."""
 
     text: str
@@ -81,7 +81,7 @@ def _renumbered(text: str, number: int) -> tuple[list[str], str]:
     return [m[0] for m in FILE.finditer(text)], FILE.sub("", text)
 
 
-def _statements(text: str) -> Iterator[_Statement]:
+def _statements(text: str) -> Iterator[_ModuleStatement]:
     """Yield the declarations and definitions of a module."""
     start = depth = 0
     for token in _TOKEN.finditer(text):
@@ -103,14 +103,14 @@ def _behind_blanks(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _statement(text: str) -> _Statement:
+def _statement(text: str) -> _ModuleStatement:
     plain = without_comments(text[_behind_blanks(text, 0) :][:4000])
     found = _LINKAGE.match(plain)
     assert found is not None
     linkage = found[1].split()[0].removeprefix(".") if found[1] else ""
     rest = plain[found.end() :]
     if function := _FUNCTION.match(rest):
-        return _Statement(text, function[1], linkage, defines=text.rstrip().endswith("}"))
+        return _ModuleStatement(text, function[1], linkage, defines=text.rstrip().endswith("}"))
     if variable := _VARIABLE.match(rest):
-        return _Statement(text, variable[1], linkage, defines=linkage != "extern")
-    return _Statement(text, "", "", defines=False)
+        return _ModuleStatement(text, variable[1], linkage, defines=linkage != "extern")
+    return _ModuleStatement(text, "", "", defines=False)

@@ -48,7 +48,7 @@ from measurements.emulator.programs.libraries import (
 from measurements.emulator.programs.link import link
 from measurements.emulator.programs.result import LaunchFinding, ProgramOptions, ProgramRefused, ProgramResult
 from measurements.emulator.programs.writes import Stretch, Writes, stretches
-from measurements.emulator.ptx.build import CompiledKernel, KernelCompileError, ptx_to_program
+from measurements.emulator.ptx.build import CompiledBytecode, KernelCompileError, ptx_to_program
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.program import FUNCTION_BASE
 from measurements.emulator.ptx.syntax import Module, Number, Symbol
@@ -106,7 +106,7 @@ def run_program(
             process = subprocess.Popen([str(program), *command[1:]], env=environment, pass_fds=(theirs.fileno(), arena))
             theirs.close()
             try:
-                _Session(options, work, f"/proc/{os.getpid()}/fd/{arena}", result, told).serve(ours)
+                _ExecutableSession(options, work, f"/proc/{os.getpid()}/fd/{arena}", result, told).serve(ours)
                 result.status = process.wait()
             finally:
                 if process.poll() is None:
@@ -138,16 +138,16 @@ def _program(name: str) -> Path:
 
 
 @dataclass(eq=False)
-class _Loaded:
+class _LoadedModule:
     """The PTX of a module of the program, its kernels' programs by name, and the kernels that use the device's heap."""
 
     text: str
     module: Module
-    programs: dict[str, CompiledKernel] = field(default_factory=dict)
+    programs: dict[str, CompiledBytecode] = field(default_factory=dict)
     of_heap: set[str] = field(default_factory=set)
 
 
-class _Session:
+class _ExecutableSession:
     def __init__(
         self,
         options: ProgramOptions,
@@ -157,7 +157,7 @@ class _Session:
         told: Callable[[LaunchFinding | str], None],
     ) -> None:
         self.options, self.work, self.arena, self.result, self.told = options, work, arena, result, told
-        self.modules: dict[int, _Loaded] = {}
+        self.modules: dict[int, _LoadedModule] = {}
         self.seen: set[tuple[object, ...]] = set()
         self.answers: Mapping[str, Callable[[str, bytes], str]] = {
             "hello": self.hello,
@@ -223,7 +223,7 @@ class _Session:
         except (FatBinaryError, PtxError) as error:
             self.complain(f"a module of the program {error}" if isinstance(error, FatBinaryError) else str(error))
             return str(_NO_IMAGE)
-        self.modules[number] = _Loaded(text, module)
+        self.modules[number] = _LoadedModule(text, module)
         self.refused_cubin = False  # this stands for it
         lines = ["0"]
         numbers = {name: FUNCTION_BASE + number for number, name in enumerate(module.functions)}

@@ -51,7 +51,7 @@ class KernelCompileError(Exception):
         return Emulation(self.status, {}, (), (), (), reason=self.reason, log=self.log, compile_seconds=self.seconds)
 
 
-class CompiledKernel(NamedTuple):
+class CompiledBytecode(NamedTuple):
     """A program for the runner."""
 
     path: Path
@@ -67,7 +67,7 @@ class Place(NamedTuple):
     callers: tuple[str, ...]
 
 
-def compile_to_program(kernel: Kernel) -> CompiledKernel:
+def compile_to_program(kernel: Kernel) -> CompiledBytecode:
     """``kernel`` as a program for the runner.
 
     Raises KernelCompileError where NVRTC refuses it, or where it needs what the machine lacks (status unsupported);
@@ -78,7 +78,7 @@ def compile_to_program(kernel: Kernel) -> CompiledKernel:
     path = _place(toolchain, ptx_arch(kernel), *_options(kernel), kernel.entry, kernel.source, kernel.headers.digest)
     if intact(path):
         used(path)
-        return CompiledKernel(path, time.monotonic() - started, True)
+        return CompiledBytecode(path, time.monotonic() - started, True)
     text, entry = compile_to_text(kernel)
     return _publish(path, text, entry, started)
 
@@ -134,18 +134,18 @@ def _digest_of(path: Path) -> str:
         return file.readline().removeprefix(_DIGEST).rstrip()
 
 
-def ptx_to_program(text: str, entry: str = "", module: Module | None = None) -> CompiledKernel:
+def ptx_to_program(text: str, entry: str = "", module: Module | None = None) -> CompiledBytecode:
     """PTX text as a program for the runner. ``module``: the text, where it has been parsed already. Raises
     KernelCompileError (compile_error, unsupported), HostFailure."""
     started = time.monotonic()
     path = _place("text", entry, text)
     if intact(path):
         used(path)
-        return CompiledKernel(path, time.monotonic() - started, True)
+        return CompiledBytecode(path, time.monotonic() - started, True)
     return _publish(path, text, entry, started, module)
 
 
-def _publish(path: Path, text: str, entry: str, started: float, module: Module | None = None) -> CompiledKernel:
+def _publish(path: Path, text: str, entry: str, started: float, module: Module | None = None) -> CompiledBytecode:
     from measurements.emulator.ptx.parser import PtxError, parse
     from measurements.emulator.ptx.program import NotExecutable, translate
 
@@ -158,7 +158,7 @@ def _publish(path: Path, text: str, entry: str, started: float, module: Module |
     places = "\n".join(program.places)
     publish(path, sealed(f"{_DIGEST}{digest_of(text)}\n{program.text}".encode() + _PLACES + places.encode()))
     prune_sometimes(path.parent)
-    return CompiledKernel(path, time.monotonic() - started, False)
+    return CompiledBytecode(path, time.monotonic() - started, False)
 
 
 def _place(*parts: str) -> Path:
@@ -178,7 +178,7 @@ def _translator() -> str:
     return h.hexdigest()
 
 
-class Places(NamedTuple):
+class SitePositions(NamedTuple):
     """The places of a program's sites by their numbers, as the report has them; each is made when it is asked for."""
 
     lines: tuple[str, ...]
@@ -218,7 +218,7 @@ def read_program_facts(path: Path) -> ProgramFacts:
 
 
 @lru_cache(maxsize=8)  # a proof runs a program several times, and its name says what is in it
-def read_places(path: Path) -> Places:
+def read_places(path: Path) -> SitePositions:
     """Return what ``_publish`` wrote of each site."""
     _, _, places = unsealed(path.read_bytes()).partition(_PLACES)
-    return Places(tuple(places.decode(errors="replace").split("\n")))
+    return SitePositions(tuple(places.decode(errors="replace").split("\n")))

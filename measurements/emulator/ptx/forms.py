@@ -54,7 +54,7 @@ _SPACE_NAMES = {"global": 1, "const": 1, "shared": 2, "shared::cta": 2, "shared:
 _ONE = {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80, "f16x2": 0x3C00, "bf16x2": 0x3F80}
 
 
-class Source(NamedTuple):
+class SourceOperand(NamedTuple):
     """An operand that is read. ``width`` in bytes is for constants, 0 where the row of the instruction says it."""
 
     operand: Operand
@@ -68,7 +68,7 @@ class Form:
     key: str
     flags: int = 0
     destinations: Sequence[Operand] = ()
-    sources: Sequence[Source] = ()
+    sources: Sequence[SourceOperand] = ()
     immediates: Sequence[int | str] = ()
     reduced: str = "-"
 
@@ -108,8 +108,8 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
-def _all(operands: Sequence[Operand], width: int = 0) -> list[Source]:
-    return [Source(o, width) for o in operands]
+def _all(operands: Sequence[Operand], width: int = 0) -> list[SourceOperand]:
+    return [SourceOperand(o, width) for o in operands]
 
 
 def _flags(qualifiers: Sequence[str]) -> tuple[int, list[str]]:
@@ -153,7 +153,9 @@ def _lop3(i: Instruction) -> Form:
         raise Unsupported
     negated, last = (1, i.operands[5].operand) if isinstance(i.operands[5], Not) else (0, i.operands[5])
     immediates = [number(i.operands[4]), int(joined == "and"), negated]
-    return Form("lop3.joined", 0, [both.first, both.second], [*_all(i.operands[1:4]), Source(last, 0)], immediates)
+    return Form(
+        "lop3.joined", 0, [both.first, both.second], [*_all(i.operands[1:4]), SourceOperand(last, 0)], immediates
+    )
 
 
 def _prmt(i: Instruction) -> Form:
@@ -178,7 +180,7 @@ def _testp(i: Instruction) -> Form:
     )
 
 
-def _joined(operands: Sequence[Operand], qualifiers: Sequence[str]) -> tuple[list[Source], list[int]]:
+def _joined(operands: Sequence[Operand], qualifiers: Sequence[str]) -> tuple[list[SourceOperand], list[int]]:
     """Return the operands of a comparison, and how its result is joined with a predicate."""
     joins = ("and", "or", "xor")
     join = next((joins.index(q) + 1 for q in qualifiers if q in joins), 0)
@@ -188,7 +190,7 @@ def _joined(operands: Sequence[Operand], qualifiers: Sequence[str]) -> tuple[lis
         last = operands[2]
         if isinstance(last, Not):
             negated, last = 1, last.operand
-        sources.append(Source(last))
+        sources.append(SourceOperand(last))
     return sources, [join, negated]
 
 
@@ -245,7 +247,7 @@ def _mov(i: Instruction) -> Form:
     kind = i.qualifiers[-1]
     to, source = i.operands
     if kind == "pred":
-        return Form("mov.pred", 0, [to], [Source(source, 0)])
+        return Form("mov.pred", 0, [to], [SourceOperand(source, 0)])
     destinations, sources = _items(to), _items(source)
     if len(destinations) > 1 or len(sources) > 1:
         pieces = [TYPE_BYTES[kind] // len(destinations), TYPE_BYTES[kind] // len(sources)]
@@ -289,7 +291,7 @@ def _ld(i: Instruction) -> Form:
     assert isinstance(address, Address)
     key = "ld.yielding" if flags & FLAGS["strong"] and space in (0, 1, 2) else "ld"
     immediates = [address.offset, TYPE_BYTES[kind], int(kind[0] == "s"), space]
-    return Form(key, flags, _items(i.operands[0]), [Source(address.base, 8)], immediates)
+    return Form(key, flags, _items(i.operands[0]), [SourceOperand(address.base, 8)], immediates)
 
 
 def _st(i: Instruction) -> Form:
@@ -298,7 +300,7 @@ def _st(i: Instruction) -> Form:
     assert isinstance(address, Address)
     values = _all(_items(i.operands[1]), TYPE_BYTES[kind])
     immediates = [address.offset, TYPE_BYTES[kind], 0, space]
-    return Form("st", flags, (), [Source(address.base, 8), *values], immediates)
+    return Form("st", flags, (), [SourceOperand(address.base, 8), *values], immediates)
 
 
 _ATOMIC_TYPES = (
@@ -328,13 +330,13 @@ def _atom(i: Instruction) -> Form:
     address = operands[0]
     assert isinstance(address, Address)
     if is_vector:
-        sources = [Source(address.base, 8), *_all(_items(operands[1]), TYPE_BYTES[kind])]
+        sources = [SourceOperand(address.base, 8), *_all(_items(operands[1]), TYPE_BYTES[kind])]
         old = _items(destinations[0]) if destinations else ()
         return Form(f"atom.vector.{operation}.{kind}", flags, old, sources, [address.offset, space])
     values = operands[1 : 3 if operation == "cas" else 2]
     key = f"atom.{operation}.{'ftz.' if operation == 'add' and kind == 'f32' and space == 1 else ''}{kind}"
     sink = [d for d in destinations if getattr(d, "name", "") != "_"]
-    return Form(key, flags, sink, [Source(address.base, 8), *_all(values)], [address.offset, space])
+    return Form(key, flags, sink, [SourceOperand(address.base, 8), *_all(values)], [address.offset, space])
 
 
 def _cp(i: Instruction) -> Form:
@@ -348,7 +350,7 @@ def _cp(i: Instruction) -> Form:
         raise Unsupported
     to, from_ = i.operands[:2]
     assert isinstance(to, Address) and isinstance(from_, Address)
-    sources = [Source(to.base, 8), Source(from_.base, 8)]
+    sources = [SourceOperand(to.base, 8), SourceOperand(from_.base, 8)]
     rest = i.operands[3:]
     has_policy = any("cache_hint" in q for q in i.qualifiers)
     if has_policy:
@@ -356,7 +358,7 @@ def _cp(i: Instruction) -> Form:
     predicate = 0
     if rest:
         # src-size is a number or a register of 32 bits, ignore-src a predicate: told apart by the register's width.
-        sources.append(Source(rest[0], 4))
+        sources.append(SourceOperand(rest[0], 4))
         predicate = 2
     return Form("cp.async", 0, (), sources, [to.offset, from_.offset, number(i.operands[2]), predicate])
 
@@ -366,7 +368,7 @@ def _cvta(i: Instruction) -> Form:
     space = _space(i.qualifiers)
     if i.qualifiers[-1] != "u64":
         raise Unsupported
-    return Form("cvta.to" if to else "cvta", 0, [i.operands[0]], [Source(i.operands[1], 8)], [space])
+    return Form("cvta.to" if to else "cvta", 0, [i.operands[0]], [SourceOperand(i.operands[1], 8)], [space])
 
 
 def _isspacep(i: Instruction) -> Form:
@@ -390,14 +392,14 @@ def _bar(i: Instruction) -> Form:
     operands = list(i.operands)
     destinations: list[Operand] = []
     reduction, negated = 0, 0
-    predicates: list[Source] = []
+    predicates: list[SourceOperand] = []
     if q[0] == "red":
         reduction = ("popc", "and", "or").index(q[1]) + 1
         destinations.append(operands.pop(0))
         last = operands.pop()
         if isinstance(last, Not):
             negated, last = 1, last.operand
-        predicates.append(Source(last))
+        predicates.append(SourceOperand(last))
     sources = [*_all(operands, 4), *predicates]
     return Form(
         "bar", 0, destinations, sources, [int(q[0] != "arrive"), int(len(operands) > 1), reduction, negated, aligned]
@@ -434,7 +436,9 @@ def _match(i: Instruction) -> Form:
     destinations = [first.first, first.second] if isinstance(first, Pair) else [first]
     mode = ("any", "all").index(i.qualifiers[0])
     width = TYPE_BYTES[i.qualifiers[-1]]
-    return Form("match", 0, destinations, [Source(i.operands[2]), Source(i.operands[1], width)], [0, mode])
+    return Form(
+        "match", 0, destinations, [SourceOperand(i.operands[2]), SourceOperand(i.operands[1], width)], [0, mode]
+    )
 
 
 def _redux(i: Instruction) -> Form:
@@ -540,7 +544,7 @@ def _wmma(i: Instruction) -> Form:
     immediates = [1, min(operand, 2), *shape, MULTIPLIED.index(kind), int(row), address.offset, _space(i.qualifiers)]
     values = _items(registers)
     width = TYPE_BYTES["f64"] if kind == "f64" else 4
-    sources = [Source(address.base, 8), Source(stride, 4), *(() if load else _all(values, width))]
+    sources = [SourceOperand(address.base, 8), SourceOperand(stride, 4), *(() if load else _all(values, width))]
     return Form("wmma.load" if load else "wmma.store", 0, values if load else (), sources, immediates)
 
 

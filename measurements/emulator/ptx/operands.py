@@ -15,8 +15,8 @@ from measurements.emulator.ptx.syntax import (
     Number,
     Operand,
     Pair,
-    Part,
     Register,
+    RegisterPart,
     Symbol,
     Vector,
 )
@@ -149,7 +149,7 @@ class OperandReader:
             return Not(self._operand())
         if token in ("-", "+", "~"):
             value = self._operand()
-            if token == "-" and isinstance(value, Register | Part):
+            if token == "-" and isinstance(value, Register | RegisterPart):
                 return Minus(value)
             if not isinstance(value, Number):
                 raise PtxError(f"{token} before what is not a number")
@@ -162,7 +162,7 @@ class OperandReader:
         elif not _NAME.fullmatch(token):
             raise PtxError(f"an operand is missing before {token!r}" if token else "an operand is missing")
         elif (found := _PART.fullmatch(token)) and isinstance(register := self._named(found[1]), Register):
-            operand = Part(register, found[2])
+            operand = RegisterPart(register, found[2])
         else:
             operand = self._named(token)
             if isinstance(operand, Symbol) and self._peek() in ("+", "-"):

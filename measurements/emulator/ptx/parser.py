@@ -47,7 +47,7 @@ def _parsed(text: str) -> Module:
     debug = re.search(r"^\s*\.section\b", text, re.MULTILINE)
     files = {int(n): _unescape(name) for n, name in FILE.findall(text)}
     text = _INLINE_ASSEMBLY.sub(_at_one_line, text[: debug.start()] if debug else text)
-    return _Parser(text, files).module()
+    return _PtxParser(text, files).module()
 
 
 def _at_one_line(assembly: re.Match[str]) -> str:
@@ -61,7 +61,7 @@ def _unescape(name: str) -> str:
     return re.sub(r"\s", " ", re.sub(r"\\(.)", r"\1", name, flags=re.DOTALL))
 
 
-class _Parser(Cursor):
+class _PtxParser(Cursor):
     def __init__(self, text: str, files: dict[int, str]) -> None:
         super().__init__(text)
         self.files = files

@@ -16,7 +16,7 @@ from measurements.emulator.ptx.families.tcgen05 import tcgen05_form
 from measurements.emulator.ptx.families.texture import texture_form
 from measurements.emulator.ptx.families.video import video_form
 from measurements.emulator.ptx.families.wgmma import wgmma_form
-from measurements.emulator.ptx.forms import Form, Source, Unsupported, call_parts, form_of
+from measurements.emulator.ptx.forms import Form, SourceOperand, Unsupported, call_parts, form_of
 from measurements.emulator.ptx.syntax import (
     TYPE_BYTES,
     Address,
@@ -229,7 +229,7 @@ class _Translation:
 
     # Operands -----------------------------------------------------------------------------------------------------
 
-    def token(self, f: _Frame, source: Source, site: int) -> str:
+    def token(self, f: _Frame, source: SourceOperand, site: int) -> str:
         operand, width = source.operand, source.width
         if isinstance(operand, Register):
             return self.register_token(f, operand.name)
@@ -335,7 +335,7 @@ class _Translation:
         elif i.opcode == "brx":
             table = i.operands[1]
             assert isinstance(table, Symbol)
-            form = Form("brx.idx", 0, (), [Source(i.operands[0])], list(f.function.tables[table.name]))
+            form = Form("brx.idx", 0, (), [SourceOperand(i.operands[0])], list(f.function.tables[table.name]))
         elif i.opcode == "mov" and isinstance(i.operands[1], Register) and i.operands[1].name in _CLOCKS:
             form = Form("clock", 0, [i.operands[0]])
         else:
@@ -378,7 +378,7 @@ class _Translation:
     def call(self, f: _Frame, i: Instruction) -> Form:
         results, target, arguments = call_parts(i)
         callee = -1
-        sources: list[Source] = []
+        sources: list[SourceOperand] = []
         if isinstance(target, Symbol):
             function = self.module.functions.get(target.name)
             if function is None or not function.is_defined:
@@ -402,7 +402,7 @@ class _Translation:
             callee = callee_frame.index
         else:
             self.calls_addresses = True
-            sources.append(Source(target))
+            sources.append(SourceOperand(target))
         immediates: list[int | str] = [callee]
         for group in (results, arguments):
             immediates.append(len(group))

@@ -83,7 +83,7 @@ class Minus:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RegisterPart:
     """``a.b0``, ``a.h10``: bytes or halves of a register."""
 
     operand: Register
@@ -97,7 +97,7 @@ class Group:
     items: tuple[Operand, ...]
 
 
-Operand = Register | Number | Symbol | Address | Vector | Pair | Not | Minus | Part | Group
+Operand = Register | Number | Symbol | Address | Vector | Pair | Not | Minus | RegisterPart | Group
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from search_spaces.hardware.architectures import UnknownArchitecture, architecture
 from search_spaces.hardware.devices import DEVICES, Device, UnknownDevice, device_of, devices_of_driver_name
-from search_spaces.hardware.products import Product, has_geforce_rates
+from search_spaces.hardware.products import GpuProduct, has_geforce_rates
 
 WORKER_MODULE = "measurements.runners.cuda.worker"
 _INSTALL = "pip install 'autosched[cuda13]'"
@@ -168,7 +168,7 @@ def _derived(name: str, sm: int, attributes: Mapping[str, int], memory_bytes: in
     told = 2e3 * attributes.get("MemoryClockRate", 0) * attributes.get("GlobalMemoryBusWidth", 0) / 8
     bandwidth = near.dram_bandwidth if integrated else told or near.dram_bandwidth
     guessed = [what for what, known in (("clock", clock != near.clock_hz), ("bandwidth", told)) if not known]
-    product = Product(
+    product = GpuProduct(
         "_".join(name.lower().removeprefix("nvidia ").split()),
         sm,
         sm_count,

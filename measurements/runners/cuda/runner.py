@@ -33,15 +33,15 @@ from measurements.runners.cuda.race import RaceRule
 from measurements.runners.cuda.references import PARTS, DataSet, References
 from measurements.runners.cuda.requests import (
     Compare,
+    DigestOutputs,
     Incumbent,
     Measure,
     Open,
-    Outputs,
     Prepare,
     SentKernel,
     to_message,
 )
-from measurements.runners.cuda.supervisor import Limits, Outcome, Supervisor
+from measurements.runners.cuda.supervisor import Outcome, Supervisor, TimeLimits
 from measurements.runners.streams import Call, PoolRunner, PoolStream
 from measurements.workers.messages import Message
 from measurements.workers.transport import WorkerClosed
@@ -68,7 +68,7 @@ class CudaOptions:
     """
 
     rule: StopRule = field(default_factory=StopRule)
-    limits: Limits = field(default_factory=Limits)
+    limits: TimeLimits = field(default_factory=TimeLimits)
     launch_limit: float = 5.0
     graph_below: float = 1e-3
     policy: Policy = field(default_factory=Policy)
@@ -446,7 +446,7 @@ class CudaRunner(PoolRunner):
         return Measurement(Status.WRONG_RESULT, self.provenance, wrong) if wrong else None
 
     def _of_outputs(self, candidate: Candidate, program: Compiled, data: DataSet) -> Message:
-        request = Outputs(data.key, _sent(candidate, program), self.options.launch_limit)
+        request = DigestOutputs(data.key, _sent(candidate, program), self.options.launch_limit)
         return to_message(request, {program.digest: program.cubin})
 
     def _data_key(self, problem: Problem, seed: int, warm_cache: bool | None = None) -> DataSet:

@@ -23,7 +23,7 @@ Answer = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Limits:
+class TimeLimits:
     """Seconds: of taking the GPU and the health check, of preparing a problem's data, of one whole candidate.
 
     ``retry_pauses`` are the waits between attempts to get a GPU that does not answer; one more attempt than waits.
@@ -50,7 +50,7 @@ class Supervisor:
     ``info`` is the answer to it, from the first time the GPU was healthy; ``restarts`` counts the replacements since.
     """
 
-    def __init__(self, worker: Transport, opening: Message, limits: Limits) -> None:
+    def __init__(self, worker: Transport, opening: Message, limits: TimeLimits) -> None:
         self._worker = worker
         self._opening = opening
         self._limits = limits

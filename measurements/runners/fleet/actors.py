@@ -139,7 +139,7 @@ class _SentKernel(Kernel):
 
 
 @dataclass(frozen=True)
-class Work:
+class CandidateWork:
     """A candidate for a GPU: its problem, its launch and its program."""
 
     problem: SentProblem
@@ -214,7 +214,7 @@ class GpuActor:
         except (ValueError, ImportError) as error:
             return Hello(problem=str(error))
 
-    def measure(self, device: Device, checks: SentProgram, arrays: Arrays | None, work: Work) -> Any:
+    def measure(self, device: Device, checks: SentProgram, arrays: Arrays | None, work: CandidateWork) -> Any:
         """Measure one candidate on the GPU of this actor.
 
         Args:
@@ -240,7 +240,7 @@ class GpuActor:
         device: Device,
         checks: SentProgram,
         arrays: Arrays | None,
-        works: Sequence[Work],
+        works: Sequence[CandidateWork],
         options: Mapping[str, Any],
     ) -> tuple[Entrant, ...] | Missing:
         """Time candidates in turns, all on the GPU of this actor.
@@ -262,7 +262,7 @@ class GpuActor:
             return missing
 
     def outputs(
-        self, device: Device, checks: SentProgram, arrays: Arrays | None, work: Work
+        self, device: Device, checks: SentProgram, arrays: Arrays | None, work: CandidateWork
     ) -> Mapping[str, Array] | Measurement | Missing:
         """Launch one candidate and return what it computes.
 

@@ -15,7 +15,7 @@ from measurements.records.policy import described
 from measurements.runners.base import Candidate, Entrant, RunnerStopped, runnable
 from measurements.runners.cuda import check_kernels
 from measurements.runners.cuda.references import References, SentArrays
-from measurements.runners.fleet.actors import Arrays, Missing, SentProblem, SentProgram, Work
+from measurements.runners.fleet.actors import Arrays, CandidateWork, Missing, SentProblem, SentProgram
 from measurements.runners.fleet.cluster import Fleet, stopped
 from measurements.runners.fleet.dispatch import JobLost
 from measurements.runners.streams import PoolRunner, PoolStream
@@ -155,11 +155,11 @@ class FleetRunner(PoolRunner):
 
         answer.add_done_callback(done)
 
-    def _work(self, candidate: Candidate, program: Compiled | Measurement) -> Work:
+    def _work(self, candidate: Candidate, program: Compiled | Measurement) -> CandidateWork:
         assert isinstance(program, Compiled)
         kernel = candidate.kernel
         launch = Launch(**{name: getattr(kernel, name) for name in Launch.__dataclass_fields__})
-        return Work(SentProblem.of(candidate.problem), launch, SentProgram.of(program))
+        return CandidateWork(SentProblem.of(candidate.problem), launch, SentProgram.of(program))
 
     def _checking(self) -> Any:
         """Return the kernels that check a GPU, compiled, in the cluster's memory."""

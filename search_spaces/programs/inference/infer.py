@@ -87,7 +87,7 @@ def _forward(found: Inference, operations: tuple[ir.Operation, ...], around: tup
                 own = found.natural.get(value.id)
                 if own is not None and state not in found.fixed and (around or state not in found.states):
                     found.states[state] = own
-            case ir.Store(value, window) | ir.AtomicRmw(_, value, window):
+            case ir.StoreTile(value, window) | ir.AtomicRmw(_, value, window):
                 if value.id not in found.natural:
                     _settle(found, value, _anchored(found, value.shape, line_dimension(window)))
                 found.stored[len(found.stores)] = found.natural[value.id]
@@ -122,7 +122,7 @@ def _is_light(found: Inference, operation: ir.Computing) -> bool:
             return not _cuts_across(found, operation)
         case ir.Fill() | ir.Coordinates():
             return True
-        case ir.Load() | ir.Map() | ir.Transpose() | ir.Reshape():
+        case ir.LoadTile() | ir.Map() | ir.TransposeTile() | ir.Reshape():
             return all(found.light[v.id] for v in ir.inputs(operation))
     return False
 
@@ -142,12 +142,12 @@ def _own(found: Inference, operation: ir.Computing) -> Spread | None:
                 found.given[result.id] = result.map
                 return Spread("given", result.shape, result.id)
             return _anchored(found, result.shape, 1)
-        case ir.Load() | ir.Broadcast() if result.map is not None:  # what uses it prefers the map
+        case ir.LoadTile() | ir.Broadcast() if result.map is not None:  # what uses it prefers the map
             found.given[result.id] = result.map
             return Spread("given", result.shape, result.id)
-        case ir.Load(_, window) if not all(found.light[v.id] for v in ir.inputs(operation)):
+        case ir.LoadTile(_, window) if not all(found.light[v.id] for v in ir.inputs(operation)):
             return _anchored(found, result.shape, line_dimension(window))
-        case ir.Reduce(_, _, value, dimension):
+        case ir.ReduceTile(_, _, value, dimension):
             source = found.natural.get(value.id)
             if _is_split(found, source, dimension, operation):
                 small = _anchored(found, result.shape, 1)
@@ -164,7 +164,7 @@ def _own(found: Inference, operation: ir.Computing) -> Spread | None:
             if own is not None and own.kind in ("drop", "group") and own.of is not None and own.number == dimension:
                 return own.of if own.of.shape == result.shape else None
             return None
-        case ir.Transpose(_, value):
+        case ir.TransposeTile(_, value):
             own = found.natural.get(value.id)
             return None if own is None else own.swap()
         case ir.Reshape(_, value):
@@ -177,7 +177,7 @@ def _own(found: Inference, operation: ir.Computing) -> Spread | None:
     return None
 
 
-def _is_split(found: Inference, source: Spread | None, dimension: int, operation: ir.Reduce) -> bool:
+def _is_split(found: Inference, source: Spread | None, dimension: int, operation: ir.ReduceTile) -> bool:
     """Whether groups of a reduction would lie across what a warp, a lane or a register has: those that are no power of
     two, those of lines of memory, which warps share, and those that a map of the user gives to several subgroups."""
     size = operation.size
@@ -261,7 +261,7 @@ def _backward(found: Inference, operations: tuple[ir.Operation, ...]) -> None:
     stores = len(found.stores)
     for operation in reversed(_flat(operations)):
         match operation:
-            case ir.Store() | ir.AtomicRmw():
+            case ir.StoreTile() | ir.AtomicRmw():
                 stores -= 1
                 _want(found, operation.value, found.stored[stores])
                 _want_index(found, operation.window, found.stored[stores])
@@ -290,7 +290,7 @@ def _flat(operations: tuple[ir.Operation, ...]) -> list[ir.Operation]:
 
 def _want_inputs(found: Inference, operation: ir.Computing, spread: Spread) -> None:
     match operation:
-        case ir.Load(result, window):
+        case ir.LoadTile(result, window):
             if (result.id, spread) not in found.staged:
                 _want_index(found, window, spread)
         case ir.Mma(result, a, b, c):
@@ -299,11 +299,11 @@ def _want_inputs(found: Inference, operation: ir.Computing, spread: Spread) -> N
             _want(found, b, Spread("right", b.shape, number))
             if c is not None:
                 _want(found, c, spread)
-        case ir.Reduce(result, _, value):
+        case ir.ReduceTile(result, _, value):
             _want(found, value, found.sources[result.id])
         case ir.Broadcast(_, value, dimension):
             _want(found, value, spread.group(dimension, operation.size))
-        case ir.Transpose(_, value):
+        case ir.TransposeTile(_, value):
             _want(found, value, spread.swap())
         case ir.Reshape(_, value):
             _want(found, value, spread.reshape(value.shape))
@@ -346,7 +346,7 @@ def _find_sums(found: Inference) -> None:
                 found.sums[state] = reduce
 
 
-def _added(found: Inference, value: ir.Value, read: int, uses: dict[int, int]) -> ir.Reduce | None:
+def _added(found: Inference, value: ir.Value, read: int, uses: dict[int, int]) -> ir.ReduceTile | None:
     """Return the reduction in ``read + reduction`` or ``read * factor + reduction``."""
     operation = found.made.get(value.id)
     if not isinstance(operation, ir.Map) or operation.function != "add" or uses.get(value.id) != 1:
@@ -355,7 +355,7 @@ def _added(found: Inference, value: ir.Value, read: int, uses: dict[int, int]) -
         if not isinstance(first, ir.Value) or not isinstance(second, ir.Value):
             return None
         made = found.made[second.id]
-        if isinstance(made, ir.Reduce) and made.kind == "add" and uses.get(second.id) == 1:
+        if isinstance(made, ir.ReduceTile) and made.kind == "add" and uses.get(second.id) == 1:
             scaled = found.made[first.id]
             if first.id == read:
                 return made

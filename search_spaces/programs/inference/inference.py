@@ -137,7 +137,7 @@ class Staged:
     """
 
     name: str
-    load: ir.Load
+    load: ir.LoadTile
     side: Literal["a", "b"]
     product: int
     shape: Shape
@@ -168,11 +168,11 @@ class Inference:
     anchors: list[Anchor] = field(default_factory=list)
     sources: dict[int, Spread] = field(default_factory=dict)
     stored: dict[int, Spread] = field(default_factory=dict)  # by the place of the store in ``stores``
-    stores: list[ir.Store | ir.AtomicRmw] = field(default_factory=list)
+    stores: list[ir.StoreTile | ir.AtomicRmw] = field(default_factory=list)
     stored_in: list[tuple[int, ...]] = field(default_factory=list)  # the loops around each of ``stores``
     given: dict[int, ir.Given] = field(default_factory=dict)
     staged: dict[tuple[int, Spread], Staged] = field(default_factory=dict)
-    sums: dict[int, ir.Reduce] = field(default_factory=dict)  # by state: what may stay partial in the loop
+    sums: dict[int, ir.ReduceTile] = field(default_factory=dict)  # by state: what may stay partial in the loop
     made: dict[int, ir.Computing] = field(default_factory=dict)
     loops: dict[int, ir.Loop] = field(default_factory=dict)
     scalars: dict[int, ir.Scalar] = field(default_factory=dict)
@@ -185,13 +185,13 @@ class Inference:
         """Values that take registers of their own beside states."""
         of_states = {o.value.id for o, _ in self.trace.walk() if isinstance(o, ir.Set)}
         of_states |= {o.c.id for o in self.made.values() if isinstance(o, ir.Mma) and o.c is not None}
-        cheap = ir.Read | ir.Load | ir.Fill | ir.Coordinates | ir.Broadcast | ir.Transpose | ir.Reshape
+        cheap = ir.Read | ir.LoadTile | ir.Fill | ir.Coordinates | ir.Broadcast | ir.TransposeTile | ir.Reshape
         return [id_ for id_, o in self.made.items() if not isinstance(o, cheap) and id_ not in of_states]
 
     @cached_property
     def moving(self) -> list[int]:
         """Reductions and conversions."""
-        return [id_ for id_, o in self.made.items() if isinstance(o, ir.Reduce | ir.Convert)]
+        return [id_ for id_, o in self.made.items() if isinstance(o, ir.ReduceTile | ir.Convert)]
 
     @cached_property
     def depths(self) -> set[int]:

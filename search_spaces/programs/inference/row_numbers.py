@@ -20,9 +20,9 @@ def indices_of_rows(found: Inference, value: ir.Value) -> tuple[Index, ...] | No
             return ()
         case ir.Coordinates(_, _, base):
             return (base,)
-        case ir.Load(_, window) if window.index is None and window.array.role == "input" and not window.array.lead:
+        case ir.LoadTile(_, window) if window.index is None and window.array.role == "input" and not window.array.lead:
             return window.at
-        case ir.Load(_, window) if window.index is not None and len(window.indexed) == 2:
+        case ir.LoadTile(_, window) if window.index is not None and len(window.indexed) == 2:
             return indices_of_rows(found, window.index)
         case ir.Broadcast(_, inner):
             return indices_of_rows(found, inner)

@@ -30,7 +30,7 @@ def stage_loads(found: Inference) -> None:
     names: list[str] = []
     factors = {found.product_of[o.result.id]: o.a.dtype for o in found.made.values() if isinstance(o, ir.Mma)}
     for id_, operation in list(found.made.items()):
-        if not isinstance(operation, ir.Load):
+        if not isinstance(operation, ir.LoadTile):
             continue
         for spread in found.wanted.get(id_, []):
             base = spread.of if spread.kind == "swap" and spread.of is not None else spread
@@ -45,7 +45,7 @@ def stage_loads(found: Inference) -> None:
                 names.append(staged.name)
 
 
-def _staged(found: Inference, load: ir.Load, spread: Spread, turned: bool, names: list[str]) -> Staged | None:
+def _staged(found: Inference, load: ir.LoadTile, spread: Spread, turned: bool, names: list[str]) -> Staged | None:
     window, around = load.window, found.inside[load.result.id]
     if window.array.role == "shared" or any(number not in found.loops for number in around):
         return None

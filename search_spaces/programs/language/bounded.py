@@ -15,7 +15,7 @@ from search_spaces.arrays import BoolArray, FloatArray
 from search_spaces.hardware.dtypes import F32, SMALLEST, DType
 from search_spaces.operators.problem import sum_growth
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.functions import ONE_OF_GROUP, REDUCTIONS, Function, U
+from search_spaces.programs.language.functions import ONE_OF_GROUP, REDUCTIONS, ElementFunction, U
 
 TF32 = 2.0**-11  # unit roundoff
 Bounded = tuple[FloatArray, FloatArray]  # values, and how far a kernel's may be from them
@@ -53,7 +53,7 @@ def certain(
     return values, np.where(beyond, 0.0, np.where(perhaps, np.inf, bounds))
 
 
-def applied(row: Function, type_: DType, given: Sequence[Bounded]) -> Bounded:
+def applied(row: ElementFunction, type_: DType, given: Sequence[Bounded]) -> Bounded:
     """Return an element-wise function of values of one shape."""
     numbers, errors = tuple(g[0] for g in given), tuple(g[1] for g in given)
     values = np.asarray(row.on_numpy(*numbers), dtype=np.float64)
@@ -93,7 +93,7 @@ def cast(type_: DType, value: Bounded) -> Bounded:
     return found, np.where(bounds > 0, np.maximum(whole(values + bounds) - found, found - whole(values - bounds)), 0.0)
 
 
-def reduced(operation: ir.Reduce, parts: FloatArray, errors: FloatArray, axis: int) -> Bounded:
+def reduced(operation: ir.ReduceTile, parts: FloatArray, errors: FloatArray, axis: int) -> Bounded:
     """Return the groups of ``parts`` along ``axis`` joined, in any order."""
     result = np.asarray(REDUCTIONS[operation.kind].on_numpy(parts, axis=axis), dtype=np.float64)
     type_ = operation.result.dtype

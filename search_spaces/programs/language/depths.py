@@ -24,7 +24,7 @@ def pad_depths(operations: tuple[ir.Operation, ...], first_id: int) -> tuple[ir.
     for operation in ir.walk_body(operations):
         if isinstance(operation, ir.Move):
             found.moved |= {(operation.window.id, d) for d in (0, 1) if operation.by[d]}
-        elif isinstance(operation, ir.Load | ir.Transpose):
+        elif isinstance(operation, ir.LoadTile | ir.TransposeTile):
             found.made[operation.result.id] = operation
     for operation in ir.walk_body(operations):
         if isinstance(operation, ir.Mma):
@@ -37,7 +37,7 @@ class _Depths:
     """``wider`` are the values that get a second, wider one: by their number and the dimension."""
 
     ids: Iterator[int]
-    made: dict[int, ir.Load | ir.Transpose] = field(default_factory=dict)
+    made: dict[int, ir.LoadTile | ir.TransposeTile] = field(default_factory=dict)
     moved: set[tuple[int, int]] = field(default_factory=set)
     wider: dict[tuple[int, int], ir.Value] = field(default_factory=dict)
 
@@ -54,7 +54,7 @@ class _Depths:
     def _ends(self, value: ir.Value, d: int) -> bool:
         """Whether a value was loaded from a window that ends along ``d`` where its array does, or behind that."""
         operation = self.made.get(value.id)
-        if isinstance(operation, ir.Transpose):
+        if isinstance(operation, ir.TransposeTile):
             return self._ends(operation.value, 1 - d)
         if operation is None:
             return False
@@ -71,7 +71,7 @@ class _Depths:
 
     def _add(self, value: ir.Value, d: int, size: int) -> None:
         operation = self.made[value.id]
-        if isinstance(operation, ir.Transpose):
+        if isinstance(operation, ir.TransposeTile):
             self._add(operation.value, 1 - d, size)
         shape = (size, value.shape[1]) if d == 0 else (value.shape[0], size)
         before = self.wider.get((value.id, d))
@@ -88,18 +88,18 @@ class _Depths:
                     if both[0] is not None and both[1] is not None and both[0].shape[1] == both[1].shape[0]:
                         operation = replace(operation, a=both[0], b=both[1])
                     found.append(operation)
-                case ir.Load() | ir.Transpose():
+                case ir.LoadTile() | ir.TransposeTile():
                     found += [operation, *self._second(operation)]
                 case _:
                     found.append(operation)
         return tuple(found)
 
-    def _second(self, operation: ir.Load | ir.Transpose) -> Iterator[ir.Operation]:
+    def _second(self, operation: ir.LoadTile | ir.TransposeTile) -> Iterator[ir.Operation]:
         for d in (0, 1):
             value = self.wider.get((operation.result.id, d))
             if value is None:
                 continue
-            if isinstance(operation, ir.Transpose):
+            if isinstance(operation, ir.TransposeTile):
                 yield replace(operation, result=value, value=self.wider[operation.value.id, 1 - d])
             else:
                 # A move of the window moves both: they have one number.

@@ -24,7 +24,7 @@ Types = Literal["floats", "numbers", "whole", "compared", "truths", "chosen"]
 
 
 @dataclass(frozen=True)
-class Function:
+class ElementFunction:
     """``code`` has its arguments as {0}, {1}; ``cost`` is in instructions an element, ``special`` in those of the
     special-function unit.
 
@@ -106,8 +106,8 @@ def _step(function: Callable[[FloatArray], FloatArray]) -> Bound:
     return lambda x, e, r: np.maximum(np.abs(function(x[0] + e[0]) - r), np.abs(function(x[0] - e[0]) - r))
 
 
-def _rounding(function: Callable[[FloatArray], FloatArray], code: str) -> Function:
-    return Function(1, function, code, _step(function), 1)
+def _rounding(function: Callable[[FloatArray], FloatArray], code: str) -> ElementFunction:
+    return ElementFunction(1, function, code, _step(function), 1)
 
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -148,26 +148,26 @@ def _truth(function: Callable[..., object]) -> Callable[..., FloatArray]:
     return lambda *x: np.asarray(function(*x), dtype=np.float64)
 
 
-def _comparison(function: Callable[..., object], sign: str) -> Function:
-    return Function(2, _truth(function), f"({{0}} {sign} {{1}})", _compared, 1, "compared")
+def _comparison(function: Callable[..., object], sign: str) -> ElementFunction:
+    return ElementFunction(2, _truth(function), f"({{0}} {sign} {{1}})", _compared, 1, "compared")
 
 
-def _integers(function: Callable[..., object], sign: str) -> Function:
-    return Function(2, _bits(function), f"({{0}} {sign} {{1}})", _exact, 1, "whole")
+def _integers(function: Callable[..., object], sign: str) -> ElementFunction:
+    return ElementFunction(2, _bits(function), f"({{0}} {sign} {{1}})", _exact, 1, "whole")
 
 
 FUNCTIONS = {
-    "add": Function(2, np.add, "({0} + {1})", _sum, 1, "numbers"),
-    "subtract": Function(2, np.subtract, "({0} - {1})", _sum, 1, "numbers"),
-    "multiply": Function(2, np.multiply, "({0} * {1})", _product, 1, "numbers"),
+    "add": ElementFunction(2, np.add, "({0} + {1})", _sum, 1, "numbers"),
+    "subtract": ElementFunction(2, np.subtract, "({0} - {1})", _sum, 1, "numbers"),
+    "multiply": ElementFunction(2, np.multiply, "({0} * {1})", _product, 1, "numbers"),
     # To 2 ulp, as in Triton: correctly rounded quotients take a branch and a call for each register.
-    "divide": Function(2, np.divide, "ptx::div_full({0}, {1})", _quotient, 6, "floats", 1),
+    "divide": ElementFunction(2, np.divide, "ptx::div_full({0}, {1})", _quotient, 6, "floats", 1),
     # NaN stays NaN, as in numpy and in the RFC's maximumf and minimumf.
-    "maximum": Function(2, np.maximum, "tile::maximum({0}, {1})", _largest, 1, "numbers"),
-    "minimum": Function(2, np.minimum, "tile::minimum({0}, {1})", _largest, 1, "numbers"),
-    "exp": Function(1, np.exp, "expf({0})", lambda x, e, r: r * np.expm1(e[0]) + 4 * U * r, 6, "floats", 1),
+    "maximum": ElementFunction(2, np.maximum, "tile::maximum({0}, {1})", _largest, 1, "numbers"),
+    "minimum": ElementFunction(2, np.minimum, "tile::minimum({0}, {1})", _largest, 1, "numbers"),
+    "exp": ElementFunction(1, np.exp, "expf({0})", lambda x, e, r: r * np.expm1(e[0]) + 4 * U * r, 6, "floats", 1),
     # Results below the smallest normal number become 0.
-    "exp2": Function(
+    "exp2": ElementFunction(
         1,
         np.exp2,
         "ptx::ex2_approx_ftz({0})",
@@ -176,35 +176,35 @@ FUNCTIONS = {
         "floats",
         1,
     ),
-    "log2": Function(1, np.log2, "tile::log2({0})", _logarithm, 6, "floats", 1),
-    "tanh": Function(1, np.tanh, "tanhf({0})", lambda x, e, r: e[0] + 4 * U, 16, "floats", 2),
-    "sigmoid": Function(1, _sigmoid, "tile::sigmoid({0})", lambda x, e, r: 0.25 * e[0] + 8 * U, 4, "floats", 2),
-    "sqrt": Function(1, np.sqrt, "sqrtf({0})", _root, 8, "floats", 1),
-    "rsqrt": Function(1, lambda x: 1.0 / np.sqrt(x), "tile::rsqrt({0})", _reverse_root, 4, "floats", 1),
-    "sine": Function(1, np.sin, "tile::sine({0})", lambda x, e, r: np.minimum(e[0], 2.0) + 4 * U, 24),
-    "cosine": Function(1, np.cos, "tile::cosine({0})", lambda x, e, r: np.minimum(e[0], 2.0) + 4 * U, 24),
-    "log": Function(1, np.log, "tile::log({0})", _natural, 8, "floats", 1),
-    "erf": Function(1, _erf, "tile::erf({0})", lambda x, e, r: np.minimum(1.1284 * e[0], 2.0) + 4 * U, 24),
-    "power": Function(2, np.power, "tile::power({0}, {1})", _power, 40, "floats", 2),
+    "log2": ElementFunction(1, np.log2, "tile::log2({0})", _logarithm, 6, "floats", 1),
+    "tanh": ElementFunction(1, np.tanh, "tanhf({0})", lambda x, e, r: e[0] + 4 * U, 16, "floats", 2),
+    "sigmoid": ElementFunction(1, _sigmoid, "tile::sigmoid({0})", lambda x, e, r: 0.25 * e[0] + 8 * U, 4, "floats", 2),
+    "sqrt": ElementFunction(1, np.sqrt, "sqrtf({0})", _root, 8, "floats", 1),
+    "rsqrt": ElementFunction(1, lambda x: 1.0 / np.sqrt(x), "tile::rsqrt({0})", _reverse_root, 4, "floats", 1),
+    "sine": ElementFunction(1, np.sin, "tile::sine({0})", lambda x, e, r: np.minimum(e[0], 2.0) + 4 * U, 24),
+    "cosine": ElementFunction(1, np.cos, "tile::cosine({0})", lambda x, e, r: np.minimum(e[0], 2.0) + 4 * U, 24),
+    "log": ElementFunction(1, np.log, "tile::log({0})", _natural, 8, "floats", 1),
+    "erf": ElementFunction(1, _erf, "tile::erf({0})", lambda x, e, r: np.minimum(1.1284 * e[0], 2.0) + 4 * U, 24),
+    "power": ElementFunction(2, np.power, "tile::power({0}, {1})", _power, 40, "floats", 2),
     "floor": _rounding(np.floor, "floorf({0})"),
     "ceil": _rounding(np.ceil, "ceilf({0})"),
     "round": _rounding(np.rint, "rintf({0})"),  # ties to even
     "truncate": _rounding(np.trunc, "truncf({0})"),
-    "absolute": Function(1, np.abs, "tile::absolute({0})", lambda x, e, r: e[0], 1, "numbers"),
+    "absolute": ElementFunction(1, np.abs, "tile::absolute({0})", lambda x, e, r: e[0], 1, "numbers"),
     "less": _comparison(np.less, "<"),
     "less_equal": _comparison(np.less_equal, "<="),
     "equal": _comparison(np.equal, "=="),
-    "and": Function(2, _truth(np.logical_and), "({0} & {1})", _either, 1, "truths"),
-    "or": Function(2, _truth(np.logical_or), "({0} | {1})", _either, 1, "truths"),
-    "not": Function(1, _truth(np.logical_not), "(!{0})", lambda x, e, r: e[0], 1, "truths"),
-    "where": Function(3, _select, "({0} ? {1} : {2})", _chosen, 1, "chosen"),
+    "and": ElementFunction(2, _truth(np.logical_and), "({0} & {1})", _either, 1, "truths"),
+    "or": ElementFunction(2, _truth(np.logical_or), "({0} | {1})", _either, 1, "truths"),
+    "not": ElementFunction(1, _truth(np.logical_not), "(!{0})", lambda x, e, r: e[0], 1, "truths"),
+    "where": ElementFunction(3, _select, "({0} ? {1} : {2})", _chosen, 1, "chosen"),
     "bit_and": _integers(np.bitwise_and, "&"),
     "bit_or": _integers(np.bitwise_or, "|"),
     "bit_xor": _integers(np.bitwise_xor, "^"),
     "shift_right": _integers(np.right_shift, ">>"),
     "shift_left": _integers(np.left_shift, "<<"),
-    "modulo": Function(2, _bits(np.mod), "({0} % {1})", _exact, 4, "whole"),  # of numbers from 0 up
-    "floor_divide": Function(2, _bits(np.floor_divide), "tile::floor_divide({0}, {1})", _exact, 6, "whole"),
+    "modulo": ElementFunction(2, _bits(np.mod), "({0} % {1})", _exact, 4, "whole"),  # of numbers from 0 up
+    "floor_divide": ElementFunction(2, _bits(np.floor_divide), "tile::floor_divide({0}, {1})", _exact, 6, "whole"),
 }
 
 

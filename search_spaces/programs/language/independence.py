@@ -51,7 +51,7 @@ class _Along:
                 case ir.If():
                     self._check_place(operation.place)
                     self._run(operation.body)
-                case ir.Store(value, window):
+                case ir.StoreTile(value, window):
                     if operation.rows_below is not None:
                         raise _Mixed
                     along = self._window(window)
@@ -77,7 +77,7 @@ class _Along:
 
     def _of(self, operation: ir.Computing) -> int | None:
         match operation:
-            case ir.Load(_, window):
+            case ir.LoadTile(_, window):
                 along = self._window(window)
                 return None if along is None or window.shape[along] == 1 else along  # a single place meets no other
             case ir.Coordinates(_, _, base):
@@ -85,14 +85,14 @@ class _Along:
                 return None
             case ir.Read(_, state):
                 return self.states.get(state)
-            case ir.Transpose(_, value):
+            case ir.TransposeTile(_, value):
                 own = self.axes[value.id]
                 return None if own is None else 1 - own
             case ir.Reshape(_, value):
                 if self.axes[value.id] is not None:
                     raise _Mixed
                 return None
-            case ir.Reduce(_, _, value, dimension) | ir.Broadcast(_, value, dimension):
+            case ir.ReduceTile(_, _, value, dimension) | ir.Broadcast(_, value, dimension):
                 own = self.axes[value.id]
                 if own == dimension:
                     raise _Mixed

@@ -90,9 +90,9 @@ class _Block:
                 case ir.If():
                     if operation.place.at(self.block, self.loops) == operation.equals:
                         self.run(operation.body)
-                case ir.Store(value, window) if window.array.role == "shared":
+                case ir.StoreTile(value, window) if window.array.role == "shared":
                     self._keep(self.values[value.id], window)
-                case ir.Store(value, window):
+                case ir.StoreTile(value, window):
                     self._store(self.values[value.id], window, operation.rows_below)
                 case ir.AtomicRmw(kind, value, window):
                     self._combine(kind, self.values[value.id], window)
@@ -123,18 +123,18 @@ class _Block:
 
     def _result(self, operation: ir.Computing) -> Bounded:
         match operation:
-            case ir.Load(result, window) if window.array.role == "shared":
+            case ir.LoadTile(result, window) if window.array.role == "shared":
                 kept = self.shared.get(window.array.name)
                 if kept is None:
                     return np.full(result.shape, np.nan), np.full(result.shape, np.inf)
                 parts = [self._matrix({window.array.name: of}, window)[0].copy() for of in kept]
                 return parts[0], parts[1]
-            case ir.Load(result, window, padding) if window.index is not None:
+            case ir.LoadTile(result, window, padding) if window.index is not None:
                 inside, places = self._scattered(window)
                 values = np.where(inside, self._lines(self.arrays, window)[places], padding)
                 unsure = np.broadcast_to(self.values[window.index.id][1] > 0, result.shape)
                 return values, np.where(unsure, np.inf, 0.0)
-            case ir.Load(result, window, padding):
+            case ir.LoadTile(result, window, padding):
                 return self._loaded(window, padding), np.zeros(result.shape)
             case ir.Fill(result, number):
                 return rounded(result.dtype, (np.full(result.shape, number), np.zeros(result.shape)))
@@ -145,7 +145,7 @@ class _Block:
                 )
             case ir.Read(_, state):
                 return self.states[state]
-            case ir.Transpose(_, value):
+            case ir.TransposeTile(_, value):
                 values, bounds = self.values[value.id]
                 return values.T, bounds.T
             case ir.Reshape(result, value):
@@ -156,7 +156,7 @@ class _Block:
             case ir.Broadcast(_, value, dimension):
                 values, bounds = self.values[value.id]
                 return values.repeat(operation.size, dimension), bounds.repeat(operation.size, dimension)
-            case ir.Reduce():
+            case ir.ReduceTile():
                 return self._reduced(operation)
             case ir.Mma():
                 return self._product(operation)
@@ -171,7 +171,7 @@ class _Block:
             return self.values[argument.id]
         return np.full(shape, float(np.float32(argument))), np.zeros(shape)
 
-    def _reduced(self, operation: ir.Reduce) -> Bounded:
+    def _reduced(self, operation: ir.ReduceTile) -> Bounded:
         values, bounds = self.values[operation.value.id]
         rows, columns = operation.value.shape
         if operation.dimension == 0:

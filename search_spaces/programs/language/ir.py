@@ -130,7 +130,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Load:
+class LoadTile:
     """``padding`` is what lies outside of the array (load_tile)."""
 
     result: Value
@@ -140,7 +140,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Store:
+class StoreTile:
     """Nothing outside of the array is written (store_tile), and nothing from row ``rows_below`` of it on."""
 
     value: Value
@@ -213,7 +213,7 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Transpose:
+class TransposeTile:
     result: Value
     value: Value
     source: Source
@@ -268,7 +268,7 @@ class Map:
 
 
 @dataclass(frozen=True)
-class Reduce:
+class ReduceTile:
     """``size`` neighbours along ``dimension`` become one (reduction, reduction_size)."""
 
     result: Value
@@ -365,11 +365,18 @@ class If:
 
 
 Operation = (
-    Load | Store | AtomicRmw | Prefetch | Move | Transpose | Reshape | Mma | Fill | Coordinates | Map | Reduce
-    | Broadcast | Convert | Read | Set | Loop | If | Scalar | Uniform | FetchPart
+    LoadTile | StoreTile | AtomicRmw | Prefetch | Move | TransposeTile | Reshape | Mma | Fill
+    | Coordinates | Map | ReduceTile | Broadcast | Convert | Read | Set | Loop | If | Scalar | Uniform | FetchPart
 )  # fmt: skip
 Region = Loop | If
-Computing = Load | Transpose | Reshape | Mma | Fill | Coordinates | Map | Reduce | Broadcast | Convert | Read
+Computing = (
+    LoadTile | TransposeTile | Reshape | Mma | Fill | Coordinates | Map | ReduceTile | Broadcast | Convert | Read
+)
+
+
+def spelled(operation: Operation) -> str:
+    """Return the name of an operation in messages and listings, such as "load"."""
+    return type(operation).__name__.removesuffix("Tile").lower()
 
 
 @dataclass(frozen=True)
@@ -397,13 +404,15 @@ class Trace:
         return any(
             o.result.map is not None
             for o, _ in self.walk()
-            if not isinstance(o, Store | AtomicRmw | Prefetch | Move | Set | Loop | If | Scalar | Uniform | FetchPart)
+            if not isinstance(
+                o, StoreTile | AtomicRmw | Prefetch | Move | Set | Loop | If | Scalar | Uniform | FetchPart
+            )
         )
 
     @cached_property
     def shared(self) -> tuple[Array, ...]:
         """The tiles in shared memory that the program asks for, in the order in which it uses them."""
-        windows = [o.window for o, _ in self.walk() if isinstance(o, Load | Store)]
+        windows = [o.window for o, _ in self.walk() if isinstance(o, LoadTile | StoreTile)]
         return tuple(dict.fromkeys(w.array for w in windows if w.array.role == "shared"))
 
     def walk(self) -> Iterator[tuple[Operation, tuple[Region, ...]]]:
@@ -449,10 +458,10 @@ def inputs(operation: Operation) -> tuple[Value, ...]:
             return tuple(a for a in operation.arguments if isinstance(a, Value))
         case Mma(_, a, b, c):
             return (a, b) if c is None else (a, b, c)
-        case Load(_, window):
+        case LoadTile(_, window):
             return () if window.index is None else (window.index,)
-        case Store(value, window) | AtomicRmw(_, value, window):
+        case StoreTile(value, window) | AtomicRmw(_, value, window):
             return (value,) if window.index is None else (value, window.index)
-        case Transpose() | Reshape() | Reduce() | Broadcast() | Convert() | Set() | Uniform():
+        case TransposeTile() | Reshape() | ReduceTile() | Broadcast() | Convert() | Set() | Uniform():
             return (operation.value,)
     return ()

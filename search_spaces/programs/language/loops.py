@@ -89,7 +89,7 @@ class Loops(Scalars, Recorder):
         loop = before[-1]
         assert isinstance(loop, ir.Loop)
         for operation in ir.walk_body(loop.body):
-            if isinstance(operation, ir.Store | ir.AtomicRmw):
+            if isinstance(operation, ir.StoreTile | ir.AtomicRmw):
                 fail("split", "nothing is stored in the loop: only the block that comes last has the whole result")
             outer = {o.state for o in before if isinstance(o, ir.Set)} - {state.number for state in states}
             if isinstance(operation, ir.Set) and operation.state in outer:
@@ -120,7 +120,7 @@ class Loops(Scalars, Recorder):
         for operation in ir.walk_body(tuple(before)):
             if isinstance(operation, ir.Loop) and operation.parts:
                 fail("split", f"one loop of a program is shared, and the one at {operation.source} is")
-            if isinstance(operation, ir.Store | ir.AtomicRmw):
+            if isinstance(operation, ir.StoreTile | ir.AtomicRmw):
                 fail("split", f"every part would store what is stored before the loop, at {operation.source}")
 
     @contextmanager

@@ -59,11 +59,11 @@ class _Walk:
                     self._set(state, value)
                 case ir.FetchPart(states, others):
                     self.states |= {o: (self.states[s][0], None) for s, o in zip(states, others, strict=True)}
-                case ir.Store(value, window) if window.array.role == "shared":
+                case ir.StoreTile(value, window) if window.array.role == "shared":
                     self._keep(value, window)
-                case ir.Store(_, window, source) | ir.AtomicRmw(_, _, window, source) if window.index is not None:
+                case ir.StoreTile(_, window, source) | ir.AtomicRmw(_, _, window, source) if window.index is not None:
                     self._check_places(window, source)
-                case ir.Store() | ir.AtomicRmw() | ir.Prefetch() | ir.Move() | ir.Scalar() | ir.Uniform():
+                case ir.StoreTile() | ir.AtomicRmw() | ir.Prefetch() | ir.Move() | ir.Scalar() | ir.Uniform():
                     pass
                 case _:
                     self.made[operation.result.id] = operation
@@ -94,9 +94,9 @@ class _Walk:
 
     def _of(self, operation: ir.Computing) -> Both:
         match operation:
-            case ir.Load(_, window) if window.array.role == "shared":
+            case ir.LoadTile(_, window) if window.array.role == "shared":
                 return self._kept(window)
-            case ir.Load(_, window, padding, source):
+            case ir.LoadTile(_, window, padding, source):
                 return self._loaded(window, padding, source, 0), self._loaded(window, padding, source, 1)
             case ir.Fill(result, number):
                 self.everywhere[result.id] = number
@@ -106,7 +106,7 @@ class _Walk:
                 if constant is not None:
                     self.everywhere[result.id] = constant
                 return held
-            case ir.Transpose(_, value):
+            case ir.TransposeTile(_, value):
                 return self.outside[value.id][1], self.outside[value.id][0]
             case ir.Reshape(result, value, source):
                 return self._reshaped(result.shape, value, source)
@@ -121,7 +121,7 @@ class _Walk:
                 if dimension == 0:
                     return _stretched(rows, operation.size), columns
                 return rows, _stretched(columns, operation.size)
-            case ir.Reduce():
+            case ir.ReduceTile():
                 return self._reduced(operation)
             case ir.Mma():
                 return self._product(operation)
@@ -171,7 +171,7 @@ class _Walk:
             )
         return grouped, INSIDE
 
-    def _reduced(self, operation: ir.Reduce) -> Both:
+    def _reduced(self, operation: ir.ReduceTile) -> Both:
         d, kind = operation.dimension, operation.kind
         both = list(self.outside[operation.value.id])
         along, other = both[d], both[1 - d]

@@ -34,7 +34,7 @@ def place_inputs(trace: ir.Trace) -> Mapping[str, PlaceInput]:
     made = {o.result.id: o for o, _ in trace.walk() if isinstance(o, ir.Computing)}
     found: dict[str, PlaceInput] = {}
     for operation, _ in trace.walk():
-        if not isinstance(operation, ir.Load | ir.Store | ir.AtomicRmw) or operation.window.index is None:
+        if not isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw) or operation.window.index is None:
             continue
         window, index = operation.window, operation.window.index
         assert index is not None
@@ -45,7 +45,7 @@ def place_inputs(trace: ir.Trace) -> Mapping[str, PlaceInput]:
             while count > 1 and _place(index, made, name, count - 1) >= extent:
                 count //= 2
             before = found.get(name)
-            stored = isinstance(operation, ir.Store)
+            stored = isinstance(operation, ir.StoreTile)
             if before is not None:
                 count, stored = min(count, before.count), stored or before.distinct
             found[name] = PlaceInput(count, stored)
@@ -55,7 +55,7 @@ def place_inputs(trace: ir.Trace) -> Mapping[str, PlaceInput]:
 def _loaded(value: ir.Value, made: Mapping[int, ir.Computing]) -> set[str]:
     """Return the arrays of whole numbers that a value is made from."""
     operation = made[value.id]
-    if isinstance(operation, ir.Load):
+    if isinstance(operation, ir.LoadTile):
         array = operation.window.array
         own = {array.name} if array.role == "input" and not array.dtype.is_float else set()
         return own.union(*(_loaded(v, made) for v in ir.inputs(operation)))
@@ -66,7 +66,7 @@ def _place(value: ir.Value, made: Mapping[int, ir.Computing], name: str, number:
     """Return what an element of ``value`` is where those of the input are ``number``; counted places are 0."""
     operation = made[value.id]
     match operation:
-        case ir.Load(_, window):
+        case ir.LoadTile(_, window):
             return number if window.array.name == name else 0.0
         case ir.Fill(_, filled):
             return filled
@@ -75,6 +75,6 @@ def _place(value: ir.Value, made: Mapping[int, ir.Computing], name: str, number:
         case ir.Map(_, function, arguments):
             given = [_place(a, made, name, number) if isinstance(a, ir.Value) else a for a in arguments]
             return float(np.asarray(FUNCTIONS[function].on_numpy(*map(np.float64, given))))
-        case ir.Broadcast(_, inner) | ir.Transpose(_, inner) | ir.Convert(_, inner):
+        case ir.Broadcast(_, inner) | ir.TransposeTile(_, inner) | ir.Convert(_, inner):
             return _place(inner, made, name, number)
     return 0.0

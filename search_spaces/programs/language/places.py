@@ -20,8 +20,8 @@ def resolve(trace: ir.Trace) -> ir.Trace:
 def indices(operation: ir.Operation) -> tuple[Index, ...]:
     """Return every index that an operation itself depends on."""
     match operation:
-        case ir.Load() | ir.Store() | ir.AtomicRmw() | ir.Prefetch():
-            below = operation.rows_below if isinstance(operation, ir.Store) else None
+        case ir.LoadTile() | ir.StoreTile() | ir.AtomicRmw() | ir.Prefetch():
+            below = operation.rows_below if isinstance(operation, ir.StoreTile) else None
             return (*operation.window.array.lead, *operation.window.at, *(() if below is None else (below,)))
         case ir.Loop():
             return operation.first, operation.stop
@@ -49,7 +49,7 @@ def _resolved(operations: tuple[ir.Operation, ...], offsets: Offsets, turn: _Tur
                 found.append(_loop(operation, offsets))
             case ir.If():
                 found.append(_if(operation, offsets, turn))
-            case ir.Load() | ir.Store() | ir.AtomicRmw() | ir.Prefetch():
+            case ir.LoadTile() | ir.StoreTile() | ir.AtomicRmw() | ir.Prefetch():
                 window = operation.window
                 rows, columns = offsets.get(window.id, (ZERO, ZERO))
                 at = window.at[0] + rows, window.at[1] + columns

@@ -106,7 +106,7 @@ class Slices(NamedFunctions):
         value = tile_of("[..]", self.where(place == number, tile, 0)).value
         rows, columns = tile.shape
         shape = (rows // size, columns) if dimension == 0 else (rows, columns // size)
-        return self.result(shape, value.dtype, lambda v: ir.Reduce(v, ONE_OF_GROUP, value, dimension, caller()))
+        return self.result(shape, value.dtype, lambda v: ir.ReduceTile(v, ONE_OF_GROUP, value, dimension, caller()))
 
     def join(self, parts: Sequence[Tile | State], *, dim: int, interleaved: bool = False) -> Tile:
         """Return tiles of one shape side by side along a dimension, or in turns element by element.

@@ -239,7 +239,7 @@ class Builder(Loops, Slices):
         if target.array.role not in ("input", "shared"):
             fail("load", f"{target.array.name} is an output: a program does not read what it writes")
         return self.result(
-            target.shape, target.array.dtype, lambda v: ir.Load(v, target, float(padding), caller()), target.map
+            target.shape, target.array.dtype, lambda v: ir.LoadTile(v, target, float(padding), caller()), target.map
         )
 
     def store(self, value: Tile | State, window: WindowHandle, *, rows_below: Index | int | None = None) -> None:
@@ -257,7 +257,7 @@ class Builder(Loops, Slices):
         end = None if rows_below is None else place_of("store", rows_below)
         if end is not None and (to.index is not None or to.array.role == "shared"):
             fail("store", "rows_below is for windows of an array at a place of their own")
-        self.add(ir.Store(tile.value, to, caller(), end))
+        self.add(ir.StoreTile(tile.value, to, caller(), end))
 
     def atomic_rmw(self, kind: str, value: Tile | State, window: WindowHandle) -> None:
         """Combine each element of the window with the value, in any order (RFC, atomic_rmw).
@@ -372,7 +372,7 @@ class Builder(Loops, Slices):
         return self.result(
             (columns, rows),
             tile.value.dtype,
-            lambda v: ir.Transpose(v, tile.value, caller()),
+            lambda v: ir.TransposeTile(v, tile.value, caller()),
             self._map("transpose", map, (columns, rows)),
         )
 
@@ -440,7 +440,7 @@ class Builder(Loops, Slices):
         return self.result(
             shape,
             tile.value.dtype,
-            lambda v: ir.Reduce(v, kind, tile.value, dim, caller()),
+            lambda v: ir.ReduceTile(v, kind, tile.value, dim, caller()),
             self._map("reduction", map, shape),
         )
 

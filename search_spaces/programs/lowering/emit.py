@@ -63,7 +63,7 @@ class Emitter(Products):
                 self._leave()
             case ir.Set():
                 self._set(operation)
-            case ir.Store() | ir.AtomicRmw():
+            case ir.StoreTile() | ir.AtomicRmw():
                 self.finish()
                 self._store(operation)
             case ir.Prefetch():
@@ -111,7 +111,7 @@ class Emitter(Products):
     def _value(self, operation: ir.Computing, spread: Spread) -> Ref:
         result, source = operation.result, operation.source
         match operation:
-            case ir.Load():
+            case ir.LoadTile():
                 return self._load(operation, spread)
             case ir.Fill(_, number):
                 return constant(number, result.dtype)
@@ -122,7 +122,7 @@ class Emitter(Products):
                 return Ref("coordinate", f"({text})", result.dtype, of.of_registers(dimension))
             case ir.Read(_, state):
                 return self._read(result, state, spread, source)
-            case ir.Transpose(_, value):
+            case ir.TransposeTile(_, value):
                 self._finish_product(value.id)  # under another name nobody would know that it waits
                 return self.refs[value.id, spread.swap()]
             case ir.Reshape(_, value):
@@ -134,11 +134,11 @@ class Emitter(Products):
             case ir.Convert(_, value, shared):
                 own = self.found.natural.get(value.id, spread)
                 return self._moved(self.ref(value, own), self.of(own), self.of(spread), source, shared)
-            case ir.Reduce():
+            case ir.ReduceTile():
                 return self._reduce(operation, spread)
             case ir.Map():
                 return self._map(operation, spread)
-        raise ir.ProgramError(f"{source}: {type(operation).__name__.lower()} is not compiled here")
+        raise ir.ProgramError(f"{source}: {ir.spelled(operation)} is not compiled here")
 
     def _map(self, operation: ir.Map, spread: Spread) -> Ref:
         result, source = operation.result, operation.source

@@ -16,7 +16,7 @@ from search_spaces.programs.lowering.elements import Code
 from search_spaces.programs.lowering.refs import Ref, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.estimates import AFTER, sum_name
-from search_spaces.programs.planning.memory import EARLY_COPIES, Memory, stages_of
+from search_spaces.programs.planning.memory import EARLY_COPIES, SharedMemoryPlan, stages_of
 from search_spaces.programs.planning.numbers import Numbers, numbers
 from search_spaces.programs.planning.splits import Split, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, bufferable, in_shared, placed
@@ -53,7 +53,7 @@ class EmitterBase:
             key: placed(staged, values, self.numbers) for key, staged in in_shared(found, values).items()
         }
         self.stages = stages_of(found, values)
-        self.memory = Memory.of(found, {n.staged.name: n for n in self.staged.values()}, self.stages, values)
+        self.memory = SharedMemoryPlan.of(found, {n.staged.name: n for n in self.staged.values()}, self.stages, values)
         self.code = Code()
         self.refs: dict[tuple[int, Spread], Ref] = {}
         self.states: dict[int, str] = {}

@@ -171,7 +171,7 @@ class Boxes(MemoryAccess):
         states: dict[int, int] = {}
         for operation in loop.body:
             match operation:
-                case ir.Load(result) | ir.Transpose(result):
+                case ir.LoadTile(result) | ir.TransposeTile(result):
                     for spread in self.found.computed_in(result):
                         self.refs[result.id, spread] = self._value(operation, spread)
                 case ir.Read(result, state):

@@ -108,7 +108,7 @@ class MemoryAccess(SharedTiles):
         fits = math.gcd(window.array.matrix[1], window.at[line].divisor or window.array.matrix[1], most)
         return math.gcd(fits, of.run(line))
 
-    def _load(self, operation: ir.Load, spread: Spread) -> Ref:
+    def _load(self, operation: ir.LoadTile, spread: Spread) -> Ref:
         window, result, source = operation.window, operation.result, operation.source
         if window.array.role == "shared":
             return self._load_shared(operation, spread)
@@ -155,7 +155,7 @@ class MemoryAccess(SharedTiles):
 
     def _load_words(
         self,
-        operation: ir.Load,
+        operation: ir.LoadTile,
         of: Distribution,
         pointer: str,
         distance: list[int],
@@ -203,11 +203,11 @@ class MemoryAccess(SharedTiles):
         self._leave()
         self.code.add(self.barrier)
 
-    def _store(self, operation: ir.Store | ir.AtomicRmw) -> None:
+    def _store(self, operation: ir.StoreTile | ir.AtomicRmw) -> None:
         place, window, value, source = self.stores, operation.window, operation.value, operation.source
         self.stores += 1
         spread = self.found.stored[place]
-        if isinstance(operation, ir.Store) and window.array.role == "shared":
+        if isinstance(operation, ir.StoreTile) and window.array.role == "shared":
             self._store_shared(operation, spread)
             return
         of, ref = self.of(spread), self.ref(value, spread)
@@ -248,9 +248,9 @@ class MemoryAccess(SharedTiles):
         scattered = (*raw.scattered, *(() if places is None else places.scattered))
         self.code.each(of.registers, text, source, width=width, scattered=scattered)
 
-    def _below(self, operation: ir.Store | ir.AtomicRmw, of: Distribution) -> str:
+    def _below(self, operation: ir.StoreTile | ir.AtomicRmw, of: Distribution) -> str:
         """Return how far the thread's register 0 lies behind the last row that is stored; "" where all rows are."""
-        if not isinstance(operation, ir.Store) or operation.rows_below is None:
+        if not isinstance(operation, ir.StoreTile) or operation.rows_below is None:
             return ""
         name, at = self.new("below"), self.coordinate(of, 0)
         place = f"{operation.window.at[0].code} + {at} - {operation.rows_below.code}"

@@ -95,7 +95,7 @@ class Moves(EmitterBase):
         self.code.each(of.registers, text, line, width=width, writes=name if function == "get" else "")
         self.code.flush()
 
-    def _reduce(self, operation: ir.Reduce, spread: Spread) -> Ref:
+    def _reduce(self, operation: ir.ReduceTile, spread: Spread) -> Ref:
         source_spread = self.found.sources[operation.result.id]
         of, source = self.of(source_spread), operation.source
         _, table = fold(of, operation.dimension, operation.size)
@@ -126,7 +126,7 @@ class Moves(EmitterBase):
             self._join(name, operation, of, source)
         return Ref("array", name, operation.result.dtype)
 
-    def _join(self, name: str, operation: ir.Reduce, of: Distribution, source: ir.Source) -> None:
+    def _join(self, name: str, operation: ir.ReduceTile, of: Distribution, source: ir.Source) -> None:
         """Join the parts of lanes, then those of warps."""
         row, dimension, size = REDUCTIONS[operation.kind], operation.dimension, operation.size
         folded, _ = fold(of, dimension, size)
@@ -144,7 +144,7 @@ class Moves(EmitterBase):
             self._join_warps(name, operation, of, folded, source)
 
     def _join_warps(
-        self, name: str, operation: ir.Reduce, of: Distribution, folded: Distribution, source: ir.Source
+        self, name: str, operation: ir.ReduceTile, of: Distribution, folded: Distribution, source: ir.Source
     ) -> None:
         """Each warp leaves its part in shared memory, and all add them up in one order."""
         if operation.size != operation.value.shape[operation.dimension]:

@@ -27,8 +27,8 @@ class SharedTiles(Moves):
         for operation in body:
             if isinstance(operation, ir.Region):
                 self._expect_body(operation.body)
-            elif isinstance(operation, ir.Load | ir.Store) and operation.window.array.role == "shared":
-                touched = self.shared_read if isinstance(operation, ir.Load) else self.shared_written
+            elif isinstance(operation, ir.LoadTile | ir.StoreTile) and operation.window.array.role == "shared":
+                touched = self.shared_read if isinstance(operation, ir.LoadTile) else self.shared_written
                 touched.add(operation.window.array.name)
 
     def _synchronise(self, array: ir.Array, before: set[str], line: ir.Source) -> None:
@@ -38,7 +38,7 @@ class SharedTiles(Moves):
             self.shared_read.clear()
             self.shared_written.clear()
 
-    def _load_shared(self, operation: ir.Load, spread: Spread) -> Ref:
+    def _load_shared(self, operation: ir.LoadTile, spread: Spread) -> Ref:
         window, of = operation.window, self.of(spread)
         self._synchronise(window.array, self.shared_written, operation.source)
         self.shared_read.add(window.array.name)
@@ -48,7 +48,7 @@ class SharedTiles(Moves):
         ref = Ref("array", name, operation.result.dtype)
         return self._pack(ref, of.registers, operation.source) if self.is_packed(window.array.dtype, base) else ref
 
-    def _store_shared(self, operation: ir.Store, spread: Spread) -> None:
+    def _store_shared(self, operation: ir.StoreTile, spread: Spread) -> None:
         window, of, line = operation.window, self.of(spread), operation.source
         ref = self.ref(operation.value, spread)
         given = ref.raw() if ref.kind == "array" else ref

@@ -87,7 +87,7 @@ class RowCode:
                 return f"({base.code} + {row})" if dimension == self.dimension else f"({base.code})"
             case ir.Broadcast(_, inner, dimension):
                 return self.of(inner, f"({row} / {operation.size})" if dimension == self.dimension else row)
-            case ir.Load(_, window, padding):
+            case ir.LoadTile(_, window, padding):
                 return self._loaded(window, padding, row)
             case ir.Map(_, function, arguments):
                 of_number = next(a.dtype for a in reversed(arguments) if isinstance(a, ir.Value))

@@ -153,7 +153,7 @@ def _used(found: Inference, opaque: bool) -> _Used:
             continue
         for spread in _in_registers(found, opaque, operation.result, wanted):
             held.setdefault(spread, operation.source)
-        if isinstance(operation, ir.Reduce):
+        if isinstance(operation, ir.ReduceTile):
             of, d, size = found.sources[id_], operation.dimension, operation.size
             if size < operation.value.shape[d]:
                 grouped.append((of, d, size, operation.source))

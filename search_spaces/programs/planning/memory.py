@@ -67,7 +67,7 @@ def across_bytes(source: Distribution, dimension: int, folded: Distribution) -> 
 
 
 @dataclass
-class Memory:
+class SharedMemoryPlan:
     """Byte offsets. ``shared`` are the tiles that the program asks for. ``scratch`` is where the exchanges of a loop
     begin, or, by None, those outside."""
 
@@ -84,7 +84,7 @@ class Memory:
         staged: Mapping[str, StagedNumbers | BoxedNumbers],
         stages: Mapping[int, int],
         values: Mapping[str, Value],
-    ) -> Memory:
+    ) -> SharedMemoryPlan:
         """Lay out the shared memory of a schedule.
 
         Args:

@@ -41,7 +41,7 @@ def why_not_wmma(found: Inference) -> str | None:
 def is_staged(found: Inference, value: ir.Value, spread: Spread) -> bool:
     """Whether ``value`` is an operand as it was loaded, or transposed behind that."""
     made = found.made[value.id]
-    if isinstance(made, ir.Transpose):
+    if isinstance(made, ir.TransposeTile):
         return (made.value.id, spread.swap()) in found.staged
     return (value.id, spread) in found.staged
 

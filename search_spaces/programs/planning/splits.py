@@ -30,9 +30,9 @@ def _accumulates(found: Inference, loop: ir.Loop) -> bool:
     sums: dict[int, int] = {}
     for operation in loop.body:
         match operation:
-            case ir.Load(result) if result.id in staged:
+            case ir.LoadTile(result) if result.id in staged:
                 tiles.add(result.id)
-            case ir.Transpose(result, value) if value.id in tiles:
+            case ir.TransposeTile(result, value) if value.id in tiles:
                 tiles.add(result.id)
             case ir.Read(result, state):
                 reads[result.id] = state
@@ -66,7 +66,7 @@ def splittable(found: Inference) -> ir.Loop | None:
                 made = found.made[value.id]
                 if isinstance(made, ir.Fill) and made.number == 0.0:
                     zero.add(state)
-            case ir.Store() | ir.AtomicRmw() | ir.If() | ir.Read():
+            case ir.StoreTile() | ir.AtomicRmw() | ir.If() | ir.Read():
                 return None
             case _:
                 pass

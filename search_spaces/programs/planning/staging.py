@@ -70,7 +70,7 @@ def bufferable(found: Inference) -> ir.Loop | None:
 def _is_read(found: Inference, value: ir.Value, spread: Spread) -> bool:
     """Whether products read the operand's fragments from the ring, as it was loaded or transposed behind that."""
     made = found.made[value.id]
-    key = (made.value.id, spread.swap()) if isinstance(made, ir.Transpose) else (value.id, spread)
+    key = (made.value.id, spread.swap()) if isinstance(made, ir.TransposeTile) else (value.id, spread)
     return key in found.staged
 
 

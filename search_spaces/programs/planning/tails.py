@@ -65,7 +65,7 @@ def _masks(found: Inference, loop: ir.Loop, turns: Turns) -> int:
     """Count the dimensions of windows that reach beyond arrays, and the masks that depend on the block and the turn."""
     count = 0
     for operation in _inside(loop.body):
-        if isinstance(operation, ir.Load | ir.Store | ir.AtomicRmw) and operation.window.array.role != "shared":
+        if isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw) and operation.window.array.role != "shared":
             window = operation.window
             count += sum(leaves(window, d, found, turns) for d in (0, 1) if d not in window.indexed)
         elif isinstance(operation, ir.Map) and operation.function == "where":

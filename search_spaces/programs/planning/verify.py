@@ -49,7 +49,7 @@ def _check_scopes(found: Inference) -> None:
         for value in ir.inputs(operation):
             inside = found.inside.get(value.id, ())
             if loops[: len(inside)] != inside:
-                name = type(operation).__name__.lower()
+                name = ir.spelled(operation)
                 region = "loop" if inside[-1] in found.loops else "condition"
                 reason = f"a value that a {region} made is used behind it: carry it in a p.state"
                 _refuse(operation.source, name, reason)
@@ -58,7 +58,7 @@ def _check_scopes(found: Inference) -> None:
             if loops[: len(inside)] != inside:
                 region = "loop" if inside[-1] in found.loops else "condition"
                 reason = f"a number that a {region} loaded is used behind it: load it again with p.load_scalar"
-                _refuse(operation.source, type(operation).__name__.lower(), reason)
+                _refuse(operation.source, ir.spelled(operation), reason)
         if isinstance(operation, ir.Read) and operation.state not in found.states:
             _refuse(operation.source, "state", "a state is read that was never set")
 
@@ -70,9 +70,9 @@ def _check_windows(found: Inference) -> None:
         if isinstance(operation, ir.Loop):
             for end in (operation.first, operation.stop):
                 _check_quotients(end, found, turns, operation.source, "steps")
-        if not isinstance(operation, ir.Load | ir.Store | ir.AtomicRmw):
+        if not isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw):
             continue
-        window, name = operation.window, type(operation).__name__.lower()
+        window, name = operation.window, ir.spelled(operation)
         for d, axis in enumerate(("rows", "columns")):
             low, high = window.at[d].interval(found.trace.blocks, turns)
             _check_quotients(window.at[d], found, turns, operation.source, name)
@@ -101,14 +101,14 @@ def notes(found: Inference) -> tuple[str, ...]:
     """Return what is legal and hardly meant: windows that lie outside of their arrays in every block."""
     turns, told = found.trace.turns(), []
     for operation, _ in found.trace.walk():
-        if not isinstance(operation, ir.Load | ir.Store | ir.AtomicRmw) or operation.window.index is not None:
+        if not isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw) or operation.window.index is not None:
             continue
         window = operation.window
         for d, axis in enumerate(("rows", "columns")):
             low, high = window.at[d].interval(found.trace.blocks, turns)
             if low >= window.extent[d] or high + window.shape[d] <= 0:
                 told.append(
-                    f"{operation.source}: {type(operation).__name__.lower()}: the window begins at {axis} {low} to "
+                    f"{operation.source}: {ir.spelled(operation)}: the window begins at {axis} {low} to "
                     f"{high} of {window.array.name}, which has {window.extent[d]}: all of it is outside"
                 )
     return tuple(dict.fromkeys(told))
@@ -174,7 +174,7 @@ def _check_maps(found: Inference) -> None:
         reasons = _disagreements(operation, {id_: m for id_, (m, _) in maps.items()})
         if reasons:
             others = ", ".join(str(maps[v.id][1]) for v in ir.inputs(operation) if v.id in maps)
-            name = type(operation).__name__.lower()
+            name = ir.spelled(operation)
             _refuse(operation.source, name, f"{reasons[0]} (RFC, wg_map; maps of operands are those of {others})")
     _check_subgroups(found, maps)
 
@@ -185,7 +185,7 @@ def _disagreements(operation: ir.Computing, maps: dict[int, WgMap]) -> tuple[str
         case ir.Mma(value, a, b):
             if result is not None and a.id in maps and b.id in maps:
                 return check_mma(maps[a.id], maps[b.id], result, *value.shape, a.shape[1])
-        case ir.Reduce(_, _, value, dimension):
+        case ir.ReduceTile(_, _, value, dimension):
             if result is not None and value.id in maps:
                 size = None if operation.size == value.shape[dimension] else operation.size
                 return check_reduction(maps[value.id], result, value.shape, dimension, size)
@@ -193,7 +193,7 @@ def _disagreements(operation: ir.Computing, maps: dict[int, WgMap]) -> tuple[str
             if result is not None and value.id in maps:
                 size = None if value.shape[dimension] == 1 else operation.size
                 return check_broadcast(maps[value.id], result, made.shape, dimension, size)
-        case ir.Transpose(made, value):
+        case ir.TransposeTile(made, value):
             if result is not None and value.id in maps:
                 return check_transpose(maps[value.id], result, made.shape)
         case ir.Convert(made, value):

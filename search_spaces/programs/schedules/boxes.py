@@ -105,8 +105,8 @@ def why_not_wgmma(found: Inference) -> str | None:
             continue
         spread = Spread("right", operation.b.shape, found.product_of[operation.result.id])
         made = found.made[operation.b.id]
-        source = made.value if isinstance(made, ir.Transpose) else operation.b
-        key = (source.id, spread.swap() if isinstance(made, ir.Transpose) else spread)
+        source = made.value if isinstance(made, ir.TransposeTile) else operation.b
+        key = (source.id, spread.swap() if isinstance(made, ir.TransposeTile) else spread)
         if key not in found.staged:
             return (
                 f"wgmma takes b from shared memory, where loads alone put it: that of the mma at {operation.source} is "

@@ -50,7 +50,7 @@ MORE_REGISTERS = 22  # than the lower estimate, as of the hand-written template,
 
 
 @dataclass
-class Work:
+class BlockWork:
     """What a block does: warp instructions, results of special functions, wavefronts of shared memory, bytes of global
     memory, and arithmetic of products."""
 
@@ -61,14 +61,14 @@ class Work:
     store_bytes: float = 0.0
     flops: float = 0.0
 
-    def times(self, count: float) -> Work:
-        return Work(**{f.name: getattr(self, f.name) * count for f in dataclasses.fields(Work)})
+    def times(self, count: float) -> BlockWork:
+        return BlockWork(**{f.name: getattr(self, f.name) * count for f in dataclasses.fields(BlockWork)})
 
-    def __add__(self, other: Work) -> Work:
-        return Work(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in dataclasses.fields(self)})
+    def __add__(self, other: BlockWork) -> BlockWork:
+        return BlockWork(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in dataclasses.fields(self)})
 
 
-class _Counter(Work):
+class _Counter(BlockWork):
     """Adds up what a block does, operation by operation: ``of_values``, or what copies tiles and reads them again."""
 
     def __init__(self, found: Inference, values: Mapping[str, Value], made: Numbers, of_values: bool) -> None:
@@ -114,14 +114,14 @@ class _Counter(Work):
                 case ir.Scalar() | ir.Uniform():
                     if self.of_values:
                         self.instructions += SCALAR * self.made.warps * times
-                case ir.Load(result) if not self.of_values:
+                case ir.LoadTile(result) if not self.of_values:
                     self._kept(result, times)
                 case ir.Mma():
                     if not self.of_values:
                         self._product(operation, times)
                 case _ if not self.of_values:
                     pass
-                case ir.Store() | ir.AtomicRmw():
+                case ir.StoreTile() | ir.AtomicRmw():
                     self._store(operation, times)
                 case ir.Prefetch(window):
                     lines = math.prod(window.shape) * window.array.dtype.bytes / 128
@@ -168,7 +168,7 @@ class _Counter(Work):
         for side, value in (("left", operation.a), ("right", operation.b)):
             for key, staged in self.keys.items():
                 made = self.found.made[value.id]
-                source = made.value.id if isinstance(made, ir.Transpose) else value.id
+                source = made.value.id if isinstance(made, ir.TransposeTile) else value.id
                 if key[0] != source or (staged.name, side) in {(r[1], side) for r in self.read if r[0] == id(times)}:
                     continue
                 numbers_ = self.staged[staged.name]
@@ -204,7 +204,7 @@ class _Counter(Work):
         result = operation.result
         warps = self.made.warps
         for spread in self.found.computed_in(result):
-            if isinstance(operation, ir.Transpose | ir.Reshape) or (result.id, spread) in self.keys:
+            if isinstance(operation, ir.TransposeTile | ir.Reshape) or (result.id, spread) in self.keys:
                 continue
             of = self.made.of(spread)
             match operation:
@@ -214,9 +214,9 @@ class _Counter(Work):
                     self.instructions += cost * of.registers * warps * times
                     if function != "cast":
                         self.special += FUNCTIONS[function].special * of.registers * warps * times
-                case ir.Load(_, window):
+                case ir.LoadTile(_, window):
                     self._direct(of, window, times, False)
-                case ir.Reduce():
+                case ir.ReduceTile():
                     source = self.made.of(self.found.sources[result.id])
                     lanes = math.prod(s for _, s in source.used("lane", WARP, operation.dimension))
                     steps = max(0, lanes.bit_length() - 1)
@@ -274,7 +274,7 @@ class _Counter(Work):
         self.instructions += (2 + masks) * requests * times
         self.wavefronts += max(requests, moved / 128) * times
 
-    def _store(self, operation: ir.Store | ir.AtomicRmw, times: float) -> None:
+    def _store(self, operation: ir.StoreTile | ir.AtomicRmw, times: float) -> None:
         place = self.stores
         self.stores += 1
         of = self.made.of(self.found.stored[place])
@@ -367,11 +367,11 @@ def work_of_values(found: Inference, config: Config, made: Numbers) -> _Counter:
     return _of_values(found, made, chosen)
 
 
-def _work(found: Inference, config: Config, made: Numbers) -> Work:
+def _work(found: Inference, config: Config, made: Numbers) -> BlockWork:
     staged = _Counter(found, config, made, False)
     staged.run(found.trace.operations, 1.0)
     of_values = work_of_values(found, config, made)
-    exchanged = Work(wavefronts=of_values.exchanged(str(config.get("exchange", ""))))
+    exchanged = BlockWork(wavefronts=of_values.exchanged(str(config.get("exchange", ""))))
     return of_values + staged + exchanged
 
 
@@ -385,7 +385,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     if split is not None and not streamed:
         blocks *= split.count
         results = sum(made.of(found.states[state]).registers for state in split.states) * made.warps * WARP
-        work += Work(store_bytes=4.0 * results, load_bytes=4.0 * results, instructions=5.0 * results / WARP)
+        work += BlockWork(store_bytes=4.0 * results, load_bytes=4.0 * results, instructions=5.0 * results / WARP)
     stages = stages_of(found, config)
     main = max(stages, key=lambda n: _average(found, n), default=None)
     row = fragments(config.text("intrinsic")) if found.products else None
@@ -399,7 +399,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         ends, exchanged = math.ceil(tiles), 4.0 * results
         trips = trips_to_exchange(exchanged, threads)
         ending = 4.0 * results / WARP * ends + ADDITIONS * exchanged
-        work = work.times(tiles) + Work(instructions=ADDITIONS * exchanged, store_bytes=2 * exchanged)
+        work = work.times(tiles) + BlockWork(instructions=ADDITIONS * exchanged, store_bytes=2 * exchanged)
         dram += exchanged * streamed
         blocks = streamed
     elif split is not None:

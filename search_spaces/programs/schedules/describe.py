@@ -53,7 +53,7 @@ def values(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[Valu
             if opaque and is_staged(found, result, spread):
                 continue  # wmma reads it from shared memory
             of = made.of(spread)
-            name = operation.function if isinstance(operation, ir.Map) else type(operation).__name__.lower()
+            name = operation.function if isinstance(operation, ir.Map) else ir.spelled(operation)
             shape = f"{result.shape[0]}x{result.shape[1]} {result.dtype.name}"
             rows.append(ValueRow(str(operation.source), name, shape, str(spread), str(of), of.registers))
     return tuple(rows)

@@ -97,7 +97,7 @@ def _axes(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]:
     """Return the sizes that windows of blocks walk over, with the axis of the grid."""
     found: dict[str, int] = {}
     for operation, _ in trace.walk():
-        if isinstance(operation, ir.Load | ir.Store | ir.AtomicRmw):
+        if isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw):
             window = operation.window
             for name, at in zip(window.sizes, window.at, strict=True):
                 for axis, size in enumerate(trace.tile):
@@ -123,7 +123,7 @@ def _units(found: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
     walked: dict[str, set[int]] = {}
     fixed: set[str] = set()
     for operation, _ in found.trace.walk():
-        if not isinstance(operation, ir.Load | ir.Store | ir.AtomicRmw | ir.Prefetch):
+        if not isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw | ir.Prefetch):
             continue
         window = operation.window
         for name, at, extent in zip(window.sizes, window.at, window.shape, strict=True):

@@ -114,7 +114,7 @@ def is_turnable(found: Inference, place: int) -> bool:
     """Whether a store may go through shared memory to leave in whole lines."""
     store = found.stores[place]
     return (
-        isinstance(store, ir.Store)
+        isinstance(store, ir.StoreTile)
         and store.window.array.role != "shared"
         and store.window.index is None
         and found.stored[place].kind in ("result", "swap")

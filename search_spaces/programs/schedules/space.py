@@ -375,7 +375,7 @@ def _is_reduced(found: Choices, product: Product) -> bool:
     for id_, source in first.sources.items():
         operation = first.made[id_]
         if (
-            isinstance(operation, ir.Reduce)
+            isinstance(operation, ir.ReduceTile)
             and operation.dimension == 1
             and first.inside[id_]
             and source.kind == "result"

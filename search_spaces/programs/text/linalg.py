@@ -23,7 +23,7 @@ _COUNT = re.compile(r"arith\.cmpi ult, %\w+, %c(\d+)")
 
 
 @dataclass(frozen=True)
-class Matvec:
+class LinalgMatvec:
     """``out[m, n] = sum over k of x[m, k] * w[n, k]``, added up in f32, tiled as ``config`` says."""
 
     m: int
@@ -83,7 +83,7 @@ def is_linalg(text: str) -> bool:
     return "linalg.generic" in text
 
 
-def read_matvec(text: str, file: str) -> Matvec:
+def read_matvec(text: str, file: str) -> LinalgMatvec:
     """Raise ProgramError for another computation than a matvec, or one without a config."""
     notes: list[str] = []
 
@@ -131,4 +131,4 @@ def read_matvec(text: str, file: str) -> Matvec:
             )
     if config.subgroup_basis and "scf.for" in text and "linalg.reduce" in text:
         note(0, "the tiling is written out: it is what the config says")
-    return Matvec(m, n, k, shapes[m, k], config, tuple(notes))
+    return LinalgMatvec(m, n, k, shapes[m, k], config, tuple(notes))

@@ -157,7 +157,7 @@ def _attribute_text(value: Attribute) -> str:
 
 
 @dataclass(frozen=True)
-class Parameter:
+class ListedArray:
     """An array of a function. ``sizes`` names its extents; without names the reader finds some."""
 
     name: str
@@ -179,7 +179,7 @@ class Listing:
     """
 
     name: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[ListedArray, ...]
     statements: tuple[Statement, ...]
     chosen: tuple[tuple[str, int], ...] = ()
     layouts: tuple[tuple[str, object], ...] = field(default=(), compare=False)

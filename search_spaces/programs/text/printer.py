@@ -17,8 +17,8 @@ from search_spaces.programs.text.listing import (
     Combined,
     Expression,
     Layout,
+    ListedArray,
     Listing,
-    Parameter,
     Sign,
     Statement,
     Type,
@@ -32,7 +32,7 @@ _SIGNS: dict[str, Sign] = {"add": "+", "multiply": "*", "floordiv": "floordiv", 
 def listing(trace: ir.Trace) -> Listing:
     """Return the statements of a trace."""
     parameters = tuple(
-        Parameter(f"%{a.name}", Type("memref", a.full, a.dtype.name), a.role, a.sizes) for a in trace.arrays
+        ListedArray(f"%{a.name}", Type("memref", a.full, a.dtype.name), a.role, a.sizes) for a in trace.arrays
     )
     printer = _Printer(trace)
     shared = tuple(
@@ -107,7 +107,7 @@ class _Printer:
 
     def body(self, operations: tuple[ir.Operation, ...]) -> Iterator[Statement]:
         for operation in operations:
-            if isinstance(operation, ir.Load | ir.Store | ir.AtomicRmw | ir.Prefetch | ir.Move):
+            if isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw | ir.Prefetch | ir.Move):
                 yield from self.window(operation.window)
             yield self.statement(operation)
 
@@ -133,12 +133,12 @@ class _Printer:
             case ir.If(_, place, equals, body):
                 condition = Combined("==", (self.place(place), equals))
                 return Statement("scf.if", (), (condition,), body=tuple(self.body(body)))
-            case ir.Load(result, window, padding):
+            case ir.LoadTile(result, window, padding):
                 attributes = (("padding", padding),) if padding != 0.0 else ()
                 taken = self.windows[window.id], self.tile(window)
                 op = "xetile.load_tile" if window.index is None else "xetile.load_gather"
                 return self.of(op, result, (taken[0],), takes=(taken[1],), attributes=attributes)
-            case ir.Store(value, window):
+            case ir.StoreTile(value, window):
                 takes = self.vector(value), self.tile(window)
                 op = "xetile.store_tile" if window.index is None else "xetile.store_scatter"
                 return Statement(op, (), (self.value(value), self.windows[window.id]), takes=takes)
@@ -177,9 +177,9 @@ class _Printer:
                 values = (a, b) if c is None else (a, b, c)
                 rounds: tuple[tuple[str, Attribute], ...] = (("tf32", True),) if tf32 else ()
                 return self.of("xetile.tile_mma", result, values, attributes=rounds)
-            case ir.Transpose(result, value):
+            case ir.TransposeTile(result, value):
                 return self.of("xetile.transpose", result, (value,), index=((1, 0),))
-            case ir.Reduce(result, kind, value, dimension):
+            case ir.ReduceTile(result, kind, value, dimension):
                 sized: tuple[tuple[str, Attribute], ...] = ()
                 if operation.size != value.shape[dimension]:
                     sized = (("reduction_size", operation.size),)

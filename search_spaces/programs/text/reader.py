@@ -11,8 +11,8 @@ from search_spaces.programs.text.listing import (
     Combined,
     Expression,
     Layout,
+    ListedArray,
     Listing,
-    Parameter,
     Statement,
     Type,
 )
@@ -57,7 +57,7 @@ def read(text: str, file: str = "text") -> Listing:
 
 class _ListingReader(Tokens):
     def listing(self) -> Listing:
-        name, parameters, chosen = "", list[Parameter](), dict[str, int]()
+        name, parameters, chosen = "", list[ListedArray](), dict[str, int]()
         statements: list[Statement] = []
         while not self.at_end():
             if self.match(_PROSE) or self.accept(";"):
@@ -91,7 +91,7 @@ class _ListingReader(Tokens):
 
     # Functions and arrays
 
-    def _function(self, parameters: list[Parameter], chosen: dict[str, int]) -> str:
+    def _function(self, parameters: list[ListedArray], chosen: dict[str, int]) -> str:
         self.expect("@")
         name = self.take_word()
         self.expect("(")
@@ -113,7 +113,7 @@ class _ListingReader(Tokens):
                 read = self.value()
                 sizes = tuple(map(str, read)) if isinstance(read, tuple) else ()
                 self.expect("}")
-            parameters.append(Parameter(own, type_, role, sizes))
+            parameters.append(ListedArray(own, type_, role, sizes))
             if not self.accept(",") and not self.text.startswith(")", self.position):
                 self.note("a comma between two arguments is missing")
         if self.accept("attributes"):
@@ -128,7 +128,7 @@ class _ListingReader(Tokens):
                 self.accept(",")
         return name
 
-    def _pseudo_arrays(self) -> list[Parameter]:
+    def _pseudo_arrays(self) -> list[ListedArray]:
         """``BF16 A[M][K], BT[N, K];``"""
         head = self.match(_HEAD)
         assert head is not None
@@ -139,7 +139,7 @@ class _ListingReader(Tokens):
                 self.missing("an array, such as A[M][K]")
             sizes = tuple(re.findall(r"[A-Z]\w*", array.group(2)))
             type_ = Type("memref", sizes, head.group(1).lower())
-            found.append(Parameter(f"%{array.group(1)}", type_))
+            found.append(ListedArray(f"%{array.group(1)}", type_))
             if not self.accept(","):
                 self.expect(";")
                 return found

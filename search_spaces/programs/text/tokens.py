@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from search_spaces.layouts.lowering_config import LoweringConfig
 from search_spaces.layouts.nested_layout import NestedLayout
-from search_spaces.layouts.text import LayoutSyntaxError, Reader
+from search_spaces.layouts.text import LayoutSyntaxError, TextReader
 from search_spaces.layouts.wg_map import ROW_MAJOR, WgMap
 from search_spaces.programs.language.ir import ProgramError
 from search_spaces.programs.text.listing import Attribute, Combined, Expression, Order, Sign, Type
@@ -28,7 +28,7 @@ _BOUNDS: tuple[Sign, ...] = ("min", "max")
 _ELEMENTS = {"float": "f32", "xb16": "bf16", "b16": "bf16"}
 
 
-class Tokens(Reader):
+class Tokens(TextReader):
     """Reads a listing from left to right. ``notes`` collect the readings that were taken, by line."""
 
     def __init__(self, text: str, file: str) -> None:

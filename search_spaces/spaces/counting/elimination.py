@@ -21,7 +21,7 @@ from search_spaces.spaces.columns import Columns, Values
 from search_spaces.spaces.counting.constraints import Constraints
 from search_spaces.spaces.counting.count_tree import CountTree, Step
 from search_spaces.spaces.counting.limits import RowsLeft, TooTightlyTied
-from search_spaces.spaces.counting.planning import Action, Elimination, Estimate, Evaluated, Plan, bits
+from search_spaces.spaces.counting.planning import Action, Elimination, EliminationPlan, Evaluated, RelationSize, bits
 from search_spaces.spaces.counting.tables import (
     NONE,
     UNIT,
@@ -96,8 +96,8 @@ class _Tables:
         self._found: dict[str, dict[int, int]] = {}
         self._steps: list[Step] = []
         mask = constraints.mask
-        self._plan = Plan(
-            relations={i: Estimate(mask(r.columns), float(r.length)) for i, r in self._relations.items()},
+        self._plan = EliminationPlan(
+            relations={i: RelationSize(mask(r.columns), float(r.length)) for i, r in self._relations.items()},
             evaluations={
                 i: Evaluated(mask(self._open_names(what.needs)), 0 if output is None else mask([output]), share)
                 for i, (what, output, share) in enumerate(evaluations)

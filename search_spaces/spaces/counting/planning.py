@@ -39,7 +39,7 @@ def bits(mask: int) -> Iterator[int]:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class RelationSize:
     """A relation over ``variables`` (a mask) with about ``rows`` rows."""
 
     variables: int
@@ -74,7 +74,7 @@ class Elimination:
 
 
 @dataclass
-class Plan:
+class EliminationPlan:
     """What is left to do. ``waiting`` variables are not eliminated yet, ``undefined`` ones are attributes that only a
     table can give, ``held`` ones come last. ``combinations`` estimates how many combinations of some variables occur.
 
@@ -82,7 +82,7 @@ class Plan:
     least, and the variables that this follows from.
     """
 
-    relations: dict[int, Estimate]
+    relations: dict[int, RelationSize]
     evaluations: dict[int, Evaluated]
     waiting: int
     undefined: int
@@ -114,7 +114,7 @@ class Plan:
             elif kind == "evaluate":
                 del self.evaluations[index]
         if step.keeps:
-            self.relations[relation] = Estimate(step.keeps, rows)
+            self.relations[relation] = RelationSize(step.keeps, rows)
         self.waiting &= ~(step.variables & ~step.keeps)
         self.undefined &= ~step.variables
         # The other steps stay as planned where they share no variable with this one.
@@ -143,7 +143,7 @@ class Plan:
     def _work_to_end(self, step: Elimination, enough: float) -> float:
         """Estimated work of this step and of a greedy end; infinite where it reaches ``enough``."""
         relations, evaluations = dict(self.relations), dict(self.evaluations)
-        plan = Plan(
+        plan = EliminationPlan(
             relations,
             evaluations,
             self.waiting,
@@ -199,8 +199,8 @@ class _Draft:
     """A step in the making: a table over ``bound`` with about ``rows`` rows. ``seen`` are the variables of all that
     was looked at."""
 
-    plan: Plan
-    relations: dict[int, Estimate]
+    plan: EliminationPlan
+    relations: dict[int, RelationSize]
     evaluations: dict[int, Evaluated]
     bound: int = 0
     seen: int = 0
@@ -289,7 +289,7 @@ class _Draft:
             if action[0] == "join":
                 del self.relations[action[1]], joins[action[1]]
 
-    def _filter(self, due: set[int], joins: dict[int, Estimate]) -> None:
+    def _filter(self, due: set[int], joins: dict[int, RelationSize]) -> None:
         """Evaluate and join whatever lies inside the variables at hand."""
         again = True
         while again:

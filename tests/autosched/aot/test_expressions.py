@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from needs import cpp_compiler
 
-from autosched.aot.expressions import NotPortable, over_sizes, to_cpp
+from autosched.aot.expressions import PythonOnlyExpression, over_sizes, to_cpp
 from autosched.aot.runtime.autosched_loader import evaluate
 from autosched.user_kernels.expressions import ExpressionError, from_function, parse
 
@@ -70,9 +70,9 @@ def test_three_ways_agree(tmp_path: Path) -> None:
 
 def test_what_only_python_knows_is_refused() -> None:
     function = from_function(lambda values: values["n"] * 2, "twice", "int", {"n": "int"})
-    with pytest.raises(NotPortable, match="twice is a Python function"):
+    with pytest.raises(PythonOnlyExpression, match="twice is a Python function"):
         over_sizes(function, ("n",), {}, {})
-    with pytest.raises(NotPortable, match="and, or give a number"):
+    with pytest.raises(PythonOnlyExpression, match="and, or give a number"):
         to_cpp("n or m", {"n": "n", "m": "m"})
     with pytest.raises(ValueError, match="invalid expression"):
         evaluate("__import__('os')", {})

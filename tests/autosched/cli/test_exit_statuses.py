@@ -19,7 +19,7 @@ from autosched.cli.commands.verification import program
 from autosched.cli.commands.verification.cases import status_of
 from autosched.cli.commands.verification.script import _cases as script_cases
 from autosched.cli.options.groups import grouped, options
-from autosched.cli.options.verification import TAKERS, Effort, Findings, Inputs
+from autosched.cli.options.verification import TAKERS, Findings, Inputs, VerificationEffort
 from autosched.reporting.exit_status import ANSWERS, VERDICTS, ExitStatus, combined, of_verdicts
 from measurements.emulator.programs import LaunchFinding, ProgramResult
 
@@ -159,13 +159,13 @@ def test_all_outputs_of_judge_agree(
 ) -> None:  # fmt: skip
     pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
     pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
-    from autosched.judge.result import CaseResult, Status, SubmissionResult
+    from autosched.judge.result import CaseResult, SubmissionResult, SubmissionStatus
 
     monkeypatch.chdir(tmp_path)
     for file in ("s.py", "task.py"):
         Path(file).write_text("pass\n")
     case = CaseResult("n=4", 1, 1e-7, 1e-3, None, (), ())
-    verdict = SubmissionResult(Status(status), () if status == "right" else ("why",), (), (case,), "none")
+    verdict = SubmissionResult(SubmissionStatus(status), () if status == "right" else ("why",), (), (case,), "none")
     monkeypatch.setattr("autosched.judge.run.run_judge", lambda *_, **__: verdict)
     agrees(expected, (command, "s.py", "--task", "task.py", "--device", "h100"), capfd)
 
@@ -208,7 +208,7 @@ def test_the_table_is_documented() -> None:
 
 def test_a_group_declares_an_option_once() -> None:
     @grouped
-    def command(first: str, *, effort: Effort, findings: Findings) -> int:
+    def command(first: str, *, effort: VerificationEffort, findings: Findings) -> int:
         return len(first) + effort.full + findings.turns
 
     assert (

@@ -12,8 +12,8 @@ import pytest
 
 from autosched.dispatch.call_signature import (
     ArraySpec,
+    CallPlan,
     MatmulOptions,
-    Plan,
     layernorm_plan,
     matmul_plan,
     matvec_plan,
@@ -28,7 +28,7 @@ from search_spaces.operators.problem import Operand
 OPTIONS = [field.name for field in dataclasses.fields(MatmulOptions)]
 
 
-def planned(*arrays: ArraySpec, **named: Any) -> Plan:
+def planned(*arrays: ArraySpec, **named: Any) -> CallPlan:
     """Return the plan of a matmul, whose options are given as ``autosched.matmul`` takes them."""
     options = MatmulOptions(**{name: named.pop(name) for name in OPTIONS if name in named})
     return matmul_plan(*arrays, **named, options=options)
@@ -43,7 +43,7 @@ def of(shape: tuple[int, ...], kind: str = "float16") -> ArraySpec:
     return facts(np.zeros(shape, kind))
 
 
-def computed(plan: Plan, *arrays: np.ndarray) -> np.ndarray:
+def computed(plan: CallPlan, *arrays: np.ndarray) -> np.ndarray:
     """Return the reference of the plan's problem on the memory of these arrays, in the shape of the result."""
     operands = {o.name: o for o in plan.problem.operands()}
     inputs = {name: in_memory(operands[name], array) for name, array in zip(plan.operands, arrays, strict=True)}

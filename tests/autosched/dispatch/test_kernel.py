@@ -13,13 +13,13 @@ import pytest
 from pretended_cupy import Exchanged, Foreign, PretendedCupy
 
 from autosched.dispatch.given_arrays import arguments, check_apart, check_array, split_outputs
-from autosched.dispatch.kernel import CompiledKernel
+from autosched.dispatch.kernel import CubinKernel
 from autosched.dispatch.provenance import KernelProvenance, Kind
 from search_spaces.hardware.dtypes import F32, SCALAR_DTYPES, U32
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Operand
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Argument, Launch, Scalar
+from search_spaces.templates.kernel import Argument, Launch, ScalarArgument
 
 PROBLEM = Matmul(4, 8, 16, a="f32", b="f32", out="f32")
 PROVENANCE = KernelProvenance(Kind.EXACT, PROBLEM.key(), "h200", "best.db", Schedule("matmul", (("x", 1),)))
@@ -40,10 +40,10 @@ def cubin(tmp_path: Path) -> str:
 
 def loaded(
     cupy: PretendedCupy, cubin: str, gpu: int = 0, takes: tuple[Argument, ...] = PROBLEM.operands()
-) -> CompiledKernel:
+) -> CubinKernel:
     launch = Launch(entry="f", arguments=takes, grid=(3, 1, 1), block=(32, 1, 1), dynamic_shared_bytes=7)
     with cupy.cuda.Device(gpu):
-        return CompiledKernel(cupy, launch, cubin, PROVENANCE)
+        return CubinKernel(cupy, launch, cubin, PROVENANCE)
 
 
 def arrays(cupy: PretendedCupy, gpu: int = 0, problem: Any = PROBLEM) -> list[Any]:
@@ -83,7 +83,7 @@ class TestLaunch:
 
     def test_several_outputs_and_scalars(self, cupy: PretendedCupy, cubin: str) -> None:
         outputs = (Operand("most", "output", F32, (2,)), Operand("where", "output", U32, (2,)))
-        takes = (*outputs, Operand("x", "input", F32, (2, 8)), Scalar("n", SCALAR_DTYPES["i32"], 8))
+        takes = (*outputs, Operand("x", "input", F32, (2, 8)), ScalarArgument("n", SCALAR_DTYPES["i32"], 8))
         kernel = loaded(cupy, cubin, takes=takes)
         x = cupy.zeros((2, 8), "f4")
         most, where = kernel(x)
@@ -99,7 +99,7 @@ class TestLaunch:
         sums = Operand("sums", "workspace", F32, (5,))
         last = Launch(entry="g", arguments=(sums, out), grid=(2, 1, 1), block=(64, 1, 1))
         first = Launch(entry="f", arguments=(a, b, sums), grid=(3, 1, 1), block=(32, 1, 1), then=(last,))
-        kernel = CompiledKernel(cupy, first, cubin, PROVENANCE)
+        kernel = CubinKernel(cupy, first, cubin, PROVENANCE)
         of_a, of_b, result = arrays(cupy)
         assert kernel(of_a, of_b, out=result) is result
         kernel.bind(of_a, of_b, result)()

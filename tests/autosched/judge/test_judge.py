@@ -15,7 +15,7 @@ pytest.importorskip("triton", reason="Triton is not installed: pip install 'auto
 
 from autosched.cli import main
 from autosched.judge.judging import judge
-from autosched.judge.result import Cheat, Status, SubmissionResult
+from autosched.judge.result import Cheat, SubmissionResult, SubmissionStatus
 from autosched.judge.run import Refused, run_judge
 from autosched.judge.task import read_task
 from autosched.triton import emulated
@@ -72,51 +72,59 @@ class ModelNew(nn.Module):
 RIGHT = "scale[(3,)](o, x, self.factor, n, BLOCK=128)\nreturn o"
 IDLE = "constant[(3,)](torch.empty_like(x), 1.0, n, BLOCK=128)"
 FOUND = {
-    "right": (RIGHT, Status.RIGHT, ()),
-    "wrong": ("scale[(3,)](o, x, 0.005, n, BLOCK=128)\nreturn o", Status.WRONG, ()),
-    "racing": (RIGHT, Status.RACING, ()),
-    "out of bounds": (RIGHT.replace(", n,", ", n + 1,"), Status.OUT_OF_BOUNDS, ()),
+    "right": (RIGHT, SubmissionStatus.RIGHT, ()),
+    "wrong": ("scale[(3,)](o, x, 0.005, n, BLOCK=128)\nreturn o", SubmissionStatus.WRONG, ()),
+    "racing": (RIGHT, SubmissionStatus.RACING, ()),
+    "out of bounds": (RIGHT.replace(", n,", ", n + 1,"), SubmissionStatus.OUT_OF_BOUNDS, ()),
     "uninitialised": (
         "y = torch.empty_like(x)\ny[1:] = x[1:]\n" + RIGHT.replace("(o, x,", "(o, y,"),
-        Status.FAULTY,
+        SubmissionStatus.FAULTY,
         (),
     ),
-    "half": (RIGHT.replace(", n,", ", n // 2,"), Status.WRONG, ()),
-    "of another shape": ("o = x.new_empty(n + 1)\n" + RIGHT, Status.WRONG, ()),
-    "raises": ("raise KeyError('moon')", Status.FAILED, ()),
-    "too much": ("return bytearray(1 << 60)", Status.OUT_OF_MEMORY, ()),
+    "half": (RIGHT.replace(", n,", ", n // 2,"), SubmissionStatus.WRONG, ()),
+    "of another shape": ("o = x.new_empty(n + 1)\n" + RIGHT, SubmissionStatus.WRONG, ()),
+    "raises": ("raise KeyError('moon')", SubmissionStatus.FAILED, ()),
+    "too much": ("return bytearray(1 << 60)", SubmissionStatus.OUT_OF_MEMORY, ()),
     "an extension": (
         "from torch.utils.cpp_extension import load_inline\nreturn load_inline('a', '')",
-        Status.UNPROVEN,
+        SubmissionStatus.UNPROVEN,
         (),
     ),
-    "no launch": ("o = x * self.factor\nreturn o", Status.CHEATING, (Cheat.NO_LAUNCH, Cheat.TORCH)),
-    "torch beside a launch": (f"{IDLE}\nreturn x * self.factor", Status.CHEATING, (Cheat.TORCH,)),
-    "never written": (f"{IDLE}\nreturn o", Status.CHEATING, (Cheat.OUTPUT_NOT_WRITTEN,)),
+    "no launch": ("o = x * self.factor\nreturn o", SubmissionStatus.CHEATING, (Cheat.NO_LAUNCH, Cheat.TORCH)),
+    "torch beside a launch": (f"{IDLE}\nreturn x * self.factor", SubmissionStatus.CHEATING, (Cheat.TORCH,)),
+    "never written": (f"{IDLE}\nreturn o", SubmissionStatus.CHEATING, (Cheat.OUTPUT_NOT_WRITTEN,)),
     "zeros": (
         "constant[(3,)](o, 0.0, n, BLOCK=128)\nreturn o",
-        Status.CHEATING,
+        SubmissionStatus.CHEATING,
         (Cheat.ZEROS, Cheat.CONSTANT_OUTPUT),
     ),
-    "constants": ("constant[(3,)](o, 1.0, n, BLOCK=128)\nreturn o", Status.CHEATING, (Cheat.CONSTANT_OUTPUT,)),
+    "constants": (
+        "constant[(3,)](o, 1.0, n, BLOCK=128)\nreturn o",
+        SubmissionStatus.CHEATING,
+        (Cheat.CONSTANT_OUTPUT,),
+    ),
     "returns its input": (
         RIGHT.replace("(o, x,", "(x, x,").replace("return o", "return x"),
-        Status.CHEATING,
+        SubmissionStatus.CHEATING,
         (Cheat.INPUT_RETURNED,),
     ),
     "keeps its output": (  # and its input, so that no later input gets the same address
         "if not hasattr(self, 'kept'):\n    self.kept = {}\nkey = x.data_ptr()\nif key not in self.kept:\n"
         "    scale[(3,)](o, x, self.factor, n, BLOCK=128)\n    self.kept[key] = o, x\nreturn self.kept[key][0]",
-        Status.CHEATING,
+        SubmissionStatus.CHEATING,
         (Cheat.KEPT_OUTPUT,),
     ),
-    "only even sizes": (RIGHT.replace(", n,", ", n // 4 * 4,"), Status.WRONG, ()),
+    "only even sizes": (RIGHT.replace(", n,", ", n // 4 * 4,"), SubmissionStatus.WRONG, ()),
     "lower precision inside": (
         "o = o.half()\nscale[(3,)](o, x.half(), self.factor, n, BLOCK=128)\nreturn o.float()",
-        Status.RIGHT,
+        SubmissionStatus.RIGHT,
         (),
     ),
-    "inputs": (f"{RIGHT.replace('return o', '')}\nx.zero_()\nreturn o", Status.CHEATING, (Cheat.INPUTS_CHANGED,)),
+    "inputs": (
+        f"{RIGHT.replace('return o', '')}\nx.zero_()\nreturn o",
+        SubmissionStatus.CHEATING,
+        (Cheat.INPUTS_CHANGED,),
+    ),
 }
 
 
@@ -156,13 +164,13 @@ def test_each_verdict(tmp_path: Path, name: str) -> None:
     verdict = judged(tmp_path, path, task(tmp_path))
     assert verdict.status is status, verdict
     assert set(verdict.cheats) == set(cheats), verdict
-    assert (verdict.reasons == ()) == (status is Status.RIGHT)
-    if status is Status.RIGHT:
+    assert (verdict.reasons == ()) == (status is SubmissionStatus.RIGHT)
+    if status is SubmissionStatus.RIGHT:
         assert [case.task_accepts for case in verdict.cases] == [True] * 3
         assert [case.name for case in verdict.cases] == ["task, seed 1", "task, seed 2", "task, N=299, seed 1"]
         limit = 1e-3 if name == "lower precision inside" else 1e-6
         assert all(0 <= case.relative_error < limit and case.launches == 1 for case in verdict.cases)
-    if status in (Status.RACING, Status.OUT_OF_BOUNDS, Status.FAULTY):
+    if status in (SubmissionStatus.RACING, SubmissionStatus.OUT_OF_BOUNDS, SubmissionStatus.FAULTY):
         assert "submission.py:" in verdict.reasons[0]
     assert SubmissionResult.from_json(json.loads(json.dumps(verdict.to_json()))) == verdict
 
@@ -219,8 +227,8 @@ def kernelbot(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("factor", "status"), [("2.0", Status.RIGHT), ("2.1", Status.WRONG)])
-def test_a_task_of_kernelbot(tmp_path: Path, factor: str, status: Status) -> None:
+@pytest.mark.parametrize(("factor", "status"), [("2.0", SubmissionStatus.RIGHT), ("2.1", SubmissionStatus.WRONG)])
+def test_a_task_of_kernelbot(tmp_path: Path, factor: str, status: SubmissionStatus) -> None:
     pytest.importorskip("yaml")
     path = tmp_path / "submission.py"
     path.write_text(KERNEL.partition("class ModelNew")[0] + CUSTOM.replace("FACTOR", factor))
@@ -228,7 +236,9 @@ def test_a_task_of_kernelbot(tmp_path: Path, factor: str, status: Status) -> Non
     verdict = judged(tmp_path, path, kernelbot(tmp_path))
     sys.modules.pop("utils", None)
     assert verdict.status is status, verdict
-    assert len(verdict.cases) == 5 and all(case.task_accepts is (status is Status.RIGHT) for case in verdict.cases)
+    assert len(verdict.cases) == 5 and all(
+        case.task_accepts is (status is SubmissionStatus.RIGHT) for case in verdict.cases
+    )
 
 
 def test_the_command_in_a_process_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -251,13 +261,13 @@ def test_the_command_in_a_process_of_its_own(tmp_path: Path, capsys: pytest.Capt
 def test_limits_of_time_and_memory(tmp_path: Path) -> None:
     endless = submission(tmp_path, "while True:\n    pass")
     verdict = run_judge(endless, task(tmp_path), H100, time_limit=3.0)
-    assert verdict.status is Status.TIMED_OUT and verdict.reasons == ("it took more than 3 s of the CPU",)
+    assert verdict.status is SubmissionStatus.TIMED_OUT and verdict.reasons == ("it took more than 3 s of the CPU",)
     greedy = submission(tmp_path, "return torch.zeros(1 << 40)")
     verdict = run_judge(greedy, task(tmp_path), H100, memory_limit=12 << 30)
-    assert verdict.status is Status.OUT_OF_MEMORY
+    assert verdict.status is SubmissionStatus.OUT_OF_MEMORY
     dying = submission(tmp_path, "import os\nos._exit(7)")
     verdict = run_judge(dying, task(tmp_path), H100)
-    assert verdict.status is Status.FAILED and "exit status 7" in verdict.reasons[0]
+    assert verdict.status is SubmissionStatus.FAILED and "exit status 7" in verdict.reasons[0]
     dying.write_text("ModelOld = 1\n")
     with pytest.raises(Refused, match="has no class ModelNew"):
         run_judge(dying, task(tmp_path), H100)

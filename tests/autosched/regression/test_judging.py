@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from autosched.regression.judging import Limits, Times, compare, discoveries, moved_between, one_sided
-from autosched.regression.procedure import Effort, flagged, judged, until_decided
+from autosched.regression.judging import SlowdownLimits, Times, compare, discoveries, moved_between, one_sided
+from autosched.regression.procedure import ComparisonEffort, flagged, judged, until_decided
 from measurements.records.timing_statistics import SpeedChange
 
-LIMITS = Limits(max_slowdown=0.01, floor=0.5e-6)
+LIMITS = SlowdownLimits(max_slowdown=0.01, floor=0.5e-6)
 
 
 def times(
@@ -47,7 +47,7 @@ def test_the_limit_is_what_the_entry_itself_could_show():
     loud = compare(times(0.05, noise=0.1), LIMITS)
     assert loud.limit > 0.02 and loud.verdict is not SpeedChange.SLOWER
     assert compare(times(0.05), LIMITS, noise=0.08).verdict is SpeedChange.SAME, "noise known from earlier runs counts"
-    assert compare(times(0.05), Limits(max_slowdown=0.08)).verdict is SpeedChange.SAME
+    assert compare(times(0.05), SlowdownLimits(max_slowdown=0.08)).verdict is SpeedChange.SAME
 
 
 def test_a_loss_below_the_floor_does_not_matter():
@@ -74,7 +74,7 @@ def test_a_machine_that_moves_is_told():
 @pytest.mark.parametrize("bad", [{"max_slowdown": -0.1}, {"max_slowdown": math.nan}, {"floor": -1e-6}, {"floor": 2.0}])
 def test_limits_that_mean_nothing_are_refused(bad):
     with pytest.raises(ValueError, match="such as"):
-        Limits(**bad)
+        SlowdownLimits(**bad)
 
 
 def test_discoveries_are_those_of_benjamini_and_hochberg():
@@ -110,7 +110,7 @@ class Machine:
             self.rounds += rounds
             return times(self.slow.get(i, 0.0), self.noise, rounds=rounds, seed=next(self.seeds))
 
-        return until_decided(measure, LIMITS, 0.0, Effort(rounds=20, most_rounds=100))
+        return until_decided(measure, LIMITS, 0.0, ComparisonEffort(rounds=20, most_rounds=100))
 
 
 def run(first: Machine, second: Machine, entries: int):
@@ -147,11 +147,13 @@ def test_rounds_are_added_until_an_entry_is_decided_or_the_effort_is_spent():
     easy, hard = Machine({}), Machine({0: 0.01}, noise=0.01)
     assert easy.entry(0).rounds == 20
     assert hard.entry(0).rounds == 100 == hard.rounds
-    late = until_decided(lambda rounds: times(0.01, 0.05, rounds=rounds), LIMITS, 0.0, Effort(20, 1000, seconds=1e-9))
+    late = until_decided(
+        lambda rounds: times(0.01, 0.05, rounds=rounds), LIMITS, 0.0, ComparisonEffort(20, 1000, seconds=1e-9)
+    )
     assert late.rounds == 20
 
 
 @pytest.mark.parametrize("bad", [{"rounds": 7}, {"rounds": 50, "most_rounds": 40}, {"seconds": 0.0}])
 def test_an_effort_that_allows_no_claim_is_refused(bad):
     with pytest.raises(ValueError, match=r"some seconds|must satisfy"):
-        Effort(**bad)
+        ComparisonEffort(**bad)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from autosched.regression import outputs
 from autosched.regression.outputs import summary
-from autosched.regression.report import EntryStatus, Finding, Report
+from autosched.regression.report import CheckFinding, CheckReport, EntryStatus
 from autosched.reporting import ci
 from measurements.records.timing_statistics import Ratio
 
@@ -25,25 +25,25 @@ def schema() -> xmlschema.XMLSchema:
     return xmlschema.XMLSchema(Path(__file__).parent / "junit.xsd")
 
 
-def finding(verdict: EntryStatus, name: str = "", reason: str = "", ratio: Ratio | None = None) -> Finding:
+def finding(verdict: EntryStatus, name: str = "", reason: str = "", ratio: Ratio | None = None) -> CheckFinding:
     reasons = (reason,) if reason else ()
     timed = {"baseline_seconds": 1e-3, "candidate_seconds": 1.05e-3} if ratio else {}
     numbers: dict[str, float | int | str] = {"registers": 40, "spill_bytes": 0}
     name = name or f"matmul {verdict}"
-    return Finding(
+    return CheckFinding(
         name, "matmul", {"m": 1}, "h200", verdict, reasons, "measured", 1e-3, ratio, numbers=numbers, **timed
     )
 
 
 SLOW = finding(EntryStatus.SLOWER, reason="found in two processes", ratio=Ratio(1.05, 1.04, 1.06, 40))
-EVERY = Report(
+EVERY = CheckReport(
     "best.db", "timed", (*(finding(v) for v in EntryStatus if v is not EntryStatus.SLOWER), SLOW), tools={"driver": "1"}
 )
-FINE = Report("best.db", "static", (finding(EntryStatus.SAME),))
-NONE = Report("best.db", "static", ())
+FINE = CheckReport("best.db", "static", (finding(EntryStatus.SAME),))
+NONE = CheckReport("best.db", "static", ())
 
 
-def cases(report: Report) -> dict[str, ET.Element]:
+def cases(report: CheckReport) -> dict[str, ET.Element]:
     document = ci.junit(summary(report))
     schema().validate(document.decode())
     return {case.attrib["name"]: case for case in ET.fromstring(document).iter("testcase")}
@@ -65,7 +65,7 @@ def cases(report: Report) -> dict[str, ET.Element]:
     ],
 )
 def test_the_exit_status_is_the_verdict_of_the_run(verdicts: list[str], doubt: str, status: int) -> None:
-    report = Report(
+    report = CheckReport(
         "b.db", "timed", tuple(finding(EntryStatus(v), f"entry {i}") for i, v in enumerate(verdicts)), doubt
     )
     assert report.status == status
@@ -101,7 +101,7 @@ def test_junit_has_a_case_for_each_entry_with_both_times_and_the_interval() -> N
 
 
 @pytest.mark.parametrize("report", [FINE, NONE, EVERY])
-def test_records_that_were_left_out_are_in_every_report(report: Report) -> None:
+def test_records_that_were_left_out_are_in_every_report(report: CheckReport) -> None:
     left_out = "7 records of an earlier reference are left out"
     told = replace(report, left_out=left_out)
     assert told.status == report.status and told.to_json()["left_out"] == left_out
@@ -114,7 +114,7 @@ def test_the_summary_puts_failures_first_and_says_what_was_cut() -> None:
     text = ci.markdown(summary(EVERY))
     rows = [line for line in text.splitlines() if line.startswith("| 🔴") or line.startswith("| 🟢")]
     assert rows[0].startswith("| 🔴") and "+5.0% (+4.0 to +6.0)" in text and "found in two processes" in text
-    many = Report("b.db", "static", tuple(finding(EntryStatus.SAME, f"e{i}") for i in range(300)))
+    many = CheckReport("b.db", "static", tuple(finding(EntryStatus.SAME, f"e{i}") for i in range(300)))
     assert "100 of 300 cases" in ci.markdown(summary(many))
     assert "nothing was judged" in ci.markdown(summary(NONE))
 
@@ -130,7 +130,7 @@ def test_annotations_name_every_failure() -> None:
 def test_annotations_are_of_the_file_that_the_entry_stands_in() -> None:
     wrong = finding(EntryStatus.WRONG, "E=8,N=16.json: 64 rows")
     in_a_file = replace(wrong, file="configs/E=8,N=16.json")
-    of_folder, of_file = ci.workflow_commands(summary(Report("configs", "configs", (wrong, in_a_file))))
+    of_folder, of_file = ci.workflow_commands(summary(CheckReport("configs", "configs", (wrong, in_a_file))))
     assert of_folder.startswith("::error file=configs,title=")
     assert of_file.startswith("::error file=configs/E=8%2CN=16.json,title=")
 
@@ -139,7 +139,7 @@ HOSTILE = "x\n::error::gotcha%0A|`<script>alert(1)</script>&\x00\x1b[31m‮,titl
 
 
 def test_hostile_names_and_reasons_stay_text() -> None:
-    bad = Report(HOSTILE, "timed", (finding(EntryStatus.SLOWER, HOSTILE, HOSTILE),), HOSTILE)
+    bad = CheckReport(HOSTILE, "timed", (finding(EntryStatus.SLOWER, HOSTILE, HOSTILE),), HOSTILE)
     (case,) = [c for c in cases(bad).values() if c.find("failure") is not None]
     assert "<script>" in case.attrib["name"], "as text"
     lines = ci.workflow_commands(summary(bad))
@@ -155,7 +155,7 @@ def test_hostile_names_and_reasons_stay_text() -> None:
 @settings(deadline=None, max_examples=60)
 @given(st.text(max_size=40), st.sampled_from(list(EntryStatus)))
 def test_any_text_gives_valid_documents(text: str, verdict: EntryStatus) -> None:
-    report = Report(text, "timed", (finding(verdict, text or "x", text),))
+    report = CheckReport(text, "timed", (finding(verdict, text or "x", text),))
     text_of_xml = ci.junit(summary(report)).decode("utf-8", "strict")
     schema().validate(text_of_xml)
     assert all("\n" not in line for line in ci.workflow_commands(summary(report)))

@@ -16,7 +16,7 @@ from needs import needs_compiler, needs_nvrtc
 from autosched.cli import main
 from autosched.regression import static
 from autosched.regression.check import CheckOptions, check_database
-from autosched.regression.report import EntryStatus, Report
+from autosched.regression.report import CheckReport, EntryStatus
 from autosched.regression.static import StaticOptions
 from autosched.tuning.backends import AnalyticEstimator
 from autosched.verify import schedules as schedule_verification
@@ -42,7 +42,7 @@ MakeRecord = Callable[..., Record]
 MakeDatabase = Callable[..., Path]
 
 
-def checked(database: Path, options: CheckOptions = QUICK) -> Report:
+def checked(database: Path, options: CheckOptions = QUICK) -> CheckReport:
     return check_database(database, options, static=True)
 
 

@@ -21,8 +21,8 @@ from autosched.cli import main
 from autosched.regression import check as guard
 from autosched.regression.baselines import BaselineError, KnownPrograms
 from autosched.regression.check import CheckOptions, selected, timed_on
-from autosched.regression.procedure import Effort
-from autosched.regression.report import EntryStatus, Report
+from autosched.regression.procedure import ComparisonEffort
+from autosched.regression.report import CheckReport, EntryStatus
 from measurements.compiler.pool import CompileCache
 from measurements.emulator import HostFailure
 from measurements.records.measurement import Provenance, Status, Timing
@@ -40,7 +40,7 @@ pytestmark = [needs_nvrtc]
 
 H200 = device("h200")
 PROBLEMS = [Matmul(m=64, n=64, k=64), Matmul(m=64, n=64, k=128), Matmul(m=64, n=128, k=64)]
-OPTIONS = CheckOptions(effort=Effort(rounds=20, most_rounds=60))
+OPTIONS = CheckOptions(effort=ComparisonEffort(rounds=20, most_rounds=60))
 
 MakeRecord = Callable[..., Record]
 MakeDatabase = Callable[..., Path]
@@ -125,8 +125,8 @@ def programs() -> Iterator[KnownPrograms]:
 
 
 @pytest.fixture
-def run(programs: KnownPrograms) -> Callable[..., Report]:
-    def check(path: Path, gpu: Gpu, options: CheckOptions = OPTIONS) -> Report:
+def run(programs: KnownPrograms) -> Callable[..., CheckReport]:
+    def check(path: Path, gpu: Gpu, options: CheckOptions = OPTIONS) -> CheckReport:
         with Store.open(path, create=False) as store:
             found = selected(store, options)
         return timed_on(str(path), found, options, lambda note: None, H200, programs, gpu.start)

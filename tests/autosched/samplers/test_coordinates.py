@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from autosched.samplers.bayes.coordinates import Coordinates
+from autosched.samplers.bayes.coordinates import SpaceCoordinates
 from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.space import Space
 from search_spaces.spaces.union_space import UnionSpace
@@ -11,7 +11,7 @@ from search_spaces.spaces.union_space import UnionSpace
 
 def columns(*parameters: Parameter) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
     space = Space("toy", parameters, (), ())
-    made = Coordinates(space)
+    made = SpaceCoordinates(space)
     schedules = space.sample(space.count(), 0)
     rows = made.of(schedules)
     by_value = {
@@ -51,7 +51,7 @@ def test_others_have_one(parameter: Parameter) -> None:
 def test_templates_share_columns_and_miss_what_they_do_not_have() -> None:
     first = Space("first", (ordinal("tile", (32, 48)), ordinal("stages", (1, 2))), (), ())
     second = Space("second", (ordinal("tile", (64, 96)), ordinal("warps", (4,))), (), ())
-    made = Coordinates(UnionSpace([first, second]))
+    made = SpaceCoordinates(UnionSpace([first, second]))
     assert made.names == ("template", "tile", "tile, factors of two", "stages", "warps")
     rows = {(s.template, s["tile"]): row for s in second.sample(2, 0) for row in made.of([s])}
     assert rows["second", 64][:3] == pytest.approx([1.0, np.log2(65 / 33) / np.log2(97 / 33), 1.0])

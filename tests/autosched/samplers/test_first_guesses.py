@@ -8,7 +8,7 @@ from toy_searches import TOY, WHOLE, ok, seconds, toy_estimates
 
 from autosched.samplers import sampler
 from autosched.samplers.bayes.sampler import BayesSampler
-from autosched.samplers.bayes.settings import GuessTrust, Settings
+from autosched.samplers.bayes.settings import BayesSettings, GuessTrust
 from autosched.samplers.first_choices.descent import descended
 from autosched.samplers.seeded import SeededSampler
 from cost_models.estimates import AnalyticEstimates, Estimates
@@ -84,7 +84,7 @@ class TestDescent:
 
     def test_the_first_proposal_of_bayes_has_no_neighbour_that_is_guessed_to_be_faster(self) -> None:
         estimates = estimates_by(slope)
-        (first,) = BayesSampler(TOY, 3, estimates=estimates, settings=Settings(trust=GuessTrust(guessed=3))).ask(1)
+        (first,) = BayesSampler(TOY, 3, estimates=estimates, settings=BayesSettings(trust=GuessTrust(guessed=3))).ask(1)
         assert estimates.log_seconds([first])[0] <= estimates.log_seconds(TOY.neighbours(first)).min()
 
 

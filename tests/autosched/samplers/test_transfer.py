@@ -9,7 +9,7 @@ import pytest
 
 from autosched.replay import search as replay
 from autosched.samplers.bayes.sampler import BayesSampler
-from autosched.samplers.bayes.settings import GuessTrust, Settings
+from autosched.samplers.bayes.settings import BayesSettings, GuessTrust
 from autosched.samplers.first_choices.guesses import LEAST, Guesses
 from autosched.samplers.transfer import TransferredTimes
 from cost_models.estimates import Estimates
@@ -75,7 +75,7 @@ def test_a_guess_that_finds_nothing_decides_every_fourth_proposal() -> None:
     differed = False
     for told in (8, 9, 11, 12, 14, 16, 18, 19):
         doubting, trusting = (
-            BayesSampler(space, 0, estimates=estimates, settings=Settings(trust=GuessTrust(patience=patience)))
+            BayesSampler(space, 0, estimates=estimates, settings=BayesSettings(trust=GuessTrust(patience=patience)))
             for patience in (6, 1000)
         )
         ordered = random.Random(0).sample(list(here.measurements), told)
@@ -97,7 +97,7 @@ def test_progress_restores_the_trust_in_a_guess() -> None:
     ordered.sort(key=seconds_of(here), reverse=True)  # the fastest last
     proposals = []
     for patience in (6, 1000):
-        made = BayesSampler(space, 0, estimates=estimates, settings=Settings(trust=GuessTrust(patience=patience)))
+        made = BayesSampler(space, 0, estimates=estimates, settings=BayesSettings(trust=GuessTrust(patience=patience)))
         for schedule in ordered:
             made.tell(schedule, here.measurements[schedule])
         proposals.append(made.ask(1))

@@ -16,7 +16,7 @@ from autosched.dispatch import call_log
 from autosched.dispatch.call_log import CallLog, CallLogError, recording
 from autosched.suites import suite
 from autosched.suites.logged_calls import read_calls
-from autosched.suites.suite import Member, SuiteResult
+from autosched.suites.suite import SuiteMember, SuiteResult
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.row_reduction import RmsNorm, Softmax
 
@@ -43,7 +43,7 @@ def test_counts_are_added_to_those_of_the_file(tmp_path: Path) -> None:
                 thread.join()
             call_log.add(MATMUL)
     call_log.add(MATMUL)  # nobody records any more
-    assert read_calls(path).members == (Member(SOFTMAX, 400.0), Member(MATMUL, 2.0))
+    assert read_calls(path).members == (SuiteMember(SOFTMAX, 400.0), SuiteMember(MATMUL, 2.0))
 
 
 def test_another_file_stays_as_it_is(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_processes_share_a_file_and_a_bad_place_is_one_line(tmp_path: Path) -> N
 
     both = [started(tmp_path / "shapes.csv") for _ in range(2)]
     assert [p.communicate()[1] for p in both] == ["", ""]
-    assert read_calls(tmp_path / "shapes.csv").members == (Member(SOFTMAX, 6.0),)
+    assert read_calls(tmp_path / "shapes.csv").members == (SuiteMember(SOFTMAX, 6.0),)
     said = started(tmp_path / "no" / "shapes.csv").communicate()[1]
     assert said.startswith("autosched: AUTOSCHED_RECORD: calls are not recorded") and said.count("\n") == 1
 
@@ -85,7 +85,10 @@ def test_torch_operators_and_patched_calls_are_recorded(tmp_path: Path) -> None:
             layer(x)
         torch.mm(x[:, ::2], x.T[:32])  # no kernel computes it
     linear = Matmul(4, 32, 64, a="f32", b="f32", order_b="col", epilogue="bias")
-    assert set(read_calls(tmp_path / "shapes.csv").members) == {Member(linear, 3.0), Member(Softmax(4, 64, "f32"), 1.0)}
+    assert set(read_calls(tmp_path / "shapes.csv").members) == {
+        SuiteMember(linear, 3.0),
+        SuiteMember(Softmax(4, 64, "f32"), 1.0),
+    }
     assert calls.misses[linear.key(), "no database was given"] == 3
 
 
@@ -95,7 +98,7 @@ def test_tunableop_is_row_major_transposed(tmp_path: Path) -> None:
     read = read_calls(path)
     # a linear layer of 512 to 768 features on 1,024 rows: x (1024, 512) @ weight (768, 512).T
     linear = Matmul(m=1024, n=768, k=512, order_a="row", order_b="col")
-    assert read.members[0] == Member(linear, 2.0)
+    assert read.members[0] == SuiteMember(linear, 2.0)
     assert {m.problem for m in read.members[1:]} == {
         Matmul(m=4, n=8, k=2, a="bf16", b="bf16"),
         Matmul(m=8, n=16, k=4, a="f32", b="f32", order_b="col", epilogue="bias", precision="ieee"),
@@ -151,7 +154,7 @@ def test_tune_from_a_log_spends_what_it_may(
     assert run(["tune", "--from", str(tmp_path / "shapes.csv"), "--db", "a.db", "--device", "h200", *options]) == 0
     assert (seen["trials"], seen["seconds"]) == (trials, seconds)
     members = seen["members"]
-    assert isinstance(members, tuple) and members[0] == Member(SOFTMAX, 50.0), "it takes more time by the roofline"
+    assert isinstance(members, tuple) and members[0] == SuiteMember(SOFTMAX, 50.0), "it takes more time by the roofline"
 
 
 @pytest.mark.parametrize(
@@ -231,16 +234,16 @@ def test_flashinfer_traces_take_their_open_sizes_from_workloads_or_rows(tmp_path
     (tmp_path / "workloads" / "rmsnorm_h512.jsonl").write_text(f"{json.dumps(workload)}\n\n{json.dumps(workload)}\n")
     read = read_calls(tmp_path, (1, 64))
     assert set(read.members) == {
-        Member(RmsNorm(48, 512, "bf16", eps=1e-6), 2.0),
-        *(Member(Matmul(m, 256, 7168, a="bf16", b="bf16", out="bf16", order_b="col"), 1.0) for m in (1, 64)),
-        *(Member(Softmax(rows, 320, "f32"), 1.0) for rows in (1, 64)),
+        SuiteMember(RmsNorm(48, 512, "bf16", eps=1e-6), 2.0),
+        *(SuiteMember(Matmul(m, 256, 7168, a="bf16", b="bf16", out="bf16", order_b="col"), 1.0) for m in (1, 64)),
+        *(SuiteMember(Softmax(rows, 320, "f32"), 1.0) for rows in (1, 64)),
     }
     assert dict(read.skipped) == {
         "layernorm of bf16 with a weight of f32 is not computed": 2,
         "run is not computed: only mm_bf16, rmsnorm, layernorm, softmax": 1,
     }
     alone = read_calls(tmp_path / "softmax_v320.json", (4,))
-    assert alone.members == (Member(Softmax(4, 320, "f32"), 1.0),)
+    assert alone.members == (SuiteMember(Softmax(4, 320, "f32"), 1.0),)
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "{}", '{"name": 1, "axes": 2, "inputs": 3, "outputs": 4}', "[" * 99999])

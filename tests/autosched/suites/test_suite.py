@@ -13,7 +13,7 @@ from observed import observations, records
 
 from autosched.cli import main
 from autosched.suites import suite
-from autosched.suites.suite import CHUNK, Member, Standing, SuiteError, read_suite, tune_suite
+from autosched.suites.suite import CHUNK, Standing, SuiteError, SuiteMember, read_suite, tune_suite
 from autosched.tuning import tune as tuner
 from autosched.tuning.result import Progress, Start, TuneResult
 from measurements.records.measurement import Provenance
@@ -41,7 +41,7 @@ dtype = "f32"
 def test_a_file_names_problems_and_weights(tmp_path: Path) -> None:
     path = tmp_path / "suite.toml"
     path.write_text(SUITE)
-    assert read_suite(path) == (Member(Copy(512, 700), 3.0), Member(Softmax(256, 1000, dtype="f32"), 1.0))
+    assert read_suite(path) == (SuiteMember(Copy(512, 700), 3.0), SuiteMember(Softmax(256, 1000, dtype="f32"), 1.0))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,9 @@ FAST, SLOW, HOPELESS = Copy(512, 700), Copy(4096, 4096), Copy(64, 64)
 def test_trials_go_where_they_save_most(tunes: Callable[[Mapping[Problem, list[float]]], Tunes]) -> None:
     """The slow problem still improves by a fifth a chunk, the fast one does not; the one where nothing works waits."""
     fake = tunes({FAST: [1e-6], SLOW: [1e-3 * 0.8**i for i in range(20)], HOPELESS: [math.inf]})
-    result = tune_suite([Member(FAST), Member(SLOW), Member(HOPELESS)], trials=20 * CHUNK, database="b.db")
+    result = tune_suite(
+        [SuiteMember(FAST), SuiteMember(SLOW), SuiteMember(HOPELESS)], trials=20 * CHUNK, database="b.db"
+    )
     spent = {s.member.problem: s.trials for s in result.standings}
     assert result.trials == sum(spent.values()) == 20 * CHUNK
     assert [problem for problem, _ in fake.chunks[:3]] == [FAST, SLOW, HOPELESS]
@@ -126,28 +128,28 @@ def test_weights_count(tunes: Callable[[Mapping[Problem, list[float]]], Tunes]) 
     """Two problems alike: the one that is computed four times as often gets about twice the trials, as each problem's
     expected gain falls with the number of its chunks."""
     tunes({FAST: [1e-3], SLOW: [1e-3]})
-    result = tune_suite([Member(FAST, 4.0), Member(SLOW, 1.0)], trials=20 * CHUNK, database="b.db")
+    result = tune_suite([SuiteMember(FAST, 4.0), SuiteMember(SLOW, 1.0)], trials=20 * CHUNK, database="b.db")
     often, seldom = (s.trials // CHUNK for s in result.standings)
     assert (often, seldom) == (16, 4)
 
 
 def test_every_problem_gets_its_turn_in_a_small_budget(tunes: Callable[[Mapping[Problem, list[float]]], Tunes]) -> None:
     fake = tunes({FAST: [1e-6], SLOW: [1e-3]})
-    result = tune_suite([Member(FAST), Member(SLOW)], trials=5, database="b.db")
+    result = tune_suite([SuiteMember(FAST), SuiteMember(SLOW)], trials=5, database="b.db")
     assert [n for _, n in fake.chunks] == [1] * 5
     assert all(s.trials for s in result.standings)
     with pytest.raises(SuiteError, match="1 trials are too few for 2 problems"):
-        tune_suite([Member(FAST), Member(SLOW)], trials=1, database="b.db")
+        tune_suite([SuiteMember(FAST), SuiteMember(SLOW)], trials=1, database="b.db")
 
 
 def test_a_stopped_or_exhausted_search_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     inner = Tunes({FAST: [1e-6], SLOW: [1e-3]})
     monkeypatch.setattr(tuner, "tune", lambda p, **o: dataclasses.replace(inner(p, **o), exhausted=True))
-    result = tune_suite([Member(FAST), Member(SLOW)], trials=100, database="b.db")
+    result = tune_suite([SuiteMember(FAST), SuiteMember(SLOW)], trials=100, database="b.db")
     assert [s.trials for s in result.standings] == [CHUNK, CHUNK]
     assert result.trials == 2 * CHUNK
     monkeypatch.setattr(tuner, "tune", lambda p, **o: dataclasses.replace(inner(p, **o), interrupted=True))
-    assert tune_suite([Member(FAST), Member(SLOW)], trials=100, database="b.db").interrupted
+    assert tune_suite([SuiteMember(FAST), SuiteMember(SLOW)], trials=100, database="b.db").interrupted
 
 
 def test_time_is_shared_by_what_it_brings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +163,7 @@ def test_time_is_shared_by_what_it_brings(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(tuner, "tune", tune)
     monkeypatch.setattr(suite, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    result = tune_suite([Member(FAST), Member(SLOW)], trials=1000 * CHUNK, seconds=50.0, database="b.db")
+    result = tune_suite([SuiteMember(FAST), SuiteMember(SLOW)], trials=1000 * CHUNK, seconds=50.0, database="b.db")
     assert result.out_of_time and result.seconds == pytest.approx(50.0, abs=10.0)
     fast, slow = (s.trials // CHUNK for s in result.standings)
     assert fast > 5 * slow > 0
@@ -170,7 +172,7 @@ def test_time_is_shared_by_what_it_brings(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_gains_fall_as_a_search_slows_down() -> None:
-    standing = Standing(Member(FAST, 2.0))
+    standing = Standing(SuiteMember(FAST, 2.0))
     assert standing.expected_gain == math.inf
     standing.bests, standing.trials = [math.inf, 1.0], 16
     assert standing.expected_gain == pytest.approx(2.0 * 0.02)
@@ -267,7 +269,7 @@ def test_stopped_where_the_tuner_cannot_say_so_it_says_what_there_is(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tuner, "tune", tune)
-    result = tune_suite([Member(FAST), Member(SLOW)], trials=64, database="b.db")
+    result = tune_suite([SuiteMember(FAST), SuiteMember(SLOW)], trials=64, database="b.db")
     assert result.interrupted and result.ok == bool(done)
     assert [s.trials for s in result.standings] == [CHUNK, done or 0]
     assert result.trials == CHUNK + (done or 0)

@@ -16,7 +16,7 @@ from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
 from measurements.compiler.pool import CompileCache, CompilePool
 from measurements.records.measurement import Status
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner
-from measurements.runners.cuda.supervisor import Limits
+from measurements.runners.cuda.supervisor import TimeLimits
 from measurements.store.store import Store
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.matmul import Matmul
@@ -76,7 +76,7 @@ def test_every_one_is_accounted_for_and_the_best_is_found(tmp_path: Path, nightl
         worker_module="instant_compiler",
         python_path=[instant_compiler.HERE],
     ) as pool:
-        options = CudaOptions(limits=Limits(candidate=0.6, health=10.0, retry_pauses=(0.05, 0.2)))
+        options = CudaOptions(limits=TimeLimits(candidate=0.6, health=10.0, retry_pauses=(0.05, 0.2)))
         environment = {FOLDER_VARIABLE: str(tmp_path)}
         runner = CudaRunner(
             H200, pool, gpus=(0, 1), options=options, worker_module=MODULE, worker_path=[HERE], worker_env=environment

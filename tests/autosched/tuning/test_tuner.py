@@ -14,7 +14,7 @@ import pytest
 from toy_tuning import A100, H200, PROBLEM, SPACE, TOTAL, FakeRunner, Log, Outcome, generate, seconds, tuned
 
 from autosched.samplers import Sampler, sampler
-from autosched.samplers.evolution import EvolutionSampler, Settings
+from autosched.samplers.evolution import EvolutionSampler, EvolutionSettings
 from autosched.tuning.result import Progress
 from measurements.emulator import HostFailure
 from measurements.records.measurement import Measurement, Provenance, Status
@@ -225,7 +225,9 @@ class TestResume:
             return Flat()
 
         def made() -> Sampler:
-            return EvolutionSampler(SPACE, 1, fit=fit, settings=Settings(warmup=6, population=16, generations=1))
+            return EvolutionSampler(
+                SPACE, 1, fit=fit, settings=EvolutionSettings(warmup=6, population=16, generations=1)
+            )
 
         tuned(store, 20, made=made())
         assert trained and trained[-1] >= 10, "all but the last batches have been learned from"

@@ -11,7 +11,7 @@ import pytest
 
 from autosched import Kernel
 from autosched.user_kernels import KernelFileError, entry
-from autosched.user_kernels.document import Places, Table
+from autosched.user_kernels.document import DocumentTable, KeyPositions
 from autosched.user_kernels.entry import check_entry
 from autosched.user_kernels.reading.sources import read_headers
 from autosched.verify.schedules import verify_one
@@ -325,6 +325,6 @@ def test_a_source_that_takes_the_compiler_minutes_is_compiled_once(monkeypatch: 
 
 def test_the_header_of_all_of_cub_stands_for_what_a_kernel_can_use(tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text("#include <cub/cub.cuh>\n#include <cstdio>\n__global__ void k(float* x, int n) {}\n")
-    table = Table({}, Places("k.toml"))
+    table = DocumentTable({}, KeyPositions("k.toml"))
     headers = dict(read_headers(table, (tmp_path / "k.cu").read_text(), tmp_path, tmp_path))
     assert "include" not in headers["cstdio"] and "#include <cub/block/block_reduce.cuh>" in headers["cub/cub.cuh"]

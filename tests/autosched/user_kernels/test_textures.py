@@ -18,7 +18,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import F32, SCALAR_DTYPES
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import argument_from_json, argument_json
-from search_spaces.templates.texture import Texture
+from search_spaces.templates.texture import LinearTexture
 
 A100 = device("a100")
 FETCHED = """
@@ -94,7 +94,7 @@ def test_fetches_are_those_of_the_emulated_texture(name: str, fetch: str, textur
     check_entry(problem, [schedule], A100)
     done = verify_one(made.template, problem, schedule, A100)
     assert done.ok, done.reason
-    (wrong,) = [a for a in made.template.kernel(problem, schedule, A100).arguments if isinstance(a, Texture)]
+    (wrong,) = [a for a in made.template.kernel(problem, schedule, A100).arguments if isinstance(a, LinearTexture)]
     assert argument_from_json(argument_json(wrong)) == wrong
 
 
@@ -154,7 +154,7 @@ def test_on_a_gpu_a_texture_is_the_array_as_it_lies() -> None:
     )
     cupy = SimpleNamespace(cuda=cuda, ndarray=lambda shape, dtype, memory: (shape, dtype, memory))
     image = Operand("image", "input", F32, (6, 40))
-    made = texture_object(cupy, Texture("t", image, filter="linear", mode="wrap", normalized=True), 1024)
+    made = texture_object(cupy, LinearTexture("t", image, filter="linear", mode="wrap", normalized=True), 1024)
     assert made.ptr == 77
     (kind,), resource = textures.asked["ResourceDescriptor"]
     assert (kind, resource["width"], resource["height"], resource["pitchInBytes"]) == (3, 40, 6, 160)
@@ -163,11 +163,11 @@ def test_on_a_gpu_a_texture_is_the_array_as_it_lies() -> None:
         "addressModes": (0, 0), "filterMode": 1, "readMode": 0, "normalizedCoords": 1
     }  # fmt: skip
     row = Operand("row", "input", SCALAR_DTYPES["u8"], (96, 4))
-    texture_object(cupy, Texture("t", row, normalized_read=True, channels=4), 1024)
+    texture_object(cupy, LinearTexture("t", row, normalized_read=True, channels=4), 1024)
     (kind,), resource = textures.asked["ResourceDescriptor"]
     assert (kind, resource["sizeInBytes"]) == (2, 384)
     assert textures.asked["ChannelFormatDescriptor"][0] == (8, 8, 8, 8, 1)
     with pytest.raises(ValueError, match="rows of 156 bytes"):
-        texture_object(cupy, Texture("t", Operand("image", "input", F32, (6, 39))), 1024)
+        texture_object(cupy, LinearTexture("t", Operand("image", "input", F32, (6, 39))), 1024)
     with pytest.raises(ValueError, match="a multiple of 512"):
-        texture_object(cupy, Texture("t", image), 1040)
+        texture_object(cupy, LinearTexture("t", image), 1040)

@@ -24,7 +24,7 @@ from autosched.verify.machine_counting import (
     with_pipes,
 )
 from measurements.compiler.cubin_cache import CompileCache, Compiled, CompiledStep
-from measurements.compiler.disassembly import DisassemblerMissing, Instruction, NotDisassembled, nvdisasm
+from measurements.compiler.disassembly import DisassemblerMissing, NotDisassembled, SassInstruction, nvdisasm
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
 from measurements.compiler.pool import CompilePool
 from measurements.emulator.findings import ExecutedLine
@@ -35,7 +35,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule
 
 
-def code(*rows: str) -> tuple[Instruction, ...]:
+def code(*rows: str) -> tuple[SassInstruction, ...]:
     """Instructions written as "line opcode operands", one every 16 bytes; "line @predicate opcode operands"."""
     made = []
     for i, row in enumerate(rows):
@@ -43,7 +43,7 @@ def code(*rows: str) -> tuple[Instruction, ...]:
         predicate = opcode if opcode.startswith("@") else ""
         if predicate:
             opcode, *operands = operands[0].split(None, 1)
-        made.append(Instruction(16 * i, predicate, opcode, "".join(operands), ("a.cu", int(line))))
+        made.append(SassInstruction(16 * i, predicate, opcode, "".join(operands), ("a.cu", int(line))))
     return tuple(made)
 
 
@@ -51,7 +51,7 @@ def ran(*rows: tuple[int, str, int, int]) -> list[ExecutedLine]:
     return [ExecutedLine("a.cu", *row) for row in rows]
 
 
-def pipes(instructions: Sequence[Instruction], lines: Sequence[ExecutedLine]) -> dict[Pipe, float]:
+def pipes(instructions: Sequence[SassInstruction], lines: Sequence[ExecutedLine]) -> dict[Pipe, float]:
     found: Counter[Pipe] = Counter()
     for opcode, times in executed_in(instructions, lines).items():
         found[pipe_of(opcode)] += round(times)
@@ -141,7 +141,8 @@ def test_a_division_is_what_ptxas_makes_of_it_without_its_rare_operands() -> Non
 def test_the_rest_of_a_kernel_that_is_called_and_exits_executes() -> None:
     left = code("2 BSSY B0,0x30", "2 @P0 BRA 0x30", "2 CALL.REL.NOINC 0x50", "3 NOP", "3 BRA 0x40")
     rest = [
-        Instruction(i.address + 80, i.predicate, i.opcode, i.operands.replace("0x10", "0x60"), i.place) for i in LOOP
+        SassInstruction(i.address + 80, i.predicate, i.opcode, i.operands.replace("0x10", "0x60"), i.place)
+        for i in LOOP
     ]
     assert pipes([*left, *rest], RAN_LOOP)["fma"] == 64
 
@@ -149,7 +150,8 @@ def test_the_rest_of_a_kernel_that_is_called_and_exits_executes() -> None:
 def test_a_block_of_lines_that_run_elsewhere_too_executes_no_more_often_than_its_surroundings() -> None:
     """The index of a thread is a function that is inlined before and in a loop."""
     inlined = code("9 IADD3 R7,R7,0x1,RZ", "9 IADD3 R7,R7,R8,RZ", "9 @P1 BRA 0x40", "1 MOV R0,RZ") + tuple(
-        Instruction(i.address + 64, i.predicate, i.opcode, i.operands.replace("0x10", "0x50"), i.place) for i in LOOP
+        SassInstruction(i.address + 64, i.predicate, i.opcode, i.operands.replace("0x10", "0x50"), i.place)
+        for i in LOOP
     )
     assert pipes(inlined, [*RAN_LOOP, *ran((9, "add.s32", 1, 640))])["alu"] == 2 + 2 * 64
 
@@ -164,7 +166,9 @@ def test_a_block_of_lines_that_run_elsewhere_too_executes_no_more_often_than_its
     ],
     ids=["nothing ran", "other lines", "a function is called", "no arithmetic"],
 )
-def test_what_cannot_be_told_is_not_told(instructions: Sequence[Instruction], lines: Sequence[ExecutedLine]) -> None:
+def test_what_cannot_be_told_is_not_told(
+    instructions: Sequence[SassInstruction], lines: Sequence[ExecutedLine]
+) -> None:
     with pytest.raises(NotMatched):
         executed_in(instructions, lines)
 
@@ -235,7 +239,7 @@ def test_without_a_disassembler_counts_stay_those_of_ptx(monkeypatch: pytest.Mon
 def test_what_cannot_be_told_is_counted_in_ptx_and_said_once(
     monkeypatch: pytest.MonkeyPatch, program: Compiled, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fails(cubin: bytes, entry: str) -> Sequence[Instruction]:
+    def fails(cubin: bytes, entry: str) -> Sequence[SassInstruction]:
         raise NotDisassembled(f"the cubin has no function {entry}")
 
     launch = CountedLaunch(COUNTS, ((1.0, tuple(RAN_LOOP)),))

@@ -26,7 +26,7 @@ from benchmarks.gpu import table as gpu_table
 from benchmarks.gpu.agreement import agreement
 from benchmarks.gpu.problems import matmuls, others
 from benchmarks.gpu.run import Benchmark, Plan
-from cost_models.trees.boosted import Settings
+from cost_models.trees.boosted import BoostedTreeSettings
 from cost_models.trees.training import table, train
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
 from measurements.compiler.pool import CompileCache, CompilePool
@@ -36,7 +36,7 @@ from measurements.records.measurement import Measurement, Provenance, Status
 from measurements.records.vendor_library import is_library
 from measurements.runners.base import Entrant, RunnerStopped
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner, cuda_available
-from measurements.runners.cuda.supervisor import Limits
+from measurements.runners.cuda.supervisor import TimeLimits
 from search_spaces import catalogue
 from search_spaces.catalogue import BUILT_IN_PROBLEMS, templates
 from search_spaces.hardware.devices import device
@@ -71,7 +71,7 @@ def make_runner(tmp_path):
             worker_module="instant_compiler",
             python_path=[instant_compiler.HERE],
         )
-        options = CudaOptions(limits=Limits(candidate=2.0, retry_pauses=(0.05,)))
+        options = CudaOptions(limits=TimeLimits(candidate=2.0, retry_pauses=(0.05,)))
         environment = {FOLDER_VARIABLE: str(tmp_path)}
         runner = CudaRunner(
             H200, pool, options=options, worker_module=MODULE, worker_path=[HERE], worker_env=environment
@@ -152,7 +152,7 @@ def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
     data = usable(gather([], [out / "recordings-0.jsonl.gz"], "measured"))
     timed = {(r.problem_key, r.schedule) for recorded in recordings for r in recorded.records if r.ok}
     assert data.rows == sum(not is_library(schedule) for _, schedule in timed)
-    for model in train(data.observations, Settings(rounds=10)):
+    for model in train(data.observations, BoostedTreeSettings(rounds=10)):
         assert all(figures.rows for figures in model.held_out)
         assert np.isfinite(model.predict(table(model.observations[0]))).all()
 

@@ -20,14 +20,14 @@ from ptx_snippets import ADD_ONE
 from benchmarks.gpu.launches import run as launches
 from benchmarks.gpu.launches.kept import MOST_EXPECTED, bytes_of, header, keep, names, read
 from benchmarks.gpu.launches.table import largest_error, table
-from measurements.emulator import Address, Memory, emulate, emulate_ptx
+from measurements.emulator import Memory, StoredAddress, emulate, emulate_ptx
 from measurements.emulator.order import Order
 from measurements.workers.messages import digest_of
 from search_spaces.hardware.dtypes import BF16, F16, F32, I32, SCALAR_DTYPES, U32
 from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Kernel, Launch, Scalar
+from search_spaces.templates.kernel import Kernel, Launch, ScalarArgument
 from search_spaces.templates.tensor_map import BoundingBox, TensorMap
-from search_spaces.templates.texture import Texture
+from search_spaces.templates.texture import LinearTexture
 
 ROOT = Path(__file__).parents[3]
 SUPPORT = str(ROOT / "tests" / "support" / "launches")
@@ -115,7 +115,7 @@ def test_the_only_entry_is_named_and_offsets_are_kept(keeping: Path) -> None:
         {"order": Order(blocks="descending")},
         {"blocks": [0]},
         {"memory": Memory(defined={"a": np.ones(128, np.bool_)})},
-        {"memory": Memory(addresses=(Address("a", 0, "o"),))},
+        {"memory": Memory(addresses=(StoredAddress("a", 0, "o"),))},
     ],
     ids=["perturbed", "twice", "other order", "some blocks", "with flags", "with addresses"],
 )
@@ -135,7 +135,7 @@ def test_launches_with_faults_with_textures_and_of_large_arrays_are_not_kept(kee
     large = dataclasses.replace(A, shape=((8 << 20) // 4 - 31,))
     launch = dataclasses.replace(LAUNCH, arguments=(large, OUT))
     assert emulate_ptx(ADD_ONE, launch, {"a": np.zeros(large.shape, np.uint32)}).ok
-    texture = Texture("t", dataclasses.replace(A, name="b"))
+    texture = LinearTexture("t", dataclasses.replace(A, name="b"))
     text = ADD_ONE.replace(".param .u64 o)", ".param .u64 o, .param .u64 t)")
     launch = dataclasses.replace(LAUNCH, arguments=(A, OUT, texture))
     assert emulate_ptx(text, launch, {"a": VALUES, "b": VALUES}).ok
@@ -168,7 +168,9 @@ def test_every_type_of_scalar_has_extremes() -> None:
 
 
 def test_all_of_a_launch_comes_back(tmp_path: Path) -> None:
-    scalars = [Scalar(f"{t}_{i}", SCALAR_DTYPES[t], v) for t, values in EXTREMES.items() for i, v in enumerate(values)]
+    scalars = [
+        ScalarArgument(f"{t}_{i}", SCALAR_DTYPES[t], v) for t, values in EXTREMES.items() for i, v in enumerate(values)
+    ]
     image = Operand("image", "input", F16, (2, 8, 8, 16))
     plain = TensorMap.dense("plain", Operand("p", "inout", BF16, (64, 64)), (8, 64), swizzle="128B")
     slices = TensorMap.interleaved("slices", Operand("s", "input", F16, (2, 2, 8, 8, 8)), (1, 1, 4, 8), "16B")

@@ -21,7 +21,7 @@ from measurements.runners import launch as runners_launch
 from measurements.runners.launch import LaunchRefused
 from search_spaces.hardware.dtypes import F32, I32, U32
 from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Launch, Scalar
+from search_spaces.templates.kernel import Launch, ScalarArgument
 from search_spaces.templates.tensor_map import TensorMap
 
 X, Y = Operand("x", "input", F32, (8,)), Operand("y", "output", F32, (4,))
@@ -29,7 +29,7 @@ SUMS, ROOM = Operand("sums", "inout", U32, (2,)), Operand("room", "workspace", I
 CONSTANT = Operand("constant", "input", I32, (4,))
 LAUNCH = Launch(
     entry="f",
-    arguments=(X, Scalar("scale", F32, 0.5), Y, SUMS, ROOM, X),
+    arguments=(X, ScalarArgument("scale", F32, 0.5), Y, SUMS, ROOM, X),
     grid=(2, 1, 1),
     block=(32, 2, 1),
     dynamic_shared_bytes=512,

@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from cost_models.trees.boosted import BoostedModel, ModelMismatch, Settings, held_out_rows
+from cost_models.trees.boosted import BoostedModel, BoostedTreeSettings, ModelMismatch, held_out_rows
 from cost_models.trees.evaluation import rank_correlation, top_k_recall
 
 Matrix = npt.NDArray[np.float32]
 Times = npt.NDArray[np.float64]
-QUICK = Settings(rounds=120, patience=20)
+QUICK = BoostedTreeSettings(rounds=120, patience=20)
 
 
 def kernels(rows: int, seed: int, scale: float = 1e-4) -> tuple[Matrix, Times]:
@@ -178,7 +178,7 @@ def test_shapes_that_do_not_match_are_refused() -> None:
 )
 def test_settings_are_checked(change: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(change))):
-        Settings(**change)  # type: ignore[arg-type]
+        BoostedTreeSettings(**change)  # type: ignore[arg-type]
 
 
 def test_whole_problems_are_held_out_once_there_are_five() -> None:

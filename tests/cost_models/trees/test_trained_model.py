@@ -13,14 +13,14 @@ import pytest
 from observed import observations
 
 from cost_models.features import FEATURE_VERSION
-from cost_models.trees.boosted import ModelMismatch, Settings
+from cost_models.trees.boosted import BoostedTreeSettings, ModelMismatch
 from cost_models.trees.trained_model import TrainedModel
 from cost_models.trees.training import table, train
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.row_reduction import Softmax
 from search_spaces.operators.transpose import Transpose
 
-SMALL = Settings(rounds=4, members=1, held_out=0.5)
+SMALL = BoostedTreeSettings(rounds=4, members=1, held_out=0.5)
 
 
 @cache

@@ -9,8 +9,8 @@ import pytest
 from measurements.compiler import disassembly
 from measurements.compiler.disassembly import (
     DisassemblerMissing,
-    Instruction,
     NotDisassembled,
+    SassInstruction,
     disassemble,
     loops,
     main_loop,
@@ -43,12 +43,12 @@ extern "C" __global__ void stream(const float4* in, float* out, int n) {
 """
 
 
-def code(*rows: str) -> tuple[Instruction, ...]:
+def code(*rows: str) -> tuple[SassInstruction, ...]:
     """Instructions written as "opcode operands", one every 16 bytes."""
     made = []
     for i, row in enumerate(rows):
         opcode, _, operands = row.partition(" ")
-        made.append(Instruction(16 * i, "", opcode, operands))
+        made.append(SassInstruction(16 * i, "", opcode, operands))
     return tuple(made)
 
 

@@ -11,7 +11,7 @@ import pytest
 from needs import needs_compiler
 from ptx_snippets import ADD_ONE
 
-from measurements.emulator import Address, Emulation, FindingKind, Memory, emulate_ptx
+from measurements.emulator import Emulation, FindingKind, Memory, StoredAddress, emulate_ptx
 from measurements.emulator.host.build import runner
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 from search_spaces.operators.problem import Operand
@@ -84,7 +84,7 @@ def test_what_the_launch_writes_has_a_value() -> None:
     assert np.flatnonzero(done.written["x"]).tolist() == list(range(32, 48))
 
 
-def follow(addresses: tuple[Address, ...]) -> Emulation:
+def follow(addresses: tuple[StoredAddress, ...]) -> Emulation:
     pointers, a, b = (
         Operand("p", "inout", U64, (2,)),
         Operand("a", "inout", U32, (4,)),
@@ -101,14 +101,14 @@ def follow(addresses: tuple[Address, ...]) -> Emulation:
 
 
 def test_addresses_in_an_array() -> None:
-    done = follow((Address("p", 0, "b", 8), Address("p", 8, "a", 4)))
+    done = follow((StoredAddress("p", 0, "b", 8), StoredAddress("p", 8, "a", 4)))
     assert done.ok, done.reason
     assert done.outputs["o"].tolist() == [12, 1]
     assert done.outputs["p"].tolist() == [7, 9], "the host's values are put back"
 
 
 def test_a_number_is_no_address() -> None:
-    done = follow((Address("p", 0, "b", 8),))
+    done = follow((StoredAddress("p", 0, "b", 8),))
     assert [f.kind for f in done.findings] == [FindingKind.OUT_OF_BOUNDS_GLOBAL]
     assert "an address outside of every argument" in done.reason
 
@@ -120,9 +120,9 @@ def test_a_number_is_no_address() -> None:
         (Memory(offsets={0: 65}), "byte 65 is outside x"),
         (Memory(defined={"y": np.ones(64, bool)}), "y is not an array of role inout"),
         (Memory(defined={"x": np.ones(16, bool)}), "x needs 64 flags"),
-        (Memory(addresses=(Address("x", 60, "x"),)), "byte 60 of x is no place"),
-        (Memory(addresses=(Address("x", 0, "x", 65),)), "byte 65 is outside x"),
-        (Memory(addresses=(Address("x", 0, "y"),)), "x and y must both be arrays"),
+        (Memory(addresses=(StoredAddress("x", 60, "x"),)), "byte 60 of x is no place"),
+        (Memory(addresses=(StoredAddress("x", 0, "x", 65),)), "byte 65 is outside x"),
+        (Memory(addresses=(StoredAddress("x", 0, "y"),)), "x and y must both be arrays"),
     ],
 )
 def test_memory_that_does_not_fit(memory: Memory, reason: str) -> None:

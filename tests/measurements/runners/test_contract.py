@@ -21,7 +21,7 @@ from measurements.records.record import Record
 from measurements.records.recording import Recording
 from measurements.runners.base import Candidate, Runner, Streaming
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner
-from measurements.runners.cuda.supervisor import Limits
+from measurements.runners.cuda.supervisor import TimeLimits
 from measurements.runners.estimate import EstimateRunner
 from measurements.runners.replay import ReplayRunner
 from measurements.runners.streams import InOrder, stream_of
@@ -125,7 +125,7 @@ def opened(name: str, folder: Path) -> Iterator[Backend]:
             yield Backend(estimate, pool, Provenance.ESTIMATED, COMPILE_KINDS, lambda: pool.pids)
             estimate.close()
             return
-        options = CudaOptions(limits=Limits(candidate=0.5, retry_pauses=(0.1,)))
+        options = CudaOptions(limits=TimeLimits(candidate=0.5, retry_pauses=(0.1,)))
         gpus = (0, 1) if "two" in name else (0,)
         runner = CudaRunner(
             H200,

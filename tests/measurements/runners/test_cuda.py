@@ -21,7 +21,7 @@ from measurements.runners.base import Candidate, RunnerStopped
 from measurements.runners.cuda.device import cuda_available, cuda_device, device_row
 from measurements.runners.cuda.references import PARTS, DataSet, References, array_of
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner
-from measurements.runners.cuda.supervisor import Limits
+from measurements.runners.cuda.supervisor import TimeLimits
 from measurements.runners.estimate import EstimateRunner
 from measurements.workers.messages import digest_of
 from measurements.workers.worker import Worker
@@ -78,7 +78,7 @@ def make_runner(tmp_path, pool):
     runners = []
 
     def make(gpus=(0,), seconds=0.5, **options) -> CudaRunner:
-        limits = Limits(candidate=seconds, health=5.0, retry_pauses=(0.05, 0.05))
+        limits = TimeLimits(candidate=seconds, health=5.0, retry_pauses=(0.05, 0.05))
         runner = CudaRunner(
             H200,
             pool,

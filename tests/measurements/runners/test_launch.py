@@ -16,7 +16,7 @@ from measurements.runners import launch, tensor_map_builder
 from measurements.runners.launch import LaunchRefused, LoadedLaunch, encode_tensor_map
 from search_spaces.hardware.dtypes import BF16, F16, F32, SCALAR_DTYPES
 from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Launch, Scalar
+from search_spaces.templates.kernel import Launch, ScalarArgument
 from search_spaces.templates.tensor_map import ELEMENT_BYTES, BoundingBox, TensorMap
 
 A = Operand("a", "input", F16, (128, 256))
@@ -24,7 +24,7 @@ OUT = Operand("out", "output", F32, (64,))
 MAP = TensorMap.dense("a_map", A, (64, 64), swizzle="128B", l2_promotion="L2_256B")
 LAUNCH = Launch(
     entry="f",
-    arguments=(OUT, MAP, Scalar("n", SCALAR_DTYPES["i64"], -3)),
+    arguments=(OUT, MAP, ScalarArgument("n", SCALAR_DTYPES["i64"], -3)),
     grid=(4, 2, 1),
     block=(64, 1, 1),
     dynamic_shared_bytes=70_000,
@@ -78,7 +78,10 @@ def test_further_launches_follow_with_arguments_of_their_own(driver):
     middle, total = Operand("middle", "workspace", F32, (8,)), Operand("total", "output", F32, (1,))
     first = Launch(entry="f", arguments=(middle, OUT), grid=(4, 1, 1), block=(64, 1, 1), dynamic_shared_bytes=8)
     second = Launch(
-        entry="g", arguments=(total, middle, Scalar("n", SCALAR_DTYPES["i32"], 8)), grid=(1, 1, 1), block=(32, 1, 1)
+        entry="g",
+        arguments=(total, middle, ScalarArgument("n", SCALAR_DTYPES["i32"], 8)),
+        grid=(1, 1, 1),
+        block=(32, 1, 1),
     )
     program, function = loaded(dataclasses.replace(first, then=(second,)))
     program({"middle": 1, "out": 2, "total": 3})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from measurements.workers.resource_watch import LimitExceeded, request_within
+from measurements.workers.resource_watch import WorkerLimitExceeded, request_within
 from measurements.workers.worker import Worker
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are watched in /proc")
@@ -64,13 +64,13 @@ def test_waiting_takes_nothing_of_the_cpu(worker: Worker) -> None:
 def test_a_worker_is_ended_at_its_limit_and_replaced(
     does: str, seconds: float, memory: float, what: str, worker: Worker
 ) -> None:
-    with pytest.raises(LimitExceeded) as exceeded:
+    with pytest.raises(WorkerLimitExceeded) as exceeded:
         request_within(worker, {"does": does, "seconds": 60.0}, seconds=seconds, memory=memory)
     assert exceeded.value.what == what
     assert request_within(worker, {"does": "nothing"}, seconds=5.0) == {"done": True}
 
 
 def test_a_process_whose_name_is_not_text_is_watched(worker: Worker) -> None:
-    with pytest.raises(LimitExceeded) as exceeded:
+    with pytest.raises(WorkerLimitExceeded) as exceeded:
         request_within(worker, {"does": "spin with a name of bytes"}, seconds=0.2)
     assert exceeded.value.what == "time"

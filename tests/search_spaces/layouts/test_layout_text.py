@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from search_spaces.layouts.lowering_config import Basis, LoweringConfig
 from search_spaces.layouts.nested_layout import NestedLayout
-from search_spaces.layouts.text import LayoutSyntaxError, Reader, integer_tuple
+from search_spaces.layouts.text import LayoutSyntaxError, TextReader, integer_tuple
 from search_spaces.layouts.wg_map import WgMap
 
 WG_MAP = WgMap((2, 2), (32, 128), order=(0, 1))
@@ -112,18 +112,18 @@ class TestPositions:
 
 class TestReader:
     def test_a_token_ends_where_its_word_ends(self):
-        reader = Reader("orders order")
+        reader = TextReader("orders order")
         assert not reader.accept("order")
         assert reader.accept("orders")
         assert reader.accept("order")
         reader.end()
 
     def test_numbers(self):
-        assert Reader("[ 1,-2 ,30 ]").integers() == (1, -2, 30)
-        assert Reader("[]").integers() == ()
+        assert TextReader("[ 1,-2 ,30 ]").integers() == (1, -2, 30)
+        assert TextReader("[]").integers() == ()
         for text, message in (("[1,]", "position 3: expected an integer"), ("[" + 99 * "9", "expected ',' or ']'")):
             with pytest.raises(LayoutSyntaxError, match=message):
-                Reader(text).integers()
+                TextReader(text).integers()
 
 
 class TestAliases:

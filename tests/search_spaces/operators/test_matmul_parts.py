@@ -8,13 +8,13 @@ import pytest
 from measurements.records.comparison import check
 from search_spaces.operators import input_cases
 from search_spaces.operators.matmul import Matmul
-from search_spaces.operators.problem import Part
+from search_spaces.operators.problem import ProblemPart
 
 SCALED = Matmul(37, 300, 330, batch=2, a="e4m3", scale="block", epilogue="bias+relu")
 REDUCED = Matmul(40, 24, 48, batch=2, a="f16", reduction="row_max", epilogue="bias", order_a="col")
 
 
-def computed(whole: Matmul, part: Part, seed: int) -> dict[str, np.ndarray]:
+def computed(whole: Matmul, part: ProblemPart, seed: int) -> dict[str, np.ndarray]:
     inputs = whole.random_inputs(seed)
     taken = {name: inputs[name].reshape(-1)[places] for name, places in part.inputs.items()}
     shapes = {o.name: o.shape for o in part.problem.operands()}

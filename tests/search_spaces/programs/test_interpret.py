@@ -62,7 +62,7 @@ def whole(number: int, shape: ir.Shape) -> ir.Value:
 @pytest.mark.parametrize(("kind", "bound"), [("add", [2.0, 0.0]), ("maxsi", [1.0, 0.0]), ("mul", [np.inf, 0.0])])
 def test_reductions_of_whole_numbers_keep_the_bounds(kind: str, bound: list[float]) -> None:
     """A cast towards zero may be off by one where the number is next to a whole one."""
-    operation = ir.Reduce(whole(1, (2, 1)), kind, whole(0, (2, 3)), 1, SOURCE)
+    operation = ir.ReduceTile(whole(1, (2, 1)), kind, whole(0, (2, 3)), 1, SOURCE)
     parts, errors = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
     np.testing.assert_array_equal(reduced(operation, parts, errors, 1)[1], bound)
 

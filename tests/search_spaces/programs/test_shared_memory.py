@@ -19,7 +19,7 @@ from measurements.emulator import emulate
 from search_spaces.hardware.devices import Device, device
 from search_spaces.programs.lowering.emit import Emitter
 from search_spaces.programs.planning.choices import choices
-from search_spaces.programs.planning.memory import ALIGNMENT, EARLY_COPIES, Memory, shared_tile_bytes
+from search_spaces.programs.planning.memory import ALIGNMENT, EARLY_COPIES, SharedMemoryPlan, shared_tile_bytes
 from search_spaces.programs.planning.ways import has_boxes
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import BARRIER_BYTES
@@ -50,7 +50,7 @@ def moments(p: ProgramProblem, schedule: Schedule, where: Device) -> Iterator[li
     found = choices(p).inference(config)
     used: list[tuple[int | None, Buffer]] = []
 
-    class Told(Memory):
+    class Told(SharedMemoryPlan):
         def use(self, loop: int | None, size: int) -> int:
             place = super().use(loop, size)
             used.append((loop, Buffer(f"exchange {len(used)}", place, size)))

@@ -6,7 +6,7 @@ from overwritten_operands import overwritten
 
 from autosched.programs.loading import load_program, problem
 from measurements.compiler.cubin_cache import Compiled
-from measurements.compiler.disassembly import DisassemblerMissing, Instruction, disassemble, nvdisasm
+from measurements.compiler.disassembly import DisassemblerMissing, SassInstruction, disassemble, nvdisasm
 from measurements.compiler.pool import CompilePool
 from search_spaces.hardware.devices import device
 from search_spaces.programs.template import template
@@ -57,9 +57,9 @@ def test_q_in_registers_survives_a_turn(name):
     assert overwritten(code) == []
 
 
-def instructions(*lines: str) -> list[Instruction]:
+def instructions(*lines: str) -> list[SassInstruction]:
     parts = [line.partition(" ") for line in lines]
-    return [Instruction(16 * i, "", opcode, operands) for i, (opcode, _, operands) in enumerate(parts)]
+    return [SassInstruction(16 * i, "", opcode, operands) for i, (opcode, _, operands) in enumerate(parts)]
 
 
 OF_Q, OF_P = ("HGMMA.64x64x16.F32 R24,R100,gdesc[UR12],RZ,!UPT", "HGMMA.64x64x16.F32 R56,R100,gdesc[UR8],R56")

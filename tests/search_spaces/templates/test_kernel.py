@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from search_spaces.hardware.dtypes import BF16, F16, F32, SCALAR_DTYPES, U32
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel, Launch, Scalar, launch_from_json
+from search_spaces.templates.kernel import Kernel, Launch, ScalarArgument, launch_from_json
 from search_spaces.templates.tensor_map import ELEMENT_BYTES, BoundingBox, TensorMap
 
 A = Operand("a", "input", F16, (128, 256))
 OUT = Operand("out", "output", F32, (64,))
 MAP = TensorMap.dense("a_map", A, (64, 64), swizzle="128B")
-ARGUMENTS = (MAP, OUT, Scalar("n", SCALAR_DTYPES["i32"], -3), Scalar("scale", F32, 0.1))
+ARGUMENTS = (MAP, OUT, ScalarArgument("n", SCALAR_DTYPES["i32"], -3), ScalarArgument("scale", F32, 0.1))
 KERNEL = Kernel(entry="f", source="// f", arguments=ARGUMENTS, grid=(4, 2, 1), block=(32, 2, 1), cluster=(2, 1, 1))
 
 
@@ -66,7 +66,7 @@ def test_the_arrays_of_a_launch_are_those_of_its_pointers_and_maps_once_each():
     twice = dataclasses.replace(KERNEL, arguments=(OUT, A, OUT))
     assert twice.operands == (OUT, A) and len(twice.launch_json()["arguments"]) == 3
     with pytest.raises(ValueError, match="a name of its own"):
-        dataclasses.replace(KERNEL, arguments=(*ARGUMENTS, Scalar("n", SCALAR_DTYPES["i32"], 4)))
+        dataclasses.replace(KERNEL, arguments=(*ARGUMENTS, ScalarArgument("n", SCALAR_DTYPES["i32"], 4)))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_the_digest_covers_everything():
         {"dynamic_shared_bytes": 4},
         {"launches": 2},
         {"arguments": ARGUMENTS[:-1]},
-        {"arguments": (*ARGUMENTS[:-1], Scalar("scale", F32, 0.2))},
+        {"arguments": (*ARGUMENTS[:-1], ScalarArgument("scale", F32, 0.2))},
         {"arguments": (dataclasses.replace(MAP, swizzle="NONE"), *ARGUMENTS[1:])},
     ]
     assert len({dataclasses.replace(KERNEL, **change).digest for change in changes}) == len(changes)
@@ -127,22 +127,22 @@ def test_an_integer_is_stored_exactly_or_refused(name, value):
     storage = np.dtype(dtype.storage)
     fits = storage.kind in "iu" and np.iinfo(storage).min <= value <= np.iinfo(storage).max
     if fits:
-        stored = Scalar("n", dtype, value).stored
+        stored = ScalarArgument("n", dtype, value).stored
         assert (stored.dtype, stored.shape, int(stored[0])) == (storage, (1,), value)
     else:
         with pytest.raises(ValueError, match=f"scalar n must be a {name}"):
-            Scalar("n", dtype, value)
+            ScalarArgument("n", dtype, value)
 
 
 def test_scalars_have_the_bits_of_their_c_type():
-    assert Scalar("x", F32, 1).stored.tobytes() == np.float32(1).tobytes()
-    assert Scalar("x", F16, -math.inf).stored.tobytes() == np.float16(-np.inf).tobytes()
-    assert Scalar("x", BF16, 1.0).stored.tobytes() == b"\x80\x3f"
-    assert Scalar("x", SCALAR_DTYPES["f64"], 0.1).stored.tobytes() == np.float64(0.1).tobytes()
-    assert Scalar("x", SCALAR_DTYPES["bool"], True).stored.tobytes() == b"\x01"
+    assert ScalarArgument("x", F32, 1).stored.tobytes() == np.float32(1).tobytes()
+    assert ScalarArgument("x", F16, -math.inf).stored.tobytes() == np.float16(-np.inf).tobytes()
+    assert ScalarArgument("x", BF16, 1.0).stored.tobytes() == b"\x80\x3f"
+    assert ScalarArgument("x", SCALAR_DTYPES["f64"], 0.1).stored.tobytes() == np.float64(0.1).tobytes()
+    assert ScalarArgument("x", SCALAR_DTYPES["bool"], True).stored.tobytes() == b"\x01"
     for dtype, value in ((U32, 1.0), (U32, True), (SCALAR_DTYPES["bool"], 1), (F32, "1")):
         with pytest.raises(ValueError, match="scalar x must be"):
-            Scalar("x", dtype, value)
+            ScalarArgument("x", dtype, value)
 
 
 def test_a_dense_map_has_the_innermost_dimension_first():

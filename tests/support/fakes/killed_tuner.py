@@ -15,7 +15,7 @@ from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.plan import SearchPlan
 from measurements.compiler.pool import CompileCache, CompilePool
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner
-from measurements.runners.cuda.supervisor import Limits
+from measurements.runners.cuda.supervisor import TimeLimits
 from measurements.store.store import Store
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
@@ -44,7 +44,7 @@ def main(database: str, cache: str) -> None:
     with CompilePool(
         CompileCache(cache), workers=2, worker_module="instant_compiler", python_path=[instant_compiler.HERE]
     ) as pool:
-        options = CudaOptions(limits=Limits(candidate=20.0, retry_pauses=(0.05, 0.2)))
+        options = CudaOptions(limits=TimeLimits(candidate=20.0, retry_pauses=(0.05, 0.2)))
         environment = {FOLDER_VARIABLE: str(Path(cache))}
         runner = CudaRunner(
             h200, pool, options=options, worker_module=MODULE, worker_path=[HERE], worker_env=environment

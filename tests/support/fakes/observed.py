@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cost_models.analytic import predict
-from cost_models.trees.boosted import Settings
+from cost_models.trees.boosted import BoostedTreeSettings
 from cost_models.trees.observations import Observations
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.record import Record
@@ -22,7 +22,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
-QUICK = Settings(rounds=25, patience=5, eta=0.3, max_depth=4)
+QUICK = BoostedTreeSettings(rounds=25, patience=5, eta=0.3, max_depth=4)
 
 
 def seconds(problem: Problem, name: str, schedules: Sequence[Schedule], noise: float = 0.02) -> tuple[float, ...]:

@@ -9,7 +9,7 @@ import optuna
 from autosched.samplers import Sampler, sampler
 from autosched.samplers.bayes import settings as bayes
 from autosched.samplers.bayes.sampler import BayesSampler
-from autosched.samplers.evolution import EvolutionSampler, Settings
+from autosched.samplers.evolution import EvolutionSampler, EvolutionSettings
 from autosched.samplers.scalarized import ScalarizedSampler
 from autosched.samplers.seeded import SeededSampler
 from autosched.samplers.tpe import OptunaSampler
@@ -48,13 +48,13 @@ class Nearest:
         return np.log(self.times[distances.argmin(axis=1)])
 
 
-FEW = gaussian_process.Settings(starts=1, iterations=5)
+FEW = gaussian_process.GaussianProcessSettings(starts=1, iterations=5)
 _SMALL_POOL = bayes.CandidatePool(whole=0, living=32, moves=8, rounds=1)
-LIVING = bayes.Settings(refits=bayes.Refits(growth=1.5), candidates=_SMALL_POOL, model=FEW)
-WHOLE = bayes.Settings(refits=bayes.Refits(growth=1.5), model=FEW)
+LIVING = bayes.BayesSettings(refits=bayes.Refits(growth=1.5), candidates=_SMALL_POOL, model=FEW)
+WHOLE = bayes.BayesSettings(refits=bayes.Refits(growth=1.5), model=FEW)
 __all__ = ["BOTH", "FLAT", "TOY", "Make", "failed", "ok", "outcome", "proposed", "run", "seconds"]  # for tests
 
-QUICK = Settings(warmup=6, population=24, generations=2)
+QUICK = EvolutionSettings(warmup=6, population=24, generations=2)
 MAKERS: dict[str, Make] = {
     "bayes of two objectives": lambda space, seed: ScalarizedSampler(
         [BayesSampler(space, seed + i, settings=WHOLE) for i in (0, 1)],

@@ -13,11 +13,11 @@ from benchmarks.gpu.launches.kept import READ, WRITTEN, keep
 from measurements.emulator import emulator
 from measurements.emulator.findings import Emulation
 from measurements.emulator.order import ASCENDING
-from measurements.emulator.ptx.build import CompiledKernel, compile_to_program, compile_to_text, ptx_to_program
+from measurements.emulator.ptx.build import CompiledBytecode, compile_to_program, compile_to_text, ptx_to_program
 from measurements.emulator.runner_files import RunSettings
 from search_spaces.operators.problem import Array
 from search_spaces.templates.kernel import Kernel, Launch
-from search_spaces.templates.texture import Texture
+from search_spaces.templates.texture import LinearTexture
 
 MOST_BYTES = 8 << 20  # of all arrays of a launch
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
@@ -42,18 +42,23 @@ class KeepLaunches:
     def pytest_unconfigure(self) -> None:
         self._patch.undo()
 
-    def _remember(self, compiled: CompiledKernel, text: Callable[[], tuple[str, str]]) -> CompiledKernel:
+    def _remember(self, compiled: CompiledBytecode, text: Callable[[], tuple[str, str]]) -> CompiledBytecode:
         self._compiled.last = (compiled, text)
         return compiled
 
-    def _compile_to_program(self, kernel: Kernel) -> CompiledKernel:
+    def _compile_to_program(self, kernel: Kernel) -> CompiledBytecode:
         return self._remember(compile_to_program(kernel), lambda: compile_to_text(kernel))
 
-    def _ptx_to_program(self, text: str, entry: str = "") -> CompiledKernel:
+    def _ptx_to_program(self, text: str, entry: str = "") -> CompiledBytecode:
         return self._remember(ptx_to_program(text, entry), lambda: (text, entry or _ENTRY.findall(text)[0]))
 
     def _run_launch(
-        self, launch: Launch, arrays: Mapping[str, Array], compiled: CompiledKernel, folder: Path, settings: RunSettings
+        self,
+        launch: Launch,
+        arrays: Mapping[str, Array],
+        compiled: CompiledBytecode,
+        folder: Path,
+        settings: RunSettings,
     ) -> Emulation:
         done = self._run(launch, arrays, compiled, folder, settings)
         last = getattr(self._compiled, "last", None)
@@ -104,6 +109,6 @@ def is_plain(launch: Launch, settings: RunSettings) -> bool:
         and settings.calls == 1
         and not any(beyond)
         and not (launch.then or launch.unpassed)
-        and not any(isinstance(argument, Texture) for argument in launch.arguments)
+        and not any(isinstance(argument, LinearTexture) for argument in launch.arguments)
         and sum(operand.bytes for operand in launch.operands) <= MOST_BYTES
     )

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.kernel import Kernel, Scalar
+from search_spaces.templates.kernel import Kernel, ScalarArgument
 from search_spaces.templates.tensor_map import TensorMap
 
 _KERNELS = Path(__file__).parents[2] / "measurements" / "emulator" / "kernels"
@@ -29,7 +29,7 @@ def matmul(m: int, n: int, k: int, source: str | None = None) -> Kernel:
             TensorMap.dense("map_a", a, (64, 64), swizzle="128B"),
             TensorMap.dense("map_b", b, (64, 64), swizzle="128B"),
             Operand("c", "output", F32, (m, n)),
-            *(Scalar(name, I32, value) for name, value in (("m", m), ("n", n), ("k", k))),
+            *(ScalarArgument(name, I32, value) for name, value in (("m", m), ("n", n), ("k", k))),
         ),
         grid=(-(-n // 64), -(-m // 64), 1),
         block=(160, 1, 1),
@@ -47,7 +47,7 @@ def clustered(m: int, n: int, k: int, source: str | None = None) -> Kernel:
             TensorMap.dense("map_a", a, (32, 64), swizzle="128B"),
             TensorMap.dense("map_b", b, (64, 64), swizzle="128B"),
             TensorMap.dense("map_c", Operand("c", "output", F32, (m, n)), (64, 64)),
-            *(Scalar(name, I32, value) for name, value in (("m", m), ("n", n), ("k", k))),
+            *(ScalarArgument(name, I32, value) for name, value in (("m", m), ("n", n), ("k", k))),
         ),
         grid=(-(-n // 128) * 2, -(-m // 64), 1),
         block=(256, 1, 1),

@@ -6,7 +6,7 @@ The emulator runs PTX, so what ptxas does wrong stays unseen there.
 import re
 from collections.abc import Sequence
 
-from measurements.compiler.disassembly import Instruction, loops
+from measurements.compiler.disassembly import SassInstruction, loops
 
 _WRITES_NONE = ("ST", "RED", "BRA", "BAR", "SYNCS", "UTMA", "WARPGROUP", "DEPBAR", "EXIT", "NOP", "FENCE")
 _WIDE = re.compile(r"\.(?:128|64|WIDE)\b|^CS2R$")
@@ -14,7 +14,7 @@ _MATRICES = re.compile(r"\.M(?:T)?88\.(\d)")
 _FIRST_REGISTER = re.compile(r"(?:U?P(?:\d|T)\s*,\s*)*R(\d+)\b")  # behind the predicates that are written, too
 
 
-def written(instruction: Instruction) -> range:
+def written(instruction: SassInstruction) -> range:
     """Return the registers that an instruction writes, but for those that a wgmma adds to."""
     if instruction.opcode.startswith((*_WRITES_NONE, "HGMMA")):
         return range(0)
@@ -31,7 +31,7 @@ def written(instruction: Instruction) -> range:
     return range(int(found[1]), int(found[1]) + count)
 
 
-def operand(instruction: Instruction) -> range:
+def operand(instruction: SassInstruction) -> range:
     """Return the registers that hold the first operand of a wgmma; none of what is no wgmma or reads shared memory."""
     found = re.match(r"R\d+,\s*R(\d+)\b", instruction.operands)
     if not instruction.opcode.startswith("HGMMA") or found is None:
@@ -39,7 +39,7 @@ def operand(instruction: Instruction) -> range:
     return range(int(found[1]), int(found[1]) + 4)
 
 
-def overwritten(code: Sequence[Instruction]) -> list[str]:
+def overwritten(code: Sequence[SassInstruction]) -> list[str]:
     """Return, of each loop and wgmma, the writes that its operand in registers holds, but that were for another wgmma:
     that one reads them between. For programs of which no two products have such an operand in common."""
     wrong = []

@@ -10,7 +10,7 @@ from triton.compiler import ASTSource
 
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Argument, Launch, Scalar
+from search_spaces.templates.kernel import Argument, Launch, ScalarArgument
 from search_spaces.templates.tensor_map import TensorMap
 
 
@@ -117,9 +117,9 @@ def launch_by_descriptors(compiled: Any, m: int, n: int, k: int) -> Launch:
     for name, role, shape in (("a", "input", (m, k)), ("b", "input", (k, n)), ("c", "output", (m, n))):
         operand = Operand(name, role, f16, shape)
         arguments.append(TensorMap.dense(f"map_{name}", operand, (64, 64), swizzle="128B"))
-        arguments += [Scalar(f"{name}_size_{d}", i32, size) for d, size in enumerate(shape)]
-        arguments += [Scalar(f"{name}_stride_{d}", i64, stride) for d, stride in enumerate((shape[1], 1))]
-    arguments += [Scalar("K", i32, k), Scalar("scratch", i64, 0), Scalar("profile", i64, 0)]
+        arguments += [ScalarArgument(f"{name}_size_{d}", i32, size) for d, size in enumerate(shape)]
+        arguments += [ScalarArgument(f"{name}_stride_{d}", i64, stride) for d, stride in enumerate((shape[1], 1))]
+    arguments += [ScalarArgument("K", i32, k), ScalarArgument("scratch", i64, 0), ScalarArgument("profile", i64, 0)]
     return Launch(
         entry="matmul_by_descriptors",
         arguments=tuple(arguments),

@@ -44,7 +44,7 @@ _EXTRAS = (  # what each is for, and the package that it brings
 
 
 @dataclass(frozen=True)
-class Part:
+class InstalledPart:
     """One thing that autosched can use. ``version`` is None where none works; ``note`` is where it is or why not."""
 
     name: str
@@ -78,8 +78,8 @@ class Gpu:
 class Cuda:
     """What cupy sees. ``gpus`` is empty with a ``reason`` where no GPU answers."""
 
-    driver: Part
-    cupy: Part
+    driver: InstalledPart
+    cupy: InstalledPart
     gpus: tuple[Gpu, ...]
     reason: str
 
@@ -122,7 +122,9 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print one JSON doc
     return 0
 
 
-def _show(console: Console, cuda: Cuda, parts: tuple[Part, ...], abilities: tuple[Ability, ...], cache: Cache) -> None:
+def _show(
+    console: Console, cuda: Cuda, parts: tuple[InstalledPart, ...], abilities: tuple[Ability, ...], cache: Cache
+) -> None:
     python = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     console.print(f"autosched {VERSION}, {python}")
     console.print()
@@ -153,7 +155,7 @@ def _show(console: Console, cuda: Cuda, parts: tuple[Part, ...], abilities: tupl
     console.print(made)
 
 
-def _abilities(cuda: Cuda, nvrtc: Part, compiler: Part, cache: Cache) -> tuple[Ability, ...]:
+def _abilities(cuda: Cuda, nvrtc: InstalledPart, compiler: InstalledPart, cache: Cache) -> tuple[Ability, ...]:
     no_cache = "needs a cache that can be written" if cache.problem else ""
     no_compile = no_cache if nvrtc.version else _GET_CUDA
     no_emulate = no_compile if compiler.version else compiler.note
@@ -200,11 +202,11 @@ def _cuda() -> Cuda:
     return Cuda(driver, here, gpus, "")
 
 
-def _cupy() -> Part:
+def _cupy() -> InstalledPart:
     if importlib.util.find_spec("cupy") is None:
-        return Part("cupy", None, _GET_CUDA)
+        return InstalledPart("cupy", None, _GET_CUDA)
     wheels = packages_distributions().get("cupy", [])  # cupy-cuda13x, for example
-    return Part("cupy", version(wheels[0]) if wheels else "unknown version")
+    return InstalledPart("cupy", version(wheels[0]) if wheels else "unknown version")
 
 
 def _gpu(number: int, properties: dict[str, object]) -> Gpu:
@@ -223,30 +225,32 @@ def _gpu(number: int, properties: dict[str, object]) -> Gpu:
     )
 
 
-def _driver() -> Part:
+def _driver() -> InstalledPart:
     version_file = Path("/proc/driver/nvidia/version")
     if version_file.is_file():
         words = version_file.read_text().split()
-        return Part("NVIDIA driver", next((w for w in words if w[:1].isdigit() and "." in w), "unknown version"))
+        return InstalledPart(
+            "NVIDIA driver", next((w for w in words if w[:1].isdigit() and "." in w), "unknown version")
+        )
     answer = _answer("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-    return Part("NVIDIA driver", answer or None)
+    return InstalledPart("NVIDIA driver", answer or None)
 
 
-def _nvrtc() -> Part:
+def _nvrtc() -> InstalledPart:
     try:
-        return Part("NVRTC", loaded_version().removeprefix("nvrtc "))
+        return InstalledPart("NVRTC", loaded_version().removeprefix("nvrtc "))
     except NvrtcMissing:
-        return Part("NVRTC", None, _GET_CUDA)
+        return InstalledPart("NVRTC", None, _GET_CUDA)
 
 
-def _host_compiler() -> Part:
+def _host_compiler() -> InstalledPart:
     try:
         compiler = check_compiler()
     except HostFailure as error:
         if brings_runner():
-            return Part("host compiler", "none", "proofs need none here: the emulator came compiled")
-        return Part("host compiler", None, str(error))
-    return Part("host compiler", compiler.identity, compiler.path)
+            return InstalledPart("host compiler", "none", "proofs need none here: the emulator came compiled")
+        return InstalledPart("host compiler", None, str(error))
+    return InstalledPart("host compiler", compiler.identity, compiler.path)
 
 
 def _answer(program: str, *arguments: str) -> str:
@@ -261,11 +265,11 @@ def _answer(program: str, *arguments: str) -> str:
     return done.stdout.strip().partition("\n")[0]
 
 
-def _package(name: str) -> Part:
+def _package(name: str) -> InstalledPart:
     for distribution in (name, f"{name}-cpu"):  # xgboost-cpu is imported as xgboost
         with suppress(PackageNotFoundError):
-            return Part(name, version(distribution))
-    return Part(name, None, f"pip install {name}")
+            return InstalledPart(name, version(distribution))
+    return InstalledPart(name, None, f"pip install {name}")
 
 
 def _cache() -> Cache:

@@ -35,7 +35,7 @@ from measurements.store.errors import StoreError
 from search_spaces.catalogue import templates_for
 
 if TYPE_CHECKING:
-    from autosched.suites.suite import Member, Standing, SuiteResult
+    from autosched.suites.suite import Standing, SuiteMember, SuiteResult
     from autosched.tuning.result import TuneResult
 
 EFFORTS = {"model": 1, "quick": 16, "full": 128}  # schedules to try of each problem, in the mean
@@ -192,7 +192,7 @@ def _rows(text: str | None) -> list[int]:
     return [int(part) for part in text.split(",")]
 
 
-def _recorded(calls: str, device: str | None, rows: Sequence[int]) -> "tuple[Member, ...]":
+def _recorded(calls: str, device: str | None, rows: Sequence[int]) -> "tuple[SuiteMember, ...]":
     """Return the problems of a log for which there are kernels, the most time first as far as the roofline says."""
     from autosched.reporting.roofline import roofline
     from autosched.suites.logged_calls import read_calls

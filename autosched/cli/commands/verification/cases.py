@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autosched.reporting.ci import Case, Outcome
+from autosched.reporting.ci import CheckedCase, Outcome
 from autosched.reporting.exit_status import ExitStatus, of_verdicts
 from measurements.emulator import Finding, FindingKind
 
@@ -19,7 +19,7 @@ def outcome_of(status: str) -> Outcome:
 
 def launch_case(
     name: str, status: str, findings: Sequence[Finding], reason: str = "", seconds: float = 0.0, *, notes: bool = False
-) -> Case:
+) -> CheckedCase:
     """Return the case of one launch.
 
     Args:
@@ -33,7 +33,7 @@ def launch_case(
     counted = [f for f in findings if (f.is_fault or notes) and f.kind != FindingKind.TIMEOUT]  # which decides nothing
     outcome = "refused" if counted else outcome_of(status)
     first = counted[0] if counted else None
-    return Case(
+    return CheckedCase(
         name=name,
         outcome=outcome,
         verdict=status if outcome == "uncertain" else outcome,
@@ -44,7 +44,7 @@ def launch_case(
     )
 
 
-def status_of(cases: Sequence[Case]) -> ExitStatus:
+def status_of(cases: Sequence[CheckedCase]) -> ExitStatus:
     """Return the exit status of an answer with these cases."""
     outcomes = [case.outcome for case in cases]
     return of_verdicts(*(outcomes.count(word) for word in ("accepted", "refused", "uncertain")))

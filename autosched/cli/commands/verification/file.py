@@ -8,16 +8,16 @@ import typer
 
 from autosched.cli.answers import Output
 from autosched.cli.options.groups import grouped
-from autosched.cli.options.recognition import Kind, recognise
+from autosched.cli.options.recognition import FileKind, recognise
 from autosched.cli.options.verification import (
     SUBMISSION,
-    Effort,
     Executable,
     Findings,
     Inputs,
     KernelLaunch,
     Script,
     Submission,
+    VerificationEffort,
     describes_a_launch,
     refuse_others,
 )
@@ -39,7 +39,7 @@ def verify_file(
         list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of a script or an executable.")
     ] = None,
     *,
-    effort: Effort,
+    effort: VerificationEffort,
     launch: KernelLaunch,
     findings: Findings,
     script: Script,
@@ -70,17 +70,17 @@ def verify_file(
         return verify_submission("verify", file, submission, effort, inputs, output)
     given = recognise(file)
     launched = given.name or describes_a_launch(ctx)
-    kind = Kind.BINARY if given.kind is Kind.EXECUTABLE and launched else given.kind
+    kind = FileKind.BINARY if given.kind is FileKind.EXECUTABLE and launched else given.kind
     refuse_others(ctx, file, kind)
-    if kind is Kind.EXECUTABLE:
+    if kind is FileKind.EXECUTABLE:
         from autosched.cli.commands.verification.program import verify_program
 
         return verify_program("verify", [file, *(arguments or ())], effort, findings, executable, output)
-    if kind is Kind.SCRIPT:
+    if kind is FileKind.SCRIPT:
         from autosched.cli.commands.verification.script import verify_script
 
         return verify_script(given, arguments or (), effort, script, inputs, output)
-    if kind in (Kind.TILE_PROGRAM, Kind.KERNEL_FILE):
+    if kind in (FileKind.TILE_PROGRAM, FileKind.KERNEL_FILE):
         raise InputError(f"{file} is {kind}: options go behind the file, as in 'autosched verify {file} --sample 1'")
     from autosched.cli.commands.verification.kernel_launch import verify_launch
 

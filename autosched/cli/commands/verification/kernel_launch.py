@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from autosched.cli.answers import Answer, Output, give, line, write_files
+from autosched.cli.answers import CommandAnswer, Output, give, line, write_files
 from autosched.cli.commands.verification.cases import launch_case, status_of
 from autosched.cli.options.arrays import read_argument, read_arguments, read_array
 from autosched.cli.options.launch import order_from
-from autosched.cli.options.recognition import Given, Kind
-from autosched.cli.options.verification import Effort, Findings, Inputs, KernelLaunch
+from autosched.cli.options.recognition import FileKind, Given
+from autosched.cli.options.verification import Findings, Inputs, KernelLaunch, VerificationEffort
 from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, shortened, within
 from autosched.cli.terminal.findings import print_findings
 from autosched.cli.terminal.output import say
-from autosched.reporting.ci import Case, Summary
+from autosched.reporting.ci import CheckedCase, Summary
 from autosched.reporting.exit_status import ExitStatus
 from measurements.emulator import check_ready
 from measurements.records.comparison import told_apart
@@ -37,7 +37,7 @@ _TOLERANCE = 1e-5  # relative, of --expect
 
 
 def verify_launch(
-    given: Given, launch: KernelLaunch, findings: Findings, effort: Effort, inputs: Inputs, output: Output
+    given: Given, launch: KernelLaunch, findings: Findings, effort: VerificationEffort, inputs: Inputs, output: Output
 ) -> ExitStatus:
     """Emulate one launch of a kernel, and answer.
 
@@ -100,7 +100,7 @@ def verify_launch(
     seconds = run.emulation.seconds
     cases = [launch_case(_named(given), run.status, run.findings, run.reason, seconds, notes=notes_fail)]
     cases += [
-        Case(f"argument {k}", "refused" if text else "accepted", text or "as expected", file=str(given.path))
+        CheckedCase(f"argument {k}", "refused" if text else "accepted", text or "as expected", file=str(given.path))
         for k, text in differences.items()
     ]
     clean = "nothing was found" if not run.findings else "no fault was found"
@@ -138,7 +138,7 @@ def verify_launch(
         "seconds": seconds,
     }
     write_files(summary, output)
-    return give(Answer(summary, document, text), output)
+    return give(CommandAnswer(summary, document, text), output)
 
 
 def _named(given: Given) -> str:
@@ -154,9 +154,9 @@ def _program(given: Given, options: Sequence[str]) -> tuple[str, bool, tuple[str
     from search_spaces.templates.headers import Headers
 
     file, text = given.path, given.text
-    if given.kind is Kind.PTX:
+    if given.kind is FileKind.PTX:
         return text, False, ()
-    if given.kind is not Kind.CUDA:
+    if given.kind is not FileKind.CUDA:
         try:
             ptx = ptx_of_file(file)
         except NoKernelFile as error:

@@ -16,14 +16,14 @@ from typing import Annotated
 
 import typer
 
-from autosched.cli.answers import Answer, Output, give, write_files
+from autosched.cli.answers import CommandAnswer, Output, give, write_files
 from autosched.cli.commands.verification.cases import status_of
 from autosched.cli.options.devices import target
 from autosched.cli.options.groups import grouped
 from autosched.cli.options.launch import order_from
-from autosched.cli.options.verification import Effort, Executable, Findings
+from autosched.cli.options.verification import Executable, Findings, VerificationEffort
 from autosched.cli.terminal.errors import InputError
-from autosched.reporting.ci import Case, Summary
+from autosched.reporting.ci import CheckedCase, Summary
 from autosched.reporting.exit_status import ExitStatus
 from autosched.verify.orders import all_orders
 from measurements.emulator.programs import LaunchFinding, ProgramOptions, ProgramRefused, ProgramResult, run_program
@@ -38,7 +38,7 @@ def run(
         list[str], typer.Argument(metavar="PROGRAM [ARGUMENTS]", help="Linked with the shared CUDA runtime.")
     ],
     *,
-    effort: Effort,
+    effort: VerificationEffort,
     findings: Findings,
     executable: Executable,
     output: Output,
@@ -54,7 +54,12 @@ def run(
 
 
 def verify_program(
-    command: str, program: Sequence[str], effort: Effort, findings: Findings, executable: Executable, output: Output
+    command: str,
+    program: Sequence[str],
+    effort: VerificationEffort,
+    findings: Findings,
+    executable: Executable,
+    output: Output,
 ) -> ExitStatus:
     """Run an executable whose launches are emulated, and answer.
 
@@ -98,7 +103,7 @@ def verify_program(
         "emulated_seconds": result.emulated_seconds,
     }
     write_files(summary, output)
-    return give(Answer(summary, document, lambda _: _line(conclusion)), output)
+    return give(CommandAnswer(summary, document, lambda _: _line(conclusion)), output)
 
 
 @contextmanager
@@ -117,10 +122,10 @@ def _stdout_as_stderr(wanted: bool) -> Iterator[None]:
         os.close(kept)
 
 
-def _cases(result: ProgramResult, program: str, notes: bool) -> tuple[Case, ...]:
+def _cases(result: ProgramResult, program: str, notes: bool) -> tuple[CheckedCase, ...]:
     """Return a case for each finding that counts and each thing that is lacking; else one for all launches."""
     cases = [
-        Case(
+        CheckedCase(
             name=f"{f.kind} in {f.kernel}" if f.kernel else f.kind,
             outcome="refused",
             verdict=f.kind,
@@ -131,11 +136,11 @@ def _cases(result: ProgramResult, program: str, notes: bool) -> tuple[Case, ...]
         for f in result.findings
         if f.is_fault or notes
     ]
-    cases += [Case("not emulated", "uncertain", "uncertain", (text,)) for text in result.lacking]
+    cases += [CheckedCase("not emulated", "uncertain", "uncertain", (text,)) for text in result.lacking]
     if not cases and result.status:
-        cases.append(Case(program, "refused", "fails", (_ended(result.status),)))
+        cases.append(CheckedCase(program, "refused", "fails", (_ended(result.status),)))
     if not cases and result.launches:
-        cases.append(Case(_launches(result.launches), "accepted", "accepted", seconds=result.emulated_seconds))
+        cases.append(CheckedCase(_launches(result.launches), "accepted", "accepted", seconds=result.emulated_seconds))
     return tuple(cases)
 
 

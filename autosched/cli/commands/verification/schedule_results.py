@@ -11,7 +11,7 @@ from rich.console import Console
 
 from autosched.cli.terminal.output import show
 from autosched.reporting import formatting
-from autosched.reporting.ci import Case, Outcome
+from autosched.reporting.ci import CheckedCase, Outcome
 from autosched.verify.verdict import FAILING, Verdict
 from measurements.emulator import SharedSite
 from search_spaces.operators.problem import Problem
@@ -26,10 +26,10 @@ _SHOWN_FAILURES = 5  # with their schedule, below the table; --json has all
 _OUTCOMES: dict[str, Outcome] = {"pass": "accepted", "FAIL": "refused", "unproven": "uncertain"}
 
 
-def case(problem: Problem, number: int, v: Verdict) -> Case:
+def case(problem: Problem, number: int, v: Verdict) -> CheckedCase:
     """Return the case of one schedule; ``number`` counts those of its problem from 1."""
     first = next((f for f in v.findings if f.is_fault), None)
-    return Case(
+    return CheckedCase(
         name=f"{formatting.one_line(problem)}: {v.schedule.template} {number}",
         outcome=_OUTCOMES[word(v)],
         verdict=word(v),

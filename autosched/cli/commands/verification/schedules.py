@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from autosched.cli.answers import Answer, Output, give, write_files
+from autosched.cli.answers import CommandAnswer, Output, give, write_files
 from autosched.cli.commands.verification.cases import status_of
 from autosched.cli.commands.verification.schedule_results import case, print_table, to_json, word
 from autosched.cli.options import schedule_file
@@ -160,7 +160,7 @@ def verify(
         if work.jobs:
             console.print(summary.conclusion)
 
-    return give(Answer(summary, document, text), output)
+    return give(CommandAnswer(summary, document, text), output)
 
 
 verify.__doc__ = f"""Verify that code is correct, without a GPU.

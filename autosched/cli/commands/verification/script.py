@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from autosched.cli.answers import Answer, Output, give, line, write_files
+from autosched.cli.answers import CommandAnswer, Output, give, line, write_files
 from autosched.cli.commands.verification.cases import launch_case, outcome_of, status_of
 from autosched.cli.options.devices import target
 from autosched.cli.options.recognition import Given
-from autosched.cli.options.verification import Effort, Inputs, Script
+from autosched.cli.options.verification import Inputs, Script, VerificationEffort
 from autosched.cli.terminal.errors import InputError
 from autosched.cli.terminal.output import stderr_console
-from autosched.reporting.ci import Case, Summary
+from autosched.reporting.ci import CheckedCase, Summary
 from autosched.reporting.exit_status import ExitStatus
 from measurements.emulator import check_ready
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def verify_script(
-    given: Given, arguments: Sequence[str], effort: Effort, script: Script, inputs: Inputs, output: Output
+    given: Given, arguments: Sequence[str], effort: VerificationEffort, script: Script, inputs: Inputs, output: Output
 ) -> ExitStatus:
     """Run a Python script on the CPU, each Triton launch in the emulator, and answer.
 
@@ -89,10 +89,10 @@ def verify_script(
             line(console, hint)
 
     write_files(summary, output)
-    return give(Answer(summary, proof.document(), text), output)
+    return give(CommandAnswer(summary, proof.document(), text), output)
 
 
-def _cases(proof: ProgramProof, path: Path) -> list[Case]:
+def _cases(proof: ProgramProof, path: Path) -> list[CheckedCase]:
     """Return a case for each launch, and one for the script if it fails on its own."""
     launches = proof.session.launches
     cases = [
@@ -106,7 +106,7 @@ def _cases(proof: ProgramProof, path: Path) -> list[Case]:
         for launch in launches
     ]
     if proof.failure and not (launches and outcome_of(launches[-1].emulation.status) == "uncertain"):
-        cases.append(Case("the script", "refused", "fails", (proof.failure,), file=str(path)))
+        cases.append(CheckedCase("the script", "refused", "fails", (proof.failure,), file=str(path)))
     return cases
 
 

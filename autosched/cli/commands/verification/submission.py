@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from autosched.cli.answers import Answer, Output, give, line, write_files
+from autosched.cli.answers import CommandAnswer, Output, give, line, write_files
 from autosched.cli.commands.verification.cases import status_of
 from autosched.cli.options.devices import target
 from autosched.cli.options.groups import grouped
-from autosched.cli.options.verification import Effort, Inputs, Submission
+from autosched.cli.options.verification import Inputs, Submission, VerificationEffort
 from autosched.cli.terminal.errors import InputError
-from autosched.reporting.ci import Case, Outcome, Summary
+from autosched.reporting.ci import CheckedCase, Outcome, Summary
 from autosched.reporting.exit_status import ExitStatus
 from measurements.emulator import check_ready
 
@@ -37,7 +37,7 @@ def judge(
     submission: Annotated[str, typer.Argument(metavar="SUBMISSION", help="A Python file with Triton kernels.")],
     *,
     task: Submission,
-    effort: Effort,
+    effort: VerificationEffort,
     inputs: Inputs,
     output: Output,
 ) -> int:
@@ -53,7 +53,7 @@ def judge(
 
 
 def verify_submission(
-    command: str, submission: str, options: Submission, effort: Effort, inputs: Inputs, output: Output
+    command: str, submission: str, options: Submission, effort: VerificationEffort, inputs: Inputs, output: Output
 ) -> ExitStatus:
     """Compare a submission with its task, and answer.
 
@@ -117,29 +117,29 @@ def verify_submission(
 
     named = {"submission": submission, "task": options.task, "device": device.name}
     write_files(summary, output)
-    return give(Answer(summary, {**verdict.to_json(), **named}, text), output)
+    return give(CommandAnswer(summary, {**verdict.to_json(), **named}, text), output)
 
 
-def _cases(verdict: SubmissionResult, submission: str) -> tuple[Case, ...]:
+def _cases(verdict: SubmissionResult, submission: str) -> tuple[CheckedCase, ...]:
     """Return one case for each of the task's, or one for the submission where these do not tell why it is not right."""
-    from autosched.judge.result import Status
+    from autosched.judge.result import SubmissionStatus
 
-    overall: Outcome = "accepted" if verdict.status is Status.RIGHT else "refused"
-    if verdict.status is Status.UNPROVEN:
+    overall: Outcome = "accepted" if verdict.status is SubmissionStatus.RIGHT else "refused"
+    if verdict.status is SubmissionStatus.UNPROVEN:
         overall = "uncertain"
     cases = [_case(result, submission) for result in verdict.cases]
     if overall == "accepted" or any(case.outcome == overall for case in cases):
-        return tuple(cases) or (Case("the submission", overall, str(verdict.status), file=submission),)
-    return (*cases, Case("the submission", overall, str(verdict.status), verdict.reasons, file=submission))
+        return tuple(cases) or (CheckedCase("the submission", overall, str(verdict.status), file=submission),)
+    return (*cases, CheckedCase("the submission", overall, str(verdict.status), verdict.reasons, file=submission))
 
 
-def _case(result: CaseResult, submission: str) -> Case:
+def _case(result: CaseResult, submission: str) -> CheckedCase:
     wrong = result.relative_error is not None and not result.relative_error <= result.tolerance
     reasons = [*result.findings]
     if wrong:
         reasons.append(f"relative error {result.relative_error:.2g}, tolerance {result.tolerance:g}")
     outcome: Outcome = "refused" if reasons else "accepted"
-    return Case(result.name, outcome, outcome, tuple(reasons), file=submission)
+    return CheckedCase(result.name, outcome, outcome, tuple(reasons), file=submission)
 
 
 def _show(console: Console, result: CaseResult) -> None:

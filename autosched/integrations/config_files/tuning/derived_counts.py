@@ -14,7 +14,7 @@ from autosched.integrations.config_files.file_names import Format
 from autosched.integrations.config_files.installed import kernel_for
 from autosched.integrations.config_files.launches import NoSuchKernel, parameters_of, true_launch
 from autosched.integrations.config_files.layer import Layer
-from autosched.integrations.config_files.tuning.layer_counts import Columns, launch_table, rows_of_blocks
+from autosched.integrations.config_files.tuning.layer_counts import ConfigColumns, launch_table, rows_of_blocks
 from autosched.triton.estimate import compiled_resources, triton_counts, triton_times
 from autosched.triton.storages import Storages
 from autosched.triton.tuning.call import KernelCall
@@ -74,7 +74,7 @@ def derived_table(
     tiles = dict(config)
     if format == "vllm" and layer.block_shape:
         tiles["BLOCK_SIZE_K"] = min(tiles["BLOCK_SIZE_K"], *layer.block_shape)
-    columns = Columns.of([tiles])
+    columns = ConfigColumns.of([tiles])
     valid = max(1, round(float(rows_of_blocks(columns, layer, rows)[0])))
     try:
         grid, arguments = true_launch(

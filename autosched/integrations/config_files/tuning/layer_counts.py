@@ -48,7 +48,7 @@ _MMA, _AROUND_MMA, _AROUND_WGMMA, _AROUND_TCGEN05, _SCALED, _CHAIN_ONCE = 33.0, 
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class ConfigColumns:
     """Configurations by parameter, one array each."""
 
     m: Floats
@@ -59,7 +59,7 @@ class Columns:
     stages: Floats
 
     @classmethod
-    def of(cls, configs: list[dict[str, int]]) -> Columns:
+    def of(cls, configs: list[dict[str, int]]) -> ConfigColumns:
         table = np.array([[c.get(name, _USUAL.get(name, 0)) for name in _NAMES] for c in configs], dtype=np.float64)
         return cls(*table.reshape(-1, len(_NAMES)).T)
 
@@ -97,7 +97,7 @@ def estimated_seconds(configs: list[dict[str, int]], layer: Layer, rows: int, de
     Returns:
         ESTIMATED seconds, [configs]; infinity where no block fits.
     """
-    c = Columns.of(configs)
+    c = ConfigColumns.of(configs)
     times = [triton_times(launch_table(c, layer, rows, n, k, device), device).seconds for n, k in layer.matmuls]
     return np.asarray(sum(times))
 
@@ -110,7 +110,7 @@ def tokens_of_experts(experts: int, top_k: int, rows: int) -> tuple[int, ...]:
     return tuple(np.bincount(choices.reshape(-1), minlength=experts).tolist())
 
 
-def launch_table(c: Columns, layer: Layer, rows: int, n: int, k: int, device: Device) -> LaunchTable:
+def launch_table(c: ConfigColumns, layer: Layer, rows: int, n: int, k: int, device: Device) -> LaunchTable:
     """Count what one matmul of a layer executes, by configuration.
 
     Args:
@@ -163,24 +163,24 @@ def launch_table(c: Columns, layer: Layer, rows: int, n: int, k: int, device: De
     )
 
 
-def rows_of_blocks(c: Columns, layer: Layer, rows: int) -> Floats:
+def rows_of_blocks(c: ConfigColumns, layer: Layer, rows: int) -> Floats:
     """Rows of a tile that a token has, on average."""
     return np.asarray(np.minimum(rows * layer.top_k / _row_blocks(c, layer, rows), c.m))
 
 
-def _row_blocks(c: Columns, layer: Layer, rows: int) -> Floats:
+def _row_blocks(c: ConfigColumns, layer: Layer, rows: int) -> Floats:
     tokens = np.array(tokens_of_experts(layer.experts, layer.top_k, rows))
     by_tile = {int(m): int(np.ceil(tokens / m).sum()) for m in np.unique(c.m)}
     return np.array([by_tile[int(m)] for m in c.m], dtype=np.float64)
 
 
-def shared_bytes(c: Columns, layer: Layer, device: Device) -> Floats:
+def shared_bytes(c: ConfigColumns, layer: Layer, device: Device) -> Floats:
     """Of a block: Triton keeps a buffer a stage for wgmma, which reads it late, and one less for mma.sync."""
     buffers = np.where(_by_warpgroups(c, device), c.stages, np.maximum(c.stages - 1, 1))
     return np.asarray(buffers * (c.m * layer.row_bytes + c.n * layer.weight_bytes) * c.k)
 
 
-def registers(c: Columns, layer: Layer) -> Floats:
+def registers(c: ConfigColumns, layer: Layer) -> Floats:
     """Return that a thread would need: sums, what it copies, and addresses. What is beyond the device's most is
     spilled."""
     threads = 32 * c.warps
@@ -209,7 +209,7 @@ class _Tile:
         return np.maximum(self.chain, (self.chain + load) / np.maximum(stages - 1, 1))
 
     @classmethod
-    def of(cls, c: Columns, layer: Layer, depth: Floats, device: Device) -> _Tile:
+    def of(cls, c: ConfigColumns, layer: Layer, depth: Floats, device: Device) -> _Tile:
         wide = _by_warpgroups(c, device)
         across_m, across_n = c.warps_across()
         rows, columns = c.m / across_m, np.maximum(c.n / across_n, 8.0)
@@ -234,7 +234,9 @@ class _Tile:
         )
 
 
-def _executed(c: Columns, layer: Layer, tile: _Tile, copied: Floats, turns: Floats) -> tuple[Floats, dict[str, Floats]]:
+def _executed(
+    c: ConfigColumns, layer: Layer, tile: _Tile, copied: Floats, turns: Floats
+) -> tuple[Floats, dict[str, Floats]]:
     """Instructions of a warp's code, and how often the warps of a block execute each operation."""
     copies = copied / 16 / (32 * c.warps)  # of a thread and a turn
     results = c.m * c.n / (32 * c.warps)
@@ -258,5 +260,5 @@ def _executed(c: Columns, layer: Layer, tile: _Tile, copied: Floats, turns: Floa
     return code, {operation: times * c.warps for operation, times in of_warp.items()}
 
 
-def _by_warpgroups(c: Columns, device: Device) -> npt.NDArray[np.bool_]:
+def _by_warpgroups(c: ConfigColumns, device: Device) -> npt.NDArray[np.bool_]:
     return np.asarray((c.m >= _WARPGROUP_ROWS) & (c.warps % 4 == 0) & (device.sm // 10 in (9, 10)))

@@ -14,7 +14,7 @@ from autosched.integrations.config_files.file_names import FileName, Format
 from autosched.integrations.config_files.layer import Layer
 from measurements.compiler.cores import usable_cores
 from measurements.files.text import one_line
-from measurements.workers.resource_watch import LimitExceeded, request_within
+from measurements.workers.resource_watch import WorkerLimitExceeded, request_within
 from measurements.workers.transport import WorkerError, WorkerFailed
 from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device
@@ -98,7 +98,7 @@ class JudgePool:
             return request_within(worker, request, seconds=_SECONDS)
         except WorkerFailed as error:  # our own fault: say so, and go on with the others
             return {"status": "unproven", "reason": one_line(f"it could not be judged: {error}")}
-        except LimitExceeded:
+        except WorkerLimitExceeded:
             return {"status": "unproven", "reason": f"it took more than {_SECONDS:.0f} s of the CPU"}
         except WorkerError as error:
             return {"status": "compile_error", "reason": one_line(f"the compiler ended the process: {error}")}

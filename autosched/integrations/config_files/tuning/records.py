@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from autosched.integrations.config_files.layer import Layer
 from autosched.integrations.config_files.tuning.layer_counts import estimated_seconds
-from autosched.integrations.config_files.tuning.sidecar import Choice, TunedLayer
+from autosched.integrations.config_files.tuning.sidecar import LayerChoice, TunedLayer
 from autosched.triton.tuning.problem import PREFIX, TritonProblem, problem_type
 from autosched.version import VERSION
 from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
@@ -61,7 +61,7 @@ def records_of(tuned: TunedLayer) -> Iterator[Record]:
         )
 
 
-def _measurement(choice: Choice, seconds: float | None, provenance: Provenance, device: Device) -> Measurement:
+def _measurement(choice: LayerChoice, seconds: float | None, provenance: Provenance, device: Device) -> Measurement:
     if seconds is None:
         reason = f"the time model has no room for it on {device.name}"
         return Measurement(Status.UNRANKED, Provenance.ESTIMATED, reason)
@@ -86,7 +86,7 @@ def tuned_layers(store: Store, device: str | None = None) -> list[TunedLayer]:
         measured = record is not None and record.provenance is Provenance.MEASURED
         if record is not None and (known is None or measured):
             best[summary.problem_key, summary.device] = record
-    groups: dict[tuple[Layer, str], list[tuple[Choice, str, str]]] = {}
+    groups: dict[tuple[Layer, str], list[tuple[LayerChoice, str, str]]] = {}
     for (key, name), record in best.items():
         layer, rows = _layer_of(fields_of(key)["arguments"])
         groups.setdefault((layer, name), []).append(
@@ -99,14 +99,14 @@ def tuned_layers(store: Store, device: str | None = None) -> list[TunedLayer]:
     return [_tuned(layer, name, found) for (layer, name), found in groups.items()]
 
 
-def _tuned(layer: Layer, device: str, found: Sequence[tuple[Choice, str, str]]) -> TunedLayer:
+def _tuned(layer: Layer, device: str, found: Sequence[tuple[LayerChoice, str, str]]) -> TunedLayer:
     choices, versions, kernels = zip(*found, strict=True)
     # Choices of several versions have no version of their own.
     version = versions[0] if len(set(versions)) == 1 else ""
     return TunedLayer(layer, device_named(device), choices, version, "; ".join(sorted({k for k in kernels if k})))
 
 
-def _choice(record: Record, rows: int) -> Choice:
+def _choice(record: Record, rows: int) -> LayerChoice:
     config = tuple((name, int(value)) for name, value in record.schedule.items)
     found = record.measurement
     proof: dict[str, float | int | str] = {}
@@ -117,7 +117,7 @@ def _choice(record: Record, rows: int) -> Choice:
         proof |= {"registers": r.registers, "shared_bytes": r.dynamic_shared_bytes}
         proof |= {"local_bytes": r.stack_bytes} if r.stack_bytes else {}
     provenance = "measured" if record.provenance is Provenance.MEASURED else "estimated"
-    return Choice(rows, tuple(sorted(config)), record.seconds, provenance, proof)
+    return LayerChoice(rows, tuple(sorted(config)), record.seconds, provenance, proof)
 
 
 def _layer_of(arguments: str) -> tuple[Layer, int]:

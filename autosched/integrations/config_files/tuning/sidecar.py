@@ -24,7 +24,7 @@ _MOST_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
-class Choice:
+class LayerChoice:
     """What a batch of ``rows`` takes. ``provenance`` is "estimated" or "measured"; ``proof`` has a status and numbers,
     and is empty where nothing was proven."""
 
@@ -41,7 +41,7 @@ class TunedLayer:
 
     layer: Layer
     device: Device
-    choices: tuple[Choice, ...]
+    choices: tuple[LayerChoice, ...]
     triton: str
     kernel: str = ""
 
@@ -115,14 +115,16 @@ def read_tuned(file: ConfigFile, model: Layer | None) -> TunedLayer:
     return TunedLayer(layer, device, choices, file.triton, str((beside or {}).get("kernel", "")))
 
 
-def _choice(rows: int, config: Config, beside: Mapping[str, Any]) -> Choice:
+def _choice(rows: int, config: Config, beside: Mapping[str, Any]) -> LayerChoice:
     seconds = beside.get("seconds")
     if seconds is not None and not 0 < float(seconds) < float("inf"):
         raise ValueError(f"{seconds} is no time")
     provenance = str(beside.get("provenance", "estimated"))
     if provenance not in ("estimated", "measured"):
         raise ValueError(f"{provenance[:40]} is no provenance")
-    return Choice(rows, config, None if seconds is None else float(seconds), provenance, dict(beside.get("proof", {})))
+    return LayerChoice(
+        rows, config, None if seconds is None else float(seconds), provenance, dict(beside.get("proof", {}))
+    )
 
 
 def _sidecar(path: Path) -> dict[str, Any] | None:

@@ -11,9 +11,14 @@ from typing import Any
 
 from autosched.integrations.config_files.file_names import Format, file_device_of_row
 from autosched.integrations.config_files.layer import Layer
-from autosched.integrations.config_files.tuning.layer_counts import Columns, as_config, estimated_seconds, tuner_space
+from autosched.integrations.config_files.tuning.layer_counts import (
+    ConfigColumns,
+    as_config,
+    estimated_seconds,
+    tuner_space,
+)
 from autosched.integrations.config_files.tuning.pool import JudgePool
-from autosched.integrations.config_files.tuning.sidecar import Choice, TunedLayer
+from autosched.integrations.config_files.tuning.sidecar import LayerChoice, TunedLayer
 from search_spaces.hardware.devices import Device
 
 CANDIDATES = 4
@@ -41,7 +46,7 @@ def first_choices(layer: Layer, rows: int, device: Device, count: int) -> list[t
     """
     space = tuner_space(layer)
     seconds = estimated_seconds(space, layer, rows, device)
-    columns = Columns.of(space)
+    columns = ConfigColumns.of(space)
     weight = (columns.m + columns.n) * columns.k * columns.stages * columns.warps * columns.group
     ranked = sorted(range(len(space)), key=lambda k: (seconds[k], weight[k]))
     found: list[tuple[dict[str, int], float]] = []
@@ -127,7 +132,7 @@ class _Sound:
     counted: float | None
 
 
-def _fastest(sound: Sequence[_Sound], layer: Layer, rows: int, measure: Measure | None) -> Choice:
+def _fastest(sound: Sequence[_Sound], layer: Layer, rows: int, measure: Measure | None) -> LayerChoice:
     if measure is not None:
         seconds = [measure(layer, rows, s.config) for s in sound]
     else:  # one estimate is compared with its like alone
@@ -135,7 +140,7 @@ def _fastest(sound: Sequence[_Sound], layer: Layer, rows: int, measure: Measure 
         seconds = counted if len(counted) == len(sound) else [s.by_sizes for s in sound]
     spills = [measure is None and bool(s.found.get("local_bytes")) for s in sound]
     best = min(range(len(sound)), key=lambda k: (spills[k], seconds[k]))
-    return Choice(
+    return LayerChoice(
         rows,
         as_config(sound[best].config),
         seconds[best],

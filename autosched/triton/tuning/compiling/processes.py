@@ -13,7 +13,7 @@ from autosched.triton.tuning.compiling.candidate import NotLaunched
 from autosched.triton.tuning.compiling.worker import NotPortable, place_of, portable
 from autosched.triton.tuning.function import TritonFunction
 from measurements.records.measurement import Status
-from measurements.workers.resource_watch import LimitExceeded, request_within
+from measurements.workers.resource_watch import WorkerLimitExceeded, request_within
 from measurements.workers.transport import WorkerClosed, WorkerDied, WorkerFailed
 from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device
@@ -91,7 +91,7 @@ class CompileProcesses:
             try:
                 answer = request_within(worker, request, seconds=self._time_limit)
                 break
-            except LimitExceeded as exceeded:
+            except WorkerLimitExceeded as exceeded:
                 why = f"Triton did not compile it within {self._time_limit:g} s of the CPU"
                 return NotLaunched(
                     Status.COMPILE_TIMEOUT, why if exceeded.what == "time" else "Triton did not end compiling it"

@@ -14,7 +14,7 @@ import torch
 from autosched.triton.arguments import tensor_of
 from autosched.triton.driver import activated
 from autosched.triton.tuning.function import TritonFunction
-from autosched.triton.tuning.loading import NotLoaded, load_as_imported
+from autosched.triton.tuning.loading import FunctionNotLoaded, load_as_imported
 from measurements.records.measurement import Status
 from measurements.workers.messages import Message
 from measurements.workers.worker import serve
@@ -82,7 +82,7 @@ def handle(request: Message) -> Message:
         found = load_as_imported(
             request["module"], request["file"], request["function"], request["path"], "the kernel's module"
         )
-    except NotLoaded as error:
+    except FunctionNotLoaded as error:
         return Message({"status": Status.COMPILE_ERROR.value, "reason": str(error)})
     function = TritonFunction.of(getattr(found, "fn", found) if hasattr(found, "tuning") else found)
     if function.digest != request["digest"]:

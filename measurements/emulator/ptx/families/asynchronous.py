@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from measurements.emulator.ptx.forms import (
     FLAGS,
     Form,
-    Source,
+    SourceOperand,
     Unsupported,
     address_of,
     groups_pending,
@@ -39,27 +39,27 @@ def _mbarrier(i: Instruction) -> Form:
     flags = _relaxed(i)
     if what in ("init", "inval"):
         at = address_of(i.operands[0])
-        count = [Source(i.operands[1], 4)] if what == "init" else []
-        return Form(f"mbarrier.{what}", 0, (), [Source(at.base, 8), *count], [at.offset])
+        count = [SourceOperand(i.operands[1], 4)] if what == "init" else []
+        return Form(f"mbarrier.{what}", 0, (), [SourceOperand(at.base, 8), *count], [at.offset])
     if what in ("arrive", "arrive_drop"):
         to, *rest = i.operands
         if isinstance(to, Address):  # .shared::cluster has no result
             to, rest = Register("_"), [to, *rest]
         at = address_of(rest[0])
         kind = next((q for q in i.qualifiers if q in _ARRIVALS), "plain")
-        counts = [Source(rest[1], 4)] if len(rest) > 1 else []
+        counts = [SourceOperand(rest[1], 4)] if len(rest) > 1 else []
         immediates = [at.offset, _ARRIVALS.index(kind), len(counts), int(what == "arrive_drop")]
-        return Form("mbarrier.arrive", flags, _sink(to), [Source(at.base, 8), *counts], immediates)
+        return Form("mbarrier.arrive", flags, _sink(to), [SourceOperand(at.base, 8), *counts], immediates)
     if what in ("expect_tx", "complete_tx"):
         at = address_of(i.operands[0])
         immediates = [at.offset, int(what == "complete_tx")]
-        return Form("mbarrier.tx", flags, (), [Source(at.base, 8), Source(i.operands[1], 4)], immediates)
+        return Form("mbarrier.tx", flags, (), [SourceOperand(at.base, 8), SourceOperand(i.operands[1], 4)], immediates)
     if what == "pending_count":
-        return Form("mbarrier.pending_count", 0, [i.operands[0]], [Source(i.operands[1], 8)])
+        return Form("mbarrier.pending_count", 0, [i.operands[0]], [SourceOperand(i.operands[1], 8)])
     if what in ("test_wait", "try_wait"):
         at = address_of(i.operands[1])
         parity = "parity" in i.qualifiers
-        sources = [Source(at.base, 8), Source(i.operands[2], 4 if parity else 8)]
+        sources = [SourceOperand(at.base, 8), SourceOperand(i.operands[2], 4 if parity else 8)]
         return Form("mbarrier.wait", flags, [i.operands[0]], sources, [at.offset, int(parity), int(what == "try_wait")])
     raise Unsupported
 
@@ -82,7 +82,7 @@ def _tensor_map_fence(i: Instruction) -> Form:
     at = address_of(i.operands[0])
     if number(i.operands[1]) != _MAP_BYTES:
         raise Unsupported  # ptxas refuses it
-    return Form("fence.tensormap.acquire", flags, (), [Source(at.base, 8)], [at.offset])
+    return Form("fence.tensormap.acquire", flags, (), [SourceOperand(at.base, 8)], [at.offset])
 
 
 _MAP_BYTES = 128
@@ -103,7 +103,7 @@ def _tensormap(i: Instruction) -> Form:
         from_ = address_of(i.operands[1])
         if number(i.operands[2]) != _MAP_BYTES:
             raise Unsupported  # ptxas refuses it
-        sources = [Source(at.base, 8), Source(from_.base, 8)]
+        sources = [SourceOperand(at.base, 8), SourceOperand(from_.base, 8)]
         return Form(
             "tensormap.cp_fenceproxy", FLAGS["cta"] if "cta" in q else 0, (), sources, [1, at.offset, from_.offset]
         )
@@ -118,14 +118,20 @@ def _tensormap(i: Instruction) -> Form:
         raise Unsupported
     space = 2 if "shared::cta" in q else int("global" in q)  # of SPACES
     numbers = [at.offset, space, list(_FIELDS).index(field), number(dimension[0]) if dimension else 0]
-    return Form("tensormap.replace", 0, (), [Source(at.base, 8), Source(value, 8 if q[-1] == "b64" else 4)], numbers)
+    return Form(
+        "tensormap.replace",
+        0,
+        (),
+        [SourceOperand(at.base, 8), SourceOperand(value, 8 if q[-1] == "b64" else 4)],
+        numbers,
+    )
 
 
 def _cp(i: Instruction) -> Form | None:
     q = i.qualifiers
     if q[:3] == ("async", "mbarrier", "arrive"):
         at = address_of(i.operands[0])
-        return Form("cp.async.mbarrier.arrive", 0, (), [Source(at.base, 8)], [at.offset, int("noinc" in q)])
+        return Form("cp.async.mbarrier.arrive", 0, (), [SourceOperand(at.base, 8)], [at.offset, int("noinc" in q)])
     if "bulk" not in q:
         return None
     if q[-1] == "commit_group" or q[2:3] == ("commit_group",):
@@ -144,10 +150,15 @@ def _bulk_load(i: Instruction) -> Form:
     if any(q.startswith(("cp_mask", "ignore_oob")) for q in i.qualifiers):
         raise Unsupported
     to, from_, barrier = (address_of(i.operands[k]) for k in (0, 1, 3))
-    sources = [Source(to.base, 8), Source(from_.base, 8), Source(i.operands[2], 4), Source(barrier.base, 8)]
+    sources = [
+        SourceOperand(to.base, 8),
+        SourceOperand(from_.base, 8),
+        SourceOperand(i.operands[2], 4),
+        SourceOperand(barrier.base, 8),
+    ]
     multicast = "multicast::cluster" in i.qualifiers
     if multicast:
-        sources.append(Source(i.operands[4], 2))
+        sources.append(SourceOperand(i.operands[4], 2))
     from_shared = int("global" not in i.qualifiers)
     reduction = _reduction(i, _IN_SHARED) if i.qualifiers[0] == "reduce" else _STORED
     immediates = [to.offset, from_.offset, barrier.offset, from_shared, int(multicast), *reduction]
@@ -197,9 +208,9 @@ def _bulk_store(i: Instruction) -> Form:
         raise Unsupported
     to, from_ = (address_of(o) for o in i.operands[:2])
     reduction = _reduction(i, _IN_GLOBAL) if i.qualifiers[0] == "reduce" else _STORED
-    sources = [Source(to.base, 8), Source(from_.base, 8), Source(i.operands[2], 4)]
+    sources = [SourceOperand(to.base, 8), SourceOperand(from_.base, 8), SourceOperand(i.operands[2], 4)]
     if "cp_mask" in i.qualifiers:
-        sources.append(Source(i.operands[-1], 2))
+        sources.append(SourceOperand(i.operands[-1], 2))
     return Form("bulk.store", 0, (), sources, [to.offset, from_.offset, *reduction])
 
 
@@ -212,7 +223,11 @@ def _tensor_store(i: Instruction) -> Form:
         raise Unsupported
     map_, from_ = (address_of(o) for o in i.operands[:2])
     rank, scatters, pixels = _tile(i.qualifiers, map_, "tile::scatter4", "im2col_no_offs")
-    sources = [Source(map_.base, 8), *(Source(c, 4) for c in map_.coordinates), Source(from_.base, 8)]
+    sources = [
+        SourceOperand(map_.base, 8),
+        *(SourceOperand(c, 4) for c in map_.coordinates),
+        SourceOperand(from_.base, 8),
+    ]
     return Form("tensor.store", 0, (), sources, [rank, map_.offset, from_.offset, reduction, scatters, pixels])
 
 
@@ -238,10 +253,10 @@ def _tensor_load(i: Instruction) -> Form:
     to, map_, barrier = (address_of(o) for o in i.operands[:3])
     rank, gathers, pixels = _tile(i.qualifiers, map_, "tile::gather4", "im2col")
     sources = [
-        Source(to.base, 8),
-        Source(map_.base, 8),
-        *(Source(c, 4) for c in map_.coordinates),
-        Source(barrier.base, 8),
+        SourceOperand(to.base, 8),
+        SourceOperand(map_.base, 8),
+        *(SourceOperand(c, 4) for c in map_.coordinates),
+        SourceOperand(barrier.base, 8),
     ]
     multicast = "multicast::cluster" in i.qualifiers
     rest = i.operands[3:]
@@ -249,8 +264,8 @@ def _tensor_load(i: Instruction) -> Form:
     if len(offsets) != (rank - 2 if pixels else 0):
         raise Unsupported
     if multicast:
-        sources.append(Source(rest[pixels], 2))
-    sources += [Source(offset, 2) for offset in offsets]
+        sources.append(SourceOperand(rest[pixels], 2))
+    sources += [SourceOperand(offset, 2) for offset in offsets]
     blocks = 2 if "cta_group::2" in i.qualifiers else 1
     immediates = [rank, to.offset, map_.offset, barrier.offset, int(multicast), blocks, gathers, pixels]
     return Form("tensor.load", 0, (), sources, immediates)
@@ -266,9 +281,9 @@ def _st(i: Instruction) -> Form | None:
         raise Unsupported  # st.async.mmio and its like, of sm_100
     to, barrier = address_of(i.operands[0]), address_of(i.operands[2])
     each = TYPE_BYTES[i.qualifiers[-1]]
-    values = [Source(v, each) for v in values_of(i.operands[1])]
+    values = [SourceOperand(v, each) for v in values_of(i.operands[1])]
     immediates = [to.offset, barrier.offset, each, *_STORED]
-    return Form("st.async", 0, (), [Source(to.base, 8), Source(barrier.base, 8), *values], immediates)
+    return Form("st.async", 0, (), [SourceOperand(to.base, 8), SourceOperand(barrier.base, 8), *values], immediates)
 
 
 def _zeros(i: Instruction) -> Form:
@@ -276,7 +291,7 @@ def _zeros(i: Instruction) -> Form:
     if set(i.qualifiers) - {"bulk", "weak", "shared::cta"} or number(i.operands[2]) != 0:
         raise Unsupported
     space = 2 if "shared::cta" in i.qualifiers else 0  # of SPACES
-    return Form("st.bulk", 0, (), [Source(to.base, 8), Source(i.operands[1], 8)], [to.offset, space])
+    return Form("st.bulk", 0, (), [SourceOperand(to.base, 8), SourceOperand(i.operands[1], 8)], [to.offset, space])
 
 
 def _red(i: Instruction) -> Form | None:
@@ -287,7 +302,7 @@ def _red(i: Instruction) -> Form | None:
         raise Unsupported  # red.async.mmio, of sm_100
     to, barrier = address_of(i.operands[0]), address_of(i.operands[2])
     each = TYPE_BYTES[i.qualifiers[-1]]
-    sources = [Source(to.base, 8), Source(barrier.base, 8), Source(i.operands[1], each)]
+    sources = [SourceOperand(to.base, 8), SourceOperand(barrier.base, 8), SourceOperand(i.operands[1], each)]
     return Form("red.async", 0, (), sources, [to.offset, barrier.offset, each, *_reduction(i, _IN_SHARED)])
 
 
@@ -295,7 +310,7 @@ def _prefetch(i: Instruction) -> Form | None:
     if "tensormap" not in i.qualifiers:
         return None
     at = address_of(i.operands[0])
-    return Form("prefetch.tensormap", 0, (), [Source(at.base, 8)], [at.offset])
+    return Form("prefetch.tensormap", 0, (), [SourceOperand(at.base, 8)], [at.offset])
 
 
 def _barrier(i: Instruction) -> Form | None:
@@ -306,11 +321,13 @@ def _barrier(i: Instruction) -> Form | None:
 
 def _mapa(i: Instruction) -> Form:
     generic = int("shared::cluster" not in i.qualifiers)
-    return Form("mapa", 0, [i.operands[0]], [Source(i.operands[1], 8), Source(i.operands[2], 4)], [generic])
+    return Form(
+        "mapa", 0, [i.operands[0]], [SourceOperand(i.operands[1], 8), SourceOperand(i.operands[2], 4)], [generic]
+    )
 
 
 def _getctarank(i: Instruction) -> Form:
-    return Form("getctarank", 0, [i.operands[0]], [Source(i.operands[1], 8)])
+    return Form("getctarank", 0, [i.operands[0]], [SourceOperand(i.operands[1], 8)])
 
 
 def _setmaxnreg(i: Instruction) -> Form:
@@ -323,8 +340,14 @@ def _launch_control(i: Instruction) -> Form:
     if what == "try_cancel":
         to, barrier = (address_of(o) for o in i.operands)
         immediates = [to.offset, barrier.offset, int("multicast::cluster::all" in q)]
-        return Form("clusterlaunchcontrol.try_cancel", 0, (), [Source(to.base, 8), Source(barrier.base, 8)], immediates)
-    answer = [Source(i.operands[1], 16)]
+        return Form(
+            "clusterlaunchcontrol.try_cancel",
+            0,
+            (),
+            [SourceOperand(to.base, 8), SourceOperand(barrier.base, 8)],
+            immediates,
+        )
+    answer = [SourceOperand(i.operands[1], 16)]
     if q[0] == "is_canceled":
         return Form("clusterlaunchcontrol.is_canceled", 0, [i.operands[0]], answer)
     first, _, axis = q[0].partition("::")

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from measurements.emulator.ptx.forms import Form, Source, Unsupported, address_of, values_of
+from measurements.emulator.ptx.forms import Form, SourceOperand, Unsupported, address_of, values_of
 from measurements.emulator.ptx.syntax import Instruction, Operand
 
 
 def ldmatrix_form(i: Instruction) -> Form | None:
     """None for another instruction. Raises Unsupported."""
     if i.opcode == "movmatrix":
-        return Form("movmatrix", 0, [i.operands[0]], [Source(i.operands[1])], [1])
+        return Form("movmatrix", 0, [i.operands[0]], [SourceOperand(i.operands[1])], [1])
     return _load_or_store(i) if i.opcode in ("ldmatrix", "stmatrix") else None
 
 
-def _sources(operands: Sequence[Operand]) -> list[Source]:
-    return [Source(o, 4) for o in operands]
+def _sources(operands: Sequence[Operand]) -> list[SourceOperand]:
+    return [SourceOperand(o, 4) for o in operands]
 
 
 def _load_or_store(i: Instruction) -> Form:
@@ -30,7 +30,7 @@ def _load_or_store(i: Instruction) -> Form:
     address = address_of(operand)
     immediates = [1, address.offset, count, int("trans" in i.qualifiers)]
     values = values_of(registers)
-    sources = [Source(address.base, 8), *(() if load else _sources(values))]
+    sources = [SourceOperand(address.base, 8), *(() if load else _sources(values))]
     return Form(i.opcode, 0, values if load else (), sources, immediates)
 
 
@@ -54,5 +54,5 @@ def _byte_matrix(i: Instruction, count: int) -> Form:
     if len(items) != count * registers or (not transposed and not packed):
         raise Unsupported
     immediates = [1, at.offset, count, rows, int(transposed), packed]
-    sources = [Source(at.base, 8), *(() if load else _sources(items))]
+    sources = [SourceOperand(at.base, 8), *(() if load else _sources(items))]
     return Form(f"{i.opcode}.bytes", 0, items if load else (), sources, immediates)

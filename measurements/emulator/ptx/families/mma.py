@@ -3,7 +3,7 @@ sparse (9.7.14.6), or where it is four products (9.7.14.5.1)."""
 
 from __future__ import annotations
 
-from measurements.emulator.ptx.forms import FLAGS, MULTIPLIED, Form, Source, Unsupported
+from measurements.emulator.ptx.forms import FLAGS, MULTIPLIED, Form, SourceOperand, Unsupported
 from measurements.emulator.ptx.syntax import Instruction, Number, Operand, Vector
 
 _BYTES = ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2")
@@ -46,7 +46,7 @@ def block_scaled_form(i: Instruction) -> Form | None:
     scale_a, where_a, scale_b, where_b = i.operands[4:]
     selected = [*_selector(where_a, said, 2), *_selector(where_b, said, 4)]
     immediates = [1, int(shape.partition("k")[2]), *map(_ELEMENTS.index, types), said, int(scale == "ue4m3"), *selected]
-    return Form("mma.block_scale", 0, d, [Source(o, 4) for o in (*a, *b, *c, scale_a, scale_b)], immediates)
+    return Form("mma.block_scale", 0, d, [SourceOperand(o, 4) for o in (*a, *b, *c, scale_a, scale_b)], immediates)
 
 
 # By the type of a: its bits, the k of m16n8k, those of A for each 2 bits of metadata, and types of d.
@@ -97,7 +97,7 @@ def sparse_mma_form(i: Instruction) -> Form | None:
     ordered = int(i.qualifiers[0] == "sp::ordered_metadata")
     immediates = [1, k, *map(MULTIPLIED.index, types), len(d), len(a), len(b), len(c), selector.bits, ordered]
     flags = FLAGS["satfinite"] if "satfinite" in i.qualifiers else 0
-    return Form("mma.sp", flags, d, [Source(o, 4) for o in (*a, *b, *c, metadata)], immediates)
+    return Form("mma.sp", flags, d, [SourceOperand(o, 4) for o in (*a, *b, *c, metadata)], immediates)
 
 
 def quad_mma_form(i: Instruction) -> Form | None:
@@ -118,7 +118,7 @@ def quad_mma_form(i: Instruction) -> Form | None:
     if (len(d), len(a), len(b), len(c)) != (registers[d_type], 2, 2, registers[c_type]):
         raise Unsupported
     immediates = [1, *(int(t == "f32") for t in (d_type, c_type)), *(int(layout == "row") for layout in layouts)]
-    return Form("mma.m8n8k4", 0, d, [Source(o, 4) for o in (*a, *b, *c)], immediates)
+    return Form("mma.m8n8k4", 0, d, [SourceOperand(o, 4) for o in (*a, *b, *c)], immediates)
 
 
 def _items(operand: Operand) -> tuple[Operand, ...]:

@@ -3,7 +3,7 @@ f32 arithmetic with operands of 16 bits (9.7.5), both of sm_100 and later."""
 
 from __future__ import annotations
 
-from measurements.emulator.ptx.forms import FLAGS, ROUNDING, Form, Source, Unsupported
+from measurements.emulator.ptx.forms import FLAGS, ROUNDING, Form, SourceOperand, Unsupported
 from measurements.emulator.ptx.syntax import Instruction
 
 # The order is that of Type in runtime/isa/arithmetic/narrow.cpp.
@@ -38,19 +38,19 @@ def _conversion(i: Instruction) -> Form:
         pair = from_ == "bf16x2" and to == _SCALES
         if from_ != "f32" and not pair:
             raise Unsupported
-        sources = [Source(o, 4) for o in i.operands[1:]]
+        sources = [SourceOperand(o, 4) for o in i.operands[1:]]
         if len(sources) != (1 if pair else 2):
             raise Unsupported
         return Form("cvt.to_narrow", flags, [i.operands[0]], sources, [_NARROW.index(to), int(not pair)])
     if to != ("bf16x2" if from_ == _SCALES else "f16x2"):
         raise Unsupported
     flags = _flags(i, ("rn",) if from_ == _SCALES else ("rn", "relu"))
-    return Form("cvt.from_narrow", flags, [i.operands[0]], [Source(i.operands[1], 2)], [_NARROW.index(from_)])
+    return Form("cvt.from_narrow", flags, [i.operands[0]], [SourceOperand(i.operands[1], 2)], [_NARROW.index(from_)])
 
 
 def _mixed(i: Instruction) -> Form:
     """``d, a, c`` and ``d, a, b, c``: c and d of f32."""
     flags = _flags(i, ("rn", "rz", "rm", "rp", "sat"))
     *narrow, last = i.operands[1:]
-    sources = [*(Source(o, 2) for o in narrow), Source(last, 4)]
+    sources = [*(SourceOperand(o, 2) for o in narrow), SourceOperand(last, 4)]
     return Form(f"{i.opcode}.mixed", flags, [i.operands[0]], sources, [_HALVES.index(i.qualifiers[-1])])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from measurements.emulator.ptx.forms import Form, Source, Unsupported, number
+from measurements.emulator.ptx.forms import Form, SourceOperand, Unsupported, number
 from measurements.emulator.ptx.syntax import TYPE_BYTES, Instruction
 
 
@@ -11,7 +11,7 @@ def stack_form(i: Instruction) -> Form | None:
     if i.opcode == "stacksave":
         return Form("stacksave", 0, [i.operands[0]])
     if i.opcode == "stackrestore":
-        return Form("stackrestore", 0, (), [Source(i.operands[0])])
+        return Form("stackrestore", 0, (), [SourceOperand(i.operands[0])])
     return _alloca(i) if i.opcode == "alloca" else None
 
 
@@ -19,4 +19,4 @@ def _alloca(i: Instruction) -> Form:
     alignment = number(i.operands[2]) if len(i.operands) > 2 else 0
     if alignment < 0 or alignment & (alignment - 1):
         raise Unsupported  # ptxas refuses it
-    return Form("alloca", 0, [i.operands[0]], [Source(i.operands[1], TYPE_BYTES[i.qualifiers[0]])], [alignment])
+    return Form("alloca", 0, [i.operands[0]], [SourceOperand(i.operands[1], TYPE_BYTES[i.qualifiers[0]])], [alignment])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from measurements.emulator.ptx.forms import Form, Source, Unsupported, address_of, number, values_of
+from measurements.emulator.ptx.forms import Form, SourceOperand, Unsupported, address_of, number, values_of
 from measurements.emulator.ptx.syntax import Address, Instruction, Vector
 
 # In the order of Kind in runtime/isa/matrix/tcgen05_mma.cpp.
@@ -36,11 +36,13 @@ def _group(qualifiers: list[str]) -> int:
 
 def _alloc(i: Instruction, q: list[str]) -> Form:
     to = address_of(i.operands[0])
-    return Form("tcgen05.alloc", 0, (), [Source(to.base, 8), Source(i.operands[1], 4)], [1, to.offset, _group(q)])
+    return Form(
+        "tcgen05.alloc", 0, (), [SourceOperand(to.base, 8), SourceOperand(i.operands[1], 4)], [1, to.offset, _group(q)]
+    )
 
 
 def _dealloc(i: Instruction, q: list[str]) -> Form:
-    return Form("tcgen05.dealloc", 0, (), [Source(o, 4) for o in i.operands], [1, _group(q)])
+    return Form("tcgen05.dealloc", 0, (), [SourceOperand(o, 4) for o in i.operands], [1, _group(q)])
 
 
 def _relinquish(i: Instruction, q: list[str]) -> Form:
@@ -63,10 +65,10 @@ def _move(i: Instruction, q: list[str]) -> Form:
         raise Unsupported
     packed = int("pack::16b" in q or "unpack::16b" in q)
     immediates = [1, at.offset, list(_SHAPES).index(shape), number(rest[0]) if rest else 0, packed]
-    sources = [Source(at.base, 4)]
+    sources = [SourceOperand(at.base, 4)]
     if loads:
         return Form("tcgen05.ld", 0, values, sources, immediates)
-    return Form("tcgen05.st", 0, (), [*sources, *(Source(v, 4) for v in values)], immediates)
+    return Form("tcgen05.st", 0, (), [*sources, *(SourceOperand(v, 4) for v in values)], immediates)
 
 
 def _wait(i: Instruction, q: list[str]) -> Form:
@@ -82,14 +84,14 @@ def _commit(i: Instruction, q: list[str]) -> Form:
         raise Unsupported
     at = address_of(i.operands[0])
     multicast = "multicast::cluster" in q
-    sources = [Source(at.base, 8), *([Source(i.operands[1], 2)] if multicast else [])]
+    sources = [SourceOperand(at.base, 8), *([SourceOperand(i.operands[1], 2)] if multicast else [])]
     return Form("tcgen05.commit", 0, (), sources, [at.offset, _group(q), int(multicast)])
 
 
 def _cp(i: Instruction, q: list[str]) -> Form:
     shape = ".".join(x for x in q if "cta_group" not in x)  # with a format, values would be unpacked
     to = address_of(i.operands[0])
-    sources = [Source(to.base, 4), Source(i.operands[1], 8)]
+    sources = [SourceOperand(to.base, 4), SourceOperand(i.operands[1], 8)]
     return Form("tcgen05.cp", 0, (), sources, [to.offset, _group(q), _COPIES.index(shape)])
 
 
@@ -104,15 +106,15 @@ def _mma(i: Instruction, q: list[str]) -> Form:
         raise Unsupported
     d, a, b, descriptor, *rest = i.operands
     to = address_of(d)
-    sources, offsets = [Source(to.base, 4)], [to.offset]
+    sources, offsets = [SourceOperand(to.base, 4)], [to.offset]
     in_tensor_memory = isinstance(a, Address)
     if isinstance(a, Address):
-        sources.append(Source(a.base, 4))
+        sources.append(SourceOperand(a.base, 4))
         offsets.append(a.offset)
     else:
-        sources.append(Source(a, 8))
+        sources.append(SourceOperand(a, 8))
         offsets.append(0)
-    sources += [Source(b, 8), Source(descriptor, 4)]
+    sources += [SourceOperand(b, 8), SourceOperand(descriptor, 4)]
     block = 0
     if kind in _BLOCKS:
         if "block_scale" not in q:
@@ -120,7 +122,7 @@ def _mma(i: Instruction, q: list[str]) -> Form:
         block = _block(kind, q)
         for scale in rest[:2]:
             at = address_of(scale)
-            sources.append(Source(at.base, 4))
+            sources.append(SourceOperand(at.base, 4))
             offsets.append(at.offset)
         rest = rest[2:]
     masked = bool(rest) and isinstance(rest[0], Vector)
@@ -128,9 +130,9 @@ def _mma(i: Instruction, q: list[str]) -> Form:
         lanes = values_of(rest.pop(0))
         if len(lanes) != 4 * _group(q):
             raise Unsupported
-        sources += [Source(lane, 4) for lane in lanes]
+        sources += [SourceOperand(lane, 4) for lane in lanes]
     accumulate, *scale_of_d = rest
-    sources.append(Source(accumulate))
+    sources.append(SourceOperand(accumulate))
     if scale_of_d and kind not in ("f16", "tf32"):
         raise Unsupported
     power = number(scale_of_d[0]) if scale_of_d else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from measurements.emulator.ptx.forms import Form, Source, Unsupported, address_of, values_of
+from measurements.emulator.ptx.forms import Form, SourceOperand, Unsupported, address_of, values_of
 from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction, Operand
 
 # Coordinates that each geometry has, and whether the first one is a layer.
@@ -44,7 +44,13 @@ def _tex(i: Instruction) -> Form:
     if len(used) != dimensions + layered or len(i.operands) > (3 if "level" in i.qualifiers else 2):
         raise Unsupported
     immediates = [dimensions, layered, _COORDINATES.index(coordinate), _RESULTS.index(result)]
-    return Form("tex", 0, values_of(i.operands[0]), [Source(at.base, 8), *(Source(c, 4) for c in used)], immediates)
+    return Form(
+        "tex",
+        0,
+        values_of(i.operands[0]),
+        [SourceOperand(at.base, 8), *(SourceOperand(c, 4) for c in used)],
+        immediates,
+    )
 
 
 def _surface(i: Instruction) -> Form:
@@ -58,10 +64,10 @@ def _surface(i: Instruction) -> Form:
         raise Unsupported  # sust.p
     values = values_of(i.operands[0 if load else 1])
     immediates = [dimensions, layered, TYPE_BYTES[kind], _BORDERS.index(border), len(used)]
-    sources = [Source(at.base, 8), *(Source(c, 4) for c in used)]
+    sources = [SourceOperand(at.base, 8), *(SourceOperand(c, 4) for c in used)]
     if load:
         return Form("suld", 0, values, sources, immediates)
-    return Form("sust", 0, (), [*sources, *(Source(v, max(TYPE_BYTES[kind], 2)) for v in values)], immediates)
+    return Form("sust", 0, (), [*sources, *(SourceOperand(v, max(TYPE_BYTES[kind], 2)) for v in values)], immediates)
 
 
 def _query(i: Instruction) -> Form:
@@ -69,7 +75,7 @@ def _query(i: Instruction) -> Form:
     if what not in _QUERIES[:3]:
         raise Unsupported
     at, _ = _place(i.operands[1])
-    return Form("txq", 0, [i.operands[0]], [Source(at.base, 8)], [_QUERIES.index(what)])
+    return Form("txq", 0, [i.operands[0]], [SourceOperand(at.base, 8)], [_QUERIES.index(what)])
 
 
 _TEXTURES: dict[str, Callable[[Instruction], Form]] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from measurements.emulator.ptx.forms import FLAGS, Form, Source, Unsupported
-from measurements.emulator.ptx.syntax import Instruction, Minus, Number, Operand, Part
+from measurements.emulator.ptx.forms import FLAGS, Form, SourceOperand, Unsupported
+from measurements.emulator.ptx.syntax import Instruction, Minus, Number, Operand, RegisterPart
 
 # The order is that of the enumerations in runtime/isa/arithmetic/video.cpp.
 _OPERATIONS = ("add", "sub", "absdiff", "min", "max", "shl", "shr", "avrg", "set")
@@ -47,7 +47,7 @@ def _saturation(i: Instruction) -> int:
 
 
 def _selected(operand: Operand) -> tuple[Operand, str]:
-    return (operand.operand, operand.part) if isinstance(operand, Part) else (operand, "")
+    return (operand.operand, operand.part) if isinstance(operand, RegisterPart) else (operand, "")
 
 
 def _bits(part: str) -> tuple[int, int]:
@@ -70,7 +70,7 @@ def _scalar(i: Instruction, operation: str) -> Form:
         raise Unsupported
     if bool(third) != bool(to or common[-1]) or (to and common[-1]):
         raise Unsupported
-    sources = [Source(o, 4) for o in (a, b, *(third or [Number(0)]))]
+    sources = [SourceOperand(o, 4) for o in (a, b, *(third or [Number(0)]))]
     immediates = [*common, *_bits(to), *_bits(of_a), *_bits(of_b), int("wrap" in rest)]
     return Form("video.scalar", _saturation(i), [d], sources, immediates)
 
@@ -93,7 +93,7 @@ def _simd(i: Instruction, operation: str, parts: int) -> Form:
     # Of c nothing is left where all parts are written.
     third = Number(0) if len(chosen) == parts and not adds else i.operands[3]
     immediates = [*common, parts, sum(1 << n for n in chosen), *(n for numbers in of_parts for n in reversed(numbers))]
-    return Form("video.simd", _saturation(i), [d], [Source(o, 4) for o in (a, b, third)], immediates)
+    return Form("video.simd", _saturation(i), [d], [SourceOperand(o, 4) for o in (a, b, third)], immediates)
 
 
 def _numbers(text: str, letter: str, count: int) -> list[int]:
@@ -119,4 +119,4 @@ def _multiply_add(i: Instruction) -> Form:
     shift = next((_SCALES[q] for q in i.qualifiers if q in _SCALES), 0)
     signs = [int(kind == "s32") for kind in kinds[1:]]
     immediates = [*signs, int(minus[0] != minus[1]), int(minus[2]), int(plus_one), shift, *_bits(of_a), *_bits(of_b)]
-    return Form("vmad", _saturation(i), [d], [Source(o, 4) for o in (a, b, c)], immediates)
+    return Form("vmad", _saturation(i), [d], [SourceOperand(o, 4) for o in (a, b, c)], immediates)

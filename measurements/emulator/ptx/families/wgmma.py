@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from measurements.emulator.ptx.forms import FLAGS, MULTIPLIED, Form, Source, Unsupported, number, values_of
+from measurements.emulator.ptx.forms import FLAGS, MULTIPLIED, Form, SourceOperand, Unsupported, number, values_of
 from measurements.emulator.ptx.syntax import Instruction, Vector
 
 _INTEGER_COLUMNS = (8, 16, 24, *range(32, 257, 16))  # of 8-bit integers and bits
@@ -46,7 +46,7 @@ def _multiply(i: Instruction, q: list[str]) -> Form:
     d, a, b, *rest = i.operands
     metadata, selector = [], 0
     if sparse:
-        metadata, selector, rest = [Source(rest[0], 4)], number(rest[1]), rest[2:]
+        metadata, selector, rest = [SourceOperand(rest[0], 4)], number(rest[1]), rest[2:]
         if selector not in ((0,) if _BITS[a_type] == 8 else (0, 1)):  # all lanes have metadata, or two of each four
             raise Unsupported
     accumulate, *scales = rest
@@ -66,7 +66,8 @@ def _multiply(i: Instruction, q: list[str]) -> Form:
         raise Unsupported
     types = [MULTIPLIED.index(t) for t in (d_type, a_type, b_type)]
     sources = [
-        *(Source(x, 4 if in_registers else 8) for x in values_of(a)), Source(b, 8), Source(accumulate), *metadata,
+        *(SourceOperand(x, 4 if in_registers else 8) for x in values_of(a)), SourceOperand(b, 8),
+        SourceOperand(accumulate), *metadata,
     ]  # fmt: skip
     flags = FLAGS["satfinite"] if "satfinite" in q else 0
     immediates = [1, columns, *types, int(in_registers), *transposed, *negated, int(sparse), selector]

@@ -14,8 +14,8 @@ import pytest
 from store_records import record
 
 from autosched.cli.app import run
-from autosched.regression.entries import Entry, entries
-from autosched.regression.judging import Limits
+from autosched.regression.entries import CheckedEntry, entries
+from autosched.regression.judging import SlowdownLimits
 from autosched.user_kernels.user_kernel import Kernel
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.record import Record
@@ -108,8 +108,8 @@ def test_thresholds_of_one_entry(here: Path, capsys: pytest.CaptureFixture[str])
         "notes": "bound by latency, noisy",
     }
     with Store.open(here / "a.db", create=False) as store:
-        (entry,) = entries(store, Limits())
-    assert isinstance(entry, Entry) and entry.limits.max_slowdown == 0.05, "check holds it to that"
+        (entry,) = entries(store, SlowdownLimits())
+    assert isinstance(entry, CheckedEntry) and entry.limits.max_slowdown == 0.05, "check holds it to that"
     assert run([*OF_IT, "--forget"]) == 0 and kept() is None
 
 

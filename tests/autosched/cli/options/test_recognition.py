@@ -14,7 +14,7 @@ import pytest
 
 from autosched.cli import main
 from autosched.cli.options import spellings
-from autosched.cli.options.recognition import Kind, looks_like_a_file, recognise
+from autosched.cli.options.recognition import FileKind, looks_like_a_file, recognise
 from autosched.cli.terminal.errors import InputError
 
 CUDA = "__global__ void fill(int* x) { x[threadIdx.x] = 1; }\n"
@@ -33,37 +33,37 @@ def elf(kind: int, machine: int = 62, interpreter: bool = False) -> bytes:
     return header + struct.pack("<I52x", 3 if interpreter else 1)
 
 
-FILES: dict[str, tuple[str, bytes, Kind]] = {
-    "CUDA source": ("k.cu", CUDA.encode(), Kind.CUDA),
-    "a header that another file has": ("k.cu", b'#include "kernel.cuh"\n', Kind.CUDA),
-    "CUDA source called C++": ("k.cpp", CUDA.encode(), Kind.CUDA),
-    "CUDA source without an extension": ("k", CUDA.encode(), Kind.CUDA),
-    "CUDA source called text": ("k.txt", CUDA.encode(), Kind.CUDA),
-    "CUDA source called Python": ("k.py", CUDA.encode(), Kind.CUDA),
-    "PTX": ("k.ptx", PTX.encode(), Kind.PTX),
-    "PTX called CUDA": ("k.cu", PTX.encode(), Kind.PTX),
-    "PTX without an extension": ("k", PTX.encode(), Kind.PTX),
-    "a cubin": ("k.cubin", elf(2, 190), Kind.BINARY),
-    "a cubin without an extension": ("k", elf(2, 190), Kind.BINARY),
-    "a fat binary": ("k.fatbin", FATBIN, Kind.BINARY),
-    "an object file": ("k.o", elf(1), Kind.BINARY),
-    "a library": ("k.so", elf(3), Kind.BINARY),
-    "a program": ("k", elf(2), Kind.EXECUTABLE),
-    "a program that can be anywhere": ("k", elf(3, interpreter=True), Kind.EXECUTABLE),
-    "a program called CUDA": ("k.cu", elf(2), Kind.EXECUTABLE),
-    "a Triton script": ("s.py", TRITON.encode(), Kind.SCRIPT),
-    "a Triton script without an extension": ("s", TRITON.encode(), Kind.SCRIPT),
-    "a Helion script": ("s.py", b"import helion.language as hl\n", Kind.SCRIPT),
-    "a script that imports its kernels": ("s.py", b"from kernels import fill\nfill()\n", Kind.SCRIPT),
-    "a script with CUDA source in it": ("s.py", f"import triton\nSOURCE = '''{CUDA}'''\n".encode(), Kind.SCRIPT),
-    "a script with PTX in it": ("s.py", f"import triton\nSOURCE = '''{PTX}'''\n".encode(), Kind.SCRIPT),
-    "a script with a tile program, too": ("s.py", (TILE + TRITON).encode(), Kind.SCRIPT),
-    "a tile program": ("t.py", TILE.encode(), Kind.TILE_PROGRAM),
-    "a tile program by its module": ("t.py", b"import autosched\nautosched.tile.program()\n", Kind.TILE_PROGRAM),
-    "a listing": ("t.mlir", b"#left = #xetile.wg_map<sg_layout = [2, 2]>\n", Kind.TILE_PROGRAM),
-    "a kernel file": ("k.toml", KERNEL.encode(), Kind.KERNEL_FILE),
-    "a kernel file without an extension": ("k", KERNEL.encode(), Kind.KERNEL_FILE),
-    "a kernel file of Kernel Tuner": ("k.json", b'{"KernelSpecification": {}}\n', Kind.KERNEL_FILE),
+FILES: dict[str, tuple[str, bytes, FileKind]] = {
+    "CUDA source": ("k.cu", CUDA.encode(), FileKind.CUDA),
+    "a header that another file has": ("k.cu", b'#include "kernel.cuh"\n', FileKind.CUDA),
+    "CUDA source called C++": ("k.cpp", CUDA.encode(), FileKind.CUDA),
+    "CUDA source without an extension": ("k", CUDA.encode(), FileKind.CUDA),
+    "CUDA source called text": ("k.txt", CUDA.encode(), FileKind.CUDA),
+    "CUDA source called Python": ("k.py", CUDA.encode(), FileKind.CUDA),
+    "PTX": ("k.ptx", PTX.encode(), FileKind.PTX),
+    "PTX called CUDA": ("k.cu", PTX.encode(), FileKind.PTX),
+    "PTX without an extension": ("k", PTX.encode(), FileKind.PTX),
+    "a cubin": ("k.cubin", elf(2, 190), FileKind.BINARY),
+    "a cubin without an extension": ("k", elf(2, 190), FileKind.BINARY),
+    "a fat binary": ("k.fatbin", FATBIN, FileKind.BINARY),
+    "an object file": ("k.o", elf(1), FileKind.BINARY),
+    "a library": ("k.so", elf(3), FileKind.BINARY),
+    "a program": ("k", elf(2), FileKind.EXECUTABLE),
+    "a program that can be anywhere": ("k", elf(3, interpreter=True), FileKind.EXECUTABLE),
+    "a program called CUDA": ("k.cu", elf(2), FileKind.EXECUTABLE),
+    "a Triton script": ("s.py", TRITON.encode(), FileKind.SCRIPT),
+    "a Triton script without an extension": ("s", TRITON.encode(), FileKind.SCRIPT),
+    "a Helion script": ("s.py", b"import helion.language as hl\n", FileKind.SCRIPT),
+    "a script that imports its kernels": ("s.py", b"from kernels import fill\nfill()\n", FileKind.SCRIPT),
+    "a script with CUDA source in it": ("s.py", f"import triton\nSOURCE = '''{CUDA}'''\n".encode(), FileKind.SCRIPT),
+    "a script with PTX in it": ("s.py", f"import triton\nSOURCE = '''{PTX}'''\n".encode(), FileKind.SCRIPT),
+    "a script with a tile program, too": ("s.py", (TILE + TRITON).encode(), FileKind.SCRIPT),
+    "a tile program": ("t.py", TILE.encode(), FileKind.TILE_PROGRAM),
+    "a tile program by its module": ("t.py", b"import autosched\nautosched.tile.program()\n", FileKind.TILE_PROGRAM),
+    "a listing": ("t.mlir", b"#left = #xetile.wg_map<sg_layout = [2, 2]>\n", FileKind.TILE_PROGRAM),
+    "a kernel file": ("k.toml", KERNEL.encode(), FileKind.KERNEL_FILE),
+    "a kernel file without an extension": ("k", KERNEL.encode(), FileKind.KERNEL_FILE),
+    "a kernel file of Kernel Tuner": ("k.json", b'{"KernelSpecification": {}}\n', FileKind.KERNEL_FILE),
 }
 
 
@@ -73,11 +73,11 @@ def test_a_file_is_known_by_its_content(name: str, tmp_path: Path) -> None:
     (tmp_path / file).write_bytes(content)
     given = recognise(str(tmp_path / file))
     assert given.kind is kind and given.path == tmp_path / file and given.name == ""
-    assert (given.text != "") == (kind in (Kind.CUDA, Kind.PTX))
+    assert (given.text != "") == (kind in (FileKind.CUDA, FileKind.PTX))
 
 
 def test_the_interpreter_is_an_executable() -> None:
-    assert recognise(sys.executable).kind is Kind.EXECUTABLE
+    assert recognise(sys.executable).kind is FileKind.EXECUTABLE
 
 
 @pytest.mark.parametrize(

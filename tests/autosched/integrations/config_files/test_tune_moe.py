@@ -258,7 +258,7 @@ def test_counts_by_sizes_are_those_of_the_compiled_kernel(monkeypatch, name, dty
         kernel[grid](**arguments)
     ((launch, runs, cubin),) = counted
     found = LaunchTable.of(triton_counts(launch, runs), compiled_resources(cubin))
-    ours = layer_counts.launch_table(layer_counts.Columns.of([config]), layer, rows, *layer.matmuls[0], row)
+    ours = layer_counts.launch_table(layer_counts.ConfigColumns.of([config]), layer, rows, *layer.matmuls[0], row)
     for exact in ("blocks", "threads", "unique_sectors", "store_sectors"):
         assert getattr(ours, exact) == pytest.approx(getattr(found, exact), rel=0.03), exact
     for about in ("chain_cycles", "shared_wavefronts", "wavefronts", "shared_bytes", "dram_bytes"):

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from autosched.user_kernels import KernelFileError
-from autosched.user_kernels.document import Places
+from autosched.user_kernels.document import KeyPositions
 from autosched.user_kernels.kernel_file import KernelFile
 from autosched.user_kernels.problem import problem_type
 from autosched.user_kernels.reading.kernel_files import read_document, read_file
@@ -272,7 +272,7 @@ def test_a_kernel_is_defined_where_a_source_file_names_its_entry(write: Write) -
     second.write_text(f"/* two\nlines */\n{second.read_text()}")
     line = 1 + next(i for i, text in enumerate(second.read_text().splitlines()) if "scale(" in text)
     assert read_file(path).defined_at == (str(second), line)
-    without_file = read_document(tomllib.loads(TOML), Places("x"), path.parent, default_name="x", source=SOURCE)
+    without_file = read_document(tomllib.loads(TOML), KeyPositions("x"), path.parent, default_name="x", source=SOURCE)
     assert without_file.defined_at == ("", 0)
 
 
@@ -292,7 +292,7 @@ def test_a_wrong_value_anywhere_is_read_or_refused_in_one_line(write: Write, pat
     else:
         inner[key] = inner.pop(path[-1])
     try:
-        file = read_document(document, Places("scale.toml"), folder, default_name="scale")
+        file = read_document(document, KeyPositions("scale.toml"), folder, default_name="scale")
     except KernelFileError as error:
         assert str(error).startswith("scale.toml") and "\n" not in str(error)
     else:

@@ -112,13 +112,13 @@ def short_masks(patch: pytest.MonkeyPatch) -> None:
 
 def short_lives(patch: pytest.MonkeyPatch) -> None:
     """Take the ring of a loop for dead in front of the loop's exchanges, which then lie over it."""
-    use = memory.Memory.use
+    use = memory.SharedMemoryPlan.use
 
-    def used(self: memory.Memory, loop: int | None, size: int) -> int:
+    def used(self: memory.SharedMemoryPlan, loop: int | None, size: int) -> int:
         use(self, loop, size)
         return self.scratch[None]
 
-    patch.setattr(memory.Memory, "use", used)
+    patch.setattr(memory.SharedMemoryPlan, "use", used)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from measurements.emulator.ptx.build import compile_to_program
 from search_spaces.hardware.dtypes import F32, SCALAR_DTYPES
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel, Scalar
+from search_spaces.templates.kernel import Kernel, ScalarArgument
 
 Run = Callable[..., Emulation]
 
@@ -245,10 +245,10 @@ def test_values_are_passed_in_the_place_and_type_of_their_parameter(kernel_of: C
     kernel = kernel_of(
         text,
         (
-            Scalar("on", SCALAR_DTYPES["bool"], True),
-            Scalar("factor", SCALAR_DTYPES["f64"], 0.5),
+            ScalarArgument("on", SCALAR_DTYPES["bool"], True),
+            ScalarArgument("factor", SCALAR_DTYPES["f64"], 0.5),
             ARGUMENTS[0],
-            Scalar("start", SCALAR_DTYPES["i64"], -(1 << 40)),
+            ScalarArgument("start", SCALAR_DTYPES["i64"], -(1 << 40)),
             ARGUMENTS[1],
         ),
     )

@@ -12,7 +12,7 @@ from needs import needs_compiler, needs_nvrtc
 from measurements.emulator import HostFailure, emulate, emulator, host_compiler
 from measurements.emulator.host import build
 from measurements.emulator.host.build import RUNTIME_FLAGS, runner
-from measurements.emulator.host.parts import Part
+from measurements.emulator.host.parts import RuntimePart
 from measurements.emulator.host.seal import intact, seal
 from measurements.emulator.ptx.build import compile_to_program
 from search_spaces.hardware.dtypes import U32
@@ -89,7 +89,7 @@ def test_a_crash_rejects_a_kernel_only_where_the_runner_is_right(
     assert not broken.exists(), "it is compiled again next time"
 
 
-SMALL = Part("small", ("machine/report.cpp",))
+SMALL = RuntimePart("small", ("machine/report.cpp",))
 
 
 def test_precompiled_headers_are_used_and_change_no_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

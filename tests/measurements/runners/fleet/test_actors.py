@@ -19,11 +19,11 @@ from measurements.runners.fleet.actors import (
     CALLS,
     DATA_SETS,
     Arrays,
+    CandidateWork,
     FleetOptions,
     GpuActor,
     SentProblem,
     SentProgram,
-    Work,
 )
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
@@ -42,10 +42,10 @@ def program(folder: Path, kernel: Kernel) -> SentProgram:
     return SentProgram.of(Compiled(file, digest, kernel.entry, resources, 0.0, "", "sm_90a", "instant", cached=False))
 
 
-def work(folder: Path, problem: Matmul, name: str) -> Work:
+def work(folder: Path, problem: Matmul, name: str) -> CandidateWork:
     kernel = fault_kernel(name, problem)
     launch = Launch(**{field: getattr(kernel, field) for field in Launch.__dataclass_fields__})
-    return Work(SentProblem.of(problem), launch, program(folder, kernel))
+    return CandidateWork(SentProblem.of(problem), launch, program(folder, kernel))
 
 
 def test_calls_of_two_problems_at_a_time_are_measured_one_after_the_other(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_calls_of_two_problems_at_a_time_are_measured_one_after_the_other(tmp_pa
     problems = (Matmul(m=16, n=16, k=16), Matmul(m=32, n=16, k=16))
     works = [work(tmp_path, problems[n % 2], f"time_{n}") for n in range(6)]
 
-    def measure(it: Work) -> Any:
+    def measure(it: CandidateWork) -> Any:
         return actor.measure(device("h200"), checks, None, it)
 
     with ThreadPoolExecutor(CALLS) as calls:

@@ -21,7 +21,7 @@ from measurements.compiler.pool import CompileCache
 from measurements.records.measurement import Status
 from measurements.runners.base import Candidate, Streaming
 from measurements.runners.cuda.runner import CudaOptions
-from measurements.runners.cuda.supervisor import Limits
+from measurements.runners.cuda.supervisor import TimeLimits
 from measurements.runners.fleet import cluster as fleet_cluster
 from measurements.runners.fleet.actors import FleetOptions
 from measurements.runners.fleet.cluster import Fleet, FleetError
@@ -75,7 +75,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def options(folder: Path, seconds: float = 1.0) -> FleetOptions:
     return FleetOptions(
-        cuda=CudaOptions(limits=Limits(candidate=seconds, health=20.0, retry_pauses=(0.1, 0.1))),
+        cuda=CudaOptions(limits=TimeLimits(candidate=seconds, health=20.0, retry_pauses=(0.1, 0.1))),
         worker_module="faults",
         worker_env={FOLDER_VARIABLE: str(folder)},
         compiler_module="instant_compiler",

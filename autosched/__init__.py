@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from autosched.tuning.tune import tune
     from autosched.user_kernels import KernelFileError
     from autosched.user_kernels.kernel_options import KernelOptions
-    from autosched.user_kernels.user_kernel import Kernel
+    from autosched.user_kernels.user_kernel import KernelSpec
     from autosched.verify.emulate.emulate import Im2col, Struct, Surface, TensorMapOf, Texture, emulate
     from autosched.verify.emulate.emulated_launch import EmulatedLaunch
     from measurements.emulator import Finding, HostFailure, Order
     from measurements.records.measurement import Provenance
-    from measurements.records.record import Record
+    from measurements.records.record import Trial
     from measurements.store.errors import StoreError
     from search_spaces.hardware.devices import Device, device
     from search_spaces.operators.copy import Copy
@@ -53,9 +53,9 @@ __all__ = [
     "HostFailure",
     "Im2col",
     "Interrupted",
-    "Kernel",
     "KernelFileError",
     "KernelOptions",
+    "KernelSpec",
     "LayerNorm",
     "Matmul",
     "Matvec",
@@ -63,7 +63,6 @@ __all__ = [
     "NotTuned",
     "Order",
     "Provenance",
-    "Record",
     "Reduce",
     "RmsNorm",
     "RuntimeUnavailable",
@@ -77,6 +76,7 @@ __all__ = [
     "TensorMapOf",
     "Texture",
     "Transpose",
+    "Trial",
     "TuneOptions",
     "TuneResult",
     "__version__",
@@ -105,7 +105,7 @@ _HOMES = {
     "NotTuned": "autosched.dispatch.database",
     "Order": "measurements.emulator",
     "Provenance": "measurements.records.measurement",
-    "Record": "measurements.records.record",
+    "Trial": "measurements.records.record",
     "RuntimeUnavailable": "autosched.dispatch.kernel",
     "Schedule": "search_spaces.spaces.schedule",
     "StaleSchedule": "autosched.dispatch.database",
@@ -114,7 +114,7 @@ _HOMES = {
     "device": "search_spaces.hardware.devices",
     "Copy": "search_spaces.operators.copy",
     "Database": "autosched.dispatch.database",
-    "Kernel": "autosched.user_kernels.user_kernel",
+    "KernelSpec": "autosched.user_kernels.user_kernel",
     "KernelOptions": "autosched.user_kernels.kernel_options",
     "LayerNorm": "search_spaces.operators.row_reduction",
     "Matmul": "search_spaces.operators.matmul",

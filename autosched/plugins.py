@@ -16,7 +16,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.device_source import DeviceSource
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import KernelTemplate, TemplateSet
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
     "CostCounts",
     "Device",
     "DeviceSource",
-    "Kernel",
+    "GeneratedKernel",
     "KernelTemplate",
     "Operand",
     "Operator",

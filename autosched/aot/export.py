@@ -32,7 +32,7 @@ from search_spaces.catalogue import is_operator
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
-from search_spaces.templates.kernel import Kernel, Launch
+from search_spaces.templates.kernel import GeneratedKernel, Launch
 from search_spaces.templates.texture import LinearTexture
 
 FORMAT = 1
@@ -109,7 +109,7 @@ def _made(
 ) -> ExportedKernel | str:
     """Return a kernel, or why there is none."""
 
-    def usable(kernel: Kernel) -> str | None:
+    def usable(kernel: GeneratedKernel) -> str | None:
         result = pool.compile(kernel, device.arch)
         if isinstance(result, CompileFailure):
             return result.reason
@@ -152,7 +152,7 @@ def _made(
     )
 
 
-def _launch_of(kernel: Kernel) -> Launch:
+def _launch_of(kernel: GeneratedKernel) -> Launch:
     return Launch(**{f.name: getattr(kernel, f.name) for f in dataclasses.fields(Launch)})
 
 

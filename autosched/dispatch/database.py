@@ -19,7 +19,7 @@ from search_spaces.operators.problem import Problem
 if TYPE_CHECKING:  # what takes long to import is imported where the database itself is asked
     from autosched.dispatch.kernel import LoadedKernel
     from autosched.dispatch.lookup import Answer
-    from measurements.records.record import Record
+    from measurements.records.record import Trial
     from measurements.store.store import Store
     from search_spaces.programs.builder import Program
 
@@ -46,7 +46,7 @@ class Database:
         self._lock = threading.Lock()
         self._opened: Store | None = None
         self._warned: set[str] = set()  # problems
-        self._checked: dict[Problem, Record] = {}  # the best that was last given, whose schedule is valid
+        self._checked: dict[Problem, Trial] = {}  # the best that was last given, whose schedule is valid
         if not ResolvedCache(path).known:
             self._open()
 
@@ -71,7 +71,7 @@ class Database:
         device: str | Device | None = None,
         provenance: Provenance | str | None = None,
         **sizes: int,
-    ) -> Record | None:
+    ) -> Trial | None:
         """Return the best record of exactly this problem and device, as ``Store.best`` ranks them.
 
         Args:
@@ -172,7 +172,7 @@ class Database:
             category = StaleSchedule if provenance.tuned and not provenance.refused else NotTuned
             warnings.warn(provenance.warning, category, stacklevel=3)
 
-    def _refuse_invalid(self, problem: Problem, record: Record) -> None:
+    def _refuse_invalid(self, problem: Problem, record: Trial) -> None:
         """Raise NoSchedule for a schedule that cannot be checked, or is none of its template's today."""
         from autosched.dispatch.validity import refuse_invalid
 

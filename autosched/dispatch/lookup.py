@@ -22,7 +22,7 @@ from autosched.dispatch.provenance import KernelProvenance, Kind, NoSchedule, Or
 from autosched.dispatch.staleness import UNKNOWN, Environment, stale_reasons
 from autosched.samplers.first_choices.model_choice import DefaultChoice, default_choice, predicted_seconds
 from measurements.records.problem_key import fields_of, problem_of
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.vendor_library import is_library
 from measurements.store.store import Store
 from search_spaces.catalogue import template, templates_for
@@ -31,7 +31,7 @@ from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
 from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import TemplateSet
 
 MOST_TRIED = 8
@@ -39,7 +39,7 @@ MOST_TRIED = 8
 # 2 to 3 % from the best in the median (PyTorch's AutoHeuristic matmuls on A100 and H100): less than that says nothing.
 NEIGHBOUR_SLACK = 1.03
 
-Usable = Callable[[Kernel], str | None]
+Usable = Callable[[GeneratedKernel], str | None]
 Library = Callable[[Problem], str]
 
 
@@ -47,7 +47,7 @@ Library = Callable[[Problem], str]
 class Answer:
     """``kernel`` is generated, not compiled; None where the vendor's library is to be called."""
 
-    kernel: Kernel | None
+    kernel: GeneratedKernel | None
     provenance: KernelProvenance
 
     __repr__ = short_repr
@@ -132,7 +132,7 @@ class _LookUp:
         self._vendor = library
         self._refused: list[str] = []
 
-    def exact(self, record: Record) -> Answer | None:
+    def exact(self, record: Trial) -> Answer | None:
         if is_library(record.schedule):
             return self._library(record, ProblemDistance(0.0, ()))
         try:
@@ -181,7 +181,7 @@ class _LookUp:
         )
         return Answer(kernel, provenance)
 
-    def _library(self, record: Record, distance: ProblemDistance) -> Answer | None:
+    def _library(self, record: Trial, distance: ProblemDistance) -> Answer | None:
         """No time model knows the library; it was the fastest there, and serves every size."""
         try:
             version = self._vendor(self._problem)
@@ -228,7 +228,7 @@ class _LookUp:
         asked = self._problem.key(), self._device.name, self._store.name
         return KernelProvenance(kind, *asked, schedule, refused=tuple(self._refused), **details)
 
-    def _record(self, neighbour: Neighbour) -> Record | None:
+    def _record(self, neighbour: Neighbour) -> Trial | None:
         """Return the best record of a neighbour; None where it cannot be read or is of another family of devices."""
         try:
             recorded = problem_of(neighbour.problem_key)
@@ -261,7 +261,7 @@ def _row(name: str) -> Device | None:
         return None
 
 
-def _origin(record: Record) -> Origin:
+def _origin(record: Trial) -> Origin:
     assert record.seconds is not None  # Store.best gives ok records only
     return Origin(
         record=record.id,

@@ -19,7 +19,7 @@ from measurements.runners.cuda.device import GpuHere
 from measurements.store.store import Store
 from search_spaces.catalogue import template
 from search_spaces.operators.problem import Problem
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 
 def resolve(gpu: GpuHere, store: Store, problem: Problem, *, exact: bool, cache: ResolvedCache) -> Resolved:
@@ -43,7 +43,7 @@ def resolve(gpu: GpuHere, store: Store, problem: Problem, *, exact: bool, cache:
     try:
         with CompilePool(_compile_cache(), workers=1) as pool:
 
-            def usable(kernel: Kernel) -> str | None:
+            def usable(kernel: GeneratedKernel) -> str | None:
                 """Why the kernel cannot be compiled for this GPU or launched on it, or None."""
                 result = pool.compile(kernel, gpu.device.arch)
                 if isinstance(result, CompileFailure):

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from measurements.compiler.nvcc import NvccMissing, toolchain_of
 from measurements.compiler.nvrtc import NVCC
 from measurements.records.measurement import Provenance
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.vendor_library import is_library
 from search_spaces.hardware.devices import Device
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import KernelTemplate
 
 
@@ -28,7 +28,7 @@ UNKNOWN = Environment()
 
 
 def stale_reasons(
-    record: Record, device: Device, here: Environment, template: KernelTemplate | None, kernel: Kernel | None
+    record: Trial, device: Device, here: Environment, template: KernelTemplate | None, kernel: GeneratedKernel | None
 ) -> tuple[str, ...]:
     """Say what is another thing than when ``record`` was timed.
 

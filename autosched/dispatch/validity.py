@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.vendor_library import is_library
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import DEVICES, Device, UnknownDevice
@@ -10,7 +10,7 @@ from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
 
 
-def refuse_invalid(problem: Problem, record: Record, device: Device | None = None) -> None:
+def refuse_invalid(problem: Problem, record: Trial, device: Device | None = None) -> None:
     """Raise ValueError for a schedule that breaks a rule on ``device``, by default that of the record.
 
     For a device that no row describes only the values can be checked: each must be in its parameter's domain on some

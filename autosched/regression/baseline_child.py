@@ -20,10 +20,10 @@ def main() -> int:
     from measurements.compiler.pool import CompilePool
 
     if request["kernels"]:
-        from autosched.user_kernels.user_kernel import Kernel
+        from autosched.user_kernels.user_kernel import KernelSpec
 
         for path in request["kernels"]:
-            Kernel.from_file(path).register()
+            KernelSpec.from_file(path).register()
     if request["programs"]:
         from autosched.programs.loading import register_place
 

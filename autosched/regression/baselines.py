@@ -23,7 +23,7 @@ from measurements.records.vendor_library import is_library
 from measurements.runners.base import Candidate
 from measurements.store.store import Store
 from search_spaces.catalogue import template
-from search_spaces.templates.kernel import Kernel, launch_from_json
+from search_spaces.templates.kernel import GeneratedKernel, launch_from_json
 
 _MARK = "-DAUTOSCHED_BASELINE"  # tells a baseline from a candidate of the same source, which another compiler made
 _CHILD_SECONDS = 600.0
@@ -73,11 +73,11 @@ class KnownPrograms(CompilePool):
         super().__init__(*arguments, **options)
         self._known: dict[str, Compiled] = {}
 
-    def add(self, kernel: Kernel, compiled: Compiled) -> None:
+    def add(self, kernel: GeneratedKernel, compiled: Compiled) -> None:
         """From now on ``kernel`` is this program."""
         self._known[kernel.digest] = compiled
 
-    def submit(self, kernel: Kernel, arch: str) -> Future[Compiled | CompileFailure]:
+    def submit(self, kernel: GeneratedKernel, arch: str) -> Future[Compiled | CompileFailure]:
         known = self._known.get(kernel.digest)
         if known is None or known.arch != arch:
             return super().submit(kernel, arch)
@@ -170,11 +170,11 @@ def _ask(
     return answers
 
 
-def _program(answer: Mapping[str, Any], cache: CompileCache, arch: str) -> tuple[Kernel, Compiled]:
+def _program(answer: Mapping[str, Any], cache: CompileCache, arch: str) -> tuple[GeneratedKernel, Compiled]:
     launch = launch_from_json(answer["launch"])
     fields = {f.name: getattr(launch, f.name) for f in dataclasses.fields(launch)}
     cubin, options = base64.b64decode(answer["cubin"]), (*answer["compile_options"], _MARK)
-    kernel = Kernel(**fields, source=answer["source"], compile_options=options)
+    kernel = GeneratedKernel(**fields, source=answer["source"], compile_options=options)
     identity = hashlib.sha256(cubin).hexdigest()
     compiled = cache.store(
         CompileCache.key(kernel, arch, [identity], str(answer["toolchain"])),

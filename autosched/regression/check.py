@@ -16,7 +16,7 @@ from autosched.regression.procedure import ComparisonEffort
 from autosched.regression.report import CheckFinding, CheckReport, EntryStatus
 from autosched.regression.static import StaticOptions, check_static
 from autosched.regression.timed import Baselines, TimingSession, Told, check_timed
-from autosched.user_kernels.user_kernel import Kernel
+from autosched.user_kernels.user_kernel import KernelSpec
 from measurements.compiler.pool import CompilePool, NvrtcMissing
 from measurements.emulator import HostFailure, check_ready
 from measurements.files.text import one_line
@@ -84,7 +84,7 @@ def selected(store: Store, options: CheckOptions) -> list[CheckedEntry | CheckFi
     what ``options`` name.
     """
     for file in options.kernel_files:
-        Kernel.from_file(file).register()
+        KernelSpec.from_file(file).register()
     for place in options.programs:
         register_place(place)
     found = entries(store, options.limits, operators=options.operators, device=options.device)

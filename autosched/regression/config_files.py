@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from autosched.regression.report import CheckFinding, CheckReport
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.store.store import Store
 from search_spaces.hardware.devices import Device
 
@@ -136,7 +136,7 @@ class ConfigFiles(Protocol):
             ValueError: A folder without such files, or a file without a sidecar or model.
         """
 
-    def records(self, tuned: Any) -> Iterable[Record]:
+    def records(self, tuned: Any) -> Iterable[Trial]:
         """Return records for the database, one for each batch size."""
 
     def stored(self, store: Store, device: str | None) -> Sequence[TunedConfigs]:

@@ -8,7 +8,7 @@ from autosched.verify.launch import LaunchUnderTest
 from autosched.verify.launch_plan import TIME_LIMIT, LaunchPlan
 from autosched.verify.launches import verify_launch
 from search_spaces.operators.problem import Array
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 
 class EmulationFailed(RuntimeError):
@@ -23,7 +23,7 @@ class EmulatedKernel:
     it problems of a few tiles.
     """
 
-    def __init__(self, kernel: Kernel, *, time_limit: float = TIME_LIMIT) -> None:
+    def __init__(self, kernel: GeneratedKernel, *, time_limit: float = TIME_LIMIT) -> None:
         self.kernel = kernel
         self.inputs = tuple(o for o in kernel.operands if o.role == "input")
         self.outputs = tuple(o for o in kernel.operands if o.role == "output")

@@ -13,7 +13,7 @@ from autosched.reporting import formatting
 from autosched.verify.schedules import ProblemTooLarge
 from measurements.files.text import one_line
 from measurements.records.problem_key import fields_of
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.vendor_library import is_library
 from measurements.store.store import ProblemSummary, Store, StoreError
 from search_spaces.catalogue import templates
@@ -40,8 +40,8 @@ class CheckedEntry:
     position: int
     problem: Problem
     device: Device
-    record: Record
-    rivals: tuple[Record, ...]
+    record: Trial
+    rivals: tuple[Trial, ...]
     limits: SlowdownLimits
     noise: float
     at_tuning: AtTuning | None = None
@@ -152,7 +152,7 @@ def _entry(
     )
 
 
-def _rivals(trials: Sequence[Record], best: Record) -> tuple[Record, ...]:
+def _rivals(trials: Sequence[Trial], best: Trial) -> tuple[Trial, ...]:
     """Return the newest ok trials of the next fastest schedules, fastest first."""
     newest = {r.schedule: r for r in trials}
     others = [

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from measurements.records.measurement import Timing
 from measurements.records.policy import DEFAULT
-from measurements.records.record import Control, Record
+from measurements.records.record import Control, Trial
 from measurements.records.timing_statistics import Ratio, error_of_median
 from measurements.records.vendor_library import is_library
 from measurements.store.merge import remeasurements
@@ -33,7 +33,7 @@ class AtTuning:
     driver: str
 
     @classmethod
-    def of(cls, trials: Sequence[Record], best: Record) -> AtTuning | None:
+    def of(cls, trials: Sequence[Trial], best: Trial) -> AtTuning | None:
         """Return what the re-measurement that ``best`` won was timed beside, or what the ``trials`` say that it was:
         those of before records had a control have the library among them. None where there is none, and for times that
         were taken otherwise than by default, which no check has."""

@@ -25,7 +25,7 @@ from measurements.compiler.cores import usable_cores
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, CompilePool, why_not_launched
 from measurements.records.measurement import MachineCode, Provenance, Resources
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.vendor_library import is_library
 from measurements.runners.base import Candidate
 from search_spaces.catalogue import template
@@ -117,7 +117,7 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
     return entry.finding(verdict, *reasons, numbers=numbers)
 
 
-def _program(entry: CheckedEntry, record: Record, pool: CompilePool) -> Compiled | str:
+def _program(entry: CheckedEntry, record: Trial, pool: CompilePool) -> Compiled | str:
     """Return a record's kernel as it is generated and compiled today; or in one line why there is none."""
     try:
         kernel = template(record.schedule.template).kernel(entry.problem, record.schedule, entry.device)
@@ -184,15 +184,15 @@ def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool
     estimates = [r for r in (entry.record, *entry.rivals) if r.provenance is Provenance.ESTIMATED]
     one_code = {code_of(r.runner_info.model) for r in estimates} <= {code_of(model.name(entry.problem))}
 
-    def predicted(record: Record, resources: Resources, program: Compiled | None = None) -> float | None:
+    def predicted(record: Trial, resources: Resources, program: Compiled | None = None) -> float | None:
         kernel = template(record.schedule.template).kernel(entry.problem, record.schedule, entry.device)
         return model(Candidate(entry.problem, record.schedule, kernel), resources, program)
 
-    def then(record: Record, resources: Resources) -> float | None:
+    def then(record: Trial, resources: Resources) -> float | None:
         estimated = one_code and record.provenance is Provenance.ESTIMATED
         return record.seconds if estimated else predicted(record, resources)
 
-    def now(record: Record, program: Compiled) -> float | None:
+    def now(record: Trial, program: Compiled) -> float | None:
         """As ``then``: of recorded resources there is no machine code."""
         estimated = one_code and record.provenance is Provenance.ESTIMATED
         return predicted(record, program.resources, program if estimated else None)

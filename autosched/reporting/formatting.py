@@ -19,7 +19,7 @@ from search_spaces.spaces.schedule import Schedule
 
 if TYPE_CHECKING:  # proofs have no records
     from measurements.records.measurement import Resources
-    from measurements.records.record import Record
+    from measurements.records.record import Trial
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _TYPES = frozenset((*MULTIPLIED_DTYPES, "i32"))  # of fields that are always shown
@@ -213,7 +213,7 @@ def name_without_file(problem_key: str, facts: ProblemFacts | None) -> str:
     return " ".join((str(operator), *(f"{name}={value}" for name, value in sorted(fields.items()))))
 
 
-def record_facts(problem: Costed, record: Record) -> list[tuple[str, str]]:
+def record_facts(problem: Costed, record: Trial) -> list[tuple[str, str]]:
     """Return what is known about a schedule that works: its time and where that comes from, its error, its
     resources. ``problem`` may be what the record says of one that is not known here."""
     from measurements.records.policy import DEFAULT, NONE, described
@@ -256,7 +256,7 @@ def record_facts(problem: Costed, record: Record) -> list[tuple[str, str]]:
     return rows
 
 
-def record_json(problem: Problem, record: Record) -> dict[str, Any]:
+def record_json(problem: Problem, record: Trial) -> dict[str, Any]:
     """Return a record that has a time, as JSON values, with its arithmetic rate, the part of the roofline that it
     reaches and what bounds it (null where that is not known)."""
     if record.seconds is None:

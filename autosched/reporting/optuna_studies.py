@@ -15,7 +15,7 @@ from typing import Any
 from autosched.reporting import formatting
 from measurements.files import atomic_write
 from measurements.records.policy import DEFAULT
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.vendor_library import is_library
 from measurements.store.store import ProblemSummary, Store
 from search_spaces.spaces.parameters import Value
@@ -72,7 +72,7 @@ def _name(store: Store, summary: ProblemSummary) -> str:
     return f"{problem} on {summary.device} ({summary.provenance}{how})"
 
 
-def _trials(records: Sequence[Record]) -> list[Any]:
+def _trials(records: Sequence[Trial]) -> list[Any]:
     from optuna.trial import TrialState, create_trial
 
     domains = _domains(records)
@@ -97,11 +97,11 @@ def _trials(records: Sequence[Record]) -> list[Any]:
     return found
 
 
-def _named(record: Record) -> dict[str, Value]:
+def _named(record: Trial) -> dict[str, Value]:
     return {"template": record.schedule.template, **dict(record.schedule.items)}
 
 
-def _domains(records: Sequence[Record]) -> dict[str, Any]:
+def _domains(records: Sequence[Trial]) -> dict[str, Any]:
     """Of each parameter, the values that were tried: what its space was then is not stored."""
     from optuna.distributions import CategoricalDistribution
 

@@ -15,7 +15,7 @@ from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
 
 if TYPE_CHECKING:
-    from measurements.records.record import Record
+    from measurements.records.record import Trial
 
 
 Costed = Problem | ProblemFacts  # has ``flops`` and ``min_bytes``
@@ -70,7 +70,7 @@ def known(name: str) -> Device | None:
         return None
 
 
-def bound_by(problem: Problem, record: Record) -> str | None:
+def bound_by(problem: Problem, record: Trial) -> str | None:
     """``tensor cores, 71% of the time by the model; then shared memory, 52%``: the two largest of ``busy_shares``."""
     shares = busy_shares(problem, record)
     if shares is None:
@@ -79,7 +79,7 @@ def bound_by(problem: Problem, record: Record) -> str | None:
     return f"{first}, {most:.0%} of the time by the model; then {second}, {next_most:.0%}"
 
 
-def busy_shares(problem: Problem, record: Record) -> dict[str, float] | None:
+def busy_shares(problem: Problem, record: Trial) -> dict[str, float] | None:
     """Return the part of the time, 0..1, for which each resource is busy: by the time model, with the registers and
     spills of the compiled kernel. None where it cannot say: for a library, an unknown device, a template without
     counts, or a schedule of another version."""

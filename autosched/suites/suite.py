@@ -14,7 +14,7 @@ from autosched.dispatch.database import device_name
 from autosched.tuning import tune as tuner
 from autosched.tuning.result import CommonFailure, Observer, SoFar, TuneResult
 from measurements.files.bounded import read_bounded
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.store.errors import StoreError
 from measurements.store.store import Store
 from search_spaces.catalogue import problem_from_json
@@ -50,7 +50,7 @@ class Standing:
     bests: list[float] = field(default_factory=list)
     trials: int = 0
     seconds: float = 0.0
-    best: Record | None = None
+    best: Trial | None = None
     exhausted: bool = False
     worth: str = ""
 
@@ -233,5 +233,5 @@ def _look_up(standings: Sequence[Standing], database: str | Path, device: str | 
         return
 
 
-def _seconds(record: Record | None) -> float:
+def _seconds(record: Trial | None) -> float:
     return math.inf if record is None or record.seconds is None else record.seconds

@@ -19,7 +19,7 @@ from autosched.torch import formulas
 from autosched.torch.plans import PLANS
 from measurements.emulator import emulate
 from search_spaces.operators.problem import Array, Operand, Problem
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 
 @dataclass
@@ -29,7 +29,7 @@ class _Emulated:
     database: Database
     device: str
     time_limit: float
-    kernels: dict[Problem, Kernel] = field(default_factory=dict)
+    kernels: dict[Problem, GeneratedKernel] = field(default_factory=dict)
 
 
 _lock = threading.Lock()
@@ -75,7 +75,7 @@ def compute(name: str, *arguments: Any) -> Any:
     return _emulate(kernel, plan, [a for a in arguments if isinstance(a, torch.Tensor)], setting.time_limit)
 
 
-def _emulate(kernel: Kernel, plan: CallPlan, tensors: Sequence[Any], time_limit: float) -> Any:
+def _emulate(kernel: GeneratedKernel, plan: CallPlan, tensors: Sequence[Any], time_limit: float) -> Any:
     operands = {o.name: o for o in plan.problem.operands()}
     inputs = {name: _stored(operands[name], t) for name, t in zip(plan.operands, tensors, strict=True)}
     done = emulate(kernel, inputs, time_limit=time_limit)

@@ -23,7 +23,7 @@ _RAISED = "the program raised"
 
 
 @dataclass(frozen=True, eq=False)
-class ProgramProof:
+class ScriptReport:
     """``failure`` says in one line why the program did not end well; it is empty where it did."""
 
     session: Session
@@ -66,7 +66,7 @@ def run_program(
     sizes: Mapping[str, tuple[int, int]] | None = None,
     undefined_memory: bool = True,
     first_configuration: bool = False,
-) -> ProgramProof:
+) -> ScriptReport:
     """Run a file as ``python FILE ARGUMENTS`` would, with every Triton launch emulated. Call it from the main thread.
 
     Args:
@@ -119,7 +119,7 @@ def run_program(
         sys.path.remove(folder)
     if failure.startswith(_RAISED) and any(launch.left_out for launch in session.launches):
         failure += "; blocks were left out (--blocks), and it may miss what they write"
-    return ProgramProof(session, failure, trace)
+    return ScriptReport(session, failure, trace)
 
 
 def _run(path: Path, function: str, sizes: Mapping[str, tuple[int, int]], session: Session) -> None:

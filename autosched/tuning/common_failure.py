@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from measurements.files.text import one_line
 from measurements.records.measurement import Status
-from measurements.records.record import Record
+from measurements.records.record import Trial
 
 ENOUGH = 4  # the default configuration and three more
 _SHOWN = 300  # characters of a reason
@@ -25,7 +25,7 @@ _NO_VERDICT_YET = re.compile("timeout|time limit|no time")
 _VARIES = re.compile(r"0x[0-9a-f]+|\d[\d.,e+-]*|'[^']*'|\"[^\"]*\"", re.IGNORECASE)
 
 
-def common_failure(records: Sequence[Record]) -> str:
+def common_failure(records: Sequence[Trial]) -> str:
     """Return why all ``records`` fail and how to remedy it, in one line.
 
     Args:
@@ -45,7 +45,7 @@ def common_failure(records: Sequence[Record]) -> str:
     return f"all of the first {len(tried)} configurations fail alike, {first.status.value}: {reason}; {remedy}"
 
 
-def _reason_class(record: Record) -> tuple[Status, str]:
+def _reason_class(record: Trial) -> tuple[Status, str]:
     """Return the status and the reason without what varies between configurations: numbers, names, further clauses."""
     reason = one_line(record.measurement.reason)
     if record.status is Status.UNPROVEN and _NO_VERDICT_YET.search(reason):

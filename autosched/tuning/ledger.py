@@ -15,16 +15,16 @@ from autosched.verify.verdict import FAILURE_STATUSES
 from autosched.version import VERSION
 from measurements.records.facts import ProblemFacts
 from measurements.records.measurement import Measurement, Provenance, Status
-from measurements.records.record import Budget, Record, canonical_json
+from measurements.records.record import Budget, Trial, canonical_json
 from measurements.records.vendor_library import is_library
 from measurements.runners.base import Candidate
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
-Generate = Callable[[Problem, Schedule, Device], Kernel]
+Generate = Callable[[Problem, Schedule, Device], GeneratedKernel]
 
 
 class VerifyOutcome(Protocol):
@@ -58,14 +58,14 @@ class Trials(Protocol):
 
     @property
     def name(self) -> str: ...
-    def append(self, record: Record) -> Record: ...
-    def set_proof(self, record: Record, proof: str) -> None: ...
+    def append(self, record: Trial) -> Trial: ...
+    def set_proof(self, record: Trial, proof: str) -> None: ...
     def trials(
         self, problem: Problem, device: str, provenance: Provenance, *, policy: str | None = None
-    ) -> Sequence[Record]: ...
+    ) -> Sequence[Trial]: ...
     def best(
         self, problem: Problem, device: str, provenance: Provenance, policy: str | None = None
-    ) -> Record | None: ...
+    ) -> Trial | None: ...
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,8 @@ class TrialLedger:
         self.known: dict[str, Measurement] = {}
         self.proofs: dict[Schedule, str] = {}
         self.verified: set[Schedule] = set()
-        self.stored: list[Record] = []
-        self.best: Record | None = None
+        self.stored: list[Trial] = []
+        self.best: Trial | None = None
         self.budget: Budget | None = None
 
     @property
@@ -146,7 +146,7 @@ class TrialLedger:
         """Name of the store."""
         return self._store.name
 
-    def open(self, budget: Budget, earlier: Sequence[Record] | None = None) -> list[Record]:
+    def open(self, budget: Budget, earlier: Sequence[Trial] | None = None) -> list[Trial]:
         """Begin a run.
 
         Args:
@@ -172,11 +172,11 @@ class TrialLedger:
         self.best = min(points, key=lambda point: point[0], default=(None, None))[1]
 
     @property
-    def _newest(self) -> Iterable[Record]:
+    def _newest(self) -> Iterable[Trial]:
         """Newest record of each schedule, without the library's."""
         return {r.schedule: r for r in self.stored if not is_library(r.schedule)}.values()
 
-    def _costs(self, record: Record) -> tuple[float, ...] | None:
+    def _costs(self, record: Trial) -> tuple[float, ...] | None:
         return self.objectives.costs(self.problem, record.schedule, record.measurement)
 
     def front(self) -> list[Row]:
@@ -189,13 +189,13 @@ class TrialLedger:
             self.problem.under(schedule.values), schedule, self._generate(self.problem, schedule, self.device)
         )
 
-    def is_of_this_code(self, record: Record) -> bool:
+    def is_of_this_code(self, record: Trial) -> bool:
         """Return whether a record's kernel template and space have not changed since."""
         template = record.schedule.template
         versions = self.run.space_versions.get(template), self.run.versions.get(template, "")
         return (record.space_version, record.template_version) == versions
 
-    def append(self, record: Record) -> Record:
+    def append(self, record: Trial) -> Trial:
         """Append a record and return it with its id."""
         stored = self._store.append(record)
         self.stored.append(stored)
@@ -203,7 +203,7 @@ class TrialLedger:
 
     def record(
         self, schedule: Schedule, digest: str | None, measurement: Measurement, rank: int | None = None
-    ) -> Record:
+    ) -> Trial:
         """Return a new record of this run, not stored yet.
 
         Args:
@@ -216,7 +216,7 @@ class TrialLedger:
             The record, with the run's problem, device, versions, seed and budget, created now (UTC).
         """
         timing = measurement.timing
-        return Record(
+        return Trial(
             problem_key=self.problem.key(),
             schedule=schedule,
             device=self.device.name,
@@ -237,7 +237,7 @@ class TrialLedger:
             facts=ProblemFacts.of(self.problem, schedule.values, None if timing is None else timing.median),
         )
 
-    def mark_wrong(self, record: Record, found: Measurement) -> Record:
+    def mark_wrong(self, record: Trial, found: Measurement) -> Trial:
         """Append a failed verification of an earlier record, which is then no longer the best.
 
         Args:
@@ -253,12 +253,12 @@ class TrialLedger:
         self.read_best()
         return stored
 
-    def prove(self, record: Record, proof: str) -> None:
+    def prove(self, record: Trial, proof: str) -> None:
         """Store the verification report (canonical JSON) of the best."""
         self._store.set_proof(record, proof)
         self.best = dataclasses.replace(record, proof=proof)
 
-    def is_complete(self, record: Record) -> bool:
+    def is_complete(self, record: Trial) -> bool:
         """Return whether a record has all objectives, or failed. One without measured power may lack some."""
         return not record.ok or self.objectives.is_time or self._costs(record) is not None
 

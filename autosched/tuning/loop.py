@@ -30,7 +30,7 @@ from autosched.tuning.winner.finalists import Complexity, Default
 from autosched.tuning.winner.winner_proof import Verifiers
 from measurements.emulator import HostFailure
 from measurements.records.measurement import Measurement, Status
-from measurements.records.record import Budget, Record, canonical_json
+from measurements.records.record import Budget, Trial, canonical_json
 from measurements.records.vendor_library import is_library
 from measurements.runners.base import Candidate, Comparing, Runner, RunnerStopped, Stream
 from measurements.runners.streams import InOrder, stream_of
@@ -97,14 +97,14 @@ class Tuner:
         self._in_flight: dict[str, list[Schedule]] = {}  # schedules of each kernel that is measured, by its digest
         self._order: list[str] = []  # digests of kernels, in the order of submission
         self._num_unpromising = 0  # proposals in a row with too small an expected gain
-        self._records: list[Record] = []
+        self._records: list[Trial] = []
         self._failures: Counter[str] = Counter()
         self._any_worked = False  # a trial of this run or an earlier one
         self._common_failure = ""
         self._num_expected = 0  # trials to show: no more than the space has
         self._started = 0.0
 
-    def run(self, plan: SearchPlan, earlier: Sequence[Record] | None = None) -> TuneResult:
+    def run(self, plan: SearchPlan, earlier: Sequence[Trial] | None = None) -> TuneResult:
         """Try further schedules, re-measure the fastest where the backend can, and verify the best.
 
         Args:
@@ -182,7 +182,7 @@ class Tuner:
             front=tuple(ledger.front()) if len(ledger.objectives.names) > 1 else (),
         )
 
-    def _restore(self, earlier: Sequence[Record]) -> None:
+    def _restore(self, earlier: Sequence[Trial]) -> None:
         """Report earlier results to the sampler, and reuse what the same tools measured of the same kernels.
 
         The time of a wrong kernel is not reported: a sampler would look for more like it. Unverified trials are not
@@ -210,9 +210,9 @@ class Tuner:
                 self._sampler.tell(record.schedule, record.measurement)
                 self._num_reported += 1
 
-    def _wrong_bests(self) -> dict[Schedule, Record]:
+    def _wrong_bests(self) -> dict[Schedule, Trial]:
         """Re-verify the stored best; on failure try the next. Return the failures."""
-        ledger, failures = self._ledger, dict[Schedule, Record]()
+        ledger, failures = self._ledger, dict[Schedule, Trial]()
         verifier = self._parts.verifiers.new_best
         while verifier is not None and ledger.best is not None and ledger.best.measurement.error is None:
             best = ledger.best

@@ -11,7 +11,7 @@ from typing import Self
 from autosched.tuning import trial_table
 from autosched.tuning.trial_table import Direction, Row
 from measurements.records.measurement import Measurement
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
@@ -112,7 +112,7 @@ class Objectives:
             raw.append((1.0,) * n)
         return tuple(tuple(w / sum(each) for w in each) for each in raw)
 
-    def front(self, problem: Problem, records: Iterable[Record]) -> list[Row]:
+    def front(self, problem: Problem, records: Iterable[Trial]) -> list[Row]:
         """Return the rows of the trials that no other one beats in all objectives, best by the first of them first."""
         rows = trial_table.rows(problem, records)
         complete = [row for row in rows if all(name in row for name in self.names)]

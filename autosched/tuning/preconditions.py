@@ -8,7 +8,7 @@ from autosched.tuning import backends
 from autosched.tuning.objectives import Objectives
 from autosched.tuning.trial_table import NUMBERS
 from measurements.records.measurement import Provenance
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.vendor_library import is_library
 from measurements.runners.base import Runner
 from search_spaces.catalogue import templates
@@ -34,7 +34,7 @@ def refuse_unknown_objectives(objectives: Objectives, task: SearchTask) -> None:
     objectives.check(names)
 
 
-def refuse_earlier(name: str, earlier: Sequence[Record], task: SearchTask, runner: Runner) -> None:
+def refuse_earlier(name: str, earlier: Sequence[Trial], task: SearchTask, runner: Runner) -> None:
     """Refuse earlier trials that must not be ranked with new ones.
 
     Args:
@@ -52,7 +52,7 @@ def refuse_earlier(name: str, earlier: Sequence[Record], task: SearchTask, runne
     _refuse_other_model(name, earlier, runner)
 
 
-def _refuse_other_model(name: str, earlier: Sequence[Record], runner: Runner) -> None:
+def _refuse_other_model(name: str, earlier: Sequence[Trial], runner: Runner) -> None:
     if runner.provenance is not Provenance.ESTIMATED:
         return
     mine = runner.fingerprint().get("model", "")
@@ -62,7 +62,7 @@ def _refuse_other_model(name: str, earlier: Sequence[Record], runner: Runner) ->
             raise ValueError(f"{name} holds times of this problem estimated by {theirs}, not {mine}: use another --db")
 
 
-def _refuse_other_schedules(name: str, earlier: Sequence[Record], space: SearchSpace) -> None:
+def _refuse_other_schedules(name: str, earlier: Sequence[Trial], space: SearchSpace) -> None:
     from measurements.store.store import unreadable
 
     installed = {*space.members, *(template.name for template in templates())}

@@ -16,7 +16,7 @@ from autosched.tuning.winner.paired_timing import Remeasurement
 from measurements.files.atomic_write import publish
 from measurements.files.text import without_password
 from measurements.records.measurement import Provenance
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.tables.kernel_tuner import to_t4
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
@@ -43,7 +43,7 @@ class Start:
     lines: tuple[str, ...]
     trials: int
     earlier: int
-    best: Record | None
+    best: Trial | None
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Progress:
         seconds: Time since the start of the run, in seconds.
     """
 
-    record: Record
-    best: Record | None
+    record: Trial
+    best: Trial | None
     done: int
     trials: int
     failures: Mapping[str, int]
@@ -118,8 +118,8 @@ class TuneResult:
     problem: Problem
     device: Device
     provenance: Provenance
-    best: Record | None
-    trials: tuple[Record, ...]
+    best: Trial | None
+    trials: tuple[Trial, ...]
     earlier: int
     lines: tuple[str, ...]
     seconds: float
@@ -262,7 +262,7 @@ class SoFar:
     then: Observer | None = None
     start: Start | None = None
     now: Progress | None = None
-    records: list[Record] = field(default_factory=list)
+    records: list[Trial] = field(default_factory=list)
 
     def started(self, start: Start) -> None:
         self.start = start

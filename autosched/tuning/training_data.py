@@ -12,7 +12,7 @@ from cost_models.trees.observations import Observations, merged
 from measurements.records import recording
 from measurements.records.measurement import Provenance, Status
 from measurements.records.policy import DEFAULT, NONE
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.vendor_library import is_library
 from measurements.store.store import Store
 from search_spaces.catalogue import is_operator
@@ -45,7 +45,7 @@ class TrainingData:
 def gather(databases: Sequence[str | Path], recordings: Sequence[str | Path], kind: str) -> TrainingData:
     """All times of ``kind`` ("measured" or "estimated") in some databases and recordings (``measurements.records``),
     the last source first in doubt. Raises StoreError and RecordingError, both ValueErrors, and OSError."""
-    sources: list[Sequence[Record]] = []
+    sources: list[Sequence[Trial]] = []
     for database in databases:
         with Store.open(database, create=False) as store:
             sources.append(store.trials())
@@ -74,14 +74,14 @@ def usable(data: TrainingData) -> TrainingData:
     return TrainingData(tuple(kept), dict(left_out), data.others)
 
 
-def observations_of(records: Iterable[Record], left_out: dict[str, int]) -> list[Observations]:
+def observations_of(records: Iterable[Trial], left_out: dict[str, int]) -> list[Observations]:
     """Return the times of ``records``, which are of one provenance; what is left out is counted in ``left_out`` by
     reason."""
 
     def leave_out(reason: str, times: int) -> None:
         left_out[reason] = left_out.get(reason, 0) + times
 
-    by_key: dict[tuple[str, str], list[Record]] = {}
+    by_key: dict[tuple[str, str], list[Trial]] = {}
     for record in records:
         if record.ok and record.policy not in (NONE, DEFAULT):
             leave_out(f"timed otherwise than by default ({record.policy})", 1)
@@ -105,15 +105,15 @@ def observations_of(records: Iterable[Record], left_out: dict[str, int]) -> list
     return found
 
 
-def _why_not(record: Record) -> str:
+def _why_not(record: Trial) -> str:
     """Why the problem of a record is none of this version's."""
     return "of problems that this version does not have" if is_operator(record.operator) else UNKNOWN_OPERATOR
 
 
-def _times(records: Sequence[Record]) -> dict[Record, float]:
+def _times(records: Sequence[Trial]) -> dict[Trial, float]:
     """Return the newest record of each schedule that works, with the median of its times, or that of its
     re-measurement."""
-    by_schedule: dict[str, list[Record]] = {}
+    by_schedule: dict[str, list[Trial]] = {}
     for record in records:
         by_schedule.setdefault(record.schedule.key(), []).append(record)
     found = {}
@@ -127,7 +127,7 @@ def _times(records: Sequence[Record]) -> dict[Record, float]:
     return found
 
 
-def _problem(record: Record) -> Problem | None:
+def _problem(record: Trial) -> Problem | None:
     try:
         problem = record.problem
     except ValueError:

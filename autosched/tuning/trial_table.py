@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from measurements.records.measurement import Measurement
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
@@ -19,7 +19,7 @@ OF_POWER = ("watts", "joules")  # columns that only a GPU gives, and only where 
 NUMBERS = ("seconds", "registers", "spill_bytes", "static_shared_bytes", *OF_POWER)  # columns of every problem
 
 
-def rows(problem: Problem, records: Iterable[Record]) -> list[Row]:
+def rows(problem: Problem, records: Iterable[Trial]) -> list[Row]:
     """One ``row`` a trial."""
     return [row(problem, record.schedule, record.measurement) for record in records]
 

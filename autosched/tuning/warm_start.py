@@ -15,7 +15,7 @@ import numpy as np
 from autosched.tuning.ledger import RunIdentity
 from cost_models.estimates import AnalyticEstimates, Estimates
 from measurements.records.measurement import Provenance
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from search_spaces.search_task import SearchTask
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class WarmStart:
     source: str = ""
     lines: tuple[str, ...] = ()
 
-    def worth(self, records: Sequence[Record]) -> str:
+    def worth(self, records: Sequence[Trial]) -> str:
         """Return how well the estimates foresaw the times of a run; "" without a trained model or with few times."""
         from cost_models.trees.evaluation import rank_correlation
 
@@ -155,9 +155,9 @@ def from_other_problems(store: Store, run: RunIdentity, task: SearchTask, estima
     return WarmStart(corrected, estimates, source, (f"the search starts from {source}",))
 
 
-def _of_other_problems(store: Store, run: RunIdentity) -> list[Record]:
+def _of_other_problems(store: Store, run: RunIdentity) -> list[Trial]:
     """Return the trials of other problems of the operator, those of the device first, some more than MOST_TIMES."""
-    records: list[Record] = []
+    records: list[Trial] = []
     own = run.problem.key(), run.device.name
     others = [s for s in store.problems(run.problem.operator) if s.ok and (s.problem_key, s.device) != own]
     others = [s for s in others if s.provenance is run.provenance and run.policy in (None, s.policy)]

@@ -21,7 +21,7 @@ from measurements.emulator.ptx.syntax import Module, Variable
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 _PATIENCE = 15.0  # seconds; what takes longer and fails is not tried again, as another schedule or architecture
 _SURFACES = re.compile(r"^\s*(?:@!?%\w+\s+)?(?P<what>suld|sust|sured|suq)\.", re.MULTILINE)
@@ -69,7 +69,7 @@ def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device)
         raise KernelFileError(f"{file.name} does not compile: {refused}")
 
 
-def _compiled(kernel: Kernel) -> PtxOutput:
+def _compiled(kernel: GeneratedKernel) -> PtxOutput:
     """For the oldest architecture that it seems to be for, else for the newest: it may ask for what only that has."""
     options = tuple(dict.fromkeys((*PTX_OPTIONS, *kernel.compile_options)))
     first, *others = dict.fromkeys((ptx_arch(kernel), HOPPER_ARCH))
@@ -84,7 +84,7 @@ def _compiled(kernel: Kernel) -> PtxOutput:
     return output
 
 
-def _check_arguments(file: KernelFile, step: PipelineStep, kernel: Kernel, output: PtxOutput) -> None:
+def _check_arguments(file: KernelFile, step: PipelineStep, kernel: GeneratedKernel, output: PtxOutput) -> None:
     text = output.text or ""
     try:
         module = parse(text)
@@ -125,7 +125,7 @@ def _check_textures(file: KernelFile, step: PipelineStep, text: str) -> None:
         )
 
 
-def _check_constants(file: KernelFile, kernel: Kernel, module: Module) -> None:
+def _check_constants(file: KernelFile, kernel: GeneratedKernel, module: Module) -> None:
     """Constant memory of the source is filled, and what fills it fits."""
     sizes = {o.name: o.bytes for o in kernel.symbols}
     places = {a.name: a.place for a in file.arguments}

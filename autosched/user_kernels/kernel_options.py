@@ -1,4 +1,4 @@
-"""The options of ``autosched.Kernel``: what a kernel file says, with Python values in place of TOML."""
+"""The options of ``autosched.KernelSpec``: what a kernel file says, with Python values in place of TOML."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class CompileOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelOptions(LaunchOptions, CompileOptions):
-    """Options of ``autosched.Kernel``: launch, compilation, and these.
+    """Options of ``autosched.KernelSpec``: launch, compilation, and these.
 
     Attributes:
         parameters: Values of each parameter, or an expression of them.

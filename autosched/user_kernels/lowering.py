@@ -16,7 +16,7 @@ from search_spaces.hardware.dtype_names import in_source
 from search_spaces.operators.problem import Operand, Role
 from search_spaces.spaces.parameters import Value
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel, Launch, ScalarArgument
+from search_spaces.templates.kernel import GeneratedKernel, Launch, ScalarArgument
 from search_spaces.templates.texture import LinearTexture
 
 _SYSTEM = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<((?:cuda|mma|cooperative_groups)[\w./]*)>", re.MULTILINE)
@@ -47,7 +47,7 @@ def texture(argument: KernelArgument, array: Operand) -> LinearTexture:
         raise KernelFileError(f"{argument.place}: {error}") from None
 
 
-def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value], arch: str = "") -> Kernel:
+def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value], arch: str = "") -> GeneratedKernel:
     """Return the kernel of a configuration.
 
     Args:
@@ -61,7 +61,7 @@ def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value
     """
     file, values = file.under(config), file.values(sizes, config)
     first, *others = (_launch(file, step, values) for step in file.steps)
-    return Kernel(
+    return GeneratedKernel(
         **first,
         then=tuple(Launch(**launch) for launch in others),
         source=source_of(file, values),

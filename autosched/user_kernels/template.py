@@ -20,7 +20,7 @@ from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.launch_rules import MOST_BLOCKS
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import KernelTemplate
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
@@ -51,7 +51,7 @@ def _template(file: KernelFile, places: tuple[str, ...]) -> KernelTemplate:
     def supports(problem: KernelProblem, device: Device) -> str | None:
         return _why_not(file, problem, device)
 
-    def lowered(problem: KernelProblem, config: Config, device: Device) -> Kernel:
+    def lowered(problem: KernelProblem, config: Config, device: Device) -> GeneratedKernel:
         return lower(file, problem.sizes, config, device.arch)
 
     def counts(problem: KernelProblem, config: Config, device: Device) -> CostCounts:

@@ -1,4 +1,4 @@
-"""``autosched.Kernel``: one's own kernel from Python, without files; and from files."""
+"""``autosched.KernelSpec``: one's own kernel from Python, without files; and from files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from search_spaces.operators.operator import Operator
 from search_spaces.templates.template import KernelTemplate
 
 
-class Kernel:
+class KernelSpec:
     """A user's own kernel: its parameters, its launch, and what it must compute.
 
     Kernels with equal descriptions are equal. ``file`` is the description, ``operator`` and ``template`` are what the
@@ -184,13 +184,13 @@ class Kernel:
         return self.of(replace(self.file, pinned=tuple(kept)))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Kernel) and self.file == other.file
+        return isinstance(other, KernelSpec) and self.file == other.file
 
     def __hash__(self) -> int:
         return hash(self.file)
 
     def __repr__(self) -> str:
-        return f"Kernel({self.file.name})"
+        return f"KernelSpec({self.file.name})"
 
     @property
     def operator(self) -> Operator:

@@ -28,7 +28,7 @@ from measurements.emulator.sparse import SparseEmulation, Written
 from measurements.records.comparison import compare
 from search_spaces.arrays import FloatArray
 from search_spaces.operators.problem import Problem
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 WHOLE_SECONDS = 10.0  # of the CPU, that emulating a launch whole may take
 MOST_BYTES = 2**31  # of the inputs, which lie in one file
@@ -42,7 +42,7 @@ _WITH_OTHERS = ("atom", "red")  # instructions by which blocks work together
 _ENDS = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
 
 
-def runs_of_blocks(problem: Problem, kernel: Kernel, settings: VerifySettings) -> list[Run]:
+def runs_of_blocks(problem: Problem, kernel: GeneratedKernel, settings: VerifySettings) -> list[Run]:
     """Return the runs in place of those of the whole launch, until one fails; none where that can be emulated whole, or
     some blocks cannot stand for it. Raises HostFailure, and as the problem's inputs and its reference do."""
     threads = math.prod(kernel.grid) * math.prod(kernel.block)
@@ -99,7 +99,7 @@ def _made_reference(problem: KernelProblem, seed: int) -> tuple[dict[str, FloatA
         return problem.expected(problem.random_inputs(seed))
 
 
-def _seconds_of_block(problem: KernelProblem, kernel: Kernel, settings: VerifySettings) -> float | None:
+def _seconds_of_block(problem: KernelProblem, kernel: GeneratedKernel, settings: VerifySettings) -> float | None:
     """About how long one block takes; None where some blocks cannot be emulated."""
     grid = math.prod(kernel.grid)
     first = (grid - 1) // 2 // _PROBED * _PROBED
@@ -118,7 +118,7 @@ def _seconds_of_block(problem: KernelProblem, kernel: Kernel, settings: VerifySe
 
 def _judged(
     problem: KernelProblem,
-    kernel: Kernel,
+    kernel: GeneratedKernel,
     blocks: tuple[int, ...],
     order: Order,
     done: SparseEmulation,
@@ -162,14 +162,14 @@ def _judged(
     )  # fmt: skip
 
 
-def _most_written(kernel: Kernel, written: Mapping[str, Written]) -> dict[str, int]:
+def _most_written(kernel: GeneratedKernel, written: Mapping[str, Written]) -> dict[str, int]:
     """Count, of each output that must be written, the elements of the block that wrote most."""
     outputs = [o.name for o in kernel.operands if o.role == "output"]
     counts = {name: np.unique(written[name].blocks, return_counts=True)[1] for name in outputs}
     return {name: int(of_blocks.max(initial=0)) for name, of_blocks in counts.items()}
 
 
-def _missing(kernel: Kernel, most: Mapping[str, int]) -> str:
+def _missing(kernel: GeneratedKernel, most: Mapping[str, int]) -> str:
     """Why the grid cannot write all of an output, if none of its blocks writes more than ``most``; "" where it can."""
     grid = math.prod(kernel.grid)
     for output in (o for o in kernel.operands if o.name in most):
@@ -183,7 +183,7 @@ def _missing(kernel: Kernel, most: Mapping[str, int]) -> str:
 
 def _missing_of_all(
     problem: KernelProblem,
-    kernel: Kernel,
+    kernel: GeneratedKernel,
     written: Mapping[str, Written],
     blocks: Sequence[int],
     settings: VerifySettings,

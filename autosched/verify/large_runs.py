@@ -24,7 +24,7 @@ from search_spaces.hardware.devices import Device
 from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import KernelTemplate
 
 _LARGE_FLOPS = 2.0**31  # of some blocks at the true size
@@ -40,7 +40,7 @@ _WHOLE_FLOPS, _WHOLE_BYTES = 16 * EMULATED_FLOPS, 16 * EMULATED_BYTES  # of a st
 def true_runs(
     template: KernelTemplate,
     problem: Problem,
-    true: Kernel,
+    true: GeneratedKernel,
     small: Problem,
     schedule: Schedule,
     device: Device,
@@ -76,7 +76,7 @@ def large_runs(
 def cheap_large_runs(
     template: KernelTemplate,
     small: Problem,
-    kernel: Kernel,
+    kernel: GeneratedKernel,
     schedule: Schedule,
     device: Device,
     settings: VerifySettings,
@@ -132,7 +132,7 @@ def true_size_run(
 
 def at_true_size(
     template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device, seed: int, share: float = 1.0
-) -> tuple[Problem, Kernel]:
+) -> tuple[Problem, GeneratedKernel]:
     """Return ``problem`` and its kernel, with a shorter k where already the fewest blocks would take too long.
 
     Blocks of a persistent launch compute many tiles each.
@@ -223,8 +223,8 @@ def stress_runs(
 
 
 def _affordable(
-    template: KernelTemplate, size: StressSize, kernel: Kernel, schedule: Schedule, device: Device, seed: int
-) -> tuple[Problem, Kernel]:
+    template: KernelTemplate, size: StressSize, kernel: GeneratedKernel, schedule: Schedule, device: Device, seed: int
+) -> tuple[Problem, GeneratedKernel]:
     """``size`` with the shortest k where the blocks that are sampled would compute too much: those that compute many
     tiles each."""
     flops = sampled_flops(size.problem, kernel, seed)
@@ -236,7 +236,7 @@ def _affordable(
     return size.problem, kernel
 
 
-def _run_size(size: StressSize, kernel: Kernel, settings: VerifySettings) -> Run:
+def _run_size(size: StressSize, kernel: GeneratedKernel, settings: VerifySettings) -> Run:
     return run_whole(size.problem, kernel, _inputs_of(size, settings.seed), Order("alternating"), settings)
 
 

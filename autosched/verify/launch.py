@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from measurements.emulator import Emulation, Memory, Order, emulate, emulate_ptx
 from search_spaces.operators.problem import Array
-from search_spaces.templates.kernel import Kernel, Launch
+from search_spaces.templates.kernel import GeneratedKernel, Launch
 
 
 def _unchanged(emulation: Emulation) -> Emulation:
@@ -27,7 +27,7 @@ class LaunchUnderTest:
         read: Reads an emulation as the author of the code would, for example without a compiler's own barriers.
     """
 
-    code: Kernel | str
+    code: GeneratedKernel | str
     inputs: Mapping[str, Array]
     launch: Launch | None = None
     memory: Memory = field(default_factory=Memory)
@@ -53,7 +53,7 @@ class LaunchUnderTest:
             HostFailure: This machine cannot emulate.
             ValueError: Inputs that do not fit the launch.
         """
-        if isinstance(self.code, Kernel):
+        if isinstance(self.code, GeneratedKernel):
             done = emulate(self.code, self.inputs, time_limit=time_limit, order=order, perturb=perturb, calls=launches)
         else:
             assert self.launch is not None, "PTX needs a launch"

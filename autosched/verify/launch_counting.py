@@ -18,7 +18,7 @@ from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Operand, Problem
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel, Launch
+from search_spaces.templates.kernel import GeneratedKernel, Launch
 from search_spaces.templates.template import KernelTemplate
 
 SECONDS = 10.0  # of the CPU, that the first block may take
@@ -75,7 +75,7 @@ def counted(
     return tuple(found)
 
 
-def _steps_on_inputs(kernel: Kernel, problem: Problem) -> Iterator[tuple[Kernel, InputsFile]]:
+def _steps_on_inputs(kernel: GeneratedKernel, problem: Problem) -> Iterator[tuple[GeneratedKernel, InputsFile]]:
     if not kernel.then:
         yield kernel, _inputs(problem)
         return
@@ -95,7 +95,7 @@ def _inputs(problem: Problem) -> InputsFile:
     return InputsFile(problem.random_inputs(0))
 
 
-def count_launch(kernel: Kernel, inputs: InputsFile) -> LaunchCounts | None:
+def count_launch(kernel: GeneratedKernel, inputs: InputsFile) -> LaunchCounts | None:
     """Return what the blocks of the grid do on average; None where they cannot be emulated in ``SECONDS`` each.
 
     Raises HostFailure where this machine cannot emulate.
@@ -104,7 +104,7 @@ def count_launch(kernel: Kernel, inputs: InputsFile) -> LaunchCounts | None:
     return None if runs is None else averaged(kernel, runs, float(_least_bytes(kernel)))
 
 
-def counted_runs(kernel: Kernel, inputs: InputsFile) -> list[CountedRun] | None:
+def counted_runs(kernel: GeneratedKernel, inputs: InputsFile) -> list[CountedRun] | None:
     def run(blocks: Sequence[int]) -> Emulation:
         return emulate_blocks(kernel, blocks, inputs=inputs, check=False, count=True, time_limit=SECONDS).emulation
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from measurements.emulator.ptx.build import KernelCompileError, compile_to_program, read_program_facts
 from search_spaces.hardware.devices import Device
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 _KIB = 1024
 MOST_THREADS, MOST_BLOCKS, MOST_PORTABLE_CLUSTER = 1024, 2**31 - 1, 8
@@ -66,7 +66,7 @@ _INSTRUCTIONS: tuple[tuple[str, int | tuple[str, ...]], ...] = (
 _COMPILED = tuple((re.compile(pattern), needs) for pattern, needs in _INSTRUCTIONS)
 
 
-def why_refused(kernel: Kernel, device: Device, compiled: Kernel | None = None) -> str:
+def why_refused(kernel: GeneratedKernel, device: Device, compiled: GeneratedKernel | None = None) -> str:
     """Why ``device`` cannot run ``kernel``, in one sentence; "" where it can.
 
     ``compiled`` is the kernel whose instructions are looked at, such as that of the same schedule on a smaller problem;
@@ -88,7 +88,7 @@ def why_refused(kernel: Kernel, device: Device, compiled: Kernel | None = None) 
     )
 
 
-def _launch(kernel: Kernel, device: Device, limits: Limits, static: int, blocks: int) -> str:
+def _launch(kernel: GeneratedKernel, device: Device, limits: Limits, static: int, blocks: int) -> str:
     shared, reserved = static + kernel.dynamic_shared_bytes, 0 if device.sm < 80 else _RESERVED
     cluster = math.prod(kernel.cluster)
     if shared > limits.shared_of_block:

@@ -27,7 +27,7 @@ from search_spaces.hardware.devices import Device
 from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import KernelTemplate
 
 MOST_BYTES = 2**31  # of a problem that no proxy cuts: its arrays, and those of its reference, are held at once
@@ -65,7 +65,7 @@ def plan(
     return Plan(_runs(template, problem, true, small, cut, schedule, device, settings), true)
 
 
-def plan_of_kernel(problem: Problem, kernel: Kernel, settings: VerifySettings) -> Plan:
+def plan_of_kernel(problem: Problem, kernel: GeneratedKernel, settings: VerifySettings) -> Plan:
     """Return the runs of ``kernel`` on the whole of ``problem`` alone."""
     first, rest = whole_runs(problem, kernel, settings)
     return Plan(_chain(first, rest), kernel)
@@ -79,9 +79,9 @@ def _chain(*parts: Iterator[PlannedRun]) -> Iterator[PlannedRun]:
 def _runs(
     template: KernelTemplate,
     problem: Problem,
-    true: Kernel,
+    true: GeneratedKernel,
     small: Problem,
-    cut: Kernel,
+    cut: GeneratedKernel,
     schedule: Schedule,
     device: Device,
     settings: VerifySettings,
@@ -116,7 +116,7 @@ def _runs(
     yield from rest
 
 
-def _unreduced_runs(problem: Problem, true: Kernel, settings: VerifySettings) -> Iterator[PlannedRun]:
+def _unreduced_runs(problem: Problem, true: GeneratedKernel, settings: VerifySettings) -> Iterator[PlannedRun]:
     """Yield runs of a user's kernel at the true size: of some blocks, or of all where these say nothing alone."""
     from autosched.verify.blocks_on_inputs import runs_of_blocks
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from autosched.verify.coverage import Role
 from autosched.verify.run import Run
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 # A problem up to these sizes is emulated as it is, a larger one is cut to a few tiles.
 EMULATED_FLOPS = 2.0 * 256**3
@@ -33,13 +33,13 @@ class Plan:
     """The runs of a verification of ``kernel``, in order. They are made lazily, and can be iterated once."""
 
     runs: Iterator[PlannedRun]
-    kernel: Kernel
+    kernel: GeneratedKernel
 
     def __iter__(self) -> Iterator[PlannedRun]:
         return self.runs
 
 
-def fewer_blocks(kernel: Kernel) -> Kernel:
+def fewer_blocks(kernel: GeneratedKernel) -> GeneratedKernel:
     """``kernel`` as a GPU launches it on which two thirds of its clusters run at a time, where its grid may shrink."""
     clusters = kernel.grid[0] // kernel.cluster[0]
     return replace(kernel, grid=kernel.grid_of(max(1, 2 * clusters // 3)))

@@ -15,7 +15,7 @@ from autosched.verify.sampled_blocks import QUICK_SHARE, verify_blocks
 from measurements.emulator import ASCENDING, Emulation, Order, emulate
 from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import Array, Problem
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 RANDOM = "random"  # the inputs of a first run
 GENERATED = "generated integers"  # those of sampled blocks (measurements/emulator/sparse.py)
@@ -55,7 +55,7 @@ class VerifySettings:
 
 def run_whole(
     problem: Problem,
-    kernel: Kernel,
+    kernel: GeneratedKernel,
     given: StressInputs,
     order: Order,
     settings: VerifySettings,
@@ -112,7 +112,7 @@ def run_whole(
 
 def run_again(
     problem: Problem,
-    kernel: Kernel,
+    kernel: GeneratedKernel,
     given: StressInputs,
     launch: LaunchOverride,
     settings: VerifySettings,
@@ -142,7 +142,7 @@ def run_again(
 
 
 def run_fewer_blocks(
-    problem: Problem, kernel: Kernel, given: StressInputs, order: Order, settings: VerifySettings
+    problem: Problem, kernel: GeneratedKernel, given: StressInputs, order: Order, settings: VerifySettings
 ) -> Run:
     """Launch ``kernel`` with fewer blocks than it was planned for, as on a GPU of which a part is taken.
 
@@ -160,7 +160,9 @@ def run_fewer_blocks(
     return replace(run, reason=f"{run.reason}; with {kernel.grid[0]} blocks alone" if run.reason else "")
 
 
-def run_perturbed(problem: Problem, kernel: Kernel, given: StressInputs, seed: int, settings: VerifySettings) -> Run:
+def run_perturbed(
+    problem: Problem, kernel: GeneratedKernel, given: StressInputs, seed: int, settings: VerifySettings
+) -> Run:
     """Run with approximate functions at the edge of the error that the PTX ISA allows.
 
     Args:
@@ -178,7 +180,7 @@ def run_perturbed(problem: Problem, kernel: Kernel, given: StressInputs, seed: i
     return replace(run, reason=reason)
 
 
-def run_sampled(problem: Problem, kernel: Kernel, settings: VerifySettings, walked: bool = False) -> Run:
+def run_sampled(problem: Problem, kernel: GeneratedKernel, settings: VerifySettings, walked: bool = False) -> Run:
     """Return some blocks of a launch that is too large to be emulated whole. ``walked``: another run asks all blocks
     for their tiles."""
     share = 1.0 if settings.depth == "full" else QUICK_SHARE

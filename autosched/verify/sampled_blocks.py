@@ -14,7 +14,7 @@ from measurements.emulator.sparse import Written, can_generate, generated, seeds
 from measurements.records.comparison import compare
 from search_spaces.arrays import IntArray
 from search_spaces.operators.problem import Problem, ProblemPart
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 SAMPLED_FLOPS = 2.0**27  # of all blocks that are run
 SAMPLED_BYTES = 2.0**25  # that they move
@@ -38,7 +38,7 @@ class SampledRun(NamedTuple):
     left_out: str = ""
 
 
-def why_not_sampled(problem: Problem, kernel: Kernel) -> str:
+def why_not_sampled(problem: Problem, kernel: GeneratedKernel) -> str:
     """Why some blocks cannot be verified without the rest; "" where they can. Elements of inputs must be such that the
     runner can make them, those of out must need few others, and where all blocks finish a result together there must be
     time for all of them."""
@@ -52,7 +52,7 @@ def why_not_sampled(problem: Problem, kernel: Kernel) -> str:
     return "" if can_generate(kernel) else "its operands are of types, or used in ways, that sampled blocks do not have"
 
 
-def sampled_blocks(problem: Problem, kernel: Kernel, seed: int, share: float = 1.0) -> tuple[int, ...]:
+def sampled_blocks(problem: Problem, kernel: GeneratedKernel, seed: int, share: float = 1.0) -> tuple[int, ...]:
     """Choose the blocks that are emulated where the whole grid would take too long.
 
     They are those of the first and the last results, of some that are powers of two away from these, and of random
@@ -92,7 +92,7 @@ def sampled_blocks(problem: Problem, kernel: Kernel, seed: int, share: float = 1
     return tuple(_block(group, part, count, stride) for part in range(count) for group in chosen)
 
 
-def sampled_flops(problem: Problem, kernel: Kernel, seed: int, share: float = 1.0) -> float:
+def sampled_flops(problem: Problem, kernel: GeneratedKernel, seed: int, share: float = 1.0) -> float:
     """Count the flops of all blocks that are run for ``sampled_blocks``: those of their clusters are, too.
 
     Args:
@@ -111,7 +111,7 @@ def sampled_flops(problem: Problem, kernel: Kernel, seed: int, share: float = 1.
 
 def verify_blocks(
     problem: Problem,
-    kernel: Kernel,
+    kernel: GeneratedKernel,
     seed: int,
     order: Order = ASCENDING,
     limit: float = 60.0,
@@ -185,7 +185,9 @@ def _block(group: int, part: int, count: int, stride: int) -> int:
     return (group // stride * count + part) * stride + group % stride
 
 
-def _first_written(problem: Problem, kernel: Kernel, seed: int, order: Order, limit: float) -> tuple[Written, ...]:
+def _first_written(
+    problem: Problem, kernel: GeneratedKernel, seed: int, order: Order, limit: float
+) -> tuple[Written, ...]:
     """Return what the first groups of blocks write; nothing where they do not come to their end."""
     count, stride = kernel.cooperating
     groups = range(min(_FIRST, math.prod(kernel.grid) // count))
@@ -195,7 +197,7 @@ def _first_written(problem: Problem, kernel: Kernel, seed: int, order: Order, li
     return (done.written[output.name],) if done.emulation.status in ("ok", "findings") else ()
 
 
-def _most_written(kernel: Kernel, written: Written) -> int:
+def _most_written(kernel: GeneratedKernel, written: Written) -> int:
     """Count the elements of the group of blocks that wrote most."""
     count, stride = kernel.cooperating
     # Neighbours are mostly of one block: it is as many runs as pages that are sorted, and not as many as elements.
@@ -207,7 +209,7 @@ def _most_written(kernel: Kernel, written: Written) -> int:
     return int(np.bincount(of_group, sizes, groups.size).max(initial=0))
 
 
-def _missing(problem: Problem, kernel: Kernel, most: int, walked: bool) -> str:
+def _missing(problem: Problem, kernel: GeneratedKernel, most: int, walked: bool) -> str:
     """Whether all blocks together could write all of the output, if none writes more than ``most`` elements of it. Of a
     chain whose tiles are known, these may all have narrow ones at an edge: nothing but that they write at all."""
     output = next(o for o in problem.operands() if o.role == "output")

@@ -25,7 +25,7 @@ from measurements.emulator import HostFailure, emulate
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import KernelTemplate, TemplateSet
 
 _NO_TIME = "there was no time for it"
@@ -204,7 +204,7 @@ def verify(
 
 def verify_kernel(
     problem: Problem,
-    kernel: Kernel,
+    kernel: GeneratedKernel,
     *,
     seed: int = 0,
     time_limit: float = TIME_LIMIT,

@@ -15,14 +15,14 @@ from measurements.compiler.nvcc import NvccMissing, toolchain_of
 from measurements.compiler.nvrtc import NvrtcMissing
 from measurements.emulator import emulator_version, ptx_digest
 from measurements.files.text import one_line
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 ABSENT = "it has no verification"
 UNSAID = "it does not say whether it had runs of the true size, of many tiles and far away: autosched verify renews it"
 FULL, QUICK = "full", "quick"
 
 
-def identity(kernel: Kernel | None) -> dict[str, str | None]:
+def identity(kernel: GeneratedKernel | None) -> dict[str, str | None]:
     """Return what a verification made now is of. ``ptx`` and ``compiler`` are None without NVRTC."""
     digest = None if kernel is None else ptx_digest(kernel)
     return {
@@ -32,7 +32,7 @@ def identity(kernel: Kernel | None) -> dict[str, str | None]:
     }
 
 
-def stale_reason(text: str | None, kernel: Kernel) -> str:
+def stale_reason(text: str | None, kernel: GeneratedKernel) -> str:
     """Why a stored verification (JSON text) says nothing of ``kernel`` as it is today; "" where it does."""
     if text is None:
         return ABSENT

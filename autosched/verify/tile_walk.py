@@ -21,14 +21,14 @@ from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.problem import Operand, Problem
 from search_spaces.spaces.config import Config
 from search_spaces.templates.device_source import DeviceSource
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 MOST_BLOCKS = 2**13  # that are asked: more take too long
 _ENTRY = 'extern "C" __global__'
 _WORDS = 8  # of a part: 1, matrix, row, column, first k-tile, k-tiles
 
 
-def why_no_walk(kernel: Kernel) -> str:
+def why_no_walk(kernel: GeneratedKernel) -> str:
     """Return why the blocks of ``kernel`` are not asked which tiles they compute; "" where they are."""
     blocks = math.prod(kernel.grid)
     if blocks > MOST_BLOCKS:
@@ -36,12 +36,12 @@ def why_no_walk(kernel: Kernel) -> str:
     return "" if _ENTRY in kernel.source else "its source is not of one entry"
 
 
-def walk_kernel(walk: DeviceSource, kernel: Kernel, most: int) -> Kernel:
+def walk_kernel(walk: DeviceSource, kernel: GeneratedKernel, most: int) -> GeneratedKernel:
     """Return a launch of as many blocks as ``kernel`` has, each of which tells of up to ``most`` parts that its block
     there computes."""
     head, entry = kernel.source[: kernel.source.index(_ENTRY)], f"{kernel.entry}_walk"
     parts = Operand("parts", "output", U32, (math.prod(kernel.grid), most, _WORDS))
-    return Kernel(
+    return GeneratedKernel(
         entry=entry,
         source=(
             f"{head}#include <{walk.header}>\n\n{_ENTRY} void {entry}(unsigned* parts) {{\n"
@@ -56,7 +56,9 @@ def walk_kernel(walk: DeviceSource, kernel: Kernel, most: int) -> Kernel:
     )
 
 
-def run_walk(walk: DeviceSource, problem: Problem, config: Config, kernel: Kernel, settings: VerifySettings) -> Run:
+def run_walk(
+    walk: DeviceSource, problem: Problem, config: Config, kernel: GeneratedKernel, settings: VerifySettings
+) -> Run:
     """Ask all blocks of ``kernel`` which tiles they walk, and compare what they say with the tiles of out.
 
     Args:

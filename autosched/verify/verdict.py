@@ -12,7 +12,7 @@ from measurements.emulator import Emulation, Finding, GlobalSite, SharedSite
 from search_spaces.operators.problem import Problem
 from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 # What an emulation says of a kernel; all else is not a verdict.
 FAILURE_STATUSES = ("wrong_result", "findings", "crashed", FAILED_LAUNCH)
@@ -59,7 +59,7 @@ class Verdict:
     max_abs_error: float | None
     emulation: Emulation
     runs: tuple[Run, ...] = ()
-    kernel: Kernel | None = field(default=None, repr=False, compare=False)
+    kernel: GeneratedKernel | None = field(default=None, repr=False, compare=False)
     depth: Depth = "quick"
     whole: bool = True
     coverage: Coverage | None = None

@@ -22,7 +22,7 @@ from autosched.verify.runs import (
 from measurements.emulator import ASCENDING, Order
 from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import Problem
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 # A quick verification of a small problem draws its inputs again while all of them stay below these sizes: a few lines
 # do not put a NaN, or a tie, at each position of a line that matters.
@@ -30,7 +30,7 @@ AGAIN_BYTES, AGAIN_FLOPS, AGAIN = 2**17, 2**21, 4
 
 
 def whole_runs(
-    problem: Problem, kernel: Kernel, settings: VerifySettings
+    problem: Problem, kernel: GeneratedKernel, settings: VerifySettings
 ) -> tuple[Iterator[PlannedRun], Iterator[PlannedRun]]:
     """Return runs of the whole of ``problem``: those that a full verification makes before, and behind, those of other
     sizes."""
@@ -39,7 +39,7 @@ def whole_runs(
 
 
 def _first_runs(
-    problem: Problem, kernel: Kernel, settings: VerifySettings, kept: dict[str, Run]
+    problem: Problem, kernel: GeneratedKernel, settings: VerifySettings, kept: dict[str, Run]
 ) -> Iterator[PlannedRun]:
     seed, turns = settings.seed, quick_orders(settings.seed)[1]
     random = StressInputs((RANDOM,), problem.random_inputs(seed))
@@ -78,7 +78,7 @@ def _first_runs(
 
 
 def _more_runs(
-    problem: Problem, kernel: Kernel, settings: VerifySettings, kept: dict[str, Run]
+    problem: Problem, kernel: GeneratedKernel, settings: VerifySettings, kept: dict[str, Run]
 ) -> Iterator[PlannedRun]:
     if settings.depth == "quick":
         return

@@ -23,7 +23,7 @@ from autosched.programs.loading import register_place
 from cost_models.analytic import analyse
 from cost_models.trees.evaluation import rank_correlation, regret
 from measurements.records.measurement import Resources
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.recording import RECORDED, SUFFIX, RecordingError, read
 from search_spaces.arrays import FloatArray
 from search_spaces.catalogue import template
@@ -65,10 +65,10 @@ def described(problem: Problem) -> str:
     return ", ".join([str(said["operator"]), *sizes, *kinds, *orders])
 
 
-def measured(records: Iterable[Record]) -> tuple[dict[Key, Measured], int]:
+def measured(records: Iterable[Trial]) -> tuple[dict[Key, Measured], int]:
     """Return what the model says of the schedules of each problem, and how many problems are left out: of a program
     that is not loaded, or with too few schedules that this version knows."""
-    groups: dict[Key, dict[Schedule, list[Record]]] = {}
+    groups: dict[Key, dict[Schedule, list[Trial]]] = {}
     for record in records:
         if record.ok:
             groups.setdefault((record.problem_key, record.device), {}).setdefault(record.schedule, []).append(record)
@@ -76,7 +76,7 @@ def measured(records: Iterable[Record]) -> tuple[dict[Key, Measured], int]:
     return found, len(groups) - len(found)
 
 
-def _measured(name: str, group: Mapping[Schedule, Sequence[Record]]) -> Measured | None:
+def _measured(name: str, group: Mapping[Schedule, Sequence[Trial]]) -> Measured | None:
     kept: list[tuple[Schedule, float, float]] = []
     try:
         problem, chip = next(iter(group.values()))[0].problem, device(name)

@@ -27,7 +27,7 @@ from measurements.records.measurement import Resources
 from search_spaces.catalogue import operators, problem_from_json, template
 from search_spaces.hardware.devices import UnknownDevice, device
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 GOLDEN = Path(__file__).parents[2] / "tests" / "golden"
 _COLUMNS = ("tensor", "float", "integer", "shared", "load", "store", "spill", "barrier", "lanes", "control")
@@ -40,7 +40,7 @@ class Case:
     name: str
     operator: str
     arch: str
-    kernel: Kernel
+    kernel: GeneratedKernel
 
 
 @dataclass(frozen=True)

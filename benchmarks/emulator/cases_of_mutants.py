@@ -14,7 +14,7 @@ from benchmarks.emulator.mutants import Mutant
 from benchmarks.emulator.mutation_cases import Case
 from measurements.emulator.ptx.digest import instructions
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 OF_CASE = "PTX of "  # in place of a header's name: the PTX of a golden case
 _FIXED_SECONDS, _COST_OF_A_SECOND = 0.6, 2e10  # what a case takes: to compile it, and then by its cost
@@ -75,7 +75,7 @@ def _few(value: object) -> object:
     return min(value, 2) if isinstance(value, int) else str(value)
 
 
-def includes(kernel: Kernel, header: str) -> bool:
+def includes(kernel: GeneratedKernel, header: str) -> bool:
     """Whether ``header`` is among the files that the kernel's source includes, directly or not."""
     return f"autosched/{header}" in _included(frozenset(_INCLUDED.findall(kernel.source)), kernel.headers)
 

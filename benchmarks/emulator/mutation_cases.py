@@ -18,7 +18,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import Reduce
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 GOLDEN = Path(__file__).parents[2] / "tests/golden"
 LARGE = ("matvec_document", "matvec_document_expanded")  # of the golden cases: minutes each
@@ -354,14 +354,14 @@ class Case:
     name: str
     problem: Problem
     schedule: Schedule
-    kernel: Kernel
+    kernel: GeneratedKernel
 
     @property
     def cost(self) -> int:
         """Threads of a block times operations: roughly how long a proof of it takes."""
         return self.kernel.threads * self.problem.flops
 
-    def with_headers(self, headers: Headers) -> Kernel:
+    def with_headers(self, headers: Headers) -> GeneratedKernel:
         return replace(self.kernel, headers=headers)
 
 

@@ -51,7 +51,7 @@ from measurements.files.cache_folder import cache_root, make_folder, publish
 from search_spaces.operators.problem import Array
 from search_spaces.templates.device_source import include_dir
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 FOLDERS = ("kernels", "common", "intrinsics", "ptx")
@@ -95,7 +95,7 @@ def _right_ptx(source: str, entry: str, options: tuple[str, ...]) -> PtxOutput:
     return made
 
 
-def ptx_of(kernel: Kernel) -> PtxOutput:
+def ptx_of(kernel: GeneratedKernel) -> PtxOutput:
     return compile_to_ptx(
         kernel.source, kernel.entry, ptx_arch(kernel), kernel.headers, (*PTX_OPTIONS, *kernel.compile_options)
     )
@@ -182,7 +182,7 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
     files = dict(Headers.from_folder(include_dir()).files)
     of_ptx, of_asm = mutant.header.startswith(OF_CASE), mutant.header.startswith(INLINE_PTX)
     headers, opcode = Headers.of({}), ""
-    tried: list[tuple[Case, Kernel, PtxOutput]] = []
+    tried: list[tuple[Case, GeneratedKernel, PtxOutput]] = []
     if not of_ptx:
         name = f"autosched/{mutant.header}"
         headers = Headers.of(files | {name: mutant.applied(files[name])})
@@ -254,7 +254,7 @@ def _judged(last: Run) -> tuple[str, str]:
     return "survived", ""
 
 
-def _last_run(case: Case, kernel: Kernel, execute: Execute, depth: Depth = "quick") -> Run:
+def _last_run(case: Case, kernel: GeneratedKernel, execute: Execute, depth: Depth = "quick") -> Run:
     """Return the run that ends a proof of ``kernel`` in the place of the right one. What does not end in time has more
     of it if the right one is slow too, as it is on a busy machine."""
     last = _proven(case, kernel, execute, TIME_LIMIT, depth)
@@ -266,7 +266,7 @@ def _last_run(case: Case, kernel: Kernel, execute: Execute, depth: Depth = "quic
     return last
 
 
-def _proven(case: Case, kernel: Kernel, execute: Execute, time_limit: float, depth: Depth) -> Run:
+def _proven(case: Case, kernel: GeneratedKernel, execute: Execute, time_limit: float, depth: Depth) -> Run:
     *_, last = verify_kernel(case.problem, kernel, time_limit=time_limit, depth=depth, execute=execute)
     return replace(last, reason=f"{FULL}{last.reason}") if depth == "full" and last.status != "ok" else last
 
@@ -291,7 +291,7 @@ def judged_again(log: Path) -> Iterator[Outcome]:
 def executed(ptx: PtxOutput) -> Execute:
     """Emulates a text in place of the PTX of a kernel."""
 
-    def execute(kernel: Kernel, inputs: Mapping[str, Array], *, time_limit: float, order: Order) -> Emulation:
+    def execute(kernel: GeneratedKernel, inputs: Mapping[str, Array], *, time_limit: float, order: Order) -> Emulation:
         return emulate_ptx(ptx.text or "", replace(kernel, entry=ptx.entry), inputs, time_limit=time_limit, order=order)
 
     return execute

@@ -31,14 +31,14 @@ from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.device_source import include_dir
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import KernelTemplate
 from search_spaces.templates.tensor_map import TensorMap
 
 SAMPLED = 6000  # schedules that are drawn to find one that reaches the edited line
 
 Wanted = Mapping[str, Any]  # a parameter's value, or several of them
-Host = Callable[[Kernel], Kernel]
+Host = Callable[[GeneratedKernel], GeneratedKernel]
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Fault:
         if self.header:
             headers = edited(f"autosched/{self.header}", self.old, self.new)
 
-        def wrong(problem: Any, config: Any, where: Device) -> Kernel:
+        def wrong(problem: Any, config: Any, where: Device) -> GeneratedKernel:
             kernel = lower(problem, config, where)
             if self.header:
                 kernel = replace(kernel, headers=headers)
@@ -104,20 +104,20 @@ def edited(header: str, old: str, new: str) -> Headers:
 # What host code gets wrong ------------------------------------------------------------------------------------------
 
 
-def _whole_sm_shared(kernel: Kernel) -> Kernel:
+def _whole_sm_shared(kernel: GeneratedKernel) -> GeneratedKernel:
     """All of an SM's shared memory, without what the driver keeps of it for each block."""
     return replace(kernel, dynamic_shared_bytes=100 * 1024)
 
 
-def _maps(kernel: Kernel, change: Callable[[TensorMap], TensorMap]) -> Kernel:
+def _maps(kernel: GeneratedKernel, change: Callable[[TensorMap], TensorMap]) -> GeneratedKernel:
     return replace(kernel, arguments=tuple(change(a) if isinstance(a, TensorMap) else a for a in kernel.arguments))
 
 
-def _strides_of_32_bits(kernel: Kernel) -> Kernel:
+def _strides_of_32_bits(kernel: GeneratedKernel) -> GeneratedKernel:
     return _maps(kernel, lambda m: replace(m, strides=tuple(s % 2**32 or s for s in m.strides)))
 
 
-def _no_tail_in_maps(kernel: Kernel) -> Kernel:
+def _no_tail_in_maps(kernel: GeneratedKernel) -> GeneratedKernel:
     """Return the innermost size of what is copied is rounded down to a whole box."""
 
     def cut(m: TensorMap) -> TensorMap:

@@ -29,7 +29,7 @@ from measurements.runners.fleet.runner import FleetRunner
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBLEM = Matmul(m=16, n=16, k=16)
@@ -43,7 +43,7 @@ def pretended() -> Device:
 
 def candidate(number: int) -> Candidate:
     source = f'extern "C" __global__ void kernel_{number}() {{}}\n'
-    kernel = Kernel(
+    kernel = GeneratedKernel(
         entry=f"kernel_{number}", source=source, arguments=PROBLEM.operands(), grid=(1, 1, 1), block=(32, 1, 1)
     )
     return Candidate(PROBLEM, Schedule("matmul", (("number", number),)), kernel)

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from measurements.records.measurement import Provenance, Status
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from search_spaces.operators.problem import Problem
 
 
-def read(path: Path) -> tuple[Record, ...]:
+def read(path: Path) -> tuple[Trial, ...]:
     """Return the records that a journal left in a file, up to the line that a kill or a full disk cut short."""
     records = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            records.append(Record.from_json(json.loads(line)))
+            records.append(Trial.from_json(json.loads(line)))
         except ValueError:
             break
     return tuple(records)
@@ -29,10 +29,10 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
-        self.records: list[Record] = []
+        self.records: list[Trial] = []
         self._file = path.open("a", encoding="utf-8")
 
-    def append(self, record: Record) -> Record:
+    def append(self, record: Trial) -> Trial:
         numbered = dataclasses.replace(record, id=len(self.records) + 1)
         self._file.write(json.dumps(numbered.to_json(), separators=(",", ":")) + "\n")
         self._file.flush()
@@ -41,12 +41,12 @@ class Journal:
 
     def trials(
         self, problem: Problem, device: str, provenance: Provenance, *, policy: str | None = None
-    ) -> Sequence[Record]:
+    ) -> Sequence[Trial]:
         wanted = (problem.key(), device, provenance)
         same = [r for r in self.records if (r.problem_key, r.device, r.provenance) == wanted]
         return [r for r in same if policy in (None, r.policy)]
 
-    def best(self, problem: Problem, device: str, provenance: Provenance, policy: str | None = None) -> Record | None:
+    def best(self, problem: Problem, device: str, provenance: Provenance, policy: str | None = None) -> Trial | None:
         """Return the winner of the last remeasured, if there was one; else the fastest by the median of its times."""
         trials = self.trials(problem, device, provenance, policy=policy)
         wrong = {r.kernel_digest for r in trials if r.status is Status.WRONG_RESULT}

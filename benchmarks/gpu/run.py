@@ -46,7 +46,7 @@ from autosched.tuning.ledger import Generate, RunIdentity
 from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.plan import SearchPlan
 from autosched.tuning.result import TuneResult
-from autosched.user_kernels.user_kernel import Kernel
+from autosched.user_kernels.user_kernel import KernelSpec
 from autosched.version import VERSION
 from benchmarks.gpu import device_tests, probe
 from benchmarks.gpu.agreement import AGREEMENT_PROBLEMS, agreement
@@ -60,7 +60,7 @@ from measurements.emulator import HostFailure, check_ready, emulate
 from measurements.files.text import first_line
 from measurements.records import recording
 from measurements.records.measurement import Measurement, Status
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.recording import Recording
 from measurements.records.timing_statistics import Ratio, verdict
 from measurements.records.vendor_library import is_library
@@ -73,7 +73,7 @@ from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel as Compilable
+from search_spaces.templates.kernel import GeneratedKernel as Compilable
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES, FILE_BYTES = 4, 15 << 20  # of recordings: with the other files, at most 8 of 16 MiB
@@ -471,7 +471,7 @@ class Benchmark:
         for path in sorted(out.glob("trials-*.jsonl")):
             self._record(read(path), path)
 
-    def _record(self, records: Sequence[Record], path: Path) -> None:
+    def _record(self, records: Sequence[Trial], path: Path) -> None:
         """Move a shape's trials into a recording of limited size."""
         recordings = Recording.of(records)
         if recordings:
@@ -537,7 +537,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.seed < 0 or given.trials < 1:
         parser.error("--seed must be at least 0 and --trials at least 1")
     try:
-        kernels = [Kernel.from_file(path) for path in given.kernel]
+        kernels = [KernelSpec.from_file(path) for path in given.kernel]
         for kernel in kernels:
             kernel.register()
         own = [(kernel.file.name, problem) for kernel in kernels for problem in kernel.problems]

@@ -76,7 +76,7 @@ def tuned(path: str, sizes: dict[str, int]) -> None:
     from autosched.version import VERSION
     from measurements.compiler.nvrtc import toolchain_version
     from measurements.records.measurement import Measurement, Provenance, Status, Timing
-    from measurements.records.record import Record
+    from measurements.records.record import Trial
     from measurements.store.store import Store
     from search_spaces.catalogue import template
     from search_spaces.hardware.devices import device
@@ -88,7 +88,7 @@ def tuned(path: str, sizes: dict[str, int]) -> None:
         s for s in its.space(problem, row).sample(64, 0)
         if all(o.role != "workspace" for o in its.kernel(problem, s, row).operands)
     )  # fmt: skip
-    record = Record(
+    record = Trial(
         problem_key=problem.key(),
         schedule=schedule,
         device=row.name,

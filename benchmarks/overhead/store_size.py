@@ -28,7 +28,7 @@ from typing import Any
 
 from autosched.dispatch.database import Database
 from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.store import best_index, schema
 from measurements.store import rows as store_rows
 from measurements.store.merge import merge
@@ -56,7 +56,7 @@ def fill(path: Path, records: int, problems: int, first: int = 0) -> list[Matmul
                     schedule = schedule.replace(split_k=100 + turn)
                 rows.append(
                     store_rows.to_row(
-                        Record(
+                        Trial(
                             problem_key=made[i % problems].key(),
                             schedule=schedule,
                             device="h200",

@@ -26,7 +26,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.matmul.template import MATMUL
 from search_spaces.templates.template import TemplateSet
 
@@ -78,7 +78,7 @@ def compiling_seconds(pool: CompilePool) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def counted(pool: CompilePool, kernel: Kernel, where: Device) -> Counted:
+def counted(pool: CompilePool, kernel: GeneratedKernel, where: Device) -> Counted:
     start = compiling_seconds(pool)
     result = pool.compile(kernel, where.arch)
     seconds = compiling_seconds(pool) - start
@@ -99,7 +99,7 @@ def started(pool: CompilePool) -> None:
     pool.compile(own.kernel(p, schedule, A100), A100.arch)
 
 
-def program_kernel(place: str, sizes: Mapping[str, int], values: Values, where: Device) -> Kernel:
+def program_kernel(place: str, sizes: Mapping[str, int], values: Values, where: Device) -> GeneratedKernel:
     made = load_program(str(EXAMPLES / place))
     p, own = problem(made, **sizes), template(made)
     ones = {q.name: q.values[0] for q in own.space(p, where).parameters if len(q.values) == 1}
@@ -201,7 +201,7 @@ def hopper(pool: CompilePool) -> list[str]:
     return rows
 
 
-def compiled(pool: CompilePool, kernel: Kernel, where: Device) -> float:
+def compiled(pool: CompilePool, kernel: GeneratedKernel, where: Device) -> float:
     """Return the seconds that a kernel compiles for."""
     start = compiling_seconds(pool)
     pool.compile(kernel, where.arch)

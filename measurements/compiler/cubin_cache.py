@@ -19,7 +19,7 @@ from measurements.compiler.cubin import machine_code
 from measurements.files.bounded import read_bounded
 from measurements.files.cache_folder import CUBINS, cache_root, check_writable, make_folder, publish
 from measurements.records.measurement import MachineCode, Resources
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 _MOST_BYTES = 1 << 24  # of an entry, with the compiler's log
 _FORMAT = 2
@@ -84,7 +84,7 @@ class CompileCache:
             make_folder(part)
 
     @staticmethod
-    def key(kernel: Kernel, arch: str, options: Sequence[str], toolchain: str) -> str:
+    def key(kernel: GeneratedKernel, arch: str, options: Sequence[str], toolchain: str) -> str:
         """Return the identity of one compile: what gives the same cubin has the same key.
 
         Args:

@@ -24,7 +24,7 @@ from measurements.workers.messages import Message
 from measurements.workers.transport import WorkerClosed, WorkerDied, WorkerFailed
 from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device, occupancy
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.tensor_map import TensorMap
 
 __all__ = [
@@ -60,7 +60,7 @@ class Compiler(Protocol):
     def toolchain(self) -> str:
         """Compiler and version."""
 
-    def submit(self, kernel: Kernel, arch: str) -> Future[Compiled | CompileFailure]:
+    def submit(self, kernel: GeneratedKernel, arch: str) -> Future[Compiled | CompileFailure]:
         """Start compiling ``kernel`` for ``arch`` ("sm_90a")."""
 
 
@@ -110,17 +110,17 @@ class CompilePool:
         self._closed = False
         self._executor = ThreadPoolExecutor(self.workers, thread_name_prefix="compile", initializer=self._own_worker)
 
-    def submit(self, kernel: Kernel, arch: str) -> Future[Compiled | CompileFailure]:
+    def submit(self, kernel: GeneratedKernel, arch: str) -> Future[Compiled | CompileFailure]:
         """Start compiling ``kernel`` for ``arch`` ("sm_90a"). Raises RuntimeError after ``close``."""
         if self._closed:
             raise RuntimeError("the compile pool is closed")
         return self._executor.submit(self._compile, kernel, arch)
 
-    def compile(self, kernel: Kernel, arch: str) -> Compiled | CompileFailure:
+    def compile(self, kernel: GeneratedKernel, arch: str) -> Compiled | CompileFailure:
         """Compile one kernel and wait for it."""
         return self.submit(kernel, arch).result()
 
-    def options(self, kernel: Kernel) -> tuple[str, ...]:
+    def options(self, kernel: GeneratedKernel) -> tuple[str, ...]:
         """Return the options with which ``kernel`` is compiled."""
         return (*self._options, *kernel.compile_options)
 
@@ -155,7 +155,7 @@ class CompilePool:
             self._owned.append(worker)
         self._local.worker = worker
 
-    def _compile(self, kernel: Kernel, arch: str) -> Compiled | CompileFailure:
+    def _compile(self, kernel: GeneratedKernel, arch: str) -> Compiled | CompileFailure:
         if self._closed:
             raise WorkerClosed("the compile pool is closed")
         options = self.options(kernel)
@@ -279,7 +279,7 @@ def _remedy(text: str) -> str:
     return ': name its folder, by include = ["FOLDER"] in a kernel file or --option=-IFOLDER, or have nvcc compile it'
 
 
-def why_not_launched(kernel: Kernel, compiled: Compiled, device: Device) -> str | None:
+def why_not_launched(kernel: GeneratedKernel, compiled: Compiled, device: Device) -> str | None:
     """Why ``device`` cannot launch the compiled kernel, in one sentence; None when it can."""
     if not compiled.steps:
         return over_limits(kernel, compiled.resources, device)
@@ -290,7 +290,7 @@ def why_not_launched(kernel: Kernel, compiled: Compiled, device: Device) -> str 
     return None
 
 
-def over_limits(kernel: Kernel, resources: Resources, device: Device) -> str | None:
+def over_limits(kernel: GeneratedKernel, resources: Resources, device: Device) -> str | None:
     """Why ``device`` cannot launch one compiled function, in one sentence; None when it can."""
     shared = resources.static_shared_bytes + resources.dynamic_shared_bytes
     if shared > device.shared_per_block:

@@ -9,7 +9,7 @@ from measurements.compiler.cubin_cache import CompileCache, Compiled
 from measurements.compiler.nvrtc import OPTIONS
 from measurements.compiler.pool import CompileFailure
 from measurements.records.measurement import Status
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 
 class PreparedCubins:
@@ -24,7 +24,7 @@ class PreparedCubins:
         self.toolchain = toolchain
         self._cache = CompileCache(folder)
 
-    def submit(self, kernel: Kernel, arch: str) -> Future[Compiled | CompileFailure]:
+    def submit(self, kernel: GeneratedKernel, arch: str) -> Future[Compiled | CompileFailure]:
         """Return the cubin of ``kernel`` for ``arch`` ("sm_90a"), or a failure where none was prepared."""
         options = (*OPTIONS, *kernel.compile_options)
         known = self._cache.load(CompileCache.key(kernel, arch, options, self.toolchain))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from search_spaces.templates.headers import Headers, included
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.tensor_map import TensorMap
 
 BLACKWELL_ARCH = "compute_100a"
@@ -28,7 +28,7 @@ _HOPPER = (
 )
 
 
-def ptx_arch(kernel: Kernel) -> str:
+def ptx_arch(kernel: GeneratedKernel) -> str:
     """Return the architecture that the kernel is compiled for.
 
     It is sm_75 on such a device, and the device's own where the source asks for it (``__CUDA_ARCH__``). Else it is the
@@ -42,7 +42,7 @@ def ptx_arch(kernel: Kernel) -> str:
     return HOPPER_ARCH if _launched_for_hopper(kernel) and arch != BLACKWELL_ARCH else arch
 
 
-def _launched_for_hopper(kernel: Kernel) -> bool:
+def _launched_for_hopper(kernel: GeneratedKernel) -> bool:
     return kernel.cluster != (1, 1, 1) or any(isinstance(a, TensorMap) for a in kernel.arguments)
 
 

@@ -44,7 +44,7 @@ from measurements.emulator.runner_files import (
 from measurements.files.text import harmless
 from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.kernel import Kernel, Launch
+from search_spaces.templates.kernel import GeneratedKernel, Launch
 
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP)
 GRACE_SECONDS = 10.0  # for the start and the report of a runner, which enforces the time limit itself
@@ -82,7 +82,7 @@ def machine_failures() -> Iterator[None]:
 
 
 def emulate(
-    kernel: Kernel, inputs: Mapping[str, Array], options: EmulateOptions | None = None, **keywords: Any
+    kernel: GeneratedKernel, inputs: Mapping[str, Array], options: EmulateOptions | None = None, **keywords: Any
 ) -> Emulation:
     """Compile ``kernel`` to PTX with NVRTC and execute its launch, or those of a pipeline, on the CPU.
 
@@ -111,7 +111,7 @@ def emulate(
             raise ValueError("blocks and memory are of one launch, not of a pipeline: leave them out")
         arrays = _check(kernel, inputs)
 
-        def run(step: Kernel, given: Mapping[str, Array], memory: Memory) -> Emulation:
+        def run(step: GeneratedKernel, given: Mapping[str, Array], memory: Memory) -> Emulation:
             return _emulate(step, partial(compile_to_program, step), given, replace(settings, calls=1, memory=memory))
 
         return run_steps(kernel, arrays, settings.calls, run)

@@ -14,11 +14,11 @@ import numpy as np
 from measurements.emulator.findings import Emulation, ExecutedLine, Finding, FindingKind, status_of
 from measurements.emulator.memory import Flags, Memory
 from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.kernel import Argument, Kernel, Launch
+from search_spaces.templates.kernel import Argument, GeneratedKernel, Launch
 from search_spaces.templates.tensor_map import TensorMap
 from search_spaces.templates.texture import LinearTexture
 
-RunStep = Callable[[Kernel, Mapping[str, Array], Memory], Emulation]
+RunStep = Callable[[GeneratedKernel, Mapping[str, Array], Memory], Emulation]
 _ENDED = ("ok", "findings")
 
 
@@ -32,7 +32,7 @@ class _Content:
     written: Flags
 
 
-def run_steps(kernel: Kernel, inputs: Mapping[str, Array], calls: int, run: RunStep) -> Emulation:
+def run_steps(kernel: GeneratedKernel, inputs: Mapping[str, Array], calls: int, run: RunStep) -> Emulation:
     """Run all launches of ``kernel`` as one emulation.
 
     Args:
@@ -81,12 +81,12 @@ def _initial(operand: Operand, inputs: Mapping[str, Array]) -> _Content:
     return _Content(operand, array, nothing, nothing.copy())
 
 
-def _alone(operand: Operand, kernel: Kernel) -> bool:
+def _alone(operand: Operand, kernel: GeneratedKernel) -> bool:
     """Whether an output that one launch alone takes: it is one of that launch, with all that is checked of those."""
     return operand.role == "output" and sum(operand in step.operands for step in kernel.steps) == 1
 
 
-def _in_place(step: Kernel, kernel: Kernel) -> Kernel:
+def _in_place(step: GeneratedKernel, kernel: GeneratedKernel) -> GeneratedKernel:
     """Return the launch with every array that lives longer than it as one that it changes in place."""
 
     def seen(operand: Operand) -> Operand:
@@ -102,7 +102,7 @@ def _in_place(step: Kernel, kernel: Kernel) -> Kernel:
 
 
 def _given(
-    step: Launch, kernel: Kernel, inputs: Mapping[str, Array], contents: Mapping[str, _Content]
+    step: Launch, kernel: GeneratedKernel, inputs: Mapping[str, Array], contents: Mapping[str, _Content]
 ) -> tuple[dict[str, Array], Memory]:
     given, defined = {}, {}
     for operand in step.operands:
@@ -114,7 +114,7 @@ def _given(
     return given, Memory(defined=defined)
 
 
-def _named(found: Emulation, step: Kernel) -> Emulation:
+def _named(found: Emulation, step: GeneratedKernel) -> Emulation:
     """Return the launch with its name at what happened nowhere in the source."""
     findings = [f if f.file else replace(f, message=f"{step.name}: {f.message}") for f in found.findings]
     return replace(found, findings=tuple(findings))

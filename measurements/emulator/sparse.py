@@ -28,7 +28,7 @@ from measurements.emulator.ptx.build import CompiledBytecode, KernelCompileError
 from measurements.emulator.runner_files import RunSettings, job_text
 from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.kernel import Kernel, Launch
+from search_spaces.templates.kernel import GeneratedKernel, Launch
 
 Indices = npt.NDArray[np.int64]
 
@@ -103,19 +103,19 @@ def _signed_integers(dtype: DType) -> Array:
     return dtype.store(np.concatenate((size, -size)))
 
 
-def can_generate(kernel: Kernel) -> bool:
+def can_generate(kernel: GeneratedKernel) -> bool:
     """Whether the inputs of ``kernel`` are of types that ``generated`` knows."""
     return all(o.dtype.name in _CONTENT and o.role != "inout" for o in kernel.operands)
 
 
-def seeds_of(kernel: Kernel, seed: int) -> dict[str, int]:
+def seeds_of(kernel: GeneratedKernel, seed: int) -> dict[str, int]:
     """Return the seed of each input: every array has numbers of its own."""
     names = [o.name for o in kernel.operands if o.role == "input"]
     return {name: 1 + seed * len(names) + i for i, name in enumerate(names)}
 
 
 def emulate_blocks(
-    kernel: Kernel,
+    kernel: GeneratedKernel,
     blocks: Sequence[int],
     *,
     seed: int = 0,

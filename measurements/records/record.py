@@ -90,7 +90,7 @@ def _check_times(timing: Timing) -> None:
 
 
 @dataclass(frozen=True)
-class Record:
+class Trial:
     """What was tried, on which device, with which versions, and the result.
 
     ``sampler`` is the name of who proposed it, a sampler or nvMatmulHeuristics. ``problem_key`` is ``Problem.key()``,

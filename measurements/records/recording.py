@@ -1,7 +1,7 @@
 """Recordings: trials measured on a GPU, as files that are replayed and trained on where there is none.
 
 A file is gzip over lines of JSON. A recording is one header line, which says on what and with what its trials were
-measured and how many there are, and one line per trial, as ``Record.to_json`` writes it. A file may hold several
+measured and how many there are, and one line per trial, as ``Trial.to_json`` writes it. A file may hold several
 recordings one after the other, so files can be joined with ``cat``. Those that come with autosched are found below
 ``recorded/<device>/``, one file per problem:
 
@@ -30,7 +30,7 @@ from measurements.files.text import harmless
 from measurements.records.measurement import Provenance, Status
 from measurements.records.policy import DEFAULT, NONE
 from measurements.records.problem_key import operator_of
-from measurements.records.record import Record, canonical_json
+from measurements.records.record import Trial, canonical_json
 from measurements.records.vendor_library import is_library
 from search_spaces.operators.problem import Problem
 
@@ -62,7 +62,7 @@ class Recording:
     trials, for trials of different origin, and for times that were not measured.
     """
 
-    records: tuple[Record, ...]
+    records: tuple[Trial, ...]
 
     def __post_init__(self) -> None:
         if not self.records:
@@ -78,10 +78,10 @@ class Recording:
                 raise RecordingError("the trials of a template must have one space_version: record them apart")
 
     @classmethod
-    def of(cls, records: Iterable[Record]) -> tuple[Self, ...]:
+    def of(cls, records: Iterable[Trial]) -> tuple[Self, ...]:
         """Return the recordings that ``records`` make, in the order of their first trials; only measured ones are
         taken."""
-        groups: list[tuple[dict[str, str], dict[str, str], list[Record]]] = []
+        groups: list[tuple[dict[str, str], dict[str, str], list[Trial]]] = []
         for record in records:
             if record.provenance is not Provenance.MEASURED or is_library(record.schedule):
                 continue
@@ -249,7 +249,7 @@ def place(problem_key: str, device: str, folder: str | os.PathLike[str] | None =
     return Path(RECORDED if folder is None else folder) / device / f"{os.path.basename(operator)}-{digest}{SUFFIX}"
 
 
-def _origin(record: Record) -> dict[str, str]:
+def _origin(record: Trial) -> dict[str, str]:
     return {
         "problem": record.problem_key,
         "device": record.device,
@@ -279,7 +279,7 @@ def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
         if type(trials) is not int or trials < 0:
             raise ValueError("its header does not say how many trials follow")
         # Each is read before the next is unpacked: of lines that are no trials there may be any number.
-        records = tuple(Record.from_json(json.loads(line)) for line in islice(lines, min(trials, sys.maxsize)))
+        records = tuple(Trial.from_json(json.loads(line)) for line in islice(lines, min(trials, sys.maxsize)))
         if len(records) < trials:
             raise ValueError(f"it is cut short: it should hold {trials} trials")
         recording = Recording(records)

@@ -12,7 +12,7 @@ from measurements.records.measurement import Measurement, Provenance, Status
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Candidate:
 
     problem: Problem
     schedule: Schedule
-    kernel: Kernel
+    kernel: GeneratedKernel
 
 
 @dataclass(frozen=True)

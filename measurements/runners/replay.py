@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from measurements.records.measurement import Measurement, Provenance, Status
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.recording import Recording
 from measurements.records.runner_info import stated_of
 from measurements.runners.base import Candidate
@@ -28,7 +28,7 @@ class ReplayRunner:
         self._recording = recording
         self._why = why
         self._closed = False
-        self._newest: dict[str, Record] = {r.schedule.key(): r for r in recording.records}
+        self._newest: dict[str, Trial] = {r.schedule.key(): r for r in recording.records}
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:

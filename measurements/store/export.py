@@ -20,7 +20,7 @@ from typing import Any
 from measurements.files.atomic_write import publish
 from measurements.files.text import first_line, harmless, one_line
 from measurements.records.measurement import Provenance
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.store.store import Guard, Store
 
 FORMAT = 1
@@ -144,14 +144,14 @@ def _no_number(text: str) -> None:
     raise ValueError(f"{text} is not a number")
 
 
-def _entries(document: Any) -> Iterable[tuple[Record, Guard | None]]:
+def _entries(document: Any) -> Iterable[tuple[Trial, Guard | None]]:
     if not isinstance(document, dict) or "export" not in document:
         raise ValueError("it does not say which format it has")
     if document["export"] != FORMAT:
         raise ValueError(f"its format is {document['export']!r:.20}, and this autosched reads {FORMAT}: upgrade it")
     seen: set[tuple[str, Provenance, str]] = set()
     for entry in document["entries"]:
-        record = Record.from_json({**entry["best"], "id": None})
+        record = Trial.from_json({**entry["best"], "id": None})
         if not record.ok:
             raise ValueError("the best of an entry has no time")
         if (record.device, record.operator) != (document["device"], document["operator"]):

@@ -20,7 +20,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from measurements.records.measurement import Provenance, Status
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.store.store import Guard, ProblemSummary, Store
 
 
@@ -61,7 +61,7 @@ class Merged:
         return tuple(entry for entry in self.entries if entry.verdict is MergeOutcome.UNCLEAR)
 
 
-Doubt = Callable[[ProblemSummary, Record], str]  # why the best of an entry cannot be used, "" where it can
+Doubt = Callable[[ProblemSummary, Trial], str]  # why the best of an entry cannot be used, "" where it can
 
 
 def merge(source: Store, target: Store, doubt: Doubt = lambda summary, record: "") -> Merged:
@@ -72,7 +72,7 @@ def merge(source: Store, target: Store, doubt: Doubt = lambda summary, record: "
     before = target.newest()
     theirs = {(s.problem_key, s.device, s.provenance, s.policy): s for s in target.problems()}
     entries: list[MergedEntry] = []
-    taken: list[Record] = []
+    taken: list[Trial] = []
     for summary in source.problems():
         mine = theirs.get((summary.problem_key, summary.device, summary.provenance, summary.policy))
         trials = source.entry(summary)
@@ -117,7 +117,7 @@ def _guards(source: Store, target: Store) -> tuple[list[tuple[str, str, Guard]],
 
 
 def _judged(
-    source: Record | None, target: Record | None, source_trials: Sequence[Record], target_trials: Sequence[Record]
+    source: Trial | None, target: Trial | None, source_trials: Sequence[Trial], target_trials: Sequence[Trial]
 ) -> tuple[MergeOutcome, str]:
     if source is None:
         return MergeOutcome.KEPT, "the source has no schedule that works"
@@ -136,7 +136,7 @@ def _judged(
     return (MergeOutcome.REPLACED if order else MergeOutcome.KEPT), "timed in turns"
 
 
-def _paired(trials: Iterable[Record], source: Record, target: Record) -> bool | None:
+def _paired(trials: Iterable[Trial], source: Trial, target: Trial) -> bool | None:
     """Whether ``source`` came before ``target`` in the newest re-measurement that had both; None where none had."""
     newest: tuple[datetime, bool] | None = None
     for run in remeasurements(trials):
@@ -148,10 +148,10 @@ def _paired(trials: Iterable[Record], source: Record, target: Record) -> bool | 
     return None if newest is None else newest[1]
 
 
-def remeasurements(trials: Iterable[Record]) -> list[list[Record]]:
+def remeasurements(trials: Iterable[Trial]) -> list[list[Trial]]:
     """Return the rows of each re-measurement in the ``trials`` of one entry: stored one after the other, the winner
     last."""
-    runs: list[list[Record]] = [[]]
+    runs: list[list[Trial]] = [[]]
     for record in trials:
         if record.rank is not None:
             runs[-1].append(record)
@@ -160,10 +160,10 @@ def remeasurements(trials: Iterable[Record]) -> list[list[Record]]:
     return [run for run in runs if run]
 
 
-def _kernel(record: Record) -> tuple[str, str | None]:
+def _kernel(record: Trial) -> tuple[str, str | None]:
     return record.schedule.key(), record.kernel_digest
 
 
-def _identity(record: Record) -> tuple[object, ...]:
+def _identity(record: Trial) -> tuple[object, ...]:
     """Return what two copies of one trial share, and no two trials of one entry."""
     return record.schedule.key(), record.kernel_digest, record.created, record.status, record.seconds, record.rank

@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection
 from measurements.files.text import harmless, printable
 from measurements.records.facts import ProblemFacts
 from measurements.records.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
-from measurements.records.record import MOST_LEVELS, Budget, Control, Record, canonical_json, refuse_deep
+from measurements.records.record import MOST_LEVELS, Budget, Control, Trial, canonical_json, refuse_deep
 from measurements.records.runner_info import RunnerInfo
 from measurements.store.schema import TRIALS, digest_of, unreadable
 from search_spaces.spaces.parameters import Value
@@ -37,7 +37,7 @@ COLUMNS = tuple(TRIALS.c[name] for name in (*_SHARED, *_OWN))  # that make a rec
 _Part = TypeVar("_Part")
 
 
-def to_row(record: Record) -> dict[str, Any]:
+def to_row(record: Trial) -> dict[str, Any]:
     """Return the columns of a record, but for its id."""
     m = record.measurement
     timing, resources, schedule_key = m.timing, m.resources, record.schedule.key()
@@ -95,13 +95,13 @@ def unknown(connection: Connection, rows: Sequence[dict[str, Any]], since: int) 
     return [row for row in rows if tuple(row[name] for name in _TOLD_APART_BY) not in there]
 
 
-def from_row(row: Mapping[Any, Any], database: str) -> Record:
+def from_row(row: Mapping[Any, Any], database: str) -> Trial:
     """Return the record of a row, which has COLUMNS, of the database ``database``. Raises StoreError that names the
     trial and its bad cell."""
     cells = read_cells(row, COLUMNS, database)
     timed = cells["median"] is not None
     try:
-        return Record(
+        return Trial(
             problem_key=cells["problem"],
             schedule=Schedule.from_json(cells["template"], cells["schedule"]),
             device=cells["device"],
@@ -230,11 +230,11 @@ class RowReader:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._first: dict[tuple[Any, ...], Record] = {}  # by the shared cells
+        self._first: dict[tuple[Any, ...], Trial] = {}  # by the shared cells
         self._kinds: set[tuple[Any, ...]] = set()  # of own cells, which ``from_row`` took
         self._pairs: dict[tuple[str, Value], tuple[str, Value]] = {}
 
-    def record(self, row: sa.Row[Any]) -> Record:
+    def record(self, row: sa.Row[Any]) -> Trial:
         """Raise StoreError as ``from_row``."""
         shared, own = row[: len(_SHARED)], row[len(_SHARED) :]
         first = self._first.get(shared)
@@ -248,13 +248,13 @@ class RowReader:
         self._kinds.add((first.status, *map(type, own)))
         return record
 
-    def _like(self, first: Record, own: tuple[Any, ...]) -> Record:
+    def _like(self, first: Trial, own: tuple[Any, ...]) -> Trial:
         (row, digest, schedule, median, p25, p75, repeats, error, compiled, clock, created, rank, proof, *more) = own
         control, watts, facts, *sizes = more
         resources, code = sizes[: len(_RESOURCES)], sizes[len(_RESOURCES) :]
         if proof is not None:
             _json_object(proof)
-        return Record(
+        return Trial(
             problem_key=first.problem_key,
             schedule=self._schedule(first.schedule.template, schedule),
             device=first.device,

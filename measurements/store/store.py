@@ -21,7 +21,7 @@ from measurements.files.text import one_line
 from measurements.records.measurement import Provenance, Status, Timing
 from measurements.records.policy import DEFAULT
 from measurements.records.problem_key import problem_of
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.vendor_library import LIBRARY_SCHEDULE
 from measurements.store import best_index
 from measurements.store.database import StoreDatabase
@@ -74,8 +74,8 @@ class Store:
     def __init__(self, database: StoreDatabase) -> None:
         self._database = database
         self._lock = threading.Lock()
-        self._answers: tuple[tuple[int, ...] | None, dict[_Asked, Record | None]] = None, {}  # of ``best``, for a state
-        self._winners: dict[tuple[str, str, Provenance, str], tuple[object, Record]] = {}  # with their cells
+        self._answers: tuple[tuple[int, ...] | None, dict[_Asked, Trial | None]] = None, {}  # of ``best``, for a state
+        self._winners: dict[tuple[str, str, Provenance, str], tuple[object, Trial]] = {}  # with their cells
         self._grown: set[tuple[str, str]] = set()  # entries that got trials
 
     @classmethod
@@ -122,7 +122,7 @@ class Store:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
-    def append(self, record: Record) -> Record:
+    def append(self, record: Trial) -> Trial:
         """Store a record and commit; returns it with its ``id``. Raises StoreError where the database refuses, and
         where its file is no longer the one that was opened."""
         row = to_row(record)
@@ -134,7 +134,7 @@ class Store:
             self._grown.add((row["problem_digest"], row["device"]))
         return replace(record, id=made)
 
-    def set_proof(self, record: Record, proof: str) -> None:
+    def set_proof(self, record: Trial, proof: str) -> None:
         """Keep ``proof`` (canonical JSON of an object) with every trial of the record's schedule that had its kernel,
         in place of what they have. Raises StoreError as ``append``, ValueError for a record without a kernel."""
         if record.kernel_digest is None:
@@ -150,7 +150,7 @@ class Store:
         with self._database.transaction() as connection:
             return connection.execute(sa.select(sa.func.max(TRIALS.c.id))).scalar_one() or 0
 
-    def extend(self, records: Sequence[Record], unless_since: int | None = None) -> None:
+    def extend(self, records: Sequence[Trial], unless_since: int | None = None) -> None:
         """Store many records in their order, all or none; but not those that others have stored after the trial of the
         id ``unless_since``. Raises StoreError as ``append``."""
         rows = [to_row(record) for record in records]
@@ -165,7 +165,7 @@ class Store:
             for digest in sorted({row["problem_digest"] for row in rows}):
                 best_index.rebuild(connection, self.name, digest)
 
-    def entry(self, summary: ProblemSummary) -> list[Record]:
+    def entry(self, summary: ProblemSummary) -> list[Trial]:
         """All records of a problem, device, provenance and policy, in the order they were stored."""
         c = TRIALS.c
         wanted = (
@@ -176,7 +176,7 @@ class Store:
         digest = c.problem_digest == digest_of(summary.problem_key)
         return self._read(sa.select(*COLUMNS).where(digest, *wanted).order_by(c.id))
 
-    def _read(self, query: sa.Select[Any]) -> list[Record]:
+    def _read(self, query: sa.Select[Any]) -> list[Trial]:
         reader = RowReader(self.name)
         with self._database.transaction() as connection:
             return [reader.record(row) for row in connection.execute(query)]
@@ -189,7 +189,7 @@ class Store:
         *,
         policy: str | None = None,
         status: Status | None = None,
-    ) -> list[Record]:
+    ) -> list[Trial]:
         """Return the records that match everything given, in the order they were stored.
 
         Args:
@@ -290,7 +290,7 @@ class Store:
             query = sa.select(ENTRIES.c.device).where(ENTRIES.c.device == device).limit(1)
             return connection.execute(query).first() is not None
 
-    def best_of(self, summary: ProblemSummary) -> Record | None:
+    def best_of(self, summary: ProblemSummary) -> Trial | None:
         """As ``best``, of the problem, device, provenance and policy of a summary, whose problem need not be known."""
         return self._best(summary.problem_key, summary.device, summary.provenance, summary.policy)
 
@@ -329,7 +329,7 @@ class Store:
 
     def best(
         self, problem: Problem, device: str, provenance: Provenance | None = None, policy: str | None = None
-    ) -> Record | None:
+    ) -> Trial | None:
         """Return the fastest schedule by median time, on exactly this device.
 
         Repeated trials of a schedule count as one, with the medians of their times and the sum of their repeats, in the
@@ -365,7 +365,7 @@ class Store:
             answers[asked] = answer
         return answer
 
-    def _best(self, problem_key: str, device: str, provenance: Provenance | None, policy: str | None) -> Record | None:
+    def _best(self, problem_key: str, device: str, provenance: Provenance | None, policy: str | None) -> Trial | None:
         digest = digest_of(problem_key)
         with self._database.transaction() as connection:
             entries = best_index.kept_of(connection, digest, device)
@@ -383,7 +383,7 @@ class Store:
                         return self._won(row, winner.timing, (problem_key, device, kind, its))
         return None
 
-    def _won(self, row: RowMapping, timing: Timing, key: tuple[str, str, Provenance, str]) -> Record:
+    def _won(self, row: RowMapping, timing: Timing, key: tuple[str, str, Provenance, str]) -> Trial:
         """Return the same object for the same winner, which whoever has checked it need not check again."""
         cells = timing, tuple(row.values())
         known, record = self._winners.get(key, (None, None))

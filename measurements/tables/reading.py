@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from measurements.records.measurement import Provenance
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.recording import RecordingError, read
 from measurements.records.vendor_library import is_library
 from measurements.store.sqlite_header import is_sqlite
@@ -82,7 +82,7 @@ def _recording(path: Path) -> Table:
     return _of_records(path, [record for recording in recordings for record in recording.records])
 
 
-def _of_records(path: Path, records: Sequence[Record]) -> Table:
+def _of_records(path: Path, records: Sequence[Trial]) -> Table:
     """Return the table of trials of one problem on one device."""
     rows = [
         Row(r.schedule.template, dict(r.schedule.items), r.measurement) for r in records if not is_library(r.schedule)

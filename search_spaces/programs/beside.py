@@ -20,7 +20,7 @@ from search_spaces.programs.schedules.space import space
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import KernelTemplate
 
 Made = tuple[Program, Mapping[str, int]]
@@ -67,7 +67,7 @@ class Beside:
     def _space(self, problem: Problem, device: Device) -> Space:
         return space(self._own(problem), device)
 
-    def _lower(self, problem: Problem, config: Config, device: Device) -> Kernel:
+    def _lower(self, problem: Problem, config: Config, device: Device) -> GeneratedKernel:
         return lower(self._own(problem), config, device)
 
     def _counts(self, problem: Problem, config: Config, device: Device) -> Any:

@@ -11,7 +11,7 @@ from importlib import resources
 from search_spaces.hardware.devices import Device
 from search_spaces.spaces.config import Config
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Argument, Kernel, ScalarArgument, Size3
+from search_spaces.templates.kernel import Argument, GeneratedKernel, ScalarArgument, Size3
 from search_spaces.templates.tensor_map import TensorMap
 from search_spaces.templates.texture import LinearTexture
 
@@ -31,7 +31,7 @@ _INSTEAD = (
 )
 
 
-def for_device(kernel: Kernel, device: Device) -> Kernel:
+def for_device(kernel: GeneratedKernel, device: Device) -> GeneratedKernel:
     """``kernel`` with headers that have what ``device`` lacks instructions for; itself on all but sm_75."""
     instead = {name: other for feature, name, other in _INSTEAD if not device.has(feature)}
     if not instead or kernel.headers != Headers.from_folder(include_dir()):
@@ -81,7 +81,7 @@ class DeviceSource:
         window: int = 1,
         grid_may_shrink: bool = False,
         includes: Sequence[str] = (),
-    ) -> Kernel:
+    ) -> GeneratedKernel:
         """Return the kernel whose ``Config`` has every parameter and attribute of a config as a constant of its own
         name.
 
@@ -97,10 +97,10 @@ class DeviceSource:
             blocks: Of the launch.
             cluster: Blocks of a cluster along each axis.
             launches: How often the kernel is launched, one after another.
-            cooperating: As of Kernel.
-            chained: As of Kernel.
-            window: As of Kernel.
-            grid_may_shrink: As of Kernel.
+            cooperating: As of GeneratedKernel.
+            chained: As of GeneratedKernel.
+            window: As of GeneratedKernel.
+            grid_may_shrink: As of GeneratedKernel.
             includes: Headers that this kernel needs besides that of ``entry``.
 
         Raises:
@@ -119,7 +119,7 @@ class DeviceSource:
         bounds = f"__launch_bounds__({threads}, {min_blocks})"
         if cluster != (1, 1, 1):
             bounds = f"__cluster_dims__{cluster} {bounds}"
-        return Kernel(
+        return GeneratedKernel(
             entry=entry,
             source=(
                 f"{included}\n\n"

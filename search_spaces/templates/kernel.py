@@ -199,7 +199,7 @@ class CompileLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kernel(Launch):
+class GeneratedKernel(Launch):
     """A launch, and the CUDA C++ that it launches.
 
     ``entry`` is the name of a ``__global__`` function of ``source``, or a name expression: "scale<float, 4>" is that

@@ -21,7 +21,7 @@ from search_spaces.spaces.space import Space
 from search_spaces.spaces.union_space import UnionSpace
 from search_spaces.templates.device_source import DeviceSource, for_device
 from search_spaces.templates.drawing import Drawing
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 _SHARED = "search_spaces.templates.common"  # rules that several templates state alike
 _IMPORT = re.compile(r"^(?:from|import) [^\n(]*(?:\([^)]*\))?[^\n]*\n", re.MULTILINE)
@@ -44,7 +44,7 @@ class KernelTemplate:
     operators: tuple[str, ...]
     source: DeviceSource | None
     space: Callable[[Any, Device], Space]
-    lower: Callable[[Any, Config, Device], Kernel]
+    lower: Callable[[Any, Config, Device], GeneratedKernel]
     supports: Callable[[Any, Device], str | None] = lambda problem, device: None
     counts: Callable[[Any, Config, Device], CostCounts] | None = None
     proxy: Callable[[Any, Schedule], Any] | None = None
@@ -69,7 +69,7 @@ class KernelTemplate:
         space.validate(schedule)
         return space.config(schedule)
 
-    def kernel(self, problem: Problem, schedule: Schedule, device: Device) -> Kernel:
+    def kernel(self, problem: Problem, schedule: Schedule, device: Device) -> GeneratedKernel:
         """Return the kernel of one schedule. Raises ValueError as ``config`` does."""
         return for_device(self.lower(problem, self.config(problem, schedule, device), device), device)
 
@@ -141,6 +141,6 @@ class TemplateSet:
             raise ValueError(f"unknown kernel template {schedule.template!r}: use one of {', '.join(self._by_name)}")
         return self._by_name[schedule.template]
 
-    def kernel(self, problem: Problem, schedule: Schedule, device: Device) -> Kernel:
+    def kernel(self, problem: Problem, schedule: Schedule, device: Device) -> GeneratedKernel:
         """Return the kernel of one schedule. Raises ValueError where its template cannot make it."""
         return self.of(schedule).kernel(problem, schedule, device)

@@ -41,8 +41,8 @@ def finding() -> autosched.Finding:
     return found
 
 
-def kernel() -> autosched.Kernel:
-    return autosched.Kernel(
+def kernel() -> autosched.KernelSpec:
+    return autosched.KernelSpec(
         SOURCE,
         name="add",
         entry="add",

@@ -16,13 +16,13 @@ from compiling import compile_many
 
 from autosched.cli import main
 from autosched.user_kernels.problem import KernelProblem
-from autosched.user_kernels.user_kernel import Kernel as UserKernel
+from autosched.user_kernels.user_kernel import KernelSpec as UserKernel
 from measurements.compiler.pool import CompileCache, Compiled, CompilePool
 from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
 from search_spaces.operators.problem import Array
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 H200 = device("h200")
@@ -59,7 +59,7 @@ def sampled(problem: KernelProblem, count: int) -> list[Schedule]:
     return list(dict.fromkeys([*first, *drawn]))[:count]
 
 
-def kernel_of(problem: KernelProblem, schedule: Schedule) -> Kernel:
+def kernel_of(problem: KernelProblem, schedule: Schedule) -> GeneratedKernel:
     return UserKernel.of(problem.file).template.kernel(problem, schedule, H200)
 
 

@@ -16,7 +16,7 @@ from needs import cpp_compiler
 from autosched.cli import main
 from autosched.dispatch.database import NoSchedule
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.store.store import Store
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
@@ -41,7 +41,7 @@ def test_what_is_shipped_is_emulated_and_right(
     monkeypatch.setattr(example, "run", lambda python, dash, module, *arguments: main(arguments))
     path, problem, row, its = tmp_path / "best.db", example.PROBLEM, device("h200"), template("row_reduction")
     schedule = its.space(problem, row).sample(1, 4)[0]
-    record = Record(
+    record = Trial(
         problem_key=problem.key(),
         schedule=schedule,
         device=row.name,

@@ -25,7 +25,7 @@ from search_spaces.catalogue import problem_from_json, template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 try:
     toolchain_version()
@@ -78,7 +78,7 @@ def moved_descriptors(body: Iterable[SassInstruction]) -> int:
     return sum(i.opcode.startswith("R2UR") for i in body)
 
 
-def machine_code(kernel: Kernel) -> tuple[SassInstruction, ...]:
+def machine_code(kernel: GeneratedKernel) -> tuple[SassInstruction, ...]:
     compiled = compile_source(kernel.source, kernel.entry, "sm_90a", kernel.headers)
     assert compiled.cubin is not None, compiled.log
     return disassemble(compiled.cubin, compiled.entry)

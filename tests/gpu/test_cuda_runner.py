@@ -23,7 +23,7 @@ from search_spaces.operators.problem import Operand
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 pytestmark = pytest.mark.gpu
 
@@ -99,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(256) {name}(float* a, float* b, flo
 }}
 """
     blocks = -(-p.m * p.n // 256)
-    kernel = Kernel(
+    kernel = GeneratedKernel(
         entry=name,
         source=source,
         arguments=p.operands(),

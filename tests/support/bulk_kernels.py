@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from measurements.emulator import Emulation, emulate
 from measurements.emulator.order import Order
-from search_spaces.templates.kernel import Argument, Kernel
+from search_spaces.templates.kernel import Argument, GeneratedKernel
 
 HEAD = """
 typedef unsigned int u32;
@@ -93,7 +93,7 @@ def run(
     block: int = 128,
 ) -> Emulation:
     """Run a kernel with this body, in one cluster where ``grid`` does not say another number of blocks."""
-    kernel = Kernel(
+    kernel = GeneratedKernel(
         entry="test",
         source=f'{HEAD}\nextern "C" __global__ void __cluster_dims__({cluster}, 1, 1) test({parameters}) {{{body}}}',
         arguments=arguments,

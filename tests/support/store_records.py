@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.store.store import Store
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
@@ -19,8 +19,8 @@ from search_spaces.spaces.schedule import Schedule
 PROBLEM = Matmul(64, 64, 64)
 
 
-def record(schedule: Schedule, measurement: Measurement, problem: Problem, device: str = "h200") -> Record:
-    return Record(
+def record(schedule: Schedule, measurement: Measurement, problem: Problem, device: str = "h200") -> Trial:
+    return Trial(
         problem_key=problem.key(),
         schedule=schedule,
         device=device,
@@ -49,7 +49,7 @@ def matmul_record(
     on: str = "h200",
     provenance: Provenance = Provenance.ESTIMATED,
     chosen: Schedule | None = None,
-) -> Record:
+) -> Trial:
     if seconds is None:
         measurement = Measurement(Status.COMPILE_ERROR, provenance, "does not compile")
     else:
@@ -57,7 +57,7 @@ def matmul_record(
         measurement = Measurement(
             Status.OK, provenance, timing=Timing(seconds, seconds, seconds, 7), resources=resources
         )
-    return Record(
+    return Trial(
         problem_key=problem.key(),
         schedule=chosen or matmul_schedule(),
         device=on,
@@ -75,7 +75,7 @@ def matmul_record(
     )
 
 
-def database(path: Path, *records: Record) -> Path:
+def database(path: Path, *records: Trial) -> Path:
     store = Store.open(path)
     for r in records:
         store.append(r)

@@ -196,17 +196,17 @@ class Kernels:
     def __init__(self, folder: Path, entries: Sequence[Mapping[str, Any]]) -> None:
         self.folder, self.entries = folder, entries
 
-    def select(self, problem: str, *, device: int | None = None, growth: float = 1.0) -> Kernel:
+    def select(self, problem: str, *, device: int | None = None, growth: float = 1.0) -> ShippedKernel:
         """Return the kernel for ``problem`` on a GPU (the current one): that of this very problem, else the nearest
         whose own rules allow these sizes, else with ``growth`` above 1 one that computes at most so many times as many
-        rows, of arrays that have room for them (``Kernel.sizes``). Fields that are not named have their defaults.
+        rows, of arrays with room for them (``ShippedKernel.sizes``). Fields that are not named have their defaults.
 
         Raises NoKernel, ValueError for what is not a problem, KernelError without a GPU.
         """
         sm, name = describe(current_device() if device is None else device)
         return self.select_for(problem, sm, name, growth=growth)
 
-    def select_for(self, problem: str, sm: int, name: str = "", *, growth: float = 1.0) -> Kernel:
+    def select_for(self, problem: str, sm: int, name: str = "", *, growth: float = 1.0) -> ShippedKernel:
         """Select as ``select`` does, for a GPU that need not be here.
 
         Args:
@@ -227,7 +227,7 @@ class Kernels:
         same = [e for e in self.entries if e["operator"] == op]
         if not same:
             raise ValueError(f"no kernel here computes {op}")
-        found: list[tuple[tuple[float, float], int, Kernel]] = []
+        found: list[tuple[tuple[float, float], int, ShippedKernel]] = []
         why = ""
         for number, entry in enumerate(same):
             try:
@@ -248,7 +248,7 @@ class Kernels:
 
 def _candidate(
     folder: Path, entry: Mapping[str, Any], asked: Mapping[str, str], sm: int, growth: float
-) -> Kernel | str:
+) -> ShippedKernel | str:
     """Return the kernel of an entry for what is asked, or why it cannot be."""
     sizes, texts = entry["sizes"], entry["texts"]
     for name in asked:
@@ -293,7 +293,9 @@ def _candidate(
             holds = False
         if not holds:
             return str(guard["reason"])
-    return Kernel(folder, entry, chosen, "exact" if exact else "padded" if grown > 1 else "nearest", doublings, by_ptx)
+    return ShippedKernel(
+        folder, entry, chosen, "exact" if exact else "padded" if grown > 1 else "nearest", doublings, by_ptx
+    )
 
 
 # ---- The driver -----------------------------------------------------------------------------------------------------
@@ -364,7 +366,7 @@ def describe(device: int) -> tuple[int, str]:
 # ---- Launching ------------------------------------------------------------------------------------------------------
 
 
-class Kernel:
+class ShippedKernel:
     """Launch one kernel for a problem. Any number of threads may call it.
 
     Args:

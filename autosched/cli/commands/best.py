@@ -1,6 +1,6 @@
 """``autosched best``: what the database knows to be fastest.
 
-``--json``: ``database`` and ``best``, a list of records (``Record.to_json``), one for each problem and device, each
+``--json``: ``database`` and ``best``, a list of records (``Trial.to_json``), one for each problem and device, each
 with its ``provenance``, ``timing`` in seconds and ``schedule``, and besides ``flops_per_second``, and ``trials`` and
 ``ok``: how many of its provenance there are, and how many of them have a time, ``stale``: what has changed in the code
 of the kernel since it was timed, ``proof_lacks``: what its full proof had no run for, and why, and with several
@@ -28,7 +28,7 @@ from autosched.tuning.trial_table import Row
 from autosched.verify import stored
 from measurements.files.data_folder import default_database
 from measurements.files.text import one_line
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.vendor_library import is_library
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
@@ -46,7 +46,7 @@ class Best:
     in the code of its kernel since it was timed."""
 
     problem: Problem
-    record: Record
+    record: Trial
     trials: int
     ok: int
     stale: tuple[str, ...]
@@ -157,7 +157,7 @@ def _find(
     return found
 
 
-def _by(objectives: Objectives, problem: Problem, records: Sequence[Record]) -> tuple[Record | None, tuple[Row, ...]]:
+def _by(objectives: Objectives, problem: Problem, records: Sequence[Trial]) -> tuple[Trial | None, tuple[Row, ...]]:
     """Return the record that is best by the first objective, and the Pareto front of several. Raises ValueError for an
     objective that no trial has."""
     newest = [r for r in {r.schedule: r for r in records}.values() if r.measurement.ok and not is_library(r.schedule)]

@@ -20,7 +20,7 @@ from autosched.reporting.exit_status import ExitStatus
 from measurements.files.data_folder import default_database
 from measurements.files.text import one_line
 from measurements.records.problem_key import fields_of
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.vendor_library import is_library
 from search_spaces.catalogue import is_operator
 
@@ -35,7 +35,7 @@ class Known:
     """The best record of a problem on a device, and how many schedules of its provenance were tried."""
 
     name: str
-    record: Record
+    record: Trial
     rate: str
     trials: int
 

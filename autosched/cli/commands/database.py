@@ -18,7 +18,7 @@ from autosched.dispatch.validity import refuse_invalid
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus
 from measurements.files.text import one_line, without_password
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from search_spaces.catalogue import is_operator
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def check_db(
     return ExitStatus.NO if found else 0
 
 
-def unusable_reason(store: Store, summary: ProblemSummary, record: Record) -> str:
+def unusable_reason(store: Store, summary: ProblemSummary, record: Trial) -> str:
     """Why a record cannot be used; "" also for what nobody can judge here."""
     if not is_operator(summary.operator):
         return ""

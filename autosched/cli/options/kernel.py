@@ -44,10 +44,10 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
         return [list(arguments)]
     if len(paths) > 1:
         raise InputError("give one --kernel FILE at a time")
-    from autosched.user_kernels.user_kernel import Kernel
+    from autosched.user_kernels.user_kernel import KernelSpec
 
     with bad_input():
-        kernel = Kernel.from_file(paths[0])
+        kernel = KernelSpec.from_file(paths[0])
         if chosen:
             kernel = kernel.pinned(**_values(chosen))
         kernel.register()

@@ -45,9 +45,9 @@ def register_stored(
             for place in programs:
                 register_place(place)
         if kernels:
-            from autosched.user_kernels.user_kernel import Kernel
+            from autosched.user_kernels.user_kernel import KernelSpec
 
             for file in kernels:
-                Kernel.from_file(file).register()
+                KernelSpec.from_file(file).register()
         for place in triton_kernels or ():
             triton.registered(place, database)

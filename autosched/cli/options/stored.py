@@ -3,14 +3,14 @@
 from autosched.cli.terminal.errors import InputError
 from autosched.dispatch.staleness import UNKNOWN, stale_reasons
 from autosched.dispatch.validity import refuse_invalid
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.vendor_library import is_library
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 
 
-def refuse_unusable(name: str, problem: Problem, record: Record, device: Device | None) -> None:
+def refuse_unusable(name: str, problem: Problem, record: Trial, device: Device | None) -> None:
     """Refuse a stored schedule that is not valid today: it was edited, or another version wrote it.
 
     Args:
@@ -31,7 +31,7 @@ def refuse_unusable(name: str, problem: Problem, record: Record, device: Device 
         ) from error
 
 
-def stale(problem: Problem, record: Record, device: Device | None) -> tuple[str, ...]:
+def stale(problem: Problem, record: Trial, device: Device | None) -> tuple[str, ...]:
     """Return what has changed in the code of a record's kernel since it was timed, one phrase each."""
     if is_library(record.schedule) or device is None:
         return ()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from autosched.verify import stored
 from autosched.verify.verdict import Verdict
-from measurements.records.record import Record, canonical_json
+from measurements.records.record import Trial, canonical_json
 from measurements.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class StoredProof:
     why: str = ""
 
 
-def keep_proof(store: Store, record: Record, made: Verdict) -> StoredProof:
+def keep_proof(store: Store, record: Trial, made: Verdict) -> StoredProof:
     """Compare the proof of ``record`` with ``made``, a new one of its schedule, and keep that where it says more."""
     if made.kernel is None:
         return StoredProof("", "not stored", "its kernel could not be generated")

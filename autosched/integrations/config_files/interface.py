@@ -18,7 +18,7 @@ from autosched.integrations.config_files.tuning.sidecar import TunedLayer, read_
 from autosched.regression.config_files import ConfigCheck
 from autosched.regression.config_files import ConfigFiles as Protocol
 from autosched.regression.report import CheckReport
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.store.store import Store
 from search_spaces.hardware.devices import Device
 
@@ -78,7 +78,7 @@ class MoeConfigFiles:
         layer = layer_of_model(model) if model is not None else None
         return [(file.path, read_tuned(file, layer)) for path in paths for file in read_folder(path, self.format)[0]]
 
-    def records(self, tuned: TunedLayer) -> Iterator[Record]:
+    def records(self, tuned: TunedLayer) -> Iterator[Trial]:
         return records_of(tuned)
 
     def stored(self, store: Store, device: str | None) -> list[TunedLayer]:

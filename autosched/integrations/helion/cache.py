@@ -16,7 +16,7 @@ from autosched.integrations.helion.problem import CACHE, CacheEntry
 from autosched.version import VERSION
 from measurements.files.data_folder import database_or_default, default_database
 from measurements.records.measurement import Measurement, Provenance, Status
-from measurements.records.record import Record, canonical_json
+from measurements.records.record import Trial, canonical_json
 from measurements.store.store import Store, StoreError
 from search_spaces.spaces.schedule import Schedule
 
@@ -44,7 +44,7 @@ class DatabaseBackend(RemoteCacheBackend):  # type: ignore[misc]
         hardware = str(fields.get("hardware") or "unknown")
         with Store.open(database_or_default(None)) as store:
             store.append(
-                Record(
+                Trial(
                     problem_key=CacheEntry(key).key(),
                     schedule=Schedule("helion", ((_ENTRY, canonical_json(entry)),)),
                     device=hardware,
@@ -80,5 +80,5 @@ class DatabaseBackend(RemoteCacheBackend):  # type: ignore[misc]
             return None
 
 
-def _text_of(record: Record) -> str:
+def _text_of(record: Trial) -> str:
     return record.schedule.text(_ENTRY)

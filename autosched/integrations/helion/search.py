@@ -30,7 +30,7 @@ from autosched.triton.tuning.devices import active_device
 from autosched.version import VERSION
 from measurements.files.data_folder import database_or_default
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record, canonical_json
+from measurements.records.record import Trial, canonical_json
 from measurements.store.store import Store
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
@@ -190,8 +190,8 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
         timing = Timing.estimate(seconds) if self.provenance is Provenance.ESTIMATED else Timing.of([seconds])
         return Measurement(Status.OK, self.provenance, timing=timing, compile_seconds=result.compile_time)
 
-    def _record(self, schedule: Schedule, measurement: Measurement) -> Record:
-        return Record(
+    def _record(self, schedule: Schedule, measurement: Measurement) -> Trial:
+        return Trial(
             problem_key=self._problem.key(),
             schedule=schedule,
             device=self.device.name,

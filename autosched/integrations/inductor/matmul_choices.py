@@ -24,7 +24,7 @@ from autosched.version import VERSION
 from cost_models.analytic import predict
 from cost_models.triton_matmul import TritonConfig, counts
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record, canonical_json
+from measurements.records.record import Trial, canonical_json
 from measurements.store.store import Store
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_row
@@ -304,7 +304,7 @@ def _config_of(choice: Any) -> TritonConfig | None:
     return TritonConfig(m, n, k, int(told["num_stages"]), int(told["num_warps"]))
 
 
-def record_winner(database: str | Path, device: Device, key: str, config: TritonConfig, seconds: float) -> Record:
+def record_winner(database: str | Path, device: Device, key: str, config: TritonConfig, seconds: float) -> Trial:
     """Keep a measured winner for a problem of Inductor's.
 
     Args:
@@ -320,7 +320,7 @@ def record_winner(database: str | Path, device: Device, key: str, config: Triton
     Raises:
         StoreError: The database refuses it.
     """
-    record = Record(
+    record = Trial(
         problem_key=key,
         schedule=Schedule("inductor", tuple(dataclasses.asdict(config).items())),
         device=device.name,

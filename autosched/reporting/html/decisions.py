@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from search_spaces.spaces.parameters import Value
 
 _MOST_VALUES = 12  # of one decision; the slowest are left out
@@ -36,7 +36,7 @@ class Decision:
     alternatives: tuple[Alternative, ...]
 
 
-def decisions(best: Record, trials: Sequence[Record]) -> tuple[Decision, ...]:
+def decisions(best: Trial, trials: Sequence[Trial]) -> tuple[Decision, ...]:
     """Return the decisions of ``best``, those that were worth most first; of the template, and of its parameters among
     the ``trials`` of the same template. Raises ValueError for a winner without a time."""
     if best.seconds is None:

@@ -18,7 +18,7 @@ from measurements.files.text import one_line
 from measurements.records.measurement import Provenance
 from measurements.records.policy import DEFAULT
 from measurements.records.problem_key import fields_of
-from measurements.records.record import Record, canonical_json
+from measurements.records.record import Trial, canonical_json
 from measurements.records.vendor_library import is_library
 from measurements.store.store import ProblemSummary, Store
 from search_spaces.catalogue import is_operator, template
@@ -52,11 +52,11 @@ class ReportEntry:
     name: str
     device: str
     provenance: str
-    best: Record | None
+    best: Trial | None
     problem: Problem | None
     costed: Costed | None
     replaced: bool
-    trials: tuple[Record, ...]
+    trials: tuple[Trial, ...]
     share: float | None
     memory_bound: bool
     proof: str
@@ -173,7 +173,7 @@ def _problem(store: Store, summary: ProblemSummary) -> Problem | None:
     return store.problem(summary) if is_operator(summary.operator) else None
 
 
-def _today(problem: Problem | None, best: Record | None) -> tuple[str, tuple[str, ...]]:
+def _today(problem: Problem | None, best: Trial | None) -> tuple[str, tuple[str, ...]]:
     """Why the winner cannot be used by this version, "" where it can; and what has changed since it was timed."""
     if problem is None or best is None or is_library(best.schedule):
         return "", ()
@@ -213,7 +213,7 @@ def _advice(entry: ReportEntry, unusable: str, stale: Sequence[str]) -> str:
     return ""
 
 
-def _failures(trials: Sequence[Record]) -> tuple[Failure, ...]:
+def _failures(trials: Sequence[Trial]) -> tuple[Failure, ...]:
     counts = Counter(
         (t.status.value, formatting.cut(one_line(t.measurement.reason), _SHOWN)) for t in trials if not t.ok
     )

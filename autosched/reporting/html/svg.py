@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from autosched.reporting import formatting
 from autosched.reporting.panels import Colour, Panel
-from measurements.records.record import Record
+from measurements.records.record import Trial
 
 _WIDTH, _HEIGHT = 720, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 108, 12, 10, 34
@@ -23,7 +23,7 @@ _SIDE = 320.0  # of a panel's longer side
 MOST_CELLS = 16384
 
 
-def progress(trials: Sequence[Record]) -> Markup:
+def progress(trials: Sequence[Trial]) -> Markup:
     """Return times by trial on a logarithmic axis, the best so far as a line, failures as marks below."""
     timed = [(i, r.seconds) for i, r in enumerate(trials) if r.seconds is not None]
     if not timed:

@@ -16,7 +16,7 @@ from autosched.triton.persistence.identity import Identity
 from autosched.triton.tuning.problem import TritonProblem
 from autosched.version import VERSION
 from measurements.records.measurement import Measurement, Status, Timing
-from measurements.records.record import Record, canonical_json
+from measurements.records.record import Trial, canonical_json
 from measurements.store.store import Store
 from search_spaces.spaces.schedule import Schedule
 
@@ -85,7 +85,7 @@ class Answers:
             choice = self.choice(identity)
         return otherwise if choice is None else choice
 
-    def _records(self, identity: Identity, problem: TritonProblem) -> Iterator[Record]:
+    def _records(self, identity: Identity, problem: TritonProblem) -> Iterator[Trial]:
         for record in self.open().trials(problem, identity.device, identity.provenance):
             if (record.template_version, record.toolchain) == (identity.source, identity.toolchain):
                 yield record
@@ -94,7 +94,7 @@ class Answers:
         self, identity: Identity, problem: TritonProblem, schedule: Schedule, milliseconds: Sequence[float]
     ) -> None:
         store = self.open()
-        record = Record(
+        record = Trial(
             problem_key=problem.key(),
             schedule=schedule,
             device=identity.device,

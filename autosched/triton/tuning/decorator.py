@@ -20,7 +20,7 @@ from autosched.tuning.options import SearchOptions
 from autosched.tuning.plan import TRIALS
 from autosched.tuning.result import TuneResult
 from measurements.files.data_folder import default_database
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
 
@@ -150,7 +150,7 @@ class TunedFunction:
             compile_seconds=compile_seconds,
         )
 
-    def best(self, *args: Any, grid: Any, device: str | Device, **kwargs: Any) -> Record | None:
+    def best(self, *args: Any, grid: Any, device: str | Device, **kwargs: Any) -> Trial | None:
         """Return what the database knows to be fastest for this call, if anything that the space still has.
 
         Args:

@@ -29,7 +29,7 @@ from autosched.triton.tuning.space import TritonSpace
 from autosched.version import VERSION
 from measurements.files.data_folder import default_database
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record, canonical_json
+from measurements.records.record import Trial, canonical_json
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
 from search_spaces.spaces.schedule import Schedule
@@ -109,7 +109,7 @@ class AutotuneHooks:
             median, low, high = (found * 3)[:3] if isinstance(found, list) else (found, found, found)
             ordered = sorted(1e-3 * each for each in (low, median, high))
             store.append(
-                Record(
+                Trial(
                     problem_key=problem.key(),
                     schedule=schedule,
                     device=row.name,

@@ -37,12 +37,12 @@ from search_spaces.hardware.devices import device as device_named
 from search_spaces.operators.problem import whole_number
 from search_spaces.search_task import SearchTask
 from search_spaces.spaces.config import Config
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import KernelTemplate, TemplateSet
 
 
 @dataclass(frozen=True, kw_only=True)
-class TritonKernel(Kernel):
+class TritonKernel(GeneratedKernel):
     """A Triton function at one configuration, as the search tells kernels apart: ``source`` is Python, which Triton
     compiles, and ``compile_options`` are the configuration. It is launched by Triton alone."""
 
@@ -99,7 +99,7 @@ class TritonTuning:
         def legal(problem: TritonProblem, device: Device) -> Any:
             return self.space_of(problem).space(problem.scalars, device)
 
-        def lower(problem: TritonProblem, config: Config, device: Device) -> Kernel:
+        def lower(problem: TritonProblem, config: Config, device: Device) -> GeneratedKernel:
             values = tuple(f"-D{key}={value}" for key, value in config.schedule.items)
             warps = config.get("num_warps", 4)
             threads = device.warp_size * (warps if isinstance(warps, int) else 4)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from autosched.tuning.ledger import TrialLedger
 from autosched.tuning.winner import paired_timing
 from measurements.records.measurement import Measurement, Status, Timing
-from measurements.records.record import Control, Record, canonical_json
+from measurements.records.record import Control, Trial, canonical_json
 from measurements.records.vendor_library import LIBRARY_SCHEDULE, is_library
 from measurements.runners.base import Candidate, Comparing, Entrant
 from search_spaces.spaces.schedule import Schedule
@@ -136,7 +136,7 @@ def _control(remeasured: paired_timing.Remeasurement) -> Control | None:
     return Control("copy", Timing.of(remeasured.copy_seconds)) if remeasured.copy_seconds else None
 
 
-def _library_record(book: TrialLedger, vendor: Entrant, seconds: Sequence[float], rank: int | None) -> Record:
+def _library_record(book: TrialLedger, vendor: Entrant, seconds: Sequence[float], rank: int | None) -> Trial:
     measurement = Measurement(
         Status.OK,
         book.provenance,

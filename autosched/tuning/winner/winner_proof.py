@@ -13,7 +13,7 @@ from autosched.verify.schedules import verify_one
 from autosched.verify.verdict import Verdict
 from measurements.emulator import HostCompilerMissing, HostFailure, check_ready
 from measurements.records.measurement import Provenance, Status
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.vendor_library import is_library
 from search_spaces.operators.problem import Problem
 from search_spaces.search_task import SearchTask
@@ -108,7 +108,7 @@ def prove_best(book: TrialLedger, full: FullVerifier, seconds: float) -> str:
     return ""
 
 
-def _has_full_proof(book: TrialLedger, record: Record) -> bool:
+def _has_full_proof(book: TrialLedger, record: Trial) -> bool:
     if not stored.is_full(record.proof):
         return False
     try:

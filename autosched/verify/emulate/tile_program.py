@@ -15,13 +15,13 @@ from search_spaces.programs.builder import Program
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import TemplateSet
 
 
 def kernel_of(
     program: Program, arguments: Sequence[Any], device: str, schedule: Schedule | Mapping[str, int | str] | None
-) -> tuple[ProgramProblem, Kernel]:
+) -> tuple[ProgramProblem, GeneratedKernel]:
     """Return the problem of these arrays and the kernel of a schedule.
 
     Args:

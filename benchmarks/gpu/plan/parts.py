@@ -40,7 +40,7 @@ from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 ENTRANTS_OF_FINALS = 4
 _ROUNDS = 20
@@ -273,7 +273,7 @@ PARTS: dict[str, tuple[Part, float]] = {
 """Each part with the seconds that it is given."""
 
 
-def _generate(problem: Problem, schedule: Schedule, device: Device) -> Kernel:
+def _generate(problem: Problem, schedule: Schedule, device: Device) -> GeneratedKernel:
     return template(schedule.template).kernel(problem, schedule, device)
 
 

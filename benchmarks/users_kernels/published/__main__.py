@@ -11,7 +11,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from autosched import Kernel, tune
+from autosched import KernelSpec, tune
 from autosched.tuning.result import TuneResult
 from autosched.verify import stored
 from search_spaces.hardware.devices import device
@@ -30,7 +30,7 @@ def tuned(path: Path, chip: str, trials: int, proof_seconds: float) -> TuneResul
     """Return what ``tune`` makes of a file. Raises ValueError where the kernel cannot be used."""
     with tempfile.TemporaryDirectory() as folder:
         return tune(
-            Kernel.from_file(path).problem(),
+            KernelSpec.from_file(path).problem(),
             trials=trials,
             database=Path(folder) / "best.db",
             device=chip,
@@ -41,7 +41,7 @@ def tuned(path: Path, chip: str, trials: int, proof_seconds: float) -> TuneResul
 
 
 def row(path: Path, result: TuneResult) -> str:
-    space = Kernel.from_file(path).template.space(result.problem, result.device)
+    space = KernelSpec.from_file(path).template.space(result.problem, result.device)
     best = result.best
     time = "none" if best is None or best.seconds is None else f"{best.seconds * 1e6:.4g} us"
     shown = "" if best is None else ", ".join(f"{k} {v}" for k, v in best.schedule.values.items())

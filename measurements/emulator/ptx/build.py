@@ -17,7 +17,7 @@ from measurements.emulator.host.compiler import HostFailure, check_nvrtc
 from measurements.emulator.host.seal import intact, sealed, unsealed
 from measurements.emulator.ptx.digest import digest_of
 from measurements.files.cache_folder import publish
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 if TYPE_CHECKING:
     from measurements.emulator.ptx.syntax import Module
@@ -67,7 +67,7 @@ class Place(NamedTuple):
     callers: tuple[str, ...]
 
 
-def compile_to_program(kernel: Kernel) -> CompiledBytecode:
+def compile_to_program(kernel: GeneratedKernel) -> CompiledBytecode:
     """``kernel`` as a program for the runner.
 
     Raises KernelCompileError where NVRTC refuses it, or where it needs what the machine lacks (status unsupported);
@@ -83,11 +83,11 @@ def compile_to_program(kernel: Kernel) -> CompiledBytecode:
     return _publish(path, text, entry, started)
 
 
-def _options(kernel: Kernel) -> tuple[str, ...]:
+def _options(kernel: GeneratedKernel) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*PTX_OPTIONS, *kernel.compile_options)))
 
 
-def compile_to_text(kernel: Kernel) -> tuple[str, str]:
+def compile_to_text(kernel: GeneratedKernel) -> tuple[str, str]:
     """Return the PTX that ``compile_to_program`` translates, and the entry's name in it. Nothing is kept.
 
     Raises KernelCompileError where NVRTC refuses it.
@@ -109,7 +109,7 @@ def compile_to_text(kernel: Kernel) -> tuple[str, str]:
     return output.text, output.entry
 
 
-def _toolchain(kernel: Kernel) -> str:
+def _toolchain(kernel: GeneratedKernel) -> str:
     if NVCC not in kernel.compile_options:
         return check_nvrtc()
     try:
@@ -118,7 +118,7 @@ def _toolchain(kernel: Kernel) -> str:
         raise HostFailure(str(error)) from None
 
 
-def ptx_digest(kernel: Kernel) -> str | None:
+def ptx_digest(kernel: GeneratedKernel) -> str | None:
     """SHA-256 (hex) of the PTX that is executed for ``kernel``; None where there is none: no NVRTC, or a kernel that it
     or the machine refuses. Raises HostFailure where the cache cannot be written."""
     try:

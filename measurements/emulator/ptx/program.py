@@ -51,7 +51,7 @@ class NotExecutable(Exception):
 
 
 @dataclass(frozen=True)
-class Program:
+class Bytecode:
     """``text`` is what the runner reads. ``places`` has a line for each site of its report, in their order: the line of
     the source where a finding is shown, that of the PTX with its text, and those into which it is inlined, with tabs in
     between."""
@@ -75,7 +75,7 @@ def shown_frame(frames: tuple[Frame, ...], line: int) -> Frame:
     return frames[0] if frames else Frame("ptx", line)
 
 
-def translate(module: Module, entry: str = "") -> Program:
+def translate(module: Module, entry: str = "") -> Bytecode:
     """Return the program of kernel ``entry``, or of the only one. Raises NotExecutable."""
     kernels = module.kernels
     if not entry and len(kernels) == 1:
@@ -143,7 +143,7 @@ class _Translation:
         self.numbers = {name: number for number, name in enumerate(module.functions)}
         self.labels: dict[tuple[int, str], int] = {}
 
-    def program(self) -> Program:
+    def program(self) -> Bytecode:
         self.frame(self.entry)
         done = 0
         while done < len(self.pending):
@@ -172,7 +172,7 @@ class _Translation:
             *(self.function_line(self.frames[name]) for name in self.pending),
             *(f"file {name}" for name in self.files),
         ]
-        return Program("\n".join((*head, *self.lines, *body, "")), self.entry, tuple(self.places), parameters)
+        return Bytecode("\n".join((*head, *self.lines, *body, "")), self.entry, tuple(self.places), parameters)
 
     # Places -------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ kernels that show, after a failure, that the GPU still answers.
 
 from __future__ import annotations
 
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 GUARD = 0xA5  # byte that fills the gap behind each array
 MODE_ANY, MODE_EQUAL, MODE_ZERO = 0, 1, 2  # what check_bytes wants in the array itself
@@ -108,7 +108,7 @@ extern "C" __global__ void check_bytes(const unsigned char* slots, const unsigne
 }
 """
 
-KERNEL = Kernel(
+KERNEL = GeneratedKernel(
     entry="check_bytes",
     source=_SOURCE,
     arguments=(),

@@ -46,7 +46,7 @@ class Slots:
 
 
 @dataclass(frozen=True)
-class Program:
+class LoadedModule:
     loaded: LoadedLaunch
     slots: list[Slots]
 

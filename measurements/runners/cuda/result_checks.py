@@ -19,7 +19,7 @@ from measurements.runners.cuda.check_kernels import (
     entry_for,
     initial_report,
 )
-from measurements.runners.cuda.device_arrays import ProblemData, Program, Slots
+from measurements.runners.cuda.device_arrays import LoadedModule, ProblemData, Slots
 from search_spaces.hardware.dtypes import DTYPES, DType
 from search_spaces.operators.problem import Operand
 
@@ -54,7 +54,7 @@ class ResultChecks:
         if self._differences(slots, MODE_EQUAL, cp.asarray(pattern)) != (3, 0):
             raise RuntimeError("a known-good kernel missed the differences between unequal arrays")
 
-    def largest_error(self, program: Program, data: ProblemData, when: str) -> float:
+    def largest_error(self, program: LoadedModule, data: ProblemData, when: str) -> float:
         """Return the largest error over its tolerance. Raises WrongResult where one is not within it."""
         most = 0.0
         for slot in program.slots:
@@ -84,7 +84,7 @@ class ResultChecks:
         one = self._cp.asnumpy(array.reshape(-1)[index : index + 1])
         return (dtype.load(one) if dtype is not None and dtype.is_float else one)[0].item()
 
-    def expect_undamaged(self, program: Program, data: ProblemData) -> None:
+    def expect_undamaged(self, program: LoadedModule, data: ProblemData) -> None:
         """Check that inputs are as they were, zeroed workspaces zero again, and nothing was written behind any
         array."""
         for slot in program.slots:

@@ -27,7 +27,7 @@ from measurements.runners.cuda.check_kernels import (
     KERNEL,
     entry_for,
 )
-from measurements.runners.cuda.device_arrays import ProblemData, Program, Slots
+from measurements.runners.cuda.device_arrays import LoadedModule, ProblemData, Slots
 from measurements.runners.cuda.l2_cache import reset_persisting_lines
 from measurements.runners.cuda.launch_timer import MAX_GRAPH, LaunchTimeout, LaunchTimer, NoGraph, Repeats, repeated
 from measurements.runners.cuda.libraries.baselines import TOLERANCES, baseline_call
@@ -76,7 +76,7 @@ class GpuWorker:
         self._checks = ResultChecks(cp, {}, 0)
         self._timer = LaunchTimer(cp, self._stream)
         self._data: dict[str, ProblemData] = {}
-        self._incumbent: tuple[SentKernel, Program] | None = None
+        self._incumbent: tuple[SentKernel, LoadedModule] | None = None
         self._loads = 0
 
     def handle(self, message: Message) -> Message:
@@ -227,7 +227,7 @@ class GpuWorker:
                 answer["watts"] = self._timer.mean_watts(program.launch, data.copies, limit)
         return answer
 
-    def _raced(self, request: Measure, program: Program, data: ProblemData, blobs: Blobs) -> Repeats | None:
+    def _raced(self, request: Measure, program: LoadedModule, data: ProblemData, blobs: Blobs) -> Repeats | None:
         """Return times in pairs with the incumbent; None where there is none, or no pairs can be timed."""
         incumbent, rule, limit = request.incumbent, request.race, request.launch_limit
         if incumbent is None or rule is None or any(slot.operand.role == "inout" for slot in program.slots):
@@ -247,7 +247,7 @@ class GpuWorker:
         return Repeats(seconds, self._timer.clock, reason if raced.out else "")
 
     def _sampler(
-        self, program: Program, data: ProblemData, limit: float, graph_below: float
+        self, program: LoadedModule, data: ProblemData, limit: float, graph_below: float
     ) -> Callable[[], list[float]]:
         """Return times of launches, each on arrays that hold their first contents: what a kernel changes in place is
         restored outside the clock, which a graph of many launches could not leave out."""
@@ -257,7 +257,7 @@ class GpuWorker:
             program.launch, data.copies, limit, lambda copy: self._restore(program, data, copy)
         )
 
-    def _restore(self, program: Program, data: ProblemData, copy: int) -> None:
+    def _restore(self, program: LoadedModule, data: ProblemData, copy: int) -> None:
         for slot in program.slots:
             if slot.operand.role == "inout":
                 pointer = slot.memory + copy * slot.stride
@@ -388,7 +388,7 @@ class GpuWorker:
             return False
         return True
 
-    def _load(self, kernel: SentKernel, data: ProblemData, blobs: Blobs) -> Program:
+    def _load(self, kernel: SentKernel, data: ProblemData, blobs: Blobs) -> LoadedModule:
         cp = self._cp
         self._loads += 1
         if self._loads % _LOADS_PER_FLUSH == 0:
@@ -405,11 +405,11 @@ class GpuWorker:
             else:
                 raise LaunchRefused(f"the kernel takes {operand.name}, which its problem does not have")
         with _file(blobs[kernel.cubin]) as path:
-            program = Program(LoadedLaunch(cp, launch, path), slots)
+            program = LoadedModule(LoadedLaunch(cp, launch, path), slots)
         program.loaded.fill_symbols({slot.operand.name: slot.array(0) for slot in slots})
         return program
 
-    def _verified(self, program: Program, data: ProblemData, limit: float) -> float:
+    def _verified(self, program: LoadedModule, data: ProblemData, limit: float) -> float:
         """Launch once on poisoned outputs, and check them; the largest error over its tolerance."""
         self._poison(program.slots)
         self._restore(program, data, 0)

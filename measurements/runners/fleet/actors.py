@@ -33,7 +33,7 @@ from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Array, Operand, Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel, Launch
+from search_spaces.templates.kernel import GeneratedKernel, Launch
 
 CALLS = 2  # that a GPU's actor takes at a time
 DATA_SETS = 4  # whose arrays it keeps
@@ -132,7 +132,7 @@ class SentProgram(Compiled):
 
 
 @dataclass(frozen=True)
-class _SentKernel(Kernel):
+class _SentKernel(GeneratedKernel):
     """A kernel that was compiled elsewhere; its source is its program's digest."""
 
     program: SentProgram | None = None
@@ -190,7 +190,7 @@ class _GivenPrograms:
         self.toolchain = checks.toolchain
         self._checks = checks
 
-    def submit(self, kernel: Kernel, arch: str) -> Future[Compiled | CompileFailure]:
+    def submit(self, kernel: GeneratedKernel, arch: str) -> Future[Compiled | CompileFailure]:
         done: Future[Compiled | CompileFailure] = Future()
         done.set_result(getattr(kernel, "program", None) or self._checks)
         return done
@@ -320,7 +320,7 @@ class CompileActor:
             return Hello(problem=str(error))
         return Hello(toolchain=self._pool.toolchain)
 
-    def compile(self, headers: Headers, kernel: Kernel, arch: str) -> SentProgram | CompileFailure:
+    def compile(self, headers: Headers, kernel: GeneratedKernel, arch: str) -> SentProgram | CompileFailure:
         """Return the program of ``kernel``, whose headers come apart from it."""
         assert self._pool is not None  # hello comes first
         result = self._pool.compile(dataclasses.replace(kernel, headers=headers), arch)

@@ -17,7 +17,7 @@ from measurements.runners.fleet.actors import SentProgram
 from measurements.runners.fleet.cluster import Fleet
 from measurements.runners.fleet.dispatch import JobLost
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 
 class FleetCompilers(CompilePool):
@@ -37,7 +37,7 @@ class FleetCompilers(CompilePool):
         self._guard = threading.Lock()
         fleet.require_toolchain(toolchain_of(()))
 
-    def submit(self, kernel: Kernel, arch: str) -> Future[Compiled | CompileFailure]:
+    def submit(self, kernel: GeneratedKernel, arch: str) -> Future[Compiled | CompileFailure]:
         result: Future[Compiled | CompileFailure] = Future()
         key = CompileCache.key(kernel, arch, (*OPTIONS, *kernel.compile_options), toolchain_of(kernel.compile_options))
         known = self.cache.load(key)

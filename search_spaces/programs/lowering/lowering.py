@@ -19,7 +19,7 @@ from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.config import Config
 from search_spaces.templates.device_source import include_dir
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Argument, Kernel
+from search_spaces.templates.kernel import Argument, GeneratedKernel
 
 INCLUDES = (
     "autosched/common/raster.cuh",
@@ -47,7 +47,7 @@ OF_UNITS = {
 OF_OPAQUE = "autosched/tile/opaque.cuh"
 
 
-def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
+def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedKernel:
     """Return the kernel of a valid config."""
     found = choices(problem).inference(config)
     trace = found.trace
@@ -118,7 +118,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
         + "\n".join([*body, *_last_place(body)])
         + "\n}\n"
     )
-    return Kernel(
+    return GeneratedKernel(
         entry=entry,
         source=source,
         headers=Headers.from_folder(include_dir()),

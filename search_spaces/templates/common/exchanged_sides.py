@@ -15,7 +15,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.boxes import SIDES
 from search_spaces.templates.drawing import Drawing
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import KernelTemplate
 
 _OTHER = {"row": "col", "col": "row"}
@@ -34,7 +34,7 @@ def with_sides_exchanged(
     summary: str,
     supports: Callable[[Any, Device], str | None],
     space: Callable[..., Space],
-    lower_sides: Callable[..., Kernel],
+    lower_sides: Callable[..., GeneratedKernel],
     box: Callable[..., Any],
 ) -> KernelTemplate:
     """Return the template that computes out^T = b^T @ a^T with the functions of ``straight``, a template of matmuls.
@@ -54,7 +54,7 @@ def with_sides_exchanged(
     def turned_space(problem: Matmul, device: Device) -> Space:
         return space(exchanged(problem), device, transposed=True)
 
-    def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
+    def lower(problem: Matmul, config: Config, device: Device) -> GeneratedKernel:
         a, b, *rest = problem.operands()
         return lower_sides(exchanged(problem), (b, a, *rest), config, transposed=True)
 

@@ -9,12 +9,12 @@ from search_spaces.operators.copy import Copy
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.device_source import DeviceSource
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 SOURCE = DeviceSource("autosched/kernels/copy.cuh", "autosched::copy")
 
 
-def lower(problem: Copy, config: Config, device: Device) -> Kernel:
+def lower(problem: Copy, config: Config, device: Device) -> GeneratedKernel:
     """Return the kernel of a valid config."""
     return SOURCE.kernel(
         config,

@@ -18,7 +18,7 @@ from search_spaces.operators.problem import Operand
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.raster import RASTER_GROUPS
 from search_spaces.templates.device_source import DeviceSource
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.matmul.decisions import contiguous_extent, row_major, tile_shape
 
 SOURCE = DeviceSource("autosched/kernels/matmul.cuh", "autosched::matmul")
@@ -137,7 +137,7 @@ def _window(problem: Matmul, config: Config) -> int:
     return tiles_m * matrices * (1 if config.text("raster") == "column" else tiles_n)
 
 
-def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
+def lower(problem: Matmul, config: Config, device: Device) -> GeneratedKernel:
     """Return the kernel of a valid config."""
     constants: dict[str, int | bool | float | str] = {
         "m": problem.m,

@@ -13,7 +13,7 @@ from search_spaces.operators.problem import Operand
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.device_source import DeviceSource
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.matvec.problem import as_matvec
 from search_spaces.templates.matvec.space import lowering, row_classes
 
@@ -46,7 +46,7 @@ def workspaces(config: Config) -> tuple[Operand, ...]:
     )
 
 
-def lower(problem: Matvec | Matmul, config: Config, device: Device) -> Kernel:
+def lower(problem: Matvec | Matmul, config: Config, device: Device) -> GeneratedKernel:
     """Return the kernel of a valid config; its operands are those of ``problem``."""
     matvec, spaces = as_matvec(problem), workspaces(config)
     return SOURCE.kernel(

@@ -10,7 +10,7 @@ from search_spaces.operators.row_reduction import RowProblem
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.device_source import DeviceSource
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 SOURCE = DeviceSource("autosched/kernels/row_reduction.cuh", "autosched::row_reduction")
 
@@ -52,7 +52,7 @@ def workspaces(problem: RowProblem, config: Config) -> tuple[Operand, ...]:
     )
 
 
-def lower(problem: RowProblem, config: Config, device: Device) -> Kernel:
+def lower(problem: RowProblem, config: Config, device: Device) -> GeneratedKernel:
     """Return the kernel of a valid config."""
     of_problem = ("length", "inner", "parallel_extent", "reduces_contiguous", "normalizes", "has_weight", "has_bias")
     arguments = (*problem.operands(), *workspaces(problem, config))

@@ -14,7 +14,7 @@ from search_spaces.operators.problem import Operand
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.boxes import SIDES, box_of
 from search_spaces.templates.device_source import DeviceSource
-from search_spaces.templates.kernel import Argument, Kernel
+from search_spaces.templates.kernel import Argument, GeneratedKernel
 from search_spaces.templates.matmul.decisions import tile_shape
 from search_spaces.templates.matmul.lowering import exchanged_sums, tile
 from search_spaces.templates.tensor_map import TensorMap
@@ -72,7 +72,7 @@ def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Oper
     )
 
 
-def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
+def lower(problem: Matmul, config: Config, device: Device) -> GeneratedKernel:
     """Return the kernel of a valid config."""
     a, b, *rest = problem.operands()
     maps = tuple(tensor_map(problem, config, side, operand) for side, operand in zip(SIDES, (a, b), strict=True))

@@ -8,7 +8,7 @@ from search_spaces.layouts.wg_map import WgMap
 from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.config import Config
 from search_spaces.templates.device_source import DeviceSource
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.transpose.space import NONE
 
 SOURCE = DeviceSource("autosched/kernels/transpose.cuh", "autosched::transpose")
@@ -39,7 +39,7 @@ def store_map(config: Config) -> WgMap:
     return WgMap((threads // columns, columns), (1, vector))
 
 
-def lower(problem: Transpose, config: Config, device: Device) -> Kernel:
+def lower(problem: Transpose, config: Config, device: Device) -> GeneratedKernel:
     """Return the kernel of a valid config."""
     layout = shared_layout(config)
     return SOURCE.kernel(

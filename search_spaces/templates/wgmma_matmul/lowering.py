@@ -15,7 +15,7 @@ from search_spaces.operators.problem import Operand
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.boxes import SIDES, along_k, box_of
 from search_spaces.templates.device_source import DeviceSource
-from search_spaces.templates.kernel import Argument, Kernel
+from search_spaces.templates.kernel import Argument, GeneratedKernel
 from search_spaces.templates.tensor_map import MOST_BOX, TensorMap
 from search_spaces.templates.wgmma_matmul.fragments import HEADER, REGISTERS
 from search_spaces.templates.wgmma_matmul.movement import access
@@ -97,12 +97,14 @@ def workspaces(config: Config) -> tuple[Operand, ...]:
     )
 
 
-def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
+def lower(problem: Matmul, config: Config, device: Device) -> GeneratedKernel:
     """Return the kernel of a valid config."""
     return lower_sides(problem, problem.operands(), config)
 
 
-def lower_sides(problem: Matmul, operands: tuple[Operand, ...], config: Config, *, transposed: bool = False) -> Kernel:
+def lower_sides(
+    problem: Matmul, operands: tuple[Operand, ...], config: Config, *, transposed: bool = False
+) -> GeneratedKernel:
     """Return the kernel of a valid config.
 
     Args:

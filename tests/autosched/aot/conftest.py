@@ -13,7 +13,7 @@ import pytest
 from needs import cpp_compiler
 from store_records import record
 
-from autosched.user_kernels.user_kernel import Kernel
+from autosched.user_kernels.user_kernel import KernelSpec
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.store.store import Store
 from search_spaces.catalogue import template
@@ -35,9 +35,9 @@ _TIMED = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing(1e-5, 1e-5, 
 class Export:
     folder: Path
     database: Path
-    vector_add: Kernel
-    smooth: Kernel
-    sum_twice: Kernel
+    vector_add: KernelSpec
+    smooth: KernelSpec
+    sum_twice: KernelSpec
     said: str
 
     def text(self, problem: Problem) -> str:
@@ -56,11 +56,11 @@ def chosen(problem: Problem, name: str, of: str, **wanted: int | str) -> Schedul
 def export(tmp_path_factory: pytest.TempPathFactory) -> Export:
     folder = tmp_path_factory.mktemp("export")
     kernel = ROOT / "examples" / "vector_add" / "vector_add.toml"
-    vector_add = Kernel.from_file(kernel)
+    vector_add = KernelSpec.from_file(kernel)
     vectors = vector_add.problem(n=10007)
-    smooth = Kernel.from_file(HERE / "smooth.toml")
+    smooth = KernelSpec.from_file(HERE / "smooth.toml")
     smoothed = smooth.problem(n=1000)
-    sum_twice = Kernel.from_file(HERE / "sum_twice.toml")
+    sum_twice = KernelSpec.from_file(HERE / "sum_twice.toml")
     summed = sum_twice.problem()
     space = vector_add.template.space(vectors, device("a100"))
     entries = [

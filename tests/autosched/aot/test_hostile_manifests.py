@@ -30,7 +30,7 @@ ENTRY: dict[str, Any] = {
 }
 
 
-def selected(folder: Path, **changes: Any) -> autosched_loader.Kernel:
+def selected(folder: Path, **changes: Any) -> autosched_loader.ShippedKernel:
     (folder / "manifest.json").write_text(json.dumps({"format": 1, "kernels": [{**ENTRY, **changes}]}))
     return autosched_loader.load(folder).select_for("scale n=64", 90)
 

@@ -9,7 +9,7 @@ from needs import needs_compiler, needs_nvrtc
 from snippets.kernel_file import FILE, SOURCE
 
 from autosched.cli import main
-from autosched.user_kernels.user_kernel import Kernel
+from autosched.user_kernels.user_kernel import KernelSpec
 
 pytestmark = [needs_nvrtc, needs_compiler]
 
@@ -53,7 +53,7 @@ def test_earlier_trials_are_left_out_in_one_line(
     command: tuple[str, ...], status: int, edited: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = edited.read_bytes()
-    Kernel.from_file("k.toml").register()  # whatever the command can be told
+    KernelSpec.from_file("k.toml").register()  # whatever the command can be told
     assert main([*command, "--db", "b.db"]) == status
     out, err = capsys.readouterr()
     assert "damaged" not in out + err

@@ -14,7 +14,7 @@ from autosched.cli.app import run
 from autosched.cli.terminal.output import show, stdout_console
 from autosched.dispatch.database import Database, NoSchedule
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.store.store import Store
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
@@ -24,7 +24,7 @@ PROBLEM, H200 = Transpose(64, 64), device("h200")
 BEST = ["best", "transpose", "--rows", "64", "--columns", "64", "--db"]
 
 
-def stored(path: Path, **changes: object) -> Record:
+def stored(path: Path, **changes: object) -> Trial:
     its = template("transpose")
     schedule = its.space(PROBLEM, H200).sample(1, 0)[0]
     measurement = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(1e-6, 1e-6, 1e-6, 9))

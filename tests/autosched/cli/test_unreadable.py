@@ -13,7 +13,7 @@ from store_records import tell_entries
 
 from autosched.cli import main
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.store.store import Store
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
@@ -44,7 +44,7 @@ def database(*, edit: Callable[[dict[str, object]], object] = dict, **changes: s
     with Store.open("b.db") as store:
         for number, chosen in enumerate(SPACE.sample(2, 5), 1):
             store.append(
-                Record(
+                Trial(
                     problem_key=PROBLEM.key(),
                     schedule=chosen,
                     device="h200",

@@ -18,10 +18,10 @@ from autosched.dispatch import database as database_module
 from autosched.dispatch import library_kernel, resolve, resolve_cache
 from autosched.dispatch.database import Database, NoSchedule, NotTuned, StaleSchedule
 from autosched.dispatch.kernel import LoadedKernel, RuntimeUnavailable
-from autosched.user_kernels.user_kernel import Kernel as UserKernel
+from autosched.user_kernels.user_kernel import KernelSpec as UserKernel
 from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.vendor_library import LIBRARY_SCHEDULE
 from measurements.runners.cuda import runner as cuda
 from measurements.runners.cuda.libraries.cublas import Gemm
@@ -31,7 +31,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.row_reduction import Softmax
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 H200 = device("h200")
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -43,8 +43,8 @@ def schedules() -> list[Schedule]:
     return template("matmul").space(PROBLEM, H200).sample(3, 5)
 
 
-def record(seconds: float, on: str = "h200", which: int = 0, digest: str | None = None) -> Record:
-    return Record(
+def record(seconds: float, on: str = "h200", which: int = 0, digest: str | None = None) -> Trial:
+    return Trial(
         problem_key=PROBLEM.key(),
         schedule=schedules()[which],
         device=on,
@@ -62,7 +62,7 @@ def record(seconds: float, on: str = "h200", which: int = 0, digest: str | None 
     )
 
 
-def written(path: Path, *records: Record) -> Database:
+def written(path: Path, *records: Trial) -> Database:
     with Store.open(path / "best.db") as store:
         for one in records:
             store.append(one)
@@ -147,7 +147,7 @@ SMALL = Softmax(rows=4, columns=64)
 NEAR = Softmax(rows=8, columns=64)
 
 
-def small(problem: Softmax, **changes: Any) -> Record:
+def small(problem: Softmax, **changes: Any) -> Trial:
     schedule = changes.pop("schedule", template("row_reduction").space(SMALL, H200).sample(1, 5)[0])
     digest = generate(problem, schedule, H200).digest
     version = template("row_reduction").version
@@ -219,7 +219,7 @@ class TestKernel:
         digest = generate(SMALL, broken.schedule, H200).digest
         compile_one = CompilePool.compile
 
-        def failing(pool: CompilePool, kernel: Kernel, arch: str) -> Any:
+        def failing(pool: CompilePool, kernel: GeneratedKernel, arch: str) -> Any:
             bad = kernel.digest == digest
             return CompileFailure(Status.COMPILE_ERROR, "no") if bad else compile_one(pool, kernel, arch)
 

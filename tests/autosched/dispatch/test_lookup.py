@@ -15,7 +15,7 @@ from autosched.dispatch.provenance import KernelProvenance, Kind
 from autosched.dispatch.staleness import Environment
 from autosched.samplers.first_choices.model_choice import DefaultChoice, default_choice, predicted_seconds
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.vendor_library import LIBRARY_SCHEDULE
 from measurements.store.store import Store
 from search_spaces.catalogue import template, templates_for
@@ -46,10 +46,10 @@ def default() -> DefaultChoice:
     return found
 
 
-def record(problem: Problem, schedule: Schedule, on: str = "h200", seconds: float = 1e-6, **changes: object) -> Record:
+def record(problem: Problem, schedule: Schedule, on: str = "h200", seconds: float = 1e-6, **changes: object) -> Trial:
     its = template(schedule.template)
     row = next((row for row in (H200, H100, A100) if row.name == on), H200)
-    made = Record(
+    made = Trial(
         problem_key=problem.key(),
         schedule=schedule,
         device=on,
@@ -208,7 +208,7 @@ class TestChoice:
 class TestLibrary:
     PROBLEM = Matmul(64, 64, 64)
 
-    def won(self, problem: Problem) -> Record:
+    def won(self, problem: Problem) -> Trial:
         made = record(NEAR, samples()[0])
         return dataclasses.replace(
             made, problem_key=problem.key(), schedule=LIBRARY_SCHEDULE, kernel_digest=None, toolchain="cublas 13.2.0"

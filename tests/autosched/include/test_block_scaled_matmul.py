@@ -17,13 +17,13 @@ from search_spaces.catalogue import candidates, template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.block_scales import SCALE_ORDERS
 from search_spaces.operators.matmul import EPILOGUES, REDUCTIONS, Matmul
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 pytestmark = [needs_compiler, needs_nvrtc]
 EVERY = 6  # so many planted faults stand for one that runs by default
 
 
-def reported(case: str, kernel: Kernel) -> bool:
+def reported(case: str, kernel: GeneratedKernel) -> bool:
     return any(run.status != "ok" for run in verify_kernel(PROBLEMS[case], kernel, time_limit=30))
 
 

@@ -19,7 +19,7 @@ from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 WGMMA = {
     "tile_m": 64, "tile_n": 64, "tile_k": 64, "consumer_warpgroups": 1, "swizzle_a": 128, "swizzle_b": 128, "stages": 2,
@@ -83,7 +83,7 @@ CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
 
 
 @cache
-def made(name: str) -> tuple[Matmul, Kernel]:
+def made(name: str) -> tuple[Matmul, GeneratedKernel]:
     chip, problem, kind, values = CASES[name]
     return problem, generate(problem, Schedule.from_json(kind, values), device(chip))
 

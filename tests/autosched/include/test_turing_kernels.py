@@ -23,7 +23,7 @@ from search_spaces.operators.row_reduction import Softmax
 from search_spaces.operators.transpose import Transpose
 from search_spaces.templates.device_source import include_dir
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 T4 = device("t4")
 PROBLEMS: dict[str, Problem] = {
@@ -106,7 +106,7 @@ def test_what_replaces_instructions_of_sm_80_computes_the_same() -> None:
     y = np.concatenate([bits[256:], rng.integers(0, 2**32, 3840, dtype=np.uint32)]).view(np.float32)
     found = {}
     for arch, folder in (("sm_75", "autosched/ptx/turing/"), ("sm_80", "autosched/ptx/")):
-        kernel = Kernel(
+        kernel = GeneratedKernel(
             entry="kernel",
             source=SOURCE.format(folder=folder),
             headers=Headers.from_folder(include_dir()),

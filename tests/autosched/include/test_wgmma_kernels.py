@@ -22,7 +22,7 @@ from search_spaces.hardware.dtypes import SCALAR_DTYPES
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.spaces.parameters import Value
-from search_spaces.templates.kernel import Argument, Kernel
+from search_spaces.templates.kernel import Argument, GeneratedKernel
 from search_spaces.templates.tensor_map import TensorMap
 from search_spaces.templates.wgmma_matmul.proxy import proxy
 from search_spaces.templates.wgmma_matmul.space import space, validity_constraints
@@ -48,7 +48,7 @@ def problems() -> list[Matmul]:
     return [*found, *copied]
 
 
-def compiled(kernels: list[Kernel]) -> list[Compiled | CompileFailure]:
+def compiled(kernels: list[GeneratedKernel]) -> list[Compiled | CompileFailure]:
     with CompilePool() as pool:
         results = dict(compile_many(pool, kernels, H200.arch))
     return [results[i] for i in range(len(kernels))]
@@ -250,7 +250,7 @@ MAKE_A_MAP = """  autosched::ptx::TensorMap& {0} = {0}_made[blockIdx.x];
 """
 
 
-def making_its_maps(kernel: Kernel) -> tuple[Kernel, dict[str, Array]]:
+def making_its_maps(kernel: GeneratedKernel) -> tuple[GeneratedKernel, dict[str, Array]]:
     """Return the kernel with tensor maps that each block makes in global memory, and what it takes beside its
     inputs."""
     maps = {a.name: a for a in kernel.arguments if isinstance(a, TensorMap)}

@@ -15,14 +15,14 @@ from measurements.emulator import ASCENDING, Order, emulate
 from search_spaces.hardware.devices import device
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 A100 = device("a100")
 ATTENTION = load_program(f"{Path(__file__).parents[3] / 'examples' / 'programs' / 'attention.py'}:attention")
 
 
 def outcome(
-    query: str, stages: int = 2, changed: Callable[[Kernel], Kernel] = lambda kernel: kernel
+    query: str, stages: int = 2, changed: Callable[[GeneratedKernel], GeneratedKernel] = lambda kernel: kernel
 ) -> tuple[str, list[int]]:
     """Return "ok", "wrong" or what is reported of a head of 128, keys and values under a swizzle that flips three bits;
     and the alignments of the tiles."""
@@ -54,7 +54,7 @@ def outcome(
     return "ok", found
 
 
-def further_on(kernel: Kernel, alignment: int) -> Kernel:
+def further_on(kernel: GeneratedKernel, alignment: int) -> GeneratedKernel:
     """Put the ring 128 bytes further on, and let operands say that their tiles have an alignment."""
     ring = re.compile(r"(tile::pipeline.*shared \+ )(\d+)u")
     source = ring.sub(lambda m: f"{m[1]}{int(m[2]) + 128}u", kernel.source)

@@ -16,7 +16,7 @@ from search_spaces.programs.language.functions import ATOMICS
 from search_spaces.programs.language.ir import Array
 from search_spaces.programs.template import template
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 CASES = [(kind, type_) for kind, row in ATOMICS.items() for type_ in row.types if kind != "assign"]
 
@@ -34,7 +34,7 @@ def combining(kind: str, type_: str, places: bool = False) -> Program:
     return Program(f"atomic_{kind}_{type_}_{places}", *list(vars(made).values())[1:])
 
 
-Change = Callable[[Kernel], Kernel]
+Change = Callable[[GeneratedKernel], GeneratedKernel]
 
 
 def proven(
@@ -115,7 +115,7 @@ def test_places_that_come_twice(type_: str) -> None:
 def test_a_lost_element_is_found() -> None:
     """Threads that were in between do not begin again."""
 
-    def changed(kernel: Kernel) -> Kernel:
+    def changed(kernel: GeneratedKernel) -> GeneratedKernel:
         texts = dict(kernel.headers.files)
         name, old = "autosched/tile/atomics.cuh", "    if (seen == old) return;\n    old = seen;\n  }\n}\n\n// The V"
         assert texts[name].count(old) == 1

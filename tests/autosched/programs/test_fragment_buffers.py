@@ -22,7 +22,7 @@ from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.counts import counts
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.matmul.template import MATMUL
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
@@ -155,7 +155,7 @@ def test_a_turn_has_no_more_instructions_than_the_template() -> None:
         assert ours[1] <= template_s[1] and ours[2] <= template_s[2], (ours, template_s)
 
 
-def turn(kernel: Kernel) -> tuple[int, int, int]:
+def turn(kernel: GeneratedKernel) -> tuple[int, int, int]:
     """Return instructions of tensor cores and all of a turn, and the registers of a thread."""
     with CompilePool() as pool:
         result = pool.compile(kernel, A100.arch)

@@ -30,7 +30,7 @@ from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.counts import counts
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.matmul.template import MATMUL
 from search_spaces.templates.matvec.template import MATVEC
 from search_spaces.templates.row_reduction.template import ROW_REDUCTION
@@ -353,14 +353,14 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["best", "--program", place, "--db", database]) == 0, "without sizes: of all of them"
 
 
-def compiled(kernel: Kernel) -> Compiled:
+def compiled(kernel: GeneratedKernel) -> Compiled:
     with CompilePool() as pool:
         result = pool.compile(kernel, A100.arch)
     assert not isinstance(result, CompileFailure), result.reason
     return result
 
 
-def length(kernel: Kernel) -> int:
+def length(kernel: GeneratedKernel) -> int:
     """Return how many instructions a kernel has."""
     try:
         nvdisasm()
@@ -370,7 +370,7 @@ def length(kernel: Kernel) -> int:
     return len(disassemble(result.cubin, result.entry))
 
 
-def counted(kernel: Kernel) -> tuple[int, int, dict[str, int]]:
+def counted(kernel: GeneratedKernel) -> tuple[int, int, dict[str, int]]:
     result = compiled(kernel)
     loop = mix(main_loop(disassemble(result.cubin, result.entry)))
     return result.resources.registers, loop.instructions, dict(loop.kinds)
@@ -412,7 +412,7 @@ def test_the_main_loop_is_the_hand_written_templates() -> None:
     assert registers <= their_registers, (registers, their_registers)
 
 
-def attention_kernel(d: int, layout: str) -> Kernel:
+def attention_kernel(d: int, layout: str) -> GeneratedKernel:
     """128x64 tiles, 8 warps, 2 stages."""
     made = example("attention", "attention")
     p = problem(made, h=16, g=16, s=4096, d=d)

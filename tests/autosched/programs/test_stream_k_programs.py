@@ -18,7 +18,7 @@ from search_spaces.programs.planning.splits import COUNTERS
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.counts import counts
 from search_spaces.programs.template import template
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.matmul.stream_k import streams
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
@@ -35,7 +35,7 @@ def gemm(**changes: int | str) -> Values:
     } | changes  # fmt: skip
 
 
-def outcome(p: ProgramProblem, kernel: Kernel, order: Order) -> str:
+def outcome(p: ProgramProblem, kernel: GeneratedKernel, order: Order) -> str:
     """ "ok", what the emulator reports, or "wrong"."""
     inputs = p.random_inputs(1)
     run = emulate(kernel, inputs, time_limit=60.0, order=order)

@@ -25,7 +25,7 @@ from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 A100, H100 = device("a100"), device("h100")
 PROGRAMS = Path(__file__).parents[3] / "examples" / "programs"
@@ -54,7 +54,7 @@ def outcome(
     p: ProgramProblem,
     schedule: Schedule,
     order: Order,
-    changed: Callable[[Kernel], Kernel] = lambda k: k,
+    changed: Callable[[GeneratedKernel], GeneratedKernel] = lambda k: k,
 ) -> str:
     inputs = p.random_inputs(1)
     wanted, bounds = p.expected(inputs)
@@ -89,7 +89,7 @@ def test_a_copy_that_takes_the_last_tile_for_whole_is_reported() -> None:
     made, p = example("gemm_relu.py", CASES["gemm_relu.py"])
     (schedule,) = peeled(made, p)
 
-    def changed(kernel: Kernel) -> Kernel:
+    def changed(kernel: GeneratedKernel) -> GeneratedKernel:
         texts = dict(kernel.headers.files)
         name, old = "autosched/tile/ring.cuh", "left > ahead + 1"
         assert texts[name].count(old) == 1

@@ -12,7 +12,7 @@ import pytest
 
 from measurements.compiler.pool import CompilePool
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.store.store import Store
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
@@ -23,7 +23,7 @@ from search_spaces.spaces.schedule import Schedule
 H200 = device("h200")
 PROBLEM = Matmul(m=64, n=64, k=64)
 
-MakeRecord = Callable[..., Record]
+MakeRecord = Callable[..., Trial]
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +52,7 @@ def record(pool: CompilePool) -> MakeRecord:
         resources: dict[str, int] | None = None,
         code: dict[str, Any] | None = None,
         **more: Any,
-    ) -> Record:
+    ) -> Trial:
         kernel = template(schedule.template).kernel(problem, schedule, H200)
         program: Any = pool.compile(kernel, H200.arch)
         measurement = Measurement(
@@ -63,7 +63,7 @@ def record(pool: CompilePool) -> MakeRecord:
             resources=dataclasses.replace(program.resources, **(resources or {})),
             code=dataclasses.replace(program.code, **(code or {})),
         )
-        made = Record(
+        made = Trial(
             problem_key=problem.key(),
             schedule=schedule,
             device="h200",
@@ -88,7 +88,7 @@ def record(pool: CompilePool) -> MakeRecord:
 def database(tmp_path: Path) -> Callable[..., Path]:
     """Return a database of the given records."""
 
-    def make(*records: Record, name: str = "best.db") -> Path:
+    def make(*records: Trial, name: str = "best.db") -> Path:
         path = tmp_path / name
         with Store.open(path) as store:
             for one in records:

@@ -15,7 +15,7 @@ import pytest
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.regression.emulated import EmulatedKernel
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
@@ -25,7 +25,7 @@ from search_spaces.spaces.schedule import Schedule
 REPOSITORY = Path(__file__).parents[3]
 PROBLEM = Matmul(m=64, n=64, k=64)
 
-MakeRecord = Callable[..., Record]
+MakeRecord = Callable[..., Trial]
 MakeDatabase = Callable[..., Path]
 
 

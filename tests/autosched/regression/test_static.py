@@ -23,7 +23,7 @@ from autosched.verify import schedules as schedule_verification
 from measurements.compiler.pool import CompileFailure
 from measurements.emulator import HostCompilerMissing, HostFailure
 from measurements.records.measurement import Provenance, Status
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.runners.base import Candidate
 from measurements.store.store import Guard, Store
 from search_spaces.catalogue import template
@@ -38,7 +38,7 @@ PROBLEM = Matmul(m=64, n=64, k=64)
 QUICK = CheckOptions(static=StaticOptions(emulate=False))
 EXAMPLE = Path(__file__).parents[3] / "examples" / "vector_add"
 
-MakeRecord = Callable[..., Record]
+MakeRecord = Callable[..., Trial]
 MakeDatabase = Callable[..., Path]
 
 
@@ -231,7 +231,7 @@ def test_a_users_kernel_that_computes_something_else_now_is_wrong(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from autosched.user_kernels.user_kernel import Kernel
+    from autosched.user_kernels.user_kernel import KernelSpec
     from search_spaces.catalogue import template
     from search_spaces.hardware.devices import device
 
@@ -239,7 +239,7 @@ def test_a_users_kernel_that_computes_something_else_now_is_wrong(
     shutil.copytree(EXAMPLE, here)
     (toml,) = here.glob("*.toml")
     toml.write_text(toml.read_text().replace("n = 10_000_019", "n = 4_099"))
-    kernel = Kernel.from_file(toml)
+    kernel = KernelSpec.from_file(toml)
     kernel.register()
     problem = kernel.problems[0]
     space = template(kernel.file.name).space(problem, device("h200"))

@@ -26,7 +26,7 @@ from autosched.regression.report import CheckReport, EntryStatus
 from measurements.compiler.pool import CompileCache
 from measurements.emulator import HostFailure
 from measurements.records.measurement import Provenance, Status, Timing
-from measurements.records.record import Control, Record
+from measurements.records.record import Control, Trial
 from measurements.records.vendor_library import LIBRARY_SCHEDULE
 from measurements.runners.base import Candidate, Entrant, RunnerStopped
 from measurements.runners.cuda.runner import CudaRunner
@@ -42,11 +42,11 @@ H200 = device("h200")
 PROBLEMS = [Matmul(m=64, n=64, k=64), Matmul(m=64, n=64, k=128), Matmul(m=64, n=128, k=64)]
 OPTIONS = CheckOptions(effort=ComparisonEffort(rounds=20, most_rounds=60))
 
-MakeRecord = Callable[..., Record]
+MakeRecord = Callable[..., Trial]
 MakeDatabase = Callable[..., Path]
 
 
-def digest(record: Record) -> str:
+def digest(record: Trial) -> str:
     return template("matmul").kernel(record.problem, record.schedule, H200).digest
 
 
@@ -135,8 +135,8 @@ def run(programs: KnownPrograms) -> Callable[..., CheckReport]:
 
 
 @pytest.fixture
-def measured(record: MakeRecord, schedules: list[Schedule]) -> Callable[..., Record]:
-    def make(schedule: int = 0, problem: int = 0, **more: Any) -> Record:
+def measured(record: MakeRecord, schedules: list[Schedule]) -> Callable[..., Trial]:
+    def make(schedule: int = 0, problem: int = 0, **more: Any) -> Trial:
         return record(schedules[schedule], problem=PROBLEMS[problem], provenance=Provenance.MEASURED, **more)
 
     return make
@@ -297,7 +297,7 @@ def test_the_baseline_of_another_environment_is_what_its_compiler_made(
 
 
 def test_a_users_kernel_is_compared_with_the_one_of_the_base_branch(run, record, database, tmp_path) -> None:
-    from autosched.user_kernels.user_kernel import Kernel
+    from autosched.user_kernels.user_kernel import KernelSpec
 
     example = Path(__file__).parents[3] / "examples" / "vector_add"
     for name in ("base", "head"):
@@ -305,7 +305,7 @@ def test_a_users_kernel_is_compared_with_the_one_of_the_base_branch(run, record,
     head, base = ((tmp_path / name / "vector_add.toml") for name in ("head", "base"))
     source = tmp_path / "head" / "vector_add.cu"
     source.write_text(source.read_text().replace("#pragma unroll", "#pragma unroll 1"))
-    kernel = Kernel.from_file(head)
+    kernel = KernelSpec.from_file(head)
     kernel.register()
     schedule = template("vector_add").space(kernel.problems[0], H200).sample(1, 0)[0]
     mine = record(schedule, problem=kernel.problems[0], provenance=Provenance.MEASURED)

@@ -20,7 +20,7 @@ from optuna.storages.journal import JournalFileBackend
 
 from autosched.cli.app import run
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.store.store import Store
 from search_spaces.operators.row_reduction import Softmax
 from search_spaces.spaces.schedule import Schedule
@@ -29,10 +29,10 @@ PROBLEM = Softmax(4, 64)
 NAME = "softmax rows=4 columns=64 dtype=f16 out=f16 on h200 (measured)"
 
 
-def record(batch: int, seconds: float | None, cache: str = "cold") -> Record:
+def record(batch: int, seconds: float | None, cache: str = "cold") -> Trial:
     timing = None if seconds is None else Timing.of([seconds])
     status = Status.TIMEOUT if seconds is None else Status.OK
-    return Record(
+    return Trial(
         problem_key=PROBLEM.key(),
         schedule=Schedule("row_reduction", (("batch", batch), ("passes", "one"), ("peel", batch))),
         device="h200",

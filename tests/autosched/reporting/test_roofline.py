@@ -11,7 +11,7 @@ from autosched.reporting import formatting
 from autosched.reporting.roofline import bound_by, roofline
 from cost_models.analytic import busy, predict
 from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
@@ -63,11 +63,11 @@ def test_memory_bound_times_are_shown_as_bandwidth_and_others_as_arithmetic() ->
     assert formatting.share_of_roof(softmax, seconds, "a GPU of somebody") is None
 
 
-def record(problem: Problem, schedule: Schedule, name: str = "h200") -> Record:
+def record(problem: Problem, schedule: Schedule, name: str = "h200") -> Trial:
     measurement = Measurement(
         Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(1e-3), resources=Resources(128, 0, 0, 0, 0, 0)
     )
-    return Record(
+    return Trial(
         problem_key=problem.key(), schedule=schedule, device=name, fingerprint="{}",
         template_version="", space_version="",
         kernel_digest=None, measurement=measurement, toolchain="", driver="", autosched_version="", sampler="random",

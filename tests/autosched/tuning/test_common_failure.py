@@ -11,7 +11,7 @@ from toy_tuning import FakeRunner, Outcome, seconds, tuned
 import autosched
 from autosched.cli.app import run
 from autosched.tuning.common_failure import ENOUGH
-from autosched.user_kernels.user_kernel import Kernel
+from autosched.user_kernels.user_kernel import KernelSpec
 from measurements.records.measurement import Provenance, Status
 from measurements.store.store import Store
 from search_spaces.spaces.schedule import Schedule
@@ -104,7 +104,9 @@ def test_a_kernel_that_is_wrong_in_every_configuration(tmp_path: Path, capsys: p
     )
     database, file = tmp_path / "a.db", tmp_path / "count.toml"
     with pytest.raises(autosched.CommonFailure, match="wrong_result") as raised:
-        autosched.tune(Kernel.from_file(file).problem(), device="h200", backend="estimate", database=database, trials=5)
+        autosched.tune(
+            KernelSpec.from_file(file).problem(), device="h200", backend="estimate", database=database, trials=5
+        )
     assert raised.value.result.trials[0].schedule["threads"] == 128  # the default comes first
     assert run(["tune", "--kernel", str(file), "--device", "h200", "--db", str(tmp_path / "b.db")]) == 2
     message = capsys.readouterr().err.splitlines()[-1]

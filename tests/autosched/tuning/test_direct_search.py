@@ -13,7 +13,7 @@ from autosched.samplers import DEFAULT, MODEL
 from autosched.tuning.backends import BackendOptions, choose
 from autosched.tuning.loop import UNPROMISING
 from autosched.tuning.options import MODEL_TRIALS
-from autosched.user_kernels.user_kernel import Kernel
+from autosched.user_kernels.user_kernel import KernelSpec
 
 VECTOR_ADD = Path(__file__).parents[3] / "examples" / "vector_add" / "vector_add.toml"
 PROBLEM = autosched.Softmax(rows=4096, columns=8192)
@@ -66,7 +66,7 @@ def test_who_asks_for_another_search_gets_it(options: dict[str, Any], tmp_path: 
 
 
 def test_a_kernel_whose_times_are_counted_in_the_emulator_has_no_model_of_its_own() -> None:
-    counted = Kernel.from_file(VECTOR_ADD).problem(n=1000)
+    counted = KernelSpec.from_file(VECTOR_ADD).problem(n=1000)
     for problem, expected in ((PROBLEM, True), (counted, False)):
         with choose(problem, BackendOptions(backend="estimate", device="h100")) as chosen:
             assert chosen.model_alone(problem) is expected

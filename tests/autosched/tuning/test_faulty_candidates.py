@@ -24,7 +24,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.parameters import ordinal
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 try:
     toolchain_version()
@@ -51,7 +51,7 @@ def fate(i: int) -> str:
     return list(BAD)[i // 5 % len(BAD)] if i % 5 == 0 else "time"
 
 
-def generate(problem: Problem, schedule: Schedule, device: Device) -> Kernel:
+def generate(problem: Problem, schedule: Schedule, device: Device) -> GeneratedKernel:
     i = schedule.integer("i")
     time = 1500 if i == BEST else 1600 + i
     return fault_kernel(f"time_{time}_{i}" if fate(i) == "time" else f"{fate(i)}_{i}", problem)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autosched import Kernel
+from autosched import KernelSpec
 from autosched.cli import main
 from autosched.tuning.tune import tune
 from measurements.records.measurement import Provenance
@@ -31,8 +31,8 @@ launch = { problem_size = "n" }
 BLOCKS, TILES = [32, 64, 128, 256], [1, 2, 4]
 
 
-def kernel(**parameters: Any) -> Kernel:
-    return Kernel(
+def kernel(**parameters: Any) -> KernelSpec:
+    return KernelSpec(
         SOURCE,
         "add",
         parameters=parameters or {"block_size_x": BLOCKS, "tile": TILES},
@@ -65,7 +65,7 @@ def cache(path: Path, device: str = "NVIDIA A100-PCIE-40GB", **more: list[int]) 
     return path
 
 
-def replayed(tmp_path: Path, file: Path, trials: int = 30, made: Kernel | None = None, **arguments: Any) -> Any:
+def replayed(tmp_path: Path, file: Path, trials: int = 30, made: KernelSpec | None = None, **arguments: Any) -> Any:
     problem = (made or kernel()).problem()
     given = {"trials": trials, "database": tmp_path / "a.db", "backend": "replay", "recording": file, **arguments}
     return tune(problem, sampler="random", **given)

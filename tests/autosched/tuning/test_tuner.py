@@ -465,7 +465,7 @@ class Slow(t.FakeRunner):
             print(result[0], flush=True)  # the trial has been stored when the next one is asked for
 space = t.Space("toy", (t.ordinal("x", tuple(range(1, 200))), t.ordinal("y", tuple(range(1, 200)))), (), ())
 def generate(problem, schedule, device):
-    return t.Kernel(entry="k", source=schedule.key(), arguments=(), grid=(1, 1, 1), block=(32, 1, 1))
+    return t.GeneratedKernel(entry="k", source=schedule.key(), arguments=(), grid=(1, 1, 1), block=(32, 1, 1))
 store = Store.open(sys.argv[1])
 print("ready", flush=True)
 made = sampler("random", space, seed=1)

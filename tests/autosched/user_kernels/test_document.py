@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from autosched.user_kernels.arithmetic import FUNCTIONS
-from autosched.user_kernels.user_kernel import Kernel
+from autosched.user_kernels.user_kernel import KernelSpec
 from search_spaces.hardware.devices import device
 
 TEXT = (Path(__file__).parents[3] / "docs" / "reference" / "bring-your-own-kernel.md").read_text()
@@ -26,7 +26,7 @@ def test_the_kernel_file(tmp_path: Path) -> None:
         ("conv_reference.py", block("python")),
     ):
         (tmp_path / name).write_text(text)
-    kernel = Kernel.from_file(tmp_path / "conv.toml")
+    kernel = KernelSpec.from_file(tmp_path / "conv.toml")
     assert [p.sizes["width"] for p in kernel.problems] == [1024, 4096]
     problem = kernel.problem(width=20, height=9, side=3)
     inputs = problem.random_inputs(0)

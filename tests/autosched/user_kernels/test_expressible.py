@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched import Kernel
+from autosched import KernelSpec
 from autosched.user_kernels import KernelFileError, entry
 from autosched.user_kernels.document import DocumentTable, KeyPositions
 from autosched.user_kernels.entry import check_entry
@@ -22,7 +22,7 @@ from search_spaces.spaces.schedule import Schedule
 A100 = device("a100")
 
 
-def status(kernel: Kernel, **config: Any) -> tuple[str, str]:
+def status(kernel: KernelSpec, **config: Any) -> tuple[str, str]:
     problem = kernel.problem()
     found = verify_one(kernel.template, problem, Schedule(kernel.file.name, config), A100)
     return found.status, found.reason
@@ -45,10 +45,10 @@ def test_an_array_that_is_changed_in_place() -> None:
         block="b",
         arguments=[array("x", "inout"), N],
     )
-    right = Kernel(source, "twice", reference=lambda x: 2 * x, **given)
+    right = KernelSpec(source, "twice", reference=lambda x: 2 * x, **given)
     assert status(right, b=32) == ("ok", "")
     assert right.template.supports(right.problem(), A100) is None
-    wrong = Kernel(source, "twice", reference=lambda x: 3 * x, name="thrice", **given)
+    wrong = KernelSpec(source, "twice", reference=lambda x: 3 * x, name="thrice", **given)
     assert status(wrong, b=64)[0] == "wrong_result"
 
 
@@ -61,7 +61,7 @@ __global__ void histogram(int* bins, const int* x, int n) {
 
 @pytest.mark.parametrize(("more", "wanted"), [({"zeroed": True}, "ok"), ({"fill": {"constant": 1}}, "wrong_result")])
 def test_an_output_that_is_zeroed_or_has_contents_before_each_launch(more: dict[str, Any], wanted: str) -> None:
-    kernel = Kernel(
+    kernel = KernelSpec(
         HISTOGRAM,
         "histogram",
         parameters={"b": [64]},
@@ -88,8 +88,8 @@ __global__ void poly(float* y, const float* x, int n) {
 """
 
 
-def constant_kernel(*more: dict[str, Any], **given: Any) -> Kernel:
-    return Kernel(
+def constant_kernel(*more: dict[str, Any], **given: Any) -> KernelSpec:
+    return KernelSpec(
         CONSTANT,
         "poly",
         parameters={"b": [32]},
@@ -149,7 +149,7 @@ __global__ void sums(float* partial, const float* x, int n) {
 
 @pytest.mark.parametrize(("scale", "wanted"), [("1", "ok"), ("2", "wrong_result")])
 def test_outputs_that_depend_on_the_configuration_are_judged(scale: str, wanted: str) -> None:
-    kernel = Kernel(
+    kernel = KernelSpec(
         SUMS,
         "sums",
         parameters={"b": [32, 64], "blocks": [2, 3, 8]},
@@ -170,7 +170,7 @@ def test_outputs_that_depend_on_the_configuration_are_judged(scale: str, wanted:
 
 def test_a_shape_over_parameters_needs_a_judge() -> None:
     with pytest.raises(KernelFileError, match="judge the outputs"):
-        Kernel(
+        KernelSpec(
             SUMS,
             "sums",
             parameters={"b": [32], "blocks": [2]},
@@ -203,7 +203,7 @@ def test_a_reference_that_ends_its_process_is_a_failure(body: str, said: str, tm
         '[[argument]]\nname = "x"\nkind = "input"\ndtype = "f32"\nshape = ["n"]\n'
         '[reference]\npython = "reference.py:poly"\n'
     )
-    kernel = Kernel.from_file(tmp_path / "poly.toml")
+    kernel = KernelSpec.from_file(tmp_path / "poly.toml")
     with pytest.raises(KernelFileError, match=said):
         status(kernel, b=32)
 
@@ -212,7 +212,7 @@ def test_inputs_from_functions_and_files_of_the_wrong_kind(tmp_path: Path) -> No
     def ramp(n: int, seed: int) -> Any:
         return np.arange(n) + seed
 
-    def given(fill: Any) -> Kernel:
+    def given(fill: Any) -> KernelSpec:
         return constant_kernel(array("coefficients", "constant", shape="4", fill=fill), name="poly_fill")
 
     problem = constant_kernel(array("coefficients", "constant", shape="n", fill={"python": ramp})).problem()
@@ -240,14 +240,14 @@ def test_several_source_files_and_an_entry_in_an_included_one(tmp_path: Path) ->
         '[[argument]]\nname = "x"\nkind = "input"\ndtype = "f32"\nshape = ["n"]\n'
     )
     (tmp_path / "k.toml").write_text(kernel % '["a.cu", "b.cu"]')
-    assert status(Kernel.from_file(tmp_path / "k.toml"), b=32)[0] == "ok"
+    assert status(KernelSpec.from_file(tmp_path / "k.toml"), b=32)[0] == "ok"
     (tmp_path / "k.toml").write_text(kernel % '["a.cu", 3]')
     with pytest.raises(KernelFileError, match="name of a file, or a list of them"):
-        Kernel.from_file(tmp_path / "k.toml")
+        KernelSpec.from_file(tmp_path / "k.toml")
     (tmp_path / "host.cu").write_text("void twice() {}\n")
     (tmp_path / "k.toml").write_text(kernel % '"host.cu"')
     with pytest.raises(KernelFileError, match="no __global__ function: only those can be tuned"):
-        Kernel.from_file(tmp_path / "k.toml")
+        KernelSpec.from_file(tmp_path / "k.toml")
 
 
 @pytest.mark.parametrize("hostile", ["/dev/zero", "pipe", "huge"])
@@ -259,7 +259,7 @@ def test_sources_that_are_no_files_are_refused_at_once(hostile: str, tmp_path: P
             file.truncate(1 << 34)
     (tmp_path / "k.toml").write_text(f'[kernel]\nsource = "{hostile}"\nentry = "f"\n[parameters]\nb = [1]\n')
     with pytest.raises(KernelFileError, match=r"is not a regular file|has more than 16 MiB"):
-        Kernel.from_file(tmp_path / "k.toml")
+        KernelSpec.from_file(tmp_path / "k.toml")
 
 
 BARE = """
@@ -292,7 +292,7 @@ def test_hostile_kernel_files_get_one_line(more: str, said: str, tmp_path: Path)
     text = more + BARE + OUT if more.startswith("x") else BARE + OUT + more
     (tmp_path / "k.toml").write_text(text)
     with pytest.raises(KernelFileError, match=said) as error:
-        Kernel.from_file(tmp_path / "k.toml")
+        KernelSpec.from_file(tmp_path / "k.toml")
     assert "\n" not in str(error.value)
 
 
@@ -301,7 +301,7 @@ def test_references_one_after_another_end(tmp_path: Path) -> None:
     for i in range(60):
         (tmp_path / f"k{i}.toml").write_text(f'{BARE}{OUT}[reference]\nkernel = "k{i + 1}.toml"\n')
     with pytest.raises(KernelFileError, match="more than 20 kernels"):
-        Kernel.from_file(tmp_path / "k0.toml")
+        KernelSpec.from_file(tmp_path / "k0.toml")
 
 
 def test_a_source_that_takes_the_compiler_minutes_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +313,7 @@ def test_a_source_that_takes_the_compiler_minutes_is_compiled_once(monkeypatch: 
 
     monkeypatch.setattr(entry, "compile_to_ptx", slow)
     source = "__global__ void k(float* x, int n) { x[threadIdx.x] = b; }"
-    made = Kernel(
+    made = KernelSpec(
         source, "k", parameters={"b": [32, 64]}, sizes={"n": 64}, grid=1, block="b", arguments=[array("x", "output"), N]
     )
     clock = iter(range(0, 10_000, 60))

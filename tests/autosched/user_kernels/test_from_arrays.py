@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched import Kernel
+from autosched import KernelSpec
 from autosched.user_kernels import KernelFileError
 from autosched.verify.schedules import verify_one
 from search_spaces.hardware.devices import device
@@ -24,15 +24,15 @@ N = 1000
 A, B = (np.random.default_rng(i).standard_normal(N).astype(np.float32) for i in (0, 1))
 
 
-def status(kernel: Kernel, **config: Any) -> str:
+def status(kernel: KernelSpec, **config: Any) -> str:
     schedule = Schedule(kernel.file.name, tuple(config.items()))
     return verify_one(kernel.template, kernel.problem(), schedule, A100).status
 
 
-def add(**given: Any) -> Kernel:
+def add(**given: Any) -> KernelSpec:
     arguments = [np.zeros(N, np.float32), A, B, np.int32(N)]
     params = {"block_size_x": [np.int32(32), 64, 128]}
-    return Kernel.from_arrays("vector_add", ADD, N, arguments, params, **{"name": "kt_add", **given})
+    return KernelSpec.from_arrays("vector_add", ADD, N, arguments, params, **{"name": "kt_add", **given})
 
 
 def test_names_roles_and_contents_follow_from_the_arrays_and_the_source() -> None:
@@ -59,7 +59,7 @@ def test_restrictions_sizes_and_metrics_may_be_functions() -> None:
     space = kernel.template.space(kernel.problem(), A100)
     assert space.count() == 2
     assert kernel.problem().metrics({"block_size_x": 64}, 0.5) == {"elements/s": 2000.0}
-    by_function = Kernel.from_arrays(
+    by_function = KernelSpec.from_arrays(
         "vector_add", ADD, lambda p: (N, 2), [np.zeros(N, np.float32), A, B, np.int32(N)], {"block_size_x": [32]},
         name="kt_size",
     )  # fmt: skip
@@ -91,7 +91,7 @@ def test_the_source_may_be_a_function_of_the_values() -> None:
         return ADD.replace("a[i] + b[i]", "a[i] + b[i] * %s" % (1 if values["block_size_x"] > 32 else 2))
 
     arguments = [np.zeros(N, np.float32), A, B, np.int32(N)]
-    kernel = Kernel.from_arrays(
+    kernel = KernelSpec.from_arrays(
         "vector_add", source, N, arguments, {"block_size_x": [32, 64]}, answer=[A + B, None, None, None], name="kt_gen"
     )
     assert status(kernel, block_size_x=64) == "ok"
@@ -115,7 +115,7 @@ def test_parameters_may_be_pinned() -> None:
 
 def test_what_is_neither_an_array_nor_a_number_is_refused() -> None:
     with pytest.raises(ValueError, match="argument 0 must be a numpy array or a number, not list"):
-        Kernel.from_arrays("vector_add", ADD, N, [[1.0]], {"block_size_x": [32]})
+        KernelSpec.from_arrays("vector_add", ADD, N, [[1.0]], {"block_size_x": [32]})
 
 
 def test_a_c_header_has_the_values_of_each_device() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from autosched import tune
-from autosched.user_kernels.user_kernel import Kernel
+from autosched.user_kernels.user_kernel import KernelSpec
 from measurements.compiler.pool import Compiled, CompileFailure, CompilePool
 from measurements.emulator import emulate
 from measurements.records.comparison import check
@@ -29,7 +29,7 @@ extern "C" __global__ void add(float* c, const float* a, const float* b) {
 """
 
 
-def add(passing: str, source: str = SOURCE, **changes: Any) -> Kernel:
+def add(passing: str, source: str = SOURCE, **changes: Any) -> KernelSpec:
     member = "Config::" if passing == "struct" else ""
     for macro, name in (("TILE", "tile"), ("THREADS", "threads")):
         source = source.replace(macro, member + name)
@@ -45,7 +45,7 @@ def add(passing: str, source: str = SOURCE, **changes: Any) -> Kernel:
         "reference": lambda a, b: a + b,
         "parameters_as": passing,
     }
-    return Kernel(source, "add", **{**given, **changes})
+    return KernelSpec(source, "add", **{**given, **changes})
 
 
 @pytest.mark.parametrize("passing", ["define", "constexpr", "struct"])
@@ -105,7 +105,7 @@ def test_equal_files_of_two_folders_read_their_own_folder(tmp_path: Path) -> Non
             reference = { python = "r.py:same" }
             """
         )
-        kernels.append(Kernel.from_file(folder / "k.toml"))
+        kernels.append(KernelSpec.from_file(folder / "k.toml"))
     first, second = (kernel.problem() for kernel in kernels)
     assert kernels[0] == kernels[1] and first.to_json() == second.to_json()
     shutil.rmtree(tmp_path / "first")

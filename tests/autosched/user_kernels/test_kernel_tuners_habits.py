@@ -14,7 +14,7 @@ from autosched.tuning.result import Progress, Start
 from autosched.tuning.tune import tune
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.signature import declared_parameters
-from autosched.user_kernels.user_kernel import Kernel
+from autosched.user_kernels.user_kernel import KernelSpec
 from autosched.verify.schedules import verify_one
 from autosched.verify.verdict import Verdict
 from search_spaces.hardware.devices import device
@@ -31,17 +31,17 @@ __global__ void scale(float* y, const float* x, int n) {
 X = np.arange(N, dtype=np.float32)
 
 
-def scale(source: str = SCALE, **more: Any) -> Kernel:
+def scale(source: str = SCALE, **more: Any) -> KernelSpec:
     given: dict[str, Any] = {
         "arguments": [np.zeros(N, np.float32), X, np.int32(N)],
         "tune_params": {"block_size_x": [32, 64]},
         "answer": [2 * X, None, None],
     }
     given |= more
-    return Kernel.from_arrays("scale", source, N, given.pop("arguments"), given.pop("tune_params"), **given)
+    return KernelSpec.from_arrays("scale", source, N, given.pop("arguments"), given.pop("tune_params"), **given)
 
 
-def verified(kernel: Kernel) -> Verdict:
+def verified(kernel: KernelSpec) -> Verdict:
     problem = kernel.problem()
     (schedule,) = kernel.template.space(problem, A100).sample(1, 0)
     return verify_one(kernel.template, problem, schedule, A100)

@@ -11,7 +11,7 @@ from needs import needs_compiler, needs_nvrtc
 
 import autosched
 from autosched.user_kernels import KernelFileError
-from autosched.user_kernels.user_kernel import Kernel
+from autosched.user_kernels.user_kernel import KernelSpec
 from autosched.verify.schedules import verify_one
 from autosched.verify.verdict import Verdict
 from cost_models.analytic import LAUNCH_SECONDS
@@ -38,7 +38,7 @@ STEPS: list[dict[str, Any]] = [
 ]
 
 
-def pipeline(name: str, fault: str = "", **more: Any) -> Kernel:
+def pipeline(name: str, fault: str = "", **more: Any) -> KernelSpec:
     given: dict[str, Any] = {
         "name": name,
         "parameters": {"block": [32, 64]},
@@ -52,10 +52,10 @@ def pipeline(name: str, fault: str = "", **more: Any) -> Kernel:
         ],
         "reference": lambda x: 2 * (x + x[::-1]),
     }
-    return Kernel(SOURCE.replace("FAULT", fault), **{**given, **more})
+    return KernelSpec(SOURCE.replace("FAULT", fault), **{**given, **more})
 
 
-def verified(kernel: Kernel) -> Verdict:
+def verified(kernel: KernelSpec) -> Verdict:
     problem = kernel.problem()
     (schedule,) = kernel.template.space(problem, A100).sample(1, 0)
     return verify_one(kernel.template, problem, schedule, A100, depth="full")
@@ -100,7 +100,7 @@ def test_an_output_that_no_launch_writes_is_found() -> None:
 def test_an_array_that_all_launches_write_is_one(tmp_path: Path) -> None:
     """Both add to what is there, the second launch of a call to what the first has left."""
     source = "__global__ void twice(int* x) { x[threadIdx.x] = 3 * x[threadIdx.x] + b; }"
-    kernel = Kernel(
+    kernel = KernelSpec(
         source,
         name="pipe_inout",
         parameters={"b": [1, 2]},

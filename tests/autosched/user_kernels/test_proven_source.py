@@ -18,7 +18,7 @@ from measurements.compiler.nvrtc import cuda_include_folders
 from measurements.emulator import emulate
 from measurements.emulator.architecture import ptx_arch
 from search_spaces.hardware.devices import device
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 Write = Callable[..., Path]
 
@@ -38,13 +38,13 @@ BY_ARCH = f"""
 {SCALE}"""
 
 
-def lowered(write: Write, source: str, on: str = "h200", height: int = 3) -> tuple[KernelProblem, Kernel]:
+def lowered(write: Write, source: str, on: str = "h200", height: int = 3) -> tuple[KernelProblem, GeneratedKernel]:
     file = read_file(write(source=source))
     made, problem = template(file), problem_type(file).of({"width": 100, "height": height})
     return problem, made.kernel(problem, made.space(problem, device(on)).sample(1, 0)[0], device(on))
 
 
-def scale(write: Write, source: str, on: str) -> tuple[Kernel, bool]:
+def scale(write: Write, source: str, on: str) -> tuple[GeneratedKernel, bool]:
     """Return the kernel as it is for a device, and whether the emulator finds its numbers right."""
     problem, kernel = lowered(write, source, on)
     inputs = problem.random_inputs(0)

@@ -9,7 +9,7 @@ from needs import needs_compiler, needs_nvrtc
 
 from autosched.user_kernels.problem import KernelProblem
 from autosched.user_kernels.reduced import BLOCKS
-from autosched.user_kernels.user_kernel import Kernel
+from autosched.user_kernels.user_kernel import KernelSpec
 from autosched.verify.plan import emulated_problem
 from autosched.verify.schedules import verify_one
 from autosched.verify.verdict import Verdict
@@ -26,7 +26,7 @@ __global__ void shifted(float* y, const float* x, const float* bias, int rows, i
 GUARD = "if (c < columns && r < rows)"
 
 
-def kernel(guard: str = GUARD, **more: Any) -> Kernel:
+def kernel(guard: str = GUARD, **more: Any) -> KernelSpec:
     given: dict[str, Any] = {
         "name": "shifted",
         "entry": "shifted",
@@ -43,20 +43,20 @@ def kernel(guard: str = GUARD, **more: Any) -> Kernel:
         ],
         "reference": lambda x, bias: x + bias,
     }
-    return Kernel(SOURCE.replace("GUARD", guard), **{**given, **more})
+    return KernelSpec(SOURCE.replace("GUARD", guard), **{**given, **more})
 
 
-def emulated(made: Kernel) -> tuple[KernelProblem, KernelProblem]:
+def emulated(made: KernelSpec) -> tuple[KernelProblem, KernelProblem]:
     problem = made.problem()
     return problem, emulated_problem(made.template, problem, schedule_of(made))  # type: ignore[return-value]
 
 
-def schedule_of(made: Kernel) -> Schedule:
+def schedule_of(made: KernelSpec) -> Schedule:
     (schedule,) = made.template.space(made.problem(), A100).sample(1, 0)
     return schedule
 
 
-def verified(made: Kernel) -> Verdict:
+def verified(made: KernelSpec) -> Verdict:
     return verify_one(made.template, made.problem(), schedule_of(made), A100)
 
 

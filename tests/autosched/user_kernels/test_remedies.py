@@ -10,7 +10,7 @@ import pytest
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.cli.app import run
-from autosched.user_kernels.user_kernel import Kernel
+from autosched.user_kernels.user_kernel import KernelSpec
 from autosched.verify.schedules import verify_one
 from autosched.verify.verdict import Verdict
 from search_spaces.hardware.devices import device
@@ -23,8 +23,8 @@ __global__ void count(unsigned* bins, const unsigned char* x, int n) {
 """
 
 
-def counting(update: str, **bins: Any) -> Kernel:
-    return Kernel(
+def counting(update: str, **bins: Any) -> KernelSpec:
+    return KernelSpec(
         COUNTING.replace("UPDATE", update),
         name="count",
         entry="count",
@@ -52,7 +52,7 @@ def test_an_output_that_is_added_to_names_its_remedy(update: str) -> None:
     assert right.ok and "zeroed" not in right.reason
 
 
-def _verified(kernel: Kernel) -> Verdict:
+def _verified(kernel: KernelSpec) -> Verdict:
     problem = kernel.problem()
     (schedule,) = kernel.template.space(problem, device("a100")).sample(1, 0)
     return verify_one(kernel.template, problem, schedule, device("a100"))

@@ -11,7 +11,7 @@ from needs import needs_compiler, needs_nvrtc
 
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.entry import check_entry
-from autosched.user_kernels.user_kernel import Kernel
+from autosched.user_kernels.user_kernel import KernelSpec
 from autosched.verify.schedules import verify_one
 from measurements.runners.texture_objects import texture_object
 from search_spaces.hardware.devices import device
@@ -29,9 +29,9 @@ __global__ void fetched(float* out, cudaTextureObject_t image, int width) {
 """
 
 
-def kernel(fetch: str, name: str = "fetching", shape: Any = ("height", "width"), **texture: Any) -> Kernel:
+def kernel(fetch: str, name: str = "fetching", shape: Any = ("height", "width"), **texture: Any) -> KernelSpec:
     image = {"name": "image", "kind": "texture", "dtype": "f32", "shape": list(shape), **texture}
-    return Kernel(
+    return KernelSpec(
         FETCHED.replace("FETCH", fetch),
         "fetched",
         name=name,

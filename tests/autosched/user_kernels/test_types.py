@@ -11,7 +11,7 @@ from needs import needs_compiler, needs_nvrtc
 
 import autosched
 from autosched.user_kernels import KernelFileError
-from autosched.user_kernels.user_kernel import Kernel
+from autosched.user_kernels.user_kernel import KernelSpec
 from autosched.verify.run import Depth
 from autosched.verify.runs import LaunchOverride
 from autosched.verify.schedules import verify_one
@@ -31,7 +31,7 @@ __global__ void scale(T* out, const T* x, T factor, int n) {
 """
 
 
-def kernel(name: str, dtype: str = "T", computed: str = "(double)(float)", **more: Any) -> Kernel:
+def kernel(name: str, dtype: str = "T", computed: str = "(double)(float)", **more: Any) -> KernelSpec:
     arrays = ({"name": n, "kind": k, "dtype": dtype, "shape": "n"} for n, k in (("out", "output"), ("x", "input")))
     given: dict[str, Any] = {
         "name": name,
@@ -45,10 +45,10 @@ def kernel(name: str, dtype: str = "T", computed: str = "(double)(float)", **mor
             {"name": "n", "kind": "scalar", "value": "n"},
         ],
     }
-    return Kernel(SOURCE.replace("COMPUTED", computed), "scale", **{**given, **more})
+    return KernelSpec(SOURCE.replace("COMPUTED", computed), "scale", **{**given, **more})
 
 
-def verified(made: Kernel, kind: str) -> Verdict:
+def verified(made: KernelSpec, kind: str) -> Verdict:
     schedule = Schedule(made.file.name, (("b", 32), ("T", kind)))
     return verify_one(made.template, made.problem(), schedule, A100)
 
@@ -123,7 +123,7 @@ def test_a_reference_may_change_its_arrays(launch: LaunchOverride | None) -> Non
         {"name": "at", "kind": "input", "dtype": "i32", "shape": "n", "fill": {"integers": [1, 3]}},
         {"name": "n", "kind": "scalar", "value": "n"},
     ]
-    made = Kernel(
+    made = KernelSpec(
         GATHER, "gather", parameters={"b": [32]}, sizes={"n": 100}, grid="ceil_div(n, b)", block="b",
         arguments=arguments, reference=reference,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""``autosched.Kernel``: the same kernel from Python as from a file, and the same errors."""
+"""``autosched.KernelSpec``: the same kernel from Python as from a file, and the same errors."""
 
 # ruff: noqa: E501  # tables with one case a line
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.kernel_options import KernelOptions
-from autosched.user_kernels.user_kernel import Kernel
+from autosched.user_kernels.user_kernel import KernelSpec
 from search_spaces.catalogue import operator, problem_from_json, register, templates_for
 from search_spaces.hardware.devices import device
 
@@ -27,7 +27,7 @@ extern "C" __global__ void vector_add(float* c, const float* a, const float* b, 
 """
 
 
-def vector_add(**changes: Any) -> Kernel:
+def vector_add(**changes: Any) -> KernelSpec:
     arrays = [("c", "output"), ("a", "input"), ("b", "input")]
     given: dict[str, Any] = {
         "parameters": {"block_size_x": [128 + 64 * i for i in range(15)]},
@@ -41,7 +41,7 @@ def vector_add(**changes: Any) -> Kernel:
         "reference": lambda a, b: a + b,
         "cost": {"bytes": "12 * n"},
     }
-    return Kernel(VECTOR_ADD, "vector_add", **{**given, **changes})
+    return KernelSpec(VECTOR_ADD, "vector_add", **{**given, **changes})
 
 
 def test_a_kernel_without_files() -> None:
@@ -65,7 +65,7 @@ def test_two_that_say_the_same_are_equal() -> None:
 
 
 def test_a_function_is_what_it_refers_to() -> None:
-    def scaled(factor: Any) -> Kernel:
+    def scaled(factor: Any) -> KernelSpec:
         return vector_add(reference=lambda a, b: a + factor * b)
 
     assert scaled(2) == scaled(2) != scaled(3)
@@ -80,10 +80,10 @@ def test_a_function_is_what_it_refers_to() -> None:
 
 def test_it_is_the_kernel_of_a_file(write: Write) -> None:
     path = write()
-    kernel = Kernel.from_file(path)
-    assert repr(kernel) == "Kernel(scale)"
+    kernel = KernelSpec.from_file(path)
+    assert repr(kernel) == "KernelSpec(scale)"
     assert [p.sizes for p in kernel.problems] == [{"width": 4096, "height": 8}, {"width": 100, "height": 3}]
-    source = Kernel(
+    source = KernelSpec(
         path.parent / "scale.cu",
         "scale",
         parameters={"block_x": [32]},
@@ -95,7 +95,7 @@ def test_it_is_the_kernel_of_a_file(write: Write) -> None:
     t1 = Path(__file__).parent / "reading" / "stencil_T1.json"
     (path.parent / "stencil.cu").write_text("__global__ void stencil() {}")
     (path.parent / "stencil.json").write_text(t1.read_text())
-    assert Kernel.from_file(path.parent / "stencil.json").file.name == "stencil"
+    assert KernelSpec.from_file(path.parent / "stencil.json").file.name == "stencil"
 
 
 def test_it_is_registered_like_any_other() -> None:
@@ -133,7 +133,7 @@ def test_wrong_arguments_get_one_line(changes: dict[str, Any], line: str) -> Non
 
 def test_a_source_that_is_not_there() -> None:
     with pytest.raises(KernelFileError, match=r"^Kernel f: kernel\.source: cannot read nowhere\.cu"):
-        Kernel("nowhere.cu", "f", parameters={"x": [1]}, block="x", grid=1, arguments=[])
+        KernelSpec("nowhere.cu", "f", parameters={"x": [1]}, block="x", grid=1, arguments=[])
 
 
 OUT = {"name": "out", "kind": "output", "dtype": "f32", "shape": 4}
@@ -141,15 +141,15 @@ OUT = {"name": "out", "kind": "output", "dtype": "f32", "shape": 4}
 
 def test_options_are_one_value_that_keywords_override() -> None:
     options = KernelOptions(parameters={"x": [1, 2]}, block="x", grid=1, arguments=[OUT], options=["-lineinfo"])
-    kernel = Kernel("__global__ void f(float* out) {}", "f", options)
+    kernel = KernelSpec("__global__ void f(float* out) {}", "f", options)
     keywords = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
-    assert kernel == Kernel("__global__ void f(float* out) {}", "f", **keywords)
-    assert Kernel("__global__ void f(float* out) {}", "f", options, name="g").file.name == "g"
+    assert kernel == KernelSpec("__global__ void f(float* out) {}", "f", **keywords)
+    assert KernelSpec("__global__ void f(float* out) {}", "f", options, name="g").file.name == "g"
 
 
 @pytest.mark.parametrize("keywords", [{}, {"parameters": {"x": [1]}, "arguments": [], "blocks": 1}])
 def test_missing_and_unknown_options_are_named(keywords: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match=r"parameters|blocks"):
-        Kernel("__global__ void f() {}", "f", **keywords)
+        KernelSpec("__global__ void f() {}", "f", **keywords)
     with pytest.raises(TypeError, match="base must be KernelOptions"):
-        Kernel("__global__ void f() {}", "f", ["-lineinfo"])  # type: ignore[arg-type]
+        KernelSpec("__global__ void f() {}", "f", ["-lineinfo"])  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched import Kernel
+from autosched import KernelSpec
 from autosched.verify import blocks_on_inputs
 from autosched.verify.block_choice import chosen_blocks
 from autosched.verify.run import Depth
@@ -40,8 +40,8 @@ def array(name: str, kind: str, *shape: str, dtype: str = "f32", **more: Any) ->
     return {"name": name, "kind": kind, "dtype": dtype, "shape": list(shape), **more}
 
 
-def blur(first: str = "", then: str = "", **changes: Any) -> Kernel:
-    return Kernel(
+def blur(first: str = "", then: str = "", **changes: Any) -> KernelSpec:
+    return KernelSpec(
         BLUR.replace("FIRST", first).replace("THEN", then),
         "blur",
         **{
@@ -62,7 +62,7 @@ def whole_launches_take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks_on_inputs, "_SMALL_THREADS", 0)
 
 
-def proven(kernel: Kernel, depth: Depth = "quick") -> Verdict:
+def proven(kernel: KernelSpec, depth: Depth = "quick") -> Verdict:
     problem = kernel.problem()
     (schedule,) = kernel.template.space(problem, A100).sample(1, 0)
     return verify_one(kernel.template, problem, schedule, A100, depth=depth)
@@ -105,14 +105,14 @@ def test_what_is_wrong_is_found_in_some_blocks(first: str, then: str, status: st
         pytest.param(blur(reference=None, verify=lambda out: True), id="outputs that are judged"),
     ],
 )
-def test_what_some_blocks_cannot_say_is_emulated_whole(kernel: Kernel) -> None:
+def test_what_some_blocks_cannot_say_is_emulated_whole(kernel: KernelSpec) -> None:
     assert all(run.blocks is None for run in proven(kernel).runs)
 
 
 def test_blocks_that_add_to_the_same_numbers_are_emulated_together() -> None:
     body = "{ atomicAdd(bins + x[blockIdx.x * b + threadIdx.x], 1); }"
     source = f"__global__ void count(int* bins, const int* x) {body}\n"
-    kernel = Kernel(
+    kernel = KernelSpec(
         source,
         "count",
         parameters={"b": [32]},
@@ -138,9 +138,9 @@ __global__ void twice(float* out, const float* in, const int* starts) {
 STARTS = np.cumsum([0] + [3 if block != 77 else 65_536 - 3 * 255 for block in range(256)]).astype(np.int32)
 
 
-def ragged(last: str = "starts[blockIdx.x + 1]") -> Kernel:
+def ragged(last: str = "starts[blockIdx.x + 1]") -> KernelSpec:
     """Return a kernel whose blocks have three elements each, and one of them nearly all."""
-    return Kernel(
+    return KernelSpec(
         RAGGED.replace("LAST", last),
         "twice",
         parameters={"block_x": [32]},
@@ -187,7 +187,7 @@ def test_a_reference_that_is_not_made_for_the_true_size_is_not_asked_for_it() ->
         return sum(arrays["in"][i : i + 64, j : j + 64] for i in range(3) for j in range(3))
 
     source = BLUR.replace("#define SIDE 256", "").replace("FIRST", "").replace("THEN", "")
-    kernel = Kernel(
+    kernel = KernelSpec(
         source,
         "blur",
         parameters={"block_x": [64]},
@@ -205,8 +205,8 @@ def test_a_reference_that_is_not_made_for_the_true_size_is_not_asked_for_it() ->
 def test_an_answer_of_kernel_tuners_is_compared_with_what_some_blocks_wrote() -> None:
     numbers = np.random.default_rng(0).standard_normal(65_536).astype(np.float32)
 
-    def twice(right: bool) -> Kernel:
-        return Kernel.from_arrays(
+    def twice(right: bool) -> KernelSpec:
+        return KernelSpec.from_arrays(
             "twice",
             "__global__ void twice(float* y, const float* x) {\n"
             "  int i = blockIdx.x * block_size_x + threadIdx.x;\n"

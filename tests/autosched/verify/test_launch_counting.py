@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autosched import Kernel
+from autosched import KernelSpec
 from autosched.verify.launch_counting import counted, counted_runs
 from cost_models.launch_time import CompiledResources, launch_time
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
@@ -41,7 +41,7 @@ __global__ void sums(float* out, const float* x, int n) {
   }
 }
 """
-KERNEL = Kernel(
+KERNEL = KernelSpec(
     SOURCE,
     "sums",
     name="counted_sums",

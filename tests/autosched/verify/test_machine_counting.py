@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autosched import Kernel
+from autosched import KernelSpec
 from autosched.verify import machine_counting
 from autosched.verify.launch_counting import CountedLaunch, counted
 from autosched.verify.machine_counting import (
@@ -278,7 +278,7 @@ __global__ void sums(float* out, const float* x, int n, int times) {
   out[blockIdx.x * 32 + threadIdx.x] = sum;
 }
 """
-    kernel = Kernel(
+    kernel = KernelSpec(
         source,
         "sums",
         parameters={"again": [7]},

@@ -32,7 +32,7 @@ from search_spaces.operators.row_reduction import Softmax
 from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.matmul.lowering import SIDES, copy
 from search_spaces.templates.matmul.space import space
 from search_spaces.templates.matmul.template import MATMUL
@@ -255,7 +255,7 @@ def test_what_computes_nothing_keeps_its_size(problem: Problem) -> None:
     assert at_true_size(template(schedule.template), problem, schedule, H200, seed=0)[0] == problem
 
 
-def edited(kernel: Kernel, right: str, wrong: str) -> Kernel:
+def edited(kernel: GeneratedKernel, right: str, wrong: str) -> GeneratedKernel:
     header, text = next((name, text) for name, text in kernel.headers.files if right in text)
     return replace(kernel, headers=kernel.headers | Headers.of({header: text.replace(right, wrong)}))
 

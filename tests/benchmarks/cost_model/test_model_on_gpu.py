@@ -12,7 +12,7 @@ import pytest
 from benchmarks.cost_model.model_on_gpu import main, measured
 from cost_models.analytic import predict
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.recording import Recording, write
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
@@ -34,9 +34,9 @@ def seconds(schedule: Schedule) -> float:
     return predict(ROW.counts(PROBLEM, ROW.config(PROBLEM, schedule, H100), H100), H100)
 
 
-def record(schedule: Schedule, time: float, problem: Problem = PROBLEM) -> Record:
+def record(schedule: Schedule, time: float, problem: Problem = PROBLEM) -> Trial:
     timing = Timing(time, time, time, 8)
-    return Record(
+    return Trial(
         problem_key=problem.key(),
         schedule=schedule,
         device="h100",

@@ -25,7 +25,7 @@ from measurements.emulator.order import Order
 from measurements.workers.messages import digest_of
 from search_spaces.hardware.dtypes import BF16, F16, F32, I32, SCALAR_DTYPES, U32
 from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Kernel, Launch, ScalarArgument
+from search_spaces.templates.kernel import GeneratedKernel, Launch, ScalarArgument
 from search_spaces.templates.tensor_map import BoundingBox, TensorMap
 from search_spaces.templates.texture import LinearTexture
 
@@ -83,7 +83,7 @@ def keeping(tmp_path: Path):
 @needs_nvrtc
 def test_a_kernel_is_kept_as_its_ptx_also_where_its_program_was_there_already(keeping: Path) -> None:
     source = 'extern "C" __global__ void f(const unsigned* a, unsigned* o) { o[threadIdx.x] = a[threadIdx.x] + 1; }'
-    kernel = Kernel(entry="f", source=source, arguments=(A, OUT), grid=(1, 1, 1), block=(32, 1, 1))
+    kernel = GeneratedKernel(entry="f", source=source, arguments=(A, OUT), grid=(1, 1, 1), block=(32, 1, 1))
     for _ in range(2):
         done = emulate(kernel, {"a": VALUES})
     assert done.from_cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from needs import needs_nvrtc
 
-from autosched import Kernel
+from autosched import KernelSpec
 from autosched.verify.schedules import verify_one
 from benchmarks.users_kernels.published.__main__ import FROM, files
 from search_spaces.hardware.devices import device
@@ -18,12 +18,12 @@ PROVEN_BY_DAY = ("stencil", "pnpoly", "sort")  # in place; a judge and constant 
 def test_there_are_thirty() -> None:
     assert len(files()) >= 30 and {path.parent.name for path in files()} == set(FROM)
     assert len(EXPRESSED) >= 28
-    assert len({Kernel.from_file(path).file.name for path in files()}) == len(files())
+    assert len({KernelSpec.from_file(path).file.name for path in files()}) == len(files())
 
 
 @pytest.mark.parametrize("path", EXPRESSED, ids=lambda p: f"{p.parent.name}-{p.stem}")
 def test_its_reference_or_judge_answers(path) -> None:  # type: ignore[no-untyped-def]
-    problem = Kernel.from_file(path).problem()
+    problem = KernelSpec.from_file(path).problem()
     inputs = problem.random_inputs(0)
     written = {o.name for o in problem.operands() if o.role in ("output", "inout")}
     if problem.judged:
@@ -39,7 +39,7 @@ def test_its_reference_or_judge_answers(path) -> None:  # type: ignore[no-untype
     ids=lambda p: f"{p.parent.name}-{p.stem}",
 )
 def test_two_configurations_are_proven(path) -> None:  # type: ignore[no-untyped-def]
-    kernel = Kernel.from_file(path)
+    kernel = KernelSpec.from_file(path)
     problem = kernel.problem()
     for schedule in kernel.template.space(problem, A100).sample(2, 7):
         proof = verify_one(kernel.template, problem, schedule, A100)

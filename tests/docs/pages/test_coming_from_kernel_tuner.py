@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched import Kernel, tune
+from autosched import KernelSpec, tune
 from autosched.user_kernels import KernelFileError
 from measurements.compiler.nvrtc import NVCC
 from measurements.tables.reading import read_table
@@ -43,18 +43,18 @@ def test_the_program_of_the_page_runs() -> None:
     assert done.stdout.strip() == "4 ['GB/s']"
 
 
-def add(source: Any = ADD, name: str = "vector_add", params: Any = None, **given: Any) -> Kernel:
+def add(source: Any = ADD, name: str = "vector_add", params: Any = None, **given: Any) -> KernelSpec:
     """Return the page's kernel, with other arguments; ``name`` is that of the function."""
     arguments = [np.zeros(N, np.float32), A, B, np.int32(N)]
-    return Kernel.from_arrays(name, source, N, arguments, params or {"block_size_x": BLOCKS}, **given)
+    return KernelSpec.from_arrays(name, source, N, arguments, params or {"block_size_x": BLOCKS}, **given)
 
 
-def lowered(kernel: Kernel, **config: Any) -> Any:
+def lowered(kernel: KernelSpec, **config: Any) -> Any:
     (schedule,) = (s for s in space(kernel).sample(64, 0) if not config or s.values == config)
     return kernel.template.kernel(kernel.problem(), schedule, A100)
 
 
-def space(kernel: Kernel) -> Any:
+def space(kernel: KernelSpec) -> Any:
     return kernel.template.space(kernel.problem(), A100)
 
 
@@ -112,7 +112,9 @@ def verify(folder: Path) -> None:
 
 def in_place(folder: Path) -> None:
     source = "__global__ void twice(float *x, int n) { x[blockIdx.x * block_size_x + threadIdx.x] *= 2; }"
-    kernel = Kernel.from_arrays("twice", source, 64, [np.ones(64, np.float32), np.int32(64)], {"block_size_x": [64]})
+    kernel = KernelSpec.from_arrays(
+        "twice", source, 64, [np.ones(64, np.float32), np.int32(64)], {"block_size_x": [64]}
+    )
     assert [(o.name, o.role) for o in kernel.problem().operands()] == [("x", "inout")]
 
 
@@ -211,9 +213,9 @@ def t1(folder: Path) -> None:
         "KernelSpecification": {**spec, "Arguments": [*of_four, count]},
     }
     (folder / "kernel.json").write_text(json.dumps(document))
-    assert space(Kernel.from_file(folder / "kernel.json")).count() == 3
+    assert space(KernelSpec.from_file(folder / "kernel.json")).count() == 3
     (folder / "more.toml").write_text("[kernel]\nt1 = 'kernel.json'\n[parameters]\nblock_size_x = [32]\n")
-    assert space(Kernel.from_file(folder / "more.toml")).count() == 1
+    assert space(KernelSpec.from_file(folder / "more.toml")).count() == 1
 
 
 def cub(folder: Path) -> None:
@@ -225,7 +227,7 @@ def other_languages(folder: Path) -> None:
     document = {"ConfigurationSpace": {}, "KernelSpecification": {"Language": "OpenCL"}}
     (folder / "k.json").write_text(json.dumps(document))
     with pytest.raises(KernelFileError, match="only CUDA"):
-        Kernel.from_file(folder / "k.json")
+        KernelSpec.from_file(folder / "k.json")
 
 
 ROWS: dict[str, Callable[[Path], None]] = {

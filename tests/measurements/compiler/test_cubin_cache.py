@@ -12,11 +12,11 @@ import measurements.compiler.cubin_cache
 from measurements.compiler.cubin_cache import CompileCache, default_folder
 from measurements.records.measurement import Resources
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 ROOT = str(Path(measurements.compiler.cubin_cache.__file__).resolve().parents[2])
 RESOURCES = Resources(32, 4, 8, 16, 1024, 2048)
-KERNEL = Kernel(entry="k", source="// source", arguments=(), grid=(1, 1, 1), block=(32, 1, 1))
+KERNEL = GeneratedKernel(entry="k", source="// source", arguments=(), grid=(1, 1, 1), block=(32, 1, 1))
 
 
 def store(cache: CompileCache, key: str, cubin: bytes = b"\x7fELF and more"):
@@ -97,7 +97,7 @@ def test_the_key_depends_on_everything_that_decides_the_result(tmp_path):
     header.parent.mkdir()
     header.write_text("// one")
 
-    def fresh(**changes) -> Kernel:
+    def fresh(**changes) -> GeneratedKernel:
         return dataclasses.replace(KERNEL, headers=Headers.from_folder(header.parent), **changes)
 
     def key(kernel, arch="sm_90a", options=("-a",), toolchain="nvrtc 1"):

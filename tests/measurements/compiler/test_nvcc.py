@@ -14,7 +14,7 @@ from needs import needs_compiler, needs_nvrtc
 from autosched import tune
 from autosched.dispatch.staleness import Environment, stale_reasons
 from autosched.user_kernels import KernelFileError
-from autosched.user_kernels.user_kernel import Kernel
+from autosched.user_kernels.user_kernel import KernelSpec
 from autosched.verify import stored
 from autosched.verify.schedules import verify_one
 from measurements.compiler import nvcc
@@ -122,7 +122,7 @@ def test_a_pool_without_it_fails_the_kernel_alone(tmp_path: Path, monkeypatch: p
     assert isinstance(failed, CompileFailure) and failed.reason == "nvcc was not found"
 
 
-def kernel(source: Path, **more: Any) -> Kernel:
+def kernel(source: Path, **more: Any) -> KernelSpec:
     given: dict[str, Any] = {
         "name": "by_nvcc",
         "compiler": "nvcc",
@@ -137,4 +137,4 @@ def kernel(source: Path, **more: Any) -> Kernel:
         ],
         "reference": lambda x: 3 * x,
     }
-    return Kernel(source, "scale<float, b>", **{**given, **more})
+    return KernelSpec(source, "scale<float, b>", **{**given, **more})

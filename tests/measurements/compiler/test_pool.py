@@ -31,7 +31,7 @@ from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 ROOT = str(Path(measurements.compiler.pool.__file__).resolve().parents[2])
 
@@ -108,9 +108,9 @@ def test_the_reason_is_the_first_error_on_one_line(log, reason):
     assert "\n" not in error_reason(log)
 
 
-def kernel(name: str, body: str = "x[threadIdx.x] = 1.0f;", **changes) -> Kernel:
+def kernel(name: str, body: str = "x[threadIdx.x] = 1.0f;", **changes) -> GeneratedKernel:
     source = f'extern "C" __global__ void __launch_bounds__(256) {name}(float* x) {{ {body} }}\n'
-    return Kernel(
+    return GeneratedKernel(
         **{"entry": name, "source": source, "arguments": (), "grid": (1, 1, 1), "block": (256, 1, 1)} | changes
     )
 
@@ -234,7 +234,7 @@ def test_many_kernels_give_one_result_each(pool):
 
 
 def test_the_time_limit_ends_the_compiler_and_the_pool_goes_on(tmp_path):
-    endless = Kernel(entry="endless", source=ENDLESS, arguments=(), grid=(1, 1, 1), block=(1, 1, 1))
+    endless = GeneratedKernel(entry="endless", source=ENDLESS, arguments=(), grid=(1, 1, 1), block=(1, 1, 1))
     with CompilePool(CompileCache(tmp_path), workers=1, time_limit=1.0) as pool:
         pool.compile(kernel("warm"), "sm_90a")
         (pid,) = pool.pids
@@ -315,7 +315,7 @@ def test_a_log_that_a_terminal_would_obey_is_spelled_out_and_a_huge_one_is_no_re
 
 
 def test_close_ends_compiling_under_way_and_leaves_no_process(tmp_path):
-    endless = Kernel(entry="endless", source=ENDLESS, arguments=(), grid=(1, 1, 1), block=(1, 1, 1))
+    endless = GeneratedKernel(entry="endless", source=ENDLESS, arguments=(), grid=(1, 1, 1), block=(1, 1, 1))
     pool = CompilePool(CompileCache(tmp_path), workers=2)
     results = compile_many(pool, [kernel("k"), *[endless] * 5], "sm_90a")
     assert next(results)[0] == 0

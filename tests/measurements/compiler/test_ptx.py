@@ -14,7 +14,7 @@ from measurements.compiler.nvrtc import compile_to_ptx as compile_here
 from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import CompileLimits, Kernel
+from search_spaces.templates.kernel import CompileLimits, GeneratedKernel
 
 SOURCE = '#include "scale.cuh"\nextern "C" __global__ void scale(float* x) { x[threadIdx.x] *= SCALE; }\n'
 HEADERS = Headers.of({"scale.cuh": "#define SCALE 3.0f\n"})
@@ -67,7 +67,7 @@ def test_a_compile_beyond_its_limits_is_ended_and_not_repeated(limits: CompileLi
     with pytest.raises(CompilerStopped, match=said) as stopped:
         compile_to_ptx(ENDLESS, "endless", "compute_80", Headers(()), limits=limits)
     assert stopped.value.status == status and len(before - set(ptx.compiler_pids())) == 1
-    kernel = Kernel(
+    kernel = GeneratedKernel(
         entry="endless",
         arguments=(),
         grid=(1, 1, 1),

@@ -10,7 +10,7 @@ import pytest
 from measurements.emulator import Emulation, emulate
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 KERNELS = Path(__file__).parent / "kernels"
 INCLUDE = Path(__file__).parents[3] / "autosched" / "include"
@@ -26,11 +26,11 @@ def make_kernel(
     block: int | tuple[int, int, int] = 32,
     shared: int = 0,
     launches: int = 1,
-) -> Kernel:
+) -> GeneratedKernel:
     def three(size: int | tuple[int, int, int]) -> tuple[int, int, int]:
         return (size, 1, 1) if isinstance(size, int) else size
 
-    return Kernel(
+    return GeneratedKernel(
         entry="kernel",
         source=source,
         headers=Headers.from_folder(INCLUDE) | Headers.from_folder(KERNELS),
@@ -62,7 +62,7 @@ def run() -> RunKernel:
 
 
 @pytest.fixture(scope="session")
-def kernel_of() -> Callable[..., Kernel]:
+def kernel_of() -> Callable[..., GeneratedKernel]:
     """``kernel_of(source, arguments, grid=, block=, shared=, launches=)``: that kernel."""
     return make_kernel
 

@@ -12,7 +12,7 @@ import pytest
 from measurements.emulator import Emulation, emulate
 from search_spaces.hardware.dtypes import F32, U32
 from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 Run = Callable[..., Emulation]
 Size = int | tuple[int, int, int]
@@ -436,7 +436,7 @@ def test_functions_of_integers(run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["remove", "index", "kernel_2"])
-def test_a_kernel_has_any_name(kernel_of: Callable[..., Kernel], name: str) -> None:
+def test_a_kernel_has_any_name(kernel_of: Callable[..., GeneratedKernel], name: str) -> None:
     source = f'extern "C" __global__ void {name}(unsigned* o) {{ o[threadIdx.x] = threadIdx.x; }}'
     kernel = dataclasses.replace(kernel_of(source, [Operand("o", "output", U32, (32,))]), entry=name)
     np.testing.assert_array_equal(emulate(kernel, {}).outputs["o"], LANES)

@@ -11,7 +11,7 @@ from search_spaces.hardware.dtypes import BF16, F16, F32, U8, U16, U32, DType
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.device_source import include_dir
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 COPY_LAST = """
 #include <autosched/ptx/global_memory.cuh>
@@ -37,8 +37,8 @@ extern "C" __global__ void copy_some(const TYPE* x, TYPE* out) {
 """
 
 
-def copy_kernel(dtype: DType, size: int, stride: int, blocks: int, source: str = COPY_LAST) -> Kernel:
-    return Kernel(
+def copy_kernel(dtype: DType, size: int, stride: int, blocks: int, source: str = COPY_LAST) -> GeneratedKernel:
+    return GeneratedKernel(
         entry="copy_some",
         source=source.replace("TYPE", dtype.c_name).replace("STRIDE", f"{stride}ll"),
         arguments=(Operand("x", "input", dtype, (size,)), Operand("out", "output", dtype, (size,))),

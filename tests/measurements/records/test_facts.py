@@ -11,7 +11,7 @@ from store_records import record
 
 from measurements.records.facts import ProblemFacts
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.store.store import Store
 from search_spaces.operators.row_reduction import Softmax
 from search_spaces.spaces.schedule import Schedule
@@ -23,7 +23,7 @@ def test_they_are_stored_and_exchanged_with_the_record() -> None:
     timed = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing(1e-6, 1e-6, 1e-6, 1))
     plain = record(Schedule("row_reduction", (("vector_x", 1),)), timed, Softmax(64, 64))
     one = dataclasses.replace(plain, facts=FACTS)
-    assert Record.from_json(one.to_json()) == one and len({one, dataclasses.replace(one)}) == 1
+    assert Trial.from_json(one.to_json()) == one and len({one, dataclasses.replace(one)}) == 1
     with Store.open(":memory:") as store:
         for _ in range(2):  # the second is read as one like the first
             store.append(one)

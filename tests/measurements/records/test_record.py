@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from measurements.records.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
-from measurements.records.record import Budget, Control, Record
+from measurements.records.record import Budget, Control, Trial
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 
@@ -16,8 +16,8 @@ PROBLEM = Matmul(m=64, n=48, k=32)
 WHEN = datetime(2026, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
 
 
-def record_of(measurement: Measurement, **changes: object) -> Record:
-    made = Record(
+def record_of(measurement: Measurement, **changes: object) -> Trial:
+    made = Trial(
         problem_key=PROBLEM.key(),
         schedule=Schedule("matmul", (("tile_n", 64), ("layout_a", "pad(8, 1)"), ("tile_m", 32))),
         device="h200",
@@ -44,9 +44,9 @@ def test_what_older_files_do_not_have_is_unknown() -> None:
         control=Control("copy", Timing(1e-6, 1e-6, 1e-6, 20)),
     )
     data = whole.to_json()
-    assert Record.from_json(json.loads(json.dumps(data))) == whole
+    assert Trial.from_json(json.loads(json.dumps(data))) == whole
     older = {name: value for name, value in data.items() if name not in ("code", "budget", "proof", "control")}
-    assert Record.from_json(older) == record_of(ok())
+    assert Trial.from_json(older) == record_of(ok())
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_what_older_files_do_not_have_is_unknown() -> None:
 )
 def test_malformed_parts_are_refused(part: str, bad: object) -> None:
     with pytest.raises(ValueError):
-        Record.from_json({**record_of(ok()).to_json(), part: bad})
+        Trial.from_json({**record_of(ok()).to_json(), part: bad})
 
 
 def ok(median: float = 1e-5) -> Measurement:
@@ -116,7 +116,7 @@ measurements = st.one_of(
 def test_json_round_trip(measurement: Measurement, digest: str | None, seed: int) -> None:
     record = record_of(measurement, kernel_digest=digest, seed=seed, rank=2, id=3)
     text = json.dumps(record.to_json(), allow_nan=False)
-    assert Record.from_json(json.loads(text)) == record
+    assert Trial.from_json(json.loads(text)) == record
 
 
 def test_problem_comes_back_equal() -> None:
@@ -158,11 +158,11 @@ def test_times_are_kept_in_utc_and_need_a_zone() -> None:
 @pytest.mark.parametrize("broken", [{"status": "great"}, {"timing": {"median": 1.0}}, {"problem": {1, 2}}])
 def test_malformed_json_is_refused(broken: dict[str, object]) -> None:
     with pytest.raises(ValueError):
-        Record.from_json({**record_of(ok()).to_json(), **broken})
+        Trial.from_json({**record_of(ok()).to_json(), **broken})
 
 
 def test_missing_field_is_named() -> None:
     data = record_of(ok()).to_json()
     del data["device"]
     with pytest.raises(ValueError, match="device"):
-        Record.from_json(data)
+        Trial.from_json(data)

@@ -9,7 +9,7 @@ from faults import fault_kernel
 
 from measurements.records import recording
 from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.recording import Recording, RecordingError
 from measurements.runners.base import Candidate
 from measurements.runners.replay import ReplayRunner
@@ -21,13 +21,13 @@ OTHER = Matmul(m=64, n=48, k=64)
 WHEN = datetime(2026, 3, 4, tzinfo=UTC)
 
 
-def trial(i: int, seconds: float | None = 1e-5, **changes: object) -> Record:
+def trial(i: int, seconds: float | None = 1e-5, **changes: object) -> Trial:
     if seconds is None:
         measurement = Measurement(Status.WRONG_RESULT, Provenance.MEASURED, reason="wrong", error=float("inf"))
     else:
         timing = Timing(seconds, seconds, seconds, 9)
         measurement = Measurement(Status.OK, Provenance.MEASURED, timing=timing, error=0.1, clock_mhz=1980.0)
-    made = Record(
+    made = Trial(
         problem_key=PROBLEM.key(),
         schedule=Schedule("matmul", (("tile_n", i), ("layout_a", "pad(8, 1)"))),
         device="h200",
@@ -76,7 +76,7 @@ def test_a_header_and_lines_of_json_without_anything_to_execute(tmp_path: Path) 
     assert header["trials"] == len(lines) == 3
     assert header["problem"] == PROBLEM.to_json()
     assert header["fingerprint"]["name"] == "NVIDIA H200"
-    assert [Record.from_json(line) for line in lines] == list(WHOLE.records)
+    assert [Trial.from_json(line) for line in lines] == list(WHOLE.records)
 
 
 def test_trials_are_grouped_by_origin_and_only_measured_ones_are_recorded() -> None:
@@ -166,7 +166,7 @@ def test_a_time_or_resources_of_another_kind_never_reach_a_database(tmp_path: Pa
         {"resources": dict.fromkeys(dataclasses.asdict(Resources(1, 0, 0, 0, 0, 0)), 0.5)},
     ):
         with pytest.raises(ValueError, match="not the JSON of a record"):
-            Record.from_json(good | change)
+            Trial.from_json(good | change)
 
 
 def test_damage_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,7 +187,7 @@ def test_damage_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 class TestReplay:
-    def candidate(self, record: Record, problem: Matmul = PROBLEM) -> Candidate:
+    def candidate(self, record: Trial, problem: Matmul = PROBLEM) -> Candidate:
         return Candidate(problem, record.schedule, fault_kernel("unused", problem))
 
     def test_the_newest_trial_of_a_schedule_speaks(self) -> None:

@@ -17,7 +17,7 @@ from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
 from measurements.compiler.pool import CompileCache, CompilePool
 from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.recording import Recording
 from measurements.runners.base import Candidate, Runner, Streaming
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner
@@ -91,7 +91,7 @@ def recording() -> Recording:
                 compile_seconds=0.1,
             )
             records.append(
-                Record(
+                Trial(
                     problem_key=PROBLEM.key(),
                     schedule=recorded(status, i).schedule,
                     device="h200",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from store_records import record
 
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.store import best_index
 from measurements.store.schema import ENTRIES
 from measurements.store.store import Store, StoreError
@@ -26,7 +26,7 @@ DEVICES = ("h200", "a100")
 
 def trial(
     tile: int, status: Status, time: int, device: str, digest: str | None, rank: int | None, kind: Provenance
-) -> Record:
+) -> Trial:
     timing = Timing(time * 1e-6, time * 0.9e-6, time * 1.2e-6, 30) if status is Status.OK else None
     measurement = Measurement(status, kind, "" if timing else "it did", timing=timing)
     made = record(Schedule("matmul", (("tile_m", tile),)), measurement, PROBLEM, device)
@@ -47,7 +47,7 @@ trials = st.builds(
 
 @settings(deadline=None, max_examples=25)
 @given(st.lists(trials, max_size=14))
-def test_the_kept_winner_is_that_of_the_trials(appended: list[Record]) -> None:
+def test_the_kept_winner_is_that_of_the_trials(appended: list[Trial]) -> None:
     with Store.open("sqlite://") as store:
         for one in appended:
             store.append(one)

@@ -17,7 +17,7 @@ from random import Random
 import pytest
 
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.store import sqlite_file
 from measurements.store.store import SCHEMA_VERSION, Store, StoreError
 from search_spaces.operators.matmul import Matmul
@@ -28,8 +28,8 @@ PAGE = 4096
 WITHOUT_INDEXES = "DROP INDEX trials_in_order; DROP INDEX trials_by_schedule; DROP INDEX trials_wrong"
 
 
-def record(tile: int) -> Record:
-    return Record(
+def record(tile: int) -> Trial:
+    return Trial(
         problem_key=PROBLEM.key(),
         schedule=Schedule("matmul", (("tile_n", 64), ("tile_m", tile))),
         device="h200",

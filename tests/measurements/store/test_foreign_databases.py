@@ -14,7 +14,7 @@ from store_records import record
 from measurements.files.text import printable
 from measurements.records import recording
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.recording import Recording, RecordingError
 from measurements.store.store import Store, StoreError
 from search_spaces.operators.matmul import Matmul
@@ -24,7 +24,7 @@ PROBLEM = Matmul(m=64, n=48, k=32)
 ESCAPES = ("\x1b]0;owned\x07", "a\x9b31m", "ab\u202ecba", "zero\0byte", "\x1b[2J")
 
 
-def trial(tile: int = 1) -> Record:
+def trial(tile: int = 1) -> Trial:
     measurement = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(1e-6 * tile, 1e-6 * tile, 1e-6 * tile, 9))
     return record(Schedule("matmul", (("tile_m", tile),)), measurement, PROBLEM)
 

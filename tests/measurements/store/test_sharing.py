@@ -15,7 +15,7 @@ import pytest
 from store_records import record
 
 from measurements.records.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
-from measurements.records.record import Budget, Control, Record
+from measurements.records.record import Budget, Control, Trial
 from measurements.store import export, maintenance
 from measurements.store import merge as store_merge
 from measurements.store.export import ExportError
@@ -41,14 +41,14 @@ def trial(
     day: int = 0,
     status: Status = Status.TIMEOUT,
     **changes: object,
-) -> Record:
+) -> Trial:
     timing = None if time is None else Timing(time * 1e-6, time * 0.9e-6, time * 1.1e-6, 30)
     measurement = Measurement(Status.OK if timing else status, kind, "" if timing else "it did", timing=timing)
     made = record(Schedule("matmul", (("tile_m", tile),)), measurement, problem)
     return dataclasses.replace(made, rank=rank, created=NOW + timedelta(days=day, seconds=tile), **changes)
 
 
-def database(path: Path, *records: Record) -> Store:
+def database(path: Path, *records: Trial) -> Store:
     store = Store.open(path)
     for one in records:
         store.append(one)
@@ -171,7 +171,7 @@ class TestMerge:
         ],
     )
     def test_rules(
-        self, tmp_path: Path, theirs: list[Record], ours: list[Record], verdict: MergeOutcome, best: object
+        self, tmp_path: Path, theirs: list[Trial], ours: list[Trial], verdict: MergeOutcome, best: object
     ) -> None:
         source, target = database(tmp_path / "theirs.db", *theirs), database(tmp_path / "ours.db", *ours)
         merged = merge(source, target)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from measurements.records.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
-from measurements.records.record import Budget, Control, Record
+from measurements.records.record import Budget, Control, Trial
 from measurements.store.store import SCHEMA_VERSION, Guard, Store, StoreError
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
@@ -39,8 +39,8 @@ def record(
     problem: Problem = PROBLEM,
     device: str = "h200",
     digest: str | None = "d",
-) -> Record:
-    return Record(
+) -> Trial:
+    return Trial(
         problem_key=problem.key(),
         schedule=Schedule("matmul", (("tile_n", 64), ("layout_a", "pad(8, 1)"), ("tile_m", tile))),
         device=device,
@@ -63,7 +63,7 @@ def best_seconds(store: Store, **arguments: object) -> float | None:
     return None if found is None else found.seconds
 
 
-def closed_store(path: Path, *records: Record) -> Path:
+def closed_store(path: Path, *records: Trial) -> Path:
     """Return the file of a database with these records that nobody has open."""
     with Store.open(path) as store:
         for one in records:

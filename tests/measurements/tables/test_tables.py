@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.vendor_library import LIBRARY_SCHEDULE
 from measurements.store.store import Store
 from measurements.tables import kernel_tuner
@@ -149,9 +149,9 @@ class TestT4:
 
 
 class TestDatabase:
-    def record(self, tile: int, problem: Problem) -> Record:
+    def record(self, tile: int, problem: Problem) -> Trial:
         seconds = tile * 1e-6
-        return Record(
+        return Trial(
             problem_key=problem.key(),
             schedule=Schedule("fma", (("layout", "xor"), ("tile", tile))),
             device="h200",

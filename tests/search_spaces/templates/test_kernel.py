@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 from search_spaces.hardware.dtypes import BF16, F16, F32, SCALAR_DTYPES, U32
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel, Launch, ScalarArgument, launch_from_json
+from search_spaces.templates.kernel import GeneratedKernel, Launch, ScalarArgument, launch_from_json
 from search_spaces.templates.tensor_map import ELEMENT_BYTES, BoundingBox, TensorMap
 
 A = Operand("a", "input", F16, (128, 256))
 OUT = Operand("out", "output", F32, (64,))
 MAP = TensorMap.dense("a_map", A, (64, 64), swizzle="128B")
 ARGUMENTS = (MAP, OUT, ScalarArgument("n", SCALAR_DTYPES["i32"], -3), ScalarArgument("scale", F32, 0.1))
-KERNEL = Kernel(entry="f", source="// f", arguments=ARGUMENTS, grid=(4, 2, 1), block=(32, 2, 1), cluster=(2, 1, 1))
+KERNEL = GeneratedKernel(
+    entry="f", source="// f", arguments=ARGUMENTS, grid=(4, 2, 1), block=(32, 2, 1), cluster=(2, 1, 1)
+)
 
 
 def test_a_launch_is_the_same_after_json():

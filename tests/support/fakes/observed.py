@@ -15,7 +15,7 @@ from cost_models.analytic import predict
 from cost_models.trees.boosted import BoostedTreeSettings
 from cost_models.trees.observations import Observations
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.store.store import Store
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import device
@@ -45,14 +45,14 @@ def observations(problem: Problem, name: str = "h200", rows: int = 30, seed: int
     return Observations(problem, chip, schedules, seconds(problem, name, schedules))
 
 
-def records(one: Observations, **change: Any) -> list[Record]:
+def records(one: Observations, **change: Any) -> list[Trial]:
     """Trials that a GPU might have left in a database; ``change`` replaces fields of a record or of its measurement."""
     fields = {f.name for f in dataclasses.fields(Measurement)}
     measurement = {k: v for k, v in change.items() if k in fields}
     made = []
     for schedule, time in zip(one.schedules, one.seconds, strict=True):
         result = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(time, time, time, 20))
-        record = Record(
+        record = Trial(
             problem_key=one.problem.key(),
             schedule=schedule,
             device=one.device.name,
@@ -72,7 +72,7 @@ def records(one: Observations, **change: Any) -> list[Record]:
     return made
 
 
-def store(path: Path, *trials: Record) -> Path:
+def store(path: Path, *trials: Trial) -> Path:
     """Return a database that holds these, made if missing."""
     with Store.open(path) as opened:
         for record in trials:

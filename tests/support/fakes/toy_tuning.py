@@ -22,7 +22,7 @@ from search_spaces.spaces.parameters import categorical, ordinal
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 H200, A100 = device("h200"), device("a100")
 PROBLEM = Matmul(m=64, n=48, k=32)
@@ -40,11 +40,13 @@ def seconds(schedule: Schedule) -> float:
     return 1e-6 * 1.3 ** (abs(math.log2(schedule.integer("x")) - 3) + abs(math.log2(schedule.integer("y")) - 4))
 
 
-def generate(problem: Problem, schedule: Schedule, device: Device) -> Kernel:
+def generate(problem: Problem, schedule: Schedule, device: Device) -> GeneratedKernel:
     """Generate a kernel in which the letter is dead code: schedules that differ in it alone give the same kernel."""
     if schedule["x"] == 2 and schedule["y"] == 32:
         raise ValueError("2 does not go with 32")
-    return Kernel(entry="k", source=f"{schedule['x']} {schedule['y']}", arguments=(), grid=(1, 1, 1), block=(32, 1, 1))
+    return GeneratedKernel(
+        entry="k", source=f"{schedule['x']} {schedule['y']}", arguments=(), grid=(1, 1, 1), block=(32, 1, 1)
+    )
 
 
 class FakeRunner:

@@ -16,7 +16,7 @@ from measurements.emulator.order import ASCENDING
 from measurements.emulator.ptx.build import CompiledBytecode, compile_to_program, compile_to_text, ptx_to_program
 from measurements.emulator.runner_files import RunSettings
 from search_spaces.operators.problem import Array
-from search_spaces.templates.kernel import Kernel, Launch
+from search_spaces.templates.kernel import GeneratedKernel, Launch
 from search_spaces.templates.texture import LinearTexture
 
 MOST_BYTES = 8 << 20  # of all arrays of a launch
@@ -46,7 +46,7 @@ class KeepLaunches:
         self._compiled.last = (compiled, text)
         return compiled
 
-    def _compile_to_program(self, kernel: Kernel) -> CompiledBytecode:
+    def _compile_to_program(self, kernel: GeneratedKernel) -> CompiledBytecode:
         return self._remember(compile_to_program(kernel), lambda: compile_to_text(kernel))
 
     def _ptx_to_program(self, text: str, entry: str = "") -> CompiledBytecode:

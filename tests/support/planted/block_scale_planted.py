@@ -11,7 +11,7 @@ from kernels import generate
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 RTX5090 = device("rtx5090")
 MATMUL = "autosched/kernels/matmul.cuh"
@@ -37,7 +37,7 @@ PROBLEMS = {
 }
 
 
-def right_kernel(case: str) -> Kernel:
+def right_kernel(case: str) -> GeneratedKernel:
     problem = PROBLEMS[case]
     schedule = Schedule("matmul", tuple((SMALL | {"intrinsic": INTRINSICS[problem.a]}).items()))
     return generate(problem, schedule, RTX5090)
@@ -53,7 +53,7 @@ class Planted:
     new: str
     header: str = MATMUL
 
-    def kernel(self) -> Kernel:
+    def kernel(self) -> GeneratedKernel:
         right = right_kernel(self.case)
         return dataclasses.replace(right, headers=edited(right.headers, self.header, self.old, self.new))
 

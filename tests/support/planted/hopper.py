@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.kernel import Kernel, ScalarArgument
+from search_spaces.templates.kernel import GeneratedKernel, ScalarArgument
 from search_spaces.templates.tensor_map import TensorMap
 
 _KERNELS = Path(__file__).parents[2] / "measurements" / "emulator" / "kernels"
@@ -19,10 +19,10 @@ BF16, F32, I32 = (SCALAR_DTYPES[name] for name in ("bf16", "f32", "i32"))
 Floats = npt.NDArray[np.float32]
 
 
-def matmul(m: int, n: int, k: int, source: str | None = None) -> Kernel:
+def matmul(m: int, n: int, k: int, source: str | None = None) -> GeneratedKernel:
     """C = A @ B.T of bf16 matrices A (m, k) and B (n, k)."""
     a, b = Operand("a", "input", BF16, (m, k)), Operand("b", "input", BF16, (n, k))
-    return Kernel(
+    return GeneratedKernel(
         entry="hopper_matmul",
         source=SOURCE.read_text() if source is None else source,
         arguments=(
@@ -37,10 +37,10 @@ def matmul(m: int, n: int, k: int, source: str | None = None) -> Kernel:
     )
 
 
-def clustered(m: int, n: int, k: int, source: str | None = None) -> Kernel:
+def clustered(m: int, n: int, k: int, source: str | None = None) -> GeneratedKernel:
     """Return the same by clusters of two blocks, with C stored by TMA."""
     a, b = Operand("a", "input", BF16, (m, k)), Operand("b", "input", BF16, (n, k))
-    return Kernel(
+    return GeneratedKernel(
         entry="hopper_matmul",
         source=CLUSTER_SOURCE.read_text() if source is None else source,
         arguments=(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import hopper
 
 from measurements.emulator import FindingKind
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 K = FindingKind
 WRONG = "wrong numbers"
@@ -23,7 +23,7 @@ class Fault:
     found: tuple[str, ...]
     clustered: bool = False
 
-    def kernel(self, m: int, n: int, k: int) -> Kernel:
+    def kernel(self, m: int, n: int, k: int) -> GeneratedKernel:
         path = hopper.CLUSTER_SOURCE if self.clustered else hopper.SOURCE
         source = path.read_text()
         if source.count(self.old) != 1:

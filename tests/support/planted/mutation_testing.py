@@ -23,13 +23,15 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.device_source import include_dir
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 WRONG = "wrong numbers"  # beside the kinds of findings: nothing is found, and the reference disagrees
 
 
-def reported_by_proof(problem: Problem, kernel: Kernel, depths: tuple[Depth, ...] = ("quick", "full")) -> set[str]:
+def reported_by_proof(
+    problem: Problem, kernel: GeneratedKernel, depths: tuple[Depth, ...] = ("quick", "full")
+) -> set[str]:
     """Return the kinds of what a proof finds, of the first of ``depths`` that finds anything; nothing for a right
     kernel."""
     for depth in depths:
@@ -39,7 +41,7 @@ def reported_by_proof(problem: Problem, kernel: Kernel, depths: tuple[Depth, ...
     return set()
 
 
-def check_emulation_finds(found: tuple[str, ...], problem: Problem, kernel: Kernel, order: Order) -> None:
+def check_emulation_finds(found: tuple[str, ...], problem: Problem, kernel: GeneratedKernel, order: Order) -> None:
     """Fail unless one launch on random inputs has one of ``found``, kinds of findings or WRONG."""
     inputs = problem.random_inputs(0)
     run = emulate(kernel, inputs, order=order)

@@ -12,7 +12,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.wgmma_matmul.proxy import proxy
 from search_spaces.templates.wgmma_matmul.transposed import WGMMA_MATMUL_TRANSPOSED
 
@@ -213,14 +213,14 @@ TRANSPOSED: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
 }
 
 
-def small_transposed(changes: dict[str, Value], fields: dict[str, Any]) -> tuple[Matmul, Kernel]:
+def small_transposed(changes: dict[str, Value], fields: dict[str, Any]) -> tuple[Matmul, GeneratedKernel]:
     problem = Matmul(**{"m": 16, "n": 128, "k": 320, "a": "bf16", "order_b": "col", **fields})
     schedule = Schedule.from_json("wgmma_matmul_transposed", {**SMALL.to_json(), **changes})
     small = WGMMA_MATMUL_TRANSPOSED.proxy(problem, schedule) if WGMMA_MATMUL_TRANSPOSED.proxy else problem
     return small, generate(small, schedule, H200)
 
 
-def small_kernel(changes: dict[str, Value], fields: dict[str, Any]) -> tuple[Matmul, Kernel]:
+def small_kernel(changes: dict[str, Value], fields: dict[str, Any]) -> tuple[Matmul, GeneratedKernel]:
     problem = Matmul(**{"m": 256, "n": 128, "k": 320, "a": "bf16", "order_b": "col", **fields})
     schedule = Schedule.from_json("wgmma_matmul", {**SMALL.to_json(), **changes})
     small = proxy(problem, schedule)

@@ -12,7 +12,7 @@ from wgmma_cases import CASES, small_kernel
 from measurements.emulator import FindingKind
 from measurements.emulator.order import OrderKind
 from search_spaces.operators.matmul import Matmul
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 K = FindingKind
 _KERNEL = "autosched/kernels/wgmma_matmul.cuh"
@@ -34,7 +34,7 @@ class WgmmaFault:
     blocks: OrderKind = "ascending"
     clusters: int = 0
 
-    def kernel(self) -> tuple[Matmul, Kernel]:
+    def kernel(self) -> tuple[Matmul, GeneratedKernel]:
         problem, kernel = small_kernel(*CASES[self.case])
         headers = edited(kernel.headers, self.header, self.old, self.new)
         grid = kernel.grid_of(self.clusters) if self.clusters else kernel.grid

@@ -15,7 +15,7 @@ from wgmma_cases import CASES, H200, SMALL
 from measurements.emulator import FindingKind
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.tensor_map import TensorMap
 
 K = FindingKind
@@ -76,10 +76,10 @@ class Planted:
         changes, _ = (CASES | MORE_CASES)[self.case]
         return SMALL.replace(**changes)
 
-    def right_kernel(self) -> Kernel:
+    def right_kernel(self) -> GeneratedKernel:
         return generate(self.problem(), self.schedule(), H200)
 
-    def kernel(self) -> Kernel:
+    def kernel(self) -> GeneratedKernel:
         kernel = self.right_kernel()
         headers = kernel.headers
         for old, new in self.edits.items():

@@ -8,11 +8,11 @@ from concurrent.futures import CancelledError, as_completed
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.workers.transport import WorkerClosed
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 
 def compile_many(
-    pool: CompilePool, kernels: Iterable[Kernel], arch: str
+    pool: CompilePool, kernels: Iterable[GeneratedKernel], arch: str
 ) -> Iterator[tuple[int, Compiled | CompileFailure]]:
     """Yield (position, result) of each kernel exactly once, as they are done.
 

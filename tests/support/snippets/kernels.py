@@ -8,10 +8,10 @@ from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 
-def generate(problem: Problem, schedule: Schedule, device: Device) -> Kernel:
+def generate(problem: Problem, schedule: Schedule, device: Device) -> GeneratedKernel:
     return template(schedule.template).kernel(problem, schedule, device)
 
 

@@ -9,10 +9,10 @@ import numpy as np
 from measurements.emulator import emulate
 from search_spaces.operators.problem import Array
 from search_spaces.programs.problem import ProgramProblem
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 
-def outcome(p: ProgramProblem, kernel: Kernel, inputs: Mapping[str, Array] | None = None) -> str:
+def outcome(p: ProgramProblem, kernel: GeneratedKernel, inputs: Mapping[str, Array] | None = None) -> str:
     """Return "ok", what the emulator reports, or "wrong": beyond the interpreter's bounds."""
     inputs = p.random_inputs(1) if inputs is None else inputs
     run = emulate(kernel, inputs, time_limit=60.0)

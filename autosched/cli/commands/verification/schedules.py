@@ -55,7 +55,7 @@ from search_spaces.templates.template import TemplateSet
 
 if TYPE_CHECKING:  # of a database, which other proofs need not wait for
     from autosched.cli.options.stored_proofs import StoredProof
-    from measurements.records.record import Record
+    from measurements.records.record import Trial
     from measurements.store.store import Store
 
 DEFAULT_SAMPLE = 20
@@ -180,7 +180,7 @@ class _Work:
     jobs: Sequence[tuple[Problem, Sequence[Schedule]]]
     origin: str
     store: Store | None = None
-    records: Mapping[tuple[Problem, Schedule], Record] = field(default_factory=dict)
+    records: Mapping[tuple[Problem, Schedule], Trial] = field(default_factory=dict)
     done: list[tuple[Problem, list[Verdict]]] = field(default_factory=list)
     proofs: dict[tuple[Problem, Schedule], StoredProof] = field(default_factory=dict)
 
@@ -281,7 +281,7 @@ def _of_database(db: str, operator: Operator, problem: Problem | None, device: D
 
 def _stored(
     store: Store, operator: Operator, problem: Problem | None, device: Device, most: int | None
-) -> list[tuple[Problem, list[Record]]]:
+) -> list[tuple[Problem, list[Trial]]]:
     """Return the trials of stored schedules that worked, per problem, each once, fastest first within each
     provenance."""
     from autosched.cli.options.stored import refuse_unusable

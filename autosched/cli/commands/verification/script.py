@@ -30,7 +30,7 @@ from autosched.reporting.exit_status import ExitStatus
 from measurements.emulator import check_ready
 
 if TYPE_CHECKING:
-    from autosched.triton.program import ProgramProof
+    from autosched.triton.program import ScriptReport
 
 
 def verify_script(
@@ -92,7 +92,7 @@ def verify_script(
     return give(CommandAnswer(summary, proof.document(), text), output)
 
 
-def _cases(proof: ProgramProof, path: Path) -> list[CheckedCase]:
+def _cases(proof: ScriptReport, path: Path) -> list[CheckedCase]:
     """Return a case for each launch, and one for the script if it fails on its own."""
     launches = proof.session.launches
     cases = [
@@ -110,7 +110,7 @@ def _cases(proof: ProgramProof, path: Path) -> list[CheckedCase]:
     return cases
 
 
-def _conclusion(proof: ProgramProof) -> str:
+def _conclusion(proof: ScriptReport) -> str:
     kinds = Counter(str(f.kind) for f in proof.session.findings if f.is_fault)
     found = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "nothing was found"
     if proof.failure:
@@ -118,7 +118,7 @@ def _conclusion(proof: ProgramProof) -> str:
     return found if proof.session.launches else "the program launched no Triton kernel"
 
 
-def _show(console: Console, proof: ProgramProof) -> None:
+def _show(console: Console, proof: ScriptReport) -> None:
     if proof.trace:
         line(stderr_console(), proof.trace)
     for text in (*proof.session.fault_lines(), *proof.session.note_lines()):

@@ -13,7 +13,7 @@ from autosched.triton.tuning.problem import PREFIX, TritonProblem, problem_type
 from autosched.version import VERSION
 from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.records.problem_key import fields_of
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.store.store import Store
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
@@ -34,14 +34,14 @@ def problem_of(layer: Layer, rows: int) -> TritonProblem:
     )
 
 
-def records_of(tuned: TunedLayer) -> Iterator[Record]:
+def records_of(tuned: TunedLayer) -> Iterator[Trial]:
     """One for each choice; a choice without a time gets the time model's, which is ESTIMATED."""
     for choice in tuned.choices:
         seconds, provenance = choice.seconds, _PROVENANCES[choice.provenance]
         if seconds is None:
             (estimate,) = estimated_seconds([dict(choice.config)], tuned.layer, choice.rows, tuned.device).tolist()
             seconds, provenance = (estimate, Provenance.ESTIMATED) if estimate < float("inf") else (None, provenance)
-        yield Record(
+        yield Trial(
             problem_key=problem_of(tuned.layer, choice.rows).key(),
             schedule=Schedule(OPERATOR, choice.config),
             device=tuned.device.name,
@@ -77,7 +77,7 @@ def _measurement(choice: LayerChoice, seconds: float | None, provenance: Provena
 
 def tuned_layers(store: Store, device: str | None = None) -> list[TunedLayer]:
     """Return the best configurations that a database has, by layer and device. Measured go before estimated."""
-    best: dict[tuple[str, str], Record] = {}
+    best: dict[tuple[str, str], Trial] = {}
     for summary in store.problems(OPERATOR):
         if not summary.ok or device not in (None, summary.device):
             continue
@@ -106,7 +106,7 @@ def _tuned(layer: Layer, device: str, found: Sequence[tuple[LayerChoice, str, st
     return TunedLayer(layer, device_named(device), choices, version, "; ".join(sorted({k for k in kernels if k})))
 
 
-def _choice(record: Record, rows: int) -> LayerChoice:
+def _choice(record: Trial, rows: int) -> LayerChoice:
     config = tuple((name, int(value)) for name, value in record.schedule.items)
     found = record.measurement
     proof: dict[str, float | int | str] = {}

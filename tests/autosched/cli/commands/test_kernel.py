@@ -14,7 +14,7 @@ from store_records import record
 from autosched.cli import main
 from autosched.cli.options.kernel import expanded
 from autosched.cli.terminal.errors import InputError
-from autosched.user_kernels.user_kernel import Kernel
+from autosched.user_kernels.user_kernel import KernelSpec
 from autosched.verify.machine_counting import counted_in
 from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.store.store import Store
@@ -208,7 +208,7 @@ def test_best_of_the_only_problem_needs_no_size_and_shows_the_configuration(
 
 def test_best_goes_by_any_number_of_a_trial_and_lists_the_front(write: Write, run: Run, tmp_path: Path) -> None:
     path, db = write(), str(tmp_path / "own.db")
-    kernel = Kernel.from_file(path)
+    kernel = KernelSpec.from_file(path)
     problem = kernel.problem()
     with Store.open(db) as store:
         for block, seconds, registers in ((32, 3e-6, 10), (64, 1e-6, 30), (128, 2e-6, 20), (256, 4e-6, 40)):

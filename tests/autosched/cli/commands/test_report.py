@@ -16,7 +16,7 @@ from autosched.cli.terminal.progress import Counter, TuneDisplay
 from autosched.reporting import formatting
 from autosched.tuning.result import Progress, Start
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
@@ -148,7 +148,7 @@ def display(terminal: bool, limit: str = "") -> tuple[TuneDisplay, io.StringIO, 
     )
 
 
-RECORD = Record(
+RECORD = Trial(
     Matmul(8, 8, 8).key(),
     Schedule("matmul", (("tile_m", 16),)),
     "h200",

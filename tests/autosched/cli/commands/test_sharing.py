@@ -16,9 +16,9 @@ from store_records import record
 from autosched.cli.app import run
 from autosched.regression.entries import CheckedEntry, entries
 from autosched.regression.judging import SlowdownLimits
-from autosched.user_kernels.user_kernel import Kernel
+from autosched.user_kernels.user_kernel import KernelSpec
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.store.store import Store
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
@@ -34,7 +34,7 @@ def schedules() -> list[Schedule]:
     return template("transpose").space(PROBLEM, H200).sample(2, 0)
 
 
-def stored(path: Path, which: int = 0, time: float = 1e-6) -> Record:
+def stored(path: Path, which: int = 0, time: float = 1e-6) -> Trial:
     measurement = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(time, time, time, 9))
     with Store.open(path) as store:
         return store.append(record(schedules()[which], measurement, PROBLEM))
@@ -114,7 +114,7 @@ def test_thresholds_of_one_entry(here: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_a_threshold_of_a_users_kernel(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    problem = Kernel.from_file(VECTOR_ADD).problem(n=1000)
+    problem = KernelSpec.from_file(VECTOR_ADD).problem(n=1000)
     (schedule,) = template(problem.operator).space(problem, H200).sample(1, 0)
     timing = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(1e-6, 1e-6, 1e-6, 9))
     with Store.open(here / "a.db") as store:

@@ -15,7 +15,7 @@ from cost_models.trees.observations import Observations
 from cost_models.trees.trained_model import TrainedModel
 from measurements.records import recording
 from measurements.records.measurement import Provenance, Status
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.recording import Recording
 from search_spaces.operators.copy import Copy
 
@@ -176,7 +176,7 @@ def test_bad_input_is_one_line(run: Run, tmp_path: Path, arguments: list[str], c
     assert not (tmp_path / "m.json").exists()
 
 
-def left_out_of(given: Sequence[Record]) -> Mapping[str, int]:
+def left_out_of(given: Sequence[Trial]) -> Mapping[str, int]:
     left_out: dict[str, int] = {}
     assert not observations_of(given, left_out)
     return left_out

@@ -22,7 +22,7 @@ from autosched.tuning import tune as tuner
 from autosched.tuning.result import Progress, Start, TuneResult
 from autosched.tuning.winner.paired_timing import Ranked, Remeasurement
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.runners.base import Entrant
 from measurements.store import sqlite_file
 from measurements.store.store import Store
@@ -42,14 +42,14 @@ def schedule() -> Schedule:
     return template("matmul").space(PROBLEM, device("h200")).sample(1, 0)[0]
 
 
-def record(seconds: float | None) -> Record:
+def record(seconds: float | None) -> Trial:
     """Return an estimated trial; a failed one without ``seconds``."""
     if seconds is None:
         measurement = Measurement(Status.COMPILE_ERROR, Provenance.ESTIMATED, "does not compile")
     else:
         measurement = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(seconds))
     now = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
-    return Record(
+    return Trial(
         PROBLEM.key(),
         schedule(),
         "h200",
@@ -71,7 +71,7 @@ def record(seconds: float | None) -> Record:
 class FakeTune:
     """A tuner that takes no time: it plays ``records`` to the observer."""
 
-    records: Sequence[Record]
+    records: Sequence[Trial]
     earlier: int = 0
     interrupted: bool = False
     out_of_time: bool = False

@@ -18,7 +18,7 @@ from autosched.verify.runs import LaunchOverride
 from autosched.verify.verdict import Subject, Verdict
 from measurements.emulator import Emulation, Finding, FindingKind, GlobalSite, HostCompilerMissing, Order, SharedSite
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.store.store import Store
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
@@ -117,7 +117,7 @@ def stored(path: Path, *times: float | None, problem: Matmul = PROBLEM, again: b
         status = Status.OK if timing else Status.COMPILE_ERROR
         measurement = Measurement(status, Provenance.ESTIMATED, "" if timing else "no", timing)
         now = datetime(2026, 1, 2, tzinfo=UTC)
-        record = Record(
+        record = Trial(
             problem.key(),
             schedule,
             "h200",

@@ -24,7 +24,7 @@ from search_spaces.programs.schedules.counts import counts
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.matmul.template import MATMUL
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "programs"
@@ -114,7 +114,7 @@ def made(place: str | Program) -> Program:
     return load_program(str(EXAMPLES / place)) if isinstance(place, str) else place
 
 
-def check(p: ProgramProblem, kernel: Kernel) -> None:
+def check(p: ProgramProblem, kernel: GeneratedKernel) -> None:
     inputs = p.random_inputs(1)
     run = emulate(kernel, inputs, time_limit=60.0)
     assert run.status == "ok", run.reason

@@ -18,7 +18,7 @@ from autosched.reporting.html.decisions import decisions
 from autosched.reporting.html.entry import age
 from autosched.reporting.pictures import panels
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.store.store import Store
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
@@ -119,7 +119,7 @@ def test_what_to_do_comes_to_an_end(tmp_path: Path) -> None:
     assert advice["a100"].startswith("verify: ")
 
 
-def trial(seconds: float | None, **values: int) -> Record:
+def trial(seconds: float | None, **values: int) -> Trial:
     result = Measurement(Status.TIMEOUT, Provenance.MEASURED, "slow") if seconds is None else timed(seconds)
     return record(Schedule("toy", tuple(values.items())), result, PROBLEM)
 

@@ -21,7 +21,7 @@ from measurements.runners.cuda.runner import CudaRunner
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.devices import Device, UnknownDevice, device
 from search_spaces.operators.matmul import Matmul
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.matmul.counts import counts
 from search_spaces.templates.matmul.template import MATMUL
 from search_spaces.templates.template import TemplateSet
@@ -222,7 +222,9 @@ class TestEstimate:
     def candidate(self) -> Iterator[Candidate]:
         schedule = MATMUL.space(self.PROBLEM, H200).sample(1, 3)[0]
         yield Candidate(
-            self.PROBLEM, schedule, Kernel(entry="k", source="", arguments=(), grid=(1, 1, 1), block=(32, 1, 1))
+            self.PROBLEM,
+            schedule,
+            GeneratedKernel(entry="k", source="", arguments=(), grid=(1, 1, 1), block=(32, 1, 1)),
         )
 
     def test_it_is_the_analytic_model_with_what_the_compiler_allotted(self, candidate: Candidate) -> None:

@@ -12,7 +12,7 @@ from autosched.tuning.backends import gpus as probing
 from autosched.tuning.tune import tune
 from measurements.records import recording
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.records.recording import Recording
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
@@ -41,7 +41,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recording:
         status = Status.OK if ok else Status.TIMEOUT
         measurement = Measurement(status, Provenance.MEASURED, "" if ok else "not in time", timing)
         records.append(
-            Record(
+            Trial(
                 problem_key=PROBLEM.key(),
                 schedule=schedule,
                 device="h200",

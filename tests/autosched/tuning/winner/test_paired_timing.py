@@ -20,7 +20,7 @@ from autosched.tuning.result import TuneResult
 from autosched.tuning.winner import paired_timing
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.policy import DEFAULT, Policy
-from measurements.records.record import Control, Record, canonical_json
+from measurements.records.record import Control, Trial, canonical_json
 from measurements.records.recording import Recording
 from measurements.records.vendor_library import is_library
 from measurements.runners.base import Candidate, Entrant
@@ -32,7 +32,7 @@ from search_spaces.search_task import SearchTask
 from search_spaces.spaces.parameters import ordinal
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import TemplateSet
 
 H200 = device("h200")
@@ -40,10 +40,10 @@ PROBLEM = Matmul(m=64, n=48, k=32)
 SPACE = Space("toy", (ordinal("x", tuple(range(40))),))
 
 
-def generate(problem: Problem, schedule: Schedule, device: object) -> Kernel:
+def generate(problem: Problem, schedule: Schedule, device: object) -> GeneratedKernel:
     if "x" not in schedule.values:
         raise ValueError("there is no such schedule")
-    return Kernel(entry="k", source=f"{schedule['x']}", arguments=(), grid=(1, 1, 1), block=(32, 1, 1))
+    return GeneratedKernel(entry="k", source=f"{schedule['x']}", arguments=(), grid=(1, 1, 1), block=(32, 1, 1))
 
 
 def time_of(x: int) -> float:
@@ -324,7 +324,7 @@ class TestStore:
 
     def add(self, store: Store, x: int, seconds: float, rank: int | None = None, digest: str | None = None) -> None:
         timing = Timing(seconds, seconds, seconds, 9)
-        record = Record(
+        record = Trial(
             problem_key=PROBLEM.key(),
             schedule=Schedule("toy", (("x", x),)),
             device="h200",
@@ -434,7 +434,7 @@ def test_without_a_library_a_copy_is_what_a_check_compares_with(store: Store) ->
     assert not any(is_library(r.schedule) for r in store.trials(PROBLEM)), "a copy is no way to compute anything"
     then = AtTuning.of((), result.best)
     assert then is not None and then.control == result.best.control
-    assert Record.from_json(result.best.to_json()) == result.best
+    assert Trial.from_json(result.best.to_json()) == result.best
     assert [r.control for r in store.trials(PROBLEM) if r.rank and r.rank > 1] == [None] * 5
     with_library = tuned(store, Turns(time_of, library=2e-6, copy=0.5e-6)).best
     assert with_library is not None and with_library.control is not None and with_library.control.name == "library"

@@ -14,7 +14,7 @@ from needs import needs_compiler, needs_nvrtc
 
 import autosched
 from autosched.cli.app import run
-from autosched.user_kernels.user_kernel import Kernel
+from autosched.user_kernels.user_kernel import KernelSpec
 from autosched.verify.schedules import verify_one
 from measurements.compiler.cuda_headers import STAND_INS, missing_header
 from measurements.compiler.nvrtc import cuda_include_folders
@@ -76,7 +76,7 @@ def test_headers_of_the_standard_library_compile_for_one_launch() -> None:
 @needs_libcudacxx
 @pytest.mark.parametrize("source", [STANDARD, CUB])
 def test_and_in_a_kernel_that_is_searched(source: str) -> None:
-    made = Kernel(
+    made = KernelSpec(
         source,
         name="of_headers",
         entry="k",

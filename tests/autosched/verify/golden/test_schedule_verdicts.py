@@ -15,7 +15,7 @@ from header_edits import edited
 from needs import needs_compiler, needs_nvrtc
 
 import autosched
-from autosched import Kernel
+from autosched import KernelSpec
 from autosched.programs.loading import load_program
 from autosched.programs.loading import problem as program_problem
 from autosched.regression.check import CheckOptions, check_database
@@ -24,7 +24,7 @@ from autosched.verify import blocks_on_inputs
 from autosched.verify.schedules import verify_one
 from measurements.compiler.pool import CompilePool
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Trial
 from measurements.store.store import Store
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
@@ -145,8 +145,8 @@ def blurred(**arrays: Any) -> Any:
     return sum(arrays["in"][i : i + 256, j : j + 256] for i in range(3) for j in range(3))
 
 
-def blur(then: str = "") -> Kernel:
-    return Kernel(
+def blur(then: str = "") -> KernelSpec:
+    return KernelSpec(
         BLUR.replace("THEN", then),
         "blur",
         parameters={"block_x": [64]},
@@ -158,7 +158,7 @@ def blur(then: str = "") -> Kernel:
     )
 
 
-def of_kernel(kernel: Kernel, **how: Any) -> Any:
+def of_kernel(kernel: KernelSpec, **how: Any) -> Any:
     problem = kernel.problem()
     (schedule,) = kernel.template.space(problem, H200).sample(1, 0)
     return verify_one(kernel.template, problem, schedule, H200, **how)
@@ -173,10 +173,10 @@ def test_some_blocks_of_users_kernels(golden: Golden, monkeypatch: pytest.Monkey
     compared(golden, "kernel: some blocks, out of bounds", of_kernel(blur(far)))
 
 
-def added(source: str = ADD, **more: Any) -> Kernel:
+def added(source: str = ADD, **more: Any) -> KernelSpec:
     a, b = (np.random.default_rng(i).standard_normal(1000).astype(np.float32) for i in (0, 1))
     arguments = [np.zeros(1000, np.float32), a, b, np.int32(1000)]
-    return Kernel.from_arrays("vector_add", source, 1000, arguments, {"block_size_x": [128]}, **more)
+    return KernelSpec.from_arrays("vector_add", source, 1000, arguments, {"block_size_x": [128]}, **more)
 
 
 def test_kernels_from_arrays(golden: Golden) -> None:
@@ -194,14 +194,14 @@ def compiled() -> Any:
     """Return a function that makes a record of what a schedule compiles to today."""
     with CompilePool(workers=1) as pool:
 
-        def record(own: KernelTemplate, problem: Problem, schedule: Schedule, **more: Any) -> Record:
+        def record(own: KernelTemplate, problem: Problem, schedule: Schedule, **more: Any) -> Trial:
             kernel = own.kernel(problem, schedule, H200)
             program: Any = pool.compile(kernel, H200.arch)
             measurement = Measurement(
                 Status.OK, more.pop("provenance", Provenance.MEASURED), timing=Timing(2e-6, 2e-6, 2e-6, 9), error=0.1,
                 resources=program.resources, code=program.code,
             )  # fmt: skip
-            made = Record(
+            made = Trial(
                 problem_key=problem.key(), schedule=schedule, device="h200", fingerprint="{}",
                 template_version=own.version, space_version="s", kernel_digest=kernel.digest, measurement=measurement,
                 toolchain=program.toolchain, driver="", autosched_version="0.1.0",

@@ -16,7 +16,7 @@ from autosched.verify.schedules import verify_kernel
 from search_spaces.hardware.dtypes import FLOAT_DTYPES, U32
 from search_spaces.operators.problem import Operand
 from search_spaces.operators.row_reduction import Reduce
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 pytestmark = [needs_compiler, needs_nvrtc]
 
@@ -89,7 +89,7 @@ PLANTED = (
 )  # fmt: skip
 
 
-def kernel_of(name: str, source: str) -> tuple[Reduce, Kernel]:
+def kernel_of(name: str, source: str) -> tuple[Reduce, GeneratedKernel]:
     problem = OF_ROWS if name == SPLIT else OF_COLUMNS
     arguments = problem.operands()
     grid, threads = (SPLITS, problem.rows, 1), 128
@@ -100,7 +100,9 @@ def kernel_of(name: str, source: str) -> tuple[Reduce, Kernel]:
         grid, threads = (-(-problem.columns // 64), 1, 1), 64
     sizes = {"ROWS": problem.rows, "COLUMNS": problem.columns, "SPLITS": SPLITS}
     head = "".join(f"#define {macro} {value}\n" for macro, value in sizes.items())
-    return problem, Kernel(entry=name, source=head + source, arguments=arguments, grid=grid, block=(threads, 1, 1))
+    return problem, GeneratedKernel(
+        entry=name, source=head + source, arguments=arguments, grid=grid, block=(threads, 1, 1)
+    )
 
 
 def proven(name: str, source: str) -> str:

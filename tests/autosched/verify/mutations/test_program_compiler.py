@@ -28,7 +28,7 @@ from search_spaces.programs.planning import memory, uniform
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 A100 = device("a100")
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -40,7 +40,7 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 def outcome_of(
     place: str | Program,
     sizes: dict[str, int],
-    changed: Callable[[Kernel], Kernel] = lambda kernel: kernel,
+    changed: Callable[[GeneratedKernel], GeneratedKernel] = lambda kernel: kernel,
     schedule: Schedule | None = None,
 ) -> str:
     """ "ok", what the emulator reports, or "wrong"."""
@@ -284,8 +284,8 @@ def ringed(buffers: int) -> Schedule:
     return next(s for s in schedules if wanted.items() <= dict(s.values).items())
 
 
-def with_fault(header: str, old: str, new: str) -> Callable[[Kernel], Kernel]:
-    def changed(kernel: Kernel) -> Kernel:
+def with_fault(header: str, old: str, new: str) -> Callable[[GeneratedKernel], GeneratedKernel]:
+    def changed(kernel: GeneratedKernel) -> GeneratedKernel:
         texts = dict(kernel.headers.files)
         assert texts[header].count(old) == 1
         texts[header] = texts[header].replace(old, new)

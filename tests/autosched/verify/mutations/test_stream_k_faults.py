@@ -22,7 +22,7 @@ from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 pytestmark = [needs_compiler, needs_nvrtc]
 
@@ -40,7 +40,7 @@ Changes = tuple[tuple[str, str | int], ...]
 
 
 @cache
-def small_kernel(several: bool = False, changes: Changes = EARLY) -> tuple[Matmul, Kernel]:
+def small_kernel(several: bool = False, changes: Changes = EARLY) -> tuple[Matmul, GeneratedKernel]:
     """Five tiles for two blocks: three that are dealt out, of which one is shared, and a whole one of each block. With
     ``several``, twelve tiles for five blocks, of which four pairs share one. ``changes`` of the golden schedule."""
     data = json.loads(GOLDEN.read_text())
@@ -66,7 +66,7 @@ class Fault:
     several: bool = False
     changes: Changes = EARLY
 
-    def kernel(self) -> tuple[Matmul, Kernel]:
+    def kernel(self) -> tuple[Matmul, GeneratedKernel]:
         problem, kernel = small_kernel(self.several, self.changes)
         headers = edited(kernel.headers, self.header, self.old, self.new)
         return problem, dataclasses.replace(kernel, headers=headers)

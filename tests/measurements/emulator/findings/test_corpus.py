@@ -16,7 +16,7 @@ from measurements.emulator import Emulation, FindingKind, Order, emulate, emulat
 from measurements.emulator.findings import Grade
 from search_spaces.hardware.dtypes import F32, U32
 from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Kernel, Launch
+from search_spaces.templates.kernel import GeneratedKernel, Launch
 
 K = FindingKind
 
@@ -95,7 +95,7 @@ CASES = (
     Case("tiles_compacted_in_place", K.GLOBAL_RACE, note=True, grid=4),
 )
 
-MakeKernel = Callable[..., Kernel]
+MakeKernel = Callable[..., GeneratedKernel]
 Source = Callable[[str], str]
 
 

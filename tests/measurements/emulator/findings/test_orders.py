@@ -8,7 +8,7 @@ import pytest
 from measurements.emulator import Order, emulate
 from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 KINDS = ("ascending", "descending", "alternating", "interleaved", "random")
 TICKETS = """
@@ -33,7 +33,7 @@ def test_orders_are_what_their_names_say() -> None:
 def tickets(order: Order) -> np.ndarray:
     """When each thread of 4 blocks of 3 warps, the last of them short, came to an atomic."""
     arguments = (Operand("counter", "workspace", U32, (1,), zeroed=True), Operand("out", "output", U32, (320,)))
-    kernel = Kernel(entry="tickets", source=TICKETS, arguments=arguments, grid=(4, 1, 1), block=(80, 1, 1))
+    kernel = GeneratedKernel(entry="tickets", source=TICKETS, arguments=arguments, grid=(4, 1, 1), block=(80, 1, 1))
     return emulate(kernel, {}, order=order).outputs["out"].reshape(4, 80)
 
 

@@ -33,7 +33,7 @@ from measurements.emulator.ptx.build import compile_to_program
 from search_spaces.hardware.dtypes import F32, SCALAR_DTYPES
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel, ScalarArgument
+from search_spaces.templates.kernel import GeneratedKernel, ScalarArgument
 
 Run = Callable[..., Emulation]
 
@@ -68,14 +68,14 @@ def test_result_and_times(run: Run) -> None:
 
 
 def test_compiled_object_is_reused_until_something_changes(
-    empty_cache: Path, kernel_of: Callable[..., Kernel], tmp_path: Path
+    empty_cache: Path, kernel_of: Callable[..., GeneratedKernel], tmp_path: Path
 ) -> None:
     header = tmp_path / "include" / "own.cuh"
     header.parent.mkdir()
     header.write_text("#define SCALE 3.0f\n")
     base = kernel_of('#include "own.cuh"\n' + SOURCE, ARGUMENTS)
 
-    def kernel() -> Kernel:
+    def kernel() -> GeneratedKernel:
         return dataclasses.replace(base, headers=base.headers | Headers.from_folder(header.parent))
 
     first, second = emulate(kernel(), INPUTS), emulate(kernel(), INPUTS)
@@ -88,7 +88,7 @@ def test_compiled_object_is_reused_until_something_changes(
 
 
 def test_another_nvrtc_or_option_is_another_program(
-    empty_cache: Path, kernel_of: Callable[..., Kernel], monkeypatch: pytest.MonkeyPatch
+    empty_cache: Path, kernel_of: Callable[..., GeneratedKernel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel = kernel_of(source(5.0), ARGUMENTS)
     first = compile_to_program(kernel)
@@ -99,7 +99,7 @@ def test_another_nvrtc_or_option_is_another_program(
 
 
 def test_object_does_not_depend_on_where_the_headers_lie(
-    empty_cache: Path, kernel_of: Callable[..., Kernel], tmp_path: Path
+    empty_cache: Path, kernel_of: Callable[..., GeneratedKernel], tmp_path: Path
 ) -> None:
     base = kernel_of(
         '#include <own.cuh>\nextern "C" __global__ void kernel(const float* a, float* o) { store(o); }', ARGUMENTS
@@ -116,7 +116,7 @@ def test_object_does_not_depend_on_where_the_headers_lie(
     assert [(f.file, f.line) for f in found if f.line] == [("own.cuh", 3)]
 
 
-def test_many_threads_compile_one_kernel(empty_cache: Path, kernel_of: Callable[..., Kernel]) -> None:
+def test_many_threads_compile_one_kernel(empty_cache: Path, kernel_of: Callable[..., GeneratedKernel]) -> None:
     kernel = kernel_of(source(6.0), ARGUMENTS)
     with ThreadPoolExecutor(4) as pool:
         paths = {c.path for c in pool.map(lambda _: compile_to_program(kernel), range(4))}
@@ -125,7 +125,7 @@ def test_many_threads_compile_one_kernel(empty_cache: Path, kernel_of: Callable[
 
 
 def test_cache_is_pruned_oldest_first(
-    empty_cache: Path, kernel_of: Callable[..., Kernel], monkeypatch: pytest.MonkeyPatch
+    empty_cache: Path, kernel_of: Callable[..., GeneratedKernel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = build.runner()
     names = {"old.program": 30000, "older.o": 40000, "runner-old": 50000, "new.program": 10, here.name: 60000}
@@ -228,13 +228,13 @@ def test_launches_are_checked(run: Run, launch: dict[str, int]) -> None:
         run(source(1.0), ARGUMENTS, INPUTS, **launch)
 
 
-def test_kernel_name_is_checked(kernel_of: Callable[..., Kernel]) -> None:
+def test_kernel_name_is_checked(kernel_of: Callable[..., GeneratedKernel]) -> None:
     base = kernel_of(source(1.0), ARGUMENTS)
     with pytest.raises(ValueError, match="C identifier"):
         dataclasses.replace(base, entry="a b; c")
 
 
-def test_values_are_passed_in_the_place_and_type_of_their_parameter(kernel_of: Callable[..., Kernel]) -> None:
+def test_values_are_passed_in_the_place_and_type_of_their_parameter(kernel_of: Callable[..., GeneratedKernel]) -> None:
     text = """#include "common.cuh"
     template <class T, int N>
     __global__ void scale(bool on, T factor, const float* a, long long start, float* o) {
@@ -262,7 +262,7 @@ def test_values_are_passed_in_the_place_and_type_of_their_parameter(kernel_of: C
 
 
 def test_without_nvrtc_this_machine_is_to_blame(
-    kernel_of: Callable[..., Kernel], monkeypatch: pytest.MonkeyPatch
+    kernel_of: Callable[..., GeneratedKernel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing() -> str:
         raise NvrtcMissing("no library")
@@ -282,9 +282,9 @@ def test_runner_dies_with_its_parent(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     text = 'extern "C" __global__ void kernel() { while (true) {} }'
     script.write_text(
-        "from search_spaces.templates.kernel import Kernel\n"
+        "from search_spaces.templates.kernel import GeneratedKernel\n"
         "from measurements.emulator import emulate\n"
-        f"kernel = Kernel(entry='kernel', source={text!r}, arguments=(), grid=(1, 1, 1), block=(1, 1, 1))\n"
+        f"kernel = GeneratedKernel(entry='kernel', source={text!r}, arguments=(), grid=(1, 1, 1), block=(1, 1, 1))\n"
         "emulate(kernel, {})\n"
     )
     parent = subprocess.Popen(

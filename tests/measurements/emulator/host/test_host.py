@@ -28,7 +28,7 @@ from measurements.emulator.host.build import runner
 from measurements.emulator.host.compiler import FROM_STDIN, compile_to
 from search_spaces.hardware.dtypes import F32
 from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 Run = Callable[..., Emulation]
 Compiler = Callable[[str], Path]
@@ -180,7 +180,7 @@ def test_a_runner_that_does_not_run_is_not_kept(compiler: Compiler, mode: str) -
 @pytest.mark.skipif(sys.platform != "linux", reason="sets limits of another process")
 @pytest.mark.parametrize("limit", ["-f 0", "-v 100000"], ids=["file size", "memory"])
 def test_a_launch_that_the_machine_ends_is_no_crash_of_the_kernel(
-    kernel_of: Callable[..., Kernel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+    kernel_of: Callable[..., GeneratedKernel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     limited = tmp_path / "limited"
     limited.write_text(f'#!/bin/sh\nulimit {limit}\nexec "{runner()}" "$@"\n')
@@ -192,7 +192,7 @@ def test_a_launch_that_the_machine_ends_is_no_crash_of_the_kernel(
 
 
 def test_a_launch_that_is_killed_is_no_crash_of_the_kernel(
-    kernel_of: Callable[..., Kernel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kernel_of: Callable[..., GeneratedKernel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed = tmp_path / "killed"
     killed.write_text("#!/bin/sh\nkill -KILL $$\n")

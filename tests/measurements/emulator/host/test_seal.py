@@ -17,19 +17,19 @@ from measurements.emulator.host.seal import intact, seal
 from measurements.emulator.ptx.build import compile_to_program
 from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 pytestmark = [needs_nvrtc, needs_compiler]
 
 SOURCE = 'extern "C" __global__ void count(unsigned* out) { out[threadIdx.x] = 3u * threadIdx.x; }\n'
 
 
-def kernel(source: str = SOURCE) -> Kernel:
+def kernel(source: str = SOURCE) -> GeneratedKernel:
     out = Operand("out", "output", U32, (32,))
-    return Kernel(entry="count", source=source, arguments=(out,), grid=(1, 1, 1), block=(32, 1, 1))
+    return GeneratedKernel(entry="count", source=source, arguments=(out,), grid=(1, 1, 1), block=(32, 1, 1))
 
 
-def path_of(kernel: Kernel) -> Path:
+def path_of(kernel: GeneratedKernel) -> Path:
     return compile_to_program(kernel).path
 
 

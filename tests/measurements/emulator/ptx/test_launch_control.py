@@ -11,7 +11,7 @@ from measurements.emulator import Emulation, FindingKind, emulate
 from measurements.emulator.order import Order, OrderKind
 from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 pytestmark = [needs_compiler, needs_nvrtc]
 K = FindingKind
@@ -48,7 +48,7 @@ BODY = """
 
 def run_counting(body: str, order: Order) -> Emulation:
     """Run a kernel that adds to ``out``, which begins with zeros."""
-    kernel = Kernel(
+    kernel = GeneratedKernel(
         entry="test",
         source=f'{HEAD}\nextern "C" __global__ void test(u32* out) {{{body}}}',
         arguments=(Operand("out", "output", U32, ((BLOCKS + 1) * 32,), zeroed=True),),
@@ -60,7 +60,7 @@ def run_counting(body: str, order: Order) -> Emulation:
 
 
 def run(body: str, seed: int = 0) -> Emulation:
-    kernel = Kernel(
+    kernel = GeneratedKernel(
         entry="test",
         source=f'{HEAD}\nextern "C" __global__ void test(u32* out) {{{body}}}',
         arguments=(Operand("out", "output", U32, (BLOCKS, 32)),),

@@ -27,12 +27,12 @@ from measurements.runners.fleet.actors import (
 )
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
-from search_spaces.templates.kernel import Kernel, Launch
+from search_spaces.templates.kernel import GeneratedKernel, Launch
 
 ROOT = str(Path(__file__).resolve().parents[4])
 
 
-def program(folder: Path, kernel: Kernel) -> SentProgram:
+def program(folder: Path, kernel: GeneratedKernel) -> SentProgram:
     """Return a program whose cubin is the kernel's source."""
     content = kernel.source.encode()
     digest = hashlib.sha256(content).hexdigest()

@@ -13,7 +13,7 @@ from measurements.emulator import FindingKind
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 K = FindingKind
 WRONG = "wrong_result"
@@ -82,9 +82,9 @@ class Planted:
     def schedule(self) -> Schedule:
         return SMALL.replace(**CASES[self.case][0])
 
-    def right_kernel(self) -> Kernel:
+    def right_kernel(self) -> GeneratedKernel:
         return generate(self.problem(), self.schedule(), B200)
 
-    def kernel(self) -> Kernel:
+    def kernel(self) -> GeneratedKernel:
         right = self.right_kernel()
         return dataclasses.replace(right, headers=edited(right.headers, self.header, self.old, self.new))

@@ -12,7 +12,7 @@ from needs import needs_compiler, needs_nvrtc
 from measurements.emulator import Emulation, FindingKind, emulate
 from search_spaces.hardware.dtypes import F32
 from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.tensor_map import TensorMap
 
 pytestmark = [needs_compiler, needs_nvrtc]
@@ -45,7 +45,7 @@ BODY = """
 def run(body: str = BODY, swizzle: Literal["NONE", "128B"] = "NONE", rows: int = 1) -> tuple[Emulation, Any]:
     x = np.arange(ROWS * COLUMNS, dtype=np.float32).reshape(ROWS, COLUMNS)
     a, scattered = Operand("a", "input", F32, x.shape), Operand("scattered", "inout", F32, (ROWS, 32))
-    kernel = Kernel(
+    kernel = GeneratedKernel(
         entry="test",
         source=(
             f'{HEAD}\nextern "C" __global__ void test(const __grid_constant__ Map from, '

@@ -11,7 +11,7 @@ from measurements.emulator import Emulation, FindingKind, emulate
 from measurements.emulator.order import Order
 from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Argument, Kernel
+from search_spaces.templates.kernel import Argument, GeneratedKernel
 from search_spaces.templates.tensor_map import TensorMap
 
 pytestmark = [needs_compiler, needs_nvrtc]
@@ -92,7 +92,7 @@ def run(
     arch: str = "sm_90a",
 ) -> Emulation:
     given = arguments or (Operand("out", "output", U32, (64,)), Operand("x", "input", U32, (2 * WORDS,)))
-    kernel = Kernel(
+    kernel = GeneratedKernel(
         entry="test",
         source=f"{HEAD}{TOOLS}\n"
         f'extern "C" __global__ void __cluster_dims__({cluster}, 1, 1) test({parameters}) {{{body}}}',

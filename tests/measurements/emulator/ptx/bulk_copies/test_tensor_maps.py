@@ -15,7 +15,7 @@ from measurements.runners.tensor_map_builder import fields_of, headers
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.tensor_map import ELEMENT_BYTES, TensorMap
 
 pytestmark = [needs_compiler, needs_nvrtc]
@@ -56,7 +56,7 @@ def test_made_maps_are_those_of_the_host(tensor_map: TensorMap) -> None:
         *(tensor_map, x, Operand("fields", "input", U8, fields.shape)),
         *(Operand("made", "output", U8, (128,)), Operand("given", "output", U8, (128,))),
     )
-    kernel = Kernel(
+    kernel = GeneratedKernel(
         entry="both", source=HEAD + BOTH, headers=headers(), arguments=arguments, grid=(1, 1, 1), block=(1, 1, 1)
     )
     inputs = {"x": np.zeros(x.shape, x.dtype.storage), "fields": fields}
@@ -177,7 +177,7 @@ def use(source: str, included: Headers, of: Array | None = None) -> Emulation:
         *(USED.operand, Operand("fields", "input", U8, fields.shape)),
         *(Operand("map", "workspace", U8, (128,)), Operand("out", "output", F16, (256,))),
     )
-    kernel = Kernel(
+    kernel = GeneratedKernel(
         entry="use", source=HEAD + source, headers=included, arguments=arguments, grid=(1, 1, 1), block=(64, 1, 1)
     )
     done = emulate(kernel, {"x": x.view(np.float16), "fields": fields}, time_limit=30)

@@ -15,7 +15,7 @@ from needs import needs_compiler, needs_nvrtc
 from measurements.emulator import Emulation, FindingKind, emulate
 from search_spaces.hardware.dtypes import F16, F32
 from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import GeneratedKernel
 
 pytestmark = [needs_compiler, needs_nvrtc]
 K = FindingKind
@@ -83,7 +83,7 @@ def run(old: str = "", new: str = "", *, from_tensor_memory: bool = False) -> tu
     assert old in BODY
     rng = np.random.default_rng(3)
     a, b = (rng.integers(-3, 4, (lines, DEPTH)).astype(np.float16) for lines in (M, N))
-    kernel = Kernel(
+    kernel = GeneratedKernel(
         entry="test",
         source=(
             f"#define FROM_TENSOR_MEMORY {int(from_tensor_memory)}\n{HEAD}\n"
@@ -220,7 +220,7 @@ def test_what_the_emulator_lacks_is_named_with_its_line(old: str, new: str) -> N
     if "[%4]" in new:
         body = body.replace('"l"(of_a), "l"(of_b), "r"(instruction)', '"l"(of_a), "l"(of_b), "r"(instruction), "r"(d)')
     assert body != BODY
-    kernel = Kernel(
+    kernel = GeneratedKernel(
         entry="test",
         source=f"#define FROM_TENSOR_MEMORY 0\n{HEAD}\n"
         'extern "C" __global__ void test(const unsigned short* a, const unsigned short* b, '

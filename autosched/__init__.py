@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from autosched.version import VERSION
 
 if TYPE_CHECKING:
-    from autosched.dispatch.call_log import recording
+    from autosched.dispatch.call_log import log_calls
     from autosched.dispatch.database import Database, NotTuned, StaleSchedule
     from autosched.dispatch.functions import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose, use
     from autosched.dispatch.kernel import RuntimeUnavailable
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from autosched.verify.emulate.emulate import Im2col, Struct, Surface, TensorMapOf, Texture, emulate
     from autosched.verify.emulate.emulated_launch import EmulatedLaunch
     from measurements.emulator import Finding, HostFailure, Order
-    from measurements.records.measurement import Provenance
-    from measurements.records.record import Trial
     from measurements.store.errors import StoreError
+    from measurements.trials.measurement import Provenance
+    from measurements.trials.trial import Trial
     from search_spaces.hardware.devices import Device, device
     from search_spaces.operators.copy import Copy
     from search_spaces.operators.matmul import Matmul
@@ -83,9 +83,9 @@ __all__ = [
     "device",
     "emulate",
     "layernorm",
+    "log_calls",
     "matmul",
     "matvec",
-    "recording",
     "reduce",
     "rmsnorm",
     "softmax",
@@ -104,8 +104,8 @@ _HOMES = {
     "NoSchedule": "autosched.dispatch.provenance",
     "NotTuned": "autosched.dispatch.database",
     "Order": "measurements.emulator",
-    "Provenance": "measurements.records.measurement",
-    "Trial": "measurements.records.record",
+    "Provenance": "measurements.trials.measurement",
+    "Trial": "measurements.trials.trial",
     "RuntimeUnavailable": "autosched.dispatch.kernel",
     "Schedule": "search_spaces.spaces.schedule",
     "StaleSchedule": "autosched.dispatch.database",
@@ -127,7 +127,7 @@ _HOMES = {
     **dict.fromkeys(
         ("Im2col", "Struct", "Surface", "TensorMapOf", "Texture", "emulate"), "autosched.verify.emulate.emulate"
     ),
-    "recording": "autosched.dispatch.call_log",
+    "log_calls": "autosched.dispatch.call_log",
     "TuneOptions": "autosched.tuning.options",
     "tune": "autosched.tuning.tune",
     **dict.fromkeys(

@@ -65,7 +65,7 @@ API = {
         "+StudySampler",
     ),
     "Running tuned kernels": (
-        *("+Database", "use", "recording", "matmul", "matvec", "softmax", "rmsnorm", "layernorm", "reduce"),
+        *("+Database", "use", "log_calls", "matmul", "matvec", "softmax", "rmsnorm", "layernorm", "reduce"),
         "transpose",
     ),
     "PyTorch": ("torch.patch", "+torch.Calls", "torch.emulated"),

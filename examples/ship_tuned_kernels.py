@@ -66,7 +66,7 @@ def emulate(database: Path) -> None:
 
 def check(inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> None:
     """Compare with the float64 reference."""
-    from measurements.records.comparison import check
+    from measurements.trials.comparison import check
 
     found = check(PROBLEM, inputs, outputs)
     if not found.ok:

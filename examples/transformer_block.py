@@ -56,7 +56,7 @@ def main() -> None:
     block = Block().half().to("cuda" if on_gpu else "cpu").eval()
     x = torch.randn(TOKENS, WIDTH).half().to("cuda" if on_gpu else "cpu")
 
-    with torch.no_grad(), autosched.recording(shapes), autosched.torch.patch(None):
+    with torch.no_grad(), autosched.log_calls(shapes), autosched.torch.patch(None):
         expected = block(x)
 
     tune = [sys.executable, "-m", "autosched", "tune", "--from", shapes, "--db", database, "--effort", given.effort]

@@ -26,8 +26,8 @@ from measurements.compiler.pool import CompileFailure, CompilePool, why_not_laun
 from measurements.compiler.ptx import compile_to_ptx
 from measurements.emulator.architecture import ptx_arch
 from measurements.files.atomic_write import publish
-from measurements.records.vendor_library import is_library
 from measurements.store.store import Store
+from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import is_operator
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_row

@@ -55,7 +55,7 @@ _EXTRAS = {  # of the package, by the modules that they bring
     "cupy": "cuda13",
     "cuda": "cuda13",
     "pynvml": "cuda13",
-    "nvMatmulHeuristics": "judge",
+    "nvMatmulHeuristics": "heuristics",
 }
 _PROBLEM = "matmul -m 4096 -n 4096 -k 4096"
 _EXAMPLES = {

@@ -17,7 +17,7 @@ from measurements.files import atomic_write, file_lock
 from measurements.files.bounded import read_bounded
 from search_spaces.operators.problem import Problem
 
-VARIABLE = "AUTOSCHED_RECORD"
+VARIABLE = "AUTOSCHED_CALL_LOG"
 HEADER = ["count", "problem"]
 _LARGEST = 1 << 26  # bytes of a file
 _MOST_COUNT = 10**15
@@ -76,7 +76,7 @@ def add(problem: Problem) -> None:
 
 
 @contextmanager
-def recording(path: str | Path) -> Iterator[CallLog]:
+def log_calls(path: str | Path) -> Iterator[CallLog]:
     """Count the calls of autosched's functions and PyTorch operators, of all threads, and add them to the CSV at
     ``path`` at the end. Raises OSError where it cannot be written."""
     log = CallLog(path)
@@ -89,7 +89,7 @@ def recording(path: str | Path) -> Iterator[CallLog]:
 
 
 def start_from_environment() -> None:
-    """Record until the process ends where AUTOSCHED_RECORD names a file; once, however often this is called."""
+    """Record until the process ends where AUTOSCHED_CALL_LOG names a file; once, however often this is called."""
     path = os.environ.get(VARIABLE)
     if path and all(log.path != Path(path).absolute() for log in _active):
         log = CallLog(Path(path).absolute())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from autosched.dispatch.provenance import KernelProvenance, NoSchedule
 from autosched.dispatch.resolve_cache import ResolvedCache
 from measurements.files.text import first_line, without_password
-from measurements.records.measurement import Provenance
+from measurements.trials.measurement import Provenance
 from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
@@ -19,8 +19,8 @@ from search_spaces.operators.problem import Problem
 if TYPE_CHECKING:  # what takes long to import is imported where the database itself is asked
     from autosched.dispatch.kernel import LoadedKernel
     from autosched.dispatch.lookup import Answer
-    from measurements.records.record import Trial
     from measurements.store.store import Store
+    from measurements.trials.trial import Trial
     from search_spaces.programs.builder import Program
 
 __all__ = ["Database", "NoSchedule", "NotTuned", "StaleSchedule", "device_name"]

@@ -21,10 +21,10 @@ from autosched.dispatch.distance import ProblemDistance, device_distance, proble
 from autosched.dispatch.provenance import KernelProvenance, Kind, NoSchedule, Origin
 from autosched.dispatch.staleness import UNKNOWN, Environment, stale_reasons
 from autosched.samplers.first_choices.model_choice import DefaultChoice, default_choice, predicted_seconds
-from measurements.records.problem_key import fields_of, problem_of
-from measurements.records.record import Trial
-from measurements.records.vendor_library import is_library
 from measurements.store.store import Store
+from measurements.trials.problem_key import fields_of, problem_of
+from measurements.trials.trial import Trial
+from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-from measurements.records.problem_key import fields_of
+from measurements.trials.problem_key import fields_of
 from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from measurements.compiler.nvcc import NvccMissing, toolchain_of
 from measurements.compiler.nvrtc import NVCC
-from measurements.records.measurement import Provenance
-from measurements.records.record import Trial
-from measurements.records.vendor_library import is_library
+from measurements.trials.measurement import Provenance
+from measurements.trials.trial import Trial
+from measurements.trials.vendor_library import is_library
 from search_spaces.hardware.devices import Device
 from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import KernelTemplate

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from measurements.records.record import Trial
-from measurements.records.vendor_library import is_library
+from measurements.trials.trial import Trial
+from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import DEVICES, Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row

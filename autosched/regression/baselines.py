@@ -18,10 +18,10 @@ from autosched.regression.entries import CheckedEntry
 from autosched.regression.timed import Baseline
 from measurements.compiler.cubin_cache import CompileCache, Compiled, CompiledStep
 from measurements.compiler.pool import CompileFailure, CompilePool
-from measurements.records.measurement import Resources
-from measurements.records.vendor_library import is_library
 from measurements.runners.base import Candidate
 from measurements.store.store import Store
+from measurements.trials.measurement import Resources
+from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import template
 from search_spaces.templates.kernel import GeneratedKernel, launch_from_json
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from autosched.regression.report import CheckFinding, CheckReport
-from measurements.records.record import Trial
 from measurements.store.store import Store
+from measurements.trials.trial import Trial
 from search_spaces.hardware.devices import Device
 
 

@@ -12,10 +12,10 @@ from autosched.regression.since_tuning import AtTuning
 from autosched.reporting import formatting
 from autosched.verify.schedules import ProblemTooLarge
 from measurements.files.text import one_line
-from measurements.records.problem_key import fields_of
-from measurements.records.record import Trial
-from measurements.records.vendor_library import is_library
 from measurements.store.store import ProblemSummary, Store, StoreError
+from measurements.trials.problem_key import fields_of
+from measurements.trials.trial import Trial
+from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import templates
 from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row

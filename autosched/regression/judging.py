@@ -17,8 +17,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from measurements.records import signed_rank, timing_statistics
-from measurements.records.timing_statistics import Ratio, SpeedChange, log_ratios
+from measurements.trials import signed_rank, timing_statistics
+from measurements.trials.timing_statistics import Ratio, SpeedChange, log_ratios
 
 CONFIDENCE = 0.99  # of every interval here: fifty times in a hundred entries one of 95% would miss
 DISCOVERY_RATE = 0.05  # the share of false ones that Benjamini-Hochberg lets into a first list of findings

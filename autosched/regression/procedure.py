@@ -18,7 +18,7 @@ from autosched.regression.judging import (
     moved_between,
     one_sided,
 )
-from measurements.records.timing_statistics import SpeedChange
+from measurements.trials.timing_statistics import SpeedChange
 
 Measure = Callable[[int], Times]  # that many rounds of one entry, in the process that is measuring now
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from autosched.reporting.exit_status import ExitStatus
-from measurements.records.timing_statistics import Ratio
+from measurements.trials.timing_statistics import Ratio
 
 
 class EntryStatus(StrEnum):

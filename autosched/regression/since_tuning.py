@@ -12,12 +12,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from measurements.records.measurement import Timing
-from measurements.records.policy import DEFAULT
-from measurements.records.record import Control, Trial
-from measurements.records.timing_statistics import Ratio, error_of_median
-from measurements.records.vendor_library import is_library
 from measurements.store.merge import remeasurements
+from measurements.trials.measurement import Timing
+from measurements.trials.policy import DEFAULT
+from measurements.trials.timing_statistics import Ratio, error_of_median
+from measurements.trials.trial import Control, Trial
+from measurements.trials.vendor_library import is_library
 
 AGAINST_CONTROL = 0.03  # what two sessions on one GPU may differ by, as ratios of one session
 ALONE = 0.05  # and as times, which see other clocks

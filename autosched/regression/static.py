@@ -24,10 +24,10 @@ from autosched.version import VERSION
 from measurements.compiler.cores import usable_cores
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, CompilePool, why_not_launched
-from measurements.records.measurement import MachineCode, Provenance, Resources
-from measurements.records.record import Trial
-from measurements.records.vendor_library import is_library
 from measurements.runners.base import Candidate
+from measurements.trials.measurement import MachineCode, Provenance, Resources
+from measurements.trials.trial import Trial
+from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import template
 from search_spaces.templates.template import TemplateSet
 

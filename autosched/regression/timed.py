@@ -23,11 +23,11 @@ from autosched.regression.since_tuning import since
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, CompilePool, why_not_launched
 from measurements.emulator import HostFailure
-from measurements.records import timing_statistics
-from measurements.records.measurement import Status
-from measurements.records.record import CONTROLS
-from measurements.records.vendor_library import is_library
 from measurements.runners.base import Candidate, Comparing, Entrant, RunnerStopped
+from measurements.trials import timing_statistics
+from measurements.trials.measurement import Status
+from measurements.trials.trial import CONTROLS
+from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import Device
 

@@ -11,15 +11,15 @@ from rich import box
 from rich.table import Table
 
 from autosched.reporting.roofline import Costed, bound_by, known, roofline
-from measurements.records.facts import ProblemFacts
-from measurements.records.vendor_library import is_library
+from measurements.trials.facts import ProblemFacts
+from measurements.trials.vendor_library import is_library
 from search_spaces.hardware.dtypes import MULTIPLIED_DTYPES
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 if TYPE_CHECKING:  # proofs have no records
-    from measurements.records.measurement import Resources
-    from measurements.records.record import Trial
+    from measurements.trials.measurement import Resources
+    from measurements.trials.trial import Trial
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _TYPES = frozenset((*MULTIPLIED_DTYPES, "i32"))  # of fields that are always shown
@@ -204,7 +204,7 @@ def cut(text: str, most: int) -> str:
 
 def name_without_file(problem_key: str, facts: ProblemFacts | None) -> str:
     """Return the name of a problem that is not known here: what its record says, else its fields."""
-    from measurements.records.problem_key import fields_of
+    from measurements.trials.problem_key import fields_of
 
     if facts is not None:
         return facts.name
@@ -216,7 +216,7 @@ def name_without_file(problem_key: str, facts: ProblemFacts | None) -> str:
 def record_facts(problem: Costed, record: Trial) -> list[tuple[str, str]]:
     """Return what is known about a schedule that works: its time and where that comes from, its error, its
     resources. ``problem`` may be what the record says of one that is not known here."""
-    from measurements.records.policy import DEFAULT, NONE, described
+    from measurements.trials.policy import DEFAULT, NONE, described
 
     timing, resources = record.measurement.timing, record.measurement.resources
     if timing is None:

@@ -14,10 +14,10 @@ from typing import Any
 
 from autosched.reporting import formatting
 from measurements.files import atomic_write
-from measurements.records.policy import DEFAULT
-from measurements.records.record import Trial
-from measurements.records.vendor_library import is_library
 from measurements.store.store import ProblemSummary, Store
+from measurements.trials.policy import DEFAULT
+from measurements.trials.trial import Trial
+from measurements.trials.vendor_library import is_library
 from search_spaces.spaces.parameters import Value
 
 

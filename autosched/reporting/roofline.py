@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from measurements.records.facts import ProblemFacts
-from measurements.records.vendor_library import is_library
+from measurements.trials.facts import ProblemFacts
+from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.block_scaling import UNIT_SCALED_AS
 from search_spaces.hardware.devices import Device, UnknownDevice, device
@@ -15,7 +15,7 @@ from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
 
 if TYPE_CHECKING:
-    from measurements.records.record import Trial
+    from measurements.trials.trial import Trial
 
 
 Costed = Problem | ProblemFacts  # has ``flops`` and ``min_bytes``

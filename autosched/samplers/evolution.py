@@ -27,7 +27,7 @@ from cost_models.estimates import Estimates
 from cost_models.features import Matrix
 from cost_models.trees.boosted import BoostedModel
 from cost_models.trees.boosted import BoostedTreeSettings as TreeSettings
-from measurements.records.measurement import Measurement
+from measurements.trials.measurement import Measurement
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from autosched.samplers.base import Sampler, UnvisitedPool, spread_out
 from autosched.samplers.first_choices.model_search import fastest
 from cost_models.estimates import Estimates
-from measurements.records.measurement import Measurement
+from measurements.trials.measurement import Measurement
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 

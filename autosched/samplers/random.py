@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autosched.samplers.base import Sampler, UnvisitedPool
-from measurements.records.measurement import Measurement
+from measurements.trials.measurement import Measurement
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from autosched.samplers.base import Sampler
-from measurements.records.measurement import Measurement, Status, Timing
+from measurements.trials.measurement import Measurement, Status, Timing
 from search_spaces.spaces.schedule import Schedule
 
 Costs = Callable[[Schedule, Measurement], tuple[float, ...] | None]

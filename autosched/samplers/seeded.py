@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autosched.samplers.base import Sampler
-from measurements.records.measurement import Measurement
+from measurements.trials.measurement import Measurement
 from search_spaces.spaces.schedule import Schedule
 
 

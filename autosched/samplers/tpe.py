@@ -15,7 +15,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, IntD
 from optuna.trial import Trial, TrialState, create_trial
 
 from autosched.samplers.base import Sampler, UnvisitedPool, differences
-from measurements.records.measurement import Measurement
+from measurements.trials.measurement import Measurement
 from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace

@@ -16,7 +16,7 @@ import numpy as np
 from cost_models.estimates import Estimates
 from cost_models.features import Matrix
 from cost_models.trees.boosted import BoostedModel, BoostedTreeSettings
-from measurements.records.measurement import Measurement
+from measurements.trials.measurement import Measurement
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule

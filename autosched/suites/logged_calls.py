@@ -11,7 +11,7 @@ from typing import Protocol
 from autosched.dispatch.call_log import HEADER, CallLogError, counted, text_of
 from autosched.registry import CALL_READERS
 from autosched.suites.suite import SuiteMember
-from measurements.records.problem_key import problem_of
+from measurements.trials.problem_key import problem_of
 from search_spaces.operators.problem import Problem
 
 

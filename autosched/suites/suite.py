@@ -14,9 +14,9 @@ from autosched.dispatch.database import device_name
 from autosched.tuning import tune as tuner
 from autosched.tuning.result import CommonFailure, Observer, SoFar, TuneResult
 from measurements.files.bounded import read_bounded
-from measurements.records.record import Trial
 from measurements.store.errors import StoreError
 from measurements.store.store import Store
+from measurements.trials.trial import Trial
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem, whole_number

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from autosched.samplers.base import Sampler
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
 from search_spaces.spaces.parameters import categorical, ordinal
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.schedule import Schedule

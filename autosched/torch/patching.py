@@ -18,7 +18,7 @@ from autosched.dispatch.functions import Source
 from autosched.reporting.formatting import one_line
 from autosched.torch import ops
 from autosched.torch.plans import PLANS
-from measurements.records.problem_key import problem_of
+from measurements.trials.problem_key import problem_of
 from search_spaces.operators.problem import Problem
 
 
@@ -169,7 +169,7 @@ def patch(database: Source | None, device: str | None = None, *, exact: bool = T
     """Send the calls of mm, matmul, linear, softmax, rms_norm and layer_norm within ``with patch(...) as calls:`` to
     tuned kernels: those whose problem ``database`` has, and with ``exact=False`` also those that the nearest record or
     the time model can serve. Without a database (None) no call is taken, and
-    all can be recorded (``autosched.recording``).
+    all can be recorded (``autosched.log_calls``).
 
     Every other call goes to torch as before, and is counted with the reason. ``device`` is that of the records; by
     default this machine's GPU. On CPU tensors the operator computes its formula, or is emulated within ``emulated``.

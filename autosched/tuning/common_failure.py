@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from measurements.files.text import one_line
-from measurements.records.measurement import Status
-from measurements.records.record import Trial
+from measurements.trials.measurement import Status
+from measurements.trials.trial import Trial
 
 ENOUGH = 4  # the default configuration and three more
 _SHOWN = 300  # characters of a reason

@@ -13,11 +13,11 @@ from autosched.tuning.trial_table import Row
 from autosched.user_kernels import KernelFileError
 from autosched.verify.verdict import FAILURE_STATUSES
 from autosched.version import VERSION
-from measurements.records.facts import ProblemFacts
-from measurements.records.measurement import Measurement, Provenance, Status
-from measurements.records.record import Budget, Trial, canonical_json
-from measurements.records.vendor_library import is_library
 from measurements.runners.base import Candidate
+from measurements.trials.facts import ProblemFacts
+from measurements.trials.measurement import Measurement, Provenance, Status
+from measurements.trials.trial import Budget, Trial, canonical_json
+from measurements.trials.vendor_library import is_library
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.search_task import SearchTask

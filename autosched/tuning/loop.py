@@ -29,11 +29,11 @@ from autosched.tuning.winner import finalists, paired_timing, winner_proof
 from autosched.tuning.winner.finalists import Complexity, Default
 from autosched.tuning.winner.winner_proof import Verifiers
 from measurements.emulator import HostFailure
-from measurements.records.measurement import Measurement, Status
-from measurements.records.record import Budget, Trial, canonical_json
-from measurements.records.vendor_library import is_library
 from measurements.runners.base import Candidate, Comparing, Runner, RunnerStopped, Stream
 from measurements.runners.streams import InOrder, stream_of
+from measurements.trials.measurement import Measurement, Status
+from measurements.trials.trial import Budget, Trial, canonical_json
+from measurements.trials.vendor_library import is_library
 from search_spaces.spaces.counting.limits import TooTightlyTied
 from search_spaces.spaces.schedule import Schedule
 

@@ -10,8 +10,8 @@ from typing import Self
 
 from autosched.tuning import trial_table
 from autosched.tuning.trial_table import Direction, Row
-from measurements.records.measurement import Measurement
-from measurements.records.record import Trial
+from measurements.trials.measurement import Measurement
+from measurements.trials.trial import Trial
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from autosched.tuning import backends
 from autosched.tuning.objectives import Objectives
 from autosched.tuning.trial_table import NUMBERS
-from measurements.records.measurement import Provenance
-from measurements.records.record import Trial
-from measurements.records.vendor_library import is_library
 from measurements.runners.base import Runner
+from measurements.trials.measurement import Provenance
+from measurements.trials.trial import Trial
+from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import templates
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from measurements.records.measurement import Measurement
 from measurements.tables.reading import read_table
 from measurements.tables.table import Given, Table, TableError
+from measurements.trials.measurement import Measurement
 from search_spaces.hardware.devices import Device, devices_of_driver_name
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.parameters import Parameter, Value

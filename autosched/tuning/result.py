@@ -15,9 +15,9 @@ from autosched.tuning.objectives import Objectives
 from autosched.tuning.winner.paired_timing import Remeasurement
 from measurements.files.atomic_write import publish
 from measurements.files.text import without_password
-from measurements.records.measurement import Provenance
-from measurements.records.record import Trial
 from measurements.tables.kernel_tuner import to_t4
+from measurements.trials.measurement import Provenance
+from measurements.trials.trial import Trial
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule

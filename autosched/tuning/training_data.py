@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cost_models.trees.observations import Observations, merged
-from measurements.records import recording
-from measurements.records.measurement import Provenance, Status
-from measurements.records.policy import DEFAULT, NONE
-from measurements.records.record import Trial
-from measurements.records.vendor_library import is_library
 from measurements.store.store import Store
+from measurements.trials import recording
+from measurements.trials.measurement import Provenance, Status
+from measurements.trials.policy import DEFAULT, NONE
+from measurements.trials.trial import Trial
+from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import is_operator
 from search_spaces.hardware.devices import UnknownDevice, device
 from search_spaces.operators.problem import Problem
@@ -43,7 +43,7 @@ class TrainingData:
 
 
 def gather(databases: Sequence[str | Path], recordings: Sequence[str | Path], kind: str) -> TrainingData:
-    """All times of ``kind`` ("measured" or "estimated") in some databases and recordings (``measurements.records``),
+    """All times of ``kind`` ("measured" or "estimated") in some databases and recordings (``measurements.trials``),
     the last source first in doubt. Raises StoreError and RecordingError, both ValueErrors, and OSError."""
     sources: list[Sequence[Trial]] = []
     for database in databases:

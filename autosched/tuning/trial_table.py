@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from measurements.records.measurement import Measurement
-from measurements.records.record import Trial
+from measurements.trials.measurement import Measurement
+from measurements.trials.trial import Trial
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 

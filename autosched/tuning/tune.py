@@ -25,7 +25,7 @@ from autosched.user_kernels.entry import COMPILED_FIRST, check_entry
 from autosched.user_kernels.problem import KernelProblem
 from autosched.verify.machine_counting import why_ptx
 from cost_models.estimates import estimates_of
-from measurements.records.measurement import Provenance
+from measurements.trials.measurement import Provenance
 from search_spaces.operators.problem import Problem
 from search_spaces.programs.builder import Program
 from search_spaces.search_task import SearchTask

@@ -14,8 +14,8 @@ import numpy as np
 
 from autosched.tuning.ledger import RunIdentity
 from cost_models.estimates import AnalyticEstimates, Estimates
-from measurements.records.measurement import Provenance
-from measurements.records.record import Trial
+from measurements.trials.measurement import Provenance
+from measurements.trials.trial import Trial
 from search_spaces.search_task import SearchTask
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from autosched.verify.runs import RANDOM, VerifySettings
 from measurements.emulator import Emulation, FindingKind, Order, emulate_blocks
 from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.sparse import SparseEmulation, Written
-from measurements.records.comparison import compare
+from measurements.trials.comparison import compare
 from search_spaces.arrays import FloatArray
 from search_spaces.operators.problem import Problem
 from search_spaces.templates.kernel import GeneratedKernel

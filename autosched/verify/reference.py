@@ -11,7 +11,7 @@ import numpy as np
 from autosched import blas
 from autosched.verify.oracle import Comparison
 from measurements.emulator import Emulation
-from measurements.records.comparison import check
+from measurements.trials.comparison import check
 from search_spaces.arrays import FloatArray
 from search_spaces.operators.problem import Array, Problem
 

@@ -11,7 +11,7 @@ import numpy as np
 from autosched import blas
 from measurements.emulator import ASCENDING, Emulation, FindingKind, Order, emulate_blocks
 from measurements.emulator.sparse import Written, can_generate, generated, seeds_of
-from measurements.records.comparison import compare
+from measurements.trials.comparison import compare
 from search_spaces.arrays import IntArray
 from search_spaces.operators.problem import Problem, ProblemPart
 from search_spaces.templates.kernel import GeneratedKernel

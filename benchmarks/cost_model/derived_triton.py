@@ -31,7 +31,7 @@ from autosched.triton.tuning.runner import TritonEstimateRunner
 from benchmarks.cost_model.autoheuristic import NotARecording, Recorded, files, read
 from benchmarks.cost_model.model_against_measured import FITTED, comparable, predicted
 from cost_models.trees.evaluation import rank_correlation, regret
-from measurements.records.measurement import Status
+from measurements.trials.measurement import Status
 
 HEADING = (
     "| device | m n k | configurations | Spearman, derived | by hand | first choice, derived | by hand |\n"

@@ -1,6 +1,6 @@
 """The time model against what autosched measured on GPUs: ``python -m benchmarks.cost_model.model_on_gpu [FILE...]``.
 
-FILE holds recordings (``measurements.records.recording``); without one the installed ones are read. A row for each
+FILE holds recordings (``measurements.trials.recording``); without one the installed ones are read. A row for each
 problem: schedules with a time, rank correlation of predicted and measured times, the median of measured over predicted,
 and how much slower than the fastest the schedule is that the model puts first. Schedules that are measured repeatedly
 count once, with the median of their times, and registers and spills are those of the compiler where it was asked.
@@ -22,9 +22,9 @@ import numpy as np
 from autosched.programs.loading import register_place
 from cost_models.analytic import analyse
 from cost_models.trees.evaluation import rank_correlation, regret
-from measurements.records.measurement import Resources
-from measurements.records.record import Trial
-from measurements.records.recording import RECORDED, SUFFIX, RecordingError, read
+from measurements.trials.measurement import Resources
+from measurements.trials.recording import RECORDED, SUFFIX, RecordingError, read
+from measurements.trials.trial import Trial
 from search_spaces.arrays import FloatArray
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import UnknownDevice, device

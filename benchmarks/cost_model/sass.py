@@ -23,7 +23,7 @@ from measurements.compiler.disassembly import (
 )
 from measurements.compiler.nvrtc import NvrtcMissing
 from measurements.compiler.pool import CompileFailure, CompilePool
-from measurements.records.measurement import Resources
+from measurements.trials.measurement import Resources
 from search_spaces.catalogue import operators, problem_from_json, template
 from search_spaces.hardware.devices import UnknownDevice, device
 from search_spaces.spaces.schedule import Schedule

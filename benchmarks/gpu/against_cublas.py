@@ -5,7 +5,7 @@ Nothing of ours is measured. The first choice of the time model is priced by it,
 - cuBLAS as AutoHeuristic recorded it on an A100 (``--folder``, see ``cost_model/autoheuristic.py``), where ours is
   launched by the model as that machine launched, under its limit of power;
 - cuBLAS (torch.matmul) on an RTX 4090, as published;
-- NVIDIA's own configuration (``pip install 'autosched[judge]'``), as the nearest schedule of ours, by the same model.
+- NVIDIA's own configuration (``pip install 'autosched[heuristics]'``), as the nearest schedule of ours, by our model.
 """
 
 from __future__ import annotations

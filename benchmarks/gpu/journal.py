@@ -8,8 +8,8 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from measurements.records.measurement import Provenance, Status
-from measurements.records.record import Trial
+from measurements.trials.measurement import Provenance, Status
+from measurements.trials.trial import Trial
 from search_spaces.operators.problem import Problem
 
 

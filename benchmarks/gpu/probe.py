@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cost_models import analytic
-from measurements.records.measurement import Measurement, Status
 from measurements.runners.base import Candidate, Entrant
+from measurements.trials.measurement import Measurement, Status
 from search_spaces.catalogue import template
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device

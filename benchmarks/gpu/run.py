@@ -11,7 +11,7 @@ the same time. What it writes to OUT it writes as it goes:
 
 - ``results.json``: what was left out and why, the device, and a row per test run, candidate and shape;
 - ``table.txt``: the same, short; it is printed at the end, too;
-- ``recordings-N.jsonl.gz``: every measurement; ``python -m measurements.records.recording`` installs them;
+- ``recordings-N.jsonl.gz``: every measurement; ``python -m measurements.trials.recording`` installs them;
 - ``gpu-tests.xml`` and ``gpu-tests.log``; ``trials-*.jsonl`` of a shape that was under way when the run was killed.
 
 A run into the folder of an earlier one loses nothing of it: results and table stay as ``results-N.json`` and
@@ -58,15 +58,15 @@ from measurements.compiler.cores import cores_beside
 from measurements.compiler.pool import CompilePool, NvrtcMissing
 from measurements.emulator import HostFailure, check_ready, emulate
 from measurements.files.text import first_line
-from measurements.records import recording
-from measurements.records.measurement import Measurement, Status
-from measurements.records.record import Trial
-from measurements.records.recording import Recording
-from measurements.records.timing_statistics import Ratio, verdict
-from measurements.records.vendor_library import is_library
 from measurements.runners.base import Candidate, Entrant, RunnerStopped
 from measurements.runners.cuda.libraries.baselines import OTHERS
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner, cuda_available, cuda_device
+from measurements.trials import recording
+from measurements.trials.measurement import Measurement, Status
+from measurements.trials.recording import Recording
+from measurements.trials.timing_statistics import Ratio, verdict
+from measurements.trials.trial import Trial
+from measurements.trials.vendor_library import is_library
 from measurements.workers.worker import Worker, WorkerDied, WorkerTimeout
 from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import Device

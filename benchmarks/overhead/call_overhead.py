@@ -75,9 +75,9 @@ def tuned(path: str, sizes: dict[str, int]) -> None:
 
     from autosched.version import VERSION
     from measurements.compiler.nvrtc import toolchain_version
-    from measurements.records.measurement import Measurement, Provenance, Status, Timing
-    from measurements.records.record import Trial
     from measurements.store.store import Store
+    from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+    from measurements.trials.trial import Trial
     from search_spaces.catalogue import template
     from search_spaces.hardware.devices import device
     from search_spaces.operators.matmul import Matmul

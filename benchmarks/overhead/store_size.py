@@ -27,12 +27,12 @@ from random import Random
 from typing import Any
 
 from autosched.dispatch.database import Database
-from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
-from measurements.records.record import Trial
 from measurements.store import best_index, schema
 from measurements.store import rows as store_rows
 from measurements.store.merge import merge
 from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Provenance, Resources, Status, Timing
+from measurements.trials.trial import Trial
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

@@ -41,10 +41,10 @@ from benchmarks.overhead.logged_compiler import LOG as COMPILE_LOG
 from benchmarks.overhead.logged_compiler import MODULE as COMPILER
 from cost_models.estimates import AnalyticEstimates
 from measurements.compiler.pool import CompileCache, CompilePool
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners.base import Candidate, Runner
 from measurements.runners.cuda.runner import CudaRunner
 from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

@@ -41,9 +41,9 @@ import numpy.typing as npt
 from autosched.regression.judging import SlowdownLimits, TimeComparison, Times
 from autosched.regression.procedure import ComparisonEffort, flagged, judged, until_decided
 from autosched.regression.since_tuning import AtTuning, since
-from measurements.records.measurement import Timing
-from measurements.records.record import Control
-from measurements.records.timing_statistics import SpeedChange, interleaved, relative_noise
+from measurements.trials.measurement import Timing
+from measurements.trials.timing_statistics import SpeedChange, interleaved, relative_noise
+from measurements.trials.trial import Control
 
 Record = npt.NDArray[np.float64]
 DRAWS = ("independent", "in order")

@@ -3,7 +3,7 @@
 ``python -m benchmarks.search.first_choices [--device h200] [--shapes N] > first_choices.md``. Nothing is
 measured: a choice is the first guess of the sampler ``bayes`` over all kernel templates of the problem. ``--compile``
 compiles each, too, and ends with their spills, what ptxas serialises, and the CPU time of compiling.
-nvMatmulHeuristics (``pip install 'autosched[judge]'``, NVIDIA's licence) names a CUTLASS configuration; what comes
+nvMatmulHeuristics (``pip install 'autosched[heuristics]'``, NVIDIA's licence) names a CUTLASS configuration; what comes
 nearest to it among the legal schedules, which ``tune`` tries too, is judged by our model. Its own times are not used:
 they are for its own kernels.
 """

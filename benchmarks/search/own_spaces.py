@@ -29,7 +29,7 @@ import numpy as np
 from autosched.samplers import DEFAULT, Sampler, sampler
 from benchmarks.gpu.problems import matmuls, others
 from cost_models.estimates import AnalyticEstimates
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.problem import Problem

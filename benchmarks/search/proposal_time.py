@@ -22,8 +22,8 @@ from pathlib import Path
 from autosched.samplers import DEFAULT, sampler
 from benchmarks.gpu.problems import matmuls
 from cost_models.estimates import AnalyticEstimates
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.tables.reading import read_table
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device, device
 from search_spaces.spaces.schedule import Schedule

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import struct
 
-from measurements.records.measurement import MachineCode
+from measurements.trials.measurement import MachineCode
 
 _ELF64_LITTLE = b"\x7fELF\x02\x01"
 _SECTION_TABLE = struct.Struct("<40xQ10xHHH")  # e_shoff, e_shentsize, e_shnum, e_shstrndx

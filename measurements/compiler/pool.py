@@ -19,7 +19,7 @@ from measurements.compiler.limits import MACHINE_CODE, CompilerLimitExceeded, re
 from measurements.compiler.nvcc import NvccMissing, toolchain_of
 from measurements.compiler.nvrtc import NVCC, OPTIONS, CompilerOutput, NvrtcMissing, loaded_version
 from measurements.files.text import harmless, one_line
-from measurements.records.measurement import Resources, Status
+from measurements.trials.measurement import Resources, Status
 from measurements.workers.messages import Message
 from measurements.workers.transport import WorkerClosed, WorkerDied, WorkerFailed
 from measurements.workers.worker import Worker

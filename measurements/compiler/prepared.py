@@ -8,7 +8,7 @@ from pathlib import Path
 from measurements.compiler.cubin_cache import CompileCache, Compiled
 from measurements.compiler.nvrtc import OPTIONS
 from measurements.compiler.pool import CompileFailure
-from measurements.records.measurement import Status
+from measurements.trials.measurement import Status
 from search_spaces.templates.kernel import GeneratedKernel
 
 

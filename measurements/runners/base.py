@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, why_not_launched
-from measurements.records.measurement import Measurement, Provenance, Status
+from measurements.trials.measurement import Measurement, Provenance, Status
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule

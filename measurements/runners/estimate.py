@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, CompilePool
-from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.runners.base import Candidate, runnable
 from measurements.runners.streams import PoolRunner, PoolStream
+from measurements.trials.measurement import Measurement, Provenance, Resources, Status, Timing
 from search_spaces.hardware.devices import Device
 
 Predict = Callable[[Candidate, Resources, Compiled], float | None]

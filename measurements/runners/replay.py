@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
-from measurements.records.measurement import Measurement, Provenance, Status
-from measurements.records.record import Trial
-from measurements.records.recording import Recording
-from measurements.records.runner_info import stated_of
 from measurements.runners.base import Candidate
+from measurements.trials.measurement import Measurement, Provenance, Status
+from measurements.trials.recording import Recording
+from measurements.trials.runner_info import stated_of
+from measurements.trials.trial import Trial
 from search_spaces.spaces.schedule import Schedule
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, Compiler
-from measurements.records.measurement import Measurement
 from measurements.runners.base import Candidate, Runner, Stream, Streaming
+from measurements.trials.measurement import Measurement
 from measurements.workers.transport import WorkerClosed
 
 

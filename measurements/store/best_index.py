@@ -18,9 +18,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, RowMapping
 from sqlalchemy.exc import IntegrityError
 
-from measurements.records.measurement import Status, Timing
 from measurements.store.rows import COLUMNS, read_cells
 from measurements.store.schema import ENTRIES, TRIALS, digest_of
+from measurements.trials.measurement import Status, Timing
 
 _KEY = ("problem_digest", "device", "provenance", "policy")
 _RANKED_BY = (

@@ -19,9 +19,9 @@ from typing import Any
 
 from measurements.files.atomic_write import publish
 from measurements.files.text import first_line, harmless, one_line
-from measurements.records.measurement import Provenance
-from measurements.records.record import Trial
 from measurements.store.store import Guard, Store
+from measurements.trials.measurement import Provenance
+from measurements.trials.trial import Trial
 
 FORMAT = 1
 SCHEMA = Path(__file__).resolve().parent / "schemas" / "export.schema.json"

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from measurements.records.measurement import Provenance, Status
-from measurements.records.record import Trial
 from measurements.store.store import Guard, ProblemSummary, Store
+from measurements.trials.measurement import Provenance, Status
+from measurements.trials.trial import Trial
 
 
 class MergeOutcome(StrEnum):

@@ -13,11 +13,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from measurements.files.text import harmless, printable
-from measurements.records.facts import ProblemFacts
-from measurements.records.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
-from measurements.records.record import MOST_LEVELS, Budget, Control, Trial, canonical_json, refuse_deep
-from measurements.records.runner_info import RunnerInfo
 from measurements.store.schema import TRIALS, digest_of, unreadable
+from measurements.trials.facts import ProblemFacts
+from measurements.trials.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
+from measurements.trials.runner_info import RunnerInfo
+from measurements.trials.trial import MOST_LEVELS, Budget, Control, Trial, canonical_json, refuse_deep
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
 

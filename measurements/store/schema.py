@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from measurements.files.text import one_line
-from measurements.records.measurement import Resources
 from measurements.store.errors import StoreError
+from measurements.trials.measurement import Resources
 
 SCHEMA_VERSION = 9  # the only one that is read: docs/decisions/0016
 APPLICATION = "autosched"

@@ -18,11 +18,6 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, RowMapping
 
 from measurements.files.text import one_line
-from measurements.records.measurement import Provenance, Status, Timing
-from measurements.records.policy import DEFAULT
-from measurements.records.problem_key import problem_of
-from measurements.records.record import Trial
-from measurements.records.vendor_library import LIBRARY_SCHEDULE
 from measurements.store import best_index
 from measurements.store.database import StoreDatabase
 from measurements.store.errors import EarlierProblem, StoreError, UnknownOperator
@@ -37,6 +32,11 @@ from measurements.store.schema import (
     unreadable,
     wait_for_others,
 )
+from measurements.trials.measurement import Provenance, Status, Timing
+from measurements.trials.policy import DEFAULT
+from measurements.trials.problem_key import problem_of
+from measurements.trials.trial import Trial
+from measurements.trials.vendor_library import LIBRARY_SCHEDULE
 from search_spaces.catalogue import is_operator
 from search_spaces.operators.problem import EarlierReference, Problem
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from measurements.files.text import one_line
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.recording import MOST_BYTES, refuse_bomb
 from measurements.tables.table import ESTIMATED, Row, Table, TableError, table_of
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.recording import MOST_BYTES, refuse_bomb
 
 _CHUNK = 1 << 20  # bytes
 _GZIP = b"\x1f\x8b"

@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from measurements.records.measurement import Provenance
-from measurements.records.record import Trial
-from measurements.records.recording import RecordingError, read
-from measurements.records.vendor_library import is_library
 from measurements.store.sqlite_header import is_sqlite
 from measurements.tables.kernel_tuner import read_cache, read_t4, text_of
 from measurements.tables.table import ESTIMATED, Row, Table, TableError, table_of
+from measurements.trials.measurement import Provenance
+from measurements.trials.recording import RecordingError, read
+from measurements.trials.trial import Trial
+from measurements.trials.vendor_library import is_library
 
 
 def read_table(path: str | Path) -> Table:

@@ -15,9 +15,9 @@ from needs import cpp_compiler
 
 from autosched.cli import main
 from autosched.dispatch.database import NoSchedule
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Trial
 from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.trial import Trial
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 

@@ -9,13 +9,13 @@ from baseline_reasons import unjustified
 from kernels import generate, space_of
 
 from measurements.compiler.pool import CompileCache, CompilePool
-from measurements.records.measurement import Status
-from measurements.records.policy import Policy
-from measurements.records.timing_statistics import StopRule
 from measurements.runners.base import Candidate
 from measurements.runners.cuda.libraries.baselines import OTHERS
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner, cuda_available, cuda_device
 from measurements.runners.cuda.supervisor import TimeLimits
+from measurements.trials.measurement import Status
+from measurements.trials.policy import Policy
+from measurements.trials.timing_statistics import StopRule
 from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec

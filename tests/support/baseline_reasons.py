@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from measurements.records.measurement import Status
 from measurements.runners.base import Entrant
 from measurements.runners.cuda.libraries import baselines as cuda_library
+from measurements.trials.measurement import Status
 from search_spaces.operators.problem import Problem
 
 # What a call of ours raises that is wrong; what is not installed is a ModuleNotFoundError.

@@ -7,9 +7,9 @@ import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 
-from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
-from measurements.records.record import Trial
 from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Provenance, Resources, Status, Timing
+from measurements.trials.trial import Trial
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

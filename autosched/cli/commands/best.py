@@ -28,8 +28,8 @@ from autosched.tuning.trial_table import Row
 from autosched.verify import stored
 from measurements.files.data_folder import default_database
 from measurements.files.text import one_line
-from measurements.records.record import Trial
-from measurements.records.vendor_library import is_library
+from measurements.trials.trial import Trial
+from measurements.trials.vendor_library import is_library
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem

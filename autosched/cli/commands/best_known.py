@@ -19,9 +19,9 @@ from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus
 from measurements.files.data_folder import default_database
 from measurements.files.text import one_line
-from measurements.records.problem_key import fields_of
-from measurements.records.record import Trial
-from measurements.records.vendor_library import is_library
+from measurements.trials.problem_key import fields_of
+from measurements.trials.trial import Trial
+from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import is_operator
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from autosched.dispatch.validity import refuse_invalid
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus
 from measurements.files.text import one_line, without_password
-from measurements.records.record import Trial
+from measurements.trials.trial import Trial
 from search_spaces.catalogue import is_operator
 
 if TYPE_CHECKING:

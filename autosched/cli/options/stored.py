@@ -3,8 +3,8 @@
 from autosched.cli.terminal.errors import InputError
 from autosched.dispatch.staleness import UNKNOWN, stale_reasons
 from autosched.dispatch.validity import refuse_invalid
-from measurements.records.record import Trial
-from measurements.records.vendor_library import is_library
+from measurements.trials.trial import Trial
+from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem

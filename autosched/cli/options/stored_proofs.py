@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from autosched.verify import stored
 from autosched.verify.verdict import Verdict
-from measurements.records.record import Trial, canonical_json
 from measurements.store.errors import StoreError
+from measurements.trials.trial import Trial, canonical_json
 
 if TYPE_CHECKING:
     from measurements.store.store import Store

@@ -18,8 +18,8 @@ from autosched.integrations.config_files.tuning.sidecar import TunedLayer, read_
 from autosched.regression.config_files import ConfigCheck
 from autosched.regression.config_files import ConfigFiles as Protocol
 from autosched.regression.report import CheckReport
-from measurements.records.record import Trial
 from measurements.store.store import Store
+from measurements.trials.trial import Trial
 from search_spaces.hardware.devices import Device
 
 

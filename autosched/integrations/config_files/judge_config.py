@@ -17,7 +17,7 @@ from autosched.triton.session import emulated
 from autosched.verify.launch_plan import LaunchPlan
 from autosched.verify.oracle import Comparison
 from measurements.files.text import one_line
-from measurements.records.comparison import told_apart
+from measurements.trials.comparison import told_apart
 from search_spaces.hardware.devices import Device
 
 _PLAN = LaunchPlan(time_limit=120.0)

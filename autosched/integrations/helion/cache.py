@@ -15,9 +15,9 @@ from helion.autotuner import RemoteCacheBackend
 from autosched.integrations.helion.problem import CACHE, CacheEntry
 from autosched.version import VERSION
 from measurements.files.data_folder import database_or_default, default_database
-from measurements.records.measurement import Measurement, Provenance, Status
-from measurements.records.record import Trial, canonical_json
 from measurements.store.store import Store, StoreError
+from measurements.trials.measurement import Measurement, Provenance, Status
+from measurements.trials.trial import Trial, canonical_json
 from search_spaces.spaces.schedule import Schedule
 
 _ENTRY = "entry"

@@ -14,7 +14,7 @@ from autosched.triton.driver import activated
 from autosched.triton.storages import Storages
 from autosched.triton.tuning.compiling.candidate import Capture, NotLaunched, candidate_of, refusal_of
 from autosched.triton.tuning.runner import TritonEstimateRunner
-from measurements.records.measurement import Status
+from measurements.trials.measurement import Status
 from search_spaces.hardware.devices import Device
 
 

@@ -29,9 +29,9 @@ from autosched.samplers import sampler as make_sampler
 from autosched.triton.tuning.devices import active_device
 from autosched.version import VERSION
 from measurements.files.data_folder import database_or_default
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Trial, canonical_json
 from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.trial import Trial, canonical_json
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
 from search_spaces.operators.problem import whole_number

@@ -23,9 +23,9 @@ from torch._inductor.lookup_table import LookupTableChoices
 from autosched.version import VERSION
 from cost_models.analytic import predict
 from cost_models.triton_matmul import TritonConfig, counts
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Trial, canonical_json
 from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.trial import Trial, canonical_json
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.matmul import Matmul

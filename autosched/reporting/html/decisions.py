@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from measurements.records.record import Trial
+from measurements.trials.trial import Trial
 from search_spaces.spaces.parameters import Value
 
 _MOST_VALUES = 12  # of one decision; the slowest are left out

@@ -15,12 +15,12 @@ from autosched.reporting.html.decisions import Decision, decisions
 from autosched.reporting.roofline import Costed, busy_shares, known, roofline
 from autosched.verify import stored
 from measurements.files.text import one_line
-from measurements.records.measurement import Provenance
-from measurements.records.policy import DEFAULT
-from measurements.records.problem_key import fields_of
-from measurements.records.record import Trial, canonical_json
-from measurements.records.vendor_library import is_library
 from measurements.store.store import ProblemSummary, Store
+from measurements.trials.measurement import Provenance
+from measurements.trials.policy import DEFAULT
+from measurements.trials.problem_key import fields_of
+from measurements.trials.trial import Trial, canonical_json
+from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import is_operator, template
 from search_spaces.operators.problem import Problem
 

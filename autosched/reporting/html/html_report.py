@@ -18,8 +18,8 @@ from autosched.reporting.html.entry import ReportEntry, entries
 from autosched.reporting.pictures import panels
 from autosched.reporting.roofline import known
 from autosched.version import VERSION
-from measurements.records.vendor_library import is_library
 from measurements.store.store import Store
+from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import template
 
 _PAGE = "report.html.jinja"

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from autosched.reporting import formatting
 from autosched.reporting.panels import Colour, Panel
-from measurements.records.record import Trial
+from measurements.trials.trial import Trial
 
 _WIDTH, _HEIGHT = 720, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 108, 12, 10, 34

@@ -40,7 +40,7 @@ from cost_models import feasibility, gaussian_process
 from cost_models.covariance import Columns, Hyperparameters, coordinates
 from cost_models.estimates import Estimates
 from cost_models.gaussian_process import IncrementalPosterior, Prediction, Scale, Trend
-from measurements.records.measurement import Measurement
+from measurements.trials.measurement import Measurement
 from search_spaces.arrays import FloatArray, IntArray
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace

@@ -1,5 +1,5 @@
 """What NVIDIA's nvMatmulHeuristics would choose for a matmul, as schedules of ours: where that package is installed
-(``pip install 'autosched[judge]'``, NVIDIA's licence), they are among the first trials of ``tune``.
+(``pip install 'autosched[heuristics]'``, NVIDIA's licence), they are among the first trials of ``tune``.
 
 The library names CUTLASS configurations: tiles of blocks and warps, stages, clusters, split k, the order of tiles. The
 nearest schedule of a template has as many of these decisions as its rules allow, the more important ones first, and of

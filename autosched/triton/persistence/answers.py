@@ -15,9 +15,9 @@ from math import inf
 from autosched.triton.persistence.identity import Identity
 from autosched.triton.tuning.problem import TritonProblem
 from autosched.version import VERSION
-from measurements.records.measurement import Measurement, Status, Timing
-from measurements.records.record import Trial, canonical_json
 from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Status, Timing
+from measurements.trials.trial import Trial, canonical_json
 from search_spaces.spaces.schedule import Schedule
 
 _NAME = "triton.autotune"  # who proposed the configurations

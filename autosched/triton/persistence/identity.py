@@ -14,7 +14,7 @@ from autosched.triton.driver import emulated_launcher
 from autosched.triton.tuning.function import NotATritonFunction, TritonFunction
 from autosched.triton.tuning.problem import TritonProblem, problem_type
 from measurements.files.text import first_line
-from measurements.records.measurement import Provenance
+from measurements.trials.measurement import Provenance
 from search_spaces.hardware.devices import devices_of_driver_name
 from search_spaces.spaces.schedule import Schedule
 

@@ -20,7 +20,7 @@ from autosched.tuning.options import SearchOptions
 from autosched.tuning.plan import TRIALS
 from autosched.tuning.result import TuneResult
 from measurements.files.data_folder import default_database
-from measurements.records.record import Trial
+from measurements.trials.trial import Trial
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
 

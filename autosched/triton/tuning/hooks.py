@@ -28,8 +28,8 @@ from autosched.triton.tuning.search import TritonTuning
 from autosched.triton.tuning.space import TritonSpace
 from autosched.version import VERSION
 from measurements.files.data_folder import default_database
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Trial, canonical_json
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.trial import Trial, canonical_json
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
 from search_spaces.spaces.schedule import Schedule

@@ -22,7 +22,7 @@ from autosched.triton.tuning.outputs import (
 from autosched.verify.oracle import Comparison
 from measurements.emulator import Emulation
 from measurements.emulator.sparse import Written
-from measurements.records.comparison import told_apart
+from measurements.trials.comparison import told_apart
 from search_spaces.arrays import FloatArray
 
 

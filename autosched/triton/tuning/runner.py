@@ -13,8 +13,8 @@ from autosched.verify.launch_counting import MOST_BYTES, SECONDS, CountedRun, sa
 from autosched.version import VERSION
 from measurements.emulator import Emulation, Memory, emulate_ptx_blocks
 from measurements.emulator.inputs_file import InputsFile
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners.base import Candidate
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
 from search_spaces.hardware.devices import Device
 from search_spaces.spaces.schedule import Schedule
 

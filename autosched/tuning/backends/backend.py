@@ -8,10 +8,10 @@ from typing import Self
 
 from autosched.tuning.backends.estimators import is_counted
 from measurements.compiler.pool import CompilePool
-from measurements.records.measurement import Provenance
-from measurements.records.policy import NONE
 from measurements.runners.base import Runner
 from measurements.runners.fleet.cluster import Fleet
+from measurements.trials.measurement import Provenance
+from measurements.trials.policy import NONE
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule

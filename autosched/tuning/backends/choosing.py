@@ -13,9 +13,9 @@ from autosched.tuning.backends.replaying import headline_reason, of_recording, o
 from measurements.compiler.cores import cores_beside
 from measurements.compiler.nvcc import NvccMissing
 from measurements.compiler.pool import CompilePool, NvrtcMissing
-from measurements.records.policy import Policy
 from measurements.runners.cuda.runner import CudaRunner
 from measurements.runners.estimate import EstimateRunner, Predict
+from measurements.trials.policy import Policy
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import DEFAULT_DEVICE, Device
 from search_spaces.hardware.devices import device as device_row

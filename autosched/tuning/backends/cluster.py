@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from autosched.tuning.backends.backend import Backend, BackendError
 from measurements.compiler.pool import NvrtcMissing
-from measurements.records.policy import Policy
 from measurements.runners.cuda.runner import CudaOptions
 from measurements.runners.fleet.actors import FleetOptions
 from measurements.runners.fleet.cluster import Fleet
 from measurements.runners.fleet.compilers import FleetCompilers
 from measurements.runners.fleet.runner import FleetRunner
+from measurements.trials.policy import Policy
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_row

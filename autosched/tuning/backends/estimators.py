@@ -15,8 +15,8 @@ from cost_models.analytic import predict
 from cost_models.features import features
 from cost_models.launch_time import CompiledResources, launch_time, least_seconds
 from measurements.compiler.cubin_cache import Compiled
-from measurements.records.measurement import Resources
 from measurements.runners.base import Candidate
+from measurements.trials.measurement import Resources
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.templates.template import KernelTemplate, TemplateSet

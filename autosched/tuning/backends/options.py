@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from autosched.tuning.backends.backend import BackendError
-from measurements.records.policy import Policy
 from measurements.runners.cuda.runner import CudaOptions
 from measurements.runners.fleet.cluster import Fleet
+from measurements.trials.policy import Policy
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import whole_number
 from search_spaces.templates.template import KernelTemplate

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from autosched.tuning.backends.backend import Backend, BackendError
 from autosched.tuning.recorded_table import device_of_table, schedules_of_table
-from measurements.records import recording
 from measurements.runners.replay import ReplayRunner, TableReplayRunner
+from measurements.trials import recording
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_row

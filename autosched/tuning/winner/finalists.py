@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 from autosched.tuning.ledger import TrialLedger
 from autosched.tuning.winner import paired_timing
-from measurements.records.measurement import Measurement, Status, Timing
-from measurements.records.record import Control, Trial, canonical_json
-from measurements.records.vendor_library import LIBRARY_SCHEDULE, is_library
 from measurements.runners.base import Candidate, Comparing, Entrant
+from measurements.trials.measurement import Measurement, Status, Timing
+from measurements.trials.trial import Control, Trial, canonical_json
+from measurements.trials.vendor_library import LIBRARY_SCHEDULE, is_library
 from search_spaces.spaces.schedule import Schedule
 
 Complexity = Callable[[Schedule], float]

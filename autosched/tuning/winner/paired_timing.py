@@ -14,10 +14,10 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from measurements.records.measurement import Status, Timing
-from measurements.records.near_ties import WinnerChoice, choose
-from measurements.records.timing_statistics import Ratio, SpeedChange, error_of_median, verdict
 from measurements.runners.base import Candidate, Comparing, Entrant
+from measurements.trials.measurement import Status, Timing
+from measurements.trials.near_ties import WinnerChoice, choose
+from measurements.trials.timing_statistics import Ratio, SpeedChange, error_of_median, verdict
 
 FEWEST_ENTRANTS = 6
 MOST_ENTRANTS = 32

@@ -12,9 +12,9 @@ from autosched.verify import stored
 from autosched.verify.schedules import verify_one
 from autosched.verify.verdict import Verdict
 from measurements.emulator import HostCompilerMissing, HostFailure, check_ready
-from measurements.records.measurement import Provenance, Status
-from measurements.records.record import Trial
-from measurements.records.vendor_library import is_library
+from measurements.trials.measurement import Provenance, Status
+from measurements.trials.trial import Trial
+from measurements.trials.vendor_library import is_library
 from search_spaces.operators.problem import Problem
 from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule

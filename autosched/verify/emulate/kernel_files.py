@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from measurements.emulator.programs.fatbin import FatBinaryError, ptx_texts
-from measurements.emulator.programs.link import link
+from measurements.emulator.executables.fatbin import FatBinaryError, ptx_texts
+from measurements.emulator.executables.link import link
 from measurements.files.bounded import read_bounded
 from measurements.files.text import one_line
 

@@ -29,12 +29,12 @@ from benchmarks.gpu.plan.prepared import Prepared, finals, program_problem
 from benchmarks.gpu.plan.problems import LANGUAGE, SUSTAINED, YARDSTICKS
 from benchmarks.gpu.plan.results import Results
 from benchmarks.gpu.table import short_name
-from measurements.records import recording
-from measurements.records.measurement import Status
-from measurements.records.recording import Recording
-from measurements.records.timing_statistics import Ratio
 from measurements.runners.base import Candidate, Entrant
 from measurements.runners.cuda.runner import CudaRunner
+from measurements.trials import recording
+from measurements.trials.measurement import Status
+from measurements.trials.recording import Recording
+from measurements.trials.timing_statistics import Ratio
 from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem

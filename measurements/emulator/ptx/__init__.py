@@ -1,6 +1,6 @@
 """What does this PTX do?
 
-Start at ``program.py``, which makes a program for the runtime. ``parser.py`` parses the text, ``declarations.py``
+Start at ``bytecode.py``, which makes bytecode for the runtime. ``parser.py`` parses the text, ``declarations.py``
 checks variables against the limits of the architecture, and ``forms.py`` and ``families/`` bring operands into the
 order that the runtime expects. Nothing is executed here.
 """

@@ -146,8 +146,8 @@ def ptx_to_program(text: str, entry: str = "", module: Module | None = None) -> 
 
 
 def _publish(path: Path, text: str, entry: str, started: float, module: Module | None = None) -> CompiledBytecode:
+    from measurements.emulator.ptx.bytecode import NotExecutable, translate
     from measurements.emulator.ptx.parser import PtxError, parse
-    from measurements.emulator.ptx.program import NotExecutable, translate
 
     try:
         program = translate(module or parse(text), entry)

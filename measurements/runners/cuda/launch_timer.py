@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from measurements.records.timing_statistics import StopRule, unslowed
 from measurements.runners.cuda.nvml import GpuState
 from measurements.runners.cuda.stream_hold import StreamHold
+from measurements.trials.timing_statistics import StopRule, unslowed
 
 MAX_GRAPH = 4096  # launches in one graph
 _GRAPH_SECONDS = (

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from measurements.records.timing_statistics import StopRule
 from measurements.runners.cuda.race import RaceRule
+from measurements.trials.timing_statistics import StopRule
 from measurements.workers.messages import Buffer, Message
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from measurements.records.comparison import error_text
 from measurements.runners.cuda.check_kernels import (
     GUARD,
     KERNEL,
@@ -20,6 +19,7 @@ from measurements.runners.cuda.check_kernels import (
     initial_report,
 )
 from measurements.runners.cuda.device_arrays import LoadedModule, ProblemData, Slots
+from measurements.trials.comparison import error_text
 from search_spaces.hardware.dtypes import DTYPES, DType
 from search_spaces.operators.problem import Operand
 

@@ -22,9 +22,6 @@ import numpy.typing as npt
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, Compiler
 from measurements.files.text import one_line
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.policy import Policy, described
-from measurements.records.timing_statistics import StopRule
 from measurements.runners.base import Candidate, Entrant, RunnerStopped, runnable
 from measurements.runners.cuda import check_kernels
 from measurements.runners.cuda.device import WORKER_MODULE, cuda_available, cuda_count, cuda_device
@@ -43,6 +40,9 @@ from measurements.runners.cuda.requests import (
 )
 from measurements.runners.cuda.supervisor import Outcome, Supervisor, TimeLimits
 from measurements.runners.streams import Call, PoolRunner, PoolStream
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.policy import Policy, described
+from measurements.trials.timing_statistics import StopRule
 from measurements.workers.messages import Message
 from measurements.workers.transport import WorkerClosed
 from measurements.workers.worker import Worker

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from measurements.files.text import one_line
-from measurements.records.measurement import Status
 from measurements.runners.base import RunnerStopped
 from measurements.runners.cuda.requests import Health, to_message
+from measurements.trials.measurement import Status
 from measurements.workers.messages import Message
 from measurements.workers.transport import Transport, WorkerClosed, WorkerDied, WorkerError, WorkerFailed, WorkerTimeout
 

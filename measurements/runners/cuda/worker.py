@@ -19,8 +19,6 @@ from typing import Any
 import numpy as np
 
 from measurements.files.text import first_line, one_line
-from measurements.records.measurement import Status
-from measurements.records.timing_statistics import interleaved
 from measurements.runners.cuda.check_kernels import (
     GUARD,
     HOLD,
@@ -50,6 +48,8 @@ from measurements.runners.cuda.requests import (
 from measurements.runners.cuda.result_checks import ResultChecks, WrongResult
 from measurements.runners.cuda.stream_hold import StreamHold
 from measurements.runners.launch import LaunchRefused, LoadedLaunch
+from measurements.trials.measurement import Status
+from measurements.trials.timing_statistics import interleaved
 from measurements.workers.messages import Buffer, Message
 from measurements.workers.worker import serve
 from search_spaces.catalogue import problem_from_json

@@ -23,11 +23,11 @@ from typing import Any
 
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import COMPILER_MODULE, CompileCache, CompileFailure, CompilePool, NvrtcMissing
-from measurements.records.measurement import Measurement
 from measurements.runners.base import Candidate, Entrant
 from measurements.runners.cuda.device import WORKER_MODULE
 from measurements.runners.cuda.references import NOTHING_SENT, DataSet, References, SentArrays
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner
+from measurements.trials.measurement import Measurement
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Array, Operand, Problem

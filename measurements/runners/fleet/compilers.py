@@ -12,10 +12,10 @@ from measurements.compiler.cubin_cache import CompileCache, Compiled
 from measurements.compiler.nvcc import toolchain_of
 from measurements.compiler.nvrtc import OPTIONS
 from measurements.compiler.pool import CompileFailure, CompilePool
-from measurements.records.measurement import Status
 from measurements.runners.fleet.actors import SentProgram
 from measurements.runners.fleet.cluster import Fleet
 from measurements.runners.fleet.dispatch import JobLost
+from measurements.trials.measurement import Status
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import GeneratedKernel
 

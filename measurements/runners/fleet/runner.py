@@ -10,8 +10,6 @@ from typing import Any
 
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, CompilePool
-from measurements.records.measurement import Measurement, Provenance, Status
-from measurements.records.policy import described
 from measurements.runners.base import Candidate, Entrant, RunnerStopped, runnable
 from measurements.runners.cuda import check_kernels
 from measurements.runners.cuda.references import References, SentArrays
@@ -19,6 +17,8 @@ from measurements.runners.fleet.actors import Arrays, CandidateWork, Missing, Se
 from measurements.runners.fleet.cluster import Fleet, stopped
 from measurements.runners.fleet.dispatch import JobLost
 from measurements.runners.streams import PoolRunner, PoolStream
+from measurements.trials.measurement import Measurement, Provenance, Status
+from measurements.trials.policy import described
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Array, Problem
 from search_spaces.templates.kernel import Launch

@@ -14,8 +14,8 @@ from needs import cpp_compiler
 from store_records import record
 
 from autosched.user_kernels.user_kernel import KernelSpec
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

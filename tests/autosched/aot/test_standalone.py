@@ -16,8 +16,8 @@ from needs import needs_compiler, needs_nvrtc
 
 from autosched.aot import collect, write
 from autosched.cli.app import run
-from measurements.records.comparison import check
 from measurements.store.store import Store
+from measurements.trials.comparison import check
 from search_spaces.operators.problem import Problem
 
 from .conftest import CLUSTERED, HERE, ROOT, SHARED, SOFTMAX, Export, compiled

@@ -21,7 +21,7 @@ from autosched.cli.commands.verification.script import _cases as script_cases
 from autosched.cli.options.groups import grouped, options
 from autosched.cli.options.verification import TAKERS, Findings, Inputs, VerificationEffort
 from autosched.reporting.exit_status import ANSWERS, VERDICTS, ExitStatus, combined, of_verdicts
-from measurements.emulator.programs import LaunchFinding, ProgramResult
+from measurements.emulator.executables import ExecutableResult, LaunchFinding
 
 ROOT = Path(__file__).parents[3]
 SCHEMA = Path(__file__).parents[1] / "regression" / "junit.xsd"
@@ -119,13 +119,13 @@ def test_code_that_is_refused_is_one_line_and_no_answer(
 
 
 PROGRAMS = {
-    "sound": (ProgramResult(0, 2), ExitStatus.OK),
-    "faulty": (ProgramResult(0, 1, [LaunchFinding("api_misuse", "freed twice", None)]), ExitStatus.NO),
-    "faulty and failing": (ProgramResult(-11, 1, [LaunchFinding("api_misuse", "freed", None)]), ExitStatus.NO),
-    "failing": (ProgramResult(3, 1), ExitStatus.NO),
-    "killed": (ProgramResult(-9, 1), ExitStatus.NO),
-    "lacking": (ProgramResult(3, 1, lacking=["cudaIpc is not emulated"]), ExitStatus.NO_ANSWER),
-    "without a launch": (ProgramResult(0, 0), ExitStatus.NO_ANSWER),
+    "sound": (ExecutableResult(0, 2), ExitStatus.OK),
+    "faulty": (ExecutableResult(0, 1, [LaunchFinding("api_misuse", "freed twice", None)]), ExitStatus.NO),
+    "faulty and failing": (ExecutableResult(-11, 1, [LaunchFinding("api_misuse", "freed", None)]), ExitStatus.NO),
+    "failing": (ExecutableResult(3, 1), ExitStatus.NO),
+    "killed": (ExecutableResult(-9, 1), ExitStatus.NO),
+    "lacking": (ExecutableResult(3, 1, lacking=["cudaIpc is not emulated"]), ExitStatus.NO_ANSWER),
+    "without a launch": (ExecutableResult(0, 0), ExitStatus.NO_ANSWER),
 }
 
 
@@ -135,7 +135,7 @@ def test_all_outputs_of_run_agree(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     result, status = PROGRAMS[name]
-    monkeypatch.setattr(program, "run_program", lambda *_: result)
+    monkeypatch.setattr(program, "run_executable", lambda *_: result)
     output = ("--json", "--junit", "j.xml", "--markdown", "m.md", "--github")
     assert main(["run", "--device", "h100", *output, "./program", "1"]) == status
     document = json.loads(capfd.readouterr().out)

@@ -13,9 +13,9 @@ from store_records import record
 from autosched.cli.app import run
 from autosched.cli.terminal.output import show, stdout_console
 from autosched.dispatch.database import Database, NoSchedule
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Trial
 from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.trial import Trial
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.transpose import Transpose

@@ -138,7 +138,7 @@ def test_asking_leaves_nothing_in_the_home(machine: Machine) -> None:
 def test_doctor_says_what_can_be_replayed(machine: Machine) -> None:
     found = json.loads(machine.run("doctor", "--json")[1])
     (replay,) = [a for a in found["abilities"] if a["name"] == "tune --backend replay"]
-    assert ("measured earlier on" if replay["runs"] else "measurements.records.recording FILE") in replay["note"]
+    assert ("measured earlier on" if replay["runs"] else "measurements.trials.recording FILE") in replay["note"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems keep a folder that is in use")

@@ -20,12 +20,12 @@ from autosched.dispatch.database import Database, NoSchedule, NotTuned, StaleSch
 from autosched.dispatch.kernel import LoadedKernel, RuntimeUnavailable
 from autosched.user_kernels.user_kernel import KernelSpec as UserKernel
 from measurements.compiler.pool import CompileFailure, CompilePool
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Trial
-from measurements.records.vendor_library import LIBRARY_SCHEDULE
 from measurements.runners.cuda import runner as cuda
 from measurements.runners.cuda.libraries.cublas import Gemm
 from measurements.store.store import Store, StoreError
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.trial import Trial
+from measurements.trials.vendor_library import LIBRARY_SCHEDULE
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

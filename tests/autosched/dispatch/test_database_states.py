@@ -24,9 +24,9 @@ from store_records import record
 import autosched
 from autosched.cli import main
 from autosched.dispatch import functions
-from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.store import sqlite_file
 from measurements.store.store import SCHEMA_VERSION, Store, StoreError
+from measurements.trials.measurement import Measurement, Provenance, Resources, Status, Timing
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.transpose import Transpose

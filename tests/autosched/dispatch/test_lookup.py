@@ -14,10 +14,10 @@ from autosched.dispatch.lookup import NEIGHBOUR_SLACK, NoSchedule, look_up
 from autosched.dispatch.provenance import KernelProvenance, Kind
 from autosched.dispatch.staleness import Environment
 from autosched.samplers.first_choices.model_choice import DefaultChoice, default_choice, predicted_seconds
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Trial
-from measurements.records.vendor_library import LIBRARY_SCHEDULE
 from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.trial import Trial
+from measurements.trials.vendor_library import LIBRARY_SCHEDULE
 from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.matmul import Matmul

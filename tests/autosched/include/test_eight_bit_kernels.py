@@ -9,7 +9,7 @@ from needs import needs_compiler, needs_nvrtc
 
 from measurements.compiler.pool import Compiled, CompilePool
 from measurements.emulator import emulate
-from measurements.records.comparison import check
+from measurements.trials.comparison import check
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

@@ -15,7 +15,7 @@ from static_asserts import asserted_rules
 from autosched.verify.schedules import verify_one
 from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.emulator import emulate
-from measurements.records.comparison import check
+from measurements.trials.comparison import check
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import FLOAT_DTYPES

@@ -12,7 +12,7 @@ from needs import needs_compiler, needs_nvrtc
 from measurements.compiler.pool import Compiled, CompilePool
 from measurements.emulator import emulate
 from measurements.emulator.architecture import ptx_arch
-from measurements.records.comparison import check
+from measurements.trials.comparison import check
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import BF16, F32
 from search_spaces.operators.copy import Copy

@@ -16,8 +16,8 @@ from wgmma_cases import CASES, GOOD, H200, PROBLEM, SMALL, TRANSPOSED, small_ker
 
 from measurements.compiler.pool import Compiled, CompileFailure, CompilePool
 from measurements.emulator import FindingKind, emulate
-from measurements.records.comparison import check
 from measurements.runners.tensor_map_builder import fields_of
+from measurements.trials.comparison import check
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Array, Operand

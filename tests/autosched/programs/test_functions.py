@@ -7,7 +7,7 @@ import pytest
 
 from autosched.programs.loading import problem
 from measurements.emulator import emulate
-from measurements.records.comparison import check
+from measurements.trials.comparison import check
 from search_spaces.hardware.devices import Device, device
 from search_spaces.programs.builder import Builder, Input, Output, program
 from search_spaces.programs.language.ir import Array

@@ -9,7 +9,7 @@ import pytest
 
 import autosched
 from autosched.programs.loading import load_program, problem
-from measurements.records.measurement import Provenance
+from measurements.trials.measurement import Provenance
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.programs.template import template

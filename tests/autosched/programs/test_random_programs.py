@@ -12,7 +12,7 @@ from random_schedules import random_schedule, random_start
 
 from autosched.programs.loading import problem
 from measurements.emulator import ASCENDING, Order, emulate
-from measurements.records.comparison import check as check_outputs
+from measurements.trials.comparison import check as check_outputs
 from search_spaces.hardware.devices import Device, device
 from search_spaces.programs.language import ir
 from search_spaces.programs.problem import ProgramProblem

@@ -9,7 +9,7 @@ import pytest
 
 from autosched.regression.judging import SlowdownLimits, Times, compare, discoveries, moved_between, one_sided
 from autosched.regression.procedure import ComparisonEffort, flagged, judged, until_decided
-from measurements.records.timing_statistics import SpeedChange
+from measurements.trials.timing_statistics import SpeedChange
 
 LIMITS = SlowdownLimits(max_slowdown=0.01, floor=0.5e-6)
 

@@ -17,7 +17,7 @@ from autosched.regression import outputs
 from autosched.regression.outputs import summary
 from autosched.regression.report import CheckFinding, CheckReport, EntryStatus
 from autosched.reporting import ci
-from measurements.records.timing_statistics import Ratio
+from measurements.trials.timing_statistics import Ratio
 
 
 @cache

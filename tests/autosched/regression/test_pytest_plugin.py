@@ -15,7 +15,7 @@ import pytest
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.regression.emulated import EmulatedKernel
-from measurements.records.record import Trial
+from measurements.trials.trial import Trial
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

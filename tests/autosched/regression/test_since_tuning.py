@@ -3,9 +3,9 @@
 import pytest
 
 from autosched.regression.since_tuning import ALONE, AtTuning, since
-from measurements.records.measurement import Timing
-from measurements.records.record import Control
-from measurements.records.timing_statistics import Ratio
+from measurements.trials.measurement import Timing
+from measurements.trials.timing_statistics import Ratio
+from measurements.trials.trial import Control
 
 
 def at_tuning(entry: float = 1.0, library: float = 2.0, spread: float = 0.0) -> AtTuning:

@@ -22,10 +22,10 @@ from autosched.tuning.backends import AnalyticEstimator
 from autosched.verify import schedules as schedule_verification
 from measurements.compiler.pool import CompileFailure
 from measurements.emulator import HostCompilerMissing, HostFailure
-from measurements.records.measurement import Provenance, Status
-from measurements.records.record import Trial
 from measurements.runners.base import Candidate
 from measurements.store.store import Guard, Store
+from measurements.trials.measurement import Provenance, Status
+from measurements.trials.trial import Trial
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

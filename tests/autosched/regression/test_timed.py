@@ -25,12 +25,12 @@ from autosched.regression.procedure import ComparisonEffort
 from autosched.regression.report import CheckReport, EntryStatus
 from measurements.compiler.pool import CompileCache
 from measurements.emulator import HostFailure
-from measurements.records.measurement import Provenance, Status, Timing
-from measurements.records.record import Control, Trial
-from measurements.records.vendor_library import LIBRARY_SCHEDULE
 from measurements.runners.base import Candidate, Entrant, RunnerStopped
 from measurements.runners.cuda.runner import CudaRunner
 from measurements.store.store import Store
+from measurements.trials.measurement import Provenance, Status, Timing
+from measurements.trials.trial import Control, Trial
+from measurements.trials.vendor_library import LIBRARY_SCHEDULE
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

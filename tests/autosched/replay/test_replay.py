@@ -14,10 +14,10 @@ from autosched.cli import main
 from autosched.replay.curves import draw_curves
 from autosched.replay.search import Search, Searches, restricted, search, searches
 from autosched.samplers import sampler
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.store.store import Store
 from measurements.tables.reading import read_table
 from measurements.tables.table import Row, Table, TableError, table_of
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
 from search_spaces.operators.copy import Copy
 from search_spaces.spaces.schedule import Schedule
 

@@ -10,8 +10,8 @@ import pytest
 from autosched.reporting import formatting
 from autosched.reporting.roofline import bound_by, roofline
 from cost_models.analytic import busy, predict
-from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
-from measurements.records.record import Trial
+from measurements.trials.measurement import Measurement, Provenance, Resources, Status, Timing
+from measurements.trials.trial import Trial
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

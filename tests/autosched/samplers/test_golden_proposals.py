@@ -24,8 +24,8 @@ from cost_models.estimates import AnalyticEstimates
 from cost_models.trees import training
 from cost_models.trees.trained_model import TrainedModel
 from cost_models.trees.training import train
-from measurements.records import recording
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials import recording
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import device
 from search_spaces.operators.copy import Copy

@@ -24,8 +24,8 @@ from autosched.samplers.first_choices.nvidia_heuristics import (
 )
 from autosched.tuning.tune import tune
 from cost_models.estimates import AnalyticEstimates
-from measurements.records.measurement import Provenance
 from measurements.store.store import Store
+from measurements.trials.measurement import Provenance
 from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import DEVICES, device
 from search_spaces.operators.copy import Copy

@@ -130,7 +130,7 @@ def test_proposals_do_not_depend_on_the_hash_seed() -> None:
 import sys
 sys.path[:0] = {[p for p in sys.path if p]!r}
 from autosched.samplers import sampler
-from measurements.records.measurement import Measurement, Provenance, Timing, Status
+from measurements.trials.measurement import Measurement, Provenance, Timing, Status
 from search_spaces.spaces.parameters import categorical, ordinal
 from search_spaces.spaces.space import Space
 space = Space("toy", (ordinal("x", tuple(range(20))), categorical("y", tuple("abcdef"))), (), ())

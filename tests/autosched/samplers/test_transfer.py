@@ -13,8 +13,8 @@ from autosched.samplers.bayes.settings import BayesSettings, GuessTrust
 from autosched.samplers.first_choices.guesses import LEAST, Guesses
 from autosched.samplers.transfer import TransferredTimes
 from cost_models.estimates import Estimates
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.tables.table import Row, Table, table_of
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
 from search_spaces.spaces.schedule import Schedule
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from autosched.cli.app import run
 from autosched.dispatch import call_log
-from autosched.dispatch.call_log import CallLog, CallLogError, recording
+from autosched.dispatch.call_log import CallLog, CallLogError, log_calls
 from autosched.suites import suite
 from autosched.suites.logged_calls import read_calls
 from autosched.suites.suite import SuiteMember, SuiteResult
@@ -35,7 +35,7 @@ ScaledGemmTunableOp_Float8_e4m3fn_Float8_e4m3fn_BFloat16_TN,tn_16_8_4_ld_4_4_16_
 def test_counts_are_added_to_those_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "shapes.csv"
     for _ in range(2):
-        with recording(path):
+        with log_calls(path):
             threads = [threading.Thread(target=lambda: [call_log.add(SOFTMAX) for _ in range(50)]) for _ in range(4)]
             for thread in threads:
                 thread.start()
@@ -64,14 +64,14 @@ def test_processes_share_a_file_and_a_bad_place_is_one_line(tmp_path: Path) -> N
     )
 
     def started(path: Path) -> subprocess.Popen[str]:
-        environment = {**os.environ, "AUTOSCHED_RECORD": str(path)}
+        environment = {**os.environ, "AUTOSCHED_CALL_LOG": str(path)}
         return subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE, text=True)
 
     both = [started(tmp_path / "shapes.csv") for _ in range(2)]
     assert [p.communicate()[1] for p in both] == ["", ""]
     assert read_calls(tmp_path / "shapes.csv").members == (SuiteMember(SOFTMAX, 6.0),)
     said = started(tmp_path / "no" / "shapes.csv").communicate()[1]
-    assert said.startswith("autosched: AUTOSCHED_RECORD: calls are not recorded") and said.count("\n") == 1
+    assert said.startswith("autosched: AUTOSCHED_CALL_LOG: calls are not recorded") and said.count("\n") == 1
 
 
 def test_torch_operators_and_patched_calls_are_recorded(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_torch_operators_and_patched_calls_are_recorded(tmp_path: Path) -> None:
     import autosched.torch as ours
 
     x, layer = torch.randn(4, 64), torch.nn.Linear(64, 32)
-    with recording(tmp_path / "shapes.csv"), ours.patch(None) as calls:
+    with log_calls(tmp_path / "shapes.csv"), ours.patch(None) as calls:
         ours.softmax(x)
         for _ in range(3):
             layer(x)
@@ -147,7 +147,7 @@ def test_tune_from_a_log_spends_what_it_may(
         return SuiteResult((), 0, 0.0)
 
     monkeypatch.setattr(suite, "tune_suite", spend)
-    with recording(tmp_path / "shapes.csv"):
+    with log_calls(tmp_path / "shapes.csv"):
         call_log.add(MATMUL)
         for _ in range(50):
             call_log.add(SOFTMAX)
@@ -168,7 +168,7 @@ def test_a_bad_budget_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_a_log_is_tuned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "shapes.csv"
-    with recording(path):
+    with log_calls(path):
         call_log.add(Softmax(4, 64))
     arguments = ["tune", "--from", str(path), "--db", str(tmp_path / "a.db"), "--device", "h200", "--no-verify"]
     assert run([*arguments, "--effort", "model", "--json"]) == 0

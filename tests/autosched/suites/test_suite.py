@@ -16,8 +16,8 @@ from autosched.suites import suite
 from autosched.suites.suite import CHUNK, Standing, SuiteError, SuiteMember, read_suite, tune_suite
 from autosched.tuning import tune as tuner
 from autosched.tuning.result import Progress, Start, TuneResult
-from measurements.records.measurement import Provenance
 from measurements.store.store import Store
+from measurements.trials.measurement import Provenance
 from search_spaces.hardware.devices import device
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.problem import Problem

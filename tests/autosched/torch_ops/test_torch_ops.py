@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from store_records import record
 
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

@@ -16,8 +16,8 @@ from autosched.triton import autotune_hooks, emulated, recording  # noqa: E402
 from autosched.triton.tuning.function import TritonFunction  # noqa: E402
 from autosched.triton.tuning.listened import read  # noqa: E402
 from autosched.triton.tuning.loading import load  # noqa: E402
-from measurements.records.measurement import Provenance  # noqa: E402
 from measurements.store.store import Store  # noqa: E402
+from measurements.trials.measurement import Provenance  # noqa: E402
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
 

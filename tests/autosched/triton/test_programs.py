@@ -77,8 +77,8 @@ def test_a_faulty_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("text", "expected", "status"),
     [
-        ("raise ValueError('no   luck')", "the program raised ValueError: no luck", 1),
-        ("raise SystemExit(3)", "the program ended with status 3", 1),
+        ("raise ValueError('no   luck')", "the script raised ValueError: no luck", 1),
+        ("raise SystemExit(3)", "the script ended with status 3", 1),
         ("raise SystemExit(0)", "the program launched no Triton kernel", 2),
         ("pass", "the program launched no Triton kernel", 2),
     ],
@@ -111,7 +111,7 @@ def test_a_program_that_the_compiler_takes_too_long_for(tmp_path: Path, capsys: 
     path = tmp_path / "program.py"
     path.write_text(COMPILED_FOR_EVER)
     assert verify(str(path), "--device", "h100", "--time-limit", "2") == 1
-    assert "the program was ended after 2.0 s, while Triton compiled unrolled; nothing" in capsys.readouterr().out
+    assert "the script was ended after 2.0 s, while Triton compiled unrolled; nothing" in capsys.readouterr().out
 
 
 def test_a_program_that_misses_what_blocks_left_out_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,7 +119,7 @@ def test_a_program_that_misses_what_blocks_left_out_write(tmp_path: Path, capsys
     path.write_text(path.read_text().replace("rand(200", "rand(500"))
     assert verify(str(path), "--device", "h100", "--blocks", "2") == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert "the program raised AssertionError" in said and "blocks were left out (--blocks)" in said
+    assert "the script raised AssertionError" in said and "blocks were left out (--blocks)" in said
 
 
 def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

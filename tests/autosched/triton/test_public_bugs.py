@@ -20,7 +20,7 @@ from autosched.triton.tuning.call import KernelCall  # noqa: E402
 from autosched.triton.tuning.compiling.candidate import NotLaunched, compiled  # noqa: E402
 from autosched.triton.tuning.function import TritonFunction  # noqa: E402
 from measurements.emulator import FindingKind, emulate_ptx  # noqa: E402
-from measurements.records.measurement import Status  # noqa: E402
+from measurements.trials.measurement import Status  # noqa: E402
 from search_spaces.hardware.devices import device  # noqa: E402
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]

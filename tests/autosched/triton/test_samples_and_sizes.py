@@ -193,7 +193,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert document["fidelity"]["sizes"] == ["n=16", "n=17", "n=18"]
     assert main(["verify", str(path), *command, "--time-limit", "4"]) == 1
     out = capsys.readouterr().out
-    assert "the program was ended after 4.0 s; nothing was found" in out and "1 launches of 1 kernels" in out
+    assert "the script was ended after 4.0 s; nothing was found" in out and "1 launches of 1 kernels" in out
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import autosched
 from autosched.cli.app import run
 from autosched.tuning.common_failure import ENOUGH
 from autosched.user_kernels.user_kernel import KernelSpec
-from measurements.records.measurement import Provenance, Status
 from measurements.store.store import Store
+from measurements.trials.measurement import Provenance, Status
 from search_spaces.spaces.schedule import Schedule
 
 COUNTS = """

@@ -14,10 +14,10 @@ from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.plan import SearchPlan
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
 from measurements.compiler.pool import CompileCache, CompilePool
-from measurements.records.measurement import Status
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner
 from measurements.runners.cuda.supervisor import TimeLimits
 from measurements.store.store import Store
+from measurements.trials.measurement import Status
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem

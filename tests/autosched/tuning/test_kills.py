@@ -16,8 +16,8 @@ import pytest
 from faults import MODULE
 
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
-from measurements.records.measurement import Status
 from measurements.store.store import Store
+from measurements.trials.measurement import Status
 
 try:
     toolchain_version()

@@ -15,9 +15,9 @@ from autosched.samplers import sampler
 from autosched.samplers.scalarized import ScalarizedSampler
 from autosched.tuning.objectives import MOST, Objectives
 from autosched.tuning.result import TuneResult
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners.base import Candidate
 from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
 from search_spaces.spaces.schedule import Schedule
 
 

@@ -11,9 +11,9 @@ import pytest
 from autosched import KernelSpec
 from autosched.cli import main
 from autosched.tuning.tune import tune
-from measurements.records.measurement import Provenance
 from measurements.tables.reading import read_table
 from measurements.tables.table import TableError
+from measurements.trials.measurement import Provenance
 
 SOURCE = """
 __global__ void add(float* c, int n) {

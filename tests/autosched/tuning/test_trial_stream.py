@@ -11,9 +11,9 @@ from toy_tuning import SPACE, FakeRunner, Outcome, tuned
 from autosched.samplers import Sampler, sampler
 from autosched.samplers.seeded import SeededSampler
 from autosched.tuning.in_flight import InFlightLimit
-from measurements.records.measurement import Measurement, Status
 from measurements.runners.base import Candidate
 from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Status
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 

@@ -16,8 +16,8 @@ from autosched.tuning.result import Observer, Progress, Start
 from autosched.tuning.tune import tune
 from autosched.user_kernels.problem import KernelProblem
 from measurements.emulator import HostCompilerMissing
-from measurements.records.measurement import Provenance
 from measurements.store.store import Store, StoreError
+from measurements.trials.measurement import Provenance
 from search_spaces.catalogue import operators, template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

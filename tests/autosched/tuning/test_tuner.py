@@ -17,9 +17,9 @@ from autosched.samplers import Sampler, sampler
 from autosched.samplers.evolution import EvolutionSampler, EvolutionSettings
 from autosched.tuning.result import Progress
 from measurements.emulator import HostFailure
-from measurements.records.measurement import Measurement, Provenance, Status
 from measurements.runners.base import Candidate, RunnerStopped
 from measurements.store.store import Store, StoreError
+from measurements.trials.measurement import Measurement, Provenance, Status
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 

@@ -21,8 +21,8 @@ from cost_models.trees.boosted import ModelMismatch
 from cost_models.trees.evaluation import rank_correlation
 from cost_models.trees.trained_model import TrainedModel
 from cost_models.trees.training import train
-from measurements.records.measurement import Provenance
 from measurements.store.store import Store
+from measurements.trials.measurement import Provenance
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import device
 from search_spaces.operators.copy import Copy

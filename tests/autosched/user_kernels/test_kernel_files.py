@@ -13,8 +13,8 @@ from autosched import tune
 from autosched.user_kernels.user_kernel import KernelSpec
 from measurements.compiler.pool import Compiled, CompileFailure, CompilePool
 from measurements.emulator import emulate
-from measurements.records.comparison import check
-from measurements.records.measurement import Status
+from measurements.trials.comparison import check
+from measurements.trials.measurement import Status
 from search_spaces.catalogue import register
 from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule

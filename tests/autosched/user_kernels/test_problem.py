@@ -15,7 +15,7 @@ from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.kernel_file import KernelFile
 from autosched.user_kernels.problem import KernelProblem, problem_type
 from autosched.user_kernels.reading.kernel_files import read_file
-from measurements.records.comparison import check
+from measurements.trials.comparison import check
 from search_spaces.operators.operator import Operator
 
 from .conftest import SOURCE, TOML

@@ -28,7 +28,7 @@ from measurements.compiler.disassembly import DisassemblerMissing, NotDisassembl
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
 from measurements.compiler.pool import CompilePool
 from measurements.emulator.findings import ExecutedLine
-from measurements.records.measurement import Resources
+from measurements.trials.measurement import Resources
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.costs.ptx_costs import Pipe, by_pipe
 from search_spaces.hardware.devices import device

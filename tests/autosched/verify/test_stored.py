@@ -21,8 +21,8 @@ from autosched.verify.schedules import verify_one
 from autosched.verify.verdict import Verdict
 from measurements.emulator import ptx_digest
 from measurements.emulator.ptx.digest import instructions
-from measurements.records.measurement import Status
 from measurements.store.store import Store
+from measurements.trials.measurement import Status
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.row_reduction import Softmax

@@ -11,9 +11,9 @@ import pytest
 
 from benchmarks.cost_model.model_on_gpu import main, measured
 from cost_models.analytic import predict
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Trial
-from measurements.records.recording import Recording, write
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.recording import Recording, write
+from measurements.trials.trial import Trial
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

@@ -31,12 +31,12 @@ from cost_models.trees.training import table, train
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
 from measurements.compiler.pool import CompileCache, CompilePool
 from measurements.emulator import HostCompilerMissing, host_compiler
-from measurements.records import recording
-from measurements.records.measurement import Measurement, Provenance, Status
-from measurements.records.vendor_library import is_library
 from measurements.runners.base import Entrant, RunnerStopped
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner, cuda_available
 from measurements.runners.cuda.supervisor import TimeLimits
+from measurements.trials import recording
+from measurements.trials.measurement import Measurement, Provenance, Status
+from measurements.trials.vendor_library import is_library
 from search_spaces import catalogue
 from search_spaces.catalogue import BUILT_IN_PROBLEMS, templates
 from search_spaces.hardware.devices import device

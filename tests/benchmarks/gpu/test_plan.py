@@ -17,7 +17,7 @@ from benchmarks.gpu.plan.results import Results
 from benchmarks.gpu.plan.run import main
 from benchmarks.gpu.table import short_name
 from measurements.compiler.pool import CompileFailure, CompilePool
-from measurements.records import recording
+from measurements.trials import recording
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

@@ -13,10 +13,10 @@ import pytest
 from benchmarks.gpu import probe
 from benchmarks.gpu.virtual_gpu import GAP, VirtualGpu, VirtualKernel
 from cost_models import analytic
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.timing_statistics import StopRule
 from measurements.runners.base import Candidate, Entrant
 from measurements.runners.cuda.launch_timer import LaunchTimer, repeated
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.timing_statistics import StopRule
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 

@@ -10,7 +10,7 @@ import pytest
 
 import measurements.compiler.cubin_cache
 from measurements.compiler.cubin_cache import CompileCache, default_folder
-from measurements.records.measurement import Resources
+from measurements.trials.measurement import Resources
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import GeneratedKernel
 
@@ -123,7 +123,7 @@ def test_processes_may_write_and_read_the_same_entries_at_once(tmp_path):
         "import sys\n"
         f"sys.path.insert(0, {ROOT!r})\n"
         "from measurements.compiler.cubin_cache import CompileCache\n"
-        "from measurements.records.measurement import Resources\n"
+        "from measurements.trials.measurement import Resources\n"
         f"cache = CompileCache({str(tmp_path)!r})\n"
         "who = sys.argv[1].encode()\n"
         "for turn in range(100):\n"

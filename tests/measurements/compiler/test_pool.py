@@ -26,7 +26,7 @@ from measurements.compiler.pool import (
     over_limits,
     parse_resources,
 )
-from measurements.records.measurement import Resources, Status
+from measurements.trials.measurement import Resources, Status
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

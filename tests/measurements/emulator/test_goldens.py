@@ -10,7 +10,7 @@ import pytest
 from needs import needs_compiler, needs_nvrtc
 
 from measurements.emulator import Emulation, Order, emulate
-from measurements.records.comparison import check
+from measurements.trials.comparison import check
 from search_spaces.catalogue import problem_from_json, template
 from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule

@@ -12,10 +12,10 @@ from baseline_reasons import unjustified
 from library_arrays import Stream, assert_right, operands
 from needs import cpp_compiler
 
-from measurements.records.measurement import Status
 from measurements.runners.base import Entrant
 from measurements.runners.cuda.libraries import baselines, cublas
 from measurements.runners.cuda.libraries.baselines import OTHERS, baseline_call
+from measurements.trials.measurement import Status
 from search_spaces.catalogue import operators
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec

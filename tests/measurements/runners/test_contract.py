@@ -16,15 +16,15 @@ from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
 from measurements.compiler.pool import CompileCache, CompilePool
-from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
-from measurements.records.record import Trial
-from measurements.records.recording import Recording
 from measurements.runners.base import Candidate, Runner, Streaming
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner
 from measurements.runners.cuda.supervisor import TimeLimits
 from measurements.runners.estimate import EstimateRunner
 from measurements.runners.replay import ReplayRunner
 from measurements.runners.streams import InOrder, stream_of
+from measurements.trials.measurement import Measurement, Provenance, Resources, Status, Timing
+from measurements.trials.recording import Recording
+from measurements.trials.trial import Trial
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule

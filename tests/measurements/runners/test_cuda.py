@@ -14,15 +14,15 @@ from faults import FOLDER_VARIABLE, HERE, MODULE, WATTS, fault_kernel
 
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
 from measurements.compiler.pool import CompileCache, CompilePool
-from measurements.records.measurement import Status
-from measurements.records.policy import Policy
-from measurements.records.runner_info import RunnerInfo
 from measurements.runners.base import Candidate, RunnerStopped
 from measurements.runners.cuda.device import cuda_available, cuda_device, device_row
 from measurements.runners.cuda.references import PARTS, DataSet, References, array_of
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner
 from measurements.runners.cuda.supervisor import TimeLimits
 from measurements.runners.estimate import EstimateRunner
+from measurements.trials.measurement import Status
+from measurements.trials.policy import Policy
+from measurements.trials.runner_info import RunnerInfo
 from measurements.workers.messages import digest_of
 from measurements.workers.worker import Worker
 from search_spaces.hardware.architectures import architecture

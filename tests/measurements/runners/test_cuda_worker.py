@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from worker_cupy import DeviceArray, FakeCupy, Function, Pointer
 
-from measurements.records.measurement import Status
 from measurements.runners.cuda import launch_timer
 from measurements.runners.cuda import worker as cuda_worker
 from measurements.runners.cuda.check_kernels import KERNEL, entry_for
@@ -23,6 +22,7 @@ from measurements.runners.cuda.launch_timer import LaunchTimer
 from measurements.runners.cuda.nvml import GpuState
 from measurements.runners.cuda.references import NOTHING_SENT, PARTS, DataSet, References
 from measurements.runners.cuda.worker import GpuWorker
+from measurements.trials.measurement import Status
 from measurements.workers.messages import Message, digest_of
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, U32
 from search_spaces.operators.matmul import Matmul

@@ -7,8 +7,8 @@ import statistics
 import pytest
 
 from benchmarks.gpu.virtual_gpu import GAP, VirtualGpu, VirtualKernel
-from measurements.records.timing_statistics import StopRule
 from measurements.runners.cuda.launch_timer import LaunchTimer, NoGraph, Repeats, capture, repeated
+from measurements.trials.timing_statistics import StopRule
 
 SECONDS = (2e-6, 5e-6, 20e-6, 100e-6, 300e-6, 0.99e-3, 2e-3)
 COPIES = 4

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from measurements.records.timing_statistics import StopRule
 from measurements.runners.cuda import requests
 from measurements.runners.cuda.race import RaceRule
 from measurements.runners.cuda.requests import Request, SentKernel, from_message, to_message
+from measurements.trials.timing_statistics import StopRule
 from measurements.workers.messages import Message
 
 KERNEL = SentKernel("digest", {"entry": "kernel", "grid": [1, 1, 1]})

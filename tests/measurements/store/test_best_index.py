@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_records import record
 
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Trial
 from measurements.store import best_index
 from measurements.store.schema import ENTRIES
 from measurements.store.store import Store, StoreError
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.trial import Trial
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 

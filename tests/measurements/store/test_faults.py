@@ -16,10 +16,10 @@ from random import Random
 
 import pytest
 
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Trial
 from measurements.store import sqlite_file
 from measurements.store.store import SCHEMA_VERSION, Store, StoreError
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.trial import Trial
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 

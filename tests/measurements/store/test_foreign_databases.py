@@ -12,11 +12,11 @@ import pytest
 from store_records import record
 
 from measurements.files.text import printable
-from measurements.records import recording
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Trial
-from measurements.records.recording import Recording, RecordingError
 from measurements.store.store import Store, StoreError
+from measurements.trials import recording
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.recording import Recording, RecordingError
+from measurements.trials.trial import Trial
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 

@@ -18,12 +18,12 @@ import pytest
 from store_records import record
 
 from autosched.dispatch.database import Database, NoSchedule
-from measurements.records import recording
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.recording import Recording, RecordingError
 from measurements.store import export, maintenance
 from measurements.store.export import ExportError
 from measurements.store.store import Store, StoreError
+from measurements.trials import recording
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.recording import Recording, RecordingError
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.transpose import Transpose

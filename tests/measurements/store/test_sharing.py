@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from store_records import record
 
-from measurements.records.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
-from measurements.records.record import Budget, Control, Trial
 from measurements.store import export, maintenance
 from measurements.store import merge as store_merge
 from measurements.store.export import ExportError
 from measurements.store.merge import Conflict, MergeOutcome, merge
 from measurements.store.store import Guard, Store, StoreError
+from measurements.trials.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
+from measurements.trials.trial import Budget, Control, Trial
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import Softmax

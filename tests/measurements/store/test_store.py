@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from measurements.records.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
-from measurements.records.record import Budget, Control, Trial
 from measurements.store.store import SCHEMA_VERSION, Guard, Store, StoreError
+from measurements.trials.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
+from measurements.trials.trial import Budget, Control, Trial
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule

@@ -22,8 +22,8 @@ WRITER = """
 import sys
 sys.path[:0] = PATHS
 from datetime import UTC, datetime
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.trial import Record
 from measurements.store.store import Store
 from search_spaces.spaces.schedule import Schedule
 store = Store.open(sys.argv[1])

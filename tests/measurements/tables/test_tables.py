@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Trial
-from measurements.records.vendor_library import LIBRARY_SCHEDULE
 from measurements.store.store import Store
 from measurements.tables import kernel_tuner
 from measurements.tables.kernel_tuner import to_t4
 from measurements.tables.reading import read_table
 from measurements.tables.table import Row, Table, TableError, table_of
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.trial import Trial
+from measurements.trials.vendor_library import LIBRARY_SCHEDULE
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.schedule import Schedule

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from measurements.records.comparison import check
+from measurements.trials.comparison import check
 from search_spaces.operators import input_cases
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import ProblemPart

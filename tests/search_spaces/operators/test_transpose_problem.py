@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from measurements.records.comparison import check
+from measurements.trials.comparison import check
 from search_spaces.catalogue import operator, problem_from_json
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.transpose import ELEMENT_BYTES, ArrayMove, Transpose

@@ -9,7 +9,7 @@ import pytest
 
 from autosched.programs.loading import load_program, problem
 from measurements.emulator import emulate
-from measurements.records.comparison import check
+from measurements.trials.comparison import check
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import F16, F32
 from search_spaces.programs.builder import Builder, Input, Output, program

@@ -32,8 +32,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from measurements.records.measurement import Status
-from measurements.records.timing_statistics import StopRule
+from measurements.trials.measurement import Status
+from measurements.trials.timing_statistics import StopRule
 from measurements.workers.worker import serve
 
 if TYPE_CHECKING:  # the worker itself starts without numpy: tests replace it hundreds of times

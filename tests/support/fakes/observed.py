@@ -14,9 +14,9 @@ import numpy as np
 from cost_models.analytic import predict
 from cost_models.trees.boosted import BoostedTreeSettings
 from cost_models.trees.observations import Observations
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Trial
 from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.trial import Trial
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import device
 from search_spaces.operators.problem import Problem

@@ -12,9 +12,9 @@ from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.plan import SearchPlan
 from autosched.tuning.result import Observer, Progress, Start, TuneResult
 from autosched.tuning.winner.winner_proof import Verifiers
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners.base import Candidate
 from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem

@@ -16,7 +16,7 @@ from kernels import generate
 from autosched.verify.schedules import Depth, verify_kernel
 from measurements.emulator import emulate
 from measurements.emulator.order import Order
-from measurements.records.comparison import check
+from measurements.trials.comparison import check
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import device
 from search_spaces.operators.problem import Problem

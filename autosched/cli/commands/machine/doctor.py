@@ -30,8 +30,8 @@ from measurements.compiler.nvrtc import NvrtcMissing, loaded_version
 from measurements.emulator import HostFailure, brings_runner, check_compiler, emulator_folder
 from measurements.files.cache_folder import CacheUnusable, cache_root, check_writable
 from measurements.files.text import first_line
-from measurements.records.recording import installed
 from measurements.runners.cuda.runner import cuda_available, cuda_device
+from measurements.trials.recording import installed
 
 _GET_CUDA = "pip install 'autosched[cuda13]', or [cuda12] for drivers before 580"
 _ASK_SECONDS = 10.0  # for another program to answer
@@ -39,7 +39,7 @@ _LIBRARIES = ("numpy", "optuna", "sqlalchemy", "xgboost")
 _EXTRAS = (  # what each is for, and the package that it brings
     ("--plot, --picture", "pictures", "matplotlib"),
     ("--db postgresql://...", "postgresql", "psycopg"),
-    ("NVIDIA's guesses of matmuls", "judge", "nvidia-matmul-heuristics"),
+    ("NVIDIA's guesses of matmuls", "heuristics", "nvidia-matmul-heuristics"),
 )
 
 
@@ -165,7 +165,7 @@ def _abilities(cuda: Cuda, nvrtc: InstalledPart, compiler: InstalledPart, cache:
     recorded = installed()
     problems = formatting.plural(sum(recorded.values()), "problem")
     devices = ", ".join(f"{name} ({n})" for name, n in recorded.items())
-    no_replay = "" if recorded else "no recordings are here: python -m measurements.records.recording FILE adds them"
+    no_replay = "" if recorded else "no recordings are here: python -m measurements.trials.recording FILE adds them"
     return (
         _ability("tune --backend cuda", no_measure, "times are measured on the GPU"),
         _ability("tune --backend replay", no_replay, f"{problems} measured earlier on {devices}, no GPU needed"),

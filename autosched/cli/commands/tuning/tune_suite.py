@@ -93,7 +93,7 @@ def tune_suite(
 
     Every [[problem]] of the file has an operator, its fields, and perhaps a weight: how often it is computed. The next
     trials go where they are expected to save most. --from takes the problems from what a program computes, and how
-    often: the CSV of AUTOSCHED_RECORD or of TunableOp, or the folder of FlashInfer's trace dump. --effort model tries
+    often: the CSV of AUTOSCHED_CALL_LOG or of TunableOp, or the folder of FlashInfer's trace dump. --effort model tries
     the time model's first choice of each problem, quick 16 and full 128 schedules of each in the mean. With --budget
     alone there is no limit on trials. Exit status 1 if some problem has no schedule that works.
     """

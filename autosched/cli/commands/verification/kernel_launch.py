@@ -31,7 +31,7 @@ from autosched.cli.terminal.output import say
 from autosched.reporting.ci import CheckedCase, Summary
 from autosched.reporting.exit_status import ExitStatus
 from measurements.emulator import check_ready
-from measurements.records.comparison import told_apart
+from measurements.trials.comparison import told_apart
 
 _TOLERANCE = 1e-5  # relative, of --expect
 

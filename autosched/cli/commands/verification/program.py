@@ -26,7 +26,13 @@ from autosched.cli.terminal.errors import InputError
 from autosched.reporting.ci import CheckedCase, Summary
 from autosched.reporting.exit_status import ExitStatus
 from autosched.verify.orders import all_orders
-from measurements.emulator.programs import LaunchFinding, ProgramOptions, ProgramRefused, ProgramResult, run_program
+from measurements.emulator.executables import (
+    ExecutableOptions,
+    ExecutableRefused,
+    ExecutableResult,
+    LaunchFinding,
+    run_executable,
+)
 from measurements.files.text import harmless
 
 _MARK = "========="  # compute-sanitizer's, so that tools which read its lines read these
@@ -76,7 +82,7 @@ def verify_program(
     """
     notes_fail = findings.notes_fail()
     output.check([program[0]])
-    options = ProgramOptions(
+    options = ExecutableOptions(
         target(effort.device),
         effort.seconds(60.0),
         order_from(findings.order, findings.turns, 1),
@@ -87,8 +93,8 @@ def verify_program(
     )
     try:
         with _stdout_as_stderr(output.json):
-            result = run_program(program, options, _tell)
-    except ProgramRefused as refused:
+            result = run_executable(program, options, _tell)
+    except ExecutableRefused as refused:
         raise InputError(str(refused)) from None
     conclusion = _conclusion(result)
     cases = _cases(result, program[0], notes_fail)
@@ -122,7 +128,7 @@ def _stdout_as_stderr(wanted: bool) -> Iterator[None]:
         os.close(kept)
 
 
-def _cases(result: ProgramResult, program: str, notes: bool) -> tuple[CheckedCase, ...]:
+def _cases(result: ExecutableResult, program: str, notes: bool) -> tuple[CheckedCase, ...]:
     """Return a case for each finding that counts and each thing that is lacking; else one for all launches."""
     cases = [
         CheckedCase(
@@ -170,7 +176,7 @@ def _tell(found: LaunchFinding | str) -> None:
         _line(f"    launch {found.launch}: {found.shape}")
 
 
-def _conclusion(result: ProgramResult) -> str:
+def _conclusion(result: ExecutableResult) -> str:
     faults, lacking = result.faults, result.lacking
     notes = len(result.findings) - faults
     what = f"{faults} fault{'s' if faults != 1 else ''}" if faults else "nothing was found" if not notes else "no fault"

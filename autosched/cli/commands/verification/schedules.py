@@ -44,7 +44,7 @@ from autosched.verify.schedules import verify as emulate_all
 from autosched.verify.verdict import Verdict
 from measurements.emulator import check_ready
 from measurements.files.text import without_password
-from measurements.records.vendor_library import is_library
+from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import template as template_named
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device
@@ -55,8 +55,8 @@ from search_spaces.templates.template import TemplateSet
 
 if TYPE_CHECKING:  # of a database, which other proofs need not wait for
     from autosched.cli.options.stored_proofs import StoredProof
-    from measurements.records.record import Trial
     from measurements.store.store import Store
+    from measurements.trials.trial import Trial
 
 DEFAULT_SAMPLE = 20
 
@@ -285,7 +285,7 @@ def _stored(
     """Return the trials of stored schedules that worked, per problem, each once, fastest first within each
     provenance."""
     from autosched.cli.options.stored import refuse_unusable
-    from measurements.records.measurement import Status
+    from measurements.trials.measurement import Status
 
     if problem is not None:
         problems = [problem]

@@ -30,7 +30,7 @@ from autosched.reporting.exit_status import ExitStatus
 from measurements.emulator import check_ready
 
 if TYPE_CHECKING:
-    from autosched.triton.program import ScriptReport
+    from autosched.triton.script import ScriptReport
 
 
 def verify_script(
@@ -50,7 +50,7 @@ def verify_script(
         InputError: The script cannot be run, or the options do not fit it.
     """
     try:
-        from autosched.triton.program import run_program
+        from autosched.triton.script import run_script
         from autosched.verify.launch_plan import QUICK, THOROUGH
     except ImportError as error:
         raise InputError(
@@ -65,7 +65,7 @@ def verify_script(
         )
     output.check([str(given.path)])
     started = time.monotonic()
-    proof = run_program(
+    proof = run_script(
         given.path,
         arguments,
         device,

@@ -11,10 +11,10 @@ from autosched.integrations.config_files.tuning.layer_counts import estimated_se
 from autosched.integrations.config_files.tuning.sidecar import LayerChoice, TunedLayer
 from autosched.triton.tuning.problem import PREFIX, TritonProblem, problem_type
 from autosched.version import VERSION
-from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
-from measurements.records.problem_key import fields_of
-from measurements.records.record import Trial
 from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Provenance, Resources, Status, Timing
+from measurements.trials.problem_key import fields_of
+from measurements.trials.trial import Trial
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
 from search_spaces.spaces.schedule import Schedule

@@ -17,7 +17,7 @@ from autosched.triton.storages import Storages
 from autosched.triton.tuning.call import KernelCall
 from autosched.triton.tuning.function import TritonFunction
 from measurements.files.text import one_line
-from measurements.records.measurement import Resources, Status
+from measurements.trials.measurement import Resources, Status
 from search_spaces.hardware.devices import Device
 from search_spaces.templates.kernel import Launch
 

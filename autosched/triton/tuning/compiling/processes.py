@@ -12,7 +12,7 @@ from typing import Any
 from autosched.triton.tuning.compiling.candidate import NotLaunched
 from autosched.triton.tuning.compiling.worker import NotPortable, place_of, portable
 from autosched.triton.tuning.function import TritonFunction
-from measurements.records.measurement import Status
+from measurements.trials.measurement import Status
 from measurements.workers.resource_watch import WorkerLimitExceeded, request_within
 from measurements.workers.transport import WorkerClosed, WorkerDied, WorkerFailed
 from measurements.workers.worker import Worker

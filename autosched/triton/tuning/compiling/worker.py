@@ -15,7 +15,7 @@ from autosched.triton.arguments import tensor_of
 from autosched.triton.driver import activated
 from autosched.triton.tuning.function import TritonFunction
 from autosched.triton.tuning.loading import FunctionNotLoaded, load_as_imported
-from measurements.records.measurement import Status
+from measurements.trials.measurement import Status
 from measurements.workers.messages import Message
 from measurements.workers.worker import serve
 from search_spaces.hardware.devices import device

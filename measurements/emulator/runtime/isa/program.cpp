@@ -1,4 +1,4 @@
-// Reads the program that measurements/emulator/ptx/program.py wrote, and gives registers their first values.
+// Reads the program that measurements/emulator/ptx/bytecode.py wrote, and gives registers their first values.
 #include <cxxabi.h>
 
 #include <algorithm>

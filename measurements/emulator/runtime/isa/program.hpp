@@ -37,7 +37,7 @@ struct Program {
   Index3 cluster{0, 0, 0};  // as __cluster_dims__ says; 0: nothing
 };
 
-// Reads a program that measurements/emulator/ptx/program.py wrote. False where it needs what the machine lacks: a line
+// Reads a program that measurements/emulator/ptx/bytecode.py wrote. False where it needs what the machine lacks: a line
 // on stderr says what.
 bool load_program(Machine& machine, const char* path);
 // The kernel's arguments as bytes. False, with a line on stderr, where they do not fit its parameters.

@@ -11,8 +11,8 @@ from store_records import database
 from store_records import matmul_record as record
 from store_records import matmul_schedule as schedule
 
-from measurements.records.measurement import Provenance
-from measurements.records.record import canonical_json
+from measurements.trials.measurement import Provenance
+from measurements.trials.trial import canonical_json
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

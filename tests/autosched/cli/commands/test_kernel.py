@@ -16,8 +16,8 @@ from autosched.cli.options.kernel import expanded
 from autosched.cli.terminal.errors import InputError
 from autosched.user_kernels.user_kernel import KernelSpec
 from autosched.verify.machine_counting import counted_in
-from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Provenance, Resources, Status, Timing
 from search_spaces.spaces.schedule import Schedule
 
 SOURCE = """\

@@ -15,8 +15,8 @@ from autosched.cli.terminal.output import print_json, show, stdout_console
 from autosched.cli.terminal.progress import Counter, TuneDisplay
 from autosched.reporting import formatting
 from autosched.tuning.result import Progress, Start
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Trial
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.trial import Trial
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule

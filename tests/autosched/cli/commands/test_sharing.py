@@ -17,9 +17,9 @@ from autosched.cli.app import run
 from autosched.regression.entries import CheckedEntry, entries
 from autosched.regression.judging import SlowdownLimits
 from autosched.user_kernels.user_kernel import KernelSpec
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Trial
 from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.trial import Trial
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.transpose import Transpose

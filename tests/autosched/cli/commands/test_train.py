@@ -13,10 +13,10 @@ from autosched.tuning.training_data import UNKNOWN_OPERATOR, gather, observation
 from cost_models.trees import training
 from cost_models.trees.observations import Observations
 from cost_models.trees.trained_model import TrainedModel
-from measurements.records import recording
-from measurements.records.measurement import Provenance, Status
-from measurements.records.record import Trial
-from measurements.records.recording import Recording
+from measurements.trials import recording
+from measurements.trials.measurement import Provenance, Status
+from measurements.trials.recording import Recording
+from measurements.trials.trial import Trial
 from search_spaces.operators.copy import Copy
 
 Run = Callable[..., tuple[int, str, str]]

@@ -21,11 +21,11 @@ from needs import needs_nvrtc
 from autosched.tuning import tune as tuner
 from autosched.tuning.result import Progress, Start, TuneResult
 from autosched.tuning.winner.paired_timing import Ranked, Remeasurement
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Trial
 from measurements.runners.base import Entrant
 from measurements.store import sqlite_file
 from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.trial import Trial
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

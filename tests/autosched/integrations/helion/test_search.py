@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from needs import needs_compiler, needs_helion
 
-from measurements.records.measurement import Provenance, Status
 from measurements.store.store import Store
+from measurements.trials.measurement import Provenance, Status
 from search_spaces.hardware.devices import device
 
 pytestmark = [

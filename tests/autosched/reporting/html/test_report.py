@@ -17,9 +17,9 @@ from autosched.reporting.html import build, html_report, render, svg
 from autosched.reporting.html.decisions import decisions
 from autosched.reporting.html.entry import age
 from autosched.reporting.pictures import panels
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Trial
 from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.trial import Trial
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.layouts.wg_map import WgMap

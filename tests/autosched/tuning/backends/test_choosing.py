@@ -15,9 +15,9 @@ from cost_models.analytic import predict
 from cost_models.launch_time import CompiledResources, launch_time
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import NvrtcMissing
-from measurements.records.measurement import Provenance, Resources
 from measurements.runners.base import Candidate
 from measurements.runners.cuda.runner import CudaRunner
+from measurements.trials.measurement import Provenance, Resources
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.devices import Device, UnknownDevice, device
 from search_spaces.operators.matmul import Matmul

@@ -10,10 +10,10 @@ import pytest
 from autosched.tuning.backends import BackendError, BackendOptions, choose
 from autosched.tuning.backends import gpus as probing
 from autosched.tuning.tune import tune
-from measurements.records import recording
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Trial
-from measurements.records.recording import Recording
+from measurements.trials import recording
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.recording import Recording
+from measurements.trials.trial import Trial
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

@@ -18,13 +18,13 @@ from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.plan import SearchPlan
 from autosched.tuning.result import TuneResult
 from autosched.tuning.winner import paired_timing
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.policy import DEFAULT, Policy
-from measurements.records.record import Control, Trial, canonical_json
-from measurements.records.recording import Recording
-from measurements.records.vendor_library import is_library
 from measurements.runners.base import Candidate, Entrant
 from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.policy import DEFAULT, Policy
+from measurements.trials.recording import Recording
+from measurements.trials.trial import Control, Trial, canonical_json
+from measurements.trials.vendor_library import is_library
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem

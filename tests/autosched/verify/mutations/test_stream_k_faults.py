@@ -17,7 +17,7 @@ from needs import needs_compiler, needs_nvrtc
 
 from measurements.emulator import FindingKind, emulate
 from measurements.emulator.order import Order, OrderKind
-from measurements.records.comparison import check
+from measurements.trials.comparison import check
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from measurements.emulator.ptx.bytecode import NotExecutable, translate
 from measurements.emulator.ptx.declarations import MOST_FUNCTIONS, MOST_INITIAL, MOST_REGISTERS
 from measurements.emulator.ptx.parser import PtxError, parse
-from measurements.emulator.ptx.program import NotExecutable, translate
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 

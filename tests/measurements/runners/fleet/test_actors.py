@@ -12,7 +12,6 @@ from faults import fault_kernel
 
 from benchmarks.gpu.simulated_gpu import LOG, MODULE, SECONDS
 from measurements.compiler.cubin_cache import Compiled
-from measurements.records.measurement import Resources
 from measurements.runners.cuda import check_kernels
 from measurements.runners.cuda.references import SentArrays
 from measurements.runners.fleet.actors import (
@@ -25,6 +24,7 @@ from measurements.runners.fleet.actors import (
     SentProblem,
     SentProgram,
 )
+from measurements.trials.measurement import Resources
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.kernel import GeneratedKernel, Launch

@@ -18,7 +18,6 @@ from faults import FOLDER_VARIABLE, HERE, fault_kernel
 from pretended_fleet import VARIABLE
 
 from measurements.compiler.pool import CompileCache
-from measurements.records.measurement import Status
 from measurements.runners.base import Candidate, Streaming
 from measurements.runners.cuda.runner import CudaOptions
 from measurements.runners.cuda.supervisor import TimeLimits
@@ -27,6 +26,7 @@ from measurements.runners.fleet.actors import FleetOptions
 from measurements.runners.fleet.cluster import Fleet, FleetError
 from measurements.runners.fleet.compilers import FleetCompilers
 from measurements.runners.fleet.runner import FleetRunner
+from measurements.trials.measurement import Status
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
@@ -205,7 +205,7 @@ def test_tune_searches_on_the_cluster(
 
     monkeypatch.setattr(tune_suite, "cluster", counted)
     called = tmp_path / "shapes.csv"
-    with autosched.recording(called) as log:
+    with autosched.log_calls(called) as log:
         for n in (8, 16):
             log.add(autosched.Softmax(rows=n, columns=128))
     for given in (["--suite", str(suite)], ["--from", str(called)]):

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from measurements.files.text import printable
-from measurements.records.facts import ProblemFacts
-from measurements.records.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
-from measurements.records.policy import NONE
-from measurements.records.problem_key import operator_of, problem_of
-from measurements.records.runner_info import RunnerInfo
+from measurements.trials.facts import ProblemFacts
+from measurements.trials.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
+from measurements.trials.policy import NONE
+from measurements.trials.problem_key import operator_of, problem_of
+from measurements.trials.runner_info import RunnerInfo
 from search_spaces.operators.problem import Problem
 from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from faults import fault_kernel
 
-from measurements.records import recording
-from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
-from measurements.records.record import Trial
-from measurements.records.recording import Recording, RecordingError
 from measurements.runners.base import Candidate
 from measurements.runners.replay import ReplayRunner
+from measurements.trials import recording
+from measurements.trials.measurement import Measurement, Provenance, Resources, Status, Timing
+from measurements.trials.recording import Recording, RecordingError
+from measurements.trials.trial import Trial
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from measurements.records.comparison import Check, check, compare
+from measurements.trials.comparison import Check, check, compare
 from search_spaces.hardware.dtypes import BF16, F16, F32
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec

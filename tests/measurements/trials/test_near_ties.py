@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from measurements.records import near_ties
-from measurements.records.near_ties import Behind, choose
+from measurements.trials import near_ties
+from measurements.trials.near_ties import Behind, choose
 
 
 def noisy(centre: float, sigma: float, rounds: int, seed: int) -> list[float]:

@@ -31,12 +31,8 @@ from measurements.emulator.effect import (
     time_limit_of,
 )
 from measurements.emulator.emulator import machine_failures, run_job
-from measurements.emulator.findings import Emulation, FindingKind, of_compiled_code
-from measurements.emulator.host.build import runner
-from measurements.emulator.host.work_folders import temporary_folder
-from measurements.emulator.order import Order
-from measurements.emulator.programs.fatbin import FatBinaryError, ptx_texts
-from measurements.emulator.programs.libraries import (
+from measurements.emulator.executables.fatbin import FatBinaryError, ptx_texts
+from measurements.emulator.executables.libraries import (
     DRIVER,
     RUNTIMES,
     foreign_libraries,
@@ -45,12 +41,21 @@ from measurements.emulator.programs.libraries import (
     needed_libraries,
     opens_driver,
 )
-from measurements.emulator.programs.link import link
-from measurements.emulator.programs.result import LaunchFinding, ProgramOptions, ProgramRefused, ProgramResult
-from measurements.emulator.programs.writes import Stretch, Writes, stretches
+from measurements.emulator.executables.link import link
+from measurements.emulator.executables.result import (
+    ExecutableOptions,
+    ExecutableRefused,
+    ExecutableResult,
+    LaunchFinding,
+)
+from measurements.emulator.executables.writes import Stretch, Writes, stretches
+from measurements.emulator.findings import Emulation, FindingKind, of_compiled_code
+from measurements.emulator.host.build import runner
+from measurements.emulator.host.work_folders import temporary_folder
+from measurements.emulator.order import Order
 from measurements.emulator.ptx.build import CompiledBytecode, KernelCompileError, ptx_to_program
+from measurements.emulator.ptx.bytecode import FUNCTION_BASE
 from measurements.emulator.ptx.parser import PtxError, parse
-from measurements.emulator.ptx.program import FUNCTION_BASE
 from measurements.emulator.ptx.syntax import Module, Number, Symbol
 from measurements.emulator.suppression import suppress
 from measurements.files.bounded import open_readable
@@ -68,13 +73,13 @@ _STATIC_SHARED = re.compile(r"^static_shared (\d+)", re.M)
 _USES_HEAP = re.compile(r"\bheap\.(?:malloc|free)\b")
 
 
-def run_program(
-    command: Sequence[str], options: ProgramOptions, told: Callable[[LaunchFinding | str], None]
-) -> ProgramResult:
+def run_executable(
+    command: Sequence[str], options: ExecutableOptions, told: Callable[[LaunchFinding | str], None]
+) -> ExecutableResult:
     """Run a program with its arguments. ``told`` gets each finding the moment it is made, once for each kernel, kind
     and line, and each thing that is lacking, as a sentence.
 
-    Raises ProgramRefused for what is not a program linked with the shared runtime, HostFailure where this machine
+    Raises ExecutableRefused for what is not a program linked with the shared runtime, HostFailure where this machine
     cannot compile or run the emulator.
     """
     program = _program(command[0])
@@ -83,13 +88,13 @@ def run_program(
     if not mine and (options.driver or opens_driver(program)):
         mine = [DRIVER]
     if not mine:
-        raise ProgramRefused(
+        raise ExecutableRefused(
             f"{command[0]} is not linked with the shared CUDA runtime: compile it with nvcc -cudart shared -lineinfo"
         )
     if foreign := foreign_libraries(needed):
-        raise ProgramRefused(f"{command[0]} needs {', '.join(foreign)}, which nothing stands in for without a GPU")
+        raise ExecutableRefused(f"{command[0]} needs {', '.join(foreign)}, which nothing stands in for without a GPU")
     started = time.monotonic()
-    result = ProgramResult()
+    result = ExecutableResult()
     with machine_failures(), temporary_folder() as work:
         folder = library_folder()
         runner()  # compiled before the program starts, if it is not there
@@ -129,11 +134,11 @@ def _program(name: str) -> Path:
         with open_readable(path, regular=True) as file:
             head = file.read(4)
     except OSError as error:
-        raise ProgramRefused(f"{name} cannot be read: {error.strerror}") from None
+        raise ExecutableRefused(f"{name} cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise ProgramRefused(f"{name} cannot be run: {error}") from None
+        raise ExecutableRefused(f"{name} cannot be run: {error}") from None
     if head != b"\x7fELF":
-        raise ProgramRefused(f"{name} is not a program of this machine (an ELF file)")
+        raise ExecutableRefused(f"{name} is not a program of this machine (an ELF file)")
     return path.absolute()  # not what a link leads to: Python finds its environment by its own name
 
 
@@ -150,10 +155,10 @@ class _LoadedModule:
 class _ExecutableSession:
     def __init__(
         self,
-        options: ProgramOptions,
+        options: ExecutableOptions,
         work: Path,
         arena: str,
-        result: ProgramResult,
+        result: ExecutableResult,
         told: Callable[[LaunchFinding | str], None],
     ) -> None:
         self.options, self.work, self.arena, self.result, self.told = options, work, arena, result, told
@@ -496,7 +501,7 @@ class _Launch:
         first, count = stretch
         return any(begin <= first and first + count <= begin + size for begin, size in self.on_device)
 
-    def job(self, options: ProgramOptions, order: Order, arena: str, *, copied: bool, kept: bool) -> str:
+    def job(self, options: ExecutableOptions, order: Order, arena: str, *, copied: bool, kept: bool) -> str:
         """As the runner reads it (runtime/main.cpp)."""
 
         def numbers(values: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""Runs a Python program whose Triton launches are emulated, and says what came of them."""
+"""Runs a Python script whose Triton launches are emulated, and says what came of them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from autosched.triton.session import LaunchRecord, Session, emulated
 from autosched.verify.launch_plan import LaunchPlan
 from search_spaces.hardware.devices import Device
 
-_RAISED = "the program raised"
+_RAISED = "the script raised"
 
 
 @dataclass(frozen=True, eq=False)
 class ScriptReport:
-    """``failure`` says in one line why the program did not end well; it is empty where it did."""
+    """``failure`` says in one line why the script did not end well; it is empty where it did."""
 
     session: Session
     failure: str
@@ -51,10 +51,10 @@ class ScriptReport:
 
 
 class _TimeIsUp(BaseException):
-    """Not an Exception, which the program may catch."""
+    """Not an Exception, which the script may catch."""
 
 
-def run_program(
+def run_script(
     path: Path,
     arguments: Sequence[str],
     device: Device,
@@ -70,7 +70,7 @@ def run_program(
     """Run a file as ``python FILE ARGUMENTS`` would, with every Triton launch emulated. Call it from the main thread.
 
     Args:
-        path: The program.
+        path: The script.
         arguments: Its ``sys.argv[1:]``.
         device: The GPU that kernels are compiled for, and that torch is told of.
         plan: The runs of each launch.
@@ -83,7 +83,7 @@ def run_program(
         first_configuration: As of ``emulated``.
 
     Returns:
-        What was launched, what was found, and what the program raised, whatever that is.
+        What was launched, what was found, and what the script raised, whatever that is.
 
     Raises:
         UnknownDevice: No row describes the device.
@@ -94,7 +94,7 @@ def run_program(
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
     if seconds is not None and not seconds > 0:
-        raise ValueError(f"a program must have more than 0 s, not {seconds}")
+        raise ValueError(f"a script must have more than 0 s, not {seconds}")
     before, folder = sys.argv, str(path.resolve().parent)
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, folder)
@@ -113,7 +113,7 @@ def run_program(
         ):
             failure, trace = _failure_of(lambda: _run(path, function, sizes or {}, session))
     except _TimeIsUp as end:
-        failure = f"the program was ended after {seconds} s{end}"
+        failure = f"the script was ended after {seconds} s{end}"
     finally:
         sys.argv = before
         sys.path.remove(folder)
@@ -153,7 +153,7 @@ def _limited(seconds: float | None) -> Iterator[None]:
 
 
 def _doing(frame: FrameType | None) -> str:
-    """Return of whose time most was taken, where it is not the program's own."""
+    """Return of whose time most was taken, where it is not the script's own."""
     while frame is not None:
         code, module = frame.f_code.co_name, frame.f_globals.get("__name__", "")
         if (module, code) == ("triton.compiler.compiler", "compile"):
@@ -170,7 +170,7 @@ def _failure_of(run: Callable[[], Any]) -> tuple[str, str]:
     try:
         run()
     except SystemExit as stop:
-        return ("" if stop.code in (None, 0) else f"the program ended with status {stop.code}"), ""
+        return ("" if stop.code in (None, 0) else f"the script ended with status {stop.code}"), ""
     except (HostFailure, KeyboardInterrupt):
         raise
     except LaunchFailed as error:

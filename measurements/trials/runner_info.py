@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from measurements.records.policy import Policy
+from measurements.trials.policy import Policy
 
 _FIELDS = ("name", "sm_count", "cuda", "cache", "launch", "clocks", "model", "derived", "kernel")
 

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from measurements.records import signed_rank
+from measurements.trials import signed_rank
 
 
 def by_enumeration(differences, centre):

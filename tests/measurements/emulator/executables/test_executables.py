@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from needs import needs_compiler
 
-from measurements.emulator.programs.fatbin import FatBinaryError, ptx_texts
-from measurements.emulator.programs.libraries import DRIVER, library_folder
+from measurements.emulator.executables.fatbin import FatBinaryError, ptx_texts
+from measurements.emulator.executables.libraries import DRIVER, library_folder
 
 pytestmark = [
     needs_compiler,

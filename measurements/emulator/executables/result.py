@@ -10,12 +10,12 @@ from measurements.emulator.suppression import Suppression
 from search_spaces.hardware.devices import Device
 
 
-class ProgramRefused(ValueError):
+class ExecutableRefused(ValueError):
     """A program that cannot be run so. The message is one line that says what to do."""
 
 
 @dataclass(frozen=True)
-class ProgramOptions:
+class ExecutableOptions:
     """``time_limit``: CPU seconds of a launch. ``order``, ``perturb`` and ``suppressions``: of each launch, as
     ``emulate`` takes them. ``more_orders``: each launch runs in these before, on a copy of memory that is dropped, for
     what is found there. ``driver``: the program opens libcuda when it runs, which its file does not tell."""
@@ -46,7 +46,7 @@ class LaunchFinding:
 
 
 @dataclass(eq=False)
-class ProgramResult:
+class ExecutableResult:
     """``status`` is the program's exit status, negative for a signal. ``lacking``: what the stand-in does not have, in
     the order of the first calls; the program got cudaErrorNotSupported."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from measurements.emulator.programs.link import link
+from measurements.emulator.executables.link import link
 from measurements.emulator.ptx.parser import parse
 
 FIRST = """.version 8.0

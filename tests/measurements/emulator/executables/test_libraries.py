@@ -13,7 +13,7 @@ import pytest
 from needs import needs_compiler
 
 from measurements.emulator import HostFailure
-from measurements.emulator.programs import libraries
+from measurements.emulator.executables import libraries
 
 pytestmark = needs_compiler
 

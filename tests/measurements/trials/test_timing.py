@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from measurements.records.timing_statistics import (
+from measurements.trials.timing_statistics import (
     Ratio,
     SpeedChange,
     StopRule,

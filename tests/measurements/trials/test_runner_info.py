@@ -2,8 +2,8 @@
 
 import pytest
 
-from measurements.records.problem_key import fields_of, operator_of
-from measurements.records.runner_info import RunnerInfo, stated_of
+from measurements.trials.problem_key import fields_of, operator_of
+from measurements.trials.runner_info import RunnerInfo, stated_of
 
 
 def test_fields_are_texts_and_those_not_stated_are_empty() -> None:

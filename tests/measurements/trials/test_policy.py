@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from measurements.records.policy import CACHES, DEFAULT, LAUNCHES, MOST_MHZ, Policy, described
-from measurements.records.runner_info import RunnerInfo
+from measurements.trials.policy import CACHES, DEFAULT, LAUNCHES, MOST_MHZ, Policy, described
+from measurements.trials.runner_info import RunnerInfo
 
 POLICIES = st.builds(Policy, st.sampled_from(CACHES), st.sampled_from(LAUNCHES), st.none() | st.integers(1, MOST_MHZ))
 

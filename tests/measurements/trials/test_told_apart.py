@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from measurements.records.comparison import compare, told_apart
+from measurements.trials.comparison import compare, told_apart
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 
 

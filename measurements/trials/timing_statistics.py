@@ -14,8 +14,8 @@ from typing import Self
 
 import numpy as np
 
-from measurements.records import signed_rank
-from measurements.records.measurement import Timing
+from measurements.trials import signed_rank
+from measurements.trials.measurement import Timing
 from search_spaces.arrays import FloatArray
 
 _IQR_OF_NORMAL = 1.3490  # interquartile range of a normal distribution, in standard deviations

@@ -5,7 +5,7 @@ measured and how many there are, and one line per trial, as ``Trial.to_json`` wr
 recordings one after the other, so files can be joined with ``cat``. Those that come with autosched are found below
 ``recorded/<device>/``, one file per problem:
 
-    python -m measurements.records.recording FILE...        put the recordings of FILE there
+    python -m measurements.trials.recording FILE...        put the recordings of FILE there
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from typing import Any, Self
 
 from measurements.files.atomic_write import publish
 from measurements.files.text import harmless
-from measurements.records.measurement import Provenance, Status
-from measurements.records.policy import DEFAULT, NONE
-from measurements.records.problem_key import operator_of
-from measurements.records.record import Trial, canonical_json
-from measurements.records.vendor_library import is_library
+from measurements.trials.measurement import Provenance, Status
+from measurements.trials.policy import DEFAULT, NONE
+from measurements.trials.problem_key import operator_of
+from measurements.trials.trial import Trial, canonical_json
+from measurements.trials.vendor_library import is_library
 from search_spaces.operators.problem import Problem
 
 FORMAT = 2
@@ -305,7 +305,7 @@ def _is_header(line: Any) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Install files; prints what was written."""
-    parser = argparse.ArgumentParser(prog="python -m measurements.records.recording", description="Install recordings.")
+    parser = argparse.ArgumentParser(prog="python -m measurements.trials.recording", description="Install recordings.")
     parser.add_argument("files", nargs="+", metavar="FILE", help=f"recordings ({SUFFIX})")
     parser.add_argument("--folder", default=str(RECORDED), help="where to put them (default: where tune looks)")
     given = parser.parse_args(arguments)

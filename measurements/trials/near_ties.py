@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from measurements.records.timing_statistics import log_ratios
+from measurements.trials.timing_statistics import log_ratios
 from search_spaces.arrays import FloatArray
 
 TRIM = 0.1  # the share that is left out at either end

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from store_records import record
 
-from measurements.records.facts import ProblemFacts
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Trial
 from measurements.store.store import Store
+from measurements.trials.facts import ProblemFacts
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.trial import Trial
 from search_spaces.operators.row_reduction import Softmax
 from search_spaces.spaces.schedule import Schedule
 

@@ -1,6 +1,0 @@
-"""What is one measurement, and when do two differ?
-
-Start at ``record.py``. ``signed_rank.py`` and ``near_ties.py`` decide whether times differ, ``comparison.py`` whether
-outputs are correct. ``recorded/`` holds the recordings that are shipped. This room must not know where records are
-stored.
-"""

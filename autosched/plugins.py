@@ -7,8 +7,10 @@ from autosched.samplers import Sampler, UnvisitedPool
 from search_spaces.catalogue import register
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.operand import Operand
 from search_spaces.operators.operator import Operator, Option
-from search_spaces.operators.problem import Operand, Problem, option
+from search_spaces.operators.problem import Problem, option
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
@@ -16,7 +18,6 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.device_source import DeviceSource
-from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import KernelTemplate, TemplateSet
 
 __all__ = [

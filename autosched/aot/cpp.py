@@ -12,9 +12,9 @@ from autosched.aot.expressions import to_cpp
 from autosched.aot.portable import PortableStep
 from autosched.verify import stored
 from search_spaces.hardware.dtypes import DType
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Argument, ScalarArgument
-from search_spaces.templates.tensor_map import ELEMENT_BYTES, TensorMap
+from search_spaces.launches.launch import Argument, ScalarArgument
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import ELEMENT_BYTES, TensorMap
 
 # Numbers of cuda.h, in its order.
 _ELEMENTS = (

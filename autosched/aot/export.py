@@ -31,9 +31,10 @@ from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import is_operator
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_row
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import Launch
+from search_spaces.launches.texture import LinearTexture
 from search_spaces.operators.problem import Problem
-from search_spaces.templates.kernel import GeneratedKernel, Launch
-from search_spaces.templates.texture import LinearTexture
 
 FORMAT = 1
 RUNTIME = Path(__file__).parent / "runtime"  # what is copied beside the kernels

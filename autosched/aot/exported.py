@@ -11,10 +11,10 @@ from autosched.dispatch.provenance import KernelProvenance
 from autosched.user_kernels.problem import KernelProblem
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import Device
+from search_spaces.launches.launch import Launch
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import RowProblem
-from search_spaces.templates.kernel import Launch
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Any
 from autosched.aot.exported import ExportedKernel, driver_name, fields
 from autosched.aot.portable import PortableLaunch, PortableStep
 from autosched.verify import stored
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Argument, ScalarArgument
-from search_spaces.templates.tensor_map import TensorMap
-from search_spaces.templates.texture import LinearTexture
+from search_spaces.launches.launch import Argument, ScalarArgument
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import TensorMap
+from search_spaces.launches.texture import LinearTexture
 
 
 def manifest_entry(kernel: ExportedKernel) -> dict[str, Any]:

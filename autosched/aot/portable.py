@@ -16,9 +16,9 @@ from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, Ker
 from autosched.user_kernels.problem import KernelProblem
 from autosched.user_kernels.template import launch_rules
 from search_spaces.hardware.devices import Device
+from search_spaces.launches.launch import Launch, ScalarArgument
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Launch, ScalarArgument
 
 
 @dataclass(frozen=True)

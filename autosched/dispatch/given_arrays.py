@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from search_spaces.hardware.dtypes import NAMES, DType
-from search_spaces.operators.problem import Operand
+from search_spaces.launches.operand import Operand
 
 ALIGNMENT = 16  # bytes: the widest access of any kernel; what cupy and torch allocate starts at multiples of 256
 _CUDA = 2  # kDLCUDA of DLPack

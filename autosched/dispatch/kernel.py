@@ -26,8 +26,8 @@ from autosched.dispatch.given_arrays import (
 )
 from autosched.dispatch.provenance import KernelProvenance
 from measurements.runners.launch import LoadedLaunch
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Launch
+from search_spaces.launches.launch import Launch
+from search_spaces.launches.operand import Operand
 
 # Shapes and types of new outputs; and, once the arrays of a call were checked, torch if the first is its, and these.
 _ToMake = tuple[tuple[tuple[int, ...], Any], ...]

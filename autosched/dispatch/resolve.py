@@ -18,8 +18,8 @@ from measurements.files.cache_folder import CacheUnusable
 from measurements.runners.cuda.device import GpuHere
 from measurements.store.store import Store
 from search_spaces.catalogue import template
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
-from search_spaces.templates.kernel import GeneratedKernel
 
 
 def resolve(gpu: GpuHere, store: Store, problem: Problem, *, exact: bool, cache: ResolvedCache) -> Resolved:

@@ -28,8 +28,8 @@ from measurements.files.bounded import read_bounded
 from measurements.files.cache_folder import CUBINS, CacheUnusable, cache_root, publish
 from measurements.runners.cuda.device import GpuHere
 from search_spaces.installed import metadata_folders
+from search_spaces.launches.launch import Launch, launch_from_json
 from search_spaces.operators.problem import Problem
-from search_spaces.templates.kernel import Launch, launch_from_json
 
 _MOST_BYTES = 1 << 20  # of an entry
 _FORMAT = 1

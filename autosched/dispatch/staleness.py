@@ -10,7 +10,7 @@ from measurements.trials.measurement import Provenance
 from measurements.trials.trial import Trial
 from measurements.trials.vendor_library import is_library
 from search_spaces.hardware.devices import Device
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.templates.template import KernelTemplate
 
 

@@ -23,7 +23,8 @@ from measurements.store.store import Store
 from measurements.trials.measurement import Resources
 from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import template
-from search_spaces.templates.kernel import GeneratedKernel, launch_from_json
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import launch_from_json
 
 _MARK = "-DAUTOSCHED_BASELINE"  # tells a baseline from a candidate of the same source, which another compiler made
 _CHILD_SECONDS = 600.0

@@ -7,8 +7,8 @@ from typing import Any
 from autosched.verify.launch import LaunchUnderTest
 from autosched.verify.launch_plan import TIME_LIMIT, LaunchPlan
 from autosched.verify.launches import verify_launch
-from search_spaces.operators.problem import Array
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.arrays import Array
+from search_spaces.launches.generated_kernel import GeneratedKernel
 
 
 class EmulationFailed(RuntimeError):

@@ -18,8 +18,10 @@ from autosched.dispatch.functions import Source
 from autosched.torch import formulas
 from autosched.torch.plans import PLANS
 from measurements.emulator import emulate
-from search_spaces.operators.problem import Array, Operand, Problem
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.arrays import Array
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.operand import Operand
+from search_spaces.operators.problem import Problem
 
 
 @dataclass

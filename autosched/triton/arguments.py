@@ -14,10 +14,11 @@ from autosched.triton.storages import Storages, storage_bytes
 from autosched.verify.emulate.launch_values import Bytes
 from measurements.emulator.memory import Memory, StoredAddress
 from measurements.emulator.ptx.syntax import Variable
+from search_spaces.arrays import Array
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
-from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.kernel import Argument
-from search_spaces.templates.tensor_map import MOST_BOX, TensorMap
+from search_spaces.launches.launch import Argument
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import MOST_BOX, TensorMap
 
 _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 _ADDRESS_BYTES = 8

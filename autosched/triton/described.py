@@ -11,7 +11,7 @@ from autosched.triton.driver import TritonLaunch, cluster_of
 from autosched.triton.storages import Storages
 from measurements.emulator.ptx.parser import parse
 from measurements.emulator.ptx.syntax import Module
-from search_spaces.templates.kernel import Launch
+from search_spaces.launches.launch import Launch
 
 
 class LaunchFailed(RuntimeError):

@@ -12,7 +12,7 @@ from cost_models.launch_time import CompiledResources, LaunchTable, LaunchTimes,
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.costs.transactions import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
-from search_spaces.templates.kernel import Launch
+from search_spaces.launches.launch import Launch
 
 _UNKNOWN_REGISTERS = 64  # of a thread, where there is no cubin
 

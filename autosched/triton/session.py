@@ -29,9 +29,9 @@ from autosched.verify.oracle import Comparison
 from autosched.verify.run import Run
 from autosched.verify.verdict import Verdict
 from measurements.emulator import Emulation, Finding
+from search_spaces.arrays import Array
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
-from search_spaces.operators.problem import Array
 
 _OURS = ("autosched.", "triton.", "torch.", "contextlib", "functools")
 

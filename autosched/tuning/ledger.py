@@ -19,10 +19,10 @@ from measurements.trials.measurement import Measurement, Provenance, Status
 from measurements.trials.trial import Budget, Trial, canonical_json
 from measurements.trials.vendor_library import is_library
 from search_spaces.hardware.devices import Device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
 from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 
 Generate = Callable[[Problem, Schedule, Device], GeneratedKernel]
 

@@ -19,9 +19,9 @@ from measurements.emulator.architecture import HOPPER_ARCH, ptx_arch
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Module, Variable
 from search_spaces.hardware.devices import Device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 
 _PATIENCE = 15.0  # seconds; what takes longer and fails is not tried again, as another schedule or architecture
 _SURFACES = re.compile(r"^\s*(?:@!?%\w+\s+)?(?P<what>suld|sust|sured|suq)\.", re.MULTILINE)

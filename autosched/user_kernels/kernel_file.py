@@ -13,9 +13,9 @@ from typing import Any, Literal
 from autosched.user_kernels.arithmetic import Type
 from autosched.user_kernels.expressions import Expression, Result
 from search_spaces.hardware.dtypes import DType, dtype_of
+from search_spaces.launches.generated_kernel import CompileLimits
+from search_spaces.launches.texture import Mode
 from search_spaces.spaces.parameters import Parameter, Value
-from search_spaces.templates.kernel import CompileLimits
-from search_spaces.templates.texture import Mode
 
 Kind = Literal["input", "output", "inout", "workspace", "scalar", "constant", "texture"]
 Passing = Literal["define", "constexpr", "struct", "template"]
@@ -78,7 +78,7 @@ class InputFill:
 
 @dataclass(frozen=True)
 class Fetch:
-    """How an input is fetched through a texture (``search_spaces.templates.texture``)."""
+    """How an input is fetched through a texture (``search_spaces.launches.texture``)."""
 
     filter: Literal["point", "linear"] = "point"
     mode: Mode = "clamp"

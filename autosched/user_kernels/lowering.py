@@ -13,11 +13,12 @@ from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.expressions import Result
 from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, KernelArgument, KernelFile, PipelineStep
 from search_spaces.hardware.dtype_names import in_source
-from search_spaces.operators.problem import Operand, Role
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers
+from search_spaces.launches.launch import Launch, ScalarArgument
+from search_spaces.launches.operand import Operand, Role
+from search_spaces.launches.texture import LinearTexture
 from search_spaces.spaces.parameters import Value
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import GeneratedKernel, Launch, ScalarArgument
-from search_spaces.templates.texture import LinearTexture
 
 _SYSTEM = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<((?:cuda|mma|cooperative_groups)[\w./]*)>", re.MULTILINE)
 _ROLES: Mapping[str, Role] = {

@@ -19,9 +19,10 @@ from autosched.user_kernels.lowering import lower, operand
 from autosched.user_kernels.user_functions import call
 from measurements.emulator import emulate
 from measurements.files.npy import open_npy
-from search_spaces.arrays import FloatArray
+from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import DType
-from search_spaces.operators.problem import DRAWN, Array, EarlierReference, Operand, Problem, option, standard_normal
+from search_spaces.launches.operand import Operand
+from search_spaces.operators.problem import DRAWN, EarlierReference, Problem, option, standard_normal
 from search_spaces.spaces.parameters import Value
 
 _EMULATION_SECONDS = 60.0  # of the CPU, that a kernel which is the reference may take where its file does not say

@@ -14,13 +14,13 @@ from autosched.user_kernels.problem import KernelProblem, problem_type
 from autosched.user_kernels.reduced import reduced, shrinks
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.operator import Operator
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.launch_rules import MOST_BLOCKS
-from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import KernelTemplate
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".

@@ -27,8 +27,8 @@ from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.sparse import SparseEmulation, Written
 from measurements.trials.comparison import compare
 from search_spaces.arrays import FloatArray
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
-from search_spaces.templates.kernel import GeneratedKernel
 
 WHOLE_SECONDS = 10.0  # of the CPU, that emulating a launch whole may take
 MOST_BYTES = 2**31  # of the inputs, which lie in one file

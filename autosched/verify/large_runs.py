@@ -21,10 +21,10 @@ from autosched.verify.stress_sizes import STREAMED_FLOPS, StressSize, stress_siz
 from autosched.verify.tile_walk import run_walk, why_no_walk
 from measurements.emulator import Order
 from search_spaces.hardware.devices import Device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import KernelTemplate
 
 _LARGE_FLOPS = 2.0**31  # of some blocks at the true size

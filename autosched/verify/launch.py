@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from measurements.emulator import Emulation, Memory, Order, emulate, emulate_ptx
-from search_spaces.operators.problem import Array
-from search_spaces.templates.kernel import GeneratedKernel, Launch
+from search_spaces.arrays import Array
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import Launch
 
 
 def _unchanged(emulation: Emulation) -> Emulation:

@@ -16,9 +16,11 @@ from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.sparse import emulate_blocks
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.devices import Device
-from search_spaces.operators.problem import Operand, Problem
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import Launch
+from search_spaces.launches.operand import Operand
+from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel, Launch
 from search_spaces.templates.template import KernelTemplate
 
 SECONDS = 10.0  # of the CPU, that the first block may take

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from measurements.emulator.ptx.build import KernelCompileError, compile_to_program, read_program_facts
 from search_spaces.hardware.devices import Device
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.launches.generated_kernel import GeneratedKernel
 
 _KIB = 1024
 MOST_THREADS, MOST_BLOCKS, MOST_PORTABLE_CLUSTER = 1024, 2**31 - 1, 8

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from autosched.verify.coverage import Role
 from autosched.verify.run import Run
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.launches.generated_kernel import GeneratedKernel
 
 # A problem up to these sizes is emulated as it is, a larger one is cut to a few tiles.
 EMULATED_FLOPS = 2.0 * 256**3

@@ -12,8 +12,8 @@ from autosched import blas
 from autosched.verify.oracle import Comparison
 from measurements.emulator import Emulation
 from measurements.trials.comparison import check
-from search_spaces.arrays import FloatArray
-from search_spaces.operators.problem import Array, Problem
+from search_spaces.arrays import Array, FloatArray
+from search_spaces.operators.problem import Problem
 
 _CHUNK = 1 << 16  # elements compared at a time: what fits a cache
 

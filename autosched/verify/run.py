@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from measurements.emulator import Emulation, Order
-from search_spaces.operators.problem import Array, Problem
+from search_spaces.arrays import Array
+from search_spaces.operators.problem import Problem
 from search_spaces.short_repr import short_repr
 
 Depth = Literal["quick", "full"]

@@ -13,9 +13,10 @@ from autosched.verify.reference import Reference
 from autosched.verify.run import FAILED_LAUNCH, Depth, Run
 from autosched.verify.sampled_blocks import QUICK_SHARE, verify_blocks
 from measurements.emulator import ASCENDING, Emulation, Order, emulate
+from search_spaces.arrays import Array
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.input_cases import StressInputs
-from search_spaces.operators.problem import Array, Problem
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.operators.problem import Problem
 
 RANDOM = "random"  # the inputs of a first run
 GENERATED = "generated integers"  # those of sampled blocks (measurements/emulator/sparse.py)

@@ -13,8 +13,8 @@ from measurements.emulator import ASCENDING, Emulation, FindingKind, Order, emul
 from measurements.emulator.sparse import Written, can_generate, generated, seeds_of
 from measurements.trials.comparison import compare
 from search_spaces.arrays import IntArray
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem, ProblemPart
-from search_spaces.templates.kernel import GeneratedKernel
 
 SAMPLED_FLOPS = 2.0**27  # of all blocks that are run
 SAMPLED_BYTES = 2.0**25  # that they move

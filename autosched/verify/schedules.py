@@ -23,9 +23,9 @@ from autosched.verify.verdict import Subject, Verdict
 from measurements.compiler.cores import usable_cores
 from measurements.emulator import HostFailure, emulate
 from search_spaces.hardware.devices import Device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import KernelTemplate, TemplateSet
 
 _NO_TIME = "there was no time for it"

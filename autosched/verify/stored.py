@@ -15,7 +15,7 @@ from measurements.compiler.nvcc import NvccMissing, toolchain_of
 from measurements.compiler.nvrtc import NvrtcMissing
 from measurements.emulator import emulator_version, ptx_digest
 from measurements.files.text import one_line
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.launches.generated_kernel import GeneratedKernel
 
 ABSENT = "it has no verification"
 UNSAID = "it does not say whether it had runs of the true size, of many tiles and far away: autosched verify renews it"

@@ -18,10 +18,11 @@ from autosched.verify.runs import VerifySettings
 from measurements.emulator import ASCENDING, Emulation, emulate
 from search_spaces.arrays import IntArray
 from search_spaces.hardware.dtypes import U32
-from search_spaces.operators.problem import Operand, Problem
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.operand import Operand
+from search_spaces.operators.problem import Problem
 from search_spaces.spaces.config import Config
 from search_spaces.templates.device_source import DeviceSource
-from search_spaces.templates.kernel import GeneratedKernel
 
 MOST_BLOCKS = 2**13  # that are asked: more take too long
 _ENTRY = 'extern "C" __global__'

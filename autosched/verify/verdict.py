@@ -9,10 +9,10 @@ from autosched.verify import stored
 from autosched.verify.coverage import Coverage
 from autosched.verify.run import FAILED_LAUNCH, Depth, Run
 from measurements.emulator import Emulation, Finding, GlobalSite, SharedSite
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
 from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 
 # What an emulation says of a kernel; all else is not a verdict.
 FAILURE_STATUSES = ("wrong_result", "findings", "crashed", FAILED_LAUNCH)

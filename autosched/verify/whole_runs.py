@@ -20,9 +20,9 @@ from autosched.verify.runs import (
     run_whole,
 )
 from measurements.emulator import ASCENDING, Order
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import Problem
-from search_spaces.templates.kernel import GeneratedKernel
 
 # A quick verification of a small problem draws its inputs again while all of them stay below these sizes: a few lines
 # do not put a NaN, or a tie, at each position of a line that matters.

@@ -26,8 +26,8 @@ from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.trials.measurement import Resources
 from search_spaces.catalogue import operators, problem_from_json, template
 from search_spaces.hardware.devices import UnknownDevice, device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 
 GOLDEN = Path(__file__).parents[2] / "tests" / "golden"
 _COLUMNS = ("tensor", "float", "integer", "shared", "load", "store", "spill", "barrier", "lanes", "control")

@@ -13,8 +13,8 @@ from functools import lru_cache
 from benchmarks.emulator.mutants import Mutant
 from benchmarks.emulator.mutation_cases import Case
 from measurements.emulator.ptx.digest import instructions
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers
 
 OF_CASE = "PTX of "  # in place of a header's name: the PTX of a golden case
 _FIXED_SECONDS, _COST_OF_A_SECOND = 0.6, 2e10  # what a case takes: to compile it, and then by its cost

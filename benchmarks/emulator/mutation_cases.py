@@ -12,13 +12,13 @@ from pathlib import Path
 from autosched.verify.plan import emulated_problem
 from search_spaces.catalogue import problem_from_json, template
 from search_spaces.hardware.devices import Device, device
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import Reduce
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import GeneratedKernel
 
 GOLDEN = Path(__file__).parents[2] / "tests/golden"
 LARGE = ("matvec_document", "matvec_document_expanded")  # of the golden cases: minutes each

@@ -48,10 +48,9 @@ from measurements.compiler.nvrtc import PTX_OPTIONS, PtxOutput, compile_to_ptx, 
 from measurements.emulator import Emulation, Order, emulate_ptx
 from measurements.emulator.architecture import ptx_arch, source_arch
 from measurements.files.cache_folder import cache_root, make_folder, publish
-from search_spaces.operators.problem import Array
-from search_spaces.templates.device_source import include_dir
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.arrays import Array
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers, include_dir
 
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 FOLDERS = ("kernels", "common", "intrinsics", "ptx")

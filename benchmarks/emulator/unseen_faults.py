@@ -22,6 +22,9 @@ from typing import Any
 
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import Device, device
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers, include_dir
+from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
@@ -29,11 +32,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.device_source import include_dir
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import KernelTemplate
-from search_spaces.templates.tensor_map import TensorMap
 
 SAMPLED = 6000  # schedules that are drawn to find one that reaches the edited line
 

@@ -27,9 +27,9 @@ from measurements.runners.fleet.cluster import Fleet
 from measurements.runners.fleet.compilers import FleetCompilers
 from measurements.runners.fleet.runner import FleetRunner
 from search_spaces.hardware.devices import Device, device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBLEM = Matmul(m=16, n=16, k=16)

@@ -70,10 +70,10 @@ from measurements.trials.vendor_library import is_library
 from measurements.workers.worker import Worker, WorkerDied, WorkerTimeout
 from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import Device
+from search_spaces.launches.generated_kernel import GeneratedKernel as Compilable
 from search_spaces.operators.problem import Problem
 from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel as Compilable
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES, FILE_BYTES = 4, 15 << 20  # of recordings: with the other files, at most 8 of 16 MiB

@@ -22,11 +22,11 @@ from measurements.compiler.cubin_cache import CompileCache
 from measurements.compiler.disassembly import disassemble, main_loop, mix
 from measurements.compiler.pool import CompileFailure, CompilePool
 from search_spaces.hardware.devices import Device, device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.matmul import Matmul
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.matmul.template import MATMUL
 from search_spaces.templates.template import TemplateSet
 

@@ -19,7 +19,7 @@ from measurements.compiler.cubin import machine_code
 from measurements.files.bounded import read_bounded
 from measurements.files.cache_folder import CUBINS, cache_root, check_writable, make_folder, publish
 from measurements.trials.measurement import MachineCode, Resources
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.launches.generated_kernel import GeneratedKernel
 
 _MOST_BYTES = 1 << 24  # of an entry, with the compiler's log
 _FORMAT = 2

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from search_spaces.templates.headers import included
+from search_spaces.launches.headers import included
 
 _INTEGERS = "".join(
     f"typedef {kind} int{bits}_t; typedef unsigned {kind} uint{bits}_t;\n"

@@ -10,7 +10,7 @@ from measurements.workers import resource_watch
 from measurements.workers.messages import Buffer, Message
 from measurements.workers.resource_watch import written_bytes
 from measurements.workers.worker import Worker
-from search_spaces.templates.kernel import CompileLimits
+from search_spaces.launches.generated_kernel import CompileLimits
 
 NO_LIMITS = CompileLimits()
 MACHINE_CODE = 6.0  # times the seconds of PTX: a convolution of 6,000 unrolled instructions takes 11 s of the CPU

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from measurements.compiler.nvrtc import NVCC, PROGRAM_NAME, CompilerOutput, PtxOutput, toolchain_version
 from measurements.files.demangle import demangled
-from search_spaces.templates.headers import Headers
+from search_spaces.launches.headers import Headers
 
 SECONDS = 300.0  # that one compile may take
 _NOT_OURS = (NVCC, "-default-device", "-minimal", "-dopt=on")  # what is for NVRTC alone, or for us

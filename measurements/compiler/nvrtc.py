@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from measurements.compiler.cuda_headers import package_folders
 from measurements.files.text import first_line
 from search_spaces.installed import metadata_folder
-from search_spaces.templates.headers import Headers, included
+from search_spaces.launches.headers import Headers, included
 
 PROGRAM_NAME = "kernel.cu"  # the same for every program: names in cubins and messages depend on it
 # -default-device: NVRTC 13.0 takes lambdas with auto parameters in a device function for host code.

@@ -10,7 +10,7 @@ from types import ModuleType
 from measurements.compiler import nvrtc
 from measurements.workers.messages import Message
 from measurements.workers.worker import serve
-from search_spaces.templates.headers import Headers
+from search_spaces.launches.headers import Headers
 
 _decoded = lru_cache(maxsize=8)(Headers.decode)
 

@@ -24,8 +24,8 @@ from measurements.workers.messages import Message
 from measurements.workers.transport import WorkerClosed, WorkerDied, WorkerFailed
 from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device, occupancy
-from search_spaces.templates.kernel import GeneratedKernel
-from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.tensor_map import TensorMap
 
 __all__ = [
     "CompileCache",

@@ -9,7 +9,7 @@ from measurements.compiler.cubin_cache import CompileCache, Compiled
 from measurements.compiler.nvrtc import OPTIONS
 from measurements.compiler.pool import CompileFailure
 from measurements.trials.measurement import Status
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.launches.generated_kernel import GeneratedKernel
 
 
 class PreparedCubins:

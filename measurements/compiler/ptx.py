@@ -19,8 +19,8 @@ from measurements.files.text import harmless
 from measurements.workers.messages import Message
 from measurements.workers.transport import WorkerDied, WorkerFailed
 from measurements.workers.worker import Worker
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import CompileLimits
+from search_spaces.launches.generated_kernel import CompileLimits
+from search_spaces.launches.headers import Headers
 
 COMPILE_SECONDS = 60.0  # of the CPU, that one compile may take
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from search_spaces.templates.headers import Headers, included
-from search_spaces.templates.kernel import GeneratedKernel
-from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers, included
+from search_spaces.launches.tensor_map import TensorMap
 
 BLACKWELL_ARCH = "compute_100a"
 HOPPER_ARCH = "compute_90a"

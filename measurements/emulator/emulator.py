@@ -42,9 +42,11 @@ from measurements.emulator.runner_files import (
     write_data,
 )
 from measurements.files.text import harmless
+from search_spaces.arrays import Array
 from search_spaces.hardware.dtypes import U32
-from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.kernel import GeneratedKernel, Launch
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import Launch
+from search_spaces.launches.operand import Operand
 
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP)
 GRACE_SECONDS = 10.0  # for the start and the report of a runner, which enforces the time limit itself

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import ClassVar, Literal
 
 from measurements.emulator.memory import Flags
-from search_spaces.operators.problem import Array
+from search_spaces.arrays import Array
 from search_spaces.short_repr import short_repr
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from search_spaces.operators.problem import Array
+from search_spaces.arrays import Array
 
 PAGE = 4096  # bytes: what is mapped begins at a multiple
 

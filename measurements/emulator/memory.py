@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Launch, ScalarArgument
-from search_spaces.templates.tensor_map import TensorMap
-from search_spaces.templates.texture import MODES, LinearTexture
+from search_spaces.launches.launch import Launch, ScalarArgument
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import TensorMap
+from search_spaces.launches.texture import MODES, LinearTexture
 
 Flags = npt.NDArray[np.bool_]
 _ADDRESS_BYTES = 8

@@ -13,10 +13,12 @@ import numpy as np
 
 from measurements.emulator.findings import Emulation, ExecutedLine, Finding, FindingKind, status_of
 from measurements.emulator.memory import Flags, Memory
-from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.kernel import Argument, GeneratedKernel, Launch
-from search_spaces.templates.tensor_map import TensorMap
-from search_spaces.templates.texture import LinearTexture
+from search_spaces.arrays import Array
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import Argument, Launch
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import TensorMap
+from search_spaces.launches.texture import LinearTexture
 
 RunStep = Callable[[GeneratedKernel, Mapping[str, Array], Memory], Emulation]
 _ENDED = ("ok", "findings")

@@ -24,11 +24,12 @@ from measurements.emulator.findings import (
 from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.memory import FIRST_HANDLE, Flags, Memory, texture_object
 from measurements.emulator.ptx.build import SitePositions
+from search_spaces.arrays import Array
 from search_spaces.hardware.costs.ptx_costs import IN_PLACE, costs
-from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.kernel import Launch, ScalarArgument
-from search_spaces.templates.tensor_map import ELEMENT_BYTES, INTERLEAVE_BYTES, SWIZZLE_BYTES, TensorMap
-from search_spaces.templates.texture import LinearTexture
+from search_spaces.launches.launch import Launch, ScalarArgument
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import ELEMENT_BYTES, INTERLEAVE_BYTES, SWIZZLE_BYTES, TensorMap
+from search_spaces.launches.texture import LinearTexture
 
 ALIGNMENT = 256  # of buffers in the data file, and of pointers on a device
 

@@ -26,9 +26,11 @@ from measurements.emulator.memory import PLAIN_MEMORY, Memory
 from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.ptx.build import CompiledBytecode, KernelCompileError, compile_to_program, ptx_to_program
 from measurements.emulator.runner_files import RunSettings, job_text
+from search_spaces.arrays import Array
 from search_spaces.hardware.dtypes import DType
-from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.kernel import GeneratedKernel, Launch
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import Launch
+from search_spaces.launches.operand import Operand
 
 Indices = npt.NDArray[np.int64]
 

@@ -10,9 +10,9 @@ from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, why_not_launched
 from measurements.trials.measurement import Measurement, Provenance, Status
 from search_spaces.hardware.devices import Device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ import numpy as np
 from measurements.compiler.nvrtc import NvrtcMissing
 from measurements.runners.tensor_map_builder import build_tensor_map
 from measurements.runners.texture_objects import texture_object
-from search_spaces.operators.problem import Array
-from search_spaces.templates.kernel import Argument, Launch, ScalarArgument, Size3
-from search_spaces.templates.tensor_map import TensorMap
-from search_spaces.templates.texture import LinearTexture
+from search_spaces.arrays import Array
+from search_spaces.launches.launch import Argument, Launch, ScalarArgument, Size3
+from search_spaces.launches.tensor_map import TensorMap
+from search_spaces.launches.texture import LinearTexture
 
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # of a CUtensorMap
 _KEPT_MAPS = 4096  # encoded maps per kernel, by address: more than the rotating copies of a measurement

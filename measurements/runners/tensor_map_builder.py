@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from measurements.compiler.nvrtc import compile_source
-from search_spaces.operators.problem import Array
-from search_spaces.templates.device_source import include_dir
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.arrays import Array
+from search_spaces.launches.headers import Headers, include_dir
+from search_spaces.launches.tensor_map import TensorMap
 
 ARCH, ENTRY = "sm_90a", "autosched_fill_tensor_map"
 SOURCE = f"""\

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from search_spaces.templates.texture import MODES, LinearTexture
+from search_spaces.launches.texture import MODES, LinearTexture
 
 # Numbers of cudaResourceType, cudaChannelFormatKind, cudaTextureReadMode and cudaTextureFilterMode.
 _LINEAR, _PITCH_2D = 2, 3

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from search_spaces.arrays import FloatArray
+from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import DType
-from search_spaces.operators.problem import Array, Problem
+from search_spaces.operators.problem import Problem
 
 _CHUNK = 1 << 20  # elements compared at a time: the float64 temporaries stay in the cache
 

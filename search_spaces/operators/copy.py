@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from search_spaces.arrays import FloatArray
+from search_spaces.arrays import Array, FloatArray
 from search_spaces.operators.part import Indices
-from search_spaces.operators.problem import Array
 from search_spaces.operators.transpose import ArrayMove
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from search_spaces.arrays import FloatArray
+from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.block_scaling import BLOCK_FORMATS, FACTOR_DTYPES, BlockFormat
 from search_spaces.hardware.dtypes import (
     EIGHT_BIT_DTYPES,
@@ -22,10 +22,11 @@ from search_spaces.hardware.dtypes import (
     DType,
     dtype,
 )
+from search_spaces.launches.operand import Operand
 from search_spaces.operators import input_cases as cases
 from search_spaces.operators.block_scales import SCALE_ORDERS, in_lines, in_order, scale_places, scales_shape
 from search_spaces.operators.part import Indices, grid, rectangles
-from search_spaces.operators.problem import DRAWN, Array, Operand, Problem, ProblemPart, option, sum_growth
+from search_spaces.operators.problem import DRAWN, Problem, ProblemPart, option, sum_growth
 
 ORDERS = ("row", "col")
 ACTIVATIONS = ("relu", "gelu", "silu")

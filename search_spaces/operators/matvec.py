@@ -8,11 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from search_spaces.arrays import FloatArray
+from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import FLOAT_DTYPES, SMALLEST, DType, dtype
+from search_spaces.launches.operand import Operand
 from search_spaces.operators import input_cases as cases
 from search_spaces.operators.part import Indices, grid, rectangles
-from search_spaces.operators.problem import Array, Operand, Problem, ProblemPart, option
+from search_spaces.operators.problem import Problem, ProblemPart, option
 
 INPUTS = ("f16", "bf16")
 MOST_ROWS = 16

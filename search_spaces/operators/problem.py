@@ -10,19 +10,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from search_spaces.arrays import FloatArray
+from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtype_names import canonical
 from search_spaces.hardware.dtypes import DType
+from search_spaces.launches.operand import Operand
 from search_spaces.operators.input_cases import InputCase, StressInputs
 from search_spaces.operators.part import Indices
-
-Array = npt.NDArray[np.generic]
-Role = Literal["input", "output", "inout", "workspace"]
 
 DRAWN = 4_194_301  # the largest prime below 2^22
 
@@ -64,30 +61,6 @@ def option(help: str, default: Any = dataclasses.MISSING, *, flag: str = "", cho
         choices: What it may be; empty for anything.
     """
     return dataclasses.field(default=default, metadata={"help": help, "flag": flag, "choices": choices})
-
-
-@dataclass(frozen=True)
-class Operand:
-    """One array argument of a kernel, dense, ``shape`` in memory order (C order).
-
-    An ``inout`` array is both: it holds its input before a launch that is checked, and is compared after it.
-    ``workspace`` arrays belong to the kernel; with ``zeroed`` they must be zero before the first launch, and every
-    launch leaves them zero again.
-    """
-
-    name: str
-    role: Role
-    dtype: DType
-    shape: tuple[int, ...]
-    zeroed: bool = False
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def bytes(self) -> int:
-        return self.size * self.dtype.bytes
 
 
 class EarlierReference(ValueError):

@@ -14,11 +14,12 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from search_spaces.arrays import FloatArray
+from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import FLOAT_DTYPES, SMALLEST, U32, DType, dtype
+from search_spaces.launches.operand import Operand
 from search_spaces.operators import input_cases as cases
 from search_spaces.operators.part import Indices, grid
-from search_spaces.operators.problem import Array, Operand, Problem, ProblemPart, option, standard_normal, sum_growth
+from search_spaces.operators.problem import Problem, ProblemPart, option, standard_normal, sum_growth
 
 KINDS = ("sum", "max", "mean", "sumsq", "argmax")
 AXES = ("row", "column")

@@ -9,10 +9,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from search_spaces.arrays import FloatArray
+from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import U8, U16, U32, DType
+from search_spaces.launches.operand import Operand
 from search_spaces.operators.part import Indices
-from search_spaces.operators.problem import Array, Operand, Problem, ProblemPart, option
+from search_spaces.operators.problem import Problem, ProblemPart, option
 
 ELEMENT_BYTES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "u128": 16}
 _WORDS = {"u8": U8, "u16": U16, "u32": U32, "u64": U32, "u128": U32}

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from search_spaces.hardware.devices import Device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
 from search_spaces.programs import template as programs
 from search_spaces.programs.builder import Program
@@ -20,7 +21,6 @@ from search_spaces.programs.schedules.space import space
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
-from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import KernelTemplate
 
 Made = tuple[Program, Mapping[str, int]]

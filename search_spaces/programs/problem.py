@@ -12,18 +12,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from search_spaces.arrays import FloatArray
+from search_spaces.arrays import Array, FloatArray
+from search_spaces.launches.operand import Operand
 from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.part import Indices, grid, rectangles
-from search_spaces.operators.problem import (
-    Array,
-    EarlierReference,
-    Operand,
-    Problem,
-    ProblemPart,
-    option,
-    standard_normal,
-)
+from search_spaces.operators.problem import EarlierReference, Problem, ProblemPart, option, standard_normal
 from search_spaces.programs.builder import Program
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.bounded import rounded

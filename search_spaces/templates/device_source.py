@@ -5,24 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
-from importlib import resources
+from functools import lru_cache
 
 from search_spaces.hardware.devices import Device
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import OUR_PACKAGE, Headers, include_dir
+from search_spaces.launches.launch import Argument, ScalarArgument, Size3
+from search_spaces.launches.tensor_map import TensorMap
+from search_spaces.launches.texture import LinearTexture
 from search_spaces.spaces.config import Config
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Argument, GeneratedKernel, ScalarArgument, Size3
-from search_spaces.templates.tensor_map import TensorMap
-from search_spaces.templates.texture import LinearTexture
-
-_OURS = "autosched"  # the package whose headers every template may include
-
-
-@cache
-def include_dir(package: str = _OURS) -> str:
-    """Return the folder of a package that its headers are found in: ``include``."""
-    return str(resources.files(package).joinpath("include"))
-
 
 # Headers that stand in for others on devices without a feature.
 _INSTEAD = (
@@ -52,13 +43,13 @@ class DeviceSource:
 
     header: str
     entry: str
-    package: str = _OURS
+    package: str = OUR_PACKAGE
 
     @property
     def headers(self) -> Headers:
         """Every header that the source may include."""
         ours = Headers.from_folder(include_dir())
-        return ours if self.package == _OURS else Headers.from_folder(include_dir(self.package)) | ours
+        return ours if self.package == OUR_PACKAGE else Headers.from_folder(include_dir(self.package)) | ours
 
     @property
     def digest(self) -> str:
@@ -139,7 +130,7 @@ class DeviceSource:
             cooperating=cooperating,
             chained=chained,
             window=window,
-            repeatable=self.package == _OURS,
+            repeatable=self.package == OUR_PACKAGE,
             grid_may_shrink=grid_may_shrink,
         )
 

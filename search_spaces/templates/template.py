@@ -14,6 +14,7 @@ from typing import Any
 
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
@@ -21,7 +22,6 @@ from search_spaces.spaces.space import Space
 from search_spaces.spaces.union_space import UnionSpace
 from search_spaces.templates.device_source import DeviceSource, for_device
 from search_spaces.templates.drawing import Drawing
-from search_spaces.templates.kernel import GeneratedKernel
 
 _SHARED = "search_spaces.templates.common"  # rules that several templates state alike
 _IMPORT = re.compile(r"^(?:from|import) [^\n(]*(?:\([^)]*\))?[^\n]*\n", re.MULTILINE)

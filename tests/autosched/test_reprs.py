@@ -15,9 +15,9 @@ import search_spaces.programs.builder as tile
 from autosched import Matmul
 from autosched.tuning.result import TuneResult
 from search_spaces.hardware.devices import DEVICES
+from search_spaces.launches.headers import Headers
 from search_spaces.short_repr import MOST, short_repr
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.headers import Headers
 
 MOST_CHARACTERS = 1000
 LARGE = np.random.default_rng(0).random((300, 300))

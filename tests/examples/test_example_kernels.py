@@ -19,10 +19,10 @@ from autosched.user_kernels.problem import KernelProblem
 from autosched.user_kernels.user_kernel import KernelSpec as UserKernel
 from measurements.compiler.pool import CompileCache, Compiled, CompilePool
 from measurements.emulator import emulate
+from search_spaces.arrays import Array
 from search_spaces.hardware.devices import device
-from search_spaces.operators.problem import Array
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 H200 = device("h200")

@@ -23,9 +23,9 @@ from measurements.compiler.disassembly import (
 from measurements.compiler.nvrtc import NvrtcMissing, compile_source, toolchain_version
 from search_spaces.catalogue import problem_from_json, template
 from search_spaces.hardware.devices import device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 
 try:
     toolchain_version()

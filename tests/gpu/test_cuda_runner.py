@@ -17,13 +17,13 @@ from measurements.trials.measurement import Status
 from measurements.trials.policy import Policy
 from measurements.trials.timing_statistics import StopRule
 from search_spaces.hardware.dtypes import U32
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.operand import Operand
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
-from search_spaces.operators.problem import Operand
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 
 pytestmark = pytest.mark.gpu
 

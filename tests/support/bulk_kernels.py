@@ -8,7 +8,8 @@ import numpy.typing as npt
 
 from measurements.emulator import Emulation, emulate
 from measurements.emulator.order import Order
-from search_spaces.templates.kernel import Argument, GeneratedKernel
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import Argument
 
 HEAD = """
 typedef unsigned int u32;

@@ -12,8 +12,7 @@ from autosched.triton.tuning.compiling.candidate import CompiledCandidate
 from measurements.emulator import Emulation
 from measurements.emulator.memory import Flags
 from measurements.emulator.sparse import Written
-from search_spaces.arrays import BoolArray, FloatArray
-from search_spaces.operators.problem import Array
+from search_spaces.arrays import Array, BoolArray, FloatArray
 
 # Relative errors that are allowed, by the type of an output; absolute ones are the same part of its RMS.
 _RELATIVE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}

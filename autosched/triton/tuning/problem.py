@@ -10,10 +10,11 @@ from typing import ClassVar
 
 import torch
 
-from search_spaces.arrays import FloatArray
+from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
+from search_spaces.launches.operand import Operand
 from search_spaces.operators.operator import Operator
-from search_spaces.operators.problem import Array, Operand, Problem, option
+from search_spaces.operators.problem import Problem, option
 
 PREFIX = "triton:"
 _TENSOR = re.compile(r"(?:\w+:)?(\w+)\[([\d,]*)\]")

@@ -34,10 +34,10 @@ from measurements.emulator import check_ready
 from search_spaces.catalogue import register
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import whole_number
 from search_spaces.search_task import SearchTask
 from search_spaces.spaces.config import Config
-from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import KernelTemplate, TemplateSet
 
 

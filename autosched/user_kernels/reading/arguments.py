@@ -23,8 +23,8 @@ from autosched.user_kernels.signature import contradicts, declared_parameters
 from measurements.files.npy import open_npy
 from search_spaces.hardware.dtype_names import canonical, spellings
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType, dtype_of
+from search_spaces.launches.texture import MODES
 from search_spaces.spaces.parameters import Parameter
-from search_spaces.templates.texture import MODES
 
 _KINDS = ("input", "output", "inout", "workspace", "scalar", "constant", "texture")
 _MOST_TYPES = 1 << 12  # configurations that one type may depend on

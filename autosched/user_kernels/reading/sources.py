@@ -14,8 +14,8 @@ from autosched.user_kernels.kernel_file import KernelReference, UserFunction
 from measurements.compiler.cuda_headers import STAND_INS
 from measurements.compiler.nvcc import find_nvcc
 from measurements.compiler.nvrtc import NVCC
-from search_spaces.templates.headers import included
-from search_spaces.templates.kernel import CompileLimits
+from search_spaces.launches.generated_kernel import CompileLimits
+from search_spaces.launches.headers import included
 
 # Compiling to PTX may take so much where the file does not say: all of CUB's headers take 2 s of the CPU and 370 MiB,
 # 8,000 unrolled multiplications 6 s (NVRTC 13); one macro bomb of a few lines takes 40 s and 4.5 GB.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from measurements.compiler.nvcc import run_nvcc
 from measurements.compiler.nvrtc import PROGRAM_NAME
-from search_spaces.templates.headers import Headers
+from search_spaces.launches.headers import Headers
 
 _HOST_CODE = re.compile(r"<<<|\bint\s+main\s*\(|\bcuda(Malloc|Memcpy|DeviceSynchronize|Free)\b")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)

@@ -34,11 +34,11 @@ from measurements.emulator.findings import of_compiled_code
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Function, Module, Number
 from measurements.files.demangle import demangled
-from search_spaces.operators.problem import Array
+from search_spaces.arrays import Array
+from search_spaces.launches.headers import Headers
+from search_spaces.launches.launch import Launch, Size3
 from search_spaces.programs.builder import Program
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Launch, Size3
 
 __all__ = ["EmulatedLaunch", "Im2col", "Struct", "Surface", "TensorMapOf", "Texture", "emulate", "is_ptx"]
 

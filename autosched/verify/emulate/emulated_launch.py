@@ -8,7 +8,7 @@ from typing import Any
 
 from autosched.verify.verdict import Verdict
 from measurements.emulator import Emulation, Finding, GlobalSite, Order, SharedSite
-from search_spaces.operators.problem import Array
+from search_spaces.arrays import Array
 from search_spaces.short_repr import short_repr
 
 

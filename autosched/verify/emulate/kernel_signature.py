@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from measurements.files.demangle import demangled
-from search_spaces.operators.problem import Array
+from search_spaces.arrays import Array
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _GLOBAL = re.compile(r"\b__global__\b")

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from search_spaces.operators.problem import Array
+from search_spaces.arrays import Array
+from search_spaces.launches.launch import ScalarArgument
 from search_spaces.short_repr import short_repr
-from search_spaces.templates.kernel import ScalarArgument
 
 Mode = Literal["wrap", "clamp", "mirror", "border"]
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from autosched.programs.loading import problem as problem_of
 from autosched.samplers.first_choices.model_choice import default_choice
+from search_spaces.arrays import Array
 from search_spaces.hardware.devices import device as device_row
-from search_spaces.operators.problem import Array
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.programs.builder import Program
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import TemplateSet
 
 

@@ -26,8 +26,9 @@ from measurements.files.text import one_line
 from measurements.runners.launch import LaunchRefused, LoadedLaunch
 from measurements.workers.messages import digest_of
 from measurements.workers.worker import serve
-from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.kernel import Launch, ScalarArgument
+from search_spaces.arrays import Array
+from search_spaces.launches.launch import Launch, ScalarArgument
+from search_spaces.launches.operand import Operand
 
 MODULE = "benchmarks.gpu.launches.device"
 HANGS = 5.0  # seconds of a launch; the emulator took longer for hardly any

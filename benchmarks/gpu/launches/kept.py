@@ -19,9 +19,10 @@ import numpy as np
 
 from measurements.files.atomic_write import publish
 from measurements.workers.messages import digest_of
+from search_spaces.arrays import Array
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
-from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.kernel import Launch, ScalarArgument, argument_json, launch_from_json
+from search_spaces.launches.launch import Launch, ScalarArgument, argument_json, launch_from_json
+from search_spaces.launches.operand import Operand
 
 MOST_EXPECTED = 64 << 10  # bytes of an output that are kept; of a larger one only the digest is
 READ = ("input", "inout")  # roles of arrays that hold something before a launch

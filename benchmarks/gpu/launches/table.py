@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from search_spaces.arrays import Array
 from search_spaces.hardware.dtypes import DType
-from search_spaces.operators.problem import Array
 
 STATUSES = ("equal", "differs", "refused", "fault", "hang", "error")
 FAULTS = ("fault", "hang", "error")

@@ -37,10 +37,10 @@ from measurements.trials.recording import Recording
 from measurements.trials.timing_statistics import Ratio
 from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import Device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
 from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 
 ENTRANTS_OF_FINALS = 4
 _ROUNDS = 20

@@ -35,7 +35,7 @@ from measurements.emulator.host.work_folders import build_folder
 from measurements.files.cache_folder import CacheUnusable, cannot_write, check_writable, put
 from measurements.files.file_lock import lock
 from measurements.files.text import harmless
-from search_spaces.templates.headers import SUFFIXES
+from search_spaces.launches.headers import SUFFIXES
 
 HERE = Path(__file__).resolve().parents[1]
 RUNTIME = HERE / "runtime"

@@ -17,7 +17,7 @@ from measurements.emulator.host.compiler import HostFailure, check_nvrtc
 from measurements.emulator.host.seal import intact, sealed, unsealed
 from measurements.emulator.ptx.digest import digest_of
 from measurements.files.cache_folder import publish
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.launches.generated_kernel import GeneratedKernel
 
 if TYPE_CHECKING:
     from measurements.emulator.ptx.syntax import Module

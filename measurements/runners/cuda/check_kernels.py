@@ -6,7 +6,7 @@ kernels that show, after a failure, that the GPU still answers.
 
 from __future__ import annotations
 
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.launches.generated_kernel import GeneratedKernel
 
 GUARD = 0xA5  # byte that fills the gap behind each array
 MODE_ANY, MODE_EQUAL, MODE_ZERO = 0, 1, 2  # what check_bytes wants in the array itself

@@ -10,7 +10,8 @@ import numpy as np
 
 from measurements.runners.cuda.check_kernels import GUARD
 from measurements.runners.launch import LoadedLaunch
-from search_spaces.operators.problem import Operand, Problem
+from search_spaces.launches.operand import Operand
+from search_spaces.operators.problem import Problem
 
 _ALIGNMENT = 256  # bytes, of every buffer: what cudaMalloc gives
 _GAP = 256  # guard bytes behind every buffer

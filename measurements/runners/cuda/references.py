@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from measurements.workers.messages import Buffer, digest_of
-from search_spaces.operators.problem import Operand, Problem
+from search_spaces.launches.operand import Operand
+from search_spaces.operators.problem import Problem
 
 # What a data set consists of, besides its operands: arrays by the operands' names.
 PARTS = ("inputs", "reference", "tolerance")

@@ -21,7 +21,7 @@ from measurements.runners.cuda.check_kernels import (
 from measurements.runners.cuda.device_arrays import LoadedModule, ProblemData, Slots
 from measurements.trials.comparison import error_text
 from search_spaces.hardware.dtypes import DTYPES, DType
-from search_spaces.operators.problem import Operand
+from search_spaces.launches.operand import Operand
 
 
 class WrongResult(Exception):

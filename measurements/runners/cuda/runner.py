@@ -46,9 +46,10 @@ from measurements.trials.timing_statistics import StopRule
 from measurements.workers.messages import Message
 from measurements.workers.transport import WorkerClosed
 from measurements.workers.worker import Worker
+from search_spaces.arrays import Array
 from search_spaces.hardware.devices import Device
-from search_spaces.operators.problem import Array, Problem
-from search_spaces.templates.kernel import operand_json
+from search_spaces.launches.launch import operand_json
+from search_spaces.operators.problem import Problem
 
 __all__ = ["CudaOptions", "CudaRunner", "Entrant", "cuda_available", "cuda_count", "cuda_device"]
 

@@ -54,8 +54,9 @@ from measurements.workers.messages import Buffer, Message
 from measurements.workers.worker import serve
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
-from search_spaces.operators.problem import Operand, Problem
-from search_spaces.templates.kernel import launch_from_json, operand_from_json
+from search_spaces.launches.launch import launch_from_json, operand_from_json
+from search_spaces.launches.operand import Operand
+from search_spaces.operators.problem import Problem
 
 _MAX_COPIES = MAX_GRAPH // 2  # of tiny problems, whose buffers then stay below the wanted size
 _LOADS_PER_FLUSH = 64

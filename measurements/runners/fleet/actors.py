@@ -28,12 +28,14 @@ from measurements.runners.cuda.device import WORKER_MODULE
 from measurements.runners.cuda.references import NOTHING_SENT, DataSet, References, SentArrays
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner
 from measurements.trials.measurement import Measurement
-from search_spaces.arrays import FloatArray
+from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.devices import Device
-from search_spaces.operators.problem import Array, Operand, Problem
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers
+from search_spaces.launches.launch import Launch
+from search_spaces.launches.operand import Operand
+from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import GeneratedKernel, Launch
 
 CALLS = 2  # that a GPU's actor takes at a time
 DATA_SETS = 4  # whose arrays it keeps

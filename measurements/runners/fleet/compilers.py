@@ -16,8 +16,8 @@ from measurements.runners.fleet.actors import SentProgram
 from measurements.runners.fleet.cluster import Fleet
 from measurements.runners.fleet.dispatch import JobLost
 from measurements.trials.measurement import Status
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers
 
 
 class FleetCompilers(CompilePool):

@@ -19,9 +19,10 @@ from measurements.runners.fleet.dispatch import JobLost
 from measurements.runners.streams import PoolRunner, PoolStream
 from measurements.trials.measurement import Measurement, Provenance, Status
 from measurements.trials.policy import described
+from search_spaces.arrays import Array
 from search_spaces.hardware.devices import Device
-from search_spaces.operators.problem import Array, Problem
-from search_spaces.templates.kernel import Launch
+from search_spaces.launches.launch import Launch
+from search_spaces.operators.problem import Problem
 
 _JUDGED = (
     "its outputs are judged by a function of the kernel file, which runs where it is tuned: measure on one machine"

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from search_spaces.arrays import FloatArray
+from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import DType
+from search_spaces.launches.operand import Operand
 from search_spaces.operators import input_cases as cases
-from search_spaces.operators.problem import Array, Operand
 
 _PLAIN = (cases.INTEGERS, cases.NEGATIVE, cases.ZERO)
 _FINITE = (*_PLAIN, cases.TIES, cases.SHIFTED, cases.RISING, cases.SUBNORMAL, cases.FAR)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from search_spaces.arrays import BoolArray, FloatArray, IntArray
+from search_spaces.arrays import Array, BoolArray, FloatArray, IntArray
 from search_spaces.hardware.dtypes import F32, SMALLEST, DType
-from search_spaces.operators.problem import Array, sum_growth
+from search_spaces.operators.problem import sum_growth
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.bounded import Bounded, applied, cast, product, reduced, rounded
 from search_spaces.programs.language.functions import ATOMICS, FUNCTIONS, REDUCTIONS, U

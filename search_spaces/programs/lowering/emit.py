@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from search_spaces.hardware.dtypes import F32, DType
-from search_spaces.operators.problem import Operand
+from search_spaces.launches.operand import Operand
 from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import fold

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from search_spaces.hardware.devices import Device
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers, include_dir
+from search_spaces.launches.launch import Argument
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import ATOMICS
 from search_spaces.programs.lowering.emit import Emitter, grid_code
@@ -17,9 +20,6 @@ from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.staging import operand_struct
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.config import Config
-from search_spaces.templates.device_source import include_dir
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Argument, GeneratedKernel
 
 INCLUDES = (
     "autosched/common/raster.cuh",

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from math import gcd
 
 from search_spaces.hardware.wgmma import CORE_LINES, SWIZZLES, Swizzle
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import MOST_BOX, TensorMap
 from search_spaces.layouts.shared_layout import hardware_swizzle
-from search_spaces.operators.problem import Operand
 from search_spaces.programs.inference.inference import Staged
 from search_spaces.programs.planning.numbers import Numbers
 from search_spaces.programs.planning.ways import BOX_ALIGNMENT, MOST_COLUMNS
 from search_spaces.spaces.parameters import Value
-from search_spaces.templates.tensor_map import MOST_BOX, TensorMap
 
 BY_THREADS, TMA, WARP = "threads", "tma", "warp"  # what fills boxes; of the last one, a warp of its own asks TMA
 TMA_BYTES, LEAST_BYTES = 16, 4  # that lines of memory are aligned to, for TMA and for cp.async

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from search_spaces.hardware.dtypes import F32, U32
-from search_spaces.operators.problem import Operand
+from search_spaces.launches.operand import Operand
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
 from search_spaces.spaces.parameters import Value

@@ -9,13 +9,13 @@ from typing import Any
 
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.boxes import SIDES
 from search_spaces.templates.drawing import Drawing
-from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import KernelTemplate
 
 _OTHER = {"row": "col", "col": "row"}

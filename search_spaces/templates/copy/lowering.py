@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from search_spaces.hardware.devices import Device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.copy import Copy
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.device_source import DeviceSource
-from search_spaces.templates.kernel import GeneratedKernel
 
 SOURCE = DeviceSource("autosched/kernels/copy.cuh", "autosched::copy")
 

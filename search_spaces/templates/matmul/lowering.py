@@ -11,14 +11,14 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import F32, U32
 from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.hardware.requirements import Access, OperandSide, Refusal
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.operand import Operand
 from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.operators.matmul import Matmul
-from search_spaces.operators.problem import Operand
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.raster import RASTER_GROUPS
 from search_spaces.templates.device_source import DeviceSource
-from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.matmul.decisions import contiguous_extent, row_major, tile_shape
 
 SOURCE = DeviceSource("autosched/kernels/matmul.cuh", "autosched::matmul")

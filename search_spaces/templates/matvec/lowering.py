@@ -6,14 +6,14 @@ import math
 
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import F32, U32
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.operand import Operand
 from search_spaces.layouts.lowering_config import LoweringConfig
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
-from search_spaces.operators.problem import Operand
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.device_source import DeviceSource
-from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.matvec.problem import as_matvec
 from search_spaces.templates.matvec.space import lowering, row_classes
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import F32, U32
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.operand import Operand
 from search_spaces.layouts.lowering_config import Basis, LoweringConfig
-from search_spaces.operators.problem import Operand
 from search_spaces.operators.row_reduction import RowProblem
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.device_source import DeviceSource
-from search_spaces.templates.kernel import GeneratedKernel
 
 SOURCE = DeviceSource("autosched/kernels/row_reduction.cuh", "autosched::row_reduction")
 

@@ -11,15 +11,16 @@ from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import OperandSide
 from search_spaces.hardware.tcgen05 import ROWS, SCALE_BYTES
 from search_spaces.hardware.wgmma import line_bytes
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import Argument
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.operators.matmul import Matmul
-from search_spaces.operators.problem import Operand
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.boxes import along_k, box_of
 from search_spaces.templates.device_source import DeviceSource
-from search_spaces.templates.kernel import Argument, GeneratedKernel
 from search_spaces.templates.tcgen05_matmul.problem import row_of, scale_tiles, scale_words
-from search_spaces.templates.tensor_map import TensorMap
 
 SOURCE = DeviceSource("autosched/kernels/tcgen05_matmul.cuh", "autosched::tcgen05_matmul")
 WALK = DeviceSource("autosched/kernels/tcgen05_matmul/walk.cuh", "autosched::tcgen05_matmul_walk")

@@ -8,16 +8,17 @@ from typing import Literal
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.hardware.requirements import Access, OperandSide, Refusal
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import Argument
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.operators.matmul import Matmul
-from search_spaces.operators.problem import Operand
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.boxes import SIDES, box_of
 from search_spaces.templates.device_source import DeviceSource
-from search_spaces.templates.kernel import Argument, GeneratedKernel
 from search_spaces.templates.matmul.decisions import tile_shape
 from search_spaces.templates.matmul.lowering import exchanged_sums, tile
-from search_spaces.templates.tensor_map import TensorMap
 
 SOURCE = DeviceSource("autosched/kernels/tma_matmul.cuh", "autosched::tma_matmul")
 WALK = DeviceSource("autosched/kernels/tma_matmul/walk.cuh", "autosched::tma_matmul_walk")

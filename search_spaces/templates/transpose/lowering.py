@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from search_spaces.hardware.devices import Device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.config import Config
 from search_spaces.templates.device_source import DeviceSource
-from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.transpose.space import NONE
 
 SOURCE = DeviceSource("autosched/kernels/transpose.cuh", "autosched::transpose")

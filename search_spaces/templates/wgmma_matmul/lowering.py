@@ -9,14 +9,15 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import F32, U32
 from search_spaces.hardware.requirements import OperandSide
 from search_spaces.hardware.wgmma import ROWS, WARPGROUP, line_bytes
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import Argument
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import MOST_BOX, TensorMap
 from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.operators.matmul import Matmul
-from search_spaces.operators.problem import Operand
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.boxes import SIDES, along_k, box_of
 from search_spaces.templates.device_source import DeviceSource
-from search_spaces.templates.kernel import Argument, GeneratedKernel
-from search_spaces.templates.tensor_map import MOST_BOX, TensorMap
 from search_spaces.templates.wgmma_matmul.fragments import HEADER, REGISTERS
 from search_spaces.templates.wgmma_matmul.movement import access
 from search_spaces.templates.wgmma_matmul.problem import row_of

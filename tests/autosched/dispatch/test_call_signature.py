@@ -22,8 +22,8 @@ from autosched.dispatch.call_signature import (
     softmax_plan,
     transpose_plan,
 )
+from search_spaces.launches.operand import Operand
 from search_spaces.operators.matmul import Matmul
-from search_spaces.operators.problem import Operand
 
 OPTIONS = [field.name for field in dataclasses.fields(MatmulOptions)]
 

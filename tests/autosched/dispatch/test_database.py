@@ -28,10 +28,10 @@ from measurements.trials.trial import Trial
 from measurements.trials.vendor_library import LIBRARY_SCHEDULE
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.row_reduction import Softmax
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 
 H200 = device("h200")
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -16,10 +16,10 @@ from autosched.dispatch.given_arrays import arguments, check_apart, check_array,
 from autosched.dispatch.kernel import CubinKernel
 from autosched.dispatch.provenance import KernelProvenance, Kind
 from search_spaces.hardware.dtypes import F32, SCALAR_DTYPES, U32
+from search_spaces.launches.launch import Argument, Launch, ScalarArgument
+from search_spaces.launches.operand import Operand
 from search_spaces.operators.matmul import Matmul
-from search_spaces.operators.problem import Operand
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Argument, Launch, ScalarArgument
 
 PROBLEM = Matmul(4, 8, 16, a="f32", b="f32", out="f32")
 PROVENANCE = KernelProvenance(Kind.EXACT, PROBLEM.key(), "h200", "best.db", Schedule("matmul", (("x", 1),)))

@@ -15,9 +15,9 @@ from autosched.verify.schedules import verify_kernel, verify_one
 from measurements.compiler.nvrtc import compile_to_ptx
 from search_spaces.catalogue import candidates, template
 from search_spaces.hardware.devices import device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.block_scales import SCALE_ORDERS
 from search_spaces.operators.matmul import EPILOGUES, REDUCTIONS, Matmul
-from search_spaces.templates.kernel import GeneratedKernel
 
 pytestmark = [needs_compiler, needs_nvrtc]
 EVERY = 6  # so many planted faults stand for one that runs by default

@@ -13,9 +13,9 @@ from static_asserts import asserted_rules
 
 from measurements.compiler.pool import CompileFailure, CompilePool
 from search_spaces.hardware.devices import device
+from search_spaces.launches.headers import include_dir
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.device_source import include_dir
 from search_spaces.templates.matmul.space import space, validity_constraints
 
 H200 = device("h200")

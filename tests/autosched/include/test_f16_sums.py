@@ -17,9 +17,9 @@ from measurements.emulator import FindingKind, emulate
 from measurements.trials.comparison import check
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 
 WGMMA = {
     "tile_m": 64, "tile_n": 64, "tile_k": 64, "consumer_warpgroups": 1, "swizzle_a": 128, "swizzle_b": 128, "stages": 2,

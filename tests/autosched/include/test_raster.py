@@ -11,8 +11,8 @@ from needs import needs_compiler, needs_nvrtc
 
 import autosched
 from search_spaces.arrays import IntArray
+from search_spaces.launches.headers import include_dir
 from search_spaces.templates.common.matmul_traffic import wave_shape
-from search_spaces.templates.device_source import include_dir
 
 HEADER = "autosched/common/hilbert.cuh"
 WALK = f"""

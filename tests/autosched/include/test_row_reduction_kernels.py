@@ -16,10 +16,9 @@ from autosched.verify.schedules import verify_one
 from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.emulator import emulate
 from measurements.trials.comparison import check
-from search_spaces.arrays import FloatArray
+from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import FLOAT_DTYPES
-from search_spaces.operators.problem import Array
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, RowProblem, Softmax
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule

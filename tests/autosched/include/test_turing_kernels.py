@@ -15,15 +15,15 @@ from measurements.emulator.architecture import ptx_arch
 from measurements.trials.comparison import check
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import BF16, F32
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers, include_dir
+from search_spaces.launches.operand import Operand
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
-from search_spaces.operators.problem import Operand, Problem
+from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import Softmax
 from search_spaces.operators.transpose import Transpose
-from search_spaces.templates.device_source import include_dir
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import GeneratedKernel
 
 T4 = device("t4")
 PROBLEMS: dict[str, Problem] = {

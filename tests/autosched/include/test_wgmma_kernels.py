@@ -18,12 +18,14 @@ from measurements.compiler.pool import Compiled, CompileFailure, CompilePool
 from measurements.emulator import FindingKind, emulate
 from measurements.runners.tensor_map_builder import fields_of
 from measurements.trials.comparison import check
+from search_spaces.arrays import Array
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import Argument
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.operators.matmul import Matmul
-from search_spaces.operators.problem import Array, Operand
 from search_spaces.spaces.parameters import Value
-from search_spaces.templates.kernel import Argument, GeneratedKernel
-from search_spaces.templates.tensor_map import TensorMap
 from search_spaces.templates.wgmma_matmul.proxy import proxy
 from search_spaces.templates.wgmma_matmul.space import space, validity_constraints
 from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL

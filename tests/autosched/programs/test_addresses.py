@@ -13,9 +13,9 @@ import pytest
 from autosched.programs.loading import load_program, problem
 from measurements.emulator import ASCENDING, Order, emulate
 from search_spaces.hardware.devices import device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 
 A100 = device("a100")
 ATTENTION = load_program(f"{Path(__file__).parents[3] / 'examples' / 'programs' / 'attention.py'}:attention")

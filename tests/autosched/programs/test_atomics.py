@@ -11,12 +11,12 @@ import pytest
 from autosched.programs.loading import problem
 from measurements.emulator import ASCENDING, Order, emulate
 from search_spaces.hardware.devices import device
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers
 from search_spaces.programs.builder import Builder, InOut, Input, Program, program
 from search_spaces.programs.language.functions import ATOMICS
 from search_spaces.programs.language.ir import Array
 from search_spaces.programs.template import template
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import GeneratedKernel
 
 CASES = [(kind, type_) for kind, row in ATOMICS.items() for type_ in row.types if kind != "assign"]
 

@@ -17,12 +17,12 @@ from measurements.compiler.disassembly import DisassemblerMissing, disassemble, 
 from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.emulator import Order, emulate
 from search_spaces.hardware.devices import device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.matmul import Matmul
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.counts import counts
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.matmul.template import MATMUL
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"

@@ -21,6 +21,7 @@ from measurements.compiler.disassembly import DisassemblerMissing, disassemble, 
 from measurements.compiler.pool import Compiled, CompileFailure, CompilePool
 from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.row_reduction import Softmax
@@ -30,7 +31,6 @@ from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.counts import counts
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.matmul.template import MATMUL
 from search_spaces.templates.matvec.template import MATVEC
 from search_spaces.templates.row_reduction.template import ROW_REDUCTION

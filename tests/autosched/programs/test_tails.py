@@ -16,6 +16,8 @@ from measurements.compiler.disassembly import DisassemblerMissing, disassemble, 
 from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.emulator import ASCENDING, Order, emulate
 from search_spaces.hardware.devices import device
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers
 from search_spaces.programs.builder import Builder, Input, Output, Program, program
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Array
@@ -24,8 +26,6 @@ from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import GeneratedKernel
 
 A100, H100 = device("a100"), device("h100")
 PROGRAMS = Path(__file__).parents[3] / "examples" / "programs"

@@ -19,12 +19,12 @@ from measurements.runners.cuda.supervisor import TimeLimits
 from measurements.store.store import Store
 from measurements.trials.measurement import Status
 from search_spaces.hardware.devices import Device, device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.parameters import ordinal
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
-from search_spaces.templates.kernel import GeneratedKernel
 
 try:
     toolchain_version()

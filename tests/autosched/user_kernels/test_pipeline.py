@@ -18,7 +18,7 @@ from cost_models.analytic import LAUNCH_SECONDS
 from measurements.compiler.pool import Compiled, CompilePool, why_not_launched
 from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
-from search_spaces.templates.kernel import launch_from_json
+from search_spaces.launches.launch import launch_from_json
 
 A100 = device("a100")
 SOURCE = """

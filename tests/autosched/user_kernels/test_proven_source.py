@@ -18,7 +18,7 @@ from measurements.compiler.nvrtc import cuda_include_folders
 from measurements.emulator import emulate
 from measurements.emulator.architecture import ptx_arch
 from search_spaces.hardware.devices import device
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.launches.generated_kernel import GeneratedKernel
 
 Write = Callable[..., Path]
 

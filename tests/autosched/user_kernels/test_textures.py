@@ -16,9 +16,9 @@ from autosched.verify.schedules import verify_one
 from measurements.runners.texture_objects import texture_object
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import F32, SCALAR_DTYPES
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import argument_from_json, argument_json
-from search_spaces.templates.texture import LinearTexture
+from search_spaces.launches.launch import argument_from_json, argument_json
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.texture import LinearTexture
 
 A100 = device("a100")
 FETCHED = """

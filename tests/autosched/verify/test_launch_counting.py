@@ -14,9 +14,9 @@ from measurements.emulator.inputs_file import InputsFile
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
-from search_spaces.operators.problem import Operand
+from search_spaces.launches.launch import Launch
+from search_spaces.launches.operand import Operand
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Launch
 
 try:
     toolchain_version()

@@ -25,14 +25,14 @@ from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.costs.bank_conflicts import fragment_traffic
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.intrinsics import intrinsic
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import Softmax
 from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.matmul.lowering import SIDES, copy
 from search_spaces.templates.matmul.space import space
 from search_spaces.templates.matmul.template import MATMUL

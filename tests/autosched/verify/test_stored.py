@@ -25,8 +25,8 @@ from measurements.store.store import Store
 from measurements.trials.measurement import Status
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
+from search_spaces.launches.headers import Headers
 from search_spaces.operators.row_reduction import Softmax
-from search_spaces.templates.headers import Headers
 
 pytestmark = [needs_nvrtc, needs_compiler]
 

@@ -13,10 +13,9 @@ from autosched.verify.runs import VerifySettings
 from autosched.verify.tile_walk import run_walk, why_no_walk
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import Device, device
+from search_spaces.launches.headers import Headers, include_dir
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.device_source import include_dir
-from search_spaces.templates.headers import Headers
 
 pytestmark = [needs_compiler, needs_nvrtc]
 

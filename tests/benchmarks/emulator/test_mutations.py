@@ -33,7 +33,7 @@ from benchmarks.emulator.mutations import (
 )
 from benchmarks.emulator.ptx_mutants import asm_of, drawn_of_ptx, edits_of, mutants_of_asm, mutants_of_ptx
 from search_spaces.hardware.devices import device
-from search_spaces.templates.device_source import include_dir
+from search_spaces.launches.headers import include_dir
 
 CODE = """
 #include <a < b.cuh>

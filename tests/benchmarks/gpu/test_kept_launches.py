@@ -24,10 +24,11 @@ from measurements.emulator import Memory, StoredAddress, emulate, emulate_ptx
 from measurements.emulator.order import Order
 from measurements.workers.messages import digest_of
 from search_spaces.hardware.dtypes import BF16, F16, F32, I32, SCALAR_DTYPES, U32
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import GeneratedKernel, Launch, ScalarArgument
-from search_spaces.templates.tensor_map import BoundingBox, TensorMap
-from search_spaces.templates.texture import LinearTexture
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import Launch, ScalarArgument
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import BoundingBox, TensorMap
+from search_spaces.launches.texture import LinearTexture
 
 ROOT = Path(__file__).parents[3]
 SUPPORT = str(ROOT / "tests" / "support" / "launches")

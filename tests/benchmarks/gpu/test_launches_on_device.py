@@ -20,9 +20,9 @@ from benchmarks.gpu.launches.kept import KeptLaunch, keep, names, read
 from measurements.runners import launch as runners_launch
 from measurements.runners.launch import LaunchRefused
 from search_spaces.hardware.dtypes import F32, I32, U32
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Launch, ScalarArgument
-from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.launches.launch import Launch, ScalarArgument
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import TensorMap
 
 X, Y = Operand("x", "input", F32, (8,)), Operand("y", "output", F32, (4,))
 SUMS, ROOM = Operand("sums", "inout", U32, (2,)), Operand("room", "workspace", I32, (4,), zeroed=True)

@@ -11,8 +11,8 @@ import pytest
 import measurements.compiler.cubin_cache
 from measurements.compiler.cubin_cache import CompileCache, default_folder
 from measurements.trials.measurement import Resources
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers
 
 ROOT = str(Path(measurements.compiler.cubin_cache.__file__).resolve().parents[2])
 RESOURCES = Resources(32, 4, 8, 16, 1024, 2048)

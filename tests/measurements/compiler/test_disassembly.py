@@ -18,7 +18,7 @@ from measurements.compiler.disassembly import (
     nvdisasm,
 )
 from measurements.compiler.nvrtc import OPTIONS, NvrtcMissing, compile_source, toolchain_version
-from search_spaces.templates.headers import Headers
+from search_spaces.launches.headers import Headers
 
 try:
     toolchain_version()

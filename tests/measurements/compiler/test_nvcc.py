@@ -23,7 +23,7 @@ from measurements.compiler.nvrtc import NVCC, toolchain_version
 from measurements.compiler.pool import Compiled, CompileFailure, CompilePool
 from measurements.store.store import Store
 from search_spaces.hardware.devices import device
-from search_spaces.templates.headers import Headers
+from search_spaces.launches.headers import Headers
 
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 SOURCE = """

@@ -29,9 +29,9 @@ from measurements.compiler.pool import (
 from measurements.trials.measurement import Resources, Status
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers
 from search_spaces.operators.matmul import Matmul
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import GeneratedKernel
 
 ROOT = str(Path(measurements.compiler.pool.__file__).resolve().parents[2])
 

@@ -13,8 +13,8 @@ from measurements.compiler.limits import MACHINE_CODE
 from measurements.compiler.nvrtc import compile_to_ptx as compile_here
 from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import CompileLimits, GeneratedKernel
+from search_spaces.launches.generated_kernel import CompileLimits, GeneratedKernel
+from search_spaces.launches.headers import Headers
 
 SOURCE = '#include "scale.cuh"\nextern "C" __global__ void scale(float* x) { x[threadIdx.x] *= SCALE; }\n'
 HEADERS = Headers.of({"scale.cuh": "#define SCALE 3.0f\n"})

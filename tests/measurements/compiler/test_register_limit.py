@@ -9,7 +9,7 @@ from needs import needs_nvrtc
 from measurements.compiler.nvrtc import compile_source
 from measurements.compiler.pool import parse_resources
 from search_spaces.hardware.devices import device, register_limit
-from search_spaces.templates.headers import Headers
+from search_spaces.launches.headers import Headers
 
 VALUES = range(300)  # more than a thread has registers
 

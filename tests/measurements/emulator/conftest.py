@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from measurements.emulator import Emulation, emulate
-from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.arrays import Array
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers
+from search_spaces.launches.operand import Operand
 
 KERNELS = Path(__file__).parent / "kernels"
 INCLUDE = Path(__file__).parents[3] / "autosched" / "include"

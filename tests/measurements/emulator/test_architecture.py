@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from measurements.emulator.architecture import source_arch
-from search_spaces.templates.headers import Headers
+from search_spaces.launches.headers import Headers
 
 
 @pytest.mark.parametrize(

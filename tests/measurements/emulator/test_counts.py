@@ -21,8 +21,8 @@ from search_spaces.hardware.costs.bank_conflicts import (
 from search_spaces.hardware.dtypes import U32
 from search_spaces.hardware.intrinsics import INTRINSICS, TensorIntrinsic
 from search_spaces.hardware.requirements import Access
+from search_spaces.launches.operand import Operand
 from search_spaces.layouts.shared_layout import SharedLayout
-from search_spaces.operators.problem import Operand
 
 Run = Callable[..., Emulation]
 Table = npt.NDArray[np.int64]

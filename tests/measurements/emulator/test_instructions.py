@@ -10,7 +10,7 @@ import pytest
 from library_kernels import Run, entry, output_of, same_floats, words
 
 from search_spaces.hardware.dtypes import BF16, F32, U32, round_to_tf32
-from search_spaces.operators.problem import Operand
+from search_spaces.launches.operand import Operand
 
 
 def map_words(run: Run, expression: str, x: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:

@@ -14,8 +14,8 @@ from ptx_snippets import ADD_ONE
 from measurements.emulator import Emulation, FindingKind, Memory, StoredAddress, emulate_ptx
 from measurements.emulator.host.build import runner
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Launch
+from search_spaces.launches.launch import Launch
+from search_spaces.launches.operand import Operand
 
 pytestmark = needs_compiler
 

@@ -10,9 +10,10 @@ import pytest
 from library_kernels import Run, entry, output_of, same_floats, words
 from register_files import execute
 
+from search_spaces.arrays import Array
 from search_spaces.hardware.dtypes import F32, MULTIPLIED_DTYPES, round_to_tf32
 from search_spaces.hardware.intrinsics import INTRINSICS, TensorIntrinsic
-from search_spaces.operators.problem import Array, Operand
+from search_spaces.launches.operand import Operand
 
 
 def operand_values(row: TensorIntrinsic, shape: tuple[int, int], seed: int) -> npt.NDArray[np.float32]:

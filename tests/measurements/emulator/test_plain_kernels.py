@@ -11,8 +11,8 @@ import pytest
 
 from measurements.emulator import Emulation, emulate
 from search_spaces.hardware.dtypes import F32, U32
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.operand import Operand
 
 Run = Callable[..., Emulation]
 Size = int | tuple[int, int, int]

@@ -8,10 +8,9 @@ import pytest
 from measurements.emulator import emulate, emulate_blocks
 from measurements.emulator.sparse import generated, seeds_of
 from search_spaces.hardware.dtypes import BF16, F16, F32, U8, U16, U32, DType
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.device_source import include_dir
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers, include_dir
+from search_spaces.launches.operand import Operand
 
 COPY_LAST = """
 #include <autosched/ptx/global_memory.cuh>

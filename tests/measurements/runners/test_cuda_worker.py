@@ -25,9 +25,9 @@ from measurements.runners.cuda.worker import GpuWorker
 from measurements.trials.measurement import Status
 from measurements.workers.messages import Message, digest_of
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, U32
+from search_spaces.launches.launch import Launch, operand_json
+from search_spaces.launches.operand import Operand
 from search_spaces.operators.matmul import Matmul
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Launch, operand_json
 
 CUBIN = digest_of(b"a cubin")
 BLOBS = {CUBIN: b"a cubin"}

@@ -15,9 +15,9 @@ from measurements.compiler.nvrtc import NvrtcMissing, compile_source
 from measurements.runners import launch, tensor_map_builder
 from measurements.runners.launch import LaunchRefused, LoadedLaunch, encode_tensor_map
 from search_spaces.hardware.dtypes import BF16, F16, F32, SCALAR_DTYPES
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Launch, ScalarArgument
-from search_spaces.templates.tensor_map import ELEMENT_BYTES, BoundingBox, TensorMap
+from search_spaces.launches.launch import Launch, ScalarArgument
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import ELEMENT_BYTES, BoundingBox, TensorMap
 
 A = Operand("a", "input", F16, (128, 256))
 OUT = Operand("out", "output", F32, (64,))

@@ -12,7 +12,7 @@ from search_spaces.hardware.architectures import (
     UnknownArchitecture,
     architecture,
 )
-from search_spaces.templates.headers import Headers
+from search_spaces.launches.headers import Headers
 
 ROWS = list(ARCHITECTURES.values())
 TARGETS = [(row, target) for row in ROWS for target in row.targets]

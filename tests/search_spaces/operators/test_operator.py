@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from search_spaces.arrays import FloatArray
+from search_spaces.arrays import Array, FloatArray
 from search_spaces.catalogue import operators
+from search_spaces.launches.operand import Operand
 from search_spaces.operators.operator import Operator, Option
-from search_spaces.operators.problem import Array, Operand, Problem, option
+from search_spaces.operators.problem import Problem, option
 
 
 class Nothing(Problem):

@@ -12,6 +12,7 @@ import pytest
 
 from search_spaces.catalogue import BUILT_IN_TEMPLATES
 from search_spaces.hardware.devices import device
+from search_spaces.launches.headers import include_dir
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.row_reduction import Softmax
@@ -19,7 +20,7 @@ from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates import template as template_module
 from search_spaces.templates.copy.template import COPY
-from search_spaces.templates.device_source import DeviceSource, include_dir
+from search_spaces.templates.device_source import DeviceSource
 from search_spaces.templates.matmul.template import MATMUL
 from search_spaces.templates.row_reduction.template import ROW_REDUCTION
 from search_spaces.templates.template import KernelTemplate, TemplateSet

@@ -10,12 +10,12 @@ from cost_models.analytic import predict
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.wgmma import alignment
+from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.common.boxes import aligned_bytes
 from search_spaces.templates.common.matmul_traffic import dram_bytes
-from search_spaces.templates.tensor_map import TensorMap
 from search_spaces.templates.wgmma_matmul.movement import access
 from search_spaces.templates.wgmma_matmul.space import space
 from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL

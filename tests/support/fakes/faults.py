@@ -37,8 +37,8 @@ from measurements.trials.timing_statistics import StopRule
 from measurements.workers.worker import serve
 
 if TYPE_CHECKING:  # the worker itself starts without numpy: tests replace it hundreds of times
+    from search_spaces.launches.generated_kernel import GeneratedKernel
     from search_spaces.operators.problem import Problem
-    from search_spaces.templates.kernel import GeneratedKernel
 
 MODULE = "faults"
 HERE = str(Path(__file__).parent)  # the worker finds this module on its path
@@ -56,7 +56,7 @@ _ANSWERS = {
 def fault_kernel(name: str, problem: Problem) -> GeneratedKernel:
     """Return a kernel that compiles in a few milliseconds and bears ``name``, which says what the worker does with
     it."""
-    from search_spaces.templates.kernel import GeneratedKernel
+    from search_spaces.launches.generated_kernel import GeneratedKernel
 
     source = f'extern "C" __global__ void {name}() {{}}\n'
     return GeneratedKernel(entry=name, source=source, arguments=problem.operands(), grid=(1, 1, 1), block=(32, 1, 1))

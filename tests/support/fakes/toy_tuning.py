@@ -16,13 +16,13 @@ from measurements.runners.base import Candidate
 from measurements.store.store import Store
 from measurements.trials.measurement import Measurement, Provenance, Status, Timing
 from search_spaces.hardware.devices import Device, device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.parameters import categorical, ordinal
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
-from search_spaces.templates.kernel import GeneratedKernel
 
 H200, A100 = device("h200"), device("a100")
 PROBLEM = Matmul(m=64, n=48, k=32)

@@ -15,9 +15,10 @@ from measurements.emulator.findings import Emulation
 from measurements.emulator.order import ASCENDING
 from measurements.emulator.ptx.build import CompiledBytecode, compile_to_program, compile_to_text, ptx_to_program
 from measurements.emulator.runner_files import RunSettings
-from search_spaces.operators.problem import Array
-from search_spaces.templates.kernel import GeneratedKernel, Launch
-from search_spaces.templates.texture import LinearTexture
+from search_spaces.arrays import Array
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import Launch
+from search_spaces.launches.texture import LinearTexture
 
 MOST_BYTES = 8 << 20  # of all arrays of a launch
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")

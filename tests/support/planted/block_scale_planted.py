@@ -9,9 +9,9 @@ from header_edits import edited
 from kernels import generate
 
 from search_spaces.hardware.devices import device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 
 RTX5090 = device("rtx5090")
 MATMUL = "autosched/kernels/matmul.cuh"

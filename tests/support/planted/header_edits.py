@@ -6,7 +6,7 @@ same name. A fault names the kernel, and its text says which part it is in.
 
 from __future__ import annotations
 
-from search_spaces.templates.headers import Headers
+from search_spaces.launches.headers import Headers
 
 
 def parts_of(headers: Headers, header: str) -> dict[str, str]:

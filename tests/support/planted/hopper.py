@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from search_spaces.arrays import Array
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
-from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.kernel import GeneratedKernel, ScalarArgument
-from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import ScalarArgument
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import TensorMap
 
 _KERNELS = Path(__file__).parents[2] / "measurements" / "emulator" / "kernels"
 SOURCE, CLUSTER_SOURCE = _KERNELS / "hopper_matmul.cu", _KERNELS / "hopper_cluster.cu"

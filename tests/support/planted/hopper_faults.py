@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import hopper
 
 from measurements.emulator import FindingKind
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.launches.generated_kernel import GeneratedKernel
 
 K = FindingKind
 WRONG = "wrong numbers"

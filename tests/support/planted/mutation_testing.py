@@ -19,11 +19,10 @@ from measurements.emulator.order import Order
 from measurements.trials.comparison import check
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import device
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers, include_dir
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.device_source import include_dir
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import GeneratedKernel
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 WRONG = "wrong numbers"  # beside the kinds of findings: nothing is found, and the reference disagrees

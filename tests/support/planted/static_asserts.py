@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from search_spaces.templates.device_source import include_dir
+from search_spaces.launches.headers import include_dir
 
 
 def asserted_rules(header: str) -> set[str]:

@@ -11,9 +11,9 @@ from kernels import generate
 
 from measurements.emulator import FindingKind
 from search_spaces.hardware.devices import device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 
 K = FindingKind
 WRONG = "wrong_result"

@@ -11,8 +11,8 @@ from wgmma_cases import CASES, small_kernel
 
 from measurements.emulator import FindingKind
 from measurements.emulator.order import OrderKind
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.matmul import Matmul
-from search_spaces.templates.kernel import GeneratedKernel
 
 K = FindingKind
 _KERNEL = "autosched/kernels/wgmma_matmul.cuh"

@@ -13,10 +13,10 @@ from kernels import generate
 from wgmma_cases import CASES, H200, SMALL
 
 from measurements.emulator import FindingKind
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
-from search_spaces.templates.tensor_map import TensorMap
 
 K = FindingKind
 WRONG = "wrong_result"

@@ -8,7 +8,7 @@ from concurrent.futures import CancelledError, as_completed
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.workers.transport import WorkerClosed
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.launches.generated_kernel import GeneratedKernel
 
 
 def compile_many(

@@ -6,9 +6,9 @@ from typing import Any
 
 from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import Device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 
 
 def generate(problem: Problem, schedule: Schedule, device: Device) -> GeneratedKernel:

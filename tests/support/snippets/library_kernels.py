@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from measurements.emulator import Emulation
+from search_spaces.arrays import Array
 from search_spaces.hardware.dtypes import U32
-from search_spaces.operators.problem import Array, Operand
+from search_spaces.launches.operand import Operand
 
 Run = Callable[..., Emulation]
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from measurements.emulator import emulate
-from search_spaces.operators.problem import Array
+from search_spaces.arrays import Array
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.programs.problem import ProgramProblem
-from search_spaces.templates.kernel import GeneratedKernel
 
 
 def outcome(p: ProgramProblem, kernel: GeneratedKernel, inputs: Mapping[str, Array] | None = None) -> str:

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from measurements.emulator import Emulation, emulate_ptx
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Launch
+from search_spaces.launches.launch import Launch
+from search_spaces.launches.operand import Operand
 
 Words = npt.NDArray[np.uint64]
 BYTES = {"b16": 2, "b32": 4, "b64": 8}

@@ -9,9 +9,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Argument, Launch, ScalarArgument
-from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.launches.launch import Argument, Launch, ScalarArgument
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import TensorMap
 
 
 @triton.jit

@@ -151,7 +151,7 @@ def _program(given: Given, options: Sequence[str]) -> tuple[str, bool, tuple[str
     from autosched.verify.emulate.kernel_files import NoKernelFile, include_folders, ptx_of_file
     from measurements.compiler.pool import error_reason
     from measurements.emulator.architecture import source_arch
-    from search_spaces.templates.headers import Headers
+    from search_spaces.launches.headers import Headers
 
     file, text = given.path, given.text
     if given.kind is FileKind.PTX:

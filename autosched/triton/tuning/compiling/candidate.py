@@ -19,7 +19,7 @@ from autosched.triton.tuning.function import TritonFunction
 from measurements.files.text import one_line
 from measurements.trials.measurement import Resources, Status
 from search_spaces.hardware.devices import Device
-from search_spaces.templates.kernel import Launch
+from search_spaces.launches.launch import Launch
 
 _REASON = 300  # letters of a compiler's message
 

@@ -15,12 +15,12 @@ from autosched.programs.loading import load_program, problem
 from measurements.compiler.disassembly import DisassemblerMissing, disassemble, main_loop, mix, nvdisasm
 from measurements.compiler.pool import CompileFailure, CompilePool
 from search_spaces.hardware.devices import device
+from search_spaces.launches.headers import Headers
 from search_spaces.programs.builder import Builder, Input, Output, Program, program
 from search_spaces.programs.language.ir import Array
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.headers import Headers
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "programs"
 H100 = device("h100")

@@ -14,6 +14,8 @@ from measurements.compiler.disassembly import DisassemblerMissing, disassemble, 
 from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.operators.matmul import Matmul
 from search_spaces.programs.builder import Builder, Input, Output, Program, program
@@ -23,8 +25,6 @@ from search_spaces.programs.schedules import describe
 from search_spaces.programs.schedules.counts import counts
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.matmul.template import MATMUL
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "programs"

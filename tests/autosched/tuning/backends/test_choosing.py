@@ -20,8 +20,8 @@ from measurements.runners.cuda.runner import CudaRunner
 from measurements.trials.measurement import Provenance, Resources
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.devices import Device, UnknownDevice, device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.matmul import Matmul
-from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.matmul.counts import counts
 from search_spaces.templates.matmul.template import MATMUL
 from search_spaces.templates.template import TemplateSet

@@ -26,13 +26,13 @@ from measurements.trials.recording import Recording
 from measurements.trials.trial import Control, Trial, canonical_json
 from measurements.trials.vendor_library import is_library
 from search_spaces.hardware.devices import device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
 from search_spaces.search_task import SearchTask
 from search_spaces.spaces.parameters import ordinal
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
-from search_spaces.templates.kernel import GeneratedKernel
 from search_spaces.templates.template import TemplateSet
 
 H200 = device("h200")

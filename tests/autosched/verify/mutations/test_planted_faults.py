@@ -14,9 +14,9 @@ from needs import needs_compiler, needs_nvrtc
 
 from autosched.verify.schedules import verify_kernel
 from search_spaces.hardware.dtypes import FLOAT_DTYPES, U32
-from search_spaces.operators.problem import Operand
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.operand import Operand
 from search_spaces.operators.row_reduction import Reduce
-from search_spaces.templates.kernel import GeneratedKernel
 
 pytestmark = [needs_compiler, needs_nvrtc]
 

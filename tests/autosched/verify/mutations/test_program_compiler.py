@@ -16,6 +16,8 @@ from random_schedules import random_start
 from autosched.programs.loading import load_program, problem
 from autosched.verify.schedules import Depth
 from search_spaces.hardware.devices import device
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers
 from search_spaces.programs.builder import Builder, Input, Output, Program, program
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
@@ -27,8 +29,6 @@ from search_spaces.programs.lowering.refs import Ref, constant
 from search_spaces.programs.planning import memory, uniform
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import GeneratedKernel
 
 A100 = device("a100")
 EXAMPLES = Path(__file__).parents[4] / "examples"

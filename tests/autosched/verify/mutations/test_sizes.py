@@ -14,10 +14,9 @@ from autosched.verify.runs import VerifySettings
 from autosched.verify.stress_sizes import stress_sizes
 from search_spaces.catalogue import problem_from_json, template
 from search_spaces.hardware.devices import Device, device
+from search_spaces.launches.headers import Headers, include_dir
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.device_source import include_dir
-from search_spaces.templates.headers import Headers
 
 MATMUL, ROWS, TRANSPOSE = "kernels/matmul.cuh", "kernels/row_reduction.cuh", "kernels/transpose.cuh"
 WGMMA, WGMMA_MATMUL = "wgmma/f16_split_columns", "kernels/wgmma_matmul.cuh"

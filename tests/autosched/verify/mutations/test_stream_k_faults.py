@@ -20,9 +20,9 @@ from measurements.emulator.order import Order, OrderKind
 from measurements.trials.comparison import check
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import GeneratedKernel
 
 pytestmark = [needs_compiler, needs_nvrtc]
 

@@ -15,8 +15,9 @@ import pytest
 from measurements.emulator import Emulation, FindingKind, Order, emulate, emulate_ptx
 from measurements.emulator.findings import Grade
 from search_spaces.hardware.dtypes import F32, U32
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import GeneratedKernel, Launch
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import Launch
+from search_spaces.launches.operand import Operand
 
 K = FindingKind
 

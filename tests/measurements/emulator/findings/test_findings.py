@@ -14,7 +14,7 @@ import pytest
 from measurements.emulator import Emulation, FindingKind
 from measurements.emulator.host.build import RUNTIME
 from search_spaces.hardware.dtypes import F32, U32
-from search_spaces.operators.problem import Operand
+from search_spaces.launches.operand import Operand
 
 K = FindingKind
 

@@ -7,8 +7,8 @@ import pytest
 
 from measurements.emulator import Order, emulate
 from search_spaces.hardware.dtypes import U32
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.operand import Operand
 
 KINDS = ("ascending", "descending", "alternating", "interleaved", "random")
 TICKETS = """

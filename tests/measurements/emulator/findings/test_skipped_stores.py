@@ -8,8 +8,8 @@ from needs import needs_compiler
 
 from measurements.emulator import Emulation, FindingKind, emulate_ptx
 from search_spaces.hardware.dtypes import U32
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Launch
+from search_spaces.launches.launch import Launch
+from search_spaces.launches.operand import Operand
 
 pytestmark = needs_compiler
 

@@ -31,9 +31,10 @@ from measurements.emulator.host.build import runner
 from measurements.emulator.ptx import build as ptx_build
 from measurements.emulator.ptx.build import compile_to_program
 from search_spaces.hardware.dtypes import F32, SCALAR_DTYPES
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import GeneratedKernel, ScalarArgument
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers
+from search_spaces.launches.launch import ScalarArgument
+from search_spaces.launches.operand import Operand
 
 Run = Callable[..., Emulation]
 
@@ -282,7 +283,7 @@ def test_runner_dies_with_its_parent(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     text = 'extern "C" __global__ void kernel() { while (true) {} }'
     script.write_text(
-        "from search_spaces.templates.kernel import GeneratedKernel\n"
+        "from search_spaces.launches.generated_kernel import GeneratedKernel\n"
         "from measurements.emulator import emulate\n"
         f"kernel = GeneratedKernel(entry='kernel', source={text!r}, arguments=(), grid=(1, 1, 1), block=(1, 1, 1))\n"
         "emulate(kernel, {})\n"

@@ -27,8 +27,8 @@ from measurements.emulator.host import compiler as host
 from measurements.emulator.host.build import runner
 from measurements.emulator.host.compiler import FROM_STDIN, compile_to
 from search_spaces.hardware.dtypes import F32
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.operand import Operand
 
 Run = Callable[..., Emulation]
 Compiler = Callable[[str], Path]

@@ -16,7 +16,7 @@ from measurements.emulator.host import build, prebuilt
 from measurements.emulator.host.build import brings_runner, runner, sources_digest
 from measurements.emulator.host.prebuilt import prebuilt_name
 from search_spaces.hardware.dtypes import F32
-from search_spaces.operators.problem import Operand
+from search_spaces.launches.operand import Operand
 
 pytestmark = needs_compiler
 

@@ -16,8 +16,8 @@ from measurements.emulator.host.parts import RuntimePart
 from measurements.emulator.host.seal import intact, seal
 from measurements.emulator.ptx.build import compile_to_program
 from search_spaces.hardware.dtypes import U32
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.operand import Operand
 
 pytestmark = [needs_nvrtc, needs_compiler]
 

@@ -18,7 +18,7 @@ import autosched
 from autosched.verify.emulate.emulated_launch import EmulatedLaunch
 from measurements.emulator.architecture import source_arch
 from search_spaces.hardware.dtypes import BF16
-from search_spaces.templates.headers import Headers
+from search_spaces.launches.headers import Headers
 
 pytestmark = [needs_compiler, needs_nvrtc]
 

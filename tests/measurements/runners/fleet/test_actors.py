@@ -26,8 +26,9 @@ from measurements.runners.fleet.actors import (
 )
 from measurements.trials.measurement import Resources
 from search_spaces.hardware.devices import device
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import Launch
 from search_spaces.operators.matmul import Matmul
-from search_spaces.templates.kernel import GeneratedKernel, Launch
 
 ROOT = str(Path(__file__).resolve().parents[4])
 

@@ -1,4 +1,4 @@
-// Tensor maps: the emulator's own encoding of what search_spaces/templates/tensor_map.py describes, in the 128 bytes
+// Tensor maps: the emulator's own encoding of what search_spaces/launches/tensor_map.py describes, in the 128 bytes
 // that a kernel passes on and cannot look into.
 #pragma once
 #include <cstdint>

@@ -12,8 +12,8 @@ from needs import needs_compiler, needs_nvrtc
 
 from measurements.emulator import FindingKind
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import TensorMap
 
 pytestmark = [needs_compiler, needs_nvrtc]
 K = FindingKind

@@ -15,8 +15,8 @@ from ptx_snippets import HEAD as PTX_HEAD
 import autosched
 from measurements.emulator import Emulation
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import TensorMap
 
 pytestmark = [needs_compiler, needs_nvrtc]
 

@@ -10,9 +10,10 @@ from needs import needs_compiler, needs_nvrtc
 from measurements.emulator import Emulation, FindingKind, emulate
 from measurements.emulator.order import Order
 from search_spaces.hardware.dtypes import U32
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Argument, GeneratedKernel
-from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import Argument
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import TensorMap
 
 pytestmark = [needs_compiler, needs_nvrtc]
 MISSING = {FindingKind.MISSING_PROXY_FENCE}

@@ -12,11 +12,12 @@ from needs import needs_compiler, needs_nvrtc
 
 from measurements.emulator import Emulation, FindingKind, emulate
 from measurements.runners.tensor_map_builder import fields_of, headers
+from search_spaces.arrays import Array
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
-from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import GeneratedKernel
-from search_spaces.templates.tensor_map import ELEMENT_BYTES, TensorMap
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import ELEMENT_BYTES, TensorMap
 
 pytestmark = [needs_compiler, needs_nvrtc]
 U8, F16 = SCALAR_DTYPES["u8"], SCALAR_DTYPES["f16"]

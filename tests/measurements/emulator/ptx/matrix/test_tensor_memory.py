@@ -14,8 +14,8 @@ from needs import needs_compiler, needs_nvrtc
 
 from measurements.emulator import Emulation, FindingKind, emulate
 from search_spaces.hardware.dtypes import F16, F32
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import GeneratedKernel
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.operand import Operand
 
 pytestmark = [needs_compiler, needs_nvrtc]
 K = FindingKind

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search_spaces.hardware.dtypes import BF16, F16, F32, SCALAR_DTYPES, U32
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import GeneratedKernel, Launch, ScalarArgument, launch_from_json
-from search_spaces.templates.tensor_map import ELEMENT_BYTES, BoundingBox, TensorMap
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers
+from search_spaces.launches.launch import Launch, ScalarArgument, launch_from_json
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import ELEMENT_BYTES, BoundingBox, TensorMap
 
 A = Operand("a", "input", F16, (128, 256))
 OUT = Operand("out", "output", F32, (64,))

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from search_spaces.operators.problem import Operand
+from search_spaces.launches.operand import Operand
 
 # Bytes of one element, by the driver's names of its types.
 ELEMENT_BYTES = {

@@ -1,30 +1,25 @@
-"""A kernel ready to compile, and how it is launched: one description for run time, GPU worker and emulator."""
+"""How a function is launched, and with what: one description for run time, GPU worker and emulator."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import math
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
+from search_spaces.arrays import Array
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
-from search_spaces.operators.problem import Array, Operand
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import BoundingBox, TensorMap
+from search_spaces.launches.texture import LinearTexture
 from search_spaces.short_repr import short_repr
-from search_spaces.templates.headers import Headers
-from search_spaces.templates.tensor_map import BoundingBox, TensorMap
-from search_spaces.templates.texture import LinearTexture
 
 Size3 = tuple[int, int, int]
 
-_ENTRY = re.compile(r"(?:[A-Za-z_]\w*::)*(?P<name>[A-Za-z_]\w*)(?:<[\w\s:<>,.*&()+-]*>)?", re.ASCII)
-_INCLUDES = ("-I", "--include-path", "-include", "--pre-include")
 _MAX_CLUSTER = 16  # blocks; 8 on every GPU that has clusters
 
 
@@ -172,80 +167,6 @@ class Launch:
             "launches": self.launches,
             **shrinks,
         }
-
-
-@dataclass(frozen=True)
-class CompileLimits:
-    """What the compilation of a user's kernel may take: seconds of the CPU, and bytes of memory beyond what the
-    compiler holds before. The file raises them."""
-
-    seconds: float = math.inf
-    memory: float = math.inf
-
-    def __bool__(self) -> bool:
-        return min(self.seconds, self.memory) < math.inf
-
-    def why(self, exceeded: str, times: float = 1.0) -> str:
-        """Return what is said of a compiler that went beyond ``times`` its "time", or its "memory"."""
-        if exceeded == "time":
-            took, more = (
-                f"{times * self.seconds:g} s of the CPU",
-                f"compile_time_limit = {10 * self.seconds:g}, in seconds",
-            )
-            return f"the compiler took more than {took}: if it needs more, write {more}"
-        gib = self.memory / (1 << 30)
-        more = f"compile_memory_limit = {10 * gib:.1g}, in GiB"
-        return f"the compiler took more than {gib:.2g} GiB of memory: if it needs more, write {more}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class GeneratedKernel(Launch):
-    """A launch, and the CUDA C++ that it launches.
-
-    ``entry`` is the name of a ``__global__`` function of ``source``, or a name expression: "scale<float, 4>" is that
-    instantiation of a template. ``compile_options`` are NVRTC's, each one string ("-DTILE=16"), added to those that
-    every kernel is compiled with. With ``cooperating`` (count, stride), ``count`` blocks that are ``stride`` apart
-    finish a result together: those whose b // stride % count differs alone. Where they are ``chained``, they may also
-    share a result with those before them, and one with those behind. ``window`` groups of cooperating blocks that
-    follow each other, and begin at a multiple of it, have all that a result of a further output needs; 1 where each
-    has. ``repeatable``: whatever the order of blocks and threads, the same inputs give the same bits. ``arch``
-    ("sm_90a") is what it is launched on; without one the source does not ask for it (``__CUDA_ARCH__``). A compiler
-    that goes beyond ``limits`` is ended. Raises ValueError for a malformed entry, and for options with paths: headers
-    are given by content.
-    """
-
-    source: str
-    headers: Headers = field(default_factory=Headers)
-    compile_options: tuple[str, ...] = ()
-    cooperating: tuple[int, int] = (1, 1)
-    chained: bool = False
-    window: int = 1
-    repeatable: bool = False
-    arch: str = ""
-    limits: CompileLimits = field(default=CompileLimits(), compare=False, repr=False)
-
-    __repr__ = short_repr
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for entry in (self.entry, *(step.entry for step in self.then)):
-            if _ENTRY.fullmatch(entry) is None:
-                raise ValueError(f"the entry must be a C identifier or an instantiation of a template, not {entry!r}")
-        for option in self.compile_options:
-            if not option.startswith("-") or option.startswith(_INCLUDES):
-                raise ValueError(f"{option!r} is not allowed in compile options: give headers by content, in `headers`")
-
-    @property
-    def name(self) -> str:
-        """The plain name of the entry function, for people and files."""
-        found = _ENTRY.fullmatch(self.entry)
-        return found["name"] if found is not None else "kernel"
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 over all of it but ``arch``: the same digest, the same program of one architecture."""
-        parts = [self.source, self.headers.digest, self.compile_options, self.launch_json()]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def operand_json(operand: Operand) -> dict[str, Any]:

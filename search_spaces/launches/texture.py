@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from search_spaces.operators.problem import Operand
+from search_spaces.launches.operand import Operand
 
 Mode = Literal["wrap", "clamp", "mirror", "border"]
 MODES: tuple[Mode, ...] = ("wrap", "clamp", "mirror", "border")  # the order of cudaTextureAddressMode

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search_spaces.templates.headers import Headers, included
+from search_spaces.launches.headers import Headers, included
 
 TEXTS = st.dictionaries(st.from_regex(r"[a-z]{1,3}(/[a-z]{1,3}){0,2}\.cuh", fullmatch=True), st.text(max_size=20))
 

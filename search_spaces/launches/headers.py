@@ -8,13 +8,21 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
+from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Self
 
 # Begins with what is rare, so that it is found fast: whether it begins its line is looked at afterwards.
 _INCLUDE = re.compile(r'#[^\S\n]*include[^\S\n]*[<"]([^">\n]+)[">]')
 SUFFIXES = (".cuh", ".cu", ".h", ".hpp", ".inl", ".inc", ".cpp")
+OUR_PACKAGE = "autosched"  # whose headers every kernel may include
+
+
+@cache
+def include_dir(package: str = OUR_PACKAGE) -> str:
+    """Return the folder of a package that its headers are found in: ``include``."""
+    return str(resources.files(package).joinpath("include"))
 
 
 @lru_cache(maxsize=1024)  # headers are the same for kernel after kernel

@@ -27,7 +27,7 @@ from search_spaces.arrays import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
-class Outputs:
+class ExpectedOutputs:
     """What the outputs of one call should hold.
 
     Attributes:
@@ -59,7 +59,7 @@ class Outputs:
 class WholeGrid:
     """The oracle of a run of all blocks."""
 
-    outputs: Outputs
+    outputs: ExpectedOutputs
     made: CompiledCandidate
 
     def compare(self, emulation: Emulation) -> Comparison:
@@ -83,7 +83,7 @@ class WholeGrid:
 class SomeBlocks:
     """The oracle of a run of some blocks, which knows what they have ``written``."""
 
-    outputs: Outputs
+    outputs: ExpectedOutputs
     made: CompiledCandidate
     written: Mapping[str, Written]
 

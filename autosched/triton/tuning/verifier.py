@@ -12,7 +12,7 @@ import torch
 from autosched.triton.storages import storage_bytes
 from autosched.triton.tuning.call import KernelCall
 from autosched.triton.tuning.compiling.candidate import CompiledCandidate, NotLaunched
-from autosched.triton.tuning.oracle import Outputs, SomeBlocks, WholeGrid
+from autosched.triton.tuning.oracle import ExpectedOutputs, SomeBlocks, WholeGrid
 from autosched.triton.tuning.outputs import Expected, operand_of, values_of, written_elements
 from autosched.verify.block_choice import chosen_blocks
 from autosched.verify.launch import LaunchUnderTest
@@ -106,7 +106,7 @@ class ConfigurationVerifier:
             return Verdict.not_launched(error.status.value, error.reason, subject)
         orders = plan.orders[:2] if self._sampled else plan.orders
         plan = replace(plan, orders=orders, time_limit=self.time_limit)
-        outputs = Outputs(self.call, self._expected or {}, self.against, self.tolerance)
+        outputs = ExpectedOutputs(self.call, self._expected or {}, self.against, self.tolerance)
         if self._sampled:
             made_runs = self._runs_of_blocks(made, plan, outputs)
         else:
@@ -130,7 +130,7 @@ class ConfigurationVerifier:
     def _run(self, made: CompiledCandidate, launches: int = 1) -> Emulation:
         return self._launch(made).run(ASCENDING, launches=launches, time_limit=self.time_limit)
 
-    def _runs_of_blocks(self, made: CompiledCandidate, plan: LaunchPlan, outputs: Outputs) -> Iterator[Run]:
+    def _runs_of_blocks(self, made: CompiledCandidate, plan: LaunchPlan, outputs: ExpectedOutputs) -> Iterator[Run]:
         blocks = chosen_blocks(made.launch.grid, self._sampled, seed=0)
         for item in plan.runs:
             found = self._emulate_some(made, blocks, item.order)

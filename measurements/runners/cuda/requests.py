@@ -89,7 +89,7 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class DigestOutputs:
+class Outputs:
     """Launch once. Answer: the digests of the outputs, by name."""
 
     data: str
@@ -109,9 +109,9 @@ class Compare:
     graph_below: float
 
 
-Request = Count | Open | Health | Prepare | Measure | DigestOutputs | Compare
+Request = Count | Open | Health | Prepare | Measure | Outputs | Compare
 _OPERATIONS: dict[str, type[Request]] = {
-    kind.__name__.lower(): kind for kind in (Count, Open, Health, Prepare, Measure, DigestOutputs, Compare)
+    kind.__name__.lower(): kind for kind in (Count, Open, Health, Prepare, Measure, Outputs, Compare)
 }
 
 

@@ -30,10 +30,10 @@ from measurements.runners.cuda.race import RaceRule
 from measurements.runners.cuda.references import PARTS, DataSet, References
 from measurements.runners.cuda.requests import (
     Compare,
-    DigestOutputs,
     Incumbent,
     Measure,
     Open,
+    Outputs,
     Prepare,
     SentKernel,
     to_message,
@@ -447,7 +447,7 @@ class CudaRunner(PoolRunner):
         return Measurement(Status.WRONG_RESULT, self.provenance, wrong) if wrong else None
 
     def _of_outputs(self, candidate: Candidate, program: Compiled, data: DataSet) -> Message:
-        request = DigestOutputs(data.key, _sent(candidate, program), self.options.launch_limit)
+        request = Outputs(data.key, _sent(candidate, program), self.options.launch_limit)
         return to_message(request, {program.digest: program.cubin})
 
     def _data_key(self, problem: Problem, seed: int, warm_cache: bool | None = None) -> DataSet:

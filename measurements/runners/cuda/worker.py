@@ -36,10 +36,10 @@ from measurements.runners.cuda.references import PARTS, array_of
 from measurements.runners.cuda.requests import (
     Compare,
     Count,
-    DigestOutputs,
     Health,
     Measure,
     Open,
+    Outputs,
     Prepare,
     Request,
     SentKernel,
@@ -101,7 +101,7 @@ class GpuWorker:
                 return self._prepare(request, blobs)
             case Measure():
                 return self._measure(request, blobs)
-            case DigestOutputs():
+            case Outputs():
                 return self._outputs(request, blobs)
             case Compare():
                 return self._compare(request, blobs)
@@ -264,7 +264,7 @@ class GpuWorker:
                 pointer = slot.memory + copy * slot.stride
                 pointer.copy_from_device_async(data.inputs[slot.operand.name].data, slot.operand.bytes, self._stream)
 
-    def _outputs(self, request: DigestOutputs, blobs: Blobs) -> dict[str, Any]:
+    def _outputs(self, request: Outputs, blobs: Blobs) -> dict[str, Any]:
         data, limit = self._data[request.data], request.launch_limit
         answer = Message({"seconds": [1.0], "outputs": {}})
         with self._outcome(answer):

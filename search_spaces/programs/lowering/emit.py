@@ -7,33 +7,28 @@ Barriers stand in rings and in exchanges alone: no operation of a program is div
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from search_spaces.hardware.dtypes import F32, DType
-from search_spaces.launches.operand import Operand
-from search_spaces.programs.inference.inference import Inference, Spread
+from search_spaces.programs.inference.inference import Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import fold
 from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.lowering.emit_base import EarlyLoads
 from search_spaces.programs.lowering.emit_boxes import by_kind
-from search_spaces.programs.lowering.emit_products import Products
+from search_spaces.programs.lowering.emit_splits import SharedLoops
 from search_spaces.programs.lowering.in_place import read_in_place
 from search_spaces.programs.lowering.placed import copy_type, place_lines
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
-from search_spaces.programs.planning.block_order import FORWARD, order_code, order_of, uneven
-from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
-from search_spaces.programs.planning.memory import ALIGNMENT
+from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.opaque import read_behind
-from search_spaces.programs.planning.splits import COUNTERS, PARTIALS, Split
 from search_spaces.programs.planning.staging import StagedNumbers
 from search_spaces.programs.planning.tails import but_the_last
 from search_spaces.programs.planning.uniform import always
 from search_spaces.programs.planning.unrolling import unroll_of
-from search_spaces.spaces.parameters import Value
 
 
-class Emitter(Products):
+class Emitter(SharedLoops):
     """Writes the body of one schedule's kernel."""
 
     def run(self) -> None:
@@ -307,24 +302,6 @@ class Emitter(Products):
         self._operations(loop.body)
         self._leave()
 
-    def _fetch_part(self, operation: ir.FetchPart) -> None:
-        """Load what another part of a shared loop has left."""
-        for state, other in zip(operation.states, operation.others, strict=True):
-            self._get_part(state, self.states[other], operation.part.code, operation.source)
-
-    def _get_part(self, state: int, array: str, part: str, source: ir.Source) -> None:
-        """Load the registers of a state that a part of a shared loop has left."""
-        assert self.split is not None
-        threads, counts = self.numbers.warps * 32, self._part_registers(self.split)
-        place = sum(n for s, n in counts.items() if self.split.states.index(s) < self.split.states.index(state))
-        at = f"parts + ({part}) * {sum(counts.values()) * threads} + {place * threads}"
-        self.code.flush()
-        self.code.add(f"tile::get_part<{counts[state]}, {threads}>({array}, {at}, thread);", source)
-
-    def _part_registers(self, split: Split) -> dict[int, int]:
-        """Return how many registers of a thread each state has that a part leaves."""
-        return {state: self.of(self.found.states[state]).registers for state in split.states}
-
     def _unroll(self, loop: ir.Loop) -> None:
         count = unroll_of(self.found, self.values, loop.number)
         if count is not None:
@@ -386,79 +363,6 @@ class Emitter(Products):
             self.code.add(line, source)
         self._leave("});")
 
-    def _join_splits(self, split: Split, source: ir.Source) -> None:
-        """Let the last block of those that share the turns go on, with the sums of all."""
-        if split.launched:
-            self._join_parts(split, source)
-            return
-        threads = self.numbers.warps * 32
-        counts = list(self._part_registers(split).values())
-        self.finish()
-        self.code.flush()
-        apart = sum(counts) * threads
-        place = self.memory.use(None, ALIGNMENT)
-        only = f"{split.count}, {threads}" if copies_alone(self.values) else f"{split.count}"
-        self.code.add(
-            f"float* const parts = {PARTIALS} + static_cast<long long>(tile_place) * {split.count * apart};", source
-        )
-        before = 0
-        for state, count in zip(split.states, counts, strict=True):
-            at = f"parts + split * {apart} + {before * threads}"
-            self.code.add(f"tile::put_part<{count}, {threads}>({at}, {self.states[state]}, thread);")
-            before += count
-        self.code.add(f"if (!is_last_block<{only}>({COUNTERS} + tile_place, shared + {place}u)) return;")
-        if split.combined:
-            for state in split.states:
-                self._get_part(state, self.states[state], "0", source)
-            return
-        before = 0
-        for state, count in zip(split.states, counts, strict=True):
-            self.code.add(
-                f"tile::add_parts<{split.count}, {count}, {threads}, {apart}>({self.states[state]}, "
-                f"parts + {before * threads}, thread);"
-            )
-            before += count
-        self._written = True
-
-    def _join_parts(self, split: Split, source: ir.Source) -> None:
-        """Of two blocks that share a tile, let the one that comes last go on, with the sums of both."""
-        threads = self.numbers.warps * 32
-        counts = [(self.states[s], self.of(self.found.states[s]).registers) for s in split.states]
-        self.finish()
-        place = self.memory.use(None, ALIGNMENT)
-        self._barrier(source)
-        if self.early:
-            self.code.add("next = walk.next();")
-            self.code.add("start(next);")
-        self._enter(f"if (part.count < {split.turns}) {{", source)
-        self.code.add("const int cut = part.cut(int(blockIdx.x));")
-        self.code.add(
-            f"float* const sums = {PARTIALS} + static_cast<long long>(cut) * {sum(n for _, n in counts) * threads};"
-        )
-        self.code.add(f"const SharedTile<{threads}> both{{{COUNTERS} + 2 * cut, shared + {place}u, thread, 0}};")
-        self._enter("if (both.is_first()) {")
-        before = 0
-        for state, count in counts:
-            self.code.add(f"tile::put_part<{count}, {threads}>(sums + {before * threads}, {state}, thread);")
-            before += count
-        self.code.add("both.tell_stored();")
-        self.code.add("continue;")
-        self._leave()
-        self.code.add("both.wait_stored();")
-        before = 0
-        for state, count in counts:
-            self.code.add(f"tile::add_part<{count}, {threads}>({state}, sums + {before * threads}, thread);")
-            before += count
-        self._leave()
-
-    @property
-    def workspaces(self) -> tuple[Operand, ...]:
-        """What blocks that share turns leave for the last one."""
-        if self.split is None:
-            return ()
-        registers = sum(self.of(self.found.states[state]).registers for state in self.split.states)
-        return self.split.workspaces(self.found.trace.block_count, registers, self.numbers.warps * 32)
-
     def _turns(self, loop: ir.Loop, ring: Sequence[StagedNumbers | BoxedNumbers]) -> None:
         """Emit what each turn of a ring's loop does with a stage."""
         self.add_turn(loop)
@@ -509,37 +413,3 @@ def _is_power_of_two(number: float) -> bool:
 def outside_ring(loop: int | None, ring: Sequence[StagedNumbers | BoxedNumbers]) -> bool:
     """Whether a loop's exchanges have a place of their own: those of inner loops without a ring are those around."""
     return loop is None or bool(ring)
-
-
-def grid_code(found: Inference, values: Mapping[str, Value], split: Split | None = None) -> list[str]:
-    """Return the block's coordinates."""
-    trace, of = found.trace, uneven(found)
-
-    def at(axis: int, index: str) -> str:
-        in_order = order_of(values) if of is not None and of.axis == axis else FORWARD
-        return f"const int block_{axis} = {order_code(in_order, index, trace.blocks[axis])};"
-
-    blocks, index, lines = trace.blocks, "int(blockIdx.x)", list[str]()
-    if split is not None and split.launched:
-        lines, index = ["const int tile_place = part.tile, first_turn = part.first;"], "tile_place"
-    elif split is not None:
-        lines = [
-            f"const int tile_place = int(blockIdx.x) % {trace.block_count};",
-            f"const int split = int(blockIdx.x) / {trace.block_count}"
-            f"{';' if split.combined else f', first_turn = split * {split.each};'}",
-        ]
-        index = "tile_place"
-    if len(blocks) == 1:
-        return [*lines, at(0, index)]
-    rows, columns = blocks[-2:]
-    tile = index if len(blocks) == 2 else f"{index} % {rows * columns}"
-    first = len(blocks) - 2
-    if len(blocks) > 2:
-        lines.append(at(0, f"{index} / {rows * columns}"))
-    return [
-        *lines,
-        f'constexpr Choice order = "{values["raster"]}";',
-        f"const TileIndex block = raster<raster_order(order), raster_group(order), {rows}, {columns}>({tile});",
-        at(first, "block.m"),
-        at(first + 1, "block.n"),
-    ]

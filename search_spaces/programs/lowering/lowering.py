@@ -13,7 +13,8 @@ from search_spaces.launches.headers import Headers, include_dir
 from search_spaces.launches.launch import Argument
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import ATOMICS
-from search_spaces.programs.lowering.emit import Emitter, grid_code
+from search_spaces.programs.lowering.emit import Emitter
+from search_spaces.programs.lowering.grid import grid_code
 from search_spaces.programs.lowering.placed import by_turn
 from search_spaces.programs.planning.boxes import BoxedNumbers, box_map, box_struct
 from search_spaces.programs.planning.choices import choices

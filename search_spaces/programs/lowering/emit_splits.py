@@ -1,0 +1,105 @@
+"""Loops whose turns several blocks have: what each leaves for the last one, and how that goes on with the results."""
+
+from __future__ import annotations
+
+from search_spaces.launches.operand import Operand
+from search_spaces.programs.language import ir
+from search_spaces.programs.lowering.emit_products import Products
+from search_spaces.programs.planning.boxes import copies_alone
+from search_spaces.programs.planning.memory import ALIGNMENT
+from search_spaces.programs.planning.splits import COUNTERS, PARTIALS, Split
+
+
+class SharedLoops(Products):
+    """Parts of loops, in registers and in memory."""
+
+    def _fetch_part(self, operation: ir.FetchPart) -> None:
+        """Load what another part of a shared loop has left."""
+        for state, other in zip(operation.states, operation.others, strict=True):
+            self._get_part(state, self.states[other], operation.part.code, operation.source)
+
+    def _get_part(self, state: int, array: str, part: str, source: ir.Source) -> None:
+        """Load the registers of a state that a part of a shared loop has left."""
+        assert self.split is not None
+        threads, counts = self.numbers.warps * 32, self._part_registers(self.split)
+        place = sum(n for s, n in counts.items() if self.split.states.index(s) < self.split.states.index(state))
+        at = f"parts + ({part}) * {sum(counts.values()) * threads} + {place * threads}"
+        self.code.flush()
+        self.code.add(f"tile::get_part<{counts[state]}, {threads}>({array}, {at}, thread);", source)
+
+    def _part_registers(self, split: Split) -> dict[int, int]:
+        """Return how many registers of a thread each state has that a part leaves."""
+        return {state: self.of(self.found.states[state]).registers for state in split.states}
+
+    def _join_splits(self, split: Split, source: ir.Source) -> None:
+        """Let the last block of those that share the turns go on, with the sums of all."""
+        if split.launched:
+            self._join_parts(split, source)
+            return
+        threads = self.numbers.warps * 32
+        counts = list(self._part_registers(split).values())
+        self.finish()
+        self.code.flush()
+        apart = sum(counts) * threads
+        place = self.memory.use(None, ALIGNMENT)
+        only = f"{split.count}, {threads}" if copies_alone(self.values) else f"{split.count}"
+        self.code.add(
+            f"float* const parts = {PARTIALS} + static_cast<long long>(tile_place) * {split.count * apart};", source
+        )
+        before = 0
+        for state, count in zip(split.states, counts, strict=True):
+            at = f"parts + split * {apart} + {before * threads}"
+            self.code.add(f"tile::put_part<{count}, {threads}>({at}, {self.states[state]}, thread);")
+            before += count
+        self.code.add(f"if (!is_last_block<{only}>({COUNTERS} + tile_place, shared + {place}u)) return;")
+        if split.combined:
+            for state in split.states:
+                self._get_part(state, self.states[state], "0", source)
+            return
+        before = 0
+        for state, count in zip(split.states, counts, strict=True):
+            self.code.add(
+                f"tile::add_parts<{split.count}, {count}, {threads}, {apart}>({self.states[state]}, "
+                f"parts + {before * threads}, thread);"
+            )
+            before += count
+        self._written = True
+
+    def _join_parts(self, split: Split, source: ir.Source) -> None:
+        """Of two blocks that share a tile, let the one that comes last go on, with the sums of both."""
+        threads = self.numbers.warps * 32
+        counts = [(self.states[s], self.of(self.found.states[s]).registers) for s in split.states]
+        self.finish()
+        place = self.memory.use(None, ALIGNMENT)
+        self._barrier(source)
+        if self.early:
+            self.code.add("next = walk.next();")
+            self.code.add("start(next);")
+        self._enter(f"if (part.count < {split.turns}) {{", source)
+        self.code.add("const int cut = part.cut(int(blockIdx.x));")
+        self.code.add(
+            f"float* const sums = {PARTIALS} + static_cast<long long>(cut) * {sum(n for _, n in counts) * threads};"
+        )
+        self.code.add(f"const SharedTile<{threads}> both{{{COUNTERS} + 2 * cut, shared + {place}u, thread, 0}};")
+        self._enter("if (both.is_first()) {")
+        before = 0
+        for state, count in counts:
+            self.code.add(f"tile::put_part<{count}, {threads}>(sums + {before * threads}, {state}, thread);")
+            before += count
+        self.code.add("both.tell_stored();")
+        self.code.add("continue;")
+        self._leave()
+        self.code.add("both.wait_stored();")
+        before = 0
+        for state, count in counts:
+            self.code.add(f"tile::add_part<{count}, {threads}>({state}, sums + {before * threads}, thread);")
+            before += count
+        self._leave()
+
+    @property
+    def workspaces(self) -> tuple[Operand, ...]:
+        """What blocks that share turns leave for the last one."""
+        if self.split is None:
+            return ()
+        registers = sum(self.of(self.found.states[state]).registers for state in self.split.states)
+        return self.split.workspaces(self.found.trace.block_count, registers, self.numbers.warps * 32)

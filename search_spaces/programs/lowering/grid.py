@@ -1,0 +1,44 @@
+"""Coordinates of a block: which tile it computes, and which part of a loop that blocks share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from search_spaces.programs.inference.inference import Inference
+from search_spaces.programs.planning.block_order import FORWARD, order_code, order_of, uneven
+from search_spaces.programs.planning.splits import Split
+from search_spaces.spaces.parameters import Value
+
+
+def grid_code(found: Inference, values: Mapping[str, Value], split: Split | None = None) -> list[str]:
+    """Return the block's coordinates."""
+    trace, of = found.trace, uneven(found)
+
+    def at(axis: int, index: str) -> str:
+        in_order = order_of(values) if of is not None and of.axis == axis else FORWARD
+        return f"const int block_{axis} = {order_code(in_order, index, trace.blocks[axis])};"
+
+    blocks, index, lines = trace.blocks, "int(blockIdx.x)", list[str]()
+    if split is not None and split.launched:
+        lines, index = ["const int tile_place = part.tile, first_turn = part.first;"], "tile_place"
+    elif split is not None:
+        lines = [
+            f"const int tile_place = int(blockIdx.x) % {trace.block_count};",
+            f"const int split = int(blockIdx.x) / {trace.block_count}"
+            f"{';' if split.combined else f', first_turn = split * {split.each};'}",
+        ]
+        index = "tile_place"
+    if len(blocks) == 1:
+        return [*lines, at(0, index)]
+    rows, columns = blocks[-2:]
+    tile = index if len(blocks) == 2 else f"{index} % {rows * columns}"
+    first = len(blocks) - 2
+    if len(blocks) > 2:
+        lines.append(at(0, f"{index} / {rows * columns}"))
+    return [
+        *lines,
+        f'constexpr Choice order = "{values["raster"]}";',
+        f"const TileIndex block = raster<raster_order(order), raster_group(order), {rows}, {columns}>({tile});",
+        at(first, "block.m"),
+        at(first + 1, "block.n"),
+    ]

@@ -1,10 +1,6 @@
 """How many schedules each kernel template has for a small problem: a rule that refuses more, or less, changes a number.
 
-<<<<<<< HEAD
 ``pytest tests/search_spaces/templates --update-golden`` accepts what is counted now; the diff is the review.
-=======
-``--update-golden`` accepts what is counted now; the diff is the review.
->>>>>>> a5fd27e0 (Keep sizes of spaces out of the golden kernels' folder)
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ EXAMPLES: dict[str, Callable[[TuneResult], Any]] = {
     "EmulatedLaunch": lambda _: emulated(),
     "Finding": lambda _: finding(),
     "Im2col": lambda _: autosched.Im2col((0, 0), (1, 1), 4, 8),
-    "Kernel": lambda _: kernel(),
+    "KernelSpec": lambda _: kernel(),
     "KernelOptions": lambda _: autosched.KernelOptions(
         parameters={f"p{i}": list(range(500)) for i in range(50)}, arguments=[{"name": LINES}] * 20, reference=finding
     ),
@@ -74,7 +74,7 @@ EXAMPLES: dict[str, Callable[[TuneResult], Any]] = {
     "Matvec": lambda _: autosched.Matvec(m=1, n=64, k=64),
     "Order": lambda _: autosched.Order("random", 3),
     "Provenance": lambda _: autosched.Provenance.ESTIMATED,
-    "Record": lambda r: r.best,
+    "Trial": lambda r: r.best,
     "Reduce": lambda _: autosched.Reduce(rows=8, columns=8),
     "RmsNorm": lambda _: autosched.RmsNorm(rows=8, columns=8),
     "Schedule": lambda r: Schedule("matmul", tuple((f"parameter_{i}", 2**i) for i in range(200))),

@@ -145,10 +145,11 @@ def emulate(
     given = _aliased(arguments, aliases or {})
     if len(parameters) > len(given):
         given += _scratch(program, math.prod(size_of(grid)))
-    added = len(parameters) - len(given)
-    if added < 0 or any(p.bytes != 8 for p in parameters[len(given) :]):
-        raise ValueError(f"the kernel takes {len(parameters)} arguments, not {len(given)}")
     source = program if isinstance(program, str) and not is_ptx(program) else ""
+    added = len(parameters) - len(given)  # by a compiler, which adds none to CUDA source
+    if added < 0 or (added and source) or any(p.bytes != 8 for p in parameters[len(given) :]):
+        count = "1 argument" if len(parameters) == 1 else f"{len(parameters)} arguments"
+        raise ValueError(f"the kernel takes {count}, not {len(given)}")
     signature = parameters_of(source, entry, len(parameters))
     contents = {name: _content(module, name, value) for name, value in _named(module, symbols or {}).items()}
     passed = pass_arguments(parameters, signature, [*given, *[0] * added], outputs, contents)

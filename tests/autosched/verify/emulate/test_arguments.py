@@ -123,6 +123,7 @@ def test_numbers_are_converted_as_c_would() -> None:
         ("reads_flag", (np.zeros(32, "i4"),), {}, "pass float32, or a view of it"),
         ("numbers", (np.zeros(1, "f4"), 1.0, 2.5, 1.0, None), {}, "argument 2 (b) is the float 2.5"),
         ("numbers", (np.zeros(1, "f4"), None, 2, 1.0, None), {}, "argument 1 (a) is None"),
+        ("reads_flag", (), {}, "takes 1 argument, not 0"),
         ("table_of", (INDEX, [3], 1), {}, "a list is an array of pointers"),
         ("structs", (INDEX, Struct(INDEX, 3, INDEX), b""), {}, "np.int32"),
         ("structs", (INDEX, Struct(INDEX, np.int32(3)), b""), {}, "has 16 bytes, and its parameter 24"),

@@ -18,6 +18,7 @@ from autosched.tuning.plan import PROOF_SECONDS, TRIALS, SearchPlan
 from autosched.tuning.result import Observer
 from autosched.tuning.trial_table import Direction
 from measurements.files.data_folder import default_database
+from search_spaces.gathered import gathered
 from search_spaces.operators.problem import whole_number
 from search_spaces.short_repr import short_repr
 
@@ -139,12 +140,10 @@ class TuneOptions(BackendOptions, SearchOptions):
             TypeError: ``options`` are of another type.
             ValueError: An option that cannot be used.
         """
-        if options is not None and not isinstance(options, cls):
-            raise TypeError(f"options must be {cls.__name__}, not {type(options).__name__}: name other arguments")
         names = {field.name for field in dataclasses.fields(cls)}
         fields = {name: value for name, value in keywords.items() if name in names}
         others = {name: value for name, value in keywords.items() if name not in names}
-        return (cls(**fields) if options is None else dataclasses.replace(options, **fields)), others
+        return gathered(cls, "options", options, fields), others
 
     @cached_property
     def objectives(self) -> Objectives:

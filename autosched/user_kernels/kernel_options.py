@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -119,19 +119,6 @@ class KernelOptions(LaunchOptions, CompileOptions):
     summary: str = ""
 
     __repr__ = short_repr
-
-    @classmethod
-    def gathered(cls, base: Self | None, keywords: Mapping[str, Any]) -> Self:
-        """Return options with ``keywords`` in place of the fields that they name.
-
-        Raises:
-            TypeError: A missing or unknown field, or ``base`` of another type.
-        """
-        if base is None:
-            return cls(**keywords)
-        if not isinstance(base, cls):
-            raise TypeError(f"base must be {cls.__name__}, not {type(base).__name__}: name other arguments")
-        return dataclasses.replace(base, **keywords)
 
     @property
     def reference_function(self) -> Callable[..., Any] | None:

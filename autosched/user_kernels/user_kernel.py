@@ -18,6 +18,7 @@ from autosched.user_kernels.problem import KernelProblem, problem_type
 from autosched.user_kernels.reading.kernel_files import read_document, read_file, read_t1
 from autosched.user_kernels.template import operator, template
 from search_spaces.catalogue import register
+from search_spaces.gathered import gathered
 from search_spaces.operators.operator import Operator
 from search_spaces.templates.template import KernelTemplate
 
@@ -42,7 +43,7 @@ class KernelSpec:
             KernelFileError: One line that names the argument, for whatever is wrong with it.
             TypeError: A missing or unknown option.
         """
-        options = KernelOptions.gathered(base, keywords)
+        options = gathered(KernelOptions, "base", base, keywords)
         is_path = isinstance(source, Path) or ("\n" not in source and "{" not in source)
         self.file = read_document(
             options.document(entry, str(source) if is_path else ""),

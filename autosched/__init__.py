@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from autosched.user_kernels.user_kernel import KernelSpec
     from autosched.verify.emulate.emulate import Im2col, Struct, Surface, TensorMapOf, Texture, emulate
     from autosched.verify.emulate.emulated_launch import EmulatedLaunch
+    from autosched.verify.emulate.options import EmulatedLaunchOptions
     from measurements.emulator import Finding, HostFailure, Order
     from measurements.store.errors import StoreError
     from measurements.trials.measurement import Provenance
@@ -49,6 +50,7 @@ __all__ = [
     "Database",
     "Device",
     "EmulatedLaunch",
+    "EmulatedLaunchOptions",
     "Finding",
     "HostFailure",
     "Im2col",
@@ -98,6 +100,7 @@ _HOMES = {
     "BackendError": "autosched.tuning.backends",
     "Device": "search_spaces.hardware.devices",
     "EmulatedLaunch": "autosched.verify.emulate.emulated_launch",
+    "EmulatedLaunchOptions": "autosched.verify.emulate.options",
     "Finding": "measurements.emulator",
     "HostFailure": "measurements.emulator",
     "KernelFileError": "autosched.user_kernels",

@@ -57,6 +57,7 @@ API = {
         "tune",
         "TuneOptions",
         "emulate",
+        "EmulatedLaunchOptions",
         "Im2col",
         "Struct",
         "Surface",

@@ -63,6 +63,9 @@ EXAMPLES: dict[str, Callable[[TuneResult], Any]] = {
     "Database": lambda r: autosched.Database(r.database),
     "Device": lambda _: max(DEVICES, key=lambda row: len(repr(row))),
     "EmulatedLaunch": lambda _: emulated(),
+    "EmulatedLaunchOptions": lambda _: autosched.EmulatedLaunchOptions(
+        headers={LINES: LINES}, symbols={f"s{i}": LARGE for i in range(50)}, outputs=range(10**6), options=[LINES] * 50
+    ),
     "Finding": lambda _: finding(),
     "Im2col": lambda _: autosched.Im2col((0, 0), (1, 1), 4, 8),
     "KernelSpec": lambda _: kernel(),

@@ -1,0 +1,109 @@
+"""The options of ``autosched.emulate``: one object, validated where it is made and handed down unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from autosched.verify.emulate.launch_memory import size_of
+from autosched.verify.launch_plan import THOROUGH, TIME_LIMIT, TWO_ORDERS, LaunchPlan
+from measurements.emulator import Order, Suppression
+from search_spaces.operators.problem import whole_number
+from search_spaces.short_repr import short_repr
+from search_spaces.spaces.schedule import Schedule
+
+Size = int | Sequence[int]
+
+_OF_LAUNCHES = ("kernel", "grid", "block", "shared_bytes", "outputs", "aliases", "symbols", "headers", "options")
+_OF_TILE_PROGRAMS = ("device", "schedule")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmulatedLaunchOptions:
+    """Options of ``autosched.emulate``.
+
+    Attributes:
+        kernel: Name of the ``__global__`` function, or a name expression (``"scale<float, 4>"``). A kernel of PTX has
+            its mangled name, its signature, or its name in C++. Default: the only kernel.
+        grid: One to three sizes, in blocks. A tile program takes none: the shapes of its arrays give its launch.
+        block: One to three sizes, in threads. Default: those of the Triton kernel.
+        shared_bytes: Dynamic shared memory of a block. Default: that of the Triton kernel, or 0.
+        outputs: Positions of arrays that the kernel fills. Reading an element before it is written is a finding, and
+            so is an element that is never written.
+        aliases: ``{3: 0}`` passes the array of argument 0 as argument 3, too, for a kernel that works in place.
+            ``{3: (0, 64)}`` passes its part from byte 64 on. The array given as argument 3 is not used.
+        symbols: Contents of ``__device__``, ``__constant__`` and ``__managed__`` variables by name, which come back as
+            ``symbols`` of the result; None for a variable that is only read back.
+        headers: Texts by include name. CUDA's own headers are found where a toolkit, or the wheel
+            nvidia-cuda-runtime, is installed.
+        options: Options of NVRTC.
+        time_limit: CPU seconds of one run of all ``launches``, without the compilation.
+        perturb: Whether approximate instructions (``ex2.approx``, ``rcp.approx``) err as much as the PTX ISA allows.
+        order: Order of blocks, and with a seed also of the turns of warps, lanes and atomics. A kernel that lacks
+            synchronisation may be right in one order and wrong in another. Default: ascending, and once more at
+            random.
+        launches: Number of back-to-back launches on the same memory; before each, ``outputs`` are poisoned again.
+        full: Whether the kernel also runs in every order, twice in a row, and with approximate instructions that err.
+        suppressions: Expected findings (``measurements.emulator.Suppression``).
+        device: GPU that a tile program is compiled for. Default: "h200".
+        schedule: Schedule of a tile program, or its values by name. Default: the time model's choice.
+
+    Raises:
+        ValueError: An option that cannot be used, or ``full`` and ``order`` together.
+    """
+
+    kernel: str = ""
+    grid: Size | None = None
+    block: Size | None = None
+    shared_bytes: int | None = None
+    outputs: Sequence[int] = ()
+    aliases: Mapping[int, int | tuple[int, int]] | None = None
+    symbols: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] | None = None
+    options: Sequence[str] = ()
+    time_limit: float = TIME_LIMIT
+    perturb: bool = False
+    order: Order | None = None
+    launches: int = 1
+    full: bool = False
+    suppressions: Sequence[Suppression] = ()
+    device: str = ""
+    schedule: Schedule | Mapping[str, int | str] | None = None
+
+    __repr__ = short_repr
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "launches", whole_number("launches", self.launches, 1))
+        if self.shared_bytes is not None:
+            object.__setattr__(self, "shared_bytes", whole_number("shared_bytes", self.shared_bytes, 0))
+        for size in (self.grid, self.block):
+            if size is not None:
+                size_of(size)
+        if self.full and self.order is not None:
+            raise ValueError("full runs every order: leave order out, or full")
+        _ = self.plan  # raises ValueError
+
+    @cached_property
+    def plan(self) -> LaunchPlan:
+        """The runs of the launch."""
+        plan = replace(THOROUGH, perturb=True) if self.full else TWO_ORDERS
+        plan = replace(plan, time_limit=self.time_limit, launches=self.launches, perturb_all=self.perturb)
+        return plan if self.order is None else replace(plan, orders=(self.order,))
+
+    def check_tile_program(self) -> None:
+        """Raise ValueError for options of other kernels."""
+        if names := self._not_default(_OF_LAUNCHES):
+            raise ValueError(f"a tile program knows its launch: leave out {', '.join(names)}")
+
+    def check_launch(self) -> None:
+        """Raise ValueError for options of a tile program, and without a grid."""
+        if names := self._not_default(_OF_TILE_PROGRAMS):
+            raise ValueError(f"only a tile program has these options: leave out {', '.join(names)}")
+        if self.grid is None:
+            raise ValueError("a launch needs its grid: the blocks of it, for example grid=108")
+
+    def _not_default(self, names: Sequence[str]) -> list[str]:
+        values = {name: getattr(self, name) for name in names}
+        return [n for n, v in values.items() if v is not None and (not isinstance(v, Sized) or len(v) > 0)]

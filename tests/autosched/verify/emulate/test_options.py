@@ -1,0 +1,68 @@
+"""The options of one launch: a value or keywords, validated where they are made."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from needs import needs_compiler, needs_nvrtc
+
+from autosched import EmulatedLaunchOptions, Order, emulate
+from autosched.verify.launch_plan import PERTURBED, TWICE
+
+SOURCE = """
+__global__ void index(float* y) { y[threadIdx.x] = threadIdx.x; }
+__global__ void increment(float* y) { y[threadIdx.x] += 1; }
+"""
+
+
+@needs_compiler
+@needs_nvrtc
+def test_options_are_one_value_that_keywords_override() -> None:
+    array = np.zeros(32, np.float32)
+    options = EmulatedLaunchOptions(kernel="increment", grid=1, block=32, order=Order("descending"), launches=3)
+    done = emulate(SOURCE, [array], options)
+    assert done.ok and (done.arrays[0] == 3).all() and done.orders == (Order("descending"),)
+    keywords = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+    np.testing.assert_array_equal(emulate(SOURCE, [array], **keywords).arrays[0], done.arrays[0])
+    other = emulate(SOURCE, [array], options, kernel="index", outputs=(0,))
+    np.testing.assert_array_equal(other.arrays[0], np.arange(32))
+    assert other.orders == done.orders
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"full": True, "order": Order()}, "full"),
+        ({"launches": 0}, "launches"),
+        ({"time_limit": 0}, "time_limit"),
+        ({"shared_bytes": -1}, "shared_bytes"),
+        ({"grid": (1, 1, 1, 1)}, "grid"),
+        ({"block": ()}, "block"),
+    ],
+)
+def test_they_are_validated_where_they_are_made(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason) as error:
+        EmulatedLaunchOptions(**options)
+    assert "\n" not in str(error.value)
+
+
+def test_they_give_the_plan_of_the_launch() -> None:
+    plan = EmulatedLaunchOptions(time_limit=5, launches=2, perturb=True).plan
+    assert (plan.time_limit, plan.launches, plan.perturb_all) == (5, 2, True)
+    assert len(plan.runs) == 2
+    full = {run.name for run in EmulatedLaunchOptions(full=True).plan.runs}
+    assert {TWICE, PERTURBED} <= full
+
+
+def test_unknown_options_and_other_types_are_refused() -> None:
+    with pytest.raises(TypeError, match="blocks"):
+        emulate(SOURCE, [], grid=1, blocks=32)
+    with pytest.raises(TypeError, match="base must be EmulatedLaunchOptions"):
+        emulate(SOURCE, [], "index", grid=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("options", [{"device": "h100"}, {"schedule": {"tile_m": 16}}, {"block": 32}])
+def test_options_of_a_tile_program_and_a_missing_grid_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"device|schedule|grid"):
+        emulate(SOURCE, [], **options)

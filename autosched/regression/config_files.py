@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from autosched.registry import CONFIG_FILES
 from autosched.regression.report import CheckFinding, CheckReport
 from measurements.store.store import Store
 from measurements.trials.trial import Trial
@@ -73,6 +74,13 @@ class ConfigFiles(Protocol):
     @property
     def batch_sizes(self) -> Sequence[int]:
         """Batch sizes of a file that nobody chose otherwise."""
+
+    def fits(self, folder: Path) -> bool:
+        """Return whether the files of a folder may be this project's, by their names and places.
+
+        Raises:
+            ValueError: The folder holds no such file.
+        """
 
     def entries(self, folder: Path, check: ConfigCheck) -> tuple[Sequence[ConfigEntry], list[str]]:
         """List each file and its entries, and a line for each file in another format.
@@ -141,3 +149,22 @@ class ConfigFiles(Protocol):
 
     def stored(self, store: Store, device: str | None) -> Sequence[TunedConfigs]:
         """Return the best configurations in a database, by layer and device."""
+
+
+def recognised_files(folder: Path, option: str) -> ConfigFiles:
+    """Return the files of the one project that the files of a folder fit.
+
+    Args:
+        folder: Where the files are, or one file.
+        option: Option that names the project where this does not decide.
+
+    Raises:
+        ValueError: The folder holds no such file, its files fit several projects, or they are mixed.
+    """
+    projects: dict[str, ConfigFiles] = {name: CONFIG_FILES.load(name) for name in CONFIG_FILES}
+    fitting = [name for name, files in projects.items() if files.fits(folder)]
+    if len(fitting) != 1:
+        names = " or ".join(projects)
+        state = f"may be of {' or '.join(fitting)}" if fitting else f"mixes files of {' and '.join(projects)}"
+        raise ValueError(f"{folder} {state}: name the project with {option} {names}")
+    return projects[fitting[0]]

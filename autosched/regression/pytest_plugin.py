@@ -1,6 +1,6 @@
 """pytest --autosched-db best.db [--autosched-static]: one test for every entry of a database; and a fixture.
 
-``--autosched-configs DIR --autosched-format vllm`` is one test for every entry of tuned-configuration files.
+``--autosched-configs DIR`` is one test for every entry of tuned-configuration files.
 
 A project that does not ask for it pays for the import of this module alone, so nothing of autosched is imported before
 an option or the fixture is used.
@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--autosched-configs", metavar="DIR", help="test every entry of tuned-configuration files, without a GPU"
     )
-    group.addoption("--autosched-format", metavar="NAME", default="vllm", help="of these files: vllm (default), sglang")
+    group.addoption("--autosched-format", metavar="NAME", help="whose these are, if they do not show it: vllm, sglang")
     group.addoption("--autosched-device", metavar="D", help="of these files: only those of this device (h100)")
     group.addoption(
         "--autosched-triton", metavar="DEVICE", help="run every Triton launch in the emulator, for this GPU (h100)"
@@ -116,12 +116,12 @@ class ConfigGuard:
 
     def __init__(self, config: pytest.Config, folder: Path) -> None:
         from autosched.registry import CONFIG_FILES, UnknownIntegration
-        from autosched.regression.config_files import ConfigCheck, ConfigFiles
+        from autosched.regression.config_files import ConfigCheck, ConfigFiles, recognised_files
         from search_spaces.hardware.devices import device
 
         name, row = config.getoption("autosched_format"), config.getoption("autosched_device")
         try:
-            files: ConfigFiles = CONFIG_FILES.load(name)
+            files: ConfigFiles = CONFIG_FILES.load(name) if name else recognised_files(folder, "--autosched-format")
         except UnknownIntegration as error:
             raise ValueError(f"--autosched-format {error}") from error
         check = ConfigCheck(device(row) if row else None, not config.getoption("autosched_no_emulate"))

@@ -172,7 +172,7 @@ def test_the_action_passes_its_inputs_on_as_text(tmp_path: Path, environment: di
     )
     assert not (tmp_path / "hacked").exists()
     assert run_with({"configs": "my configs", "format": "sglang", "device": "h100"}).stdout == (
-        "<check><my configs><--format><sglang><--junit><autosched-check.xml><--github><--device><h100>"
+        "<check><my configs><--junit><autosched-check.xml><--github><--format><sglang><--device><h100>"
     )
     nothing = run_with({})
     assert nothing.returncode == 2 and nothing.stdout.startswith("::error title=autosched check::name what is checked")

@@ -54,18 +54,17 @@ def share(text: str | float) -> float:
 def check(
     ctx: typer.Context,
     folder: Annotated[
-        str | None, typer.Argument(metavar="[DIR]", help="With --format: a folder of such files, or one file.")
+        str | None,
+        typer.Argument(metavar="[DIR]", help="Folder of tuned configurations of vLLM or SGLang, or one file."),
     ] = None,
     *,
     format: Annotated[
         str | None,
-        typer.Option(
-            "--format", metavar="NAME", help="vllm or sglang: check the files of tuned configurations in DIR."
-        ),
+        typer.Option("--format", metavar="NAME", help="vllm or sglang: whose files DIR holds, if they do not show it."),
     ] = None,
     triton_version: Annotated[
         str | None,
-        typer.Option("--triton-version", metavar="VERSION", help="With --format: the Triton that must be installed."),
+        typer.Option("--triton-version", metavar="VERSION", help="With DIR: the Triton that must be installed."),
     ] = None,
     db: Annotated[
         str | None, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")
@@ -140,9 +139,9 @@ def check(
     broken. With --static nothing is timed: that it compiles, what it needs of the device, and its numbers in the
     emulator are checked. On a GPU baseline and candidate run in turns, and only what two processes find is slower.
 
-    With --format it is a folder of the configurations that vLLM or SGLang ship: each entry is compiled for its device
-    by the installed Triton, must fit, and is proven with the kernel of the installed package, or one of our own where
-    there is none. A sound entry says nothing of its speed.
+    DIR is a folder of the configurations that vLLM or SGLang ship, which its files show. Each entry is compiled for its
+    device by the installed Triton, must fit, and is verified with the kernel of the installed package, or with one of
+    our own where there is none. A sound entry says nothing of its speed.
 
     """
     options = _options(**{name: value for name, value in locals().items() if name in _OPTION_NAMES})
@@ -150,12 +149,12 @@ def check(
     from autosched.regression import outputs, timed
     from autosched.regression.check import CheckRun
 
-    if db is None and format is None:
+    if db is None and (folder is None or (Path(folder).is_file() and Path(folder).suffix != ".json")):
         raise InputError(
             "check needs a database (autosched check --db best.db --static), "
-            "or a folder of configurations (autosched check --format vllm configs)"
+            "or a folder of configurations (autosched check configs)"
         )
-    if format is not None and db is None:
+    if db is None:
         _refuse_options_of_databases(ctx)
     output.check([db or folder or ""], action_benchmark, bencher)
 
@@ -173,9 +172,9 @@ def check(
     try:
         with interrupts.raised(), bad_input():
             if db is None:
-                report = _check_configs(folder, str(format), options, triton_version or "")
+                report = _check_configs(Path(folder or ""), format, options, triton_version or "")
             elif format is not None or folder is not None or triton_version is not None:
-                raise InputError("check either a database (--db), or a folder of configurations (--format NAME DIR)")
+                raise InputError("check either a database (--db), or a folder of configurations (DIR)")
             else:
                 register_stored(None, None, triton, db)
                 report = _run(db, options, static, run)
@@ -249,19 +248,17 @@ def _refuse_options_of_databases(ctx: typer.Context) -> None:
     given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
     if given:
         option = "--" + given[0].replace("_", "-")
-        raise InputError(f"{option} is for a database (--db): leave it out, or --format")
+        raise InputError(f"{option} is for a database (--db): leave it out")
 
 
-def _check_configs(folder: str | None, format: str, options: "CheckOptions", triton: str) -> "CheckReport":
-    from autosched.regression.config_files import ConfigCheck
+def _check_configs(folder: Path, format: str | None, options: "CheckOptions", triton: str) -> "CheckReport":
+    from autosched.regression.config_files import ConfigCheck, recognised_files
 
-    files = config_files(format)
-    if folder is None:
-        raise InputError(f"name the folder: autosched check --format {format} configs")
+    files = recognised_files(folder, "--format") if format is None else config_files(format)
     check = ConfigCheck(options.device, options.static.emulate, triton)
-    total = len(files.entries(Path(folder), check)[0])
+    total = len(files.entries(folder, check)[0])
     with Counter(stderr_console(), "checked", total) as progress:
-        return files.check(Path(folder), check, progress.advance)
+        return files.check(folder, check, progress.advance)
 
 
 def _learn(db: str, noises: Any) -> None:

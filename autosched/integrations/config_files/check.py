@@ -105,7 +105,7 @@ class ProcessConfigJudge:
             import triton
         except ImportError as error:
             raise CannotCheck(
-                f"--format needs Triton and torch ({error}): pip install 'autosched[triton,torch]'"
+                f"configurations need Triton and torch ({error}): pip install 'autosched[triton,torch]'"
             ) from None
         if self.check.triton not in ("", triton.__version__):
             raise CannotCheck(

@@ -10,7 +10,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from autosched.integrations.config_files.file_names import FileName, Format, NotAConfigFile, parse_file_name
+from autosched.integrations.config_files.file_names import FORMATS, FileName, Format, NotAConfigFile, parse_file_name
 from measurements.files.bounded import read_json
 from measurements.files.text import one_line
 
@@ -79,11 +79,37 @@ def read_folder(folder: Path, format: Format) -> tuple[list[ConfigFile], list[st
     return _with_rivals(files, format), skipped
 
 
+def fits(folder: Path, format: Format) -> bool:
+    """Return whether the files of a folder may be of a format; files that no format fits decide nothing.
+
+    Raises:
+        NoConfigs: The folder holds no such file.
+    """
+    candidates = [_formats(file) for file in read_folder(folder, format)[0]]
+    return all(format in formats for formats in candidates if formats)
+
+
+def _formats(file: ConfigFile) -> set[Format]:
+    """Return the formats that spell a file's name this way and keep the version of Triton at this place."""
+    versioned = bool(_folder_version(file.path))
+    formats = {format for format in FORMATS if file.name.rest or file.path.name == _looked_up(file.name, format)}
+    if versioned or file.name.down:
+        formats.discard("vllm")  # its folder is flat, and a layer has one file
+    if file.triton and not versioned:
+        formats.discard("sglang")  # its files do not hold triton_version
+    return formats
+
+
+def _folder_version(path: Path) -> str:
+    """Return the version of Triton in the name of the file's folder, "" where it has none."""
+    found = _FOLDER_VERSION.search(path.absolute().parent.name)
+    return ".".join(found.groups()) if found else ""
+
+
 def read_file(path: Path) -> ConfigFile:
     """Raise NotAConfigFile for a name that says not what it is for; what is wrong inside are faults."""
     name = parse_file_name(path.name)
-    folder = _FOLDER_VERSION.search(path.parent.name)
-    version = ".".join(folder.groups()) if folder else ""
+    version = _folder_version(path)
     faults: list[str] = []
     pairs: list[tuple[str, Any]] = []
     try:

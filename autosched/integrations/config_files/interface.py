@@ -11,7 +11,7 @@ from pathlib import Path
 
 from autosched.integrations.config_files.check import FileEntry, ProcessConfigJudge, check_configs, config_entries
 from autosched.integrations.config_files.file_names import Format
-from autosched.integrations.config_files.files import read_folder
+from autosched.integrations.config_files.files import fits, read_folder
 from autosched.integrations.config_files.layer import BATCH_SIZES, layer_of_model
 from autosched.integrations.config_files.tuning.records import records_of, tuned_layers
 from autosched.integrations.config_files.tuning.sidecar import TunedLayer, read_tuned, write_tuned
@@ -29,6 +29,9 @@ class MoeConfigFiles:
 
     format: Format
     batch_sizes: Sequence[int] = BATCH_SIZES
+
+    def fits(self, folder: Path) -> bool:
+        return fits(folder, self.format)
 
     def entries(self, folder: Path, check: ConfigCheck) -> tuple[list[FileEntry], list[str]]:
         return config_entries(folder, self.format, check)

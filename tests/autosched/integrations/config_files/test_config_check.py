@@ -1,4 +1,4 @@
-"""``autosched check --format``: real files, compiled by Triton for devices that are not here, and proven."""
+"""``autosched check DIR``: real files, compiled by Triton for devices that are not here, and proven."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -142,7 +142,7 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("one_process")
 def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     junit, page = tmp_path / "check.xml", tmp_path / "check.md"
-    arguments = ["check", "--format", "vllm", str(folder), "--junit", str(junit), "--markdown", str(page), "--json"]
+    arguments = ["check", str(folder), "--junit", str(junit), "--markdown", str(page), "--json"]
     assert main(arguments) == 1
     document = json.loads(capsys.readouterr().out)
     verdicts = {entry["name"]: entry["verdict"] for entry in document["entries"]}
@@ -178,11 +178,12 @@ def test_one_device_and_no_proof(folder: Path, capsys: pytest.CaptureFixture[str
     ("arguments", "words"),
     [
         (["--format", "tensorrt", "DIR"], "write vllm or sglang"),
-        (["--format", "vllm"], "name the folder"),
-        (["--format", "vllm", "nowhere"], "no such folder"),
-        (["--format", "vllm", "DIR", "--device", "h200"], "holds nothing for h200, but for rtx5090"),
-        (["--format", "vllm", "DIR", "--db", "best.db"], "either a database"),
-        (["--format", "vllm", "DIR", "--kernel", "own.toml"], "--kernel is for a database"),
+        (["--format", "vllm"], "or a folder of configurations"),
+        (["nowhere"], "no such folder"),
+        ([__file__], "check --db"),
+        (["DIR", "--device", "h200"], "holds nothing for h200, but for rtx5090"),
+        (["DIR", "--db", "best.db"], "either a database"),
+        (["DIR", "--kernel", "own.toml"], "--kernel is for a database"),
         (["--format", "vllm", "DIR", "--max-slowdown", "3%"], "--max-slowdown is for a database"),
         (["--format", "vllm", "DIR", "--triton-version", "1.0.0"], "pip install triton==1.0.0"),
         ([], "or a folder of configurations"),

@@ -20,6 +20,8 @@ from autosched.integrations.config_files.file_names import (
 )
 from autosched.integrations.config_files.files import NoConfigs, read_file, read_folder
 from autosched.integrations.config_files.ladder import ladder_notes
+from autosched.registry import CONFIG_FILES
+from autosched.regression.config_files import recognised_files
 from search_spaces.hardware.devices import DEVICES, device
 
 WITHOUT_TORCH = """
@@ -189,3 +191,56 @@ def test_the_ladder(tmp_path: Path) -> None:
 
 def test_files_are_read_without_torch_and_triton() -> None:
     assert subprocess.run([sys.executable, "-c", WITHOUT_TORCH], timeout=120, check=False).returncode == 0
+
+
+VERSION = {"triton_version": "3.4.0"}
+
+
+def folder_of(place: Path, files: dict[str, dict[str, object]]) -> Path:
+    for name, more in files.items():
+        path = place / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({**more, "1": GOOD}))
+    return place
+
+
+@pytest.mark.parametrize(
+    ("format", "files"),
+    [
+        ("vllm", {f"{H100}.json": VERSION}),
+        ("vllm", {f"{H100}.json": {}, f"{H100},dtype=fp8_w8a8,block_shape=[128,128].json": {}}),
+        ("vllm", {f"{H100}.json": VERSION, f"triton_3_4_0/{H100},block_shape=[128,128].json": {}}),
+        ("sglang", {f"triton_3_4_0/{H100}.json": {}}),
+        ("sglang", {f"{H100},dtype=fp8_w8a8,block_shape=[128, 128].json": {}}),
+        ("sglang", {f"{H100}.json": {}, f"{H100}_down.json": {}}),
+    ],
+)
+def test_a_folder_shows_whose_files_it_holds(tmp_path: Path, format: str, files: dict[str, dict[str, object]]) -> None:
+    folder = folder_of(tmp_path / "configs", files)
+    assert recognised_files(folder, "--format") is CONFIG_FILES.load(format)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {f"{H100}.json": {}},
+        {f"triton_3_4_0/{H100}.json": {}, f"{H100},block_shape=[128,128].json": {}},
+        {f"triton_3_4_0/{H100},block_shape=[128,128].json": {}},
+    ],
+)
+def test_files_that_fit_both_or_neither_need_the_option(tmp_path: Path, files: dict[str, dict[str, object]]) -> None:
+    with pytest.raises(ValueError, match="--format vllm or sglang") as error:
+        recognised_files(folder_of(tmp_path / "configs", files), "--format")
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_without_such_files_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NoConfigs):
+        recognised_files(tmp_path, "--format")
+
+
+def test_a_versioned_folder_is_recognised_from_within(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = folder_of(tmp_path / "configs", {f"triton_3_4_0/{H100}.json": {}}) / "triton_3_4_0"
+    monkeypatch.chdir(folder)
+    assert recognised_files(Path("."), "--format") is CONFIG_FILES.load("sglang")
+    assert read_file(Path(f"{H100}.json")).triton == "3.4.0"

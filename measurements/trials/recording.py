@@ -11,6 +11,7 @@ recordings one after the other, so files can be joined with ``cat``. Those that 
 from __future__ import annotations
 
 import argparse
+import glob
 import gzip
 import hashlib
 import json
@@ -19,6 +20,7 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -43,6 +45,8 @@ _SMALL = 2**24  # bytes that may be unpacked from anything
 _MOST_GROWTH = 200  # of recordings; they grow by 10 to 30
 _HEAD = 2**12  # bytes at the beginning of a file, by which it is recognised
 
+_EMPTY = "it is empty"
+_NO_HEADER = "it does not begin with the header of a recording"
 _HEADER = ("problem", "device", "fingerprint", "spaces", "autosched_version", "toolchain")
 
 
@@ -165,9 +169,15 @@ def read(path: str | os.PathLike[str]) -> tuple[Recording, ...]:
             f"{path} is a cache of Kernel Tuner, whose kernels cannot be learned from: give a recording of autosched, "
             "or search it with autosched replay"
         )
+    with _refusing(path), gzip.open(path) as file:
+        return tuple(_parsed(_read_lines(file)))
+
+
+@contextmanager
+def _refusing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn what reading a malformed file raises into RecordingError."""
     try:
-        with gzip.open(path) as file:
-            return tuple(_parsed(_read_lines(file)))
+        yield
     except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
         raise RecordingError(f"{path} is not a whole gzip file of text: {error}") from error
     except (ValueError, RecursionError) as error:
@@ -215,6 +225,39 @@ def find(problem: Problem, device: str, folder: str | os.PathLike[str] | None = 
     asked = problem.key(), device
     same = [r for r in read(path) if (r.problem_key, r.device) == asked and r.records[0].policy in (NONE, DEFAULT)]
     return max(same, key=lambda r: r.records[-1].created, default=None)
+
+
+def recorded_problems(
+    operator: str, device: str, folder: str | os.PathLike[str] | None = None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Read from the headers alone which problems of an operator are recorded on a device.
+
+    Args:
+        operator: The operator's name.
+        device: The name of the GPU.
+        folder: Where recordings are installed. Default: RECORDED.
+
+    Returns:
+        The keys of the problems, and one line for each file whose header cannot be read.
+    """
+    root = Path(RECORDED if folder is None else folder) / device
+    keys, unreadable = [], []
+    for path in sorted(root.glob(f"{glob.escape(operator)}-*{SUFFIX}")):
+        try:
+            with _refusing(path), gzip.open(path) as file:
+                line = next(_read_lines(file), None)
+                if line is None:
+                    raise ValueError(_EMPTY)
+                header = json.loads(line)
+                if not _is_header(header):
+                    raise ValueError(_NO_HEADER)
+                key = canonical_json(header["problem"])
+        except (RecordingError, OSError) as error:
+            unreadable.append(harmless(str(error)))
+            continue
+        if operator_of(key) == operator:
+            keys.append(key)
+    return tuple(keys), tuple(unreadable)
 
 
 def installed(folder: str | os.PathLike[str] | None = None) -> dict[str, int]:
@@ -272,7 +315,7 @@ def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
     for line in lines:
         header = json.loads(line)
         if not _is_header(header):
-            raise ValueError("it does not begin with the header of a recording")
+            raise ValueError(_NO_HEADER)
         if header["recording"] != FORMAT:
             raise ValueError(f"its format is {header['recording']}, and this autosched reads {FORMAT}: upgrade it")
         trials = header["trials"]
@@ -292,7 +335,7 @@ def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
         found = True
         yield recording
     if not found:
-        raise ValueError("it is empty")
+        raise ValueError(_EMPTY)
 
 
 def _is_header(line: Any) -> bool:

@@ -37,33 +37,34 @@ class NotTuned(UserWarning):
 class Database:
     """What has been tuned into a database (a path or SQLAlchemy URL), for reading. It must exist.
 
-    It may be read-only, in a read-only folder, and in use by others. Any number of threads may ask. Raises StoreError,
+    Where it has no record, look-ups use the recordings that come with autosched; with None as the path only those. It
+    may be read-only, in a read-only folder, and in use by others. Any number of threads may ask. Raises StoreError,
     a ValueError, as ``Store.open`` does.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path | None) -> None:
         self._path = path
         self._lock = threading.Lock()
         self._opened: Store | None = None
         self._warned: set[str] = set()  # problems
         self._checked: dict[Problem, Trial] = {}  # the best that was last given, whose schedule is valid
-        if not ResolvedCache(path).known:
-            self._open()
+        if path is not None and not ResolvedCache(path).known:
+            self._open(path)
 
     def __repr__(self) -> str:
-        return f"Database({without_password(str(self._path))!r})"
+        return f"Database({None if self._path is None else without_password(str(self._path))!r})"
 
-    def _open(self) -> Store:
+    def _open(self, path: str | Path) -> Store:
         from measurements.store.store import Store
 
         with self._lock:
             if self._opened is None:
-                self._opened = Store.open(self._path, create=False)
+                self._opened = Store.open(path, create=False)
             return self._opened
 
     @property
-    def _store(self) -> Store:
-        return self._opened or self._open()
+    def _store(self) -> Store | None:
+        return self._opened or (None if self._path is None else self._open(self._path))
 
     def best(
         self,
@@ -91,14 +92,17 @@ class Database:
         """
         problem = _problem(problem, sizes)
         kind = None if provenance is None else _provenance(provenance)
+        store = self._store
+        if store is None:
+            return None
         if device is None:
             gpu = _gpu_row()
             name = self._only_device(problem) if gpu is None else gpu.name
         else:
-            name = device_name(self._store, device)
-        record = None if name is None else self._store.best(problem, name, kind)
+            name = device_name(store, device)
+        record = None if name is None else store.best(problem, name, kind)
         if record is not None and record is not self._checked.get(problem):
-            self._refuse_invalid(problem, record)
+            _refuse_invalid(store, problem, record)
             self._checked[problem] = record
         return record
 
@@ -112,7 +116,7 @@ class Database:
         Args:
             problem: A problem, or a tile program.
             device: As of ``best``.
-            exact: Only what was tuned for this problem on this device.
+            exact: Only the record that this database has of this problem on this device.
             sizes: Of a tile program.
 
         Raises:
@@ -125,16 +129,17 @@ class Database:
         if device is None:
             device = _gpu_row() or self._only_device(problem)
         if device is None:
-            raise NoSchedule(f"{self._store.name} does not have this problem for any device: name the device")
+            raise NoSchedule(f"{self} does not have this problem for any device: name the device")
         row = device if isinstance(device, Device) else device_row(device)
         return look_up(self._store, problem, row, exact=exact)
 
     def kernel(self, problem: Problem | Program, *, exact: bool = False, **sizes: int) -> LoadedKernel:
         """Return the kernel for ``problem`` on the current GPU, compiled and loaded: ``out = kernel(a, b)``.
 
-        What was tuned for it, else for the nearest problem, else what the time model chooses: ``lookup`` has the rules,
-        ``kernel.provenance`` says which it is. Warns NotTuned or StaleSchedule, once for each problem. With
-        ``exact``, only what was tuned for this very problem and GPU. Raises NoSchedule where nothing can be used,
+        What was tuned for it, else the recording of it that comes with autosched, else what was tuned for the nearest
+        problem, else what the time model chooses: ``lookup`` has the rules, ``kernel.provenance`` says which it is.
+        Warns NotTuned or StaleSchedule, once for each problem. With ``exact``, only what this database has of this very
+        problem and GPU. Raises NoSchedule where nothing can be used,
         RuntimeUnavailable where kernels cannot be compiled or called, and ValueError for what is not a problem.
         ``problem`` may be a tile program, with its ``sizes``: ``database.kernel(program, m=4096, n=4096, k=4096)``.
         """
@@ -152,7 +157,7 @@ class Database:
             raise RuntimeUnavailable(f"kernels need a GPU, and none can be used: {why}") from error
         cache = ResolvedCache(self._path)
         resolved = cache.load(problem, gpu)
-        if resolved is None or (exact and not resolved.provenance.tuned):
+        if resolved is None or (exact and not resolved.provenance.own):
             from autosched.dispatch.resolve import resolve
 
             resolved = resolve(gpu, self._store, problem, exact=exact, cache=cache)
@@ -172,22 +177,11 @@ class Database:
             category = StaleSchedule if provenance.tuned and not provenance.refused else NotTuned
             warnings.warn(provenance.warning, category, stacklevel=3)
 
-    def _refuse_invalid(self, problem: Problem, record: Trial) -> None:
-        """Raise NoSchedule for a schedule that cannot be checked, or is none of its template's today."""
-        from autosched.dispatch.validity import refuse_invalid
-
-        try:
-            refuse_invalid(problem, record)
-        except ValueError as error:
-            raise NoSchedule(
-                f"the best schedule in {self._store.name}, of trial {record.id}, cannot be used ({error}): tune the "
-                "problem again"
-            ) from error
-
     def _only_device(self, problem: Problem) -> str | None:
-        devices = self._store.devices(problem)
-        if len(devices) > 1:
-            raise NoSchedule(f"{self._store.name} has this problem for {', '.join(devices)}: name one of them")
+        store = self._store
+        devices = () if store is None else store.devices(problem)
+        if store is not None and len(devices) > 1:
+            raise NoSchedule(f"{store.name} has this problem for {', '.join(devices)}: name one of them")
         return devices[0] if devices else None
 
 
@@ -205,6 +199,18 @@ def _problem(problem: Problem | Program, sizes: Mapping[str, int]) -> Problem:
     if "device" in sizes:
         raise ValueError("a kernel runs on the GPU of this machine: leave device= out, or use look_up(problem, device)")
     raise ValueError(f"only tile programs take sizes ({', '.join(sizes)}): {problem} has its own")
+
+
+def _refuse_invalid(store: Store, problem: Problem, record: Trial) -> None:
+    """Raise NoSchedule for a schedule that cannot be checked, or is none of its template's today."""
+    from autosched.dispatch.validity import refuse_invalid
+
+    try:
+        refuse_invalid(problem, record)
+    except ValueError as error:
+        raise NoSchedule(
+            f"the best schedule in {store.name}, of trial {record.id}, cannot be used ({error}): tune the problem again"
+        ) from error
 
 
 def device_name(store: Store, device: str | Device) -> str:

@@ -1,10 +1,12 @@
-"""Which kernel a database gives for a problem on a device: the exact record's, the nearest one's, or the model's own.
+"""Which kernel calls get for a problem on a device: that of the exact record, of the nearest one, or the model's own.
 
 1. The best record of exactly this problem and device, whatever the model says: it was tuned for it. Where the vendor's
    library won, that is the answer; so it is where it won the nearest problem.
-2. Otherwise the nearest record by ``problem_distance``, if its schedule is valid for the problem as asked and the time
-   model does not put it behind the default choice (``default_choice``). The nearest MOST_TRIED are asked.
-3. Otherwise the default choice.
+2. Otherwise the recording of this problem on this device that comes with autosched.
+3. Otherwise the nearest record by ``problem_distance``, if its schedule is valid for the problem as asked and the time
+   model does not put it behind the default choice (``default_choice``). The nearest MOST_TRIED are asked. The database
+   comes before the recordings at the same distance; recordings serve their own device only.
+4. Otherwise the default choice; without a database, nothing.
 
 Every schedule is validated before a kernel is generated from it; a record that fails is passed over, and the answer
 says why. Nothing here needs a GPU.
@@ -19,10 +21,14 @@ from typing import Any
 
 from autosched.dispatch.distance import ProblemDistance, device_distance, problem_distance
 from autosched.dispatch.provenance import KernelProvenance, Kind, NoSchedule, Origin
+from autosched.dispatch.shipped import SHIPPED, ShippedRecordings
 from autosched.dispatch.staleness import UNKNOWN, Environment, stale_reasons
 from autosched.samplers.first_choices.model_choice import DefaultChoice, default_choice, predicted_seconds
+from measurements.files.data_folder import VARIABLE
+from measurements.files.text import one_line
 from measurements.store.store import Store
 from measurements.trials.problem_key import fields_of, problem_of
+from measurements.trials.recording import RecordingError
 from measurements.trials.trial import Trial
 from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import template, templates_for
@@ -39,6 +45,7 @@ MOST_TRIED = 8
 # 2 to 3 % from the best in the median (PyTorch's AutoHeuristic matmuls on A100 and H100): less than that says nothing.
 NEIGHBOUR_SLACK = 1.03
 
+Source = Store | ShippedRecordings
 Usable = Callable[[GeneratedKernel], str | None]
 Library = Callable[[Problem], str]
 
@@ -55,15 +62,16 @@ class Answer:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A recorded problem and device that could stand in, and how far they are."""
+    """A recorded problem and device that could stand in, how far they are, and where they are recorded."""
 
+    source: Source
     problem_key: str
     device: str
     distance: ProblemDistance
 
 
 def look_up(
-    store: Store,
+    store: Store | None,
     problem: Problem,
     device: Device,
     here: Environment = UNKNOWN,
@@ -71,18 +79,19 @@ def look_up(
     exact: bool = False,
     usable: Usable = lambda kernel: None,
     library: Library = lambda problem: "",
+    shipped: ShippedRecordings = SHIPPED,
 ) -> Answer:
-    """Return the answer of ``store`` for a problem: a recorded kernel, the nearest one, the library, or the model's
-    choice.
+    """Return the answer for a problem: a recorded kernel, the nearest one, the library, or the model's choice.
 
     Args:
-        store: The database.
+        store: The database. None: only ``shipped`` is used, and the model does not choose.
         problem: What is to be computed.
         device: The GPU that it runs on.
         here: Compiler, driver and CUDA of now, to say what is another one than when a record was timed.
-        exact: Nothing but the record of this problem on this device.
+        exact: Nothing but the database's own record of this problem on this device.
         usable: Says why a kernel cannot be used here, or None. It may compile it.
         library: Gives the version of the vendor's library, and raises ValueError where a problem cannot be given to it.
+        shipped: The recordings that come with autosched.
 
     Returns:
         The kernel, or the library, with its provenance.
@@ -91,12 +100,12 @@ def look_up(
         NoSchedule: There is no record with ``exact``, or nothing can be used at all.
     """
     search = _LookUp(store, problem, device, here, usable, library)
-    record = store.best(problem, device.name)
-    answer = None if record is None else search.exact(record)
-    if answer is not None:
-        return answer
-    neighbours = _neighbours(store, problem, device)
-    if exact:
+    for source in (store, None if exact else shipped):
+        answer = None if source is None else search.exact(source)
+        if answer is not None:
+            return answer
+    neighbours = search.neighbours(None if exact else shipped)
+    if exact or (store is None and not any(n.distance.usable for n in neighbours)):
         raise NoSchedule(search.miss(neighbours))
     try:
         templates = templates_for(problem, device)
@@ -107,6 +116,8 @@ def look_up(
         answer = search.nearest(neighbour, templates, default)
         if answer is not None:
             return answer
+    if store is None:
+        raise NoSchedule(search.miss(neighbours))
     if default is None:
         raise NoSchedule(f"{search.miss(neighbours)} (the time model cannot choose: no template states its cost)")
     return search.model(neighbours, templates, default)
@@ -117,7 +128,7 @@ class _LookUp:
 
     def __init__(
         self,
-        store: Store,
+        store: Store | None,
         problem: Problem,
         device: Device,
         here: Environment,
@@ -132,28 +143,35 @@ class _LookUp:
         self._vendor = library
         self._refused: list[str] = []
 
-    def exact(self, record: Trial) -> Answer | None:
+    def exact(self, source: Source) -> Answer | None:
+        record = self._best(source, self._problem, self._device.name)
+        if record is None:
+            return None
         if is_library(record.schedule):
-            return self._library(record, ProblemDistance(0.0, ()))
+            return self._library(source, record, ProblemDistance(0.0, ()))
+        which = "its best schedule" if source is self._store else "the fastest schedule that autosched's recording has"
         try:
             its = template(record.schedule.template)
             kernel = its.kernel(self._problem, record.schedule, self._device)
         except ValueError as error:
-            self._refused.append(f"its best schedule is of an older version ({error})")
+            self._refused.append(f"{which} is of an older version ({error})")
             return None
         why = self._usable(kernel)
         if why is not None:
-            self._refused.append(f"its best schedule cannot be used any more ({why})")
+            self._refused.append(f"{which} cannot be used any more ({why})")
             return None
+        if isinstance(source, ShippedRecordings) and (record.rank or 1) > 1:
+            self._skip("the winner of the recorded comparison, which is not in the recording, as the vendor's library")
         stale = stale_reasons(record, self._device, self._here, its, kernel)
-        return Answer(kernel, self._provenance(Kind.EXACT, record.schedule, origin=_origin(record), stale=stale))
+        origin = _origin(source, record)
+        return Answer(kernel, self._provenance(Kind.EXACT, record.schedule, origin=origin, stale=stale))
 
     def nearest(self, neighbour: Neighbour, templates: TemplateSet, default: DefaultChoice | None) -> Answer | None:
         record = self._record(neighbour)
         if record is None:
             return None
         if is_library(record.schedule):
-            return self._library(record, neighbour.distance)
+            return self._library(neighbour.source, record, neighbour.distance)
         predicted, why = None, None
         try:
             its = templates.of(record.schedule)
@@ -172,7 +190,7 @@ class _LookUp:
         provenance = self._provenance(
             Kind.NEAREST,
             record.schedule,
-            origin=_origin(record),
+            origin=_origin(neighbour.source, record),
             distance=neighbour.distance.doublings,
             differences=neighbour.distance.differences,
             stale=stale_reasons(record, self._device, self._here, its, None),
@@ -181,7 +199,7 @@ class _LookUp:
         )
         return Answer(kernel, provenance)
 
-    def _library(self, record: Trial, distance: ProblemDistance) -> Answer | None:
+    def _library(self, source: Source, record: Trial, distance: ProblemDistance) -> Answer | None:
         """No time model knows the library; it was the fastest there, and serves every size."""
         try:
             version = self._vendor(self._problem)
@@ -192,7 +210,7 @@ class _LookUp:
         provenance = self._provenance(
             Kind.LIBRARY,
             record.schedule,
-            origin=_origin(record),
+            origin=_origin(source, record),
             distance=distance.doublings,
             differences=distance.differences,
             stale=stale_reasons(record, self._device, here, None, None),
@@ -220,12 +238,18 @@ class _LookUp:
             why = "; ".join(self._refused)
         elif neighbours:
             why = f"the nearest record differs: {', '.join(neighbours[0].distance.differences)}"
+        elif self._store is None:
+            why = f"nothing of {self._problem.operator} is recorded there"
         else:
             why = f"it holds nothing of {self._problem.operator}"
+        if self._store is None:
+            usable = "no recording that comes with autosched can be used"
+            remedy = f"tune something, give database=..., call autosched.use(...), or set {VARIABLE}"
+            return f"no database, and {usable} on {self._device.name}: {remedy} ({why})"
         return f"{self._store.name} has no usable record of this problem on {self._device.name}: {why}; tune it first"
 
     def _provenance(self, kind: Kind, schedule: Schedule, **details: Any) -> KernelProvenance:
-        asked = self._problem.key(), self._device.name, self._store.name
+        asked = self._problem.key(), self._device.name, "" if self._store is None else self._store.name
         return KernelProvenance(kind, *asked, schedule, refused=tuple(self._refused), **details)
 
     def _record(self, neighbour: Neighbour) -> Trial | None:
@@ -234,24 +258,54 @@ class _LookUp:
             recorded = problem_of(neighbour.problem_key)
         except ValueError:
             return None
-        record = self._store.best(recorded, neighbour.device)
+        record = self._best(neighbour.source, recorded, neighbour.device)
         if record is None or neighbour.device == self._device.name or _row(neighbour.device) is not None:
             return record
         return record if record.runner_info.arch == self._device.arch else None
 
+    def _best(self, source: Source, problem: Problem, device: str) -> Trial | None:
+        """Return the best record of a problem; None, and why, for a recording that cannot be read."""
+        try:
+            return source.best(problem, device)
+        except (RecordingError, OSError) as error:
+            self._skip(one_line(str(error)))
+            return None
 
-def _neighbours(store: Store, problem: Problem, device: Device) -> list[Neighbour]:
-    """Every recorded problem of the operator that has a time, on every device, nearest first; those that cannot stand
-    in come last, with the fewest differences first."""
-    found: dict[tuple[str, str], Neighbour] = {}
-    for summary in store.problems(problem.operator):
-        place = summary.problem_key, summary.device
-        if summary.works and place not in found and place != (problem.key(), device.name):
-            sizes = problem_distance(problem, fields_of(summary.problem_key))
-            there = device_distance(device, summary.device, _row(summary.device))
-            together = ProblemDistance(sizes.doublings + there.doublings, sizes.differences + there.differences)
-            found[place] = Neighbour(*place, together)
-    return sorted(found.values(), key=lambda n: (n.distance.doublings, len(n.distance.differences), n.problem_key))
+    def _skip(self, why: str) -> None:
+        if why not in self._refused:
+            self._refused.append(why)
+
+    def neighbours(self, shipped: ShippedRecordings | None) -> list[Neighbour]:
+        """Every recorded problem of the operator that has a time, nearest first: those of the database on every device,
+        those of ``shipped`` on this one. Those that cannot stand in come last, with the fewest differences first."""
+        operator, device = self._problem.operator, self._device
+        found: dict[tuple[bool, str, str], Neighbour] = {}
+
+        def add(source: Source, problem_key: str, recorded_on: str) -> None:
+            key = source is shipped, problem_key, recorded_on
+            if key in found or key[1:] == (self._problem.key(), device.name):
+                return
+            sizes = problem_distance(self._problem, fields_of(problem_key))
+            apart = device_distance(device, recorded_on, _row(recorded_on))
+            together = ProblemDistance(sizes.doublings + apart.doublings, sizes.differences + apart.differences)
+            found[key] = Neighbour(source, problem_key, recorded_on, together)
+
+        if self._store is not None:
+            for summary in self._store.problems(operator):
+                if summary.works:
+                    add(self._store, summary.problem_key, summary.device)
+        if shipped is not None:
+            keys, unreadable = shipped.problems(operator, device.name)
+            for key in keys:
+                add(shipped, key, device.name)
+            for why in unreadable:
+                self._skip(why)
+        return [n for _, n in sorted(found.items(), key=_nearness)]
+
+
+def _nearness(item: tuple[tuple[bool, str, str], Neighbour]) -> tuple[float, bool, int, str]:
+    (is_shipped, problem_key, _), neighbour = item
+    return neighbour.distance.doublings, is_shipped, len(neighbour.distance.differences), problem_key
 
 
 def _row(name: str) -> Device | None:
@@ -261,9 +315,10 @@ def _row(name: str) -> Device | None:
         return None
 
 
-def _origin(record: Trial) -> Origin:
-    assert record.seconds is not None  # Store.best gives ok records only
+def _origin(source: Source, record: Trial) -> Origin:
+    assert record.seconds is not None  # only ok records are the best ones
     return Origin(
+        database=source.name,
         record=record.id,
         problem=record.problem_key,
         device=record.device,

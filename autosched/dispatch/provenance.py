@@ -26,10 +26,14 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Origin:
-    """The record that a kernel comes from. ``time`` says where its ``seconds`` come from: measured, replayed or
-    estimated; ``created`` is in ISO 8601. ``record`` is the row in its database, for people only: what a record means
-    is in its problem, device and schedule."""
+    """The record that a kernel comes from.
 
+    ``database`` names the database that holds it, or the recordings that come with autosched. ``time`` says where its
+    ``seconds`` come from: measured, replayed or estimated; ``created`` is in ISO 8601. ``record`` is the row in its
+    database, for people only: what a record means is in its problem, device and schedule.
+    """
+
+    database: str
     record: int | None
     problem: str
     device: str
@@ -44,6 +48,8 @@ class Origin:
 @dataclass(frozen=True)
 class KernelProvenance:
     """What ``kernel`` of a database found. ``origin`` is None where the model chose.
+
+    ``database`` names the user's database, "" without one; ``origin.database`` is where the record was found.
 
     ``distance`` is in doublings (``problem_distance``), ``differences`` say what was asked for and what is recorded; of
     the nearest record that there is, where the model chose. ``stale`` says what has changed since the record was timed.
@@ -72,6 +78,11 @@ class KernelProvenance:
         return self.origin is not None and not self.differences
 
     @property
+    def own(self) -> bool:
+        """Whether it was tuned so, and the user's own database says it."""
+        return self.tuned and self.origin is not None and self.origin.database == self.database
+
+    @property
     def warning(self) -> str:
         """One line on what a user of the kernel should know; "" where there is nothing."""
         asked = fields_of(self.problem)
@@ -83,13 +94,13 @@ class KernelProvenance:
                 Kind.NEAREST: "the nearest tuned schedule is used",
                 Kind.LIBRARY: "the vendor's library is used, which won the nearest tuned problem",
             }.get(self.kind, "the time model's own choice is used")
-            parts.append(f"{self.database} has no usable record of {what}: {used}")
+            parts.append(f"{self.database or 'autosched without a database'} has no usable record of {what}: {used}")
             if self.differences:
                 parts.append(f"nearest record: {', '.join(self.differences)}")
         if self.refused:
             parts.append(f"not used: {'; '.join(self.refused)}")
         if self.stale:
-            of = f"{what} of {self.database} " if self.tuned else ""
+            of = f"{what} of {self.origin.database} " if self.tuned and self.origin is not None else ""
             parts.append(f"{of}changed since it was timed: {', '.join(self.stale)}")
         return f"{'; '.join(parts)}; tune it" if parts else ""
 

@@ -22,14 +22,14 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
 
 
-def resolve(gpu: GpuHere, store: Store, problem: Problem, *, exact: bool, cache: ResolvedCache) -> Resolved:
-    """Return what ``store`` gives for ``problem``, compiled, and kept in ``cache``.
+def resolve(gpu: GpuHere, store: Store | None, problem: Problem, *, exact: bool, cache: ResolvedCache) -> Resolved:
+    """Return what ``look_up`` gives for ``problem``, compiled, and kept in ``cache``.
 
     Args:
         gpu: The GPU that is here, with driver and CUDA.
-        store: The database.
+        store: The database. None: only the recordings that come with autosched.
         problem: What is to be computed.
-        exact: Nothing but the record of this problem on this GPU.
+        exact: Nothing but the database's own record of this problem on this GPU.
         cache: Where the next process finds the answer.
 
     Returns:

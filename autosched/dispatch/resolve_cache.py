@@ -36,7 +36,9 @@ _FORMAT = 1
 _DIGEST = re.compile("[0-9a-f]{64}")
 _HEADER = 100  # bytes of an SQLite file, with the counter of its changes
 _COMPILERS = re.compile(r"nvidia_cuda_nvrtc(_cu12)?-[^-]+\.dist-info")  # folders of installed packages, PEP 427
-_CHOOSERS = ("search_spaces", "cost_models", "autosched")  # packages whose code takes part in the choice
+# Folders whose code takes part in the choice, and the recordings that come with autosched.
+_CHOOSERS = ("search_spaces", "cost_models", "autosched", "measurements/trials")
+_NO_DATABASE = "none"
 _OURS = "search_spaces."  # modules of the problems and templates that entries are for
 
 
@@ -50,10 +52,11 @@ class Resolved:
 
 
 class ResolvedCache:
-    """The answers of one database file. ``identity`` is "" for what is not a file: nothing is kept then."""
+    """The answers of one database file, or those without a database (None). ``identity`` is "" for what is not a file:
+    nothing is kept then."""
 
-    def __init__(self, path: str | Path) -> None:
-        self.identity = file_identity(path)
+    def __init__(self, path: str | Path | None) -> None:
+        self.identity = _NO_DATABASE if path is None else file_identity(path)
         self._folder: Path | None = None
         with suppress(CacheUnusable):
             self._folder = cache_root() / "resolved" / self.identity if self.identity else None
@@ -140,8 +143,8 @@ def _code() -> str:
     """Names, sizes and times of the files that choose and generate kernels."""
     root = Path(__file__).resolve().parents[2]
     digest = hashlib.sha256()
-    for package in _CHOOSERS:
-        for path, found in sorted(_files(root / package)):
+    for folder in _CHOOSERS:
+        for path, found in sorted(_files(root / folder)):
             digest.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 

@@ -17,7 +17,7 @@ from pretended_cupy import Foreign, PretendedCupy
 
 import autosched
 from autosched.dispatch import functions, lookup, resolve
-from autosched.dispatch.database import Database, NotTuned
+from autosched.dispatch.database import Database, NoSchedule, NotTuned
 from autosched.samplers.first_choices.model_choice import DefaultChoice
 from measurements.compiler.pool import CompilePool
 from measurements.store.store import Store, StoreError
@@ -177,7 +177,7 @@ class TestRefused:
 class TestDatabase:
     def test_none_is_said(self, cupy: PretendedCupy) -> None:
         (x,) = arrays(cupy, (4, 64))
-        with pytest.raises(ValueError, match=r"give database=..., call autosched.use\(...\), or set AUTOSCHED_DB"):
+        with pytest.raises(NoSchedule, match=r"give database=..., call autosched.use\(...\), or set AUTOSCHED_DB"):
             autosched.softmax(x)
 
     def test_the_argument_before_use_before_the_variable(

@@ -37,8 +37,10 @@ class NotTuned(UserWarning):
 class Database:
     """What has been tuned into a database (a path or SQLAlchemy URL), for reading. It must exist.
 
-    Where it has no record, look-ups use the recordings that come with autosched; with None as the path only those. It
-    may be read-only, in a read-only folder, and in use by others. Any number of threads may ask. Raises StoreError,
+    Where it has no record, look-ups use the recordings that come with autosched. With None as the path there is no
+    database: only recorded problems and their neighbours are served.
+
+    It may be read-only, in a read-only folder, and in use by others. Any number of threads may ask. Raises StoreError,
     a ValueError, as ``Store.open`` does.
     """
 

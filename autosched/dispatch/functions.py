@@ -2,9 +2,10 @@
 
 Each call looks up the kernel of its shapes, strides and types in a table of this process; the first one asks the
 database: the ``database`` argument, else the one of ``use``, else that of AUTOSCHED_DB, which is read once, else the
-one that ``tune`` keeps where none is named. Without any, only the recordings that come with autosched are used. What
-runs is what ``Database.kernel`` gives, with its warnings; ``chosen`` shows it. Everything is queued on the current
-stream of cupy, or of torch where the first array is a tensor, and nothing waits. Any number of threads may call.
+one that ``tune`` keeps where none is named. Without any, the recordings that come with autosched serve the problems
+recorded on this GPU and their neighbours. What runs is what ``Database.kernel`` gives, with its warnings; ``chosen``
+shows it. Everything is queued on the current stream of cupy, or of torch where the first array is a tensor, and nothing
+waits. Any number of threads may call.
 
 All raise ValueError, in one line, for arrays that are not on one GPU, or do not fit together, or are not dense (a
 matrix of ``matmul`` may also be column-major, such as ``b.T``), and for an ``out`` that overlaps an input; and

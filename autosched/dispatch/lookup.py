@@ -6,7 +6,7 @@
 3. Otherwise the nearest record by ``problem_distance``, if its schedule is valid for the problem as asked and the time
    model does not put it behind the default choice (``default_choice``). The nearest MOST_TRIED are asked. The database
    comes before the recordings at the same distance; recordings serve their own device only.
-4. Otherwise the default choice; without a database, nothing.
+4. Otherwise the default choice; without a database only where a recorded problem is near enough to stand in.
 
 Every schedule is validated before a kernel is generated from it; a record that fails is passed over, and the answer
 says why. Nothing here needs a GPU.
@@ -84,7 +84,7 @@ def look_up(
     """Return the answer for a problem: a recorded kernel, the nearest one, the library, or the model's choice.
 
     Args:
-        store: The database. None: only ``shipped`` is used, and the model does not choose.
+        store: The database. None: only ``shipped`` is used, and the model chooses for its neighbours alone.
         problem: What is to be computed.
         device: The GPU that it runs on.
         here: Compiler, driver and CUDA of now, to say what is another one than when a record was timed.
@@ -116,8 +116,6 @@ def look_up(
         answer = search.nearest(neighbour, templates, default)
         if answer is not None:
             return answer
-    if store is None:
-        raise NoSchedule(search.miss(neighbours))
     if default is None:
         raise NoSchedule(f"{search.miss(neighbours)} (the time model cannot choose: no template states its cost)")
     return search.model(neighbours, templates, default)

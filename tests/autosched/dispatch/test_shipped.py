@@ -110,7 +110,15 @@ class TestNearest:
         assert found.origin is not None
         assert (found.distance, found.origin.database) == (1.0, store.name)
 
-    def test_without_a_database_the_model_does_not_choose(self) -> None:
+    def test_a_neighbour_behind_the_guard_is_left_to_the_model(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        winner = fastest(recorded())
+        assert winner is not None
+        monkeypatch.setattr(lookup, "default_choice", lambda *args: DefaultChoice(winner.schedule, 1e-12))
+        found = look_up(None, NEAR, H100).provenance
+        assert (found.kind, found.origin) == (Kind.MODEL, None)
+        assert found.refused and found.differences == ("rows is 2048, recorded 4096",)
+
+    def test_without_a_database_the_model_does_not_choose_far_away(self) -> None:
         with pytest.raises(NoSchedule, match="AUTOSCHED_DB"):
             look_up(None, Softmax(rows=1, columns=8192), H100)
 

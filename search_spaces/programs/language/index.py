@@ -142,6 +142,12 @@ class Index:
         return own.union(*(a.loops for a in self.args))
 
     @property
+    def axes(self) -> frozenset[int]:
+        """The axes of the grid whose coordinate it depends on."""
+        own = frozenset((self.number,)) if self.kind == "block" else frozenset()
+        return own.union(*(a.axes for a in self.args))
+
+    @property
     def scalars(self) -> frozenset[int]:
         """The loaded scalars that it depends on, also by way of where they lie in their arrays."""
         own = frozenset((self.number,)) if self.kind == "scalar" else frozenset()

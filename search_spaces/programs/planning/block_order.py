@@ -21,7 +21,10 @@ MOST_SIMULATED = 4096  # blocks; of more, the lengths of single ones hardly matt
 
 @dataclass(frozen=True)
 class Uneven:
-    """The turns of a block by its coordinate along ``axis`` of the grid, of the loop whose turns differ most."""
+    """The turns of a block by its coordinate along ``axis`` of the grid, of the loop whose turns differ most.
+
+    Of more than MOST_SIMULATED coordinates only so many are looked at, the first and the last among them.
+    """
 
     axis: int
     turns: tuple[int, ...]
@@ -38,8 +41,10 @@ def uneven(found: Inference) -> Uneven | None:
     zero = {number: 0 for number in found.loops}
     best: Uneven | None = None
     for loop in found.loops.values():
-        for axis, count in enumerate(trace.blocks):
-            blocks = (tuple(at if a == axis else 0 for a in range(len(trace.blocks))) for at in range(count))
+        for axis in sorted(loop.first.axes | loop.stop.axes):
+            count = trace.blocks[axis]
+            looked_at = np.unique(np.linspace(0, count - 1, min(count, MOST_SIMULATED), dtype=np.int64)).tolist()
+            blocks = [tuple(at if a == axis else 0 for a in range(len(trace.blocks))) for at in looked_at]
             turns = tuple(loop.turns(block, zero) for block in blocks)
             if len(set(turns)) > 1 and (best is None or sum(turns) > sum(best.turns)):
                 best = Uneven(axis, turns)

@@ -64,6 +64,15 @@ def test_causal_attention_has_orders_and_full_attention_has_none() -> None:
         assert ("block_order" in names) == wanted
 
 
+def test_a_grid_of_millions_of_blocks_is_looked_at_in_some() -> None:
+    made = load_program(f"{EXAMPLES / 'attention.py'}:causal_attention")
+    of = uneven(choices(problem(made, h=1, g=1, s=2**30 - 1, d=64)).first)
+    assert of is not None
+    assert of.axis == 1
+    assert len(of.turns) <= 4096
+    assert of.turns[0] < of.turns[-1]
+
+
 def test_the_imbalance_of_blocks_follows_from_their_order() -> None:
     made = load_program(f"{EXAMPLES / 'attention.py'}:causal_attention")
     found = choices(problem(made, h=16, g=16, s=1024, d=64)).first

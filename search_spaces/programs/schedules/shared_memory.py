@@ -64,7 +64,7 @@ def shared_memory(
         listed.append(
             Attribute(rings[loop], lambda stages, stage: stages * stage, "shared bytes of a ring", names=names)
         )
-    listed.append(_peak(first, rings, BARRIER_BYTES if has_boxes(found.element, device) else 0))
+    listed += _peak(first, rings, BARRIER_BYTES if has_boxes(found.element, device) else 0)
     return listed
 
 
@@ -172,22 +172,32 @@ def _times(found: Inference, loop: int | None) -> dict[str, list[str]]:
     return times
 
 
-def _peak(found: Inference, rings: Mapping[int, str], barriers: int) -> Attribute:
-    """Return ``shared_bytes``. ``barriers``: bytes of mbarriers, of every way though boxes alone have them: a term of
-    the way would tie the space of attention too tightly to be counted."""
-    names = {"kept": "kept_bytes", "outside": scratch_name(OUTSIDE)}
+def _peak(found: Inference, rings: Mapping[int, str], barriers: int) -> list[Attribute]:
+    """Return the attributes up to ``shared_bytes``, one loop after another: fewer combinations are left to be counted.
+
+    Args:
+        found: The program at some choice of sizes.
+        rings: The bytes of each loop's ring.
+        barriers: Bytes of mbarriers, of every way though boxes alone have them: a term of the way would tie the space
+            of attention too tightly to be counted.
+    """
+    doc = "shared bytes of exchanges and rings up to here"
+    listed, most = list[Attribute](), scratch_name(OUTSIDE)
     for suffix, loop in places(found).items():
-        if loop is not None:
-            names |= {suffix: scratch_name(suffix)} | ({f"ring_{suffix}": rings[loop]} if loop in rings else {})
-
-    def peak(kept: IntArray, outside: IntArray, **of_loops: IntArray) -> IntArray:
-        most = outside
-        for suffix in (name for name in of_loops if not name.startswith("ring_")):
-            most = np.maximum(most, of_loops[suffix] + of_loops.get(f"ring_{suffix}", 0))
-        total: IntArray = kept + most + barriers
-        return total
-
-    return Attribute("shared_bytes", peak, "shared memory of a block", names=names)
+        if loop is None:
+            continue
+        inside = scratch_name(suffix)
+        if loop in rings:
+            names = {"scratch": inside, "ring": rings[loop]}
+            inside = f"bytes_{suffix}"
+            listed.append(Attribute(inside, lambda scratch, ring: scratch + ring, doc, names=names))
+        names, most = {"before": most, "inside": inside}, f"peak_{suffix}"
+        listed.append(Attribute(most, lambda before, inside: np.maximum(before, inside), doc, names=names))
+    names = {"kept": "kept_bytes", "most": most}
+    total = Attribute(
+        "shared_bytes", lambda kept, most: kept + most + barriers, "shared memory of a block", names=names
+    )
+    return [*listed, total]
 
 
 def _tile_bytes(found: Choices, place: int, name: str) -> Attribute:

@@ -46,7 +46,7 @@ def edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         (("report", "--out", "r.html", *KERNEL), 1),
         (("db", "check", *KERNEL), 0),
         (("export", "--out", "configs"), 0),
-        (("verify", *KERNEL, "--device", "a100"), 1),
+        (("verify", *KERNEL, "--device", "a100"), 2),
     ],
 )
 def test_earlier_trials_are_left_out_in_one_line(

@@ -347,7 +347,7 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["space", "--program", f"{place}:other", *sizes]) == 2
     assert "has no program other: it has gemm_relu" in capsys.readouterr().err
     assert main(["space", "--program", place, "--size", "q=1"]) == 2
-    assert "write NAME=N with m, k or n" in capsys.readouterr().err.replace(", or", " or")
+    assert "NAME=N with m, k or n" in capsys.readouterr().err.replace(", or", " or")
     assert main(["tune", "--program", place, "--size", "k=64", "--db", database]) == 2
     assert "gemm_relu needs --size m=N and --size n=N" in capsys.readouterr().err
     assert main(["best", "--program", place, "--db", database]) == 0, "without sizes: of all of them"

@@ -23,7 +23,7 @@ import sys
 sys.path[:0] = PATHS
 from datetime import UTC, datetime
 from measurements.trials.measurement import Measurement, Provenance, Status, Timing
-from measurements.trials.trial import Record
+from measurements.trials.trial import Trial
 from measurements.store.store import Store
 from search_spaces.spaces.schedule import Schedule
 store = Store.open(sys.argv[1])
@@ -32,7 +32,7 @@ i = store.count()
 while i < int(sys.argv[2]):
     i += 1
     schedule = Schedule('f', (('i', i), ('who', sys.argv[3])))
-    row = Record('{}', schedule, 'd', '{}', 'v', 's', 'k', outcome, '', '', '0', datetime.now(UTC), 'r', 0)
+    row = Trial('{}', schedule, 'd', '{}', 'v', 's', 'k', outcome, '', '', '0', datetime.now(UTC), 'r', 0)
     print(store.append(row).id, flush=True)
 """
 

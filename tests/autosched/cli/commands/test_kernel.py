@@ -258,7 +258,7 @@ def test_without_a_cost_the_emulator_counts_it(write: Write, run: Run, tmp_path:
 def test_without_a_cost_what_the_emulator_cannot_run_is_not_ranked(
     write: Write, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autosched.tuning.backends.estimates.counted", lambda *arguments: None)
+    monkeypatch.setattr("autosched.tuning.backends.estimators.counted", lambda *arguments: None)
     path = write(('[cost]\nbytes = "8 * n"\n', ""))
     tune = ("tune", "--kernel", path, "--size", "n=77", "--backend", "estimate", "--trials", "3", "--json")
     status, out, _ = run(*tune, "--db", str(tmp_path / "own.db"))

@@ -39,6 +39,9 @@ needs_helion = pytest.mark.skipif(
     not all(map(find_spec, ("torch", "triton", "helion"))),
     reason="Helion is not installed: pip install 'autosched[helion]'",
 )
+needs_torch = pytest.mark.skipif(
+    find_spec("torch") is None, reason="torch is not installed: pip install 'autosched[torch]'"
+)
 needs_inductor_choices = pytest.mark.skipif(
     not (_in_torch("_inductor/lookup_table.py") and find_spec("triton")),
     reason="torch or Triton is not installed, or torch is older than Inductor's lookup tables",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from needs import needs_torch
 
 from autosched.integrations.config_files.file_names import (
     FileName,
@@ -215,6 +216,7 @@ def folder_of(place: Path, files: dict[str, dict[str, object]]) -> Path:
         ("sglang", {f"{H100}.json": {}, f"{H100}_down.json": {}}),
     ],
 )
+@needs_torch
 def test_a_folder_shows_whose_files_it_holds(tmp_path: Path, format: str, files: dict[str, dict[str, object]]) -> None:
     folder = folder_of(tmp_path / "configs", files)
     assert recognised_files(folder, "--format") is CONFIG_FILES.load(format)
@@ -228,17 +230,20 @@ def test_a_folder_shows_whose_files_it_holds(tmp_path: Path, format: str, files:
         {f"triton_3_4_0/{H100},block_shape=[128,128].json": {}},
     ],
 )
+@needs_torch
 def test_files_that_fit_both_or_neither_need_the_option(tmp_path: Path, files: dict[str, dict[str, object]]) -> None:
     with pytest.raises(ValueError, match="--format vllm or sglang") as error:
         recognised_files(folder_of(tmp_path / "configs", files), "--format")
     assert "\n" not in str(error.value)
 
 
+@needs_torch
 def test_a_folder_without_such_files_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NoConfigs):
         recognised_files(tmp_path, "--format")
 
 
+@needs_torch
 def test_a_versioned_folder_is_recognised_from_within(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = folder_of(tmp_path / "configs", {f"triton_3_4_0/{H100}.json": {}}) / "triton_3_4_0"
     monkeypatch.chdir(folder)

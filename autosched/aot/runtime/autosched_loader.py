@@ -185,7 +185,7 @@ def _content(folder: Path, name: Any) -> bytes:
     path = folder / name
     with open(path, "rb", opener=lambda p, flags: os.open(p, flags | getattr(os, "O_NONBLOCK", 0))) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ValueError(f"invalid file {str(path)!r}: name a regular file")
+            raise ValueError(f"{name} must be a regular file")
         content = file.read(_MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:
         raise ValueError(f"{path} has more than {_MOST_BYTES:,} bytes")

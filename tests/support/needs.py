@@ -43,6 +43,6 @@ needs_torch = pytest.mark.skipif(
     find_spec("torch") is None, reason="torch is not installed: pip install 'autosched[torch]'"
 )
 needs_inductor_choices = pytest.mark.skipif(
-    not (_in_torch("_inductor/lookup_table.py") and find_spec("triton")),
+    not (_in_torch("_inductor/lookup_table") and find_spec("triton")),
     reason="torch or Triton is not installed, or torch is older than Inductor's lookup tables",
 )

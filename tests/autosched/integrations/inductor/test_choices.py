@@ -144,7 +144,7 @@ def test_what_inductor_times_on_a_gpu_is_recorded(inductor, tmp_path: Path) -> N
     emulated = Caller({"tile_shape": "(16, 32, 32)", "num_stages": 2, "num_warps": 2}, "cpu")
     inductor._keep(shared, emulated, {emulated: 0.003})
     assert shared.recorded == {}, "times without a GPU are none"
-    assert isinstance(inductor.choices(fresh, device="h100")(), inductor._Choices)
+    assert isinstance(inductor.choices(fresh, device="h100")(), inductor._LookupChoices)
 
 
 PROGRAM = """

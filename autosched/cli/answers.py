@@ -45,7 +45,7 @@ class Output:
 
 @dataclass(frozen=True)
 class CommandAnswer:
-    """What a command has found.
+    """Findings of a command.
 
     Attributes:
         summary: Its cases and its exit status.

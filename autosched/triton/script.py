@@ -83,7 +83,7 @@ def run_script(
         first_configuration: As of ``emulated``.
 
     Returns:
-        What was launched, what was found, and what the script raised, whatever that is.
+        The launches, the findings, and the exception that the script raised, if any.
 
     Raises:
         UnknownDevice: No row describes the device.

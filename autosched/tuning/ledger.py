@@ -1,4 +1,4 @@
-"""What is known of one problem on one device while it is tuned: all trials, their kernels, and the best."""
+"""Ledger of one problem on one device during tuning: all trials, their kernels, and the best."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_exp
 _TOP_K = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "top_k")
 _HIDDEN = ("hidden_size", "n_embd", "d_model")
 _INTERMEDIATE = ("moe_intermediate_size", "expert_ffn_hidden_size", "ffn_hidden_size", "intermediate_size")
-# Those that vLLM's own tuner writes.
+# Batch sizes that vLLM's own tuner writes.
 BATCH_SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
 _BYTES = {"": 2, "float16": 2, "bf16": 2, "bfloat16": 2, "fp8_w8a8": 1, "int8_w8a8": 1, "int8_w8a16": 1}
 

@@ -27,7 +27,7 @@ class NotPersistable(ValueError):
 
 @dataclass(frozen=True)
 class Identity:
-    """What the records of one tuning have in common.
+    """Facts that all records of one tuning share.
 
     ``timed`` is the problem of the times, ``chosen`` that of the choice from this list of configurations: one record is
     all that a process has to read. ``schedules`` are those of the configurations, in their order.

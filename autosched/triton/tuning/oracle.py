@@ -28,7 +28,7 @@ from search_spaces.arrays import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class ExpectedOutputs:
-    """What the outputs of one call should hold.
+    """Expected contents of the outputs of one call.
 
     Attributes:
         call: The call, with its tensors.

@@ -32,7 +32,8 @@ def serve(
 ) -> NoReturn:
     """Run a program; kernels with @triton.autotune take their configurations from a database.
 
-    What the database does not know is tuned as Triton does, and stored. All Python processes of the program take part.
+    Kernels that the database lacks are tuned as Triton does, and the results are stored.
+    All Python processes of the program take part.
     The program takes the place of this process: its exit status is the program's. Options go before PROGRAM.
     """
     from measurements.store.store import Store

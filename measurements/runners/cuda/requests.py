@@ -63,10 +63,17 @@ class SentKernel:
 
 @dataclass(frozen=True)
 class Incumbent:
-    """The fastest kernel of this data so far, with which others are raced; ``seconds`` of one launch."""
+    """The fastest kernel of this data so far, with which others are raced.
+
+    Attributes:
+        kernel: The kernel.
+        seconds: Of one launch.
+        rule: When the pairs of times suffice.
+    """
 
     kernel: SentKernel
     seconds: float
+    rule: RaceRule
 
 
 @dataclass(frozen=True)
@@ -85,7 +92,6 @@ class Measure:
     graph_below: float  # seconds: shorter launches are timed in a CUDA graph
     power: bool = False  # also the mean watts of a second of launches, null where NVML does not tell
     incumbent: Incumbent | None = None  # times are taken in pairs with it
-    race: RaceRule | None = None  # when those suffice
 
 
 @dataclass(frozen=True)
@@ -135,9 +141,8 @@ def from_message(message: Mapping[str, Any]) -> Request:
             fields["rule"] = StopRule(**fields["rule"])
         if fields.get("incumbent") is not None:
             sent = dict(fields["incumbent"])
-            fields["incumbent"] = Incumbent(SentKernel(**sent.pop("kernel")), **sent)
-        if fields.get("race") is not None:
-            fields["race"] = RaceRule(**fields["race"])
+            kernel, rule = SentKernel(**sent.pop("kernel")), RaceRule(**sent.pop("rule"))
+            fields["incumbent"] = Incumbent(kernel, rule=rule, **sent)
         return kind(**fields)
     except TypeError as error:
         raise ValueError(f"{message['op']}: {error}") from error

@@ -387,8 +387,7 @@ class CudaRunner(PoolRunner):
                 launch_limit=options.launch_limit,
                 graph_below=self._graph_below,
                 power=options.power,
-                incumbent=None if fastest is None or race is None else Incumbent(fastest.kernel, fastest.seconds),
-                race=race,
+                incumbent=None if fastest is None or race is None else Incumbent(fastest.kernel, fastest.seconds, race),
             )
             blobs = {program.digest: program.cubin}
             if request.incumbent is not None and fastest is not None:

@@ -230,20 +230,22 @@ class GpuWorker:
 
     def _raced(self, request: Measure, program: LoadedModule, data: ProblemData, blobs: Blobs) -> Repeats | None:
         """Return times in pairs with the incumbent; None where there is none, or no pairs can be timed."""
-        incumbent, rule, limit = request.incumbent, request.race, request.launch_limit
-        if incumbent is None or rule is None or any(slot.operand.role == "inout" for slot in program.slots):
+        incumbent, limit = request.incumbent, request.launch_limit
+        if incumbent is None or any(slot.operand.role == "inout" for slot in program.slots):
             return None
         known = self._incumbent
         if known is None or known[0] != incumbent.kernel:
             known = self._incumbent = (incumbent.kernel, self._load(incumbent.kernel, data, blobs))
-        raced = race(self._timer, known[1].launch, program.launch, incumbent.seconds, data.copies, limit, rule)
+        raced = race(
+            self._timer, known[1].launch, program.launch, incumbent.seconds, data.copies, limit, incumbent.rule
+        )
         if raced is None:
             return None
         self._poison(program.slots)
         for _ in range(_LAUNCHES_AFTER_RACE):  # the outputs that are checked next are the challenger's
             program.launch(0)
         self._timer.wait(_LAUNCHES_AFTER_RACE * limit)
-        reason = f"timed {len(raced.ratios)} times only: over {rule.out_factor:g} times as slow as the best"
+        reason = f"timed {len(raced.ratios)} times only: over {incumbent.rule.out_factor:g} times as slow as the best"
         seconds = [incumbent.seconds * ratio for ratio in raced.ratios]
         return Repeats(seconds, self._timer.clock, reason if raced.out else "")
 

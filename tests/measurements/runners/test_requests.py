@@ -20,7 +20,7 @@ REQUESTS: list[Request] = [
     requests.Prepare("key", {"operator": "copy"}, 3, [{"name": "a"}], {"inputs": {"a": "digest"}}, 2**20),
     requests.Measure("key", KERNEL, StopRule(), 1e-6, 0.5, 1e-4, power=True),
     requests.Measure(
-        "key", KERNEL, StopRule(), 1e-6, 0.5, 1e-4, False, requests.Incumbent(KERNEL, 1e-6), RaceRule(1.2)
+        "key", KERNEL, StopRule(), 1e-6, 0.5, 1e-4, False, requests.Incumbent(KERNEL, 1e-6, RaceRule(1.2))
     ),
     requests.Outputs("key", KERNEL, 0.5),
     requests.Compare("key", [KERNEL, KERNEL], 7, ["library"], 0.5, 1e-4),

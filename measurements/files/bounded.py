@@ -10,7 +10,8 @@ import stat
 from pathlib import Path
 from typing import Any, BinaryIO
 
-WAIT_SECONDS = 8.0  # for a pipe that nothing has been written to
+WAIT_SECONDS = 8.0  # for a pipe to which its writer has written nothing
+NO_WRITER_SECONDS = 1.0  # for a pipe that no process has opened to write
 
 
 def read_bounded(path: str | Path, most: int, *, regular: bool = False) -> bytes:
@@ -47,22 +48,43 @@ def read_json(path: str | Path, most: int, **hooks: Any) -> Any:
 
 
 def open_readable(path: str | Path, *, regular: bool = False) -> BinaryIO:
-    """Open a file, or a pipe once something is written to it. Raises OSError, also where nothing is for
-    ``WAIT_SECONDS``, and ValueError for what is not ``regular`` where it must be."""
+    """Open a file, or a pipe once something is written to it.
+
+    Args:
+        path: Its name.
+        regular: Whether it must be a regular file.
+
+    Raises:
+        OSError: It cannot be opened. TimeoutError for a pipe that nobody writes to.
+        ValueError: It is not a regular file, and must be.
+    """
     file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115  # it is returned open
     try:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             if regular:
                 raise ValueError("it is not a regular file")
-            waiting = select.poll()
-            waiting.register(file, select.POLLIN)
-            if not waiting.poll(1000 * WAIT_SECONDS):
+            if not _written_to(file.fileno()):
                 raise TimeoutError(errno.ETIMEDOUT, "nothing is written to it", str(path))
             os.set_blocking(file.fileno(), True)
     except BaseException:
         file.close()
         raise
     return file
+
+
+def _written_to(descriptor: int) -> bool:
+    """Wait until there is something to read; False if nothing comes."""
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    first = min(NO_WRITER_SECONDS, WAIT_SECONDS)
+    if waiting.poll(1000 * first):
+        return True
+    try:
+        if not os.read(descriptor, 1):  # the end of a pipe that has no writer; nothing was there to be taken
+            return False
+    except BlockingIOError:  # somebody has it open
+        pass
+    return bool(waiting.poll(1000 * (WAIT_SECONDS - first)))
 
 
 def _without_waiting(path: str, flags: int) -> int:

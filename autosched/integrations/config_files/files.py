@@ -214,7 +214,7 @@ def _looked_up(name: FileName, format: Format) -> str:
 
     if format == "vllm" and "H200" in name.device_name.split("_"):
         name = replace(name, device_name="NVIDIA_H200")
-    return name.text(format if name.is_moe else "sglang" if format == "sglang" else "vllm")
+    return name.text(format)
 
 
 def _values(file: ConfigFile) -> dict[int, Config]:

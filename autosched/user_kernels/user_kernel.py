@@ -84,6 +84,9 @@ class KernelSpec:
     ) -> Self:
         """Return the kernel of the arguments of ``kernel_tuner.tune_kernel``, which mean the same.
 
+        The parameters are not grouped, since they are those of that function by name: a call of it becomes a call of
+        this one. ``KernelSpec`` itself takes a value (``KernelOptions``).
+
         Args:
             kernel_name: The function, with template arguments where it has some.
             kernel_source: A text, a file, a list of files, or a function of the values.

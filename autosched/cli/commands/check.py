@@ -9,7 +9,7 @@
 
 import json as json_module
 import math
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -22,6 +22,7 @@ from autosched.cli.options.devices import device_option, target
 from autosched.cli.options.groups import grouped
 from autosched.cli.options.problem import real_number, whole_number
 from autosched.cli.options.sources import Kernels, Programs, TritonKernels, register_stored
+from autosched.cli.options.verification import given_names
 from autosched.cli.terminal import interrupts
 from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, within
 from autosched.cli.terminal.output import say, show, stderr_console
@@ -50,58 +51,51 @@ def share(text: str | float) -> float:
     return found
 
 
-@grouped
-def check(
-    ctx: typer.Context,
-    folder: Annotated[
-        str | None,
-        typer.Argument(metavar="[DIR]", help="Folder of tuned configurations of vLLM or SGLang, or one file."),
-    ] = None,
-    *,
+@dataclass(frozen=True)
+class ConfigFolder:
+    """A folder of tuned configurations."""
+
     format: Annotated[
         str | None,
         typer.Option("--format", metavar="NAME", help="vllm or sglang: whose files DIR holds, if they do not show it."),
-    ] = None,
+    ] = None
     triton_version: Annotated[
         str | None,
         typer.Option("--triton-version", metavar="VERSION", help="With DIR: the Triton that must be installed."),
-    ] = None,
-    db: Annotated[
-        str | None, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")
-    ] = None,
-    static: Annotated[
-        bool, typer.Option("--static", help="What can be checked without a GPU; nothing is timed.")
-    ] = False,
-    against: Annotated[
-        str | None, typer.Option("--against", metavar="DB", help="Timed: compare with the schedules of this database.")
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            "--baseline",
-            metavar="PYTHON",
-            help="Timed: compare with the kernels of this Python's autosched and compiler.",
-        ),
-    ] = None,
-    kernel: Kernels = None,
-    baseline_kernel: Annotated[
-        list[str] | None,
-        typer.Option("--baseline-kernel", metavar="FILE", help="The same for the Python of --baseline."),
-    ] = None,
-    program: Programs = None,
-    triton: TritonKernels = None,
+    ] = None
+
+
+@dataclass(frozen=True)
+class EntryChoice:
+    """Which entries of a database are checked, and the files of users that these need."""
+
+    kernel: Kernels = None
+    program: Programs = None
+    triton: TritonKernels = None
     operator: Annotated[
         list[str] | None, typer.Option("--operator", metavar="NAME", help="Only this operator; may be repeated.")
-    ] = None,
-    device: Annotated[str | None, device_option("every one in the database")] = None,
+    ] = None
+    device: Annotated[str | None, device_option("every one in the database")] = None
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Differences of time that do not count."""
+
     max_slowdown: Annotated[
         float,
         typer.Option("--max-slowdown", parser=share, metavar="SHARE", help="Allowed slowdown (3% or 0.03)."),
-    ] = 0.01,
+    ] = 0.01
     floor: Annotated[
         float,
         typer.Option("--floor", parser=real_number, metavar="US", help="Ignore smaller differences, in us."),
-    ] = 0.5,
+    ] = 0.5
+
+
+@dataclass(frozen=True)
+class StaticCheck:
+    """A check without a GPU."""
+
     growth: Annotated[
         float,
         typer.Option(
@@ -110,28 +104,77 @@ def check(
             metavar="SHARE",
             help="Static: how much more registers, shared memory and code may be.",
         ),
-    ] = 0.0,
+    ] = 0.0
+    no_emulate: Annotated[bool, typer.Option("--no-emulate", help="Static: do not compute the entries on the CPU.")] = (
+        False
+    )
+    seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of emulated inputs.")] = 0
+
+
+@dataclass(frozen=True)
+class TimedCheck:
+    """A check on a GPU."""
+
+    against: Annotated[
+        str | None, typer.Option("--against", metavar="DB", help="Timed: compare with the schedules of this database.")
+    ] = None
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline",
+            metavar="PYTHON",
+            help="Timed: compare with the kernels of this Python's autosched and compiler.",
+        ),
+    ] = None
+    baseline_kernel: Annotated[
+        list[str] | None,
+        typer.Option("--baseline-kernel", metavar="FILE", help="The same for the Python of --baseline."),
+    ] = None
     rounds: Annotated[
         int, typer.Option("--rounds", parser=whole_number, metavar="N", help="Timed: rounds at a time, up to 8 times.")
-    ] = 40,
+    ] = 40
     seconds: Annotated[
         float,
         typer.Option(
             "--seconds", parser=real_number, metavar="S", help="Timed: measuring an entry at most takes this."
         ),
-    ] = 10.0,
-    no_emulate: Annotated[
-        bool, typer.Option("--no-emulate", help="Static: do not compute the entries on the CPU.")
-    ] = False,
-    seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of emulated inputs.")] = 0,
+    ] = 10.0
     learn_noise: Annotated[
         bool, typer.Option("--learn-noise", help="Timed: store each entry's noise with it, for later checks.")
-    ] = False,
-    output: Output,
+    ] = False
+
+
+@dataclass(frozen=True)
+class Dashboards:
+    """Files for dashboards of benchmarks."""
+
     action_benchmark: Annotated[
         str | None, typer.Option("--action-benchmark", metavar="FILE", help="Write JSON for github-action-benchmark.")
+    ] = None
+    bencher: Annotated[str | None, typer.Option("--bencher", metavar="FILE", help="Write JSON for Bencher.")] = None
+
+
+@grouped
+def check(
+    ctx: typer.Context,
+    folder: Annotated[
+        str | None,
+        typer.Argument(metavar="[DIR]", help="Folder of tuned configurations of vLLM or SGLang, or one file."),
     ] = None,
-    bencher: Annotated[str | None, typer.Option("--bencher", metavar="FILE", help="Write JSON for Bencher.")] = None,
+    *,
+    db: Annotated[
+        str | None, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")
+    ] = None,
+    static: Annotated[
+        bool, typer.Option("--static", help="What can be checked without a GPU; nothing is timed.")
+    ] = False,
+    files: ConfigFolder,
+    entries: EntryChoice,
+    thresholds: Thresholds,
+    without_gpu: StaticCheck,
+    timed: TimedCheck,
+    output: Output,
+    dashboards: Dashboards,
 ) -> int:
     """Check stored schedules: still valid, correct and fast?
 
@@ -144,9 +187,11 @@ def check(
     our own where there is none. A sound entry says nothing of its speed.
 
     """
-    options = _options(**{name: value for name, value in locals().items() if name in _OPTION_NAMES})
+    if static and (timed.against or timed.baseline):
+        raise InputError("--against and --baseline are for timed checks: leave --static out, or leave them out")
+    options = _options(entries, thresholds, without_gpu, timed)
     # With compilers and cost models: other commands need not wait.
-    from autosched.regression import outputs, timed
+    from autosched.regression import outputs
     from autosched.regression.check import CheckRun
 
     if db is None and (folder is None or (Path(folder).is_file() and Path(folder).suffix != ".json")):
@@ -156,15 +201,15 @@ def check(
         )
     if db is None:
         _refuse_options_of_databases(ctx)
-    output.check([db or folder or ""], action_benchmark, bencher)
+    output.check([db or folder or ""], dashboards.action_benchmark, dashboards.bencher)
 
     def written(report: "CheckReport") -> "Summary":
         summary = outputs.summary(report)
         write_files(summary, output)
-        if action_benchmark is not None:
-            Path(action_benchmark).write_bytes(_document(outputs.action_benchmark(report)))
-        if bencher is not None:
-            Path(bencher).write_bytes(_document(outputs.bencher(report)))
+        if dashboards.action_benchmark is not None:
+            Path(dashboards.action_benchmark).write_bytes(_document(outputs.action_benchmark(report)))
+        if dashboards.bencher is not None:
+            Path(dashboards.bencher).write_bytes(_document(outputs.bencher(report)))
         return summary
 
     kind: Literal["static", "timed", "configs"] = "configs" if db is None else "static" if static else "timed"
@@ -172,14 +217,14 @@ def check(
     try:
         with interrupts.raised(), bad_input():
             if db is None:
-                report = _check_configs(Path(folder or ""), format, options, triton_version or "")
-            elif format is not None or folder is not None or triton_version is not None:
+                report = _check_configs(Path(folder or ""), files, options)
+            elif folder is not None or files != ConfigFolder():
                 raise InputError("check either a database (--db), or a folder of configurations (DIR)")
             else:
-                register_stored(None, None, triton, db)
+                register_stored(None, None, entries.triton, db)
                 report = _run(db, options, static, run)
-            if learn_noise and db is not None:
-                _learn(db, timed.noises(report.findings))
+            if timed.learn_noise and db is not None:
+                _learn(db, report)
     except KeyboardInterrupt:
         written(run.report("it was stopped"))
         say("stopped, nothing is concluded")
@@ -190,39 +235,31 @@ def check(
     return give(CommandAnswer(written(report), report.to_json(), lambda console: _show(console, report)), output)
 
 
-_OPTION_NAMES = (
-    *("against", "baseline", "kernel", "baseline_kernel", "program", "operator", "device", "static"),
-    *("max_slowdown", "floor", "growth", "rounds", "seconds", "no_emulate", "seed"),
-)
-
-
-def _options(**given: Any) -> "CheckOptions":
+def _options(entries: EntryChoice, thresholds: Thresholds, static: StaticCheck, timed: TimedCheck) -> "CheckOptions":
     """Check what was given. Raises InputError for what contradicts itself."""
     from autosched.regression.check import CheckOptions
     from autosched.regression.judging import SlowdownLimits
     from autosched.regression.procedure import ComparisonEffort
     from autosched.regression.static import StaticOptions
 
-    if given["static"] and (given["against"] or given["baseline"]):
-        raise InputError("--against and --baseline are for timed checks: leave --static out, or leave them out")
-    if given["against"] and given["baseline"]:
+    if timed.against and timed.baseline:
         raise InputError("give one baseline: --against a database, or --baseline an environment")
-    within("--seed", given["seed"], 0, MOST_SEED)
-    within("--rounds", given["rounds"], 8, 10_000)
-    if not 0 <= given["floor"] < 1e6:
-        raise InputError(f"--floor is a time in microseconds, such as 0.5, not {given['floor']:g}")
+    within("--seed", static.seed, 0, MOST_SEED)
+    within("--rounds", timed.rounds, 8, 10_000)
+    if not 0 <= thresholds.floor < 1e6:
+        raise InputError(f"--floor is a time in microseconds, such as 0.5, not {thresholds.floor:g}")
     with bad_input():
         return CheckOptions(
-            limits=SlowdownLimits(given["max_slowdown"], given["floor"] * 1e-6),
-            effort=ComparisonEffort(given["rounds"], 8 * given["rounds"], given["seconds"]),
-            static=StaticOptions(given["growth"], not given["no_emulate"], given["seed"]),
-            operators=tuple(given["operator"] or ()),
-            device=None if given["device"] is None else target(given["device"]),
-            against=given["against"] or "",
-            baseline=given["baseline"] or "",
-            kernel_files=tuple(given["kernel"] or ()),
-            baseline_kernel_files=tuple(given["baseline_kernel"] or given["kernel"] or ()),
-            programs=tuple(given["program"] or ()),
+            limits=SlowdownLimits(thresholds.max_slowdown, thresholds.floor * 1e-6),
+            effort=ComparisonEffort(timed.rounds, 8 * timed.rounds, timed.seconds),
+            static=StaticOptions(static.growth, not static.no_emulate, static.seed),
+            operators=tuple(entries.operator or ()),
+            device=None if entries.device is None else target(entries.device),
+            against=timed.against or "",
+            baseline=timed.baseline or "",
+            kernel_files=tuple(entries.kernel or ()),
+            baseline_kernel_files=tuple(timed.baseline_kernel or entries.kernel or ()),
+            programs=tuple(entries.program or ()),
         )
 
 
@@ -236,36 +273,35 @@ def _run(db: str, options: "CheckOptions", static: bool, run: "CheckRun") -> "Ch
         return check_database(db, options, static=static, told=progress.advance, run=run)
 
 
-_OF_DATABASES = (
-    *("against", "baseline", "kernel", "baseline_kernel", "program", "triton", "operator", "max_slowdown", "floor"),
-    *("growth", "rounds", "seconds", "seed", "learn_noise"),
-)
+_FOR_FOLDERS = {"device", "no_emulate"}  # of the options of databases, those that a folder takes, too
 
 
 def _refuse_options_of_databases(ctx: typer.Context) -> None:
     """Raise InputError if the user gave an option that a folder of configurations has no use for."""
-    sources = {name: ctx.get_parameter_source(name) for name in _OF_DATABASES}
-    given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
-    if given:
+    groups = (EntryChoice, Thresholds, StaticCheck, TimedCheck)
+    names = {field.name for group in groups for field in fields(group)} - _FOR_FOLDERS
+    if given := sorted(names & given_names(ctx)):
         option = "--" + given[0].replace("_", "-")
         raise InputError(f"{option} is for a database (--db): leave it out")
 
 
-def _check_configs(folder: Path, format: str | None, options: "CheckOptions", triton: str) -> "CheckReport":
+def _check_configs(folder: Path, given: ConfigFolder, options: "CheckOptions") -> "CheckReport":
     from autosched.regression.config_files import ConfigCheck, recognised_files
 
-    files = recognised_files(folder, "--format") if format is None else config_files(format)
-    check = ConfigCheck(options.device, options.static.emulate, triton)
+    files = recognised_files(folder, "--format") if given.format is None else config_files(given.format)
+    check = ConfigCheck(options.device, options.static.emulate, given.triton_version or "")
     total = len(files.entries(folder, check)[0])
     with Counter(stderr_console(), "checked", total) as progress:
         return files.check(folder, check, progress.advance)
 
 
-def _learn(db: str, noises: Any) -> None:
+def _learn(db: str, report: "CheckReport") -> None:
+    from autosched.regression import timed
     from autosched.regression.entries import CheckedEntry, entries
     from autosched.regression.judging import SlowdownLimits
     from measurements.store.store import Guard, Store
 
+    noises = timed.noises(report.findings)
     with Store.open(db) as store:
         for entry in entries(store, SlowdownLimits()):
             if isinstance(entry, CheckedEntry) and entry.name in noises:

@@ -1,9 +1,11 @@
 """Options that every search has: ``tune`` of a problem, of a suite, of a Triton kernel."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from autosched.cli.options.devices import DeviceOption
 from autosched.cli.options.problem import one_of, whole_number
 from autosched.cli.terminal.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, within
 from autosched.samplers import BRUTE_FORCE, DEFAULT, samplers
@@ -32,6 +34,17 @@ NoVerifyOption = Annotated[
     bool, typer.Option("--no-verify", help="Without a GPU: do not emulate each new best before it is called best.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+@dataclass(frozen=True)
+class SearchControls:
+    """What every search has: its device, its sampler, and when it ends."""
+
+    device: DeviceOption = None
+    sampler: SamplerOption = None
+    seed: SeedOption = 0
+    seconds: SecondsOption = None
+    no_verify: NoVerifyOption = False
 
 
 def trials_or_all(trials: int | None, sampler: str | None) -> int | None:

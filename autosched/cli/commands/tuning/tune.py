@@ -21,16 +21,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from autosched.cli.options.devices import DeviceOption
+from autosched.cli.options.groups import grouped
 from autosched.cli.options.problem import one_of, problem_from, whole_number
 from autosched.cli.options.search import (
     DEFAULT_TRIALS,
     BackendOption,
     JsonOption,
-    NoVerifyOption,
-    SamplerOption,
-    SecondsOption,
-    SeedOption,
+    SearchControls,
     check_limits,
     trials_or_all,
 )
@@ -59,6 +56,52 @@ if TYPE_CHECKING:
     from autosched.tuning.winner.paired_timing import Remeasurement
 
 
+@dataclasses.dataclass(frozen=True)
+class GpuTiming:
+    """How candidates are timed on GPUs."""
+
+    warm_cache: Annotated[
+        bool, typer.Option("--warm-cache", help="On a GPU: time with operands in the L2, not from memory.")
+    ] = False
+    eager: Annotated[
+        bool, typer.Option("--eager", help="On a GPU: queue each launch from the host, not in a CUDA graph.")
+    ] = False
+    clocks: Annotated[
+        int | None,
+        typer.Option(
+            "--clocks", parser=whole_number, metavar="MHZ", help="What the SM clock is locked to; it is checked."
+        ),
+    ] = None
+    gpus: Annotated[
+        str | None,
+        typer.Option("--gpus", metavar="0,1|all", help="GPUs that measure, all of one kind (default: 0 alone)."),
+    ] = None
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            "--ray", metavar="ADDRESS", help="Measure on all GPUs of a kind of this Ray cluster, or of 'auto'."
+        ),
+    ] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class TrialFiles:
+    """Files with what a search found."""
+
+    csv: Annotated[
+        str | None, typer.Option("--csv", metavar="FILE", help="Write every trial of this run as a row of FILE.")
+    ] = None
+    t4: Annotated[
+        str | None,
+        typer.Option("--t4", metavar="FILE", help="Write them as T4, the format of Kernel Tuner and others."),
+    ] = None
+    c_header: Annotated[
+        str | None,
+        typer.Option("--c-header", metavar="FILE", help="With --kernel: write the best parameters as a C header."),
+    ] = None
+
+
+@grouped
 def tune(
     operator: Operator,
     given: Mapping[str, Any],
@@ -90,21 +133,17 @@ def tune(
             help="What --trials and others are by default.",
         ),
     ] = None,
-    device: DeviceOption = None,
     template: TemplateOption = None,
     backend: BackendOption = "auto",
-    sampler: SamplerOption = None,
-    seed: SeedOption = 0,
+    search: SearchControls,
     min_gain: Annotated[
         float | None,
         typer.Option("--min-gain", metavar="G", help="End once less than this part of the time can be gained."),
     ] = None,
-    seconds: SecondsOption = None,
     workers: Annotated[
         int | None,
         typer.Option("--workers", parser=whole_number, metavar="W", help="Compilers at a time (default one per core)."),
     ] = None,
-    no_verify: NoVerifyOption = False,
     proof_seconds: Annotated[
         float | None,
         typer.Option(
@@ -113,28 +152,7 @@ def tune(
             help="Without a GPU: what the full proof of the best may take at the end (default 60; 0: none).",
         ),
     ] = None,
-    warm_cache: Annotated[
-        bool, typer.Option("--warm-cache", help="On a GPU: time with operands in the L2, not from memory.")
-    ] = False,
-    eager: Annotated[
-        bool, typer.Option("--eager", help="On a GPU: queue each launch from the host, not in a CUDA graph.")
-    ] = False,
-    clocks: Annotated[
-        int | None,
-        typer.Option(
-            "--clocks", parser=whole_number, metavar="MHZ", help="What the SM clock is locked to; it is checked."
-        ),
-    ] = None,
-    gpus: Annotated[
-        str | None,
-        typer.Option("--gpus", metavar="0,1|all", help="GPUs that measure, all of one kind (default: 0 alone)."),
-    ] = None,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            "--ray", metavar="ADDRESS", help="Measure on all GPUs of a kind of this Ray cluster, or of 'auto'."
-        ),
-    ] = None,
+    timing: GpuTiming,
     model: Annotated[
         str | None,
         typer.Option(
@@ -153,17 +171,7 @@ def tune(
         str | None,
         typer.Option("--recording", metavar="FILE", help="With --backend replay: a Kernel Tuner cache, a T4 file, ..."),
     ] = None,
-    csv: Annotated[
-        str | None, typer.Option("--csv", metavar="FILE", help="Write every trial of this run as a row of FILE.")
-    ] = None,
-    t4: Annotated[
-        str | None,
-        typer.Option("--t4", metavar="FILE", help="Write them as T4, the format of Kernel Tuner and others."),
-    ] = None,
-    c_header: Annotated[
-        str | None,
-        typer.Option("--c-header", metavar="FILE", help="With --kernel: write the best parameters as a C header."),
-    ] = None,
+    files: TrialFiles,
     json: JsonOption = False,
 ) -> int:
     """Search for the fastest schedule, every trial kept in a database.
@@ -172,53 +180,53 @@ def tune(
     status 1 if no schedule has worked.
     """
     if effort is None:
-        trials = trials_or_all(trials, sampler)
-    check_limits(trials, seed, workers)
-    check_outputs([csv, t4, c_header], [recording])
+        trials = trials_or_all(trials, search.sampler)
+    check_limits(trials, search.seed, workers)
+    check_outputs([files.csv, files.t4, files.c_header], [recording])
     problem = problem_from(operator, given)
-    if c_header is not None and not isinstance(problem, KernelProblem):
+    if files.c_header is not None and not isinstance(problem, KernelProblem):
         raise InputError("--c-header is for the parameters of a kernel of your own: give --kernel FILE")
     if db is None:
         db = _own_database()
     from autosched.tuning import tune as tuner  # a second that other commands need not wait
     from autosched.verify.runs import LIMIT_TOLD
 
-    def search(so_far: "SoFar") -> "TuneResult":
+    def run(so_far: "SoFar") -> "TuneResult":
         return tuner.tune(
             problem,
             trials=trials,
             database=db,
-            device=device,
+            device=search.device,
             backend=backend,
-            sampler=sampler,
-            seed=seed,
+            sampler=search.sampler,
+            seed=search.seed,
             workers=workers,
-            verify=not no_verify,
-            warm_cache=warm_cache,
-            eager=eager,
-            clocks=clocks,
-            gpus=None if gpus is None else _gpus(gpus),
-            ray=ray,
+            verify=not search.no_verify,
+            warm_cache=timing.warm_cache,
+            eager=timing.eager,
+            clocks=timing.clocks,
+            gpus=None if timing.gpus is None else _gpus(timing.gpus),
+            ray=timing.ray,
             templates=template or None,
             model=model,
             progress=so_far,
             min_gain=min_gain,
             effort=effort,
-            seconds=seconds,
+            seconds=search.seconds,
             proof_seconds=proof_seconds,
             objective=objective or None,
             recording=recording,
         )
 
-    result = searched(search, json=json, limit=LIMIT_TOLD)
-    if csv is not None:
-        result.to_csv(replaceable(csv))
-    if t4 is not None:
-        result.to_t4(replaceable(t4))
-    if c_header is not None and result.best is not None and isinstance(problem, KernelProblem):
+    result = searched(run, json=json, limit=LIMIT_TOLD)
+    if files.csv is not None:
+        result.to_csv(replaceable(files.csv))
+    if files.t4 is not None:
+        result.to_t4(replaceable(files.t4))
+    if files.c_header is not None and result.best is not None and isinstance(problem, KernelProblem):
         values = {result.device.name: result.best.schedule.values}
-        publish(replaceable(c_header), header_of(problem.file, values).encode())
-    return finish(result, db, seed, json=json)
+        publish(replaceable(files.c_header), header_of(problem.file, values).encode())
+    return finish(result, db, search.seed, json=json)
 
 
 def _own_database() -> str:

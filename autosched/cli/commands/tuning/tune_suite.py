@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autosched.cli.options.devices import DeviceOption, target
+from autosched.cli.options.devices import target
+from autosched.cli.options.groups import grouped
 from autosched.cli.options.problem import one_of, whole_number
 from autosched.cli.options.search import (
     BackendOption,
     JsonOption,
-    NoVerifyOption,
-    SamplerOption,
-    SecondsOption,
-    SeedOption,
+    SearchControls,
     check_limits,
 )
 from autosched.cli.terminal import interrupts
@@ -43,7 +41,9 @@ _TRIALS = 256
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
+@grouped
 def tune_suite(
+    *,
     suite: Annotated[
         str | None, typer.Option("--suite", metavar="FILE", help="TOML with a table [[problem]] for each.")
     ] = None,
@@ -69,11 +69,8 @@ def tune_suite(
             help="Instead of --trials: see below.",
         ),
     ] = None,
-    device: DeviceOption = None,
+    search: SearchControls,
     backend: BackendOption = "auto",
-    sampler: SamplerOption = None,
-    seed: SeedOption = 0,
-    seconds: SecondsOption = None,
     budget: Annotated[
         str | None, typer.Option("--budget", metavar="T", help="How long to search, such as 90s, 30m or 2h.")
     ] = None,
@@ -83,7 +80,6 @@ def tune_suite(
     workers: Annotated[
         int | None, typer.Option("--workers", parser=whole_number, metavar="W", help="Compilers at a time.")
     ] = None,
-    no_verify: NoVerifyOption = False,
     model: Annotated[
         str | None, typer.Option("--model", metavar="MODEL", help="Start from this file of 'train'.")
     ] = None,
@@ -103,11 +99,12 @@ def tune_suite(
         raise InputError("give either --suite or --from: tune --from shapes.csv --db best.db --budget 30m")
     if trials is not None and effort is not None:
         raise InputError("give either --trials or --effort")
+    device, seconds = search.device, search.seconds
     if budget is not None:
         if seconds is not None:
             raise InputError("give either --seconds or --budget")
         seconds = _seconds(budget)
-    check_limits(trials, seed, workers)
+    check_limits(trials, search.seed, workers)
     if seconds is not None and not 0 < seconds < math.inf:
         raise InputError(f"--seconds is how long to search, more than 0, not {seconds:g}")
     console = stderr_console()
@@ -144,11 +141,11 @@ def tune_suite(
                     database=db,
                     device=device,
                     backend=backend,
-                    sampler=sampler or DEFAULT,
-                    seed=seed,
+                    sampler=search.sampler or DEFAULT,
+                    seed=search.seed,
                     workers=workers,
                     ray=fleet,
-                    verify=not no_verify,
+                    verify=not search.no_verify,
                     model=model,
                 )
         except StoreError:

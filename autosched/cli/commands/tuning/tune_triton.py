@@ -5,20 +5,19 @@
 
 import inspect
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from autosched.cli.commands.tuning.tune import finish, searched
-from autosched.cli.options.devices import DeviceOption, target
+from autosched.cli.options.devices import target
+from autosched.cli.options.groups import grouped
 from autosched.cli.options.problem import whole_number
 from autosched.cli.options.search import (
     DEFAULT_TRIALS,
     JsonOption,
-    NoVerifyOption,
-    SamplerOption,
-    SecondsOption,
-    SeedOption,
+    SearchControls,
     check_limits,
     trials_or_all,
 )
@@ -54,8 +53,10 @@ RuleOption = Annotated[
 ]
 
 
+@grouped
 def tune_triton(
     triton: TritonOption,
+    *,
     args: ArgsOption = None,
     size: SizeOption = None,
     calls: Annotated[
@@ -89,10 +90,7 @@ def tune_triton(
             help=f"Configurations to try (default {DEFAULT_TRIALS}; all with --sampler {BRUTE_FORCE}).",
         ),
     ] = None,
-    device: DeviceOption = None,
-    sampler: SamplerOption = None,
-    seed: SeedOption = 0,
-    seconds: SecondsOption = None,
+    search: SearchControls,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -102,7 +100,6 @@ def tune_triton(
             help="Compilers at a time (default one per core; 0: this process).",
         ),
     ] = None,
-    no_verify: NoVerifyOption = False,
     json: JsonOption = False,
 ) -> int:
     """Search for the fastest configuration of a Triton kernel for a device that is not here.
@@ -116,9 +113,9 @@ def tune_triton(
         lacks = "--args FILE:FUNCTION" if args is None else "--db best.db"
         usage = "autosched tune --triton k.py:kernel --args k.py:make --db best.db"
         raise InputError(f"tune --triton needs {lacks}: {usage}")
-    trials = trials_or_all(trials, sampler) or DEFAULT_TRIALS
-    check_limits(trials, seed, workers, least_workers=0)
-    row = target(device)
+    trials = trials_or_all(trials, search.sampler) or DEFAULT_TRIALS
+    check_limits(trials, search.seed, workers, least_workers=0)
+    row = target(search.device)
     tuning = loaded(triton, param, rule, reference)
     from autosched.triton.session import emulated
     from autosched.triton.tuning.call import KernelCall
@@ -137,15 +134,15 @@ def tune_triton(
             status = max(
                 status,
                 tune_triton(
-                    triton, args, again, None, proof_size, param, rule, reference, db, trials, device, sampler, seed,
-                    seconds, workers, no_verify,
+                    triton, args=args, size=again, calls=None, proof_size=proof_size, param=param, rule=rule,
+                    reference=reference, db=db, trials=trials, workers=workers, json=False, **asdict(search),
                 ),
             )  # fmt: skip
             if status == ExitStatus.STOPPED:
                 break
         return status
 
-    def search(so_far: "SoFar") -> "TuneResult":
+    def run(so_far: "SoFar") -> "TuneResult":
         make = load(args, "--args")
         with emulated(row, check=False) as session:
             call = KernelCall.of(tuning.function, made(make, given, args))
@@ -157,19 +154,19 @@ def tune_triton(
                 SearchOptions(
                     trials=trials,
                     database=db,
-                    sampler=sampler or DEFAULT,
-                    seed=seed,
-                    verify=not no_verify,
+                    sampler=search.sampler or DEFAULT,
+                    seed=search.seed,
+                    verify=not search.no_verify,
                     progress=so_far,
-                    seconds=seconds,
+                    seconds=search.seconds,
                     workers=workers,
                 ),
                 proof_call=None if proof is None else KernelCall.of(tuning.function, proof),
                 storages=session.storages,
             )
 
-    result = searched(search, json=json)
-    return finish(result, db, seed, json=json)
+    result = searched(run, json=json)
+    return finish(result, db, search.seed, json=json)
 
 
 def _heard(calls: str, tuning: "TritonTuning", load: Callable[[str, str], Any], args: str) -> list[dict[str, int]]:

@@ -6,6 +6,7 @@ import contextlib
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,9 +19,12 @@ from autosched.judge.task import Case, Task, TaskError, as_float64, load
 from autosched.judge.torch_operators import TorchOperators
 from autosched.triton.described import LaunchFailed
 from autosched.triton.session import Session, emulated
-from autosched.verify.launch_plan import QUICK, THOROUGH
-from autosched.verify.oracle import Comparison
-from measurements.emulator.findings import FindingKind
+from autosched.verify.launch_plan import QUICK, LaunchPlan
+from autosched.verify.launches import run_of_program, verdict_of_program
+from autosched.verify.oracle import UNPROVEN, Comparison
+from autosched.verify.planned_run import PlannedRun, make_runs
+from autosched.verify.run import Run
+from autosched.verify.verdict import Verdict
 from measurements.files.text import one_line
 from search_spaces.hardware.devices import Device
 
@@ -28,10 +32,6 @@ _SEEDS = (1, 2)
 # Norm of the error over that of the reference, by the type of the output; of f32 so that TF32 passes.
 _TOLERANCES = {torch.float64: 1e-10, torch.float32: 2e-3, torch.float16: 5e-3, torch.bfloat16: 2e-2}
 _EIGHT_BITS = 0.1
-_RACES = {FindingKind.GLOBAL_RACE, FindingKind.SHARED_RACE}
-_BOUNDS = {
-    FindingKind.OUT_OF_BOUNDS_GLOBAL, FindingKind.OUT_OF_BOUNDS_SHARED, FindingKind.OUT_OF_BOUNDS_LOCAL
-}  # fmt: skip
 
 
 class _Unproven(Exception):
@@ -40,7 +40,7 @@ class _Unproven(Exception):
 
 @dataclass
 class _Seen:
-    """What came of all cases so far."""
+    """What came of all runs so far."""
 
     cases: list[CaseResult] = field(default_factory=list)
     reasons: dict[SubmissionStatus, list[str]] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class _Seen:
 
 
 def judge(
-    submission: Path, task: Task, device: Device, *, full: bool = False, tolerance: float = 0.0
+    submission: Path, task: Task, device: Device, *, plan: LaunchPlan = QUICK, tolerance: float = 0.0
 ) -> SubmissionResult:
     """Judge a submission by emulating what it launches on every case of a task.
 
@@ -61,7 +61,7 @@ def judge(
         submission: The file, which is imported and run: give it a process of its own (``run_judge``).
         task: Cases, each with inputs and a reference.
         device: The GPU that kernels are compiled for.
-        full: Whether each launch runs in several orders of blocks and threads, and once more.
+        plan: The runs of each launch.
         tolerance: A relative error; 0 for what the type of the output allows.
 
     Returns:
@@ -71,42 +71,73 @@ def judge(
         TaskError: The submission is none.
         HostFailure: This machine cannot emulate.
     """
-    seen = _Seen()
-    module: ModuleType | None = None
-    plan = THOROUGH if full else QUICK
+    judging = _Judging(submission, task, device, plan, tolerance)
     with _no_extensions():
-        for case in task.cases:
-            outputs = []
+        for _ in make_runs(judging.planned(), suppressions=plan.suppressions):
+            pass
+    return _result(judging.seen)
+
+
+@dataclass
+class _Judging:
+    """The named runs of a submission: each case with each seed, and once more with the same buffers refilled."""
+
+    submission: Path
+    task: Task
+    device: Device
+    plan: LaunchPlan
+    tolerance: float
+    seen: _Seen = field(default_factory=_Seen)
+    _module: ModuleType | None = None
+
+    def planned(self) -> Iterator[PlannedRun]:
+        """Yield the runs; the launches of one are emulated in a session that is open while it is made."""
+        for case in self.task.cases:
+            runs: list[_CaseRun] = []
             call: Callable[[Any], Any] | None = None
             for seed in _SEEDS[:1] if case.uneven else _SEEDS:
-                try:
-                    with emulated(device, plan=plan, check=False) as session:
-                        case.prepare()
-                        wanted = _reference(case, seed)
-                        if module is None:
-                            module = load(submission, "submission")
-                        if call is None:
-                            call = task.call(module)
-                        output = _case(case, seed, call, session, seen, wanted, tolerance)
-                        outputs.append((wanted.output, output))
-                except (LaunchFailed, _Unproven) as error:
-                    seen.add(SubmissionStatus.UNPROVEN, one_line(str(error)))
-                except (TaskError, KeyboardInterrupt):
-                    raise
-                except MemoryError:
-                    seen.add(SubmissionStatus.OUT_OF_MEMORY, "it needs more memory than it may have")
-                except BaseException as error:  # a submission may raise what it likes
-                    last = traceback.extract_tb(error.__traceback__)[-1]
-                    said = one_line(str(error))[:300]
-                    if "can't allocate memory" in said:  # torch's own error
-                        seen.add(SubmissionStatus.OUT_OF_MEMORY, said)
-                        continue
-                    seen.add(
-                        SubmissionStatus.FAILED,
-                        f"{type(error).__name__}: {said} ({Path(last.filename).name}:{last.lineno})",
-                    )
-            _constant(outputs, seen)
-    return _verdict(seen)
+                with emulated(self.device, plan=self.plan, check=False) as session:
+                    run = _CaseRun(case, seed, session, self.seen, self.tolerance, call)
+                    yield PlannedRun(run.name, partial(self._guarded, run, partial(self._first_call, run)))
+                    call = run.call
+                    if run.is_right and seed == _SEEDS[0] and not self.seen.cheats:
+                        yield PlannedRun(f"{run.name}, buffers refilled", partial(self._guarded, run, run.refilled))
+                if run.returned:
+                    runs.append(run)
+            _constant([(run.wanted.output, run.output) for run in runs], self.seen)
+
+    def _first_call(self, run: _CaseRun) -> Verdict:
+        run.case.prepare()
+        run.wanted = _reference(run.case, run.seed)
+        if self._module is None:
+            self._module = load(self.submission, "submission")
+        if run.call is None:
+            run.call = self.task.call(self._module)
+        return run.first()
+
+    def _guarded(self, run: _CaseRun, make: Callable[[], Verdict]) -> Run:
+        """Return a run; what the submission raises is a verdict."""
+        try:
+            verdict = make()
+        except (LaunchFailed, _Unproven) as error:
+            verdict = self._ended(SubmissionStatus.UNPROVEN, one_line(str(error)))
+        except (TaskError, KeyboardInterrupt):
+            raise
+        except MemoryError:
+            verdict = self._ended(SubmissionStatus.OUT_OF_MEMORY, "it needs more memory than it may have")
+        except BaseException as error:  # a submission may raise what it likes
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            said = one_line(str(error))[:300]
+            if "can't allocate memory" in said:  # torch's own error
+                verdict = self._ended(SubmissionStatus.OUT_OF_MEMORY, said)
+            else:
+                where = f"{Path(last.filename).name}:{last.lineno}"
+                verdict = self._ended(SubmissionStatus.FAILED, f"{type(error).__name__}: {said} ({where})")
+        return run_of_program(verdict, run.seed, self.plan)
+
+    def _ended(self, status: SubmissionStatus, reason: str) -> Verdict:
+        self.seen.add(status, reason)
+        return Verdict.not_launched(status.verdict, reason)
 
 
 @dataclass(frozen=True)
@@ -139,58 +170,101 @@ def _reference(case: Case, seed: int) -> _Wanted:
     return _Wanted(as_float64(expected), set(operators.names), returned)
 
 
-def _case(
-    case: Case,
-    seed: int,
-    call: Callable[[Any], Any],
-    session: Session,
-    seen: _Seen,
-    wanted: _Wanted,
-    tolerance: float,
-) -> Any:
-    expected = wanted.output
-    inputs = case.inputs(seed)
-    tensors = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
-    buffers = {
-        t.data_ptr() for t in tensors if session.storages.defined(t.untyped_storage()) is not None
-    }  # for outputs
-    before = _copied(inputs)
-    launches = len(session.launches)
-    with TorchOperators() as operators, torch.no_grad():
-        output = call(inputs)
-    launched = session.launches[launches:]
-    error, limit = _relative_error(output, expected, tolerance)
-    accepts = _accepts(case, before, output, expected)
-    name = f"{case.name}, seed {seed}"
-    compared = _compared(name, error, limit, accepts)
-    verdict, lines = session.verdict(compared), session.fault_lines()
-    for fault, line in zip(verdict.emulation.faults, lines, strict=True):
-        kind = fault.kind
-        status = (
-            SubmissionStatus.RACING
-            if kind in _RACES
-            else SubmissionStatus.OUT_OF_BOUNDS
-            if kind in _BOUNDS
-            else SubmissionStatus.FAULTY
-        )
-        seen.add(status, one_line(line))
-    seen.cases.append(CaseResult(name, len(launched), error, limit, accepts, tuple(lines), tuple(operators.names)))
-    _cheats(seen, session, bool(launched), output, expected, set(operators.names), wanted.operators, accepts)
-    # What the caller gave may be the output, where the reference returns it or it holds no values; else it stays.
-    returned = _returned(inputs, output)
-    for k, (a, b) in enumerate(zip(tree_leaves(inputs), tree_leaves(before), strict=True)):
-        if not isinstance(a, torch.Tensor) or a.data_ptr() in buffers or k in wanted.returned:
-            continue
-        if k in returned:
-            seen.cheats.setdefault(Cheat.INPUT_RETURNED, f"it returns input {k} itself as the output")
-        elif not _same(a, b):
-            seen.cheats.setdefault(Cheat.INPUTS_CHANGED, f"input {k} holds other values after the call")
-    if compared.reason:
-        seen.add(SubmissionStatus.WRONG, compared.reason)
-    elif seed == _SEEDS[0] and not seen.cheats:
-        output = _copied(output)
-        _refilled(case, call, inputs, output, seen, tolerance)
-    return output
+@dataclass
+class _CaseRun:
+    """A case with the inputs of one seed. The task is its oracle.
+
+    Attributes:
+        case: Inputs, reference and the task's own check.
+        seed: Seed of the inputs.
+        session: Emulates the launches.
+        seen: Takes what is found.
+        tolerance: A relative error; 0 for what the type of the output allows.
+        call: The function that is judged; None until the submission is loaded.
+        wanted: What the reference makes of the inputs.
+        output: What the submission returned.
+        returned: Whether it has returned something.
+        is_right: Whether the output is what the task wants.
+    """
+
+    case: Case
+    seed: int
+    session: Session
+    seen: _Seen
+    tolerance: float
+    call: Callable[[Any], Any] | None
+    wanted: _Wanted = field(default_factory=lambda: _Wanted(None, set(), set()))
+    output: Any = None
+    returned: bool = False
+    is_right: bool = False
+    _inputs: Any = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.case.name}, seed {self.seed}"
+
+    def first(self) -> Verdict:
+        """Call the submission on fresh inputs; return the verdict on its launches and its output."""
+        assert self.call is not None
+        case, session, seen, expected = self.case, self.session, self.seen, self.wanted.output
+        inputs = case.inputs(self.seed)
+        tensors = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
+        buffers = {
+            t.data_ptr() for t in tensors if session.storages.defined(t.untyped_storage()) is not None
+        }  # for outputs
+        before = _copied(inputs)
+        launches = len(session.launches)
+        with TorchOperators() as operators, torch.no_grad():
+            output = self.call(inputs)
+        launched = session.launches[launches:]
+        error, limit = _relative_error(output, expected, self.tolerance)
+        accepts = _accepts(case, before, output, expected)
+        compared = _compared(self.name, error, limit, accepts)
+        verdict, lines = session.verdict(compared), session.fault_lines()
+        for fault, line in zip(verdict.emulation.faults, lines, strict=True):
+            seen.add(SubmissionStatus.of_fault(fault.kind), one_line(line))
+        names = tuple(operators.names)
+        seen.cases.append(CaseResult(self.name, len(launched), error, limit, accepts, tuple(lines), names))
+        _cheats(seen, session, bool(launched), output, expected, set(names), self.wanted.operators, accepts)
+        # What the caller gave may be the output, where the reference returns it or it holds no values; else it stays.
+        returned = _returned(inputs, output)
+        for k, (a, b) in enumerate(zip(tree_leaves(inputs), tree_leaves(before), strict=True)):
+            if not isinstance(a, torch.Tensor) or a.data_ptr() in buffers or k in self.wanted.returned:
+                continue
+            if k in returned:
+                seen.cheats.setdefault(Cheat.INPUT_RETURNED, f"it returns input {k} itself as the output")
+            elif not _same(a, b):
+                seen.cheats.setdefault(Cheat.INPUTS_CHANGED, f"input {k} holds other values after the call")
+        if compared.reason:
+            seen.add(SubmissionStatus.WRONG, compared.reason)
+        self.is_right, self._inputs = not compared.reason, inputs
+        self.output = _copied(output) if self.is_right and not seen.cheats else output
+        self.returned = True
+        return verdict
+
+    def refilled(self) -> Verdict:
+        """Call once more with other values in the same buffers: what was kept by address, or by identity, is wrong."""
+        assert self.call is not None
+        case, seen, launches = self.case, self.seen, len(self.session.launches)
+        seed = max(_SEEDS) + 1
+        expected = _reference(case, seed).output
+        for a, b in zip(tree_leaves(self._inputs), tree_leaves(case.inputs(seed)), strict=True):
+            if isinstance(a, torch.Tensor):
+                if a.shape != b.shape or a.dtype != b.dtype:
+                    return Verdict.not_launched(UNPROVEN, "the buffers of the case cannot be refilled")
+                a.copy_(b)
+        with torch.no_grad():
+            again = self.call(self._inputs)
+        error, limit = _relative_error(again, expected, self.tolerance)
+        compared = _compared(f"{case.name}, called again with the same buffers refilled", error, limit, None)
+        if compared.reason:
+            both = zip(tree_leaves(again), tree_leaves(self.output), strict=False)
+            what = "called again with the same buffers refilled, it returns"
+            if all(_same(a, b) for a, b in both if isinstance(a, torch.Tensor)):
+                seen.cheats.setdefault(Cheat.KEPT_OUTPUT, f"{what} what it did before")
+            else:
+                seen.add(SubmissionStatus.WRONG, f"{case.name}: {what} other values than the reference")
+        return verdict_of_program([launch.verdict for launch in self.session.launches[launches:]], compared)
 
 
 def _compared(name: str, error: float | None, limit: float, accepts: bool | None) -> Comparison:
@@ -201,29 +275,6 @@ def _compared(name: str, error: float | None, limit: float, accepts: bool | None
     if not error <= limit:
         return Comparison(worst, f"{name}: relative error {error:.3g} against float64, and {limit:g} is allowed")
     return Comparison(worst, f"{name}: the task's own check refuses it" if accepts is False else "")
-
-
-def _refilled(case: Case, call: Callable[[Any], Any], inputs: Any, output: Any, seen: _Seen, tolerance: float) -> None:
-    """Call once more with other values in the same buffers: what was kept by address, or by identity, is wrong now."""
-    seed = max(_SEEDS) + 1
-    expected = _reference(case, seed).output
-    values = case.inputs(seed)
-    for a, b in zip(tree_leaves(inputs), tree_leaves(values), strict=True):
-        if isinstance(a, torch.Tensor):
-            if a.shape != b.shape or a.dtype != b.dtype:
-                return
-            a.copy_(b)
-    with torch.no_grad():
-        again = call(inputs)
-    error, limit = _relative_error(again, expected, tolerance)
-    if error is not None and error <= limit:
-        return
-    both = zip(tree_leaves(again), tree_leaves(output), strict=False)
-    what = "called again with the same buffers refilled, it returns"
-    if all(_same(a, b) for a, b in both if isinstance(a, torch.Tensor)):
-        seen.cheats.setdefault(Cheat.KEPT_OUTPUT, f"{what} what it did before")
-    else:
-        seen.add(SubmissionStatus.WRONG, f"{case.name}: {what} other values than the reference")
 
 
 def _cheats(
@@ -267,7 +318,7 @@ def _constant(outputs: list[tuple[Any, Any]], seen: _Seen) -> None:
         seen.cheats.setdefault(Cheat.CONSTANT_OUTPUT, "its output is the same for other inputs")
 
 
-def _verdict(seen: _Seen) -> SubmissionResult:
+def _result(seen: _Seen) -> SubmissionResult:
     order = (
         SubmissionStatus.FAILED,
         SubmissionStatus.OUT_OF_MEMORY,

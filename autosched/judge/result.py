@@ -7,6 +7,10 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from autosched.verify.oracle import UNPROVEN
+from autosched.verify.verdict import FAILED_PROGRAM, Verdict
+from measurements.emulator.findings import FindingKind
+
 
 class SubmissionStatus(StrEnum):
     RIGHT = "right"
@@ -19,6 +23,34 @@ class SubmissionStatus(StrEnum):
     TIMED_OUT = "timed_out"
     OUT_OF_MEMORY = "out_of_memory"
     UNPROVEN = "unproven"  # it may be right: the emulator lacks something, or time
+
+    @classmethod
+    def of_fault(cls, kind: FindingKind) -> SubmissionStatus:
+        """Return the status of a submission whose launches have a fault of a kind."""
+        return cls.RACING if kind in _RACES else cls.OUT_OF_BOUNDS if kind in _BOUNDS else cls.FAULTY
+
+    @property
+    def verdict(self) -> str:
+        """The status of the verdict (``autosched.verify.verdict``) that this is a more exact word for."""
+        return _VERDICTS[self]
+
+
+_RACES = {FindingKind.GLOBAL_RACE, FindingKind.SHARED_RACE}
+_BOUNDS = {
+    FindingKind.OUT_OF_BOUNDS_GLOBAL, FindingKind.OUT_OF_BOUNDS_SHARED, FindingKind.OUT_OF_BOUNDS_LOCAL
+}  # fmt: skip
+_VERDICTS = {
+    SubmissionStatus.RIGHT: "ok",
+    SubmissionStatus.WRONG: "wrong_result",
+    SubmissionStatus.RACING: "findings",
+    SubmissionStatus.OUT_OF_BOUNDS: "findings",
+    SubmissionStatus.FAULTY: "findings",
+    SubmissionStatus.CHEATING: FAILED_PROGRAM,
+    SubmissionStatus.FAILED: FAILED_PROGRAM,
+    SubmissionStatus.TIMED_OUT: FAILED_PROGRAM,
+    SubmissionStatus.OUT_OF_MEMORY: FAILED_PROGRAM,
+    SubmissionStatus.UNPROVEN: UNPROVEN,
+}
 
 
 class Cheat(StrEnum):
@@ -55,6 +87,11 @@ class SubmissionResult:
     cheats: tuple[Cheat, ...] = ()
     cases: tuple[CaseResult, ...] = ()
     network: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the submission, whose status is one that every kind of code has."""
+        return Verdict.not_launched(self.status.verdict, "; ".join(self.reasons))
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

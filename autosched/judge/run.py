@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from autosched.judge.result import SubmissionResult, SubmissionStatus
+from autosched.verify.launch_plan import QUICK, LaunchPlan
 from measurements.files.text import one_line
 from measurements.workers.resource_watch import WALL_CLOCK_TIMES, WorkerLimitExceeded, request_within
 from measurements.workers.transport import WorkerDied, WorkerFailed
@@ -32,7 +33,7 @@ def run_judge(
     *,
     sizes: Mapping[str, int] | None = None,
     uneven: bool = True,
-    full: bool = False,
+    plan: LaunchPlan = QUICK,
     tolerance: float = 0.0,
     time_limit: float = TIME_LIMIT,
     memory_limit: int = MEMORY_LIMIT,
@@ -45,7 +46,7 @@ def run_judge(
         device: The GPU that kernels are compiled for.
         sizes: Replace numbers of the task, by name; None for its own.
         uneven: Add a case of an uneven size (``read_task``).
-        full: As of ``judge``.
+        plan: As of ``judge``.
         tolerance: As of ``judge``.
         time_limit: Seconds of the CPU of the whole judgement.
         memory_limit: Bytes of the process.
@@ -63,7 +64,7 @@ def run_judge(
         "device": device.name,
         "sizes": dict(sizes or {}),
         "uneven": uneven,
-        "full": full,
+        "plan": plan.to_json(),
         "tolerance": tolerance,
     }
     with Worker("autosched.judge.worker", memory_limit=memory_limit) as worker:

@@ -32,6 +32,7 @@ if __name__ == "__main__":
     from autosched.judge.judging import judge
     from autosched.judge.task import TaskError, read_task
     from autosched.triton.session import emulated
+    from autosched.verify.launch_plan import LaunchPlan
     from measurements.workers.messages import Message
     from measurements.workers.worker import serve
     from search_spaces.hardware.devices import device
@@ -44,7 +45,11 @@ if __name__ == "__main__":
                 with emulated(row, check=False):  # tasks may ask for the GPU when they are loaded
                     task = read_task(Path(request["task"]), request["sizes"], Path(folder), uneven=request["uneven"])
                 done = judge(
-                    Path(request["submission"]), task, row, full=request["full"], tolerance=request["tolerance"]
+                    Path(request["submission"]),
+                    task,
+                    row,
+                    plan=LaunchPlan.from_json(request["plan"]),
+                    tolerance=request["tolerance"],
                 )
             except TaskError as error:
                 return Message({"refusal": str(error)})

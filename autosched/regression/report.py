@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from autosched.reporting.exit_status import ExitStatus
+from autosched.verify.verdict import outcome_of
 from measurements.trials.timing_statistics import Ratio
 
 
@@ -20,13 +21,22 @@ class EntryStatus(StrEnum):
     SLOWER = "slower"
     UNCERTAIN = "uncertain"  # it was looked at, and the answer is hidden by noise or by a machine that moved
     CANNOT_COMPARE = "cannot compare"  # there is nothing to compare it with here
+    STALE = "stale"  # it is of an earlier reference, and there is none of today's
     WRONG = "wrong"  # its numbers are
     BROKEN = "broken"  # it is no longer valid, does not compile, or does not run
+
+    @classmethod
+    def of_verdict(cls, status: str) -> EntryStatus:
+        """Return what the status of a verdict means for an entry of which nothing else is known."""
+        outcome = outcome_of(status)
+        if outcome != "refused":
+            return cls.SOUND if outcome == "accepted" else cls.UNCERTAIN
+        return cls.WRONG if status in ("wrong_result", "findings", "crashed") else cls.BROKEN
 
     @property
     def judged(self) -> bool:
         """Whether the entry was compared: an answer, whatever it is."""
-        return self not in (EntryStatus.UNCERTAIN, EntryStatus.CANNOT_COMPARE)
+        return self not in (EntryStatus.UNCERTAIN, EntryStatus.CANNOT_COMPARE, EntryStatus.STALE)
 
     @property
     def fails(self) -> bool:
@@ -117,11 +127,8 @@ class CheckReport:
 
     @property
     def status(self) -> ExitStatus:
-        """0 for no confirmed regression, 1 for one, 2 where the check could not judge: also where nothing was judged,
-        because a check that looks at nothing must not pass."""
-        if any(f.verdict.fails for f in self.findings):
-            return ExitStatus.NO
-        return ExitStatus.NO_ANSWER if self.doubt or not self.judged else ExitStatus.OK
+        """The exit status of the check."""
+        return status_of([f.verdict for f in self.findings], self.doubt)
 
     @property
     def conclusion(self) -> str:
@@ -153,6 +160,23 @@ class CheckReport:
             "seconds": self.seconds,
             "entries": [f.to_json() for f in self.findings],
         }
+
+
+def status_of(verdicts: Sequence[EntryStatus], doubt: str = "") -> ExitStatus:
+    """Return the exit status of a check.
+
+    Args:
+        verdicts: Of its entries.
+        doubt: Why the run as a whole proves nothing; "" if it does.
+
+    Returns:
+        0 for no confirmed regression, 1 for one, 2 if the check could not judge. That is also the case if nothing was
+        judged, because a check that looks at nothing must not pass, and if an entry is stale.
+    """
+    if any(verdict.fails for verdict in verdicts):
+        return ExitStatus.NO
+    judged = any(verdict.judged for verdict in verdicts) and EntryStatus.STALE not in verdicts
+    return ExitStatus.OK if judged and not doubt else ExitStatus.NO_ANSWER
 
 
 def worst_first(findings: Sequence[CheckFinding]) -> list[CheckFinding]:

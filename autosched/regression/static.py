@@ -19,7 +19,6 @@ from autosched.tuning.backends.estimators import code_of
 from autosched.verify import stored
 from autosched.verify.in_threads import in_threads
 from autosched.verify.schedules import verify_one
-from autosched.verify.verdict import FAILURE_STATUSES
 from autosched.version import VERSION
 from measurements.compiler.cores import usable_cores
 from measurements.compiler.cubin_cache import Compiled
@@ -108,12 +107,11 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
         )
         if outcome.worst is not None:
             numbers["error_over_tolerance"] = outcome.worst
-        if outcome.status in FAILURE_STATUSES:
-            return entry.finding(EntryStatus.WRONG, f"emulated: {outcome.reason}", *reasons, numbers=numbers)
+        emulated = EntryStatus.of_verdict(outcome.status)
+        if emulated.fails:
+            return entry.finding(emulated, f"emulated: {outcome.reason}", *reasons, numbers=numbers)
         if not outcome.ok and not verdict.fails:
-            return entry.finding(
-                EntryStatus.UNCERTAIN, f"emulated: {outcome.status}: {outcome.reason}", *reasons, numbers=numbers
-            )
+            return entry.finding(emulated, f"emulated: {outcome.status}: {outcome.reason}", *reasons, numbers=numbers)
     return entry.finding(verdict, *reasons, numbers=numbers)
 
 

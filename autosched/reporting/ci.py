@@ -11,13 +11,12 @@ import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus
+from autosched.verify.verdict import Outcome
 from measurements.files.text import harmless
-
-Outcome = Literal["accepted", "refused", "uncertain"]
 
 _ICONS: Mapping[Outcome, str] = {"refused": "🔴", "accepted": "🟢", "uncertain": "🟡"}
 _SUMMARY_ROWS = 200  # GitHub shows no summary of more than 1 MiB; failures come first

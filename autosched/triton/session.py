@@ -24,7 +24,7 @@ from autosched.triton.torch_compile import torch_compiled
 from autosched.verify.launch import LaunchUnderTest
 from autosched.verify.launch_counting import CountedRun
 from autosched.verify.launch_plan import QUICK, LaunchPlan
-from autosched.verify.launches import make_runs, verdict_of, verdict_of_program
+from autosched.verify.launches import runs_of_launch, verdict_of, verdict_of_program
 from autosched.verify.oracle import Comparison
 from autosched.verify.run import Run
 from autosched.verify.verdict import Verdict
@@ -178,7 +178,7 @@ class Session:
                 launch.ptx, inputs, described, memory, sample.blocks,
                 read=lambda done: with_injected_waits(done, launch.ptx, self.device.sm),
             )  # fmt: skip
-            return make_runs(under_test, self.plan, count=True)
+            return runs_of_launch(under_test, self.plan, count=True)
 
         runs = runs_of_sample()
         first = next(runs)

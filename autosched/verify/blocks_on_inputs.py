@@ -10,21 +10,26 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 
 import numpy as np
 
 from autosched import blas
 from autosched.user_kernels.problem import KernelProblem
-from autosched.verify.block_choice import chosen_blocks
+from autosched.verify.block_choice import SampleLimits, chosen_blocks, seconds_of_block
+from autosched.verify.launch import LaunchUnderTest
+from autosched.verify.launch_plan import LaunchRun
+from autosched.verify.launches import compared, ended
+from autosched.verify.oracle import UNPROVEN, Comparison
 from autosched.verify.orders import all_orders, quick_orders
+from autosched.verify.planned_run import PlannedRun
 from autosched.verify.run import Run
 from autosched.verify.runs import RANDOM, VerifySettings
 from measurements.emulator import Emulation, FindingKind, Order, emulate_blocks
+from measurements.emulator.findings import WrittenElements
 from measurements.emulator.inputs_file import InputsFile
-from measurements.emulator.sparse import SparseEmulation, Written
 from measurements.trials.comparison import compare
 from search_spaces.arrays import FloatArray
 from search_spaces.launches.generated_kernel import GeneratedKernel
@@ -33,7 +38,6 @@ from search_spaces.operators.problem import Problem
 WHOLE_SECONDS = 10.0  # of the CPU, that emulating a launch whole may take
 MOST_BYTES = 2**31  # of the inputs, which lie in one file
 _SMALL_BYTES, _SMALL_THREADS = 2**22, 2**17  # launches that nobody needs to try before
-_PROBED = 8  # blocks by whose time that of all is guessed
 _SECONDS = {"quick": 4.0, "full": 20.0}  # of the blocks of one run
 _MOST, _FEWEST = 48, 4  # blocks of one run
 _SEARCH_SECONDS = {"quick": 10.0, "full": 60.0}  # of the CPU, to look for a block that writes more than those of a run
@@ -42,35 +46,78 @@ _WITH_OTHERS = ("atom", "red")  # instructions by which blocks work together
 _ENDS = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
 
 
-def runs_of_blocks(problem: Problem, kernel: GeneratedKernel, settings: VerifySettings) -> list[Run]:
-    """Return the runs in place of those of the whole launch, until one fails; none where that can be emulated whole, or
-    some blocks cannot stand for it. Raises HostFailure, and as the problem's inputs and its reference do."""
+def blocks_alone(problem: Problem, kernel: GeneratedKernel, settings: VerifySettings) -> BlocksAlone | None:
+    """Return the runs of some blocks in place of those of the whole launch.
+
+    Args:
+        problem: What the kernel computes.
+        kernel: The launch.
+        settings: Depth, seed and limits.
+
+    Returns:
+        The runs; None if the launch can be emulated whole, or some of its blocks cannot stand for it.
+
+    Raises:
+        HostFailure: This machine cannot emulate.
+        KernelFileError: The problem's inputs cannot be made.
+    """
     threads = math.prod(kernel.grid) * math.prod(kernel.block)
     if not isinstance(problem, KernelProblem) or not problem.computed_by_function or not settings.emulates:
-        return []
+        return None
     if kernel.then:  # a launch needs all that those before it wrote
-        return []
+        return None
     if problem.min_bytes > MOST_BYTES or (problem.min_bytes <= _SMALL_BYTES and threads <= _SMALL_THREADS):
-        return []
-    seconds = _seconds_of_block(problem, kernel, settings)
-    if seconds is None or seconds * math.prod(kernel.grid) <= WHOLE_SECONDS:
-        return []
-    most = int(min(_MOST, max(_FEWEST, _SECONDS[settings.depth] / max(seconds, 1e-6))))
-    orders = all_orders(settings.seed) if settings.depth == "full" else quick_orders(settings.seed)
-    runs: list[Run] = []
-    for i, order in enumerate(orders):
-        # Other blocks in every order, those at the edges always.
-        blocks = chosen_blocks(kernel.grid, most, settings.seed + i)
-        done = emulate_blocks(
-            kernel, blocks, inputs=_inputs(problem, settings.seed), order=order, time_limit=settings.time_limit
-        )
-        run = _judged(problem, kernel, blocks, order, done, settings)
-        if run is None:
-            return []
-        runs.append(run)
-        if run.status != "ok":
-            break
-    return runs
+        return None
+    total, inputs = math.prod(kernel.grid), _inputs(problem, settings.seed)
+    seconds = seconds_of_block(
+        lambda blocks: emulate_blocks(kernel, blocks, inputs=inputs, check=False, time_limit=settings.time_limit), total
+    )
+    if seconds is None:
+        return None
+    most = SampleLimits(WHOLE_SECONDS, _SECONDS[settings.depth], _FEWEST, _MOST).blocks(total, seconds)
+    return None if most is None else BlocksAlone(problem, kernel, settings, most)
+
+
+@dataclass
+class BlocksAlone:
+    """Runs of some blocks, other ones in every order, those at the edges always.
+
+    Attributes:
+        problem: What the kernel computes.
+        kernel: The launch.
+        settings: Depth, seed and limits.
+        most: Number of blocks of a run.
+        conclusive: Whether the runs so far say something without the other blocks.
+    """
+
+    problem: KernelProblem
+    kernel: GeneratedKernel
+    settings: VerifySettings
+    most: int
+    conclusive: bool = True
+
+    def planned(self) -> Iterator[PlannedRun]:
+        """Yield the runs, as long as they are conclusive."""
+        seed = self.settings.seed
+        for i, order in enumerate(all_orders(seed) if self.settings.depth == "full" else quick_orders(seed)):
+            if self.conclusive:
+                yield PlannedRun("some blocks", partial(self._run, i, order), "true size")
+
+    def _run(self, i: int, order: Order) -> Run | None:
+        problem, kernel, settings = self.problem, self.kernel, self.settings
+        blocks = chosen_blocks(kernel.grid, self.most, settings.seed + i)
+        launch = LaunchUnderTest(kernel, _inputs(problem, settings.seed), blocks=blocks)
+        done = launch.run(order, time_limit=settings.time_limit)
+        oracle = ReferenceOfBlocks(problem, kernel, blocks, settings)
+        run = None if _waits_or_adds(done) else compared(LaunchRun("", order), done, oracle, len(blocks))
+        if run is None or run.status == UNPROVEN:
+            self.conclusive = False
+            return None
+        where = f"; {len(blocks)} of {math.prod(kernel.grid)} blocks" if ended(done) and run.status != "ok" else ""
+        return replace(
+            run, problem=problem, cases=(RANDOM,), seed=settings.seed, reason=run.reason + where,
+            emulation=done.without_arrays(),
+        )  # fmt: skip
 
 
 def _inputs(problem: KernelProblem, seed: int) -> InputsFile:
@@ -99,70 +146,49 @@ def _made_reference(problem: KernelProblem, seed: int) -> tuple[dict[str, FloatA
         return problem.expected(problem.random_inputs(seed))
 
 
-def _seconds_of_block(problem: KernelProblem, kernel: GeneratedKernel, settings: VerifySettings) -> float | None:
-    """About how long one block takes; None where some blocks cannot be emulated."""
-    grid = math.prod(kernel.grid)
-    first = (grid - 1) // 2 // _PROBED * _PROBED
-    inputs = _inputs(problem, settings.seed)
-    one = emulate_blocks(kernel, (first,), inputs=inputs, check=False, time_limit=settings.time_limit).emulation
-    if one.status not in ("ok", "findings"):
-        return None
-    if one.run_seconds > 1.0:
-        return one.run_seconds
-    blocks = tuple(range(first, min(first + 1 + _PROBED, grid)))
-    more = emulate_blocks(kernel, blocks, inputs=inputs, check=False, time_limit=settings.time_limit).emulation
-    if more.status not in ("ok", "findings") or len(blocks) < 2:
-        return None
-    return max(0.0, more.run_seconds - one.run_seconds) / (len(blocks) - 1)  # without what each launch takes
+@dataclass(frozen=True)
+class ReferenceOfBlocks:
+    """The oracle of some blocks: the problem's reference, at the elements that they wrote.
+
+    Attributes:
+        problem: Gives the reference and the tolerances.
+        kernel: The launch.
+        blocks: The blocks that ran.
+        settings: Seed of the inputs, and the depth.
+    """
+
+    problem: KernelProblem
+    kernel: GeneratedKernel
+    blocks: tuple[int, ...]
+    settings: VerifySettings
+
+    def compare(self, emulation: Emulation) -> Comparison:
+        """Compare what was written; the status is ``unproven`` if these blocks alone say nothing."""
+        reference, tolerance = _expected(self.problem, self.settings.seed)
+        elements = emulation.elements
+        writers = {block for written in elements.values() for block in np.unique(written.blocks).tolist()}
+        if not writers.issuperset(self.blocks):
+            return Comparison(None, "nobody knows whether a block that wrote nothing had to", status=UNPROVEN)
+        wrong = _missing_of_all(self.problem, self.kernel, elements, self.blocks, self.settings)
+        if wrong is None:
+            return Comparison(None, "no time to look for the blocks that write most", status=UNPROVEN)
+        worst, error = 0.0, 0.0
+        for output in (o for o in self.kernel.operands if o.role in ("output", "inout")):
+            written = elements[output.name]
+            if not written.places.size:
+                continue
+            wanted = np.broadcast_to(reference[output.name], output.shape).reshape(-1)[written.places]
+            allowed = np.broadcast_to(tolerance[output.name], output.shape).reshape(-1)[written.places]
+            found = compare(output.name, output.dtype, written.values, wanted, allowed)
+            apart = np.abs(output.dtype.load(written.values) - wanted)
+            worst, error = max(worst, found.worst), max(error, float(np.where(np.isnan(apart), np.inf, apart).max()))
+            if not found.ok and not wrong:
+                at = [int(i) for i in np.unravel_index(int(written.places[0]), output.shape)]
+                wrong = f"of the elements that the blocks wrote, from {output.name}{at} on: {found.reason}"
+        return Comparison(worst, wrong, error)
 
 
-def _judged(
-    problem: KernelProblem,
-    kernel: GeneratedKernel,
-    blocks: tuple[int, ...],
-    order: Order,
-    done: SparseEmulation,
-    settings: VerifySettings,
-) -> Run | None:
-    """Return the run, with what the reference says; None where these blocks alone say nothing."""
-    emulation = done.emulation
-    if _waits_or_adds(emulation):
-        return None
-    if emulation.status not in ("ok", "findings"):
-        return Run(
-            problem, (RANDOM,), settings.seed, order, len(blocks), emulation.status, emulation.reason, None, None,
-            emulation,
-        )  # fmt: skip
-    reference, tolerance = _expected(problem, settings.seed)
-    writers = {block for written in done.written.values() for block in np.unique(written.blocks).tolist()}
-    if not writers.issuperset(blocks):  # nobody knows whether there was anything to do for one that wrote nothing
-        return None
-    missing = _missing_of_all(problem, kernel, done.written, blocks, settings)
-    if missing is None:
-        return None
-    worst, error, wrong = 0.0, 0.0, missing
-    for output in (o for o in kernel.operands if o.role in ("output", "inout")):
-        written = done.written[output.name]
-        if not written.places.size:
-            continue
-        wanted = np.broadcast_to(reference[output.name], output.shape).reshape(-1)[written.places]
-        allowed = np.broadcast_to(tolerance[output.name], output.shape).reshape(-1)[written.places]
-        found = compare(output.name, output.dtype, written.values, wanted, allowed)
-        apart = np.abs(output.dtype.load(written.values) - wanted)
-        worst, error = max(worst, found.worst), max(error, float(np.where(np.isnan(apart), np.inf, apart).max()))
-        if not found.ok and not wrong:
-            at = [int(i) for i in np.unravel_index(int(written.places[0]), output.shape)]
-            wrong = f"of the elements that the blocks wrote, from {output.name}{at} on: {found.reason}"
-    status = "wrong_result" if wrong else emulation.status
-    where = "" if status == "ok" else f"{len(blocks)} of {math.prod(kernel.grid)} blocks"
-    reason = "; ".join(text for text in (wrong, emulation.reason, where) if text)
-    return Run(
-        problem, (RANDOM,), settings.seed, order, len(blocks), status, reason, worst, error,
-        replace(emulation, outputs={}),
-    )  # fmt: skip
-
-
-def _most_written(kernel: GeneratedKernel, written: Mapping[str, Written]) -> dict[str, int]:
+def _most_written(kernel: GeneratedKernel, written: Mapping[str, WrittenElements]) -> dict[str, int]:
     """Count, of each output that must be written, the elements of the block that wrote most."""
     outputs = [o.name for o in kernel.operands if o.role == "output"]
     counts = {name: np.unique(written[name].blocks, return_counts=True)[1] for name in outputs}
@@ -184,7 +210,7 @@ def _missing(kernel: GeneratedKernel, most: Mapping[str, int]) -> str:
 def _missing_of_all(
     problem: KernelProblem,
     kernel: GeneratedKernel,
-    written: Mapping[str, Written],
+    written: Mapping[str, WrittenElements],
     blocks: Sequence[int],
     settings: VerifySettings,
 ) -> str | None:
@@ -204,10 +230,10 @@ def _missing_of_all(
     while _missing(kernel, most) and others.size:
         some, others = others[:count].tolist(), others[count:]
         done = emulate_blocks(kernel, some, inputs=_inputs(problem, settings.seed), time_limit=left)
-        left -= done.emulation.run_seconds
-        if done.emulation.status not in ("ok", "findings") or left < 0:
+        left -= done.run_seconds
+        if not ended(done) or left < 0:
             return None
-        found = _most_written(kernel, done.written)
+        found = _most_written(kernel, done.elements)
         most = {name: max(n, found[name]) for name, n in most.items()}
         count = min(2 * count, max(_MOST, _SEARCH_ELEMENTS // max(1, *found.values())))
     return _missing(kernel, most)
@@ -215,5 +241,5 @@ def _missing_of_all(
 
 def _waits_or_adds(emulation: Emulation) -> bool:
     """Whether the blocks need others: they wait for what nobody writes, or add to what others add to."""
-    ended = any(finding.kind in _ENDS for finding in emulation.findings)
-    return ended or any(site.instruction.startswith(_WITH_OTHERS) for site in emulation.global_sites)
+    waits = any(finding.kind in _ENDS for finding in emulation.findings)
+    return waits or any(site.instruction.startswith(_WITH_OTHERS) for site in emulation.global_sites)

@@ -8,7 +8,8 @@ from contextlib import suppress
 from functools import partial
 
 from autosched.verify.coverage import Role
-from autosched.verify.planned_run import EMULATED_BYTES, EMULATED_FLOPS, PlannedRun, fewer_blocks
+from autosched.verify.emulated_size import EMULATED_BYTES, EMULATED_FLOPS, fewer_blocks
+from autosched.verify.planned_run import PlannedRun
 from autosched.verify.run import Run
 from autosched.verify.runs import (
     RANDOM,

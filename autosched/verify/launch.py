@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from measurements.emulator import Emulation, Memory, Order, emulate, emulate_ptx
+from measurements.emulator import Emulation, Memory, Order, emulate, emulate_blocks, emulate_ptx, emulate_ptx_blocks
+from measurements.emulator.inputs_file import InputsFile
 from search_spaces.arrays import Array
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.launch import Launch
@@ -21,15 +22,16 @@ class LaunchUnderTest:
 
     Attributes:
         code: A generated kernel, or the text of a PTX module.
-        inputs: The arrays that it reads, by the names of its operands.
+        inputs: The arrays that it reads, by the names of its operands. If only some blocks run, on arrays that may be
+            larger than memory: a file of them, or the seed that draws them (``measurements.emulator.sparse``).
         launch: Grid, block and operands of PTX; None for a generated kernel, which has its own.
         memory: Where the arrays of a PTX launch lie, and which of their bytes are defined.
-        blocks: The only blocks of a PTX launch that run; None for all.
+        blocks: The only blocks that run; None for all. A generated kernel needs ``inputs`` that are no arrays for it.
         read: Reads an emulation as the author of the code would, for example without a compiler's own barriers.
     """
 
     code: GeneratedKernel | str
-    inputs: Mapping[str, Array]
+    inputs: Mapping[str, Array] | InputsFile | int
     launch: Launch | None = None
     memory: Memory = field(default_factory=Memory)
     blocks: tuple[int, ...] | None = None
@@ -48,12 +50,16 @@ class LaunchUnderTest:
             count: Whether the executed instructions of PTX are counted.
 
         Returns:
-            The emulation.
+            The emulation; of ``inputs`` that are no arrays it has ``elements`` in place of outputs.
 
         Raises:
             HostFailure: This machine cannot emulate.
-            ValueError: Inputs that do not fit the launch.
+            ValueError: Inputs that do not fit the launch, or some blocks that are launched again or perturbed.
         """
+        if not isinstance(self.inputs, Mapping):
+            if launches > 1 or perturb:
+                raise ValueError("some blocks alone are launched once, with exact functions")
+            return self.read(self._blocks(self.inputs, order, time_limit, count=count))
         if isinstance(self.code, GeneratedKernel):
             done = emulate(self.code, self.inputs, time_limit=time_limit, order=order, perturb=perturb, calls=launches)
         else:
@@ -63,3 +69,16 @@ class LaunchUnderTest:
                 calls=launches, memory=self.memory, count=count, blocks=self.blocks,
             )  # fmt: skip
         return self.read(done)
+
+    def _blocks(self, inputs: InputsFile | int, order: Order, time_limit: float, *, count: bool) -> Emulation:
+        assert self.blocks is not None, "only some blocks run on arrays that are not held"
+        seed, file = (inputs, None) if isinstance(inputs, int) else (0, inputs)
+        if isinstance(self.code, GeneratedKernel):
+            return emulate_blocks(
+                self.code, self.blocks, seed=seed, inputs=file, order=order, time_limit=time_limit, count=count
+            )
+        assert self.launch is not None and file is not None, "PTX needs a launch, and a file of its arrays"
+        return emulate_ptx_blocks(
+            self.code, self.launch, self.blocks, file, order=order, time_limit=time_limit, count=count,
+            memory=self.memory,
+        )  # fmt: skip

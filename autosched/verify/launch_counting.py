@@ -108,7 +108,7 @@ def count_launch(kernel: GeneratedKernel, inputs: InputsFile) -> LaunchCounts | 
 
 def counted_runs(kernel: GeneratedKernel, inputs: InputsFile) -> list[CountedRun] | None:
     def run(blocks: Sequence[int]) -> Emulation:
-        return emulate_blocks(kernel, blocks, inputs=inputs, check=False, count=True, time_limit=SECONDS).emulation
+        return emulate_blocks(kernel, blocks, inputs=inputs, check=False, count=True, time_limit=SECONDS)
 
     return sampled_runs(kernel.grid, run)
 

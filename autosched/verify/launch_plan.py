@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple, Self
 
 from autosched.verify.orders import all_orders, quick_orders
-from measurements.emulator import ASCENDING, Order
+from measurements.emulator import ASCENDING, Order, Suppression
 
 TIME_LIMIT = 60.0  # CPU seconds that the emulation of one launch may take
 TWICE, PERTURBED = "launched twice", "approximate instructions err"
@@ -43,6 +43,7 @@ class LaunchPlan:
             wait for run, too. None: all blocks run.
         launches: Number of back-to-back launches of each run.
         perturb_all: Whether approximate instructions err in every run.
+        suppressions: Expected findings, which decide nothing.
         best_effort: Whether other runs are left out if the first one takes more than half of its time limit.
     """
 
@@ -53,6 +54,7 @@ class LaunchPlan:
     blocks: int | None = None
     launches: int = 1
     perturb_all: bool = False
+    suppressions: tuple[Suppression, ...] = ()
     best_effort: bool = False
 
     def __post_init__(self) -> None:
@@ -62,6 +64,23 @@ class LaunchPlan:
             raise ValueError(f"time_limit must be more than 0 s, not {self.time_limit}")
         if self.blocks is not None and self.blocks < 1:
             raise ValueError(f"at least one block of a launch must run, not {self.blocks}")
+
+    def of_some_blocks(self) -> LaunchPlan:
+        """Return the plan of a launch of which only some blocks run: each once, in two orders."""
+        return replace(self, orders=self.orders[:2], second_launch=False, perturb=False, launches=1, perturb_all=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan for another process."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("orders", "suppressions")}
+        orders = [[order.blocks, order.seed] for order in self.orders]
+        return {**plain, "orders": orders, "suppressions": [str(s) for s in self.suppressions]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Return the plan whose ``to_json()`` was ``data``."""
+        orders = tuple(Order(blocks, seed) for blocks, seed in data["orders"])
+        suppressions = tuple(Suppression.parse(text) for text in data["suppressions"])
+        return cls(**{**data, "orders": orders, "suppressions": suppressions})
 
     @property
     def runs(self) -> tuple[LaunchRun, ...]:

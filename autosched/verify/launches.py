@@ -1,13 +1,15 @@
-"""Verify one launch: make the runs of its plan, compare each with the oracle, and merge what they found."""
+"""Verify one launch: plan its runs, compare each with the oracle, and merge what they found."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from autosched.verify.launch import LaunchUnderTest
-from autosched.verify.launch_plan import LaunchPlan, LaunchRun, not_run
+from autosched.verify.launch_plan import TWICE, LaunchPlan, LaunchRun, not_run
 from autosched.verify.oracle import NOTHING_EXPECTED, Comparison, Oracle
+from autosched.verify.planned_run import PlannedRun, make_runs, results
 from autosched.verify.run import Run
 from autosched.verify.verdict import Verdict
 from measurements.emulator import Emulation, Finding
@@ -18,40 +20,45 @@ def ended(emulation: Emulation) -> bool:
     return emulation.status in ("ok", "findings")
 
 
-def make_runs(
+def launch_runs(
     launch: LaunchUnderTest, plan: LaunchPlan, oracle: Oracle = NOTHING_EXPECTED, *, count: bool = False
-) -> Iterator[Run]:
-    """Make the runs of a plan, one after another; none after a first one that did not end.
+) -> Iterator[PlannedRun]:
+    """Yield the runs of a plan; none after a first one that did not end.
 
     Args:
         launch: What runs.
         plan: Which runs it has.
         oracle: What the outputs of each run are compared with.
         count: Whether the first run counts the instructions that it executes.
+    """
+    blocks = None if launch.blocks is None else len(launch.blocks)
+    first: list[Emulation] = []
 
-    Yields:
-        Each run once it is made.
+    def make(item: LaunchRun) -> Run:
+        done = launch.run(
+            item.order, launches=item.launches, perturb=item.perturb, time_limit=plan.time_limit,
+            count=count and not first,
+        )  # fmt: skip
+        if not first:
+            first.append(done)
+        return compared(item, done, oracle, blocks)
+
+    for item in plan.runs:
+        yield PlannedRun(item.name, partial(make, item))
+        if not ended(first[0]) or (plan.best_effort and first[0].run_seconds > plan.time_limit / 2):
+            return
+
+
+def runs_of_launch(
+    launch: LaunchUnderTest, plan: LaunchPlan, oracle: Oracle = NOTHING_EXPECTED, *, count: bool = False
+) -> Iterator[Run]:
+    """Make the runs of a plan, as far as the caller iterates; see ``launch_runs`` for the arguments.
 
     Raises:
         HostFailure: This machine cannot emulate.
         ValueError: Inputs that do not fit the launch.
     """
-    for i, item in enumerate(plan.runs):
-        done = launch.run(
-            item.order, launches=item.launches, perturb=item.perturb, time_limit=plan.time_limit, count=count and i == 0
-        )
-        yield compared(item, done, oracle, len(launch.blocks) if launch.blocks is not None else None)
-        slow = plan.best_effort and done.run_seconds > plan.time_limit / 2
-        if i == 0 and (not ended(done) or slow):
-            return
-
-
-def until_failure(runs: Iterable[Run]) -> Iterator[Run]:
-    """Yield runs up to the first one that is not ok; no later one is made."""
-    for run in runs:
-        yield run
-        if run.status != "ok":
-            return
+    return results(make_runs(launch_runs(launch, plan, oracle, count=count), suppressions=plan.suppressions))
 
 
 def compared(item: LaunchRun, done: Emulation, oracle: Oracle, blocks: int | None = None) -> Run:
@@ -82,7 +89,7 @@ def verdict_of(runs: Sequence[Run], plan: LaunchPlan) -> Verdict:
         runs: The runs that were made, at least one.
         plan: The plan that they are of.
     """
-    emulation = runs[0].emulation.with_findings(merged_findings(runs))
+    emulation = replace(runs[0].emulation.with_findings(merged_findings(runs)), suppressed=_merged_suppressed(runs))
     failed = next((run for run in runs if run.status not in ("ok", "findings")), None)
     status: str = emulation.status
     reason = emulation.reason
@@ -93,7 +100,7 @@ def verdict_of(runs: Sequence[Run], plan: LaunchPlan) -> Verdict:
     return Verdict(
         None, status, reason, max(errors, default=None), max(absolute, default=None), emulation, tuple(runs),
         depth="full" if len(runs) > 1 else "quick", whole=len(runs) == len(plan.runs),
-        differing=_differing(runs), not_run=not_run(plan, len(runs)),
+        differing=_differing(runs), accumulating=_accumulating(runs), not_run=not_run(plan, len(runs)),
     )  # fmt: skip
 
 
@@ -112,7 +119,7 @@ def verify_launch(
         HostFailure: This machine cannot emulate.
         ValueError: Inputs that do not fit the launch.
     """
-    return verdict_of(list(make_runs(launch, plan, oracle, count=count)), plan)
+    return verdict_of(list(runs_of_launch(launch, plan, oracle, count=count)), plan)
 
 
 def verdict_of_program(launches: Sequence[Verdict], output: Comparison | None = None) -> Verdict:
@@ -147,6 +154,20 @@ def verdict_of_program(launches: Sequence[Verdict], output: Comparison | None = 
     )  # fmt: skip
 
 
+def run_of_program(verdict: Verdict, seed: int, plan: LaunchPlan) -> Run:
+    """Return the verdict on one call of a program as a run of a plan of several calls.
+
+    Args:
+        verdict: On the launches of the call, and its output.
+        seed: Seed of its inputs.
+        plan: The plan of each launch.
+    """
+    return Run(
+        None, (), seed, plan.orders[0], None, verdict.status, verdict.reason, verdict.worst, verdict.max_abs_error,
+        verdict.emulation.without_arrays(), plan.perturb_all, launches=plan.launches,
+    )  # fmt: skip
+
+
 def merged_findings(runs: Iterable[Run]) -> tuple[Finding, ...]:
     """Return the findings of all runs, each grade and kind at each line once; later ones name their run."""
     found: dict[tuple[object, ...], Finding] = {}
@@ -154,6 +175,14 @@ def merged_findings(runs: Iterable[Run]) -> tuple[Finding, ...]:
         for f in run.emulation.findings:
             told = f if i == 0 else replace(f, message=f"{f.message}; {_named(run)}")
             found.setdefault((f.grade, f.kind, f.file, f.line), told)
+    return tuple(found.values())
+
+
+def _merged_suppressed(runs: Iterable[Run]) -> tuple[tuple[Finding, str], ...]:
+    """Return the expected findings of all runs, each grade and kind at each line once."""
+    found: dict[tuple[object, ...], tuple[Finding, str]] = {}
+    for f, reason in (one for run in runs for one in run.emulation.suppressed):
+        found.setdefault((f.grade, f.kind, f.file, f.line), (f, reason))
     return tuple(found.values())
 
 
@@ -172,3 +201,12 @@ def _differing(runs: Sequence[Run]) -> tuple[str, ...]:
             for other in others
         )
     )
+
+
+def _accumulating(runs: Sequence[Run]) -> tuple[str, ...]:
+    """Return the arrays that a second launch on the same memory has left with other bits than the first one."""
+    once = runs[0].emulation
+    twice = next((run.emulation for run in runs if run.name == TWICE), None)
+    if twice is None or once.status != "ok" or twice.status != "ok":
+        return ()
+    return tuple(name for name, values in once.outputs.items() if values.tobytes() != twice.outputs[name].tobytes())

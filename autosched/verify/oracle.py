@@ -6,6 +6,8 @@ from typing import NamedTuple, Protocol
 
 from measurements.emulator import Emulation
 
+UNPROVEN = "unproven"  # status of outputs of which an oracle can say nothing
+
 
 class Comparison(NamedTuple):
     """Outputs of one run, compared with an oracle.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from autosched.verify.launch import LaunchUnderTest
 from autosched.verify.launch_plan import TIME_LIMIT, LaunchRun
@@ -12,7 +11,7 @@ from autosched.verify.launches import compared, ended
 from autosched.verify.reference import Reference
 from autosched.verify.run import FAILED_LAUNCH, Depth, Run
 from autosched.verify.sampled_blocks import QUICK_SHARE, verify_blocks
-from measurements.emulator import ASCENDING, Emulation, Order, emulate
+from measurements.emulator import ASCENDING, Emulation, Order, Suppression, emulate
 from search_spaces.arrays import Array
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.input_cases import StressInputs
@@ -25,27 +24,21 @@ LIMIT_TOLD = f"an emulated launch may take {TIME_LIMIT:.0f} s of the CPU"
 Execute = Callable[..., Emulation]  # takes a kernel, its inputs, time_limit and order: ``emulate``, or another engine
 
 
-class LaunchOverride(NamedTuple):
-    """How random inputs are run once more: in an order, and so many times, each on what the last launch has left."""
-
-    order: Order = ASCENDING
-    launches: int = 1
-
-
 @dataclass(frozen=True)
 class VerifySettings:
     """How a schedule is verified.
 
     Inputs are drawn from ``seed``. ``time_limit`` is the CPU seconds of one launch; no run starts once the verification
-    has taken more than ``budget`` seconds (None: no limit). ``launch`` is an additional launch. ``execute`` runs a
-    whole launch.
+    has taken more than ``budget`` seconds (None: no limit). ``launch`` is an additional run of the random inputs.
+    ``suppressions`` are expected findings. ``execute`` runs a whole launch.
     """
 
     depth: Depth = "quick"
     seed: int = 0
     time_limit: float = TIME_LIMIT
     budget: float | None = None
-    launch: LaunchOverride | None = None
+    launch: LaunchRun | None = None
+    suppressions: tuple[Suppression, ...] = ()
     execute: Execute = emulate
 
     @property
@@ -107,7 +100,7 @@ def run_whole(
         reason = "; ".join(text for text in (reason, provoked, turned) if text)
     return replace(
         found, problem=problem, cases=given.cases, seed=seed, reason=reason, outputs=kept,
-        emulation=replace(done, outputs={}),
+        emulation=done.without_arrays(),
     )  # fmt: skip
 
 
@@ -115,7 +108,7 @@ def run_again(
     problem: Problem,
     kernel: GeneratedKernel,
     given: StressInputs,
-    launch: LaunchOverride,
+    launch: LaunchRun,
     settings: VerifySettings,
     same_as: Mapping[str, Array] | None = None,
 ) -> Run:
@@ -135,7 +128,7 @@ def run_again(
     # What is computed in place is another problem the second time.
     calls = 1 if any(o.role == "inout" for o in kernel.operands) else launch.launches
     run = run_whole(
-        problem, kernel, given, launch.order, settings, launches=calls,
+        problem, kernel, given, launch.order, settings, launches=calls, perturb=launch.perturb,
         limit=calls * settings.time_limit, same_as=same_as,
     )  # fmt: skip
     times = f"; launched {calls} times" if run.reason and calls > 1 else ""

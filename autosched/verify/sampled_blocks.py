@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from autosched import blas
 from measurements.emulator import ASCENDING, Emulation, FindingKind, Order, emulate_blocks
-from measurements.emulator.sparse import Written, can_generate, generated, seeds_of
+from measurements.emulator.findings import WrittenElements
+from measurements.emulator.sparse import can_generate, generated, seeds_of
 from measurements.trials.comparison import compare
 from search_spaces.arrays import IntArray
 from search_spaces.launches.generated_kernel import GeneratedKernel
@@ -138,11 +138,11 @@ def verify_blocks(
     blocks = sampled_blocks(problem, kernel, seed, share)
     done = emulate_blocks(kernel, blocks, seed=seed, order=order, time_limit=limit)
     open_chain = (kernel.chained or kernel.window > 1) and len(blocks) < math.prod(kernel.grid)
-    emulation = _without_ends(done.emulation) if open_chain else done.emulation
+    emulation = _without_ends(done) if open_chain else done
     if emulation.status not in ("ok", "findings"):
         return SampledRun(blocks, emulation.status, emulation.reason, None, emulation)
     outputs = [o for o in problem.operands() if o.role == "output"]
-    written = done.written[outputs[0].name]
+    written = done.elements[outputs[0].name]
     seeds = seeds_of(kernel, seed)
     signed = problem.signed_zeros
     worst, wrong = 0.0, _missing(problem, kernel, _most_written(kernel, written), walked)
@@ -157,7 +157,7 @@ def verify_blocks(
         wrong = found[1]
     left_out = []
     for further in outputs[1:]:
-        of_further, compared = done.written[further.name], False
+        of_further, compared = done.elements[further.name], False
         for part in problem.further_parts(further.name, of_further.places) if of_further.places.size else ():
             if wrong:
                 break
@@ -169,7 +169,7 @@ def verify_blocks(
             left_out.append(f"{further.name} is not compared: no result of it was finished by these blocks")
     status = "wrong_result" if wrong else emulation.status
     reason = "; ".join(text for text in (wrong, emulation.reason) if text)
-    return SampledRun(blocks, status, reason, worst, replace(emulation, outputs={}), "; ".join(left_out))
+    return SampledRun(blocks, status, reason, worst, emulation.without_arrays(), "; ".join(left_out))
 
 
 def _without_ends(emulation: Emulation) -> Emulation:
@@ -187,17 +187,17 @@ def _block(group: int, part: int, count: int, stride: int) -> int:
 
 def _first_written(
     problem: Problem, kernel: GeneratedKernel, seed: int, order: Order, limit: float
-) -> tuple[Written, ...]:
+) -> tuple[WrittenElements, ...]:
     """Return what the first groups of blocks write; nothing where they do not come to their end."""
     count, stride = kernel.cooperating
     groups = range(min(_FIRST, math.prod(kernel.grid) // count))
     blocks = tuple(_block(group, part, count, stride) for part in range(count) for group in groups)
     done = emulate_blocks(kernel, blocks, seed=seed, order=order, time_limit=limit)
     output = next(o for o in problem.operands() if o.role == "output")
-    return (done.written[output.name],) if done.emulation.status in ("ok", "findings") else ()
+    return (done.elements[output.name],) if done.status in ("ok", "findings") else ()
 
 
-def _most_written(kernel: GeneratedKernel, written: Written) -> int:
+def _most_written(kernel: GeneratedKernel, written: WrittenElements) -> int:
     """Count the elements of the group of blocks that wrote most."""
     count, stride = kernel.cooperating
     # Neighbours are mostly of one block: it is as many runs as pages that are sorted, and not as many as elements.
@@ -224,7 +224,7 @@ def _missing(problem: Problem, kernel: GeneratedKernel, most: int, walked: bool)
 
 
 def _compare_part(
-    part: ProblemPart, name: str, written: Written, seeds: dict[str, int], signed_zeros: bool
+    part: ProblemPart, name: str, written: WrittenElements, seeds: dict[str, int], signed_zeros: bool
 ) -> tuple[float, str]:
     operands = {o.name: o for o in part.problem.operands()}
     inputs = {

@@ -1,34 +1,33 @@
 """Verify schedules without a GPU: emulate their kernels and compare every element with the float64 reference.
 
-``ScheduleVerifier`` makes the runs that a plan names (``plan``), one after another, until one fails. A full
+``ScheduleVerifier`` makes the runs of a schedule (``schedule_runs``), one after another, until one fails. A full
 verification also reports its ``Coverage``: what it ran at the true size, with many tiles and at far addresses, and what
 it lacks.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from autosched.verify.coverage import ROLES, Coverage, Role, RoleCoverage
 from autosched.verify.in_threads import in_threads
 from autosched.verify.launch_plan import TIME_LIMIT
-from autosched.verify.plan import MOST_BYTES, emulated_problem, plan, plan_of_kernel
-from autosched.verify.planned_run import Plan, PlannedRun
+from autosched.verify.planned_run import NO_TIME, PlannedRun, make_runs, results, until_failure
 from autosched.verify.remedies import remedy
 from autosched.verify.run import Depth, Run
-from autosched.verify.runs import Execute, LaunchOverride, VerifySettings
+from autosched.verify.runs import Execute, VerifySettings
+from autosched.verify.schedule_runs import MOST_BYTES, emulated_problem, runs_of_kernel, runs_of_schedule
 from autosched.verify.verdict import Subject, Verdict
 from measurements.compiler.cores import usable_cores
 from measurements.emulator import HostFailure, emulate
+from search_spaces.gathered import gathered
 from search_spaces.hardware.devices import Device
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate, TemplateSet
-
-_NO_TIME = "there was no time for it"
 
 
 class ProblemTooLarge(HostFailure):
@@ -43,10 +42,6 @@ class ScheduleVerifier:
     problem: Problem
     device: Device
     settings: VerifySettings = field(default_factory=VerifySettings)
-
-    def plan(self, schedule: Schedule) -> Plan:
-        """Return the runs of a verification of ``schedule``. Raises ValueError if that breaks a validity constraint."""
-        return plan(self.template, self.problem.under(schedule.values), schedule, self.device, self.settings)
 
     def verify(self, schedule: Schedule) -> Verdict:
         """Make the runs of the plan until one fails, or the budget is spent.
@@ -75,7 +70,6 @@ class ScheduleVerifier:
 
     def _verified(self, schedule: Schedule) -> Verdict:
         settings = self.settings
-        started = time.monotonic()
         emulated = emulated_problem(self.template, self.problem, schedule)
         if emulated.min_bytes > MOST_BYTES:
             raise ProblemTooLarge(
@@ -84,20 +78,15 @@ class ScheduleVerifier:
             )
         runs: list[Run] = []
         planned: list[tuple[PlannedRun, Run | None]] = []
-        whole = True
-        its = self.plan(schedule)
-        for item in its:
-            if item.make is None or item.run_by_first:
-                planned.append((item, None))
-                continue
-            if runs and settings.budget is not None and time.monotonic() - started > settings.budget:
-                whole = False
-                planned.append((item._replace(absent=_NO_TIME), None))
-                continue
-            runs.append(replace(item.make(), name=item.name))
-            planned.append((item, runs[-1]))
-            if runs[-1].status != "ok":
-                break
+        kernel = self.template.kernel(self.problem, schedule, self.device)
+        its = runs_of_schedule(self.template, self.problem, schedule, self.device, settings, kernel)
+        for item, run in make_runs(its, budget=settings.budget, suppressions=settings.suppressions):
+            planned.append((item, run))
+            if run is not None:
+                runs.append(run)
+                if run.status != "ok":
+                    break
+        whole = all(item.absent != NO_TIME for item, _ in planned)
         first, last = runs[0], runs[-1]
         shown = first if last.status == "ok" else last
         worst = None if shown.worst is None else max(run.worst or 0.0 for run in runs)
@@ -107,7 +96,7 @@ class ScheduleVerifier:
         covered = _coverage(planned) if settings.depth == "full" and last.status == "ok" else None
         return Verdict(
             Subject(emulated, schedule), last.status, reason, worst, error,
-            shown.emulation, tuple(runs), its.kernel, settings.depth, whole, covered,
+            shown.emulation, tuple(runs), kernel, settings.depth, whole, covered,
         )  # fmt: skip
 
 
@@ -129,12 +118,8 @@ def verify_one(
     problem: Problem,
     schedule: Schedule,
     device: Device,
-    *,
-    seed: int = 0,
-    time_limit: float = TIME_LIMIT,
-    depth: Depth = "quick",
-    budget: float | None = None,
-    asked: LaunchOverride | None = None,
+    settings: VerifySettings | None = None,
+    **changes: Any,
 ) -> Verdict:
     """Verify one schedule: run after run, until one fails.
 
@@ -143,11 +128,8 @@ def verify_one(
         problem: What is computed.
         schedule: What is verified.
         device: The GPU that kernels are generated for; none is used.
-        seed: Of the inputs.
-        time_limit: CPU seconds of one launch.
-        depth: "quick" or "full".
-        budget: No run starts once the verification has taken more than so many seconds; None for as long as it takes.
-        asked: A launch that the verification alone would not make: another order, or several launches.
+        settings: How; None for a quick verification.
+        changes: Fields of ``settings`` by name, which override it.
 
     Returns:
         What was run, and what it found.
@@ -156,7 +138,7 @@ def verify_one(
         ValueError: The schedule is none for ``problem``.
         HostFailure: This machine cannot emulate.
     """
-    settings = VerifySettings(depth, seed, time_limit, budget, asked)
+    settings = gathered(VerifySettings, "settings", settings, changes)
     return ScheduleVerifier(template, problem, device, settings).verify(schedule)
 
 
@@ -165,12 +147,10 @@ def verify(
     problem: Problem,
     schedules: Sequence[Schedule],
     device: Device,
+    settings: VerifySettings | None = None,
     *,
-    seed: int = 0,
     workers: int | None = None,
-    time_limit: float = TIME_LIMIT,
-    depth: Depth = "quick",
-    asked: LaunchOverride | None = None,
+    **changes: Any,
 ) -> Iterator[Verdict]:
     """Verify schedules, several at a time.
 
@@ -179,11 +159,9 @@ def verify(
         problem: What is computed.
         schedules: What is verified.
         device: The GPU that kernels are generated for; none is used.
-        seed: Of the inputs.
+        settings: How; None for a quick verification.
         workers: How many are verified at a time; None for one per usable core.
-        time_limit: CPU seconds of one launch.
-        depth: "quick" or "full".
-        asked: A launch that the verifications alone would not make.
+        changes: Fields of ``settings`` by name, which override it.
 
     Yields:
         The verification of each schedule, in their order.
@@ -192,12 +170,10 @@ def verify(
         ValueError: A schedule is none for ``problem``.
         HostFailure: This machine cannot emulate.
     """
+    settings = gathered(VerifySettings, "settings", settings, changes)
 
     def verified(schedule: Schedule) -> Verdict:
-        return verify_one(
-            templates.of(schedule), problem, schedule, device, seed=seed, time_limit=time_limit, depth=depth,
-            asked=asked,
-        )  # fmt: skip
+        return verify_one(templates.of(schedule), problem, schedule, device, settings)
 
     return in_threads(verified, schedules, workers or usable_cores())
 
@@ -224,16 +200,11 @@ def verify_kernel(
         depth: "quick" or "full".
         execute: Runs the whole launch, by default in the emulator.
 
-    Yields:
+    Returns:
         Each run, as it is done.
 
     Raises:
         HostFailure: This machine cannot emulate.
     """
     settings = VerifySettings(depth, seed, time_limit, execute=execute)
-    for item in plan_of_kernel(problem, kernel, settings):
-        assert item.make is not None
-        run = replace(item.make(), name=item.name)
-        yield run
-        if run.status != "ok":
-            return
+    return until_failure(results(make_runs(runs_of_kernel(problem, kernel, settings))))

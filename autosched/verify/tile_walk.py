@@ -9,13 +9,12 @@ show at any size, in the time that it takes to count.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
 from autosched.verify.run import Run
 from autosched.verify.runs import VerifySettings
-from measurements.emulator import ASCENDING, Emulation, emulate
+from measurements.emulator import ASCENDING, emulate
 from search_spaces.arrays import IntArray
 from search_spaces.hardware.dtypes import U32
 from search_spaces.launches.generated_kernel import GeneratedKernel
@@ -80,8 +79,7 @@ def run_walk(
     wrong = "" if done.status not in ("ok", "findings") else _wrong(config, done.outputs["parts"].astype(np.int64))
     status = "wrong_result" if wrong else done.status
     reason = "; ".join(text for text in (wrong, done.reason) if text)
-    kept: Emulation = replace(done, outputs={})
-    return Run(problem, ("none",), settings.seed, ASCENDING, None, status, reason, None, None, kept)
+    return Run(problem, ("none",), settings.seed, ASCENDING, None, status, reason, None, None, done.without_arrays())
 
 
 def _wrong(config: Config, told: IntArray) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from autosched.verify import stored
 from autosched.verify.coverage import Coverage
@@ -14,9 +14,17 @@ from search_spaces.operators.problem import Problem
 from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule
 
+Outcome = Literal["accepted", "refused", "uncertain"]  # uncertain: this machine, or the emulator, cannot decide
+
 # What an emulation says of a kernel; all else is not a verdict.
 FAILURE_STATUSES = ("wrong_result", "findings", "crashed", FAILED_LAUNCH)
-FAILING = (*FAILURE_STATUSES, "compile_error")  # what is not right as it stands
+FAILED_PROGRAM = "failed"  # the status of a program that raises, or ends with an error
+FAILING = (*FAILURE_STATUSES, "compile_error", FAILED_PROGRAM)  # what is not right as it stands
+
+
+def outcome_of(status: str) -> Outcome:
+    """Return what the status of a verdict says of the code: the only place that decides."""
+    return "accepted" if status == "ok" else "refused" if status in FAILING else "uncertain"
 
 
 class Subject(NamedTuple):
@@ -37,7 +45,7 @@ class Verdict:
 
     Attributes:
         subject: The schedule that was verified, and its problem; None for a launch without them.
-        status: "ok", "wrong_result", "device_limit", or the status of the emulation that failed.
+        status: "ok", "wrong_result", "device_limit", "failed" (a program), or the status of the emulation that failed.
         reason: Why it failed, in one line.
         worst: Largest error over its tolerance (at most 1 passes); None where the kernel did not finish.
         max_abs_error: Largest absolute error on random inputs; None where the kernel did not finish.
@@ -49,6 +57,7 @@ class Verdict:
         coverage: What a full verification of a schedule that passed has run.
         missing: What the runs do not show, a short text each.
         differing: Arrays whose bits depend on the order of blocks.
+        accumulating: Arrays that a second launch on the same memory leaves with other values.
         not_run: Runs that could find more, as the arguments that ask for them.
     """
 
@@ -65,6 +74,7 @@ class Verdict:
     coverage: Coverage | None = None
     missing: tuple[str, ...] = ()
     differing: tuple[str, ...] = ()
+    accumulating: tuple[str, ...] = ()
     not_run: tuple[str, ...] = ()
 
     __repr__ = short_repr
@@ -98,6 +108,11 @@ class Verdict:
     @property
     def ok(self) -> bool:
         return self.status == "ok"
+
+    @property
+    def outcome(self) -> Outcome:
+        """Whether the code is accepted or refused, or cannot be decided on."""
+        return outcome_of(self.status)
 
     @property
     def lacks(self) -> tuple[str, ...]:

@@ -7,12 +7,13 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
+from autosched.verify.emulated_size import EMULATED_BYTES, fewer_blocks
+from autosched.verify.launch_plan import TWICE, LaunchRun
 from autosched.verify.orders import all_orders, quick_orders
-from autosched.verify.planned_run import EMULATED_BYTES, PlannedRun, fewer_blocks
+from autosched.verify.planned_run import PlannedRun
 from autosched.verify.run import Run
 from autosched.verify.runs import (
     RANDOM,
-    LaunchOverride,
     VerifySettings,
     run_again,
     run_fewer_blocks,
@@ -32,8 +33,8 @@ AGAIN_BYTES, AGAIN_FLOPS, AGAIN = 2**17, 2**21, 4
 def whole_runs(
     problem: Problem, kernel: GeneratedKernel, settings: VerifySettings
 ) -> tuple[Iterator[PlannedRun], Iterator[PlannedRun]]:
-    """Return runs of the whole of ``problem``: those that a full verification makes before, and behind, those of other
-    sizes."""
+    """Return runs of the whole of ``problem``: those that a full verification makes before those of other sizes, and
+    those after them."""
     kept: dict[str, Run] = {}
     return _first_runs(problem, kernel, settings, kept), _more_runs(problem, kernel, settings, kept)
 
@@ -59,7 +60,7 @@ def _first_runs(
 
         def turned() -> Run:
             first = kept["first"].outputs
-            launch = LaunchOverride(Order("descending", seed + 4))
+            launch = LaunchRun("in turns", Order("descending", seed + 4))
             return run_again(problem, kernel, random, launch, settings, same_as=first)
 
         yield PlannedRun("random inputs in turns", turned)
@@ -97,8 +98,8 @@ def _more_runs(
     if settings.emulates:  # a tuner, and whoever calls the kernel, launches it again and again
         first = kept["first"].outputs if "first" in kept else {}
         yield PlannedRun(
-            "launched twice",
-            partial(run_again, problem, kernel, random, LaunchOverride(turns, 2), settings, same_as=first),
+            TWICE,
+            partial(run_again, problem, kernel, random, LaunchRun(TWICE, turns, 2), settings, same_as=first),
         )
     else:
         yield PlannedRun("random inputs in turns", partial(run_whole, problem, kernel, random, turns, settings))

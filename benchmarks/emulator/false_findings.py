@@ -22,7 +22,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from autosched.verify.plan import emulated_problem
+from autosched.verify.schedule_runs import emulated_problem
 from autosched.verify.schedules import verify_kernel
 from autosched.verify.verdict import FAILURE_STATUSES
 from search_spaces.catalogue import candidates, template

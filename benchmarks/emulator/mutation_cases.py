@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from autosched.verify.plan import emulated_problem
+from autosched.verify.schedule_runs import emulated_problem
 from search_spaces.catalogue import problem_from_json, template
 from search_spaces.hardware.devices import Device, device
 from search_spaces.launches.generated_kernel import GeneratedKernel

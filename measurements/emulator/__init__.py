@@ -20,7 +20,7 @@ from measurements.emulator.host.compiler import (
 from measurements.emulator.memory import Memory, StoredAddress
 from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.ptx.build import ptx_digest
-from measurements.emulator.sparse import SparseEmulation, emulate_blocks, emulate_ptx_blocks
+from measurements.emulator.sparse import emulate_blocks, emulate_ptx_blocks
 from measurements.emulator.suppression import Suppression, suppress
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "Memory",
     "Order",
     "SharedSite",
-    "SparseEmulation",
     "StoredAddress",
     "Suppression",
     "brings_runner",

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import ClassVar, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from measurements.emulator.memory import Flags
 from search_spaces.arrays import Array
 from search_spaces.short_repr import short_repr
@@ -219,6 +222,21 @@ def status_of(findings: Sequence[Finding]) -> tuple[EmulationStatus, str]:
 
 
 @dataclass(frozen=True, eq=False)
+class WrittenElements:
+    """The elements of one output that some blocks wrote.
+
+    Attributes:
+        places: Their positions in memory order, ascending.
+        values: Their values, in the output's storage type.
+        blocks: The block that wrote each last.
+    """
+
+    places: npt.NDArray[np.int64]
+    values: Array
+    blocks: npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True, eq=False)
 class Emulation:
     """What came of one emulated launch.
 
@@ -236,6 +254,8 @@ class Emulation:
     ``unknown`` are stretches of a program's memory, addresses and bytes, that held no value before the launch and hold
     none now (programs/session.py). ``variables`` is a number of what it left in variables that are no arrays of the
     caller, where it uses values that nobody has written (effect.py).
+    ``elements`` is for a launch of which only some blocks ran (sparse.py): what they wrote of each output, by its name.
+    Such a launch has no ``outputs``.
     """
 
     status: EmulationStatus
@@ -258,6 +278,7 @@ class Emulation:
     code: int = 0
     unknown: tuple[tuple[int, int], ...] = ()
     variables: int = 0
+    elements: Mapping[str, WrittenElements] = field(default_factory=dict)
 
     __repr__ = short_repr
 
@@ -272,6 +293,10 @@ class Emulation:
             return replace(self, findings=ordered)
         status, reason = status_of(ordered)
         return replace(self, status=status, reason=reason, findings=ordered)
+
+    def without_arrays(self) -> Emulation:
+        """Return this launch without what it computed, which may be large."""
+        return replace(self, outputs={}, written={}, elements={})
 
     @property
     def faults(self) -> tuple[Finding, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from measurements.emulator.effect import judge, time_limit_of
 from measurements.emulator.emulator import machine_failures, run_job
-from measurements.emulator.findings import Emulation
+from measurements.emulator.findings import Emulation, WrittenElements
 from measurements.emulator.host.work_folders import temporary_folder
 from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.memory import PLAIN_MEMORY, Memory
@@ -39,24 +39,6 @@ _CHUNK = 1 << 15  # elements generated at a time: what fits a cache
 _CONTENT = {name: name for name in ("f16", "bf16", "f32", "e4m3", "e5m2")} | {
     name: "bits" for name in ("i8", "i32", "u8", "u16", "u32")
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Written:
-    """The elements of one output that the blocks wrote: their places in memory order, ascending, their values, and the
-    block that wrote each last."""
-
-    places: Indices
-    values: Array
-    blocks: npt.NDArray[np.uint32]
-
-
-@dataclass(frozen=True, eq=False)
-class SparseEmulation:
-    """``emulation`` has no outputs; ``written`` has an entry for each output, where the launch ended."""
-
-    emulation: Emulation
-    written: Mapping[str, Written]
 
 
 def generated(dtype: DType, seed: int, places: Indices) -> Array:
@@ -126,7 +108,7 @@ def emulate_blocks(
     inputs: InputsFile | None = None,
     check: bool = True,
     count: bool = False,
-) -> SparseEmulation:
+) -> Emulation:
     """Compile ``kernel`` and run some blocks of its grid alone, on operands that may be larger than memory.
 
     Args:
@@ -140,7 +122,7 @@ def emulate_blocks(
         count: Whether what is executed is counted.
 
     Returns:
-        The emulation, and what was written where.
+        The emulation, whose ``elements`` are what was written where, if the launch ended.
 
     Raises:
         ValueError: Blocks that the grid lacks, or inputs that cannot be drawn.
@@ -171,7 +153,7 @@ def emulate_ptx_blocks(
     check: bool = True,
     count: bool = False,
     memory: Memory = PLAIN_MEMORY,
-) -> SparseEmulation:
+) -> Emulation:
     """Run some blocks of a launch of PTX text alone, otherwise as ``emulate_blocks``.
 
     Args:
@@ -214,7 +196,7 @@ def _in_file(inputs: InputsFile) -> dict[str, str]:
 
 def _emulate_blocks(
     launch: Launch, compile_it: Callable[[], CompiledBytecode], blocks: Sequence[int], settings: RunSettings
-) -> SparseEmulation:
+) -> Emulation:
     grid = math.prod(launch.grid)
     if not blocks or min(blocks) < 0 or max(blocks) >= grid or len(set(blocks)) < len(blocks):
         raise ValueError(f"blocks must be different ones of the {grid} of the grid")
@@ -223,42 +205,39 @@ def _emulate_blocks(
         try:
             compiled = compile_it()
         except KernelCompileError as error:
-            return SparseEmulation(error.emulation, {})
+            return error.emulation
         operands = settings.memory.operands(launch)
 
-        def run(time_limit: float, garbage: int = 0) -> SparseEmulation:
+        def run(time_limit: float, garbage: int = 0) -> Emulation:
             (folder / "data").write_bytes(b"")
             text = job_text(launch, replace(settings, time_limit=time_limit, garbage=garbage))
             emulation = run_job(compiled, text, folder, time_limit)
             done = emulation.status in ("ok", "findings")
-            return SparseEmulation(emulation, _written(operands, folder / "data") if done else {})
+            return replace(emulation, elements=_written(operands, folder / "data") if done else {})
 
         done = run(settings.time_limit)
         if not settings.check:
             return done
-        others: list[SparseEmulation] = []
 
         def again(garbage: int) -> Emulation:
-            others.append(run(time_limit_of(done.emulation, settings.time_limit), garbage))
-            return others[-1].emulation
+            return run(time_limit_of(done, settings.time_limit), garbage)
 
-        judged = judge(done.emulation, again, lambda _, __: _left_the_same(done.written, others[-1].written))
-        return replace(done, emulation=judged)
+        return judge(done, again, lambda one, other: _left_the_same(one.elements, other.elements))
 
 
-def _left_the_same(written: Mapping[str, Written], other: Mapping[str, Written]) -> bool:
+def _left_the_same(written: Mapping[str, WrittenElements], other: Mapping[str, WrittenElements]) -> bool:
     """Whether two runs of some blocks have written the same."""
 
-    def same(a: Written, b: Written) -> bool:
+    def same(a: WrittenElements, b: WrittenElements) -> bool:
         return np.array_equal(a.places, b.places) and a.values.tobytes() == b.values.tobytes()
 
     return all(same(of_array, other[name]) for name, of_array in written.items())
 
 
-def _written(operands: Sequence[Operand], data: Path) -> dict[str, Written]:
+def _written(operands: Sequence[Operand], data: Path) -> dict[str, WrittenElements]:
     """Read what ``write_touched_outputs`` of runtime/memory/global/buffers.cpp wrote."""
     content = data.read_bytes()
-    found: dict[int, Written] = {}
+    found: dict[int, WrittenElements] = {}
     at = 0
 
     def take(dtype: npt.DTypeLike, count: int) -> npt.NDArray[Any]:
@@ -277,10 +256,10 @@ def _written(operands: Sequence[Operand], data: Path) -> dict[str, Written]:
         if writers.max(initial=0) == _NOBODY:
             there = np.flatnonzero(writers != _NOBODY)
             places, values, writers = places[there], values[there], writers[there]
-        found[number] = Written(places, values, writers)
+        found[number] = WrittenElements(places, values, writers)
     blocks, places = np.zeros(0, np.uint32), np.zeros(0, np.int64)
     return {
-        operand.name: found.get(number, Written(places, np.zeros(0, operand.dtype.storage), blocks))
+        operand.name: found.get(number, WrittenElements(places, np.zeros(0, operand.dtype.storage), blocks))
         for number, operand in enumerate(operands)
         if operand.role in ("output", "inout")
     }

@@ -31,6 +31,10 @@ class Suppression:
             raise ValueError(f"{kind!r} is not a kind of finding: {_FORM}")
         return cls(None if kind == "*" else FindingKind(kind), file, None if line == "*" else int(line), reason)
 
+    def __str__(self) -> str:
+        """Return the text that ``parse`` reads."""
+        return f"{self.kind or '*'}:{self.file}:{'*' if self.line is None else self.line}:{self.reason}"
+
     def matches(self, finding: Finding) -> bool:
         parts, named = PurePath(finding.file).parts, PurePath(self.file).parts
         return (

@@ -1,26 +1,31 @@
-"""The options of ``verify FILE``, ``run`` and ``judge``, each declared once, and which kinds of files take them."""
+"""The options of ``verify``, ``run`` and ``judge``, each declared once, and which kinds of files take them."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, get_args
 
 import typer
 
 from autosched.cli.options.devices import DeviceOption
-from autosched.cli.options.launch import LaunchesOption, OrderOption, TurnsOption
+from autosched.cli.options.launch import LaunchesOption, OrderOption, TurnsOption, order_from
 from autosched.cli.options.problem import real_number, whole_number
 from autosched.cli.options.recognition import FileKind
 from autosched.cli.terminal.errors import InputError, bad_input, listed
-from measurements.emulator import Suppression
+from autosched.verify.launch_plan import EVERY_ORDER, QUICK, LaunchPlan
+from measurements.emulator import Order, Suppression
 from measurements.emulator.findings import Grade
 
 FullOption = Annotated[
     bool,
-    typer.Option("--full", help="More runs: every order of blocks and threads, a second launch on the same memory."),
+    typer.Option(
+        "--full",
+        help="More runs: every order of blocks and threads, a second launch on the same memory; for a schedule also "
+        "large sizes, long loops, addresses beyond 2^32.",
+    ),
 ]
 
 
@@ -51,7 +56,7 @@ class VerificationEffort:
 
 @dataclass(frozen=True)
 class Findings:
-    """How launches of CUDA code are run, and which findings count."""
+    """How launches are run, and which findings count."""
 
     order: OrderOption = None
     turns: TurnsOption = 0
@@ -69,6 +74,29 @@ class Findings:
     fail_on: Annotated[
         str, typer.Option("--fail-on", metavar="GRADE", help="Least grade that is refused: fault, or note as well.")
     ] = "fault"
+
+    def own_order(self) -> Order | None:
+        """Return the order that was asked for; None for the usual ones. Raises InputError."""
+        order = order_from(self.order, self.turns, 1)
+        return order if self.order is not None or self.turns else None
+
+    def plan(
+        self, effort: VerificationEffort, default: LaunchPlan = QUICK, full: LaunchPlan = EVERY_ORDER
+    ) -> LaunchPlan:
+        """Return the runs of each launch.
+
+        Args:
+            effort: Depth; the time limit is left to the caller, since it is not always that of a launch.
+            default: Without ``--full``.
+            full: With it; an order that was asked for then runs first.
+
+        Raises:
+            InputError: The options cannot be used.
+        """
+        plan, own = full if effort.full else default, self.own_order()
+        if own is not None:
+            plan = replace(plan, orders=(own, *(o for o in plan.orders if effort.full and o != own)))
+        return replace(plan, perturb_all=self.perturb, suppressions=self.suppressions())
 
     def suppressions(self) -> tuple[Suppression, ...]:
         """Return what is expected. Raises InputError."""
@@ -206,13 +234,14 @@ _KERNEL = (FileKind.CUDA, FileKind.PTX, FileKind.BINARY)
 # What takes the options of a group, or single ones of them.
 _TAKERS: Mapping[type[Any], tuple[str, ...]] = {
     KernelLaunch: _KERNEL,
-    Findings: (*_KERNEL, FileKind.EXECUTABLE),
+    Findings: (*_KERNEL, FileKind.EXECUTABLE, FileKind.SCRIPT, SUBMISSION),
     Script: (FileKind.SCRIPT,),
     Submission: (SUBMISSION,),
     Executable: (FileKind.EXECUTABLE,),
 }
 _SINGLE: Mapping[str, tuple[str, ...]] = {
     "device": (FileKind.EXECUTABLE, FileKind.SCRIPT, SUBMISSION),
+    "fail_on": (*_KERNEL, FileKind.EXECUTABLE, FileKind.SCRIPT),
     "size": (FileKind.SCRIPT, SUBMISSION),
     "tolerance": (*_KERNEL, SUBMISSION),
 }

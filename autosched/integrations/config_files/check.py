@@ -22,15 +22,7 @@ from autosched.regression.config_files import ConfigCheck
 from autosched.regression.report import CheckFinding, CheckReport, EntryStatus
 from measurements.emulator import HostFailure, check_ready
 
-_VERDICTS = {
-    "sound": EntryStatus.SOUND,
-    "compiled": EntryStatus.SOUND,
-    "no_kernel": EntryStatus.CANNOT_COMPARE,
-    "compile_error": EntryStatus.BROKEN,
-    "too_large": EntryStatus.BROKEN,
-    "wrong": EntryStatus.WRONG,
-    "unproven": EntryStatus.UNCERTAIN,
-}
+_NOT_LAUNCHED = {"compiled": EntryStatus.SOUND, "no_kernel": EntryStatus.CANNOT_COMPARE}
 
 
 @dataclass(frozen=True)
@@ -149,8 +141,9 @@ class ProcessConfigJudge:
         for key in ("shared_bytes", "registers", "local_bytes"):
             if found.get("registers"):
                 numbers[key] = found[key]
-        verdict, reasons = _VERDICTS[found["status"]], [found["reason"]] if found["reason"] else []
-        if found["status"] == "sound":
+        verdict, reasons = _NOT_LAUNCHED.get(found["status"]), [found["reason"]] if found["reason"] else []
+        verdict = verdict or EntryStatus.of_verdict(found["status"])
+        if found["status"] == "ok":
             numbers["error_over_tolerance"] = found["error_over_bound"]
         if found.get("local_bytes") and not verdict.fails:
             reasons.append(f"{found['local_bytes']} bytes of a thread lie in local memory: registers spill")

@@ -15,19 +15,28 @@ from autosched.triton.cubin import cubin_resources
 from autosched.triton.described import LaunchFailed
 from autosched.triton.session import emulated
 from autosched.verify.launch_plan import LaunchPlan
-from autosched.verify.oracle import Comparison
+from autosched.verify.oracle import UNPROVEN, Comparison
+from autosched.verify.run import FAILED_LAUNCH
 from measurements.files.text import one_line
 from measurements.trials.comparison import told_apart
 from search_spaces.hardware.devices import Device
 
 _PLAN = LaunchPlan(time_limit=120.0)
+NO_KERNEL = "no_kernel"  # nothing here has such a kernel
+COMPILED = "compiled"  # it compiles and fits, and nothing was to be verified
 
 
 @dataclass(frozen=True)
 class ConfigOutcome:
-    """``status``: ``sound``, ``illegal``, ``no_kernel``, ``compile_error``, ``too_large``, ``wrong``, ``unproven``, or
-    ``compiled`` where nothing was to be proven. ``shared_bytes`` of a block, ``registers`` and ``local_bytes`` of a
-    thread (0 where it did not compile).
+    """What came of one configuration.
+
+    Attributes:
+        status: Status of the verdict on its launch; ``NO_KERNEL`` or ``COMPILED`` if nothing was launched.
+        reason: Why it has this status, in one line.
+        shared_bytes: Of a block; 0 if it did not compile.
+        registers: Of a thread.
+        local_bytes: Of a thread.
+        error_over_bound: Largest error over what is allowed.
     """
 
     status: str
@@ -64,32 +73,35 @@ def judge(format: Format, name: FileName, config: Mapping[str, int], device: Dev
         try:
             launch = small_launch(parameters_of(kernel.function), name, config, clamped)
         except NoSuchKernel as error:
-            return ConfigOutcome("no_kernel", f"{kernel.origin}: {error}" if kernel.package else str(error))
+            return ConfigOutcome(NO_KERNEL, f"{kernel.origin}: {error}" if kernel.package else str(error))
         try:
             compiled = kernel.function.warmup(grid=launch.grid, **launch.arguments)
         except Exception as error:  # whatever a compiler raises is its answer
             return ConfigOutcome("compile_error", _compiler_says(error))
         cubin = cubin_resources(compiled.asm["cubin"])
         found = ConfigOutcome(
-            "compiled",
+            COMPILED,
             shared_bytes=int(compiled.metadata.shared),
             registers=cubin.registers if cubin else 0,
             local_bytes=cubin.local_bytes if cubin else 0,
         )
         reason = _too_large(found, config.get("num_warps", 4), device)
         if reason:
-            return replace(found, status="too_large", reason=reason)
+            return replace(found, status=FAILED_LAUNCH, reason=reason)
         if not prove:
             return found
         try:
             kernel.function[launch.grid](**launch.arguments)
         except LaunchFailed as error:
-            return replace(found, status="unproven", reason=one_line(str(error)))
+            return replace(
+                found, status=session.verdict().status if session.launches else UNPROVEN, reason=one_line(str(error))
+            )
         faults = session.fault_lines()
     verdict = session.verdict(_compared(launch))
-    if verdict.ok:
-        return replace(found, status="sound", error_over_bound=verdict.worst or 0.0)
-    return replace(found, status="wrong", reason=one_line("; ".join(faults[:3])) if faults else verdict.reason)
+    reason = one_line("; ".join(faults[:3])) if faults else verdict.reason
+    return replace(
+        found, status=verdict.status, reason=reason, error_over_bound=(verdict.worst or 0.0) if verdict.ok else 0.0
+    )
 
 
 def _compared(launch: SmallLaunch) -> Comparison:

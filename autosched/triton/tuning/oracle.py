@@ -19,9 +19,8 @@ from autosched.triton.tuning.outputs import (
     values_at_places,
     values_of,
 )
-from autosched.verify.oracle import Comparison
+from autosched.verify.oracle import UNPROVEN, Comparison
 from measurements.emulator import Emulation
-from measurements.emulator.sparse import Written
 from measurements.trials.comparison import told_apart
 from search_spaces.arrays import FloatArray
 
@@ -81,18 +80,17 @@ class WholeGrid:
 
 @dataclass(frozen=True, eq=False)
 class SomeBlocks:
-    """The oracle of a run of some blocks, which knows what they have ``written``."""
+    """The oracle of a run of some blocks."""
 
     outputs: ExpectedOutputs
     made: CompiledCandidate
-    written: Mapping[str, Written]
 
     def compare(self, emulation: Emulation) -> Comparison:
         """Compare the elements that the blocks wrote; the status is ``unproven`` if the reference has none of them."""
         worst, compared, tensors = 0.0, 0, dict(self.outputs.call.tensors())
         for name, expected in self.outputs.expected.items():
             tensor = tensors[name]
-            written = self.written.get(operand_of(self.made, tensor))
+            written = emulation.elements.get(operand_of(self.made, tensor))
             if written is None or written.values.dtype.itemsize != tensor.element_size():
                 continue
             values, where = values_at_places(written, tensor)
@@ -103,5 +101,5 @@ class SomeBlocks:
             worst = max(worst, error)
         if not compared:
             reason = "the blocks that were run write nothing that the reference gives"
-            return Comparison(None, reason, status="unproven")
+            return Comparison(None, reason, status=UNPROVEN)
         return Comparison(worst)

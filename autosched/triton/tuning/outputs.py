@@ -10,8 +10,8 @@ import torch
 
 from autosched.triton.tuning.compiling.candidate import CompiledCandidate
 from measurements.emulator import Emulation
+from measurements.emulator.findings import WrittenElements
 from measurements.emulator.memory import Flags
-from measurements.emulator.sparse import Written
 from search_spaces.arrays import Array, BoolArray, FloatArray
 
 # Relative errors that are allowed, by the type of an output; absolute ones are the same part of its RMS.
@@ -90,7 +90,7 @@ def largest_error(found: FloatArray, expected: Expected, allowed: FloatArray) ->
     return float(error.max(initial=0.0)), tuple(int(k) for k in place)
 
 
-def values_at_places(written: Written, tensor: torch.Tensor) -> tuple[FloatArray, BoolArray]:
+def values_at_places(written: WrittenElements, tensor: torch.Tensor) -> tuple[FloatArray, BoolArray]:
     """Return the elements of the tensor that some blocks wrote, and where those are. ``written`` counts elements of its
     size."""
     each = tensor.element_size()

@@ -95,7 +95,7 @@ class TritonEstimateRunner:
         def run(blocks: Sequence[int]) -> Emulation:
             done = emulate_ptx_blocks(
                 made.ptx, made.launch, blocks, inputs, memory=memory, time_limit=SECONDS, check=False, count=True
-            ).emulation
+            )
             last.append(done)
             return done
 

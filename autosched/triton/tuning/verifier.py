@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,24 +14,22 @@ from autosched.triton.tuning.call import KernelCall
 from autosched.triton.tuning.compiling.candidate import CompiledCandidate, NotLaunched
 from autosched.triton.tuning.oracle import ExpectedOutputs, SomeBlocks, WholeGrid
 from autosched.triton.tuning.outputs import Expected, operand_of, values_of, written_elements
-from autosched.verify.block_choice import chosen_blocks
+from autosched.verify.block_choice import SampleLimits, chosen_blocks, seconds_of_block
 from autosched.verify.launch import LaunchUnderTest
 from autosched.verify.launch_counting import MOST_BYTES
 from autosched.verify.launch_plan import QUICK, LaunchPlan
-from autosched.verify.launches import compared, make_runs, until_failure, verdict_of
-from autosched.verify.run import Run
+from autosched.verify.launches import runs_of_launch, verdict_of, verify_launch
+from autosched.verify.oracle import Oracle
+from autosched.verify.planned_run import until_failure
 from autosched.verify.verdict import Subject, Verdict
-from measurements.emulator import ASCENDING, Emulation, Memory, Order, emulate_ptx_blocks
+from measurements.emulator import ASCENDING, Emulation, Memory
 from measurements.emulator.inputs_file import InputsFile
-from measurements.emulator.sparse import SparseEmulation
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 Reference = Callable[..., Any]
 WHOLE_SECONDS = 20.0  # of one run: a launch that takes longer is verified on some of its blocks
-LEAST, SAMPLED = 3, 12  # blocks of it, of which a run takes about
-SAMPLED_SECONDS = 8.0
-_START_SECONDS = 0.03  # of a run, whatever it runs
+SAMPLED_SECONDS, LEAST, SAMPLED = 8.0, 3, 12  # of their run, and how many there are
 
 
 class NoReference(ValueError):
@@ -61,7 +59,7 @@ class ConfigurationVerifier:
     notes: list[str] = field(default_factory=list)
     against: str = ""
     _expected: dict[str, Expected] | None = None
-    _sampled: int = 0  # blocks of a grid that is too large to be run whole
+    _blocks: int | None = None  # that run of a grid that is too large to be run whole
     _inputs: InputsFile | None = None
 
     def prepare(self) -> None:
@@ -69,28 +67,28 @@ class ConfigurationVerifier:
         if self._expected is not None:
             return
         default = self._default()
-        each = 0.0 if default is None else self._seconds_of_block(default)
-        if default is not None and each * default.launch.blocks > WHOLE_SECONDS:
-            self._sampled = max(LEAST, min(SAMPLED, int(SAMPLED_SECONDS / each)))
-            if self.reference is None:
-                seconds = each * default.launch.blocks
+        if default is not None:
+            seconds = self._seconds_of_block(default)
+            limits = SampleLimits(WHOLE_SECONDS, SAMPLED_SECONDS, LEAST, SAMPLED)
+            self._blocks = limits.blocks(default.launch.blocks, seconds)
+            if self._blocks is not None and self.reference is None:
                 raise NoReference(
-                    f"one launch at these sizes takes about {seconds:,.0f} s in the emulator: give "
-                    "a smaller call to prove on (proof_args, --proof-size), whose last tile is not full, or a reference"
+                    f"one launch at these sizes takes about {seconds * default.launch.blocks:,.0f} s in the emulator: "
+                    "give a smaller call to prove on (proof_args, --proof-size), whose last tile is not full, or a "
+                    "reference"
                 )
+        once = None if default is None or self._blocks is not None else self._launched_twice(default)
         if self.reference is not None:
-            if default is not None and not self._sampled:
-                self._note_repeated_calls(default, self._run(default))
-            self._expected = self._of_function(default)
-        elif default is not None:
-            self._expected = self._of_default(default)
+            self._expected = self._of_function(default, once)
+        elif default is not None and once is not None:
+            self._expected = self._of_default(default, once)
 
     def verify(self, schedule: Schedule, plan: LaunchPlan = QUICK) -> Verdict:
         """Make the runs of a plan until one fails, and compare each with the reference.
 
         Args:
             schedule: The configuration.
-            plan: Its runs; at most two of them for a grid that is too large to run whole.
+            plan: Its runs; two of them for a grid that is too large to run whole (``LaunchPlan.of_some_blocks``).
 
         Returns:
             The verdict.
@@ -104,51 +102,48 @@ class ConfigurationVerifier:
             made = self.compile(schedule)
         except NotLaunched as error:
             return Verdict.not_launched(error.status.value, error.reason, subject)
-        orders = plan.orders[:2] if self._sampled else plan.orders
-        plan = replace(plan, orders=orders, time_limit=self.time_limit)
-        outputs = ExpectedOutputs(self.call, self._expected or {}, self.against, self.tolerance)
-        if self._sampled:
-            made_runs = self._runs_of_blocks(made, plan, outputs)
-        else:
-            made_runs = make_runs(self._launch(made), plan, WholeGrid(outputs, made))
-        verdict = verdict_of(list(until_failure(made_runs)), plan)
-        lacks = self.lacks
-        if self._sampled:
-            blocks = len(chosen_blocks(made.launch.grid, self._sampled, seed=0))
-            lacks = (*lacks, f"{blocks} of the {made.launch.blocks:,} blocks of the grid were run")
+        plan = replace(plan, time_limit=self.time_limit)
+        outputs, lacks = ExpectedOutputs(self.call, self._expected or {}, self.against, self.tolerance), self.lacks
+        launch = self._launch(made)
+        oracle: Oracle = WholeGrid(outputs, made)
+        if self._blocks is not None:
+            plan, oracle = plan.of_some_blocks(), SomeBlocks(outputs, made)
+            blocks = chosen_blocks(made.launch.grid, self._blocks, seed=0)
+            launch = self._launch_of_blocks(made, blocks)
+            lacks = (*lacks, f"{len(blocks)} of the {made.launch.blocks:,} blocks of the grid were run")
+        verdict = verdict_of(list(until_failure(runs_of_launch(launch, plan, oracle))), plan)
         cases = (f"against {self.against}",)
         runs = tuple(
-            replace(run, problem=self.problem, cases=cases, emulation=replace(run.emulation, outputs={}, written={}))
+            replace(run, problem=self.problem, cases=cases, emulation=run.emulation.without_arrays())
             for run in verdict.runs
         )
-        emulation = replace(verdict.emulation, outputs={}, written={})
+        emulation = verdict.emulation.without_arrays()
         return replace(verdict, subject=subject, missing=lacks, runs=runs, emulation=emulation)
 
     def _launch(self, made: CompiledCandidate) -> LaunchUnderTest:
         return LaunchUnderTest(made.ptx, made.arguments.inputs(), made.launch, made.arguments.memory())
 
-    def _run(self, made: CompiledCandidate, launches: int = 1) -> Emulation:
-        return self._launch(made).run(ASCENDING, launches=launches, time_limit=self.time_limit)
-
-    def _runs_of_blocks(self, made: CompiledCandidate, plan: LaunchPlan, outputs: ExpectedOutputs) -> Iterator[Run]:
-        blocks = chosen_blocks(made.launch.grid, self._sampled, seed=0)
-        for item in plan.runs:
-            found = self._emulate_some(made, blocks, item.order)
-            yield compared(item, found.emulation, SomeBlocks(outputs, made, found.written), len(blocks))
-
-    def _emulate_some(
-        self, made: CompiledCandidate, blocks: Sequence[int], order: Order = ASCENDING
-    ) -> SparseEmulation:
+    def _launch_of_blocks(self, made: CompiledCandidate, blocks: Sequence[int]) -> LaunchUnderTest:
         memory = made.arguments.memory()
-        return emulate_ptx_blocks(
-            made.ptx,
-            made.launch,
-            blocks,
-            self._inputs_of(made),
-            order=order,
-            time_limit=self.time_limit,
-            memory=Memory(offsets=memory.offsets, addresses=memory.addresses),
-        )
+        return LaunchUnderTest(
+            made.ptx, self._inputs_of(made), made.launch, Memory(offsets=memory.offsets, addresses=memory.addresses),
+            tuple(blocks),
+        )  # fmt: skip
+
+    def _launched_twice(self, default: CompiledCandidate) -> Emulation:
+        """Launch the default configuration, and again on what it left; return the first launch."""
+        verdict = verify_launch(self._launch(default), LaunchPlan(second_launch=True, time_limit=self.time_limit))
+        adds = [
+            name
+            for name, tensor in self.call.tensors()
+            if name not in self.restored and operand_of(default, tensor) in verdict.accumulating
+        ]
+        if adds:  # whoever times a kernel calls it again and again
+            self.notes.append(
+                f"a second call leaves other values in {', '.join(adds)}: whoever times calls in a loop must give them "
+                "back what they held (reset_to_zero= or restore_value= of @triton.autotune); here each run has its own"
+            )
+        return verdict.runs[0].emulation
 
     def _inputs_of(self, made: CompiledCandidate) -> InputsFile:
         if self._inputs is None:
@@ -156,13 +151,16 @@ class ConfigurationVerifier:
         return self._inputs
 
     def _seconds_of_block(self, made: CompiledCandidate) -> float:
-        """Return what the emulation of one block takes."""
+        """Return what the emulation of one block takes; 0 if that need not be known, or cannot."""
         if made.launch.blocks <= SAMPLED or sum(o.bytes for o in made.launch.operands) > MOST_BYTES:
             return 0.0
-        done = self._emulate_some(made, [made.launch.blocks // 2]).emulation
-        return max(done.run_seconds - _START_SECONDS, 0.0)
 
-    def _of_function(self, default: CompiledCandidate | None) -> dict[str, Expected]:
+        def run(blocks: Sequence[int]) -> Emulation:
+            return self._launch_of_blocks(made, blocks).run(ASCENDING, time_limit=self.time_limit)
+
+        return seconds_of_block(run, made.launch.blocks) or 0.0
+
+    def _of_function(self, default: CompiledCandidate | None, once: Emulation | None) -> dict[str, Expected]:
         assert self.reference is not None
         self.against = f"the reference {getattr(self.reference, '__name__', 'function')}"
         copies = {name: _copied(value) for name, value in self.call.arguments.items()}
@@ -170,7 +168,7 @@ class ConfigurationVerifier:
         found = self.reference(**copies, **outputs)
         tensors = dict(self.call.tensors())
         if isinstance(found, torch.Tensor):
-            found = {self._only_output(default): found}
+            found = {self._only_output(default, once): found}
         elif found is None:
             changed = {**copies, **outputs}
             found = {n: t for n, t in changed.items() if isinstance(t, torch.Tensor) and not _same(t, tensors[n])}
@@ -188,22 +186,19 @@ class ConfigurationVerifier:
             expected[name] = Expected(wanted, np.ones(wanted.shape, np.bool_), None)
         return expected
 
-    def _only_output(self, default: CompiledCandidate | None) -> str:
-        if default is None or self._sampled:
+    def _only_output(self, default: CompiledCandidate | None, once: Emulation | None) -> str:
+        if default is None or once is None:
             raise NoReference(
                 f"{self.against} gives one tensor: return outputs by the names of the kernel's parameters"
             )
-        done = self._run(default)
-        written = [name for name, tensor in self.call.tensors() if written_elements(default, done, tensor).any()]
+        written = [name for name, tensor in self.call.tensors() if written_elements(default, once, tensor).any()]
         if len(written) != 1:
             raise NoReference(f"{self.against} gives one tensor, and the kernel writes {', '.join(written)}: name them")
         return written[0]
 
-    def _of_default(self, made: CompiledCandidate) -> dict[str, Expected]:
-        done = self._run(made)
+    def _of_default(self, made: CompiledCandidate, done: Emulation) -> dict[str, Expected]:
         if done.status != "ok":
             raise NoReference(f"{self.against} is wrong by itself: {done.reason}")
-        self._note_repeated_calls(made, done)
         expected = {}
         for name, tensor in self.call.tensors():
             where = written_elements(made, done, tensor)
@@ -213,23 +208,6 @@ class ConfigurationVerifier:
         if not expected:
             raise NoReference("the default configuration writes no tensor that is an argument: name it in outputs")
         return expected
-
-    def _note_repeated_calls(self, made: CompiledCandidate, once: Emulation) -> None:
-        """Whoever times a kernel calls it again and again: that must leave the same each time."""
-        twice = self._run(made, launches=2)
-        if once.status != "ok" or twice.status != "ok":
-            return
-        adds = [
-            name
-            for name, tensor in self.call.tensors()
-            if name not in self.restored
-            and once.outputs[operand_of(made, tensor)].tobytes() != twice.outputs[operand_of(made, tensor)].tobytes()
-        ]
-        if adds:
-            self.notes.append(
-                f"a second call leaves other values in {', '.join(adds)}: whoever times calls in a loop must give them "
-                "back what they held (reset_to_zero= or restore_value= of @triton.autotune); here each run has its own"
-            )
 
     def _default(self) -> CompiledCandidate | None:
         """Return the first default configuration that the device can launch; None where there is a reference in its

@@ -23,7 +23,7 @@ from measurements.compiler.cuda_headers import missing_header, stand_ins
 from measurements.compiler.nvrtc import PTX_OPTIONS
 from measurements.compiler.pool import error_reason
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
-from measurements.emulator import Emulation, Suppression, suppress
+from measurements.emulator import Emulation
 from measurements.emulator.architecture import source_arch
 from measurements.emulator.findings import of_compiled_code
 from measurements.emulator.ptx.parser import PtxError, parse
@@ -93,7 +93,10 @@ def emulate(
     added = len(parameters) - len(given)  # by a compiler, which adds none to CUDA source
     if added < 0 or (added and source) or any(p.bytes != 8 for p in parameters[len(given) :]):
         count = "1 argument" if len(parameters) == 1 else f"{len(parameters)} arguments"
-        raise ValueError(f"the kernel takes {count}, not {len(given)}")
+        raise ValueError(
+            f"the kernel takes {count}, not {len(given)}: give one for each parameter, in order "
+            "(arguments=, or --argument of autosched verify)"
+        )
     signature = parameters_of(source, entry, len(parameters))
     contents = {name: _content(module, name, value) for name, value in _named(module, symbols).items()}
     passed = pass_arguments(parameters, signature, [*given, *[0] * added], options.outputs, contents)
@@ -109,7 +112,7 @@ def emulate(
     under_test = LaunchUnderTest(text, passed.inputs, launch, passed.memory)
     if not is_source:
         under_test = replace(under_test, read=of_compiled_code)
-    verdict = _suppressed(verify_launch(under_test, options.plan), options.suppressions)
+    verdict = verify_launch(under_test, options.plan)
     run = verdict.emulation
     arrays = tuple(passed.result(given[k] if k in aliases else a, run.outputs) for k, a in enumerate(arguments))
     left = {}
@@ -126,21 +129,13 @@ def _emulated_program(program: Program, arguments: Sequence[Any], options: Emula
     problem, kernel = kernel_of(program, arguments, options.device or "h200", options.schedule)
     inputs = inputs_of(problem, arguments)
 
-    verdict = _suppressed(verify_launch(LaunchUnderTest(kernel, inputs), options.plan), options.suppressions)
+    verdict = verify_launch(LaunchUnderTest(kernel, inputs), options.plan)
     left = verdict.emulation.outputs
     arrays = tuple(
         left[name].view(given.dtype).reshape(given.shape) if name in left else given if left else None
         for (name, _), given in zip(program.arguments, arguments, strict=True)
     )
     return EmulatedLaunch(verdict, arrays)
-
-
-def _suppressed(verdict: Verdict, suppressions: Sequence[Suppression]) -> Verdict:
-    """Return the verdict without the findings that are expected."""
-    if not suppressions:
-        return verdict
-    emulation = suppress(verdict.emulation, suppressions)
-    return replace(verdict, emulation=emulation, status=emulation.status, reason=emulation.reason)
 
 
 def _aliased(arguments: Sequence[Any], aliases: Mapping[int, int | tuple[int, int]]) -> list[Any]:

@@ -89,7 +89,10 @@ class EmulatedLaunchOptions:
     def plan(self) -> LaunchPlan:
         """The runs of the launch."""
         plan = replace(THOROUGH, perturb=True) if self.full else TWO_ORDERS
-        plan = replace(plan, time_limit=self.time_limit, launches=self.launches, perturb_all=self.perturb)
+        plan = replace(
+            plan, time_limit=self.time_limit, launches=self.launches, perturb_all=self.perturb,
+            suppressions=tuple(self.suppressions),
+        )  # fmt: skip
         return plan if self.order is None else replace(plan, orders=(self.order,))
 
     def check_tile_program(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass, field
 
 from measurements.emulator.findings import Finding
@@ -56,6 +57,13 @@ class ExecutableResult:
     lacking: list[str] = field(default_factory=list)
     seconds: float = 0.0
     emulated_seconds: float = 0.0
+
+    @property
+    def ended(self) -> str:
+        """How the program ended, in one line; "" if its exit status is 0."""
+        if self.status < 0:
+            return f"the program was ended by {signal.Signals(-self.status).name}"
+        return f"the program ended with status {self.status}" if self.status else ""
 
     @property
     def faults(self) -> int:

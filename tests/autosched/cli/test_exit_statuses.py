@@ -15,12 +15,12 @@ import xmlschema
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.cli import main
-from autosched.cli.commands.verification import program
 from autosched.cli.commands.verification.cases import status_of
 from autosched.cli.commands.verification.script import _cases as script_cases
 from autosched.cli.options.groups import grouped, options
 from autosched.cli.options.verification import TAKERS, Findings, Inputs, VerificationEffort
 from autosched.reporting.exit_status import ANSWERS, VERDICTS, ExitStatus, combined, of_verdicts
+from autosched.verify import executables
 from measurements.emulator.executables import ExecutableResult, LaunchFinding
 
 ROOT = Path(__file__).parents[3]
@@ -135,7 +135,7 @@ def test_all_outputs_of_run_agree(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     result, status = PROGRAMS[name]
-    monkeypatch.setattr(program, "run_executable", lambda *_: result)
+    monkeypatch.setattr(executables, "run_executable", lambda *_: result)
     output = ("--json", "--junit", "j.xml", "--markdown", "m.md", "--github")
     assert main(["run", "--device", "h100", *output, "./program", "1"]) == status
     document = json.loads(capfd.readouterr().out)
@@ -182,9 +182,9 @@ def test_a_launch_of_a_script_that_cannot_be_emulated_decides_nothing(
     launched: str, failure: str, expected: ExitStatus
 ) -> None:
     done = SimpleNamespace(status=launched, reason="why")
-    launch = SimpleNamespace(kernel="k", called_at="s.py:1", size="", emulation=done, findings=(), runs=())
+    launch = SimpleNamespace(kernel="k", called_at="s.py:1", size="", verdict=done, findings=(), runs=())
     proof: Any = SimpleNamespace(failure=failure, session=SimpleNamespace(launches=[launch] if launched else []))
-    assert status_of(script_cases(proof, Path("s.py"))) is expected
+    assert status_of(script_cases(proof, Path("s.py"), False)) is expected
 
 
 def test_a_status_needs_something_that_passes() -> None:

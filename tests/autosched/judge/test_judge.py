@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from autosched.judge.result import Cheat, SubmissionResult, SubmissionStatus
 from autosched.judge.run import Refused, run_judge
 from autosched.judge.task import read_task
 from autosched.triton import emulated
+from autosched.verify.launch_plan import TWO_ORDERS
+from measurements.emulator import Suppression
 from search_spaces.hardware.devices import device
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore")]
@@ -291,3 +294,11 @@ def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, arguments: list[st
     assert main(["judge", *arguments]) == 2
     said = capsys.readouterr()
     assert words in said.err and said.err.count("\n") == 1 and not said.out
+
+
+def test_the_plan_of_launches_reaches_a_submission(tmp_path: Path) -> None:
+    path = submission(tmp_path, FOUND["out of bounds"][0])
+    expected = Suppression.parse("*:submission.py:*:it reads one element too many")
+    plan = replace(TWO_ORDERS, suppressions=(expected,))
+    verdict = judged(tmp_path, path, task(tmp_path), plan=plan)
+    assert verdict.status is SubmissionStatus.RIGHT and verdict.verdict.outcome == "accepted", verdict

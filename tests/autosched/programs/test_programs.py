@@ -14,8 +14,8 @@ from random_schedules import random_start
 
 from autosched.cli import main
 from autosched.programs.loading import load_program, problem
-from autosched.verify.plan import emulated_problem
-from autosched.verify.planned_run import EMULATED_BYTES, EMULATED_FLOPS
+from autosched.verify.emulated_size import EMULATED_BYTES, EMULATED_FLOPS
+from autosched.verify.schedule_runs import emulated_problem
 from benchmarks.search.tile_programs import SPACES
 from measurements.compiler.disassembly import DisassemblerMissing, disassemble, main_loop, mix, nvdisasm
 from measurements.compiler.pool import Compiled, CompileFailure, CompilePool

@@ -17,6 +17,7 @@ from autosched.regression import outputs
 from autosched.regression.outputs import summary
 from autosched.regression.report import CheckFinding, CheckReport, EntryStatus
 from autosched.reporting import ci
+from autosched.verify.verdict import outcome_of
 from measurements.trials.timing_statistics import Ratio
 
 
@@ -50,6 +51,19 @@ def cases(report: CheckReport) -> dict[str, ET.Element]:
 
 
 @pytest.mark.parametrize(
+    ("status", "entry"),
+    [
+        ("ok", "sound"), ("wrong_result", "wrong"), ("findings", "wrong"), ("crashed", "wrong"),
+        ("compile_error", "broken"), ("device_limit", "broken"), ("timeout", "uncertain"), ("unsupported", "uncertain"),
+        ("unproven", "uncertain"),
+    ],
+)  # fmt: skip
+def test_an_entry_has_one_word_for_the_status_of_a_verdict(status: str, entry: str) -> None:
+    found = EntryStatus.of_verdict(status)
+    assert found == entry and found.fails is (outcome_of(status) == "refused")
+
+
+@pytest.mark.parametrize(
     ("verdicts", "doubt", "status"),
     [
         ([], "", 2),
@@ -57,6 +71,8 @@ def cases(report: CheckReport) -> dict[str, ET.Element]:
         (["faster", "uncertain", "cannot compare"], "", 0),
         (["uncertain"], "", 2),
         (["cannot compare"], "", 2),
+        (["same", "stale"], "", 2),
+        (["stale", "broken"], "", 1),
         (["same", "slower"], "", 1),
         (["same", "wrong"], "", 1),
         (["same", "broken"], "", 1),
@@ -85,7 +101,7 @@ def test_junit_has_a_case_for_each_entry_with_both_times_and_the_interval() -> N
     failed = {name for name, case in found.items() if case.find("failure") is not None}
     skipped = {name for name, case in found.items() if case.find("skipped") is not None}
     assert failed == {"matmul slower", "matmul wrong", "matmul broken"}
-    assert skipped == {"matmul uncertain", "matmul cannot compare"}
+    assert skipped == {"matmul uncertain", "matmul cannot compare", "matmul stale"}
     told = {p.attrib["name"]: p.attrib["value"] for p in found["matmul slower"].iter("property")}
     assert told["verdict"] == "slower"
     assert (float(told["baseline_seconds"]), float(told["candidate_seconds"])) == (1e-3, 1.05e-3)
@@ -95,7 +111,7 @@ def test_junit_has_a_case_for_each_entry_with_both_times_and_the_interval() -> N
     assert [suite.attrib[k] for k in ("tests", "failures", "skipped", "errors")] == [
         str(len(EntryStatus)),
         "3",
-        "2",
+        "3",
         "0",
     ]
 
@@ -122,7 +138,7 @@ def test_the_summary_puts_failures_first_and_says_what_was_cut() -> None:
 def test_annotations_name_every_failure() -> None:
     lines = ci.workflow_commands(summary(EVERY))
     assert len([line for line in lines if line.startswith("::error ")]) == 3
-    assert len([line for line in lines if line.startswith("::warning ")]) == 2
+    assert len([line for line in lines if line.startswith("::warning ")]) == 3
     assert ci.workflow_commands(summary(FINE)) == []
     assert ci.workflow_commands(summary(NONE))[0].startswith("::error title=autosched check::")
 

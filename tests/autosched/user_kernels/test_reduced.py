@@ -10,7 +10,7 @@ from needs import needs_compiler, needs_nvrtc
 from autosched.user_kernels.problem import KernelProblem
 from autosched.user_kernels.reduced import BLOCKS
 from autosched.user_kernels.user_kernel import KernelSpec
-from autosched.verify.plan import emulated_problem
+from autosched.verify.schedule_runs import emulated_problem
 from autosched.verify.schedules import verify_one
 from autosched.verify.verdict import Verdict
 from search_spaces.hardware.devices import device

@@ -12,8 +12,8 @@ from needs import needs_compiler, needs_nvrtc
 import autosched
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.user_kernel import KernelSpec
+from autosched.verify.launch_plan import LaunchRun
 from autosched.verify.run import Depth
-from autosched.verify.runs import LaunchOverride
 from autosched.verify.schedules import verify_one
 from autosched.verify.verdict import Verdict
 from measurements.emulator import Order
@@ -111,8 +111,8 @@ __global__ void gather(float* y, const float* x, const int* at, int n) {
 
 @needs_compiler
 @needs_nvrtc
-@pytest.mark.parametrize("launch", [None, LaunchOverride(Order("random", 7), 2)])
-def test_a_reference_may_change_its_arrays(launch: LaunchOverride | None) -> None:
+@pytest.mark.parametrize("launch", [None, LaunchRun("as asked", Order("random", 7), 2)])
+def test_a_reference_may_change_its_arrays(launch: LaunchRun | None) -> None:
     def reference(x: Any, at: Any) -> Any:
         at -= 1
         return x[at]
@@ -130,5 +130,5 @@ def test_a_reference_may_change_its_arrays(launch: LaunchOverride | None) -> Non
     schedule = Schedule(made.file.name, (("b", 32),))
     depths: tuple[Depth, ...] = ("quick", "full")
     for depth in depths:
-        found = verify_one(made.template, made.problem(), schedule, A100, depth=depth, asked=launch)
+        found = verify_one(made.template, made.problem(), schedule, A100, depth=depth, launch=launch)
         assert found.ok, (depth, found.reason)

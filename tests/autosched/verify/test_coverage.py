@@ -12,8 +12,8 @@ import pytest
 from autosched.verify import stored
 from autosched.verify.coverage import ROLES, Coverage, RoleCoverage
 from autosched.verify.large_runs import stress_runs, true_size_run
-from autosched.verify.plan import emulated_problem
 from autosched.verify.runs import VerifySettings
+from autosched.verify.schedule_runs import emulated_problem
 from autosched.verify.stress_sizes import stress_sizes
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device

@@ -6,16 +6,20 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from autosched.verify import stored
+from autosched.verify.block_choice import SampleLimits, seconds_of_block
 from autosched.verify.launch import LaunchUnderTest
 from autosched.verify.launch_plan import EVERY_ORDER, QUICK, THOROUGH, TWO_ORDERS, LaunchPlan, LaunchRun, not_run
-from autosched.verify.launches import compared, make_runs, until_failure, verdict_of, verdict_of_program, verify_launch
+from autosched.verify.launches import compared, runs_of_launch, verdict_of, verdict_of_program, verify_launch
 from autosched.verify.oracle import NOTHING_EXPECTED, Comparison
 from autosched.verify.orders import all_orders, provoking_orders, quick_orders
+from autosched.verify.planned_run import NO_TIME, PlannedRun, make_runs, until_failure
+from autosched.verify.run import Run
 from autosched.verify.verdict import Verdict
-from measurements.emulator import Emulation, Finding, FindingKind, Order
+from measurements.emulator import Emulation, Finding, FindingKind, Order, Suppression
 
 RACE = Finding(FindingKind.GLOBAL_RACE, "two threads write byte 0", "a.cu", 3, 1)
 BEYOND = Finding(FindingKind.OUT_OF_BOUNDS_GLOBAL, "thread 0 reads byte 4", "a.cu", 5, 1)
@@ -97,13 +101,13 @@ def test_findings_of_all_runs_count_once_and_later_ones_name_their_run() -> None
 )
 def test_runs_after_the_first(first: Emulation, others: LaunchPlan, made: int) -> None:
     launch = Launch(first, *(emulation() for _ in range(4)))
-    verdict = verdict_of(list(make_runs(launch, others)), others)
+    verdict = verdict_of(list(runs_of_launch(launch, others)), others)
     assert len(verdict.runs) == made and verdict.whole is (made == len(others.runs))
 
 
 def test_no_run_is_made_after_a_failure_where_one_is_enough() -> None:
     launch = Launch(emulation(RACE), emulation())
-    assert len(list(until_failure(make_runs(launch, TWO_ORDERS)))) == 1
+    assert len(list(until_failure(runs_of_launch(launch, TWO_ORDERS)))) == 1
     assert len(launch.asked) == 1  # type: ignore[attr-defined]
 
 
@@ -151,3 +155,60 @@ def test_a_verdict_on_a_launch_has_the_one_stored_form() -> None:
 def test_an_oracle_is_not_asked_of_a_launch_that_did_not_end() -> None:
     run = compared(LaunchRun("ascending"), emulation(status="crashed"), Wrong())
     assert (run.status, run.worst) == ("crashed", None)
+
+
+def test_a_plan_reaches_another_process_unchanged() -> None:
+    expected = (Suppression.parse("global_race:a.cu:3:all store 1"), Suppression.parse("*:b.cu:*:known: a race"))
+    plan = replace(THOROUGH, blocks=3, perturb_all=True, suppressions=expected)
+    assert LaunchPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+
+
+def test_expected_findings_decide_nothing_and_are_kept() -> None:
+    plan = replace(TWO_ORDERS, suppressions=(Suppression.parse("*:a.cu:3:known"),))
+    verdict = verify_launch(Launch(emulation(RACE), emulation(RACE)), plan)
+    assert verdict.ok and [f for f, _ in verdict.emulation.suppressed] == [RACE]
+    assert verify_launch(Launch(emulation(RACE), emulation(BEYOND)), plan).status == "findings"
+
+
+def test_arrays_that_a_second_launch_changes_are_named() -> None:
+    def left(value: float) -> Emulation:
+        return replace(emulation(), outputs={"sum": np.array([value]), "out": np.array([7.0])})
+
+    verdict = verify_launch(Launch(left(1.0), left(2.0)), LaunchPlan(second_launch=True))
+    assert verdict.ok and verdict.accumulating == ("sum",)
+    assert verify_launch(Launch(left(1.0), left(1.0)), LaunchPlan(second_launch=True)).accumulating == ()
+
+
+def test_some_blocks_run_once_in_each_of_two_orders() -> None:
+    runs = replace(THOROUGH, perturb=True, launches=3, perturb_all=True).of_some_blocks().runs
+    assert [(run.launches, run.perturb) for run in runs] == [(1, False)] * 2
+    with pytest.raises(ValueError, match="some blocks"):
+        LaunchUnderTest("", 0, blocks=(0,)).run(Order("random", 1), launches=2)
+
+
+def test_no_run_but_the_first_starts_without_time_and_one_may_say_nothing() -> None:
+    def made() -> Run:
+        return compared(LaunchRun(""), emulation(), NOTHING_EXPECTED)
+
+    planned = [PlannedRun("silent", lambda: None), PlannedRun("first", made), PlannedRun("second", made)]
+    found = list(make_runs([*planned, PlannedRun("none", None, absent="no size")], budget=0.0))
+    assert [(item.name, run is None) for item, run in found] == [
+        ("silent", True), ("first", False), ("second", True), ("none", True)
+    ]  # fmt: skip
+    assert [item.absent for item, _ in found] == ["", "", NO_TIME, "no size"]
+
+
+@pytest.mark.parametrize(
+    ("total", "seconds", "blocks"),
+    [(10, 0.5, None), (100, 0.5, 16), (10**6, 1e-9, None), (10**9, 1e-5, 48), (9, 5.0, 4)],
+)
+def test_how_many_blocks_run(total: int, seconds: float, blocks: int | None) -> None:
+    assert SampleLimits(whole_seconds=10.0, seconds=8.0, fewest=4, most=48).blocks(total, seconds) == blocks
+
+
+def test_the_time_of_a_block_is_without_that_of_a_launch() -> None:
+    def run(blocks: Sequence[int], status: str = "ok") -> Emulation:
+        return emulation(seconds=0.25 + 0.125 * len(blocks), status=status)
+
+    assert seconds_of_block(run, 100) == 0.125
+    assert seconds_of_block(lambda blocks: run(blocks, "timeout"), 100) is None

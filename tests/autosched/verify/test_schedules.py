@@ -14,10 +14,10 @@ from kernels import generate
 from needs import needs_compiler, needs_nvrtc
 from wgmma_cases import GOOD, SMALL
 
+from autosched.verify.emulated_size import EMULATED_FLOPS
 from autosched.verify.large_runs import at_true_size
-from autosched.verify.plan import emulated_problem
-from autosched.verify.planned_run import EMULATED_FLOPS
 from autosched.verify.sampled_blocks import QUICK_SHARE, sampled_blocks, sampled_flops, verify_blocks, why_not_sampled
+from autosched.verify.schedule_runs import emulated_problem
 from autosched.verify.schedules import verify, verify_one
 from autosched.verify.stored import summary as proof_line
 from measurements.emulator import emulate

@@ -51,8 +51,8 @@ def copy_kernel(dtype: DType, size: int, stride: int, blocks: int, source: str =
 def test_the_runner_makes_the_inputs_of_the_reference_beyond_32_bits(dtype: DType) -> None:
     kernel = copy_kernel(dtype, WIDE, STRIDE, 3)
     done = emulate_blocks(kernel, [0, 2], seed=5)
-    assert done.emulation.ok, done.emulation.reason
-    out = done.written["out"]
+    assert done.ok, done.reason
+    out = done.elements["out"]
     assert out.places.tolist() == [*range(64), *range(2 * STRIDE, 2 * STRIDE + 64)]
     assert out.blocks.tolist() == [0] * 64 + [2] * 64
     expected = generated(dtype, seeds_of(kernel, 5)["x"], out.places)
@@ -63,8 +63,8 @@ def test_the_runner_makes_the_inputs_of_the_reference_beyond_32_bits(dtype: DTyp
 def test_what_is_remembered_of_many_writes_is_cleared_without_a_walk_through_all_of_the_array() -> None:
     kernel = copy_kernel(U8, WIDE, STRIDE, 2, MANY_STORES)
     done = emulate_blocks(kernel, [1], seed=5, time_limit=30)
-    assert done.emulation.ok, done.emulation.reason
-    assert done.written["out"].places.size == 64 * 40000
+    assert done.ok, done.reason
+    assert done.elements["out"].places.size == 64 * 40000
 
 
 def test_constants_of_the_source_hold_what_they_say() -> None:
@@ -75,8 +75,8 @@ def test_constants_of_the_source_hold_what_they_say() -> None:
     }
     """
     done = emulate_blocks(copy_kernel(U32, WIDE, STRIDE, 3, source), [1])
-    assert done.emulation.ok, done.emulation.reason
-    assert done.written["out"].values.tolist() == [1, 2, 4, 8] * 16
+    assert done.ok, done.reason
+    assert done.elements["out"].values.tolist() == [1, 2, 4, 8] * 16
 
 
 def test_generated_floats_are_small_integers_and_bits_are_never_all_ones() -> None:
@@ -89,9 +89,9 @@ def test_generated_floats_are_small_integers_and_bits_are_never_all_ones() -> No
 def test_findings_of_some_blocks_are_those_of_all() -> None:
     past_the_end = copy_kernel(F32, 64, 64, 2)
     found = emulate_blocks(past_the_end, [1])
-    assert [str(f.kind) for f in found.emulation.findings] == ["out_of_bounds_global"]
+    assert [str(f.kind) for f in found.findings] == ["out_of_bounds_global"]
     whole = emulate(past_the_end, {"x": np.zeros(64, dtype=np.float32)})
-    assert [f.message for f in whole.findings] == [f.message for f in found.emulation.findings]
+    assert [f.message for f in whole.findings] == [f.message for f in found.findings]
 
 
 BEYOND_THE_END = """
@@ -108,7 +108,7 @@ extern "C" __global__ void copy_some(const float* x, float* out) {
 @pytest.mark.parametrize(("weight", "grade"), [("0", "note"), ("-1", "fault")])
 def test_blocks_on_whose_empty_shared_memory_nothing_depends_have_a_note(weight: str, grade: str) -> None:
     source = BEYOND_THE_END.replace("t < MOST ? 2 * tile[t] : x[at]", f"fminf({weight} * fabsf(tile[t]), 0.0f) + x[at]")
-    found = emulate_blocks(copy_kernel(F32, WIDE, STRIDE, 3, source), [2]).emulation.findings
+    found = emulate_blocks(copy_kernel(F32, WIDE, STRIDE, 3, source), [2]).findings
     assert [(str(f.kind), f.grade) for f in found] == [("uninitialized_shared_read", grade)]
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autosched.reporting.ci import CheckedCase, Outcome
+from autosched.reporting.ci import CheckedCase
 from autosched.reporting.exit_status import ExitStatus, of_verdicts
+from autosched.verify.verdict import Outcome, outcome_of
 from measurements.emulator import Finding, FindingKind
 
-# Statuses of an emulation that say something of the code; any other one is no verdict.
-_OUTCOMES: dict[str, Outcome] = {"ok": "accepted", "findings": "refused", "crashed": "refused"}
 
-
-def outcome_of(status: str) -> Outcome:
-    """Return what the status of an emulation says of the code."""
-    return _OUTCOMES.get(status, "uncertain")
+def outcome_of_launch(status: str) -> Outcome:
+    """Return what the status of a launch of PTX says of the code; PTX that the emulator cannot read decides nothing."""
+    return "uncertain" if status == "compile_error" else outcome_of(status)
 
 
 def launch_case(
@@ -31,7 +29,7 @@ def launch_case(
         notes: Whether a note is refused.
     """
     counted = [f for f in findings if (f.is_fault or notes) and f.kind != FindingKind.TIMEOUT]  # which decides nothing
-    outcome = "refused" if counted else outcome_of(status)
+    outcome = "refused" if counted else outcome_of_launch(status)
     first = counted[0] if counted else None
     return CheckedCase(
         name=name,

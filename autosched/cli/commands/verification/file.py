@@ -67,7 +67,7 @@ def verify_file(
 
         refuse_others(ctx, file, SUBMISSION)
         _refuse_arguments(file, SUBMISSION, arguments)
-        return verify_submission("verify", file, submission, effort, inputs, output)
+        return verify_submission("verify", file, submission, effort, findings, inputs, output)
     given = recognise(file)
     launched = given.name or describes_a_launch(ctx)
     kind = FileKind.BINARY if given.kind is FileKind.EXECUTABLE and launched else given.kind
@@ -79,7 +79,7 @@ def verify_file(
     if kind is FileKind.SCRIPT:
         from autosched.cli.commands.verification.script import verify_script
 
-        return verify_script(given, arguments or (), effort, script, inputs, output)
+        return verify_script(given, arguments or (), effort, findings, script, inputs, output)
     if kind in (FileKind.TILE_PROGRAM, FileKind.KERNEL_FILE):
         raise InputError(f"{file} is {kind}: options go behind the file, as in 'autosched verify {file} --sample 1'")
     from autosched.cli.commands.verification.kernel_launch import verify_launch

@@ -1,17 +1,18 @@
 """``autosched run PROGRAM`` and ``verify EXECUTABLE``: a whole CUDA program without a GPU, each launch emulated.
 
 Findings are printed at once on stderr, as the program's stdout is its own. ``--json`` adds ``program``, ``status`` (its
-own), ``launches``, ``findings`` (``kind``, ``message``, ``kernel``, ``launch``, ``shape``, ``file``, ``line``,
-``instruction``, ``callers``), ``lacking``, ``seconds`` and ``emulated_seconds``; the program then prints to stderr.
+own), ``reason`` (of its verdict), ``launches``, ``findings`` (``kind``, ``message``, ``kernel``, ``launch``, ``shape``,
+``file``, ``line``, ``instruction``, ``callers``), ``lacking``, ``seconds`` and ``emulated_seconds``; the program then
+prints to stderr.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -20,19 +21,14 @@ from autosched.cli.answers import CommandAnswer, Output, give, write_files
 from autosched.cli.commands.verification.cases import status_of
 from autosched.cli.options.devices import target
 from autosched.cli.options.groups import grouped
-from autosched.cli.options.launch import order_from
 from autosched.cli.options.verification import Executable, Findings, VerificationEffort
 from autosched.cli.terminal.errors import InputError
 from autosched.reporting.ci import CheckedCase, Summary
 from autosched.reporting.exit_status import ExitStatus
-from autosched.verify.orders import all_orders
-from measurements.emulator.executables import (
-    ExecutableOptions,
-    ExecutableRefused,
-    ExecutableResult,
-    LaunchFinding,
-    run_executable,
-)
+from autosched.verify.executables import run_planned
+from autosched.verify.launch_plan import TIME_LIMIT
+from autosched.verify.verdict import Verdict
+from measurements.emulator.executables import ExecutableRefused, ExecutableResult, LaunchFinding
 from measurements.files.text import harmless
 
 _MARK = "========="  # compute-sanitizer's, so that tools which read its lines read these
@@ -82,26 +78,19 @@ def verify_program(
     """
     notes_fail = findings.notes_fail()
     output.check([program[0]])
-    options = ExecutableOptions(
-        target(effort.device),
-        effort.seconds(60.0),
-        order_from(findings.order, findings.turns, 1),
-        all_orders()[1:] if effort.full else (),
-        findings.perturb,
-        findings.suppressions(),
-        executable.driver,
-    )
+    plan = replace(findings.plan(effort), time_limit=effort.seconds(TIME_LIMIT))
     try:
         with _stdout_as_stderr(output.json):
-            result = run_executable(program, options, _tell)
+            result, verdict = run_planned(program, target(effort.device), plan, _tell, driver=executable.driver)
     except ExecutableRefused as refused:
         raise InputError(str(refused)) from None
     conclusion = _conclusion(result)
-    cases = _cases(result, program[0], notes_fail)
+    cases = _cases(result, verdict, program[0], notes_fail)
     summary = Summary(command, "executable", program[0], status_of(cases), conclusion, cases, result.seconds)
     document = {
         "program": list(program),
         "status": result.status,
+        "reason": verdict.reason,
         "launches": result.launches,
         "findings": [_to_json(f) for f in result.findings],
         "lacking": result.lacking,
@@ -128,7 +117,7 @@ def _stdout_as_stderr(wanted: bool) -> Iterator[None]:
         os.close(kept)
 
 
-def _cases(result: ExecutableResult, program: str, notes: bool) -> tuple[CheckedCase, ...]:
+def _cases(result: ExecutableResult, verdict: Verdict, program: str, notes: bool) -> tuple[CheckedCase, ...]:
     """Return a case for each finding that counts and each thing that is lacking; else one for all launches."""
     cases = [
         CheckedCase(
@@ -143,17 +132,11 @@ def _cases(result: ExecutableResult, program: str, notes: bool) -> tuple[Checked
         if f.is_fault or notes
     ]
     cases += [CheckedCase("not emulated", "uncertain", "uncertain", (text,)) for text in result.lacking]
-    if not cases and result.status:
-        cases.append(CheckedCase(program, "refused", "fails", (_ended(result.status),)))
-    if not cases and result.launches:
-        cases.append(CheckedCase(_launches(result.launches), "accepted", "accepted", seconds=result.emulated_seconds))
+    if not cases:
+        name = _launches(result.launches) if verdict.ok else program
+        reasons = (verdict.reason,) if verdict.reason else ()
+        cases.append(CheckedCase(name, verdict.outcome, verdict.outcome, reasons, seconds=result.emulated_seconds))
     return tuple(cases)
-
-
-def _ended(status: int) -> str:
-    if status < 0:
-        return f"the program was ended by {signal.Signals(-status).name}"
-    return f"the program ended with status {status}"
 
 
 def _launches(count: int) -> str:
@@ -182,7 +165,7 @@ def _conclusion(result: ExecutableResult) -> str:
     what = f"{faults} fault{'s' if faults != 1 else ''}" if faults else "nothing was found" if not notes else "no fault"
     what += f" and {notes} note{'s' if notes != 1 else ''}" if notes else ""
     lacks = f"; {len(lacking)} thing{'s are' if len(lacking) != 1 else ' is'} not emulated" if lacking else ""
-    ended = f"; {_ended(result.status)}" if result.status else ""
+    ended = f"; {result.ended}" if result.status else ""
     return f"{what} in {_launches(result.launches)}, emulated in {result.emulated_seconds:.1f} s{lacks}{ended}"
 
 

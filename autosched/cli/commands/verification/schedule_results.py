@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,8 +11,8 @@ from rich.console import Console
 
 from autosched.cli.terminal.output import show
 from autosched.reporting import formatting
-from autosched.reporting.ci import CheckedCase, Outcome
-from autosched.verify.verdict import FAILING, Verdict
+from autosched.reporting.ci import CheckedCase
+from autosched.verify.verdict import Outcome, Verdict
 from measurements.emulator import SharedSite
 from search_spaces.operators.problem import Problem
 
@@ -23,17 +23,25 @@ _LEGEND = (
     "sectors: of 32 bytes, per global-memory request of a warp",
 )
 _SHOWN_FAILURES = 5  # with their schedule, below the table; --json has all
-_OUTCOMES: dict[str, Outcome] = {"pass": "accepted", "FAIL": "refused", "unproven": "uncertain"}
+_WORDS: Mapping[Outcome, str] = {"accepted": "pass", "refused": "FAIL", "uncertain": "unproven"}
 
 
-def case(problem: Problem, number: int, v: Verdict) -> CheckedCase:
-    """Return the case of one schedule; ``number`` counts those of its problem from 1."""
-    first = next((f for f in v.findings if f.is_fault), None)
+def case(problem: Problem, number: int, v: Verdict, notes: bool = False) -> CheckedCase:
+    """Return the case of one schedule.
+
+    Args:
+        problem: What it computes.
+        number: Counts the schedules of the problem from 1.
+        v: The verdict on it.
+        notes: Whether a note is refused.
+    """
+    first = next((f for f in v.findings if f.is_fault or notes), None)
+    noted = v.ok and first is not None
     return CheckedCase(
         name=f"{formatting.one_line(problem)}: {v.schedule.template} {number}",
-        outcome=_OUTCOMES[word(v)],
-        verdict=word(v),
-        reasons=() if v.ok else (f"{v.status}: {v.reason}",),
+        outcome="refused" if noted else v.outcome,
+        verdict=_WORDS["refused"] if noted else word(v),
+        reasons=(str(first),) if noted else () if v.ok else (f"{v.status}: {v.reason}",),
         group=problem.operator,
         seconds=v.seconds,
         facts={} if v.worst is None else {"error_over_tolerance": v.worst},
@@ -76,7 +84,7 @@ def print_table(console: Console, problem: Problem, results: Sequence[Verdict]) 
     failures = [(i, v) for i, v in enumerate(results, 1) if not v.ok]
     for i, v in failures[:_SHOWN_FAILURES]:
         console.print()
-        console.print(f"{i} {'fails' if v.status in FAILING else 'is unproven'}: {v.reason}")
+        console.print(f"{i} {'fails' if v.outcome == 'refused' else 'is unproven'}: {v.reason}")
         if v.status == "timeout":
             console.print("give smaller sizes, or a [proxy] in the file of a kernel of your own", style="dim")
         show(console, formatting.decisions(v.schedule, console.width))
@@ -86,8 +94,8 @@ def print_table(console: Console, problem: Problem, results: Sequence[Verdict]) 
 
 
 def word(v: Verdict) -> str:
-    """Name the verdict: what ran out of time, or of what the emulator has, is not a failure of the kernel."""
-    return "pass" if v.ok else "FAIL" if v.status in FAILING else "unproven"
+    """Return the verdict's word in the table."""
+    return _WORDS[v.outcome]
 
 
 def _degree(sites: Sequence[SharedSite]) -> str:

@@ -25,12 +25,13 @@ from autosched.cli.answers import CommandAnswer, Output, give, write_files
 from autosched.cli.commands.verification.cases import status_of
 from autosched.cli.commands.verification.schedule_results import case, print_table, to_json, word
 from autosched.cli.options import schedule_file
-from autosched.cli.options.devices import DEVICE_NOTE, DeviceOption, target
+from autosched.cli.options.devices import DEVICE_NOTE, target
 from autosched.cli.options.groups import grouped
-from autosched.cli.options.launch import LaunchesOption, OrderOption, TurnsOption, order_from
+from autosched.cli.options.launch import LaunchesOption, order_from
 from autosched.cli.options.problem import maybe_problem, problem_from, whole_number
 from autosched.cli.options.schedule_file import KEYS
 from autosched.cli.options.templates import TemplateOption
+from autosched.cli.options.verification import Findings, VerificationEffort
 from autosched.cli.terminal import interrupts
 from autosched.cli.terminal.errors import MOST_SAMPLES, MOST_SEED, MOST_WORKERS, InputError, bad_input, listed, within
 from autosched.cli.terminal.output import say, stderr_console, stdout_console
@@ -38,8 +39,8 @@ from autosched.cli.terminal.progress import Counter as Progress
 from autosched.reporting import formatting
 from autosched.reporting.ci import Summary
 from autosched.reporting.exit_status import ExitStatus
-from autosched.verify.run import Depth
-from autosched.verify.runs import LIMIT_TOLD, LaunchOverride
+from autosched.verify.launch_plan import TIME_LIMIT, LaunchRun
+from autosched.verify.runs import LIMIT_TOLD, VerifySettings
 from autosched.verify.schedules import verify as emulate_all
 from autosched.verify.verdict import Verdict
 from measurements.emulator import check_ready
@@ -59,6 +60,7 @@ if TYPE_CHECKING:  # of a database, which other proofs need not wait for
     from measurements.trials.trial import Trial
 
 DEFAULT_SAMPLE = 20
+AS_ASKED = "as asked"  # the run that the options describe
 
 
 @grouped
@@ -93,7 +95,8 @@ def verify(
             f"document of ours with one schedule under {listed(KEYS, 'or')}.",
         ),
     ] = None,
-    device: DeviceOption = None,
+    effort: VerificationEffort,
+    findings: Findings,
     template: TemplateOption = None,
     workers: Annotated[
         int | None,
@@ -101,19 +104,22 @@ def verify(
             "--workers", parser=whole_number, metavar="W", help="Candidates at a time (default one per core)."
         ),
     ] = None,
-    full: Annotated[
-        bool,
-        typer.Option("--full", help="All inputs in several orders, large sizes, long loops, addresses beyond 2^32."),
-    ] = False,
-    order: OrderOption = None,
-    turns: TurnsOption = 0,
     launches: LaunchesOption = 1,
     output: Output,
 ) -> int:
-    chosen = LaunchOverride(order_from(order, turns, launches), launches)
-    own = None if chosen == LaunchOverride() and order is None else chosen
-    if own is not None and db is not None:
-        raise InputError("--order, --turns and --launches are not for --db: stored proofs have orders of their own")
+    order = order_from(findings.order, findings.turns, launches)
+    asked = LaunchRun(AS_ASKED, order, launches, findings.perturb)
+    settings = VerifySettings(
+        "full" if effort.full else "quick", seed, effort.seconds(TIME_LIMIT),
+        launch=None if asked == LaunchRun(AS_ASKED) and findings.order is None else asked,
+        suppressions=findings.suppressions(),
+    )  # fmt: skip
+    notes_fail = findings.notes_fail()
+    if db is not None and (settings.launch or settings.suppressions):
+        raise InputError(
+            "--order, --turns, --launches, --perturb and --suppress are not for --db: stored proofs have orders of "
+            "their own"
+        )
     if schedule is not None and not (db is None and sample is None):
         raise InputError("--schedule names the one schedule to verify: leave out --sample and --db")
     if sample is not None:
@@ -122,7 +128,7 @@ def verify(
     if workers is not None:
         within("--workers", workers, 1, MOST_WORKERS)
     output.check([db if db is not None else schedule])
-    where = target(device)
+    where = target(effort.device)
     if schedule is not None:
         work = _given(problem_from(operator, given), where, template, schedule)
     elif db is None:
@@ -140,7 +146,7 @@ def verify(
                     console.print(f"{formatting.one_line(problem)} on {where.name}")
                     console.print(f"{formatting.plural(len(schedules), 'schedule')} {work.origin}")
                 results = work.begin(problem)
-                _emulate(problem, schedules, where, seed, workers, "full" if full else "quick", own, results)
+                _emulate(problem, schedules, where, workers, settings, results)
                 work.keep_proofs(problem)
                 if not output.json:
                     print_table(console, problem, results)
@@ -152,7 +158,7 @@ def verify(
     seconds = time.monotonic() - started
     if not work.jobs:
         say(f"{without_password(str(db))} holds no such schedule for {where.name}: tune first, or sample")
-    summary = work.summary(operator.name, seconds, interrupted)
+    summary = work.summary(operator.name, seconds, interrupted, notes_fail)
     document = {"device": where.name, "seed": seed, **work.to_json(seconds, interrupted)}
     write_files(summary, output)
 
@@ -169,7 +175,7 @@ Each schedule is emulated and compared with a float64 reference, every element w
 random inputs, and on NaN, infinities, ties, huge and other inputs that provoke what random ones do not; users'
 kernels on several draws of the inputs that their file describes. Races, accesses out of bounds and bank conflicts are
 found too. A problem too large to emulate is cut to a few tiles with the same remainders, one of a kernel file with a
-[proxy] to that. Random inputs also run as the options --order, --turns and --launches say. {DEVICE_NOTE}
+[proxy] to that. Random inputs also run as --order, --turns, --launches and --perturb say. {DEVICE_NOTE}
 """
 
 
@@ -223,9 +229,9 @@ class _Work:
         stopped = f"stopped before all {self.asked} were verified: " if interrupted else ""
         return f"{stopped}{verdict}, in {formatting.duration(seconds)}"
 
-    def summary(self, operator: str, seconds: float, interrupted: bool) -> Summary:
-        """Return the answer on all candidates that were emulated."""
-        cases = tuple(case(problem, k, v) for problem, found in self.done for k, v in enumerate(found, 1))
+    def summary(self, operator: str, seconds: float, interrupted: bool, notes: bool = False) -> Summary:
+        """Return the answer on all candidates that were emulated; ``notes``: whether a note is refused."""
+        cases = tuple(case(problem, k, v, notes) for problem, found in self.done for k, v in enumerate(found, 1))
         status = ExitStatus.STOPPED if interrupted else status_of(cases)
         return Summary("verify", "schedules", operator, status, self.conclusion(seconds, interrupted), cases, seconds)
 
@@ -310,19 +316,15 @@ def _emulate(
     problem: Problem,
     schedules: Sequence[Schedule],
     device: Device,
-    seed: int,
     workers: int | None,
-    depth: Depth,
-    asked: LaunchOverride | None,
+    settings: VerifySettings,
     results: list[Verdict],
 ) -> None:
     """Fill ``results``."""
     counts: Counter[str] = Counter()
     with Progress(stderr_console(), "emulated", len(schedules), LIMIT_TOLD) as progress:
         used = TemplateSet([template_named(name) for name in dict.fromkeys(s.template for s in schedules)])
-        found = emulate_all(
-            used, problem, schedules, device, seed=seed, workers=workers, depth=depth, asked=asked
-        )  # fmt: skip
+        found = emulate_all(used, problem, schedules, device, settings, workers=workers)
         for result in found:
             results.append(result)
             counts[word(result)] += 1

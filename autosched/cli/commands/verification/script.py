@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from autosched.cli.answers import CommandAnswer, Output, give, line, write_files
-from autosched.cli.commands.verification.cases import launch_case, outcome_of, status_of
+from autosched.cli.commands.verification.cases import launch_case, outcome_of_launch, status_of
 from autosched.cli.options.devices import target
 from autosched.cli.options.recognition import Given
-from autosched.cli.options.verification import Inputs, Script, VerificationEffort
+from autosched.cli.options.verification import Findings, Inputs, Script, VerificationEffort
 from autosched.cli.terminal.errors import InputError
 from autosched.cli.terminal.output import stderr_console
 from autosched.reporting.ci import CheckedCase, Summary
 from autosched.reporting.exit_status import ExitStatus
+from autosched.verify.launch_plan import THOROUGH
 from measurements.emulator import check_ready
 
 if TYPE_CHECKING:
@@ -34,7 +35,13 @@ if TYPE_CHECKING:
 
 
 def verify_script(
-    given: Given, arguments: Sequence[str], effort: VerificationEffort, script: Script, inputs: Inputs, output: Output
+    given: Given,
+    arguments: Sequence[str],
+    effort: VerificationEffort,
+    findings: Findings,
+    script: Script,
+    inputs: Inputs,
+    output: Output,
 ) -> ExitStatus:
     """Run a Python script on the CPU, each Triton launch in the emulator, and answer.
 
@@ -42,6 +49,7 @@ def verify_script(
         given: The script, and the function to call.
         arguments: Of the script.
         effort: Device, depth and time limit.
+        findings: In which order launches run, and which findings count.
         script: How launches are run.
         inputs: Sizes of the function.
         output: Where the answer goes.
@@ -51,13 +59,14 @@ def verify_script(
     """
     try:
         from autosched.triton.script import run_script
-        from autosched.verify.launch_plan import QUICK, THOROUGH
     except ImportError as error:
         raise InputError(
             f"a Python script needs Triton and torch ({error}): pip install 'autosched[triton,torch]'"
         ) from None
     check_ready(source=False)
     device = target(effort.device)
+    notes_fail = findings.notes_fail()
+    plan = replace(findings.plan(effort, full=THOROUGH), blocks=script.blocks)
     sizes = _ranges(inputs.size or [])
     if bool(given.name) != bool(sizes):
         raise InputError(
@@ -69,7 +78,7 @@ def verify_script(
         given.path,
         arguments,
         device,
-        replace(THOROUGH if effort.full else QUICK, blocks=script.blocks),
+        plan,
         quiet=output.json,
         seconds=None if effort.time_limit is None else effort.seconds(0.0),
         function=given.name,
@@ -77,7 +86,7 @@ def verify_script(
         undefined_memory=not script.allow_undefined,
         first_configuration=script.first_config,
     )
-    cases = _cases(proof, given.path)
+    cases = _cases(proof, given.path, notes_fail)
     conclusion = _conclusion(proof)
     seconds = time.monotonic() - started
     summary = Summary("verify", "script", str(given.path), status_of(cases), conclusion, tuple(cases), seconds)
@@ -92,20 +101,21 @@ def verify_script(
     return give(CommandAnswer(summary, proof.document(), text), output)
 
 
-def _cases(proof: ScriptReport, path: Path) -> list[CheckedCase]:
+def _cases(proof: ScriptReport, path: Path, notes: bool) -> list[CheckedCase]:
     """Return a case for each launch, and one for the script if it fails on its own."""
     launches = proof.session.launches
     cases = [
         launch_case(
             f"{launch.kernel}, launched at {launch.called_at}" + (f", {launch.size}" if launch.size else ""),
-            launch.emulation.status,
+            launch.verdict.status,
             launch.findings,
-            launch.emulation.reason,
+            launch.verdict.reason,
             sum(run.seconds for _, run in launch.runs),
+            notes=notes,
         )
         for launch in launches
     ]
-    if proof.failure and not (launches and outcome_of(launches[-1].emulation.status) == "uncertain"):
+    if proof.failure and not (launches and outcome_of_launch(launches[-1].verdict.status) == "uncertain"):
         cases.append(CheckedCase("the script", "refused", "fails", (proof.failure,), file=str(path)))
     return cases
 

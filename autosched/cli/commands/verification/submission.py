@@ -20,10 +20,12 @@ from autosched.cli.answers import CommandAnswer, Output, give, line, write_files
 from autosched.cli.commands.verification.cases import status_of
 from autosched.cli.options.devices import target
 from autosched.cli.options.groups import grouped
-from autosched.cli.options.verification import Inputs, Submission, VerificationEffort
+from autosched.cli.options.verification import Findings, Inputs, Submission, VerificationEffort
 from autosched.cli.terminal.errors import InputError
-from autosched.reporting.ci import CheckedCase, Outcome, Summary
+from autosched.reporting.ci import CheckedCase, Summary
 from autosched.reporting.exit_status import ExitStatus
+from autosched.verify.launch_plan import THOROUGH
+from autosched.verify.verdict import Outcome
 from measurements.emulator import check_ready
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ def judge(
     *,
     task: Submission,
     effort: VerificationEffort,
+    findings: Findings,
     inputs: Inputs,
     output: Output,
 ) -> int:
@@ -49,11 +52,17 @@ def judge(
     """
     if not task.task:
         raise InputError("judge needs --task: autosched judge submission.py --task task.yml")
-    return verify_submission("judge", submission, task, effort, inputs, output)
+    return verify_submission("judge", submission, task, effort, findings, inputs, output)
 
 
 def verify_submission(
-    command: str, submission: str, options: Submission, effort: VerificationEffort, inputs: Inputs, output: Output
+    command: str,
+    submission: str,
+    options: Submission,
+    effort: VerificationEffort,
+    findings: Findings,
+    inputs: Inputs,
+    output: Output,
 ) -> ExitStatus:
     """Compare a submission with its task, and answer.
 
@@ -62,6 +71,7 @@ def verify_submission(
         submission: The file.
         options: The task, and the limits of the process.
         effort: Device, depth and time limit.
+        findings: In which order launches run, and which findings count.
         inputs: Sizes, and the tolerance.
         output: Where the answer goes.
 
@@ -74,6 +84,9 @@ def verify_submission(
     if not 1 <= options.memory_limit < 1e6:
         raise InputError(f"--memory-limit must be at least 1 GiB, got {options.memory_limit:g}")
     tolerance, time_limit = inputs.within(0.0, 1.0), effort.seconds(_SECONDS)
+    if findings.notes_fail():
+        raise InputError("--fail-on note is not for a submission, whose notes are not reported: leave it out")
+    plan = findings.plan(effort, full=THOROUGH)
     sizes = dict(_size(text) for text in inputs.size or ())
     device = target(effort.device)
     output.check([submission, options.task])
@@ -93,7 +106,7 @@ def verify_submission(
             device,
             sizes=sizes,
             uneven=not options.no_uneven,
-            full=effort.full,
+            plan=plan,
             tolerance=tolerance,
             time_limit=time_limit,
             memory_limit=int(options.memory_limit * 2**30),
@@ -122,11 +135,7 @@ def verify_submission(
 
 def _cases(verdict: SubmissionResult, submission: str) -> tuple[CheckedCase, ...]:
     """Return one case for each of the task's, or one for the submission where these do not tell why it is not right."""
-    from autosched.judge.result import SubmissionStatus
-
-    overall: Outcome = "accepted" if verdict.status is SubmissionStatus.RIGHT else "refused"
-    if verdict.status is SubmissionStatus.UNPROVEN:
-        overall = "uncertain"
+    overall = verdict.verdict.outcome
     cases = [_case(result, submission) for result in verdict.cases]
     if overall == "accepted" or any(case.outcome == overall for case in cases):
         return tuple(cases) or (CheckedCase("the submission", overall, str(verdict.status), file=submission),)

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from autosched.integrations.config_files.file_names import FileName, Format
 from autosched.integrations.config_files.layer import Layer
+from autosched.verify.oracle import UNPROVEN
 from measurements.compiler.cores import usable_cores
 from measurements.files.text import one_line
 from measurements.workers.resource_watch import WorkerLimitExceeded, request_within
@@ -52,7 +53,7 @@ class JudgePool:
         return json.dumps([*kind, device.arch, device.shared_per_block, sorted(config.items())])
 
     def judged(self, name: FileName, config: Mapping[str, int], device: Device) -> tuple[Mapping[str, Any], float]:
-        """Return a judgement as JSON, and the seconds it took; see ``judge_config.Judgement``."""
+        """Return a judgement as JSON, and the seconds it took; see ``judge_config.ConfigOutcome``."""
         key = self.key(name, config, device)
         if key not in self._known:
             began = time.monotonic()
@@ -97,9 +98,9 @@ class JudgePool:
         try:
             return request_within(worker, request, seconds=_SECONDS)
         except WorkerFailed as error:  # our own fault: say so, and go on with the others
-            return {"status": "unproven", "reason": one_line(f"it could not be judged: {error}")}
+            return {"status": UNPROVEN, "reason": one_line(f"it could not be judged: {error}")}
         except WorkerLimitExceeded:
-            return {"status": "unproven", "reason": f"it took more than {_SECONDS:.0f} s of the CPU"}
+            return {"status": UNPROVEN, "reason": f"it took more than {_SECONDS:.0f} s of the CPU"}
         except WorkerError as error:
             return {"status": "compile_error", "reason": one_line(f"the compiler ended the process: {error}")}
         finally:

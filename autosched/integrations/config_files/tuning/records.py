@@ -111,7 +111,7 @@ def _choice(record: Trial, rows: int) -> LayerChoice:
     found = record.measurement
     proof: dict[str, float | int | str] = {}
     if found.error is not None:
-        proof = {"status": "sound", "error_over_bound": found.error}
+        proof = {"status": "ok", "error_over_bound": found.error}
     if found.resources is not None:
         r = found.resources
         proof |= {"registers": r.registers, "shared_bytes": r.dynamic_shared_bytes}

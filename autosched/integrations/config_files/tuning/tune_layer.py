@@ -19,6 +19,7 @@ from autosched.integrations.config_files.tuning.layer_counts import (
 )
 from autosched.integrations.config_files.tuning.pool import JudgePool
 from autosched.integrations.config_files.tuning.sidecar import LayerChoice, TunedLayer
+from autosched.verify.verdict import outcome_of
 from search_spaces.hardware.devices import Device
 
 CANDIDATES = 4
@@ -95,7 +96,7 @@ def tune_layer(
 
     def examined(config: dict[str, int], m: int) -> tuple[Mapping[str, Any], float | None]:
         found, _ = pool.judged(name, config, device)
-        counts = measure is None and found["status"] == "sound"
+        counts = measure is None and found["status"] == "ok"
         return found, pool.counted(layer, m, config, device) if counts else None
 
     with ThreadPoolExecutor(pool.workers) as threads:
@@ -108,7 +109,8 @@ def tune_layer(
                 for (config, estimate), (found, counted) in zip(ranked, examinations, strict=True):
                     kernel, triton = found.get("kernel", kernel), found.get("triton", triton)
                     compiled = bool(found.get("registers"))  # what the emulator lacks an instruction of has some, too
-                    if found["status"] == "sound" or (found["status"] == "unproven" and compiled):
+                    outcome = outcome_of(found["status"])
+                    if outcome == "accepted" or (outcome == "uncertain" and compiled):
                         sound.append(_Sound(config, found, estimate, counted))
                     else:
                         refused.append(found["reason"])

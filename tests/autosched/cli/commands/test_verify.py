@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -14,7 +15,8 @@ import pytest
 from kernels import space_of
 
 from autosched.cli.commands.verification import schedules as command
-from autosched.verify.runs import LaunchOverride
+from autosched.verify.launch_plan import LaunchRun
+from autosched.verify.runs import VerifySettings
 from autosched.verify.verdict import Subject, Verdict
 from measurements.emulator import Emulation, Finding, FindingKind, GlobalSite, HostCompilerMissing, Order, SharedSite
 from measurements.store.store import Store
@@ -91,10 +93,18 @@ class FakeEmulator:
     calls: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     def __call__(
-        self, templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], device: object, **more: Any
+        self,
+        templates: TemplateSet,
+        problem: Problem,
+        schedules: Sequence[Schedule],
+        device: object,
+        settings: VerifySettings,
+        **more: Any,
     ) -> Iterator[Verdict]:
         assert all(templates.of(s).name == s.template for s in schedules)
-        self.calls.append({"problem": problem, "schedules": list(schedules), "device": device, **more})
+        self.calls.append(
+            {"problem": problem, "schedules": list(schedules), "device": device, "settings": settings, **more}
+        )
         for i, schedule in enumerate(schedules):
             if i == self.interrupted_after:
                 raise KeyboardInterrupt
@@ -144,7 +154,7 @@ def test_all_pass(run: Run, fake: FakeEmulator) -> None:
     assert "all 3 pass" in out and out.count(" pass ") == 3
     (call,) = fake.calls
     assert call["schedules"] == space_of(PROBLEM, device("h200")).sample(3, 7)
-    assert (call["seed"], call["workers"], call["device"]) == (7, 2, device("h200"))
+    assert (call["settings"].seed, call["workers"], call["device"]) == (7, 2, device("h200"))
     assert "0.250" in out and "1.5e-03" in out  # errors
     assert "1.50" in out and "4.5" in out  # 30 wavefronts of 20, 45 sectors in 10 requests
     assert "findings" not in out
@@ -156,7 +166,7 @@ def test_an_order_and_launches_are_asked_for_but_not_of_what_is_stored(run: Run,
     assert (
         run("verify", "matmul", *SMALL, "--sample", "1", "--order", "random", "--turns", "7", "--launches", "2")[0] == 0
     )
-    assert [call["asked"] for call in fake.calls] == [None, LaunchOverride(Order("random", 7), 2)]
+    assert [call["settings"].launch for call in fake.calls] == [None, LaunchRun("as asked", Order("random", 7), 2)]
     status, _, err = run("verify", "matmul", *SMALL, "--db", "b.db", "--launches", "2")
     assert status == 2 and err.count("\n") == 1 and "stored proofs have orders of their own" in err
 
@@ -316,3 +326,30 @@ def test_real_candidates_pass(run: Run) -> None:
         assert candidate["status"] == "ok" and 0 <= candidate["error_over_tolerance"] <= 1
         assert candidate["global_sites"] and candidate["emulated_problem"] == candidate["problem"]
     assert os.listdir() == []
+
+
+def test_options_of_every_verification_are_those_of_schedules(run: Run, fake: FakeEmulator) -> None:
+    suppress = "shared_race:matmul.cuh:99:known"
+    options = ("--sample", "1", "--perturb", "--suppress", suppress, "--time-limit", "7", "--full")
+    assert run("verify", "matmul", *SMALL, *options)[0] == 0
+    settings = fake.calls[0]["settings"]
+    assert (settings.depth, settings.time_limit, settings.launch) == (
+        "full", 7.0, LaunchRun("as asked", perturb=True)
+    )  # fmt: skip
+    assert [str(expected) for expected in settings.suppressions] == [suppress]
+    for option in (("--perturb",), ("--suppress", suppress)):
+        status, _, err = run("verify", "matmul", *SMALL, "--db", "b.db", *option)
+        assert status == 2 and err.count("\n") == 1 and "not for --db" in err
+
+
+def test_a_note_is_refused_where_it_is_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch, fake: FakeEmulator) -> None:
+    note = Finding(FindingKind.UNROUNDED_TF32, "a low bit", "a.cuh", 3, 1, grade="note")
+
+    def noted(problem: Problem, schedule: Schedule) -> Verdict:
+        verdict = passes(problem, schedule)
+        return dataclasses.replace(verdict, emulation=verdict.emulation.with_findings((note,)))
+
+    monkeypatch.setattr(sys.modules[__name__], "passes", noted)
+    assert run("verify", "matmul", *SMALL, "--sample", "1")[0] == 0
+    assert run("verify", "matmul", *SMALL, "--sample", "1", "--fail-on", "note")[0] == 1
+    assert run("verify", "matmul", *SMALL, "--sample", "1", "--fail-on", "moon")[0] == 2

@@ -103,7 +103,7 @@ class Judged:
         if config not in self.seen:
             self.seen.append(config)
         verdict = self.verdicts[min(self.seen.index(config), len(self.verdicts) - 1)]
-        return {"status": "sound", "reason": "", "kernel": "ours", "triton": "3.9.0"} | verdict, 0.0
+        return {"status": "ok", "reason": "", "kernel": "ours", "triton": "3.9.0"} | verdict, 0.0
 
 
 def tuned(pool: Judged, **options: object):
@@ -112,12 +112,12 @@ def tuned(pool: Judged, **options: object):
 
 def test_the_first_sound_candidate_is_taken() -> None:
     ranked = first_choices(MIXTRAL, 64, device("h200"), 4)
-    pool = Judged({"status": "too_large", "reason": "much"}, {"local_bytes": 16}, {})
+    pool = Judged({"status": "device_limit", "reason": "much"}, {"local_bytes": 16}, {})
     (choice,) = tuned(pool).choices
     assert dict(choice.config) == ranked[2][0] and choice.provenance == "estimated"
     (choice,) = tuned(Judged({"local_bytes": 16})).choices
     assert dict(choice.config) == ranked[0][0] or choice.proof["local_bytes"] == 16, "where all spill, one is taken"
-    for status in ("wrong", "unproven"):
+    for status in ("wrong_result", "unproven"):
         with pytest.raises(NothingSound, match="no configuration for 64 rows: much"):
             tuned(Judged({"status": status, "reason": "much"}))
     (choice,) = tuned(Judged({"status": "unproven", "reason": "lacks", "registers": 40})).choices
@@ -128,7 +128,7 @@ def test_counts_of_the_compiled_kernels_rank_candidates_again() -> None:
     ranked = first_choices(MIXTRAL, 64, device("h200"), 4)
     (choice,) = tuned(Judged({}, seconds=(4.0, 2.0, 1.0, 3.0))).choices
     assert (dict(choice.config), choice.seconds) == (ranked[2][0], 1.0)
-    wrong = {"status": "wrong", "reason": "no"}
+    wrong = {"status": "wrong_result", "reason": "no"}
     (choice,) = tuned(Judged({}, {}, wrong, {}, seconds=(4.0, 2.0, 1.0, 3.0))).choices
     assert (dict(choice.config), choice.seconds) == (ranked[1][0], 2.0)
     (choice,) = tuned(Judged({}, {"local_bytes": 8}, {}, seconds=(4.0, 1.0, 2.0, 3.0))).choices
@@ -140,7 +140,7 @@ def test_counts_of_the_compiled_kernels_rank_candidates_again() -> None:
 def test_times_of_a_gpu_decide_where_there_are_some() -> None:
     ranked = first_choices(MIXTRAL, 64, device("h200"), 4)
     times = {json.dumps(config): seconds for (config, _), seconds in zip(ranked, (4.0, 2.0, 1.0, 3.0), strict=True)}
-    pool = Judged({}, {}, {"status": "wrong", "reason": "no"}, {})
+    pool = Judged({}, {}, {"status": "wrong_result", "reason": "no"}, {})
     (choice,) = tuned(pool, measure=lambda layer, rows, config: times[json.dumps(config)]).choices
     assert dict(choice.config) == ranked[1][0] and choice.seconds == 2.0 and choice.provenance == "measured"
 
@@ -177,7 +177,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     path = Path("configs", "E=4,N=256,device_name=NVIDIA_H200.json")
     assert document["file"] == str(path) and document["provenance"] == "estimated"
     (entry,) = document["entries"]
-    assert entry["proof"]["status"] == "sound" and entry["seconds"] > 0
+    assert entry["proof"]["status"] == "ok" and entry["seconds"] > 0
     assert json.loads(path.read_text())["1"] == entry["config"]
     sidecar = path.with_name("E=4,N=256,device_name=NVIDIA_H200.autosched.json")
     beside = json.loads(sidecar.read_text())

@@ -17,11 +17,12 @@ from autosched.integrations.config_files.judge_config import judge as judge_conf
 from autosched.judge.judging import judge as judge_submission  # noqa: E402
 from autosched.judge.task import read_task  # noqa: E402
 from autosched.triton import QUICK, THOROUGH, LaunchFailed, emulated, tune  # noqa: E402
+from autosched.verify.verdict import outcome_of  # noqa: E402
 from search_spaces.hardware.devices import device  # noqa: E402
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore")]
 H100 = device("h100")
-WORDS = {"wrong": "wrong_result"}  # what several doors find, by one name
+WORDS = {"wrong": "wrong_result", "device_limit": "too_large"}  # what several doors find, by one name
 
 
 def zeros(n, dtype=torch.float32):
@@ -80,8 +81,7 @@ DEFAULTS = {
 def test_a_configuration(name, golden, tmp_path, monkeypatch) -> None:
     kernel, config, more = CONFIGURATIONS[name]
     if more.get("sampled"):
-        monkeypatch.setattr("autosched.triton.tuning.verifier.WHOLE_SECONDS", 0.0)
-        monkeypatch.setattr("autosched.triton.tuning.verifier._START_SECONDS", 0.0)
+        monkeypatch.setattr("autosched.triton.tuning.verifier.WHOLE_SECONDS", -1.0)
     defaults = config if more.get("alone") else DEFAULTS[kernel]
     space = {p: [first, *([config[p]] if config[p] != first else [])] for p, first in defaults.items()}
     tuned = tune(
@@ -113,8 +113,7 @@ FILES = {
 def test_a_configuration_of_a_file(name, golden) -> None:
     format, file, config, row = FILES[name]
     found = judge_configuration(format, parse_file_name(file), config, device(row), prove=True)
-    refused = "uncertain" if found.status in ("unproven", "no_kernel") else "refused"
-    verdict = "accepted" if found.status == "sound" else refused
+    verdict = outcome_of(found.status)
     golden(name, verdict, why=[] if verdict == "accepted" else [WORDS.get(found.status, found.status)])
 
 
@@ -173,15 +172,14 @@ def test_a_submission(name, golden, tmp_path, monkeypatch) -> None:
     work.mkdir()
     with emulated(H100, check=False):
         read = read_task(task, {}, work)
-    verdict = judge_submission(path, read, H100, full=full)
-    doubt = "uncertain" if verdict.status in ("unproven", "timed_out") else "refused"
+    verdict = judge_submission(path, read, H100, plan=THOROUGH if full else QUICK)
     lines = {reason.partition("submission.py:")[2].partition(":")[0] for reason in verdict.reasons}
     why = [
         WORDS.get(str(verdict.status), str(verdict.status)),
         *map(str, verdict.cheats),
         *(f"line {n}" for n in lines if n.isdigit()),
     ]
-    golden(name, "accepted" if verdict.status == "right" else doubt, why=why)
+    golden(name, verdict.verdict.outcome, why=why)
 
 
 class TestHelion:

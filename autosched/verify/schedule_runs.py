@@ -1,4 +1,4 @@
-"""Which runs a verification consists of, by name and in order, the likeliest faults first.
+"""Which runs verify a schedule, by name and in order, the likeliest faults first.
 
 A quick verification is a few runs of a small problem: on random inputs, and on edge-case inputs with warps and blocks
 in random order. A full one adds inputs, orders, a second launch on the memory that the first one left, some blocks of
@@ -7,14 +7,14 @@ the problem itself where that is too large to be emulated whole, and the same sc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 
+from autosched.verify.emulated_size import EMULATED_BYTES, EMULATED_FLOPS
 from autosched.verify.large_runs import cheap_large_runs, large_runs, stress_runs, true_runs
 from autosched.verify.launch_limits import why_refused
-from autosched.verify.planned_run import EMULATED_BYTES, EMULATED_FLOPS, Plan, PlannedRun
-from autosched.verify.run import Run
+from autosched.verify.planned_run import PlannedRun
 from autosched.verify.runs import (
     RANDOM,
     VerifySettings,
@@ -42,10 +42,15 @@ def emulated_problem(template: KernelTemplate, problem: Problem, schedule: Sched
     return cut
 
 
-def plan(
-    template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device, settings: VerifySettings
-) -> Plan:
-    """Return the verification of one schedule: which runs it has, of which none has been made.
+def runs_of_schedule(
+    template: KernelTemplate,
+    problem: Problem,
+    schedule: Schedule,
+    device: Device,
+    settings: VerifySettings,
+    kernel: GeneratedKernel,
+) -> Iterator[PlannedRun]:
+    """Return the runs that verify one schedule, of which none has been made.
 
     Args:
         template: Generates the kernels.
@@ -53,6 +58,7 @@ def plan(
         schedule: What is verified.
         device: The GPU that kernels are generated for.
         settings: Depth, seed and limits.
+        kernel: The kernel of the schedule for ``problem``.
 
     Returns:
         The named runs, in the order in which they are made.
@@ -61,19 +67,13 @@ def plan(
         ValueError: The schedule is none for ``problem``.
     """
     small = emulated_problem(template, problem, schedule)
-    true, cut = template.kernel(problem, schedule, device), template.kernel(small, schedule, device)
-    return Plan(_runs(template, problem, true, small, cut, schedule, device, settings), true)
+    cut = template.kernel(small, schedule, device)
+    return _runs(template, problem, kernel, small, cut, schedule, device, settings)
 
 
-def plan_of_kernel(problem: Problem, kernel: GeneratedKernel, settings: VerifySettings) -> Plan:
+def runs_of_kernel(problem: Problem, kernel: GeneratedKernel, settings: VerifySettings) -> Iterator[PlannedRun]:
     """Return the runs of ``kernel`` on the whole of ``problem`` alone."""
-    first, rest = whole_runs(problem, kernel, settings)
-    return Plan(_chain(first, rest), kernel)
-
-
-def _chain(*parts: Iterator[PlannedRun]) -> Iterator[PlannedRun]:
-    for part in parts:
-        yield from part
+    return chain(*whole_runs(problem, kernel, settings))
 
 
 def _runs(
@@ -90,16 +90,14 @@ def _runs(
     if why:
         yield PlannedRun("launch limits", partial(refused, problem, settings.seed, why))
     if small == problem and not why:
-        from autosched.verify.blocks_on_inputs import runs_of_blocks  # with what reads kernel files
+        from autosched.verify.blocks_on_inputs import blocks_alone  # with what reads kernel files
 
-        alone = runs_of_blocks(problem, true, settings)
-    else:
-        alone = []
-    if alone:
-        yield from _made(alone)
-        if settings.depth == "full":
-            yield from large_runs(template, problem, small, schedule, device, settings)
-        return
+        if (alone := blocks_alone(problem, true, settings)) is not None:
+            yield from alone.planned()
+            if alone.conclusive:
+                if settings.depth == "full":
+                    yield from large_runs(template, problem, small, schedule, device, settings)
+                return
     first, rest = whole_runs(small, cut, settings)
     yield from first
     if small != problem and problem.is_reduced_unasked:
@@ -118,19 +116,13 @@ def _runs(
 
 def _unreduced_runs(problem: Problem, true: GeneratedKernel, settings: VerifySettings) -> Iterator[PlannedRun]:
     """Yield runs of a user's kernel at the true size: of some blocks, or of all where these say nothing alone."""
-    from autosched.verify.blocks_on_inputs import runs_of_blocks
+    from autosched.verify.blocks_on_inputs import blocks_alone
 
     if problem.min_bytes > MOST_BYTES:
         yield PlannedRun("true size", None, "true size", f"its arrays take {problem.min_bytes:,} bytes")
         return
-    alone = runs_of_blocks(problem, true, settings)
-    yield from _made(alone)
-    if not alone:
+    if (alone := blocks_alone(problem, true, settings)) is not None:
+        yield from alone.planned()
+    if alone is None or not alone.conclusive:
         inputs = StressInputs((RANDOM,), problem.random_inputs(settings.seed))
         yield PlannedRun("true size", partial(run_whole, problem, true, inputs, ASCENDING, settings), "true size")
-
-
-def _made(runs: Sequence[Run]) -> Iterator[PlannedRun]:
-    """Yield runs of some blocks at the true size, which were made to see whether they say anything."""
-    for run in runs:
-        yield PlannedRun("some blocks", partial(replace, run), "true size")

@@ -1,0 +1,57 @@
+"""Verify a whole CUDA executable: the plan of its launches, and the verdict on what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from autosched.verify.launch_plan import LaunchPlan
+from autosched.verify.verdict import FAILED_PROGRAM, Verdict
+from measurements.emulator import Emulation
+from measurements.emulator.executables import ExecutableOptions, ExecutableResult, LaunchFinding, run_executable
+from search_spaces.hardware.devices import Device
+
+
+def run_planned(
+    program: Sequence[str], device: Device, plan: LaunchPlan, on_finding: Callable[[LaunchFinding | str], None],
+    *, driver: bool = False,
+) -> tuple[ExecutableResult, Verdict]:  # fmt: skip
+    """Run an executable whose launches are emulated.
+
+    Args:
+        program: The executable and its arguments.
+        device: The GPU that it is told of.
+        plan: The runs of each launch. The program continues with what the first one left; the others run before it, on
+            a copy of memory.
+        on_finding: Called with each finding, and each line on what is not emulated, as soon as it is known.
+        driver: Whether the executable opens libcuda itself.
+
+    Returns:
+        What happened, and the verdict.
+
+    Raises:
+        ExecutableRefused: It cannot be run so.
+        HostFailure: This machine cannot emulate.
+    """
+    options = ExecutableOptions(
+        device, plan.time_limit, plan.orders[0], plan.orders[1:], plan.perturb_all, plan.suppressions, driver
+    )
+    result = run_executable(program, options, on_finding)
+    return result, verdict_of_executable(result)
+
+
+def verdict_of_executable(result: ExecutableResult) -> Verdict:
+    """Return the verdict on an executable: a fault decides, else what is not emulated, else how it ended."""
+    findings = tuple(f.finding for f in result.findings if f.finding is not None)
+    emulation = Emulation("ok", {}, (), (), (), run_seconds=result.emulated_seconds).with_findings(findings)
+    fault = next((f for f in result.findings if f.is_fault), None)
+    if fault is not None:
+        status, reason = "findings", f"{fault.kind}: {fault.message}"
+    elif result.lacking:
+        status, reason = "unsupported", result.lacking[0]
+    elif result.status:
+        status, reason = FAILED_PROGRAM, result.ended
+    elif not result.launches:
+        return Verdict.not_launched("unsupported", "no kernel was launched")
+    else:
+        status, reason = "ok", ""
+    return Verdict(None, status, reason, None, None, emulation)

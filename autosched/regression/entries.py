@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -96,17 +97,25 @@ def entries(
 
     Returns:
         Entries; what cannot be looked at (an operator or a device that is not known here, a damaged trial) is a
-        finding. Trials of an earlier reference are left out (``Store.current``).
+        finding. Trials of an earlier reference are left out where the problem was tuned again since; else the entry is
+        a finding, too.
     """
     found: list[CheckedEntry | CheckFinding] = []
     seen: set[tuple[str, str]] = set()
-    for summary in store.current(store.problems())[0]:
+    current, earlier = store.by_reference(store.problems())
+    tuned_again = {_without_reference(summary) for summary in current if summary.works}
+    last = {_without_reference(s): s.first for s in earlier if s.works}
+    stale = {first for entry, first in last.items() if entry not in tuned_again}
+    for summary in sorted((*current, *(s for s in earlier if s.first in stale)), key=lambda s: s.first):
         key = (summary.problem_key, summary.device)
         if not summary.works or key in seen or (operators and summary.operator not in operators):
             continue
         if device is not None and summary.device != device.name:
             continue
         seen.add(key)
+        if summary.first in stale:
+            found.append(_unreadable(summary, _STALE, EntryStatus.STALE))
+            continue
         one = _entry(store, summary, len(found), limits, device)
         if one is not None:
             found.append(one)
@@ -163,7 +172,16 @@ def _rivals(trials: Sequence[Trial], best: Trial) -> tuple[Trial, ...]:
     return tuple(sorted(others, key=lambda r: r.seconds or 0.0)[:RIVALS])
 
 
-def _unreadable(summary: ProblemSummary, why: str) -> CheckFinding:
+_STALE = "it was recorded when its file computed something else, and was not tuned again since: tune it again"
+
+
+def _without_reference(summary: ProblemSummary) -> tuple[str, str]:
+    """Return what two summaries have in common that differ in their references alone."""
+    fields = {name: value for name, value in fields_of(summary.problem_key).items() if name != "computes"}
+    return json.dumps(fields, sort_keys=True), summary.device
+
+
+def _unreadable(summary: ProblemSummary, why: str, verdict: EntryStatus = EntryStatus.CANNOT_COMPARE) -> CheckFinding:
     fields = fields_of(summary.problem_key)
     shown = " ".join(f"{name}={value}" for name, value in fields.items() if name != "operator")
     return CheckFinding(
@@ -171,7 +189,7 @@ def _unreadable(summary: ProblemSummary, why: str) -> CheckFinding:
         operator=summary.operator,
         problem=fields,
         device=summary.device,
-        verdict=EntryStatus.CANNOT_COMPARE,
+        verdict=verdict,
         reasons=(one_line(why),),
         provenance=summary.provenance.value,
     )

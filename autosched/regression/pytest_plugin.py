@@ -155,7 +155,7 @@ class Entries(pytest.Collector):
 
 
 class _JudgedItem(pytest.Item):
-    """Same, faster and sound pass; slower, wrong and broken fail; uncertain and cannot compare are skipped."""
+    """Same, faster and sound pass; slower, wrong and broken fail; uncertain, stale and cannot compare are skipped."""
 
     def judged(self) -> CheckFinding:
         raise NotImplementedError
@@ -309,11 +309,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
             one.close()
     verdicts = config.stash[_VERDICTS]
     if verdicts and not hasattr(config, "workerinput") and exitstatus == pytest.ExitCode.OK:
-        from autosched.regression.report import EntryStatus
-        from autosched.reporting.exit_status import ExitStatus
+        from autosched.regression.report import EntryStatus, status_of
 
-        if not any(EntryStatus(verdict).judged for verdict in verdicts):
-            session.exitstatus = int(ExitStatus.NO_ANSWER)
+        session.exitstatus = int(status_of([EntryStatus(verdict) for verdict in verdicts]))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -64,7 +64,7 @@ ANSWERS = {
     "check": (
         "an entry was compared, and none is slower, wrong or broken",
         "an entry is slower, wrong or broken",
-        "no entry could be compared, or the machine is in doubt",
+        "no entry could be compared, one is of an earlier reference, or the machine is in doubt",
     ),
     "pytest --autosched-db, --autosched-configs": (
         "as check",

@@ -258,17 +258,8 @@ class Store:
     def current(self, summaries: Iterable[ProblemSummary]) -> tuple[list[ProblemSummary], str]:
         """Return the summaries without those of an earlier reference of a kernel that is known here, and a line that
         says how many records that leaves out, "" for none."""
-        found, left_out = [], 0
-        for summary in summaries:
-            try:
-                if is_operator(summary.operator):
-                    self.problem(summary)
-            except EarlierProblem:
-                left_out += summary.trials
-                continue
-            except StoreError:  # whoever uses it says so
-                pass
-            found.append(summary)
+        found, earlier = self.by_reference(summaries)
+        left_out = sum(summary.trials for summary in earlier)
         if not left_out:
             return found, ""
         return found, (
@@ -276,6 +267,21 @@ class Store:
             if left_out == 1
             else f"{left_out:,} records of an earlier reference are left out"
         )
+
+    def by_reference(self, summaries: Iterable[ProblemSummary]) -> tuple[list[ProblemSummary], list[ProblemSummary]]:
+        """Return the summaries of today's references, and those of earlier ones of kernels that are known here."""
+        current, earlier = [], []
+        for summary in summaries:
+            try:
+                if is_operator(summary.operator):
+                    self.problem(summary)
+            except EarlierProblem:
+                earlier.append(summary)
+                continue
+            except StoreError:  # whoever uses it says so
+                pass
+            current.append(summary)
+        return current, earlier
 
     def devices(self, problem: Problem) -> tuple[str, ...]:
         """Names of the devices that have an ok trial of the problem, sorted."""

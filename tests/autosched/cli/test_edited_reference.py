@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,20 @@ def test_beside_them_the_trials_of_today_are_found(edited: Path, capsys: pytest.
     assert LEFT_OUT in err and "estimated by a model" in out
     assert main(["check", "--db", "b.db", "--static", *KERNEL]) == 0
     assert f"1 same; {LEFT_OUT}" in capsys.readouterr().out
+
+
+def test_an_entry_that_was_not_tuned_again_leaves_a_check_without_an_answer(
+    edited: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    softmax = ("softmax", "--rows", "9", "--columns", "300", "--device", "a100")
+    assert main(["tune", *softmax, "--trials", "1", "--sampler", "random", "--db", "b.db"]) == 0
+    capsys.readouterr()
+    outputs = ("--json", "--junit", "j.xml", "--markdown", "m.md")
+    assert main(["check", "--db", "b.db", "--static", "--no-emulate", *KERNEL, *outputs]) == 2
+    document = json.loads(capsys.readouterr().out)
+    assert document["verdict"] == "uncertain" and document["judged"] == 1
+    assert document["counts"] == {"same": 1, "stale": 1}
+    suite = ET.parse("j.xml").getroot()[0]
+    assert (suite.get("skipped"), suite.get("errors")) == ("1", "1") and "stale" in Path("m.md").read_text()
+    assert tuned() == 0, "today's reference"
+    assert main(["check", "--db", "b.db", "--static", "--no-emulate", *KERNEL]) == 0

@@ -75,7 +75,8 @@ def compared(item: LaunchRun, done: Emulation, oracle: Oracle, blocks: int | Non
         None, (), 0, item.order, blocks,
         found.status if found.reason else done.status,
         "; ".join(text for text in (found.reason, done.reason) if text),
-        found.worst, found.max_abs_error, done, item.perturb, item.name, launches=item.launches,
+        found.worst, found.max_abs_error, done, item.perturb, item.name, found.left_out,
+        launches=item.launches,
     )  # fmt: skip
 
 

@@ -17,12 +17,14 @@ class Comparison(NamedTuple):
         reason: What is wrong, in one line; "" if the outputs are right.
         max_abs_error: Largest absolute error, where it is known.
         status: Status of the run if there is a reason.
+        left_out: What was not compared.
     """
 
     worst: float | None
     reason: str = ""
     max_abs_error: float | None = None
     status: str = "wrong_result"
+    left_out: str = ""
 
 
 class Oracle(Protocol):

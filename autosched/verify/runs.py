@@ -18,7 +18,6 @@ from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import Problem
 
 RANDOM = "random"  # the inputs of a first run
-GENERATED = "generated integers"  # those of sampled blocks (measurements/emulator/sparse.py)
 LIMIT_TOLD = f"an emulated launch may take {TIME_LIMIT:.0f} s of the CPU"
 
 Execute = Callable[..., Emulation]  # takes a kernel, its inputs, time_limit and order: ``emulate``, or another engine
@@ -178,14 +177,10 @@ def run_sampled(problem: Problem, kernel: GeneratedKernel, settings: VerifySetti
     """Return some blocks of a launch that is too large to be emulated whole. ``walked``: another run asks all blocks
     for their tiles."""
     share = 1.0 if settings.depth == "full" else QUICK_SHARE
-    found = verify_blocks(problem, kernel, settings.seed, limit=settings.time_limit, share=share, walked=walked)
-    reason = found.reason
-    if found.status != "ok":
-        reason += f"; {len(found.blocks)} blocks of {' '.join(str(problem.to_json()).split())}"
-    return Run(
-        problem, (GENERATED,), settings.seed, ASCENDING, len(found.blocks), found.status, reason, found.worst, None,
-        found.emulation, left_out=found.left_out,
-    )  # fmt: skip
+    run = verify_blocks(problem, kernel, settings.seed, limit=settings.time_limit, share=share, walked=walked)
+    if run.status == "ok":
+        return run
+    return replace(run, reason=f"{run.reason}; {run.blocks} blocks of {' '.join(str(problem.to_json()).split())}")
 
 
 def refused(problem: Problem, seed: int, reason: str) -> Run:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from autosched import blas
+from autosched.verify.launch import LaunchUnderTest
+from autosched.verify.launch_plan import LaunchRun
+from autosched.verify.launches import compared
+from autosched.verify.oracle import Comparison
+from autosched.verify.run import Run
 from measurements.emulator import ASCENDING, Emulation, FindingKind, Order, emulate_blocks
 from measurements.emulator.findings import WrittenElements
 from measurements.emulator.sparse import can_generate, generated, seeds_of
@@ -16,6 +21,7 @@ from search_spaces.arrays import IntArray
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem, ProblemPart
 
+GENERATED = "generated integers"  # the inputs of sampled blocks (measurements/emulator/sparse.py)
 SAMPLED_FLOPS = 2.0**27  # of all blocks that are run
 SAMPLED_BYTES = 2.0**25  # that they move
 QUICK_SHARE = 2.0**-4  # of that, of a quick verification
@@ -24,18 +30,6 @@ _WINDOWS = 4.0  # how much more than all others groups may cost that finish resu
 _FEWEST, _HEAVY = 3, 16.0  # of blocks, unless one computes so many times SAMPLED_FLOPS
 _FIRST = 8  # groups of blocks, which have the first tiles of a matrix, of which none is wider
 _MOST_TOGETHER = 32  # blocks of a launch whose blocks all finish results together, and therefore run together
-
-
-class SampledRun(NamedTuple):
-    """What came of it: ``status`` as of an emulation, or "wrong_result"; ``blocks`` were run. ``left_out``: what could
-    not be compared."""
-
-    blocks: tuple[int, ...]
-    status: str
-    reason: str
-    worst: float | None
-    emulation: Emulation
-    left_out: str = ""
 
 
 def why_not_sampled(problem: Problem, kernel: GeneratedKernel) -> str:
@@ -117,7 +111,7 @@ def verify_blocks(
     limit: float = 60.0,
     share: float = 1.0,
     walked: bool = False,
-) -> SampledRun:
+) -> Run:
     """Run ``sampled_blocks`` and compare every element that they wrote.
 
     Args:
@@ -130,46 +124,75 @@ def verify_blocks(
         walked: The tiles of all blocks are known to make up the output.
 
     Returns:
-        The blocks, the status, and the emulation.
+        The run.
 
     Raises:
         HostFailure: This machine cannot emulate.
     """
     blocks = sampled_blocks(problem, kernel, seed, share)
-    done = emulate_blocks(kernel, blocks, seed=seed, order=order, time_limit=limit)
-    open_chain = (kernel.chained or kernel.window > 1) and len(blocks) < math.prod(kernel.grid)
-    emulation = _without_ends(done) if open_chain else done
-    if emulation.status not in ("ok", "findings"):
-        return SampledRun(blocks, emulation.status, emulation.reason, None, emulation)
-    outputs = [o for o in problem.operands() if o.role == "output"]
-    written = done.elements[outputs[0].name]
-    seeds = seeds_of(kernel, seed)
-    signed = problem.signed_zeros
-    worst, wrong = 0.0, _missing(problem, kernel, _most_written(kernel, written), walked)
-    if wrong:  # unless these have narrow tiles at the edges of matrices: the first blocks have the wide ones, too
-        most = max(_most_written(kernel, w) for w in (written, *_first_written(problem, kernel, seed, order, limit)))
-        wrong = _missing(problem, kernel, most, walked)
-    for part in problem.parts(written.places) if written.places.size else ():
-        if wrong:
-            break
-        found = _compare_part(part, outputs[0].name, written, seeds, signed)
-        worst = max(worst, found[0])
-        wrong = found[1]
-    left_out = []
-    for further in outputs[1:]:
-        of_further, compared = done.elements[further.name], False
-        for part in problem.further_parts(further.name, of_further.places) if of_further.places.size else ():
+    launch = LaunchUnderTest(kernel, seed, blocks=blocks)
+    if (kernel.chained or kernel.window > 1) and len(blocks) < math.prod(kernel.grid):
+        launch = replace(launch, read=_without_ends)
+    done = launch.run(order, time_limit=limit)
+    oracle = GeneratedReference(problem, kernel, seed, order, limit, walked)
+    run = compared(LaunchRun("", order), done, oracle, len(blocks))
+    return replace(run, problem=problem, cases=(GENERATED,), seed=seed, emulation=done.without_arrays())
+
+
+@dataclass(frozen=True)
+class GeneratedReference:
+    """The oracle of sampled blocks: the reference of each part of the outputs, on generated inputs.
+
+    Attributes:
+        problem: Gives the reference of any part of the outputs.
+        kernel: The launch.
+        seed: Seed of the inputs.
+        order: Of blocks and turns, for further blocks.
+        limit: CPU seconds of a launch of these.
+        walked: Whether the tiles of all blocks are known to make up the output.
+    """
+
+    problem: Problem
+    kernel: GeneratedKernel
+    seed: int
+    order: Order
+    limit: float
+    walked: bool
+
+    def compare(self, emulation: Emulation) -> Comparison:
+        """Compare every element that the blocks wrote."""
+        problem, elements = self.problem, emulation.elements
+        outputs = [o for o in problem.operands() if o.role == "output"]
+        written = elements[outputs[0].name]
+        seeds, signed = seeds_of(self.kernel, self.seed), problem.signed_zeros
+        worst, wrong = 0.0, self._missing(written)
+        for part in problem.parts(written.places) if written.places.size else ():
             if wrong:
                 break
-            compared = True
-            found = _compare_part(part, further.name, of_further, seeds, signed)
-            worst = max(worst, found[0])
-            wrong = found[1]
-        if not compared:
-            left_out.append(f"{further.name} is not compared: no result of it was finished by these blocks")
-    status = "wrong_result" if wrong else emulation.status
-    reason = "; ".join(text for text in (wrong, emulation.reason) if text)
-    return SampledRun(blocks, status, reason, worst, emulation.without_arrays(), "; ".join(left_out))
+            error, wrong = _compare_part(part, outputs[0].name, written, seeds, signed)
+            worst = max(worst, error)
+        left_out = []
+        for further in outputs[1:]:
+            of_further, is_compared = elements[further.name], False
+            for part in problem.further_parts(further.name, of_further.places) if of_further.places.size else ():
+                if wrong:
+                    break
+                is_compared = True
+                error, wrong = _compare_part(part, further.name, of_further, seeds, signed)
+                worst = max(worst, error)
+            if not is_compared:
+                left_out.append(f"{further.name} is not compared: no result of it was finished by these blocks")
+        return Comparison(worst, wrong, left_out="; ".join(left_out))
+
+    def _missing(self, written: WrittenElements) -> str:
+        """Return why all blocks together cannot write all of the output; "" if they can."""
+        most = _most_written(self.kernel, written)
+        if not _missing(self.problem, self.kernel, most, self.walked):
+            return ""
+        # These may have narrow tiles at the edges of matrices: the first blocks have the wide ones, too.
+        first = _first_written(self.problem, self.kernel, self.seed, self.order, self.limit)
+        most = max((most, *(_most_written(self.kernel, one) for one in first)))
+        return _missing(self.problem, self.kernel, most, self.walked)
 
 
 def _without_ends(emulation: Emulation) -> Emulation:

@@ -9,12 +9,17 @@ show at any size, in the time that it takes to count.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from autosched.verify.launch import LaunchUnderTest
+from autosched.verify.launch_plan import LaunchRun
+from autosched.verify.launches import compared
+from autosched.verify.oracle import Comparison
 from autosched.verify.run import Run
 from autosched.verify.runs import VerifySettings
-from measurements.emulator import ASCENDING, emulate
+from measurements.emulator import ASCENDING, Emulation
 from search_spaces.arrays import IntArray
 from search_spaces.hardware.dtypes import U32
 from search_spaces.launches.generated_kernel import GeneratedKernel
@@ -75,11 +80,24 @@ def run_walk(
     # All tiles of a pair are told of by its first block. Stream-K has a part at both ends of a worker's tiles.
     most = -(-blocks * math.prod(kernel.cluster) // math.prod(kernel.grid)) + 3
     asked = walk_kernel(walk, kernel, most)
-    done = emulate(asked, {}, time_limit=settings.time_limit)
-    wrong = "" if done.status not in ("ok", "findings") else _wrong(config, done.outputs["parts"].astype(np.int64))
-    status = "wrong_result" if wrong else done.status
-    reason = "; ".join(text for text in (wrong, done.reason) if text)
-    return Run(problem, ("none",), settings.seed, ASCENDING, None, status, reason, None, None, done.without_arrays())
+    done = LaunchUnderTest(asked, {}).run(ASCENDING, time_limit=settings.time_limit)
+    run = compared(LaunchRun(""), done, EachTileOnce(config))
+    return replace(run, problem=problem, cases=("none",), seed=settings.seed, emulation=done.without_arrays())
+
+
+@dataclass(frozen=True)
+class EachTileOnce:
+    """The oracle of a walk.
+
+    Attributes:
+        config: The schedule, which gives the tiles.
+    """
+
+    config: Config
+
+    def compare(self, emulation: Emulation) -> Comparison:
+        """Compare the parts that the blocks tell of with the tiles of out."""
+        return Comparison(None, _wrong(self.config, emulation.outputs["parts"].astype(np.int64)))
 
 
 def _wrong(config: Config, told: IntArray) -> str:

@@ -65,6 +65,15 @@ class LaunchPlan:
         if self.blocks is not None and self.blocks < 1:
             raise ValueError(f"at least one block of a launch must run, not {self.blocks}")
 
+    def beginning_with(self, order: Order, *, alone: bool) -> LaunchPlan:
+        """Return the plan with an order that somebody asked for as the first one.
+
+        Args:
+            order: The order.
+            alone: Whether the other orders are left out.
+        """
+        return replace(self, orders=(order, *(o for o in self.orders if o != order and not alone)))
+
     def of_some_blocks(self) -> LaunchPlan:
         """Return the plan of a launch of which only some blocks run: each once, in two orders."""
         return replace(self, orders=self.orders[:2], second_launch=False, perturb=False, launches=1, perturb_all=False)

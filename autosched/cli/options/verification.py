@@ -95,7 +95,7 @@ class Findings:
         """
         plan, own = full if effort.full else default, self.own_order()
         if own is not None:
-            plan = replace(plan, orders=(own, *(o for o in plan.orders if effort.full and o != own)))
+            plan = plan.beginning_with(own, alone=not effort.full)
         return replace(plan, perturb_all=self.perturb, suppressions=self.suppressions())
 
     def suppressions(self) -> tuple[Suppression, ...]:

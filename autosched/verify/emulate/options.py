@@ -43,7 +43,7 @@ class EmulatedLaunchOptions:
         perturb: Whether approximate instructions (``ex2.approx``, ``rcp.approx``) err as much as the PTX ISA allows.
         order: Order of blocks, and with a seed also of the turns of warps, lanes and atomics. A kernel that lacks
             synchronisation may be right in one order and wrong in another. Default: ascending, and once more at
-            random.
+            random. With ``full`` it is the first one.
         launches: Number of back-to-back launches on the same memory; before each, ``outputs`` are poisoned again.
         full: Whether the kernel also runs in every order, twice in a row, and with approximate instructions that err.
         suppressions: Expected findings (``measurements.emulator.Suppression``).
@@ -51,7 +51,7 @@ class EmulatedLaunchOptions:
         schedule: Schedule of a tile program, or its values by name. Default: the time model's choice.
 
     Raises:
-        ValueError: An option that cannot be used, or ``full`` and ``order`` together.
+        ValueError: An option that cannot be used.
     """
 
     kernel: str = ""
@@ -81,8 +81,6 @@ class EmulatedLaunchOptions:
         for size in (self.grid, self.block):
             if size is not None:
                 size_of(size)
-        if self.full and self.order is not None:
-            raise ValueError("full runs every order: leave order out, or full")
         _ = self.plan  # raises ValueError
 
     @cached_property
@@ -93,7 +91,7 @@ class EmulatedLaunchOptions:
             plan, time_limit=self.time_limit, launches=self.launches, perturb_all=self.perturb,
             suppressions=tuple(self.suppressions),
         )  # fmt: skip
-        return plan if self.order is None else replace(plan, orders=(self.order,))
+        return plan if self.order is None else plan.beginning_with(self.order, alone=not self.full)
 
     def check_tile_program(self) -> None:
         """Raise ValueError for options of other kernels."""

@@ -57,9 +57,7 @@ def verify_launch(
 
     within("--seed", launch.seed, 0, MOST_SEED)
     asked = order_from(findings.order, findings.turns, launch.launches)
-    turned = asked if findings.order is not None or findings.turns else None
-    if effort.full and turned is not None:
-        raise InputError("--full runs every order: leave --order and --turns out, or --full")
+    turned = findings.own_order()
     tolerance, notes_fail = inputs.within(_TOLERANCE), findings.notes_fail()
     suppressions, time_limit = findings.suppressions(), effort.seconds(60.0)
     output.check([str(given.path)])

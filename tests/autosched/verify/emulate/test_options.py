@@ -33,7 +33,6 @@ def test_options_are_one_value_that_keywords_override() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"full": True, "order": Order()}, "full"),
         ({"launches": 0}, "launches"),
         ({"time_limit": 0}, "time_limit"),
         ({"shared_bytes": -1}, "shared_bytes"),
@@ -53,6 +52,9 @@ def test_they_give_the_plan_of_the_launch() -> None:
     assert len(plan.runs) == 2
     full = {run.name for run in EmulatedLaunchOptions(full=True).plan.runs}
     assert {TWICE, PERTURBED} <= full
+    own = EmulatedLaunchOptions(full=True, order=Order("random", 7)).plan.orders
+    assert own[0] == Order("random", 7) and len(own) == 5 and len(set(own)) == 5
+    assert EmulatedLaunchOptions(order=Order("random", 7)).plan.orders == own[:1]
 
 
 def test_unknown_options_and_other_types_are_refused() -> None:

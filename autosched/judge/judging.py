@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,9 +22,9 @@ from autosched.triton.session import Session, emulated
 from autosched.verify.launch_plan import QUICK, LaunchPlan
 from autosched.verify.launches import run_of_program, verdict_of_program
 from autosched.verify.oracle import UNPROVEN, Comparison
-from autosched.verify.planned_run import PlannedRun, make_runs
+from autosched.verify.planned_run import PlannedRun, make_runs, results
 from autosched.verify.run import Run
-from autosched.verify.verdict import Verdict
+from autosched.verify.verdict import FAILED_PROGRAM, OUT_OF_MEMORY, Verdict
 from measurements.files.text import one_line
 from search_spaces.hardware.devices import Device
 
@@ -73,9 +73,8 @@ def judge(
     """
     judging = _Judging(submission, task, device, plan, tolerance)
     with _no_extensions():
-        for _ in make_runs(judging.planned(), suppressions=plan.suppressions):
-            pass
-    return _result(judging.seen)
+        runs = list(results(make_runs(judging.planned(), suppressions=plan.suppressions)))
+    return _result(judging.seen, runs)
 
 
 @dataclass
@@ -115,29 +114,25 @@ class _Judging:
             run.call = self.task.call(self._module)
         return run.first()
 
-    def _guarded(self, run: _CaseRun, make: Callable[[], Verdict]) -> Run:
+    def _guarded(self, run: _CaseRun, make: Callable[[], Verdict | None]) -> Run | None:
         """Return a run; what the submission raises is a verdict."""
         try:
             verdict = make()
         except (LaunchFailed, _Unproven) as error:
-            verdict = self._ended(SubmissionStatus.UNPROVEN, one_line(str(error)))
+            verdict = Verdict.not_launched(UNPROVEN, one_line(str(error)))
         except (TaskError, KeyboardInterrupt):
             raise
         except MemoryError:
-            verdict = self._ended(SubmissionStatus.OUT_OF_MEMORY, "it needs more memory than it may have")
+            verdict = Verdict.not_launched(OUT_OF_MEMORY, "it needs more memory than it may have")
         except BaseException as error:  # a submission may raise what it likes
             last = traceback.extract_tb(error.__traceback__)[-1]
             said = one_line(str(error))[:300]
             if "can't allocate memory" in said:  # torch's own error
-                verdict = self._ended(SubmissionStatus.OUT_OF_MEMORY, said)
+                verdict = Verdict.not_launched(OUT_OF_MEMORY, said)
             else:
                 where = f"{Path(last.filename).name}:{last.lineno}"
-                verdict = self._ended(SubmissionStatus.FAILED, f"{type(error).__name__}: {said} ({where})")
-        return run_of_program(verdict, run.seed, self.plan)
-
-    def _ended(self, status: SubmissionStatus, reason: str) -> Verdict:
-        self.seen.add(status, reason)
-        return Verdict.not_launched(status.verdict, reason)
+                verdict = Verdict.not_launched(FAILED_PROGRAM, f"{type(error).__name__}: {said} ({where})")
+        return None if verdict is None else run_of_program(verdict, run.seed, self.plan)
 
 
 @dataclass(frozen=True)
@@ -235,15 +230,19 @@ class _CaseRun:
                 seen.cheats.setdefault(Cheat.INPUT_RETURNED, f"it returns input {k} itself as the output")
             elif not _same(a, b):
                 seen.cheats.setdefault(Cheat.INPUTS_CHANGED, f"input {k} holds other values after the call")
-        if compared.reason:
+        if compared.reason:  # also of one whose launches have faults, which decide the status
             seen.add(SubmissionStatus.WRONG, compared.reason)
         self.is_right, self._inputs = not compared.reason, inputs
         self.output = _copied(output) if self.is_right and not seen.cheats else output
         self.returned = True
         return verdict
 
-    def refilled(self) -> Verdict:
-        """Call once more with other values in the same buffers: what was kept by address, or by identity, is wrong."""
+    def refilled(self) -> Verdict | None:
+        """Call once more with other values in the same buffers: what was kept by address, or by identity, is wrong.
+
+        Returns:
+            The verdict; None if inputs of another seed do not fit the buffers.
+        """
         assert self.call is not None
         case, seen, launches = self.case, self.seen, len(self.session.launches)
         seed = max(_SEEDS) + 1
@@ -251,7 +250,7 @@ class _CaseRun:
         for a, b in zip(tree_leaves(self._inputs), tree_leaves(case.inputs(seed)), strict=True):
             if isinstance(a, torch.Tensor):
                 if a.shape != b.shape or a.dtype != b.dtype:
-                    return Verdict.not_launched(UNPROVEN, "the buffers of the case cannot be refilled")
+                    return None
                 a.copy_(b)
         with torch.no_grad():
             again = self.call(self._inputs)
@@ -318,7 +317,11 @@ def _constant(outputs: list[tuple[Any, Any]], seen: _Seen) -> None:
         seen.cheats.setdefault(Cheat.CONSTANT_OUTPUT, "its output is the same for other inputs")
 
 
-def _result(seen: _Seen) -> SubmissionResult:
+def _result(seen: _Seen, runs: Sequence[Run]) -> SubmissionResult:
+    """Return the result of all runs: what did not end, what was found of the launches and outputs, and cheats."""
+    for run in runs:
+        if (status := SubmissionStatus.of_verdict(run.status)) is not None:
+            seen.add(status, run.reason)
     order = (
         SubmissionStatus.FAILED,
         SubmissionStatus.OUT_OF_MEMORY,
@@ -336,7 +339,8 @@ def _result(seen: _Seen) -> SubmissionResult:
         if seen.cheats
         else next((s for s in order if s in seen.reasons), SubmissionStatus.RIGHT)
     )
-    return SubmissionResult(status, (*seen.cheats.values(), *reasons), tuple(seen.cheats), tuple(seen.cases))
+    made = {run.name: run.status for run in runs}
+    return SubmissionResult(status, (*seen.cheats.values(), *reasons), tuple(seen.cheats), tuple(seen.cases), made)
 
 
 def _accepts(case: Case, inputs: Any, output: Any, expected: Any) -> bool | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from autosched.verify.oracle import UNPROVEN
-from autosched.verify.verdict import FAILED_PROGRAM, Verdict
+from autosched.verify.verdict import FAILED_PROGRAM, OUT_OF_MEMORY, Verdict
 from measurements.emulator.findings import FindingKind
 
 
@@ -29,6 +29,13 @@ class SubmissionStatus(StrEnum):
         """Return the status of a submission whose launches have a fault of a kind."""
         return cls.RACING if kind in _RACES else cls.OUT_OF_BOUNDS if kind in _BOUNDS else cls.FAULTY
 
+    @classmethod
+    def of_verdict(cls, status: str) -> SubmissionStatus | None:
+        """Return what a run that did not end says of the submission; None for one that has ended."""
+        if status in ("ok", "findings", "wrong_result"):
+            return None
+        return {FAILED_PROGRAM: cls.FAILED, OUT_OF_MEMORY: cls.OUT_OF_MEMORY}.get(status, cls.UNPROVEN)
+
     @property
     def verdict(self) -> str:
         """The status of the verdict (``autosched.verify.verdict``) that this is a more exact word for."""
@@ -48,7 +55,7 @@ _VERDICTS = {
     SubmissionStatus.CHEATING: FAILED_PROGRAM,
     SubmissionStatus.FAILED: FAILED_PROGRAM,
     SubmissionStatus.TIMED_OUT: FAILED_PROGRAM,
-    SubmissionStatus.OUT_OF_MEMORY: FAILED_PROGRAM,
+    SubmissionStatus.OUT_OF_MEMORY: OUT_OF_MEMORY,
     SubmissionStatus.UNPROVEN: UNPROVEN,
 }
 
@@ -80,12 +87,22 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class SubmissionResult:
-    """``reasons`` are sentences. ``network`` is "none" where the process had no network, else why it had one."""
+    """The result of a submission.
+
+    Attributes:
+        status: What it is.
+        reasons: Sentences.
+        cheats: Ways in which it cheats.
+        cases: Each case with each seed.
+        runs: The status of the verdict on each run that was made, by its name.
+        network: "none" if the process had no network, else why it had one.
+    """
 
     status: SubmissionStatus
     reasons: tuple[str, ...]
     cheats: tuple[Cheat, ...] = ()
     cases: tuple[CaseResult, ...] = ()
+    runs: Mapping[str, str] = field(default_factory=dict)
     network: str = ""
 
     @property
@@ -103,6 +120,7 @@ class SubmissionResult:
             tuple(data["reasons"]),
             tuple(Cheat(c) for c in data["cheats"]),
             tuple(_case(case) for case in data["cases"]),
+            dict(data["runs"]),
             data["network"],
         )
 

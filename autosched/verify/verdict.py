@@ -19,7 +19,8 @@ Outcome = Literal["accepted", "refused", "uncertain"]  # uncertain: this machine
 # What an emulation says of a kernel; all else is not a verdict.
 FAILURE_STATUSES = ("wrong_result", "findings", "crashed", FAILED_LAUNCH)
 FAILED_PROGRAM = "failed"  # the status of a program that raises, or ends with an error
-FAILING = (*FAILURE_STATUSES, "compile_error", FAILED_PROGRAM)  # what is not right as it stands
+OUT_OF_MEMORY = "out_of_memory"  # of one that needs more than it may have
+FAILING = (*FAILURE_STATUSES, "compile_error", FAILED_PROGRAM, OUT_OF_MEMORY)  # what is not right as it stands
 
 
 def outcome_of(status: str) -> Outcome:

@@ -165,7 +165,9 @@ def test_all_outputs_of_judge_agree(
     for file in ("s.py", "task.py"):
         Path(file).write_text("pass\n")
     case = CaseResult("n=4", 1, 1e-7, 1e-3, None, (), ())
-    verdict = SubmissionResult(SubmissionStatus(status), () if status == "right" else ("why",), (), (case,), "none")
+    verdict = SubmissionResult(
+        SubmissionStatus(status), () if status == "right" else ("why",), (), (case,), network="none"
+    )
     monkeypatch.setattr("autosched.judge.run.run_judge", lambda *_, **__: verdict)
     agrees(expected, (command, "s.py", "--task", "task.py", "--device", "h100"), capfd)
 

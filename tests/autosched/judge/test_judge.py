@@ -171,6 +171,9 @@ def test_each_verdict(tmp_path: Path, name: str) -> None:
     if status is SubmissionStatus.RIGHT:
         assert [case.task_accepts for case in verdict.cases] == [True] * 3
         assert [case.name for case in verdict.cases] == ["task, seed 1", "task, seed 2", "task, N=299, seed 1"]
+        refilled = [f"{name}, seed 1, buffers refilled" for name in ("task", "task, N=299")]
+        assert set(verdict.runs) == {case.name for case in verdict.cases} | set(refilled)
+        assert set(verdict.runs.values()) == {"ok"}
         limit = 1e-3 if name == "lower precision inside" else 1e-6
         assert all(0 <= case.relative_error < limit and case.launches == 1 for case in verdict.cases)
     if status in (SubmissionStatus.RACING, SubmissionStatus.OUT_OF_BOUNDS, SubmissionStatus.FAULTY):

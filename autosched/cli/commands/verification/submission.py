@@ -4,7 +4,8 @@
 unproven), ``reasons``, ``cheats`` (no_launch, output_not_written, zeros, inputs_changed, input_returned, kept_output,
 constant_output, work_left_to_torch),
 ``cases`` (each ``name``, ``launches``, ``relative_error``, ``tolerance``, ``task_accepts``, ``findings``,
-``torch_operators``), ``network`` (none, or why there was one), ``submission``, ``task``, ``device``.
+``torch_operators``), ``runs`` (the status of each, by its name), ``network`` (none, or why there was one),
+``submission``, ``task``, ``device``.
 """
 
 from __future__ import annotations

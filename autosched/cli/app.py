@@ -65,6 +65,7 @@ _EXAMPLES = {
     "run": "autosched run ./program 1000",
     "judge": "autosched judge submission.py --task task.yml --device h100",
     "serve": "autosched serve --db best.db -- python serve.py",
+    "worth": "autosched worth shapes.csv --device h100",
     "check": "autosched check --db best.db --static --junit check.xml",
     "train": "autosched train --db best.db --out model.json",
     "replay": "autosched replay gemm_RTX3090.json.gz --sampler bayes --sampler random --plot curves.svg",
@@ -87,6 +88,7 @@ _ORDER = (
     "run",
     "check",
     "judge",
+    "worth",
     "train",
     "replay",
     "report",
@@ -120,13 +122,14 @@ _PLACES = {  # below autosched.cli.commands
     "serve": "serve:serve",
     "space": "space:space",
     "train": "train:train",
+    "worth": "worth:worth",
     "tune": "tuning.tune:tune",
     spellings.MOE: "tuning.tune_moe:tune_moe",
     spellings.SUITE: "tuning.tune_suite:tune_suite",
     spellings.TRITON: "tuning.tune_triton:tune_triton",
 }
 _COMMANDS = {name.partition(" ")[0] for name in _PLACES}
-_OF_FILES = ("train", "replay", "report", "export", "import", "merge")
+_OF_FILES = ("worth", "train", "replay", "report", "export", "import", "merge")
 _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
 

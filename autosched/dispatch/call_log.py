@@ -1,10 +1,14 @@
-"""A CSV of the problems that a program computes: ``count,problem``, the problem as its key."""
+"""A CSV of the problems that a program computes: ``count,problem``, the problem as its key.
+
+A third column ``seconds``, of one call, may be added by whoever timed them; it is read, and never written.
+"""
 
 from __future__ import annotations
 
 import atexit
 import csv
 import io
+import math
 import os
 import sys
 import threading
@@ -19,6 +23,7 @@ from search_spaces.operators.problem import Problem
 
 VARIABLE = "AUTOSCHED_CALL_LOG"
 HEADER = ["count", "problem"]
+TIMED_HEADER = [*HEADER, "seconds"]
 _LARGEST = 1 << 26  # bytes of a file
 _MOST_COUNT = 10**15
 
@@ -110,17 +115,36 @@ def _read_own(path: Path) -> Counter[str]:
     if text.partition("\n")[0].strip() != ",".join(HEADER):
         raise CallLogError(f"{path} is not a log of calls that autosched wrote: name another file")
     counts: Counter[str] = Counter()
-    for key, count in counted(path, text):
+    for key, count, _ in counted(path, text):
         counts[key] += count
     return counts
 
 
-def counted(path: Path, text: str) -> Iterator[tuple[str, int]]:
-    """Problem keys and counts of a log's ``text``. Raises CallLogError, which names ``path``."""
+def counted(path: Path, text: str) -> Iterator[tuple[str, int, float | None]]:
+    """Yield the problem key, the count and the seconds of one call, None where nobody timed it, of each line.
+
+    Raises CallLogError, which names ``path``.
+    """
     for number, row in enumerate(_rows(path, text), 2):
-        if len(row) != 2 or not row[0].isascii() or not row[0].isdigit() or not 0 < int(row[0]) < _MOST_COUNT:
+        if (
+            len(row) not in (len(HEADER), len(TIMED_HEADER))
+            or not row[0].isascii()
+            or not row[0].isdigit()
+            or not 0 < int(row[0]) < _MOST_COUNT
+        ):
             raise CallLogError(f"line {number} of {path} is not a count and problem: mend it, or record again")
-        yield row[1], int(row[0])
+        yield row[1], int(row[0]), _seconds(path, number, row[2]) if row[2:] and row[2] else None
+
+
+def _seconds(path: Path, number: int, text: str) -> float:
+    """Return the seconds of a line. Raises CallLogError for what is not a positive number."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise CallLogError(f"line {number} of {path} has the seconds {text!r:.40}: use a positive number")
+    return seconds
 
 
 def _rows(path: Path, text: str) -> Iterator[list[str]]:

@@ -4,15 +4,35 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from autosched.dispatch.call_log import HEADER, CallLogError, counted, text_of
+from autosched.dispatch.call_log import HEADER, TIMED_HEADER, CallLogError, counted, text_of
 from autosched.registry import CALL_READERS
 from autosched.suites.suite import SuiteMember
 from measurements.trials.problem_key import problem_of
 from search_spaces.operators.problem import Problem
+
+
+@dataclass
+class ProblemCounts:
+    """How often each problem is computed, how many calls were left out, by reason, and measured seconds of one call,
+    as far as a log has them: the mean where it has several."""
+
+    counts: Counter[Problem] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+    seconds: dict[Problem, float] = field(default_factory=dict)
+    _timed: Counter[Problem] = field(default_factory=Counter)
+
+    def add(self, problem: Problem, count: int = 1, seconds: float | None = None) -> None:
+        """Count calls of ``problem``, each of which took ``seconds``."""
+        self.counts[problem] += count
+        if seconds is not None:
+            before = self._timed[problem]
+            self._timed[problem] += count
+            mean = self.seconds.get(problem, 0.0)
+            self.seconds[problem] = mean + (seconds - mean) * count / (before + count)
 
 
 class CallReader(Protocol):
@@ -21,7 +41,7 @@ class CallReader(Protocol):
     def reads(self, path: Path, first_line: str) -> bool:
         """Whether a file is in this format, by its name and its first line; "" is that of a folder."""
 
-    def problems(self, path: Path, rows: Sequence[int]) -> tuple[Counter[Problem], Counter[str]]:
+    def problems(self, path: Path, rows: Sequence[int]) -> ProblemCounts:
         """Count the problems of a file or folder.
 
         Args:
@@ -29,7 +49,7 @@ class CallReader(Protocol):
             rows: Sizes of dimensions that the file leaves open.
 
         Returns:
-            How often each problem is computed, and how many calls were left out, by reason.
+            The counts, with the reasons for calls that were left out.
 
         Raises:
             CallLogError: The file cannot be read, or leaves sizes open and there are no ``rows``.
@@ -54,28 +74,29 @@ def read_calls(path: str | Path, rows: Sequence[int] = ()) -> LoggedCalls:
     first = "" if file.is_dir() else text_of(file).partition("\n")[0].strip()
     readers: Iterator[CallReader] = (CALL_READERS.load(name) for name in CALL_READERS)
     reader = next((reader for reader in readers if reader.reads(file, first)), None)
-    if first == ",".join(HEADER):
-        counts, skipped = _own(file)
+    if first in (",".join(HEADER), ",".join(TIMED_HEADER)):
+        found = _own(file)
     elif reader is not None:
-        counts, skipped = reader.problems(file, rows)
+        found = reader.problems(file, rows)
     else:
         raise CallLogError(
             f"{path} is not a log of calls: give a CSV that starts with {','.join(HEADER)}, "
             f"or a file that {' or '.join(CALL_READERS)} wrote"
         )
-    if not counts:
-        why = f": {skipped.most_common(1)[0][0]}" if skipped else ""
+    if not found.counts:
+        why = f": {found.skipped.most_common(1)[0][0]}" if found.skipped else ""
         raise CallLogError(f"{path} holds no problem that can be tuned{why}")
-    members = tuple(SuiteMember(problem, float(count)) for problem, count in counts.most_common())
-    return LoggedCalls(members, skipped)
+    members = tuple(
+        SuiteMember(problem, float(count), found.seconds.get(problem)) for problem, count in found.counts.most_common()
+    )
+    return LoggedCalls(members, found.skipped)
 
 
-def _own(file: Path) -> tuple[Counter[Problem], Counter[str]]:
-    skipped: Counter[str] = Counter()
-    counts: Counter[Problem] = Counter()
-    for key, count in counted(file, text_of(file)):
+def _own(file: Path) -> ProblemCounts:
+    found = ProblemCounts()
+    for key, count, seconds in counted(file, text_of(file)):
         try:
-            counts[problem_of(key)] += count
+            found.add(problem_of(key), count, seconds)
         except ValueError as error:
-            skipped[" ".join(str(error).split())] += 1
-    return counts, skipped
+            found.skipped[" ".join(str(error).split())] += 1
+    return found

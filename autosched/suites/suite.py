@@ -35,10 +35,23 @@ class SuiteError(ValueError):
 
 @dataclass(frozen=True)
 class SuiteMember:
-    """A problem, and how often it is computed."""
+    """A problem, how often it is computed, and measured seconds of one call today, None where nobody timed it.
+
+    ``headroom`` is the part of that time which tuning is expected to save (``autosched.worth``), None where nobody
+    estimated it.
+    """
 
     problem: Problem
     weight: float = 1.0
+    seconds: float | None = None
+    headroom: float | None = None
+
+    @property
+    def saving(self) -> float:
+        """Weighted seconds that tuning is expected to save, at least LEAST_SAVED; infinite without an estimate."""
+        if self.seconds is None or self.headroom is None:
+            return math.inf
+        return self.weight * self.seconds * max(self.headroom, LEAST_SAVED)
 
 
 @dataclass
@@ -70,23 +83,22 @@ class Standing:
     @property
     def expected_gain(self) -> float:
         """Weighted seconds that its next chunk is expected to save: half of what its last one did, and at least
-        LEAST_SAVED over the number of its chunks, because searches slow down and none is given up. Infinite before the
-        first; a problem where nothing works yet comes last."""
+        LEAST_SAVED over the number of its chunks, because searches slow down and none is given up. Before the first it
+        is the member's own ``saving``; a problem where nothing works yet comes last."""
         if self.exhausted:
             return -math.inf
         if not self.trials:
-            return math.inf
+            return self.member.saving
         now, before = self.bests[-1], self.bests[-2]
         if math.isinf(now):
             return 0.0
         saved = _LASTING * (1.0 - now / before) if math.isfinite(before) else 0.0
         return self.member.weight * now * max(saved, LEAST_SAVED / (len(self.bests) - 1))
 
-    @property
-    def gain_per_second(self) -> float:
-        """``expected_gain`` over the mean seconds of a chunk."""
+    def gain_per_second(self, chunk_seconds: float) -> float:
+        """Return ``expected_gain`` over the mean seconds of its chunks, over ``chunk_seconds`` before its first."""
         chunks = len(self.bests) - 1
-        return self.expected_gain if chunks < 1 else self.expected_gain * chunks / max(self.seconds, 1e-6)
+        return self.expected_gain / max(chunk_seconds if chunks < 1 else self.seconds / chunks, 1e-6)
 
 
 @dataclass(frozen=True)
@@ -102,8 +114,8 @@ class SuiteResult:
 
     @property
     def ok(self) -> bool:
-        """Whether every problem has a schedule that works."""
-        return all(standing.best is not None for standing in self.standings)
+        """Whether every problem has a schedule that works, or too little to gain for its turn to come."""
+        return all(s.best is not None or (not s.trials and s.member.headroom is not None) for s in self.standings)
 
 
 def read_suite(path: str | Path) -> tuple[SuiteMember, ...]:
@@ -156,8 +168,9 @@ def tune_suite(
 ) -> SuiteResult:
     """Share ``trials``, and ``seconds`` where they are given, among ``members``, into one database.
 
-    Every problem gets some trials first, then each next chunk goes to the one with the largest expected gain, with
-    ``seconds`` the largest one per second. A search starts from what the others found (``warm_start``). Problems whose
+    Each next chunk of trials goes to the problem with the largest expected gain, with ``seconds`` the largest one per
+    second: first to those without an estimate of their headroom, and before its first chunk a problem's gain is what
+    its headroom promises. A search starts from what the others found (``warm_start``). Problems whose
     turn has not come when the time is up, or at Ctrl-C, have no trial, and the best that the database holds.
 
     Args:
@@ -187,7 +200,8 @@ def tune_suite(
     out_of_time, interrupted, stopped = False, False, ""
     try:
         while left and not (interrupted or stopped):
-            standing = max(standings, key=lambda s: s.expected_gain if seconds is None else s.gain_per_second)
+            usual = _chunk_seconds(standings)
+            standing = max(standings, key=lambda s: s.expected_gain if seconds is None else s.gain_per_second(usual))
             rest = None if seconds is None else seconds - (time.monotonic() - began)
             out_of_time = rest is not None and rest <= 0.0 and not standing.exhausted
             if standing.exhausted or out_of_time:
@@ -214,6 +228,12 @@ def tune_suite(
         interrupted = True
     _look_up(standings, database, options.get("device"))
     return SuiteResult(standings, trials - left, time.monotonic() - began, out_of_time, interrupted, stopped)
+
+
+def _chunk_seconds(standings: Sequence[Standing]) -> float:
+    """Return the mean seconds of the chunks so far; 1 before the first."""
+    chunks = sum(max(len(s.bests) - 1, 0) for s in standings)
+    return sum(s.seconds for s in standings) / chunks if chunks else 1.0
 
 
 def _look_up(standings: Sequence[Standing], database: str | Path, device: str | Device | None) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from autosched.dispatch.call_log import CallLogError, text_of
-from autosched.suites.logged_calls import CallReader
+from autosched.suites.logged_calls import CallReader, ProblemCounts
 from search_spaces.hardware.dtype_names import canonical
 from search_spaces.hardware.dtypes import FLOAT_DTYPES
 from search_spaces.operators.matmul import Matmul
@@ -29,9 +29,9 @@ class _TraceReader:
     def reads(self, path: Path, first_line: str) -> bool:
         return path.is_dir() or path.suffix in (".json", ".jsonl")
 
-    def problems(self, path: Path, rows: Sequence[int]) -> tuple[Counter[Problem], Counter[str]]:
+    def problems(self, path: Path, rows: Sequence[int]) -> ProblemCounts:
         try:
-            return problems(list(documents(path)), rows)
+            return ProblemCounts(*problems(list(documents(path)), rows))
         except ValueError as error:
             raise CallLogError(str(error)) from None
 

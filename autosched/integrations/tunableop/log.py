@@ -8,15 +8,14 @@ its rows are n, its columns m, its first factor is B.
 
 from __future__ import annotations
 
+import math
 import re
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from autosched.dispatch.call_log import text_of
-from autosched.suites.logged_calls import CallReader
+from autosched.suites.logged_calls import CallReader, ProblemCounts
 from search_spaces.operators.matmul import Matmul
-from search_spaces.operators.problem import Problem
 
 _TYPES = {"Half": "f16", "BFloat16": "bf16", "float": "f32", "tf32": "f32"}
 _OPERATION = re.compile(r"(Gemm|GemmAndBias|GemmStridedBatched|ScaledGemm)TunableOp_(\w+?)_([NT][NT])")
@@ -27,21 +26,30 @@ class _LogReader:
     def reads(self, path: Path, first_line: str) -> bool:
         return first_line.startswith("Validator,") or _OPERATION.match(first_line) is not None
 
-    def problems(self, path: Path, rows: Sequence[int]) -> tuple[Counter[Problem], Counter[str]]:
-        counts: Counter[Problem] = Counter()
-        skipped: Counter[str] = Counter()
+    def problems(self, path: Path, rows: Sequence[int]) -> ProblemCounts:
+        found = ProblemCounts()
         for line in text_of(path).splitlines():
             try:
                 gemm = problem(line)
             except ValueError as error:
-                skipped[str(error)] += 1
+                found.skipped[str(error)] += 1
                 continue
             if gemm is not None:
-                counts[gemm] += 1
-        return counts, skipped
+                found.add(gemm, seconds=_seconds(line))
+        return found
 
 
 READER: CallReader = _LogReader()
+
+
+def _seconds(line: str) -> float | None:
+    """Return the mean time of a tuned GEMM, whose line ends with milliseconds; None for an untuned one."""
+    columns = line.strip().split(",")
+    try:
+        milliseconds = float(columns[3])
+    except (IndexError, ValueError):
+        return None
+    return milliseconds / 1e3 if 0 < milliseconds < math.inf else None
 
 
 def problem(line: str) -> Matmul | None:

@@ -273,3 +273,13 @@ def test_stopped_where_the_tuner_cannot_say_so_it_says_what_there_is(
     assert result.interrupted and result.ok == bool(done)
     assert [s.trials for s in result.standings] == [CHUNK, done or 0]
     assert result.trials == CHUNK + (done or 0)
+
+
+def test_a_budget_goes_first_where_the_headroom_is() -> None:
+    little = Standing(SuiteMember(Copy(8, 8), 1.0, 1.0, 0.0))
+    much = Standing(SuiteMember(Copy(8, 9), 1.0, 1.0, 0.5))
+    unknown = Standing(SuiteMember(Copy(8, 10)))
+    ordered = sorted((little, much, unknown), key=lambda s: -s.expected_gain)
+    assert ordered == [unknown, much, little]
+    assert much.gain_per_second(10.0) == pytest.approx(0.05)
+    assert little.expected_gain > 0.0  # its turn comes

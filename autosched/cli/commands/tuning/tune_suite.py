@@ -14,6 +14,7 @@ import typer
 
 from autosched.cli.options.devices import target
 from autosched.cli.options.groups import grouped
+from autosched.cli.options.logged_problems import RowsOption, estimates_told, existing_store, logged_problems, row_sizes
 from autosched.cli.options.problem import one_of, whole_number
 from autosched.cli.options.search import (
     BackendOption,
@@ -35,6 +36,7 @@ from search_spaces.catalogue import templates_for
 if TYPE_CHECKING:
     from autosched.suites.suite import Standing, SuiteMember, SuiteResult
     from autosched.tuning.result import TuneResult
+    from search_spaces.hardware.devices import Device
 
 EFFORTS = {"model": 1, "quick": 16, "full": 128}  # schedules to try of each problem, in the mean
 _TRIALS = 256
@@ -50,9 +52,7 @@ def tune_suite(
     calls: Annotated[
         str | None, typer.Option("--from", metavar="LOG", help="What a program computes: see below.")
     ] = None,
-    rows: Annotated[
-        str | None, typer.Option("--rows", metavar="N,N", help="Sizes of the axes that FlashInfer's traces leave open.")
-    ] = None,
+    rows: RowsOption = None,
     db: Annotated[str | None, typer.Option("--db", metavar="DB", help="Database, made if missing. (required)")] = None,
     trials: Annotated[
         int | None,
@@ -122,7 +122,11 @@ def tune_suite(
             if fleet is not None:
                 device = fleet.device(device).name
             try:
-                members = _recorded(calls, device, _rows(rows)) if calls is not None else suites.read_suite(str(suite))
+                members = (
+                    _recorded(calls, target(device), row_sizes(rows), db)
+                    if calls is not None
+                    else suites.read_suite(str(suite))
+                )
             except OSError as error:
                 raise InputError(f"{suite or calls} cannot be read ({error.strerror}): name another file") from error
             for member in members:
@@ -180,35 +184,14 @@ def _seconds(budget: str) -> float:
     return number * (unit or 1.0)
 
 
-def _rows(text: str | None) -> list[int]:
-    """Raise InputError for what is no list of sizes."""
-    if text is None:
-        return []
-    if not all(part.isascii() and part.isdigit() and int(part) for part in text.split(",")):
-        raise InputError(f"--rows are sizes such as 1,16,256, not {text}")
-    return [int(part) for part in text.split(",")]
+def _recorded(calls: str, chip: "Device", rows: Sequence[int], db: str) -> "tuple[SuiteMember, ...]":
+    """Return the problems of a log for which there are kernels, those first that tuning is expected to gain most of."""
+    from autosched.suites.prior import with_headroom
+    from autosched.worth.headroom import Estimator
 
-
-def _recorded(calls: str, device: str | None, rows: Sequence[int]) -> "tuple[SuiteMember, ...]":
-    """Return the problems of a log for which there are kernels, the most time first as far as the roofline says."""
-    from autosched.reporting.roofline import roofline
-    from autosched.suites.logged_calls import read_calls
-
-    read = read_calls(calls, rows)
-    chip = target(device)
-    members, skipped = [], read.skipped.copy()
-    for member in read.members:
-        try:
-            templates_for(member.problem, chip)
-        except ValueError as error:
-            skipped[str(error)] += 1
-        else:
-            members.append(member)
-    for why, number in skipped.most_common():
-        say(f"{formatting.plural(number, 'line')} of {calls} left out: {why}")
-    if not members:
-        raise InputError(f"{calls} holds no problem that kernels for {chip.name} compute")
-    return tuple(sorted(members, key=lambda m: -m.weight * roofline(m.problem, chip).share(1.0)))
+    members = logged_problems(calls, chip, rows)
+    with existing_store(db) as store:
+        return with_headroom(members, Estimator(chip, store), estimates_told(len(members)))
 
 
 def _show(result: "SuiteResult") -> None:

@@ -1,0 +1,161 @@
+"""``autosched worth LOG``: what tuning would save a program, before anything is tuned.
+
+``--json``: ``log``, ``device``, ``database`` (or null), ``today`` ("answers" or "library"), ``seconds`` (of the whole
+program), ``gain``, ``low`` and ``high`` (parts of those seconds that tuning saves: the median, and the 10th and 90th
+percentiles), ``worth_it``, and ``problems``, those with the largest gain first: ``problem``, ``count``, ``today`` (what
+runs now), ``seconds`` (of one call), ``measured``, ``share`` (of the program's time), ``headroom``, ``low``, ``high``,
+and ``gain`` (of the program's time).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from autosched.cli.options.devices import DeviceOption, target
+from autosched.cli.options.logged_problems import (
+    RowsOption,
+    estimates_told,
+    logged_problems,
+    row_sizes,
+)
+from autosched.cli.terminal.errors import InputError, bad_input
+from autosched.cli.terminal.output import print_json, say, show, stdout_console
+from autosched.reporting import formatting
+from autosched.reporting.exit_status import ExitStatus
+from measurements.files.text import without_password
+from measurements.store.store import Store
+
+if TYPE_CHECKING:
+    from autosched.worth.program import ProgramPart, ProgramWorth
+    from search_spaces.hardware.devices import Device
+
+
+class Running(StrEnum):
+    """What a program calls today where its log has no times."""
+
+    ANSWERS = "answers"
+    LIBRARY = "library"
+
+
+def worth(
+    calls: Annotated[str, typer.Argument(metavar="LOG", help="What a program computes: see below.")],
+    db: Annotated[
+        str | None, typer.Option("--db", metavar="DB", help="What was tuned so far.  [default: AUTOSCHED_DB, or none]")
+    ] = None,
+    device: DeviceOption = None,
+    today: Annotated[
+        Running, typer.Option("--today", help="What runs now: autosched's answers, or the vendor's library.")
+    ] = Running.ANSWERS,
+    rows: RowsOption = None,
+    program_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--program-seconds", metavar="S", help="Seconds that the whole program took while it made these calls."
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Estimate how much faster a program gets if its kernels are tuned. Nothing is measured or tuned.
+
+    LOG says what the program computes, and how often: the CSV of AUTOSCHED_CALL_LOG, with a column 'seconds' where
+    somebody timed the calls; the CSV of TunableOp, whose results have times; or the folder of FlashInfer's trace dump.
+    The gain is of the time of these calls, or of the whole program with --program-seconds. Intervals hold the middle
+    80 of 100 outcomes, as far as recorded searches tell. Exit status 1 if less than 1 % would be saved.
+    """
+    from autosched.worth.headroom import CannotEstimate, Estimator
+    from autosched.worth.program import ProgramPart, program_worth
+
+    if program_seconds is not None and not 0 < program_seconds < float("inf"):
+        raise InputError(f"--program-seconds is a positive number of seconds, not {program_seconds:g}")
+    chip = target(device)
+    with bad_input():
+        try:
+            members = logged_problems(calls, chip, row_sizes(rows))
+        except OSError as error:
+            raise InputError(f"{calls} cannot be read ({error.strerror}): name another file") from error
+    store = None if db is None else Store.open(db, create=False)
+    parts: list[ProgramPart] = []
+    tell = estimates_told(len(members))
+    try:
+        estimator = Estimator(chip, store, library=today is Running.LIBRARY)
+        for done, member in enumerate(members, 1):
+            try:
+                parts.append(ProgramPart(estimator.estimate(member.problem, member.seconds), member.weight))
+            except CannotEstimate as error:
+                say(f"{formatting.one_line(member.problem)} is left out: {error}")
+            tell(done)
+    finally:
+        if store is not None:
+            store.close()
+    if not parts:
+        raise InputError(f"{calls} holds no problem whose time can be estimated on {chip.name}: add its seconds")
+    with bad_input():
+        whole = program_worth(parts, program_seconds)
+    if json:
+        print_json(_to_json(whole, calls, chip, db, today))
+    else:
+        _show(whole, calls, chip, db)
+    return ExitStatus.OK if whole.worth_it() else ExitStatus.NO
+
+
+def _show(whole: ProgramWorth, calls: str, chip: Device, db: str | None) -> None:
+    console = stdout_console()
+    numbers = ("calls", "time of one", "share", "headroom", "gain")
+    made = formatting.table("problem", "runs today", *numbers, right=numbers, fold=("problem",))
+    for part in whole.parts:
+        low, high = part.headroom.interval
+        made.add_row(
+            formatting.one_line(part.headroom.problem),
+            part.headroom.today.value,
+            f"{part.count:,.0f}",
+            formatting.time(part.headroom.seconds) + ("" if part.headroom.measured else " (estimated)"),
+            f"{100 * whole.share(part):.1f} %",
+            f"{100 * part.headroom.expected:.1f} % ({100 * low:.0f} to {100 * high:.0f})",
+            f"{100 * whole.gain(part):.2f} %",
+        )
+    show(console, made)
+    console.print()
+    low, high = whole.interval
+    of = "the program's time" if whole.other_seconds else "the time of these calls"
+    gain = f"{100 * whole.expected:.1f} % of {of} on {chip.name} ({100 * low:.1f} to {100 * high:.1f})"
+    if not whole.worth_it():
+        console.print(f"not worth it: tuning would save about {gain}")
+        return
+    most = formatting.plural(len(whole.first), "problem")
+    command = f"autosched tune --from {calls} --db {db or 'best.db'} --device {chip.name} --budget 30m"
+    console.print(
+        f"worth it: tuning would save about {gain}, most of it in {most}: {without_password(command)}", soft_wrap=True
+    )
+
+
+def _to_json(whole: ProgramWorth, calls: str, chip: Device, db: str | None, today: Running) -> dict[str, Any]:
+    low, high = whole.interval
+    return {
+        "log": calls,
+        "device": chip.name,
+        "database": None if db is None else without_password(db),
+        "today": today.value,
+        "seconds": whole.seconds,
+        "gain": whole.expected,
+        "low": low,
+        "high": high,
+        "worth_it": whole.worth_it(),
+        "problems": [
+            {
+                "problem": part.headroom.problem.to_json(),
+                "count": part.count,
+                "today": part.headroom.today.value,
+                "seconds": part.headroom.seconds,
+                "measured": part.headroom.measured,
+                "share": whole.share(part),
+                "headroom": part.headroom.expected,
+                "low": part.headroom.interval[0],
+                "high": part.headroom.interval[1],
+                "gain": whole.gain(part),
+            }
+            for part in whole.parts
+        ],
+    }

@@ -1,0 +1,83 @@
+"""The problems of a call log that kernels for a device compute, for every command that reads one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from autosched.cli.terminal.errors import InputError
+from autosched.cli.terminal.output import say
+from autosched.reporting import formatting
+from autosched.suites.logged_calls import read_calls
+from autosched.suites.suite import SuiteMember
+from measurements.store.errors import StoreError
+from measurements.store.store import Store
+from search_spaces.catalogue import templates_for
+from search_spaces.hardware.devices import Device
+
+TOLD_SECONDS = 5.0  # between two lines of progress
+
+RowsOption = Annotated[
+    str | None, typer.Option("--rows", metavar="N,N", help="Sizes of the axes that FlashInfer's traces leave open.")
+]
+
+
+def row_sizes(text: str | None) -> list[int]:
+    """Return the sizes that ``--rows`` gives. Raises InputError for what is no list of sizes."""
+    if text is None:
+        return []
+    if not all(part.isascii() and part.isdigit() and int(part) for part in text.split(",")):
+        raise InputError(f"--rows are sizes such as 1,16,256, not {text}")
+    return [int(part) for part in text.split(",")]
+
+
+def logged_problems(calls: str, chip: Device, rows: Sequence[int]) -> tuple[SuiteMember, ...]:
+    """Return the problems of a log for which there are kernels; lines that are left out are told on stderr, by reason.
+
+    Raises InputError where none is left, CallLogError for what is not a log, and OSError.
+    """
+    read = read_calls(calls, rows)
+    members, skipped = [], read.skipped.copy()
+    for member in read.members:
+        try:
+            templates_for(member.problem, chip)
+        except ValueError as error:
+            skipped[str(error)] += 1
+        else:
+            members.append(member)
+    for why, number in skipped.most_common():
+        say(f"{formatting.plural(number, 'line')} of {calls} left out: {why}")
+    if not members:
+        raise InputError(f"{calls} holds no problem that kernels for {chip.name} compute")
+    return tuple(members)
+
+
+@contextmanager
+def existing_store(db: str) -> Iterator[Store | None]:
+    """Open a database for reading within the block; None where there is none yet, or none that can be read."""
+    try:
+        store = Store.open(db, create=False)
+    except StoreError:
+        store = None
+    try:
+        yield store
+    finally:
+        if store is not None:
+            store.close()
+
+
+def estimates_told(number: int) -> Callable[[int], None]:
+    """Return a callback that says on stderr, every TOLD_SECONDS at most, how many of ``number`` estimates are done."""
+    last = time.monotonic()
+
+    def tell(done: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= TOLD_SECONDS:
+            last = time.monotonic()
+            say(f"estimating what tuning saves: {done} of {formatting.plural(number, 'problem')}")
+
+    return tell

@@ -1,0 +1,157 @@
+"""Searches that ran on a GPU, as evidence of how far a choice without a search is from the best."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+
+from autosched.samplers.first_choices.model_choice import predicted_seconds
+from measurements.trials import recording
+from measurements.trials.problem_key import fields_of
+from measurements.trials.recording import RECORDED, SUFFIX, Recording, RecordingError
+from measurements.trials.vendor_library import is_library
+from search_spaces.arrays import FloatArray
+from search_spaces.catalogue import templates_for
+from search_spaces.hardware.devices import Device, UnknownDevice, device
+from search_spaces.operators.problem import Problem
+
+LEAST_SCHEDULES = 3  # of a recorded search, to say anything
+_OTHER_FIELD = 2.0  # doublings that a different type, order or epilogue counts for
+_OTHER_OPERATOR = 12.0  # doublings
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One recorded search.
+
+    Attributes:
+        problem_key: The problem that was searched.
+        seconds: Measured seconds of each schedule, in the order of their first trials.
+        predicted: The time model's seconds of the same schedules.
+    """
+
+    problem_key: str
+    seconds: tuple[float, ...]
+    predicted: tuple[float, ...]
+
+    @cached_property
+    def fields(self) -> Mapping[str, Any]:
+        """The problem as JSON."""
+        return fields_of(self.problem_key)
+
+    @property
+    def best(self) -> float:
+        """Seconds of the fastest schedule."""
+        return min(self.seconds)
+
+    @property
+    def first_choice(self) -> float:
+        """Measured seconds of the schedule that the time model puts first."""
+        return self.seconds[int(np.argmin(self.predicted))]
+
+    @property
+    def regret(self) -> float:
+        """How many times as long as the best the model's first choice takes, at least 1."""
+        return self.first_choice / self.best
+
+    @property
+    def correction(self) -> float:
+        """Measured seconds of the best over the least that the model predicts."""
+        return self.best / min(self.predicted)
+
+    def best_of(self, trials: int) -> float:
+        """Return how many times as long as the best the best of ``trials`` schedules takes, in the mean over draws."""
+        times = np.sort(np.array(self.seconds))
+        total = len(times)
+        if trials >= total:
+            return 1.0
+        trials = max(trials, 1)
+        # The i-th fastest is the best of a draw with probability C(total - i - 1, trials - 1) / C(total, trials).
+        chances = [math.comb(total - i - 1, trials - 1) / math.comb(total, trials) for i in range(total)]
+        return float(np.dot(chances, times)) / self.best
+
+
+@cache
+def recorded_searches(device_name: str) -> tuple[Evidence, ...]:
+    """Return the searches that come with autosched: those of this device, else of every device."""
+    devices = recording.installed()
+    names = [device_name] if device_name in devices else sorted(devices)
+    found = []
+    for name in names:
+        for path in sorted((RECORDED / name).glob(f"*{SUFFIX}")):
+            try:
+                found += [e for r in recording.read(path) if (e := of_recording(r, device(name))) is not None]
+            except (RecordingError, UnknownDevice, OSError):
+                continue
+    return tuple(found)
+
+
+def of_recording(recorded: Recording, chip: Device) -> Evidence | None:
+    """Return what a recording says; None where too few of its schedules work or can be predicted today."""
+    times: dict[Any, list[float]] = {}
+    for trial in recorded.records:
+        if trial.ok and trial.seconds is not None and not is_library(trial.schedule):
+            times.setdefault(trial.schedule, []).append(trial.seconds)
+    try:
+        problem = recorded.problem
+        schedules = list(times)
+        predicted = predicted_seconds(templates_for(problem, chip), problem, schedules, chip)
+    except ValueError:
+        return None
+    pairs = [
+        (statistics.median(times[schedule]), guess)
+        for schedule, guess in zip(schedules, predicted, strict=True)
+        if math.isfinite(guess)
+    ]
+    if len(pairs) < LEAST_SCHEDULES:
+        return None
+    return Evidence(recorded.problem_key, *(tuple(column) for column in zip(*pairs, strict=True)))
+
+
+def weights(problem: Problem, fields: Sequence[Mapping[str, Any]]) -> FloatArray:
+    """Return how much each recorded problem says about ``problem``, summing to 1: less with each doubling of a size
+    and with each other field that differs."""
+    asked = problem.to_json()
+    distances = np.array([_distance(asked, other) for other in fields])
+    found = 1.0 / (1.0 + distances) ** 2
+    return np.asarray(found / found.sum(), dtype=np.float64)
+
+
+def _distance(asked: Mapping[str, Any], recorded: Mapping[str, Any]) -> float:
+    if asked["operator"] != recorded["operator"]:
+        return _OTHER_OPERATOR
+    total = 0.0
+    for name in asked.keys() | recorded.keys():
+        ours, theirs = asked.get(name), recorded.get(name)
+        if ours == theirs:
+            continue
+        sizes = type(ours) is int and type(theirs) is int and min(ours, theirs) > 0
+        total += abs(math.log2(ours / theirs)) if sizes else _OTHER_FIELD  # type: ignore[operator]
+    return total
+
+
+def drawn(
+    problem: Problem,
+    evidence: Sequence[Evidence],
+    value: Callable[[Evidence], float],
+    number: int,
+    generator: np.random.Generator,
+) -> FloatArray:
+    """Draw ``value`` of recorded searches, the nearer ones more often. Shape (number,)."""
+    picked = generator.choice(len(evidence), size=number, p=weights(problem, [e.fields for e in evidence]))
+    return np.array([value(e) for e in evidence], dtype=np.float64)[picked]
+
+
+def spread_out(draws: FloatArray, generator: np.random.Generator) -> FloatArray:
+    """Return positive ``draws`` smoothed: each is multiplied by a log-normal factor with the draws' own deviation.
+
+    A new problem lies between recorded ones and beyond them, not on them (a kernel density estimate).
+    """
+    deviation = float(np.std(np.log(draws)))
+    return np.asarray(draws * np.exp(generator.normal(0.0, deviation, len(draws))), dtype=np.float64)

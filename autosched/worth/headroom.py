@@ -1,0 +1,187 @@
+"""How much of the time that a problem takes today would tuning save?
+
+Headroom is 1 - best / today. ``today`` comes from what runs now, and ``best`` from what searches on a GPU found beside
+the time model's predictions:
+
+============  ==============================  ============================================================
+what runs     today                           best
+============  ==============================  ============================================================
+timed         the log's own seconds           a measured record, else the model's time, corrected
+tuned         the record's seconds            what a search twice as long finds, as earlier searches say
+not tuned     the model's time, corrected     today over the regret of the model's first choice
+library       best over a measured ratio      a measured record, else the model's time, corrected
+============  ==============================  ============================================================
+
+The correction is measured over predicted time of the best schedule. Corrections, regrets and ratios are drawn from
+recorded runs, those of similar problems more often, so that every estimate has an interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from autosched.dispatch.lookup import look_up
+from autosched.dispatch.provenance import Kind, NoSchedule
+from autosched.dispatch.shipped import SHIPPED, ShippedRecordings
+from autosched.reporting.roofline import roofline
+from autosched.samplers.first_choices.model_choice import default_choice
+from autosched.worth.evidence import Evidence, drawn, recorded_searches, spread_out
+from autosched.worth.libraries import LibraryTime, library_times, ratios
+from measurements.store.store import Store
+from measurements.trials.measurement import Provenance
+from search_spaces.arrays import FloatArray
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+
+DRAWS = 2000
+INTERVAL = (10.0, 90.0)  # percentiles
+_SEED = 0
+
+
+class Today(StrEnum):
+    """What runs today: a kernel timed by the log, a tuned one, one that was never tuned, or the vendor's library."""
+
+    TIMED = "timed"
+    TUNED = "tuned"
+    NOT_TUNED = "not tuned"
+    LIBRARY = "library"
+
+
+class CannotEstimate(ValueError):
+    """Nothing says how long a problem takes. One line says why."""
+
+
+@dataclass(frozen=True)
+class Headroom:
+    """The estimate for one problem.
+
+    Attributes:
+        problem: What is computed.
+        today: What runs now.
+        seconds: Seconds of one launch now, the median of the estimate.
+        measured: Whether ``seconds`` were measured.
+        draws: Headroom, 1 - best / today, as drawn; shape (DRAWS,), each in [0, 1).
+    """
+
+    problem: Problem
+    today: Today
+    seconds: float
+    measured: bool
+    draws: FloatArray
+
+    @property
+    def expected(self) -> float:
+        """The median headroom."""
+        return float(np.median(self.draws))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Percentiles INTERVAL of the headroom."""
+        low, high = np.percentile(self.draws, INTERVAL)
+        return float(low), float(high)
+
+
+class Estimator:
+    """Estimates headroom on one device.
+
+    Args:
+        chip: The GPU.
+        store: The database of what was tuned; None: only the recordings that come with autosched.
+        library: Whether the vendor's library runs today, and not what autosched's calls answer.
+        searches: Recorded searches; default: those that come with autosched.
+        comparisons: Measured ratios to libraries; default: those that come with autosched.
+        shipped: Recordings that calls fall back to; default: those that come with autosched.
+    """
+
+    def __init__(
+        self,
+        chip: Device,
+        store: Store | None = None,
+        *,
+        library: bool = False,
+        searches: Sequence[Evidence] | None = None,
+        comparisons: Sequence[LibraryTime] | None = None,
+        shipped: ShippedRecordings = SHIPPED,
+    ) -> None:
+        self._chip = chip
+        self._store = store
+        self._library = library
+        self._shipped = shipped
+        self._searches = tuple(recorded_searches(chip.name) if searches is None else searches)
+        self._comparisons = tuple(library_times(chip.name) if comparisons is None else comparisons)
+
+    def estimate(self, problem: Problem, seconds: float | None = None) -> Headroom:
+        """Return the headroom of ``problem``.
+
+        Args:
+            problem: What is computed.
+            seconds: Measured seconds of one launch today; None where nobody timed it.
+
+        Raises:
+            CannotEstimate: No time model knows the problem, and nothing was measured.
+        """
+        generator = np.random.default_rng(_SEED)
+        tuned = self._tuned(problem)
+        if seconds is None and tuned is not None and not self._library:
+            return self._of_tuned(problem, *tuned, generator)
+        if tuned is not None:
+            best: FloatArray = np.full(DRAWS, tuned[0])
+        else:
+            predicted = self._predicted(problem)
+            corrections = drawn(problem, self._searches, lambda e: e.correction, DRAWS, generator)
+            best = predicted * spread_out(corrections, generator)
+        if seconds is not None:
+            return self._headroom(problem, Today.TIMED, np.full(DRAWS, seconds), best)
+        if self._library:
+            ratio = ratios(problem, self._comparisons, DRAWS, generator)
+            return self._headroom(problem, Today.LIBRARY, best / ratio, best)
+        regret = drawn(problem, self._searches, lambda e: e.regret, DRAWS, generator)
+        return self._headroom(problem, Today.NOT_TUNED, best * regret, best)
+
+    def _tuned(self, problem: Problem) -> tuple[float, int] | None:
+        """Return measured seconds of the best record, and how many schedules were measured; None where none were.
+
+        The library's own record counts: it is what runs, and what a longer search would have to beat.
+        """
+        try:
+            answer = look_up(self._store, problem, self._chip, shipped=self._shipped)
+        except NoSchedule:
+            return None
+        origin = answer.provenance.origin
+        if origin is None or answer.provenance.differences or origin.time != Provenance.MEASURED.value:
+            return None
+        if answer.provenance.kind not in (Kind.EXACT, Kind.LIBRARY):
+            return None
+        of_store = self._store is not None and origin.database == self._store.name
+        trials = (
+            sum(s.trials for s in self._store.problems(problem.operator) if s.problem_key == problem.key())
+            if of_store and self._store is not None
+            else max((len(e.seconds) for e in self._searches if e.problem_key == problem.key()), default=1)
+        )
+        return origin.seconds, max(trials, 1)
+
+    def _of_tuned(self, problem: Problem, seconds: float, trials: int, generator: np.random.Generator) -> Headroom:
+        others = [e for e in self._searches if e.problem_key != problem.key()] or self._searches
+        left = drawn(problem, others, lambda e: e.best_of(min(trials, len(e.seconds) // 2)), DRAWS, generator)
+        return self._headroom(problem, Today.TUNED, np.full(DRAWS, seconds), seconds / left)
+
+    def _predicted(self, problem: Problem) -> float:
+        try:
+            choice = default_choice(problem, self._chip)
+        except ValueError as error:
+            raise CannotEstimate(str(error)) from error
+        if choice is None:
+            raise CannotEstimate(f"no time model knows {problem.operator}: give its measured seconds in the log")
+        if not self._searches:
+            raise CannotEstimate("no recorded search says how right the time model is")
+        return choice.seconds
+
+    def _headroom(self, problem: Problem, today: Today, now: FloatArray, best: FloatArray) -> Headroom:
+        roof = roofline(problem, self._chip).share(1.0)  # seconds that the roofline allows at least
+        headroom = np.clip(1.0 - np.maximum(best, np.minimum(roof, now)) / now, 0.0, None)
+        measured = today in (Today.TIMED, Today.TUNED)
+        return Headroom(problem, today, float(np.median(now)), measured, np.asarray(headroom, dtype=np.float64))

@@ -1,0 +1,56 @@
+"""Times of our kernels over those of the vendor's library for the same problem, measured in one run on a GPU.
+
+``libraries.csv`` has one line for each: device, library, our time over the library's (less than 1: ours is faster), and
+the problem as its key. They are the tables of ``benchmarks/results/gpu_h100.md``, without what has changed since.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosched.worth.evidence import weights
+from measurements.trials.problem_key import fields_of
+from search_spaces.arrays import FloatArray
+from search_spaces.operators.problem import Problem
+
+_TABLE = Path(__file__).with_name("libraries.csv")
+
+
+@dataclass(frozen=True)
+class LibraryTime:
+    """``ratio`` is our time over the library's."""
+
+    device: str
+    library: str
+    ratio: float
+    problem_key: str
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """The problem as JSON."""
+        return fields_of(self.problem_key)
+
+
+@cache
+def library_times(device_name: str) -> tuple[LibraryTime, ...]:
+    """Return the comparisons on a device; those of every device where there is none."""
+    with _TABLE.open(newline="") as file:
+        rows = [LibraryTime(r["device"], r["library"], float(r["ratio"]), r["problem"]) for r in csv.DictReader(file)]
+    return tuple([row for row in rows if row.device == device_name] or rows)
+
+
+def ratios(problem: Problem, times: Sequence[LibraryTime], number: int, generator: np.random.Generator) -> FloatArray:
+    """Draw ratios of our time to the library's, of nearer problems more often; that of exactly ``problem`` alone where
+    it was measured. Shape (number,)."""
+    exact = [t.ratio for t in times if t.problem_key == problem.key()]
+    if exact:
+        return np.full(number, float(np.median(exact)))
+    picked = generator.choice(len(times), size=number, p=weights(problem, [t.fields for t in times]))
+    return np.array([t.ratio for t in times])[picked]

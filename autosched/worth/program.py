@@ -1,0 +1,112 @@
+"""The problems of a program added up: what each takes of its time, and what tuning would save of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from autosched.worth.headroom import INTERVAL, Headroom
+from search_spaces.arrays import FloatArray
+
+LEAST_GAIN = 0.01  # of a program's time; less is not worth a search
+_MOST_OF_GAIN = 0.9  # of the whole gain, which the problems that are named first bring together
+
+
+@dataclass(frozen=True)
+class ProgramPart:
+    """A problem's headroom, and how often the program computes it."""
+
+    headroom: Headroom
+    count: float
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of all its launches today."""
+        return self.count * self.headroom.seconds
+
+    @property
+    def saved(self) -> float:
+        """Seconds that tuning is expected to save of them."""
+        return self.seconds * self.headroom.expected
+
+
+@dataclass(frozen=True)
+class ProgramWorth:
+    """What tuning is worth for a program.
+
+    Attributes:
+        parts: Its problems, those with the largest expected saving first.
+        other_seconds: Seconds of the program besides these launches.
+    """
+
+    parts: tuple[ProgramPart, ...]
+    other_seconds: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the whole program."""
+        return sum(part.seconds for part in self.parts) + self.other_seconds
+
+    def share(self, part: ProgramPart) -> float:
+        """Return a problem's part of the program's time."""
+        return part.seconds / self.seconds
+
+    def gain(self, part: ProgramPart) -> float:
+        """Return the part of the program's time that tuning one problem is expected to save."""
+        return part.saved / self.seconds
+
+    @cached_property
+    def _draws(self) -> FloatArray:
+        """The part of the program's time that is saved, as drawn: the errors of problems are independent."""
+        generator = np.random.default_rng(0)
+        total = sum(part.seconds * generator.permutation(part.headroom.draws) for part in self.parts)
+        return np.asarray(total / self.seconds, dtype=np.float64)
+
+    @property
+    def expected(self) -> float:
+        """The median part of the program's time that tuning saves."""
+        return float(np.median(self._draws))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Percentiles INTERVAL of it."""
+        low, high = np.percentile(self._draws, INTERVAL)
+        return float(low), float(high)
+
+    def worth_it(self, least: float = LEAST_GAIN) -> bool:
+        """Whether tuning is expected to save ``least`` of the program's time."""
+        return self.expected >= least
+
+    @property
+    def first(self) -> tuple[ProgramPart, ...]:
+        """The problems that bring most of the gain together, the largest first."""
+        whole, reached, named = sum(part.saved for part in self.parts), 0.0, []
+        for part in self.parts:
+            if reached >= _MOST_OF_GAIN * whole:
+                break
+            named.append(part)
+            reached += part.saved
+        return tuple(named)
+
+
+def program_worth(parts: Sequence[ProgramPart], program_seconds: float | None = None) -> ProgramWorth:
+    """Add the problems of a program up.
+
+    Args:
+        parts: At least one problem with its count.
+        program_seconds: Seconds that the program took in all while it made these calls; None: only the calls count.
+
+    Raises:
+        ValueError: The calls alone take longer than ``program_seconds``.
+    """
+    calls = sum(part.seconds for part in parts)
+    if program_seconds is not None and program_seconds < calls:
+        raise ValueError(
+            f"the program took {program_seconds:.4g} s, but its calls alone take {calls:.4g} s: give the seconds of "
+            "the run that wrote the log"
+        )
+    ordered = tuple(sorted(parts, key=lambda part: -part.saved))
+    return ProgramWorth(ordered, 0.0 if program_seconds is None else program_seconds - calls)

@@ -1,0 +1,106 @@
+"""Is the headroom that ``autosched worth`` predicts the one that a search found?
+
+``python -m benchmarks.cost_model.headroom`` holds each recorded problem out of the evidence, predicts its headroom from
+the others, and prints a Markdown table: for kernels that were never tuned, the headroom of the model's first choice
+among the recorded schedules; for timed ones, the mean error over the recorded schedules; for the vendor's library, over
+the measured comparisons.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from autosched.dispatch.shipped import ShippedRecordings
+from autosched.worth.evidence import Evidence, recorded_searches
+from autosched.worth.headroom import Estimator, Headroom
+from autosched.worth.libraries import library_times
+from benchmarks.cost_model.model_on_gpu import described
+from measurements.trials.problem_key import problem_of
+from search_spaces.hardware.devices import Device, device
+from search_spaces.operators.problem import Problem
+
+TIMED = 8  # recorded schedules of a problem that take the place of what runs today
+
+
+@dataclass(frozen=True)
+class HeldOutHeadroom:
+    """A prediction beside what was found, both as parts of today's time."""
+
+    problem: Problem
+    today: str
+    predicted: float
+    true: float
+    inside: bool
+
+    @property
+    def error(self) -> float:
+        """Percentage points between the two."""
+        return 100 * abs(self.predicted - self.true)
+
+
+def held_out(chip: Device) -> Iterator[HeldOutHeadroom]:
+    """Yield the predictions for every recorded problem on ``chip``, each made without it."""
+    searches, comparisons = recorded_searches(chip.name), library_times(chip.name)
+    with tempfile.TemporaryDirectory() as nothing:
+        none = ShippedRecordings(nothing)
+
+        def estimator(without: str, library: bool = False) -> Estimator:
+            return Estimator(
+                chip,
+                library=library,
+                searches=[e for e in searches if e.problem_key != without],
+                comparisons=[t for t in comparisons if t.problem_key != without],
+                shipped=none,
+            )
+
+        for evidence in searches:
+            problem = problem_of(evidence.problem_key)
+            one = estimator(evidence.problem_key)
+            yield _beside(problem, one.estimate(problem), 1 - 1 / evidence.regret)
+            for seconds in _some(evidence):
+                yield _beside(problem, one.estimate(problem, seconds), 1 - evidence.best / seconds)
+        for compared in comparisons:
+            problem = problem_of(compared.problem_key)
+            predicted = estimator(compared.problem_key, library=True).estimate(problem)
+            yield _beside(problem, predicted, max(0.0, 1 - compared.ratio))
+
+
+def _beside(problem: Problem, predicted: Headroom, true: float) -> HeldOutHeadroom:
+    low, high = predicted.interval
+    return HeldOutHeadroom(problem, predicted.today.value, predicted.expected, true, low <= true <= high)
+
+
+def _some(evidence: Evidence) -> Sequence[float]:
+    """Return up to TIMED of the recorded times, from the fastest to the slowest in even steps."""
+    times = sorted(evidence.seconds)
+    number = min(TIMED, len(times))
+    return [times[round(i * (len(times) - 1) / max(number - 1, 1))] for i in range(number)]
+
+
+def main(print_line: Callable[[str], object] = print) -> int:
+    """Print the table."""
+    found = list(held_out(device("h100")))
+    print_line("| what runs today | predictions | error, median | error, 90th of 100 | true one inside the interval |")
+    print_line("|---|---:|---:|---:|---:|")
+    for today in dict.fromkeys(h.today for h in found):
+        some = [h for h in found if h.today == today]
+        errors = sorted(h.error for h in some)
+        print_line(
+            f"| {today} | {len(some)} | {statistics.median(errors):.1f} points | "
+            f"{errors[int(0.9 * (len(errors) - 1))]:.1f} points | {sum(h.inside for h in some) / len(some):.0%} |"
+        )
+    print_line("")
+    print_line("| problem, not tuned | predicted | true |")
+    print_line("|---|---:|---:|")
+    for h in found:
+        if h.today == "not tuned":
+            print_line(f"| {described(h.problem)} | {h.predicted:.1%} | {h.true:.1%} |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

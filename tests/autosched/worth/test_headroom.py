@@ -1,0 +1,90 @@
+"""Headroom of one problem: each thing that may run today, from made-up evidence whose answer is known."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosched.dispatch.shipped import ShippedRecordings
+from autosched.samplers.first_choices.model_choice import default_choice
+from autosched.worth.evidence import Evidence
+from autosched.worth.headroom import CannotEstimate, Estimator, Today
+from autosched.worth.libraries import LibraryTime
+from search_spaces.hardware.devices import device
+from search_spaces.operators.row_reduction import Softmax
+
+H100 = device("h100")
+PROBLEM = Softmax(4096, 4096, dtype="f16")
+OTHER = Softmax(4096, 8192, dtype="f16").key()
+
+MakeEstimator = Callable[..., Estimator]
+
+
+@pytest.fixture
+def estimator(tmp_path: Path) -> MakeEstimator:
+    """Make estimators with one search as evidence: the model is right but for a factor of 1.5, its choice loses 25%."""
+
+    def make(**options: object) -> Estimator:
+        searches = [Evidence(OTHER, (1.5, 1.875, 3.0), (1.1, 1.0, 2.0))]
+        given = {"searches": searches, "comparisons": (), "shipped": ShippedRecordings(tmp_path), **options}
+        return Estimator(H100, **given)  # type: ignore[arg-type]
+
+    return make
+
+
+def test_what_was_never_tuned_has_the_regret_of_the_models_choice(estimator: MakeEstimator) -> None:
+    found = estimator().estimate(PROBLEM)
+    choice = default_choice(PROBLEM, H100)
+    assert choice is not None
+    assert found.today is Today.NOT_TUNED and not found.measured
+    assert found.expected == pytest.approx(0.2)  # 1 - 1 / 1.25
+    assert found.seconds == pytest.approx(1.5 * 1.25 * choice.seconds)
+
+
+def test_measured_seconds_are_compared_with_the_corrected_model(estimator: MakeEstimator) -> None:
+    choice = default_choice(PROBLEM, H100)
+    assert choice is not None
+    best = 1.5 * choice.seconds
+    slow, at_best, below = (estimator().estimate(PROBLEM, seconds) for seconds in (4 * best, best, best / 10))
+    assert slow.today is Today.TIMED and slow.measured and slow.seconds == 4 * best
+    assert slow.expected == pytest.approx(0.75)
+    assert at_best.expected == 0.0
+    assert below.expected == 0.0
+
+
+def test_no_headroom_goes_below_the_roofline(estimator: MakeEstimator) -> None:
+    roof = PROBLEM.min_bytes / H100.dram_bandwidth
+    found = estimator(searches=[Evidence(OTHER, (1e-3, 2e-3), (1.0, 2.0))]).estimate(PROBLEM, 2 * roof)
+    assert found.draws.max() == pytest.approx(0.5)
+
+
+def test_a_library_is_as_slow_as_it_was_measured_beside_ours(estimator: MakeEstimator) -> None:
+    exact = LibraryTime("h100", "torch", 0.5, PROBLEM.key())
+    other = LibraryTime("h100", "torch", 0.9, OTHER)
+    assert estimator(library=True, comparisons=[exact, other]).estimate(PROBLEM).expected == pytest.approx(0.5)
+    assert estimator(library=True, comparisons=[other]).estimate(PROBLEM).expected == pytest.approx(0.1)
+    faster = LibraryTime("h100", "torch", 1.5, PROBLEM.key())
+    assert estimator(library=True, comparisons=[faster]).estimate(PROBLEM).expected == 0.0
+
+
+def test_what_is_tuned_gains_what_a_longer_search_finds() -> None:
+    recorded = Softmax(4096, 8192, dtype="f16")  # comes with autosched
+    found = Estimator(H100).estimate(recorded)
+    assert found.today is Today.TUNED and found.measured
+    assert 0.0 <= found.expected < 0.2
+    slow = Estimator(H100).estimate(recorded, 2 * found.seconds)
+    assert slow.expected == pytest.approx(0.5, abs=1e-6)  # the record itself is the best
+
+
+def test_without_evidence_there_is_no_estimate(estimator: MakeEstimator) -> None:
+    with pytest.raises(CannotEstimate):
+        estimator(searches=[]).estimate(PROBLEM)
+
+
+def test_the_interval_holds_the_middle_of_the_draws(estimator: MakeEstimator) -> None:
+    found = estimator(searches=[Evidence(OTHER, (1.0, r), (1.0, 0.5)) for r in np.linspace(1.1, 2.0, 10)]).estimate(
+        PROBLEM
+    )
+    low, high = found.interval
+    assert low < found.expected < high

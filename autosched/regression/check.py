@@ -16,7 +16,9 @@ from autosched.regression.procedure import ComparisonEffort
 from autosched.regression.report import CheckFinding, CheckReport, EntryStatus
 from autosched.regression.static import StaticOptions, check_static
 from autosched.regression.timed import Baselines, TimingSession, Told, check_timed
+from autosched.regression.upgrade import check_upgrade
 from autosched.user_kernels.user_kernel import KernelSpec
+from measurements.compiler.other_compiler import NoOtherCompiler, OtherCompiler
 from measurements.compiler.pool import CompilePool, NvrtcMissing
 from measurements.emulator import HostFailure, check_ready
 from measurements.files.text import one_line
@@ -36,7 +38,8 @@ class CheckOptions:
     """``operators`` and ``device`` restrict the entries. ``against`` is a database, ``baseline`` the Python of another
     environment: where a timed check takes its baselines from; by default from the records. ``kernel_files`` describe
     kernels of the user that the database may hold, ``baseline_kernel_files`` those of the baseline environment, and
-    ``programs`` name tile programs of the user, FILE[:NAME]."""
+    ``programs`` name tile programs of the user, FILE[:NAME]. ``with_python`` is the Python of another environment,
+    whose compiler a static check compares with this one's."""
 
     limits: SlowdownLimits = field(default_factory=SlowdownLimits)
     effort: ComparisonEffort = field(default_factory=ComparisonEffort)
@@ -48,6 +51,7 @@ class CheckOptions:
     kernel_files: tuple[str, ...] = ()
     baseline_kernel_files: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
+    with_python: str = ""
 
 
 class CheckRun:
@@ -150,9 +154,17 @@ def static_report(run: CheckRun, options: CheckOptions, told: Told) -> CheckRepo
             check_ready()
         except HostFailure as error:
             raise CannotCheck(f"the numbers cannot be checked here: {error}; or give --no-emulate") from error
+    try:
+        other = OtherCompiler.of(options.with_python) if options.with_python else None
+    except NoOtherCompiler as error:
+        raise CannotCheck(str(error)) from error
     with _pool(CompilePool) as pool:
         run.tools = {"toolchain": pool.toolchain}
-        for finding in check_static(good, pool, options.static):
+        findings = check_static(good, pool, options.static)
+        if other is not None:
+            run.tools = {**run.tools, "other_toolchain": other.toolchain}
+            findings = check_upgrade(good, pool, other, options.static)
+        for finding in findings:
             run.done.append(finding)
             told("" if finding.verdict.judged and not finding.verdict.fails else finding.verdict.value)
     return run.report()

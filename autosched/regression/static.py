@@ -65,7 +65,7 @@ def check_entry(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) 
 def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> CheckFinding:
     if is_library(entry.record.schedule):
         return entry.finding(EntryStatus.CANNOT_COMPARE, LIBRARY_WON)
-    program = _program(entry, entry.record, pool)
+    program = compiled_today(entry, entry.record, pool)
     if isinstance(program, str):
         return entry.finding(EntryStatus.BROKEN, program)
     recorded, code = entry.record.measurement.resources, entry.record.measurement.code
@@ -115,7 +115,7 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
     return entry.finding(verdict, *reasons, numbers=numbers)
 
 
-def _program(entry: CheckedEntry, record: Trial, pool: CompilePool) -> Compiled | str:
+def compiled_today(entry: CheckedEntry, record: Trial, pool: CompilePool) -> Compiled | str:
     """Return a record's kernel as it is generated and compiled today; or in one line why there is none."""
     try:
         kernel = template(record.schedule.template).kernel(entry.problem, record.schedule, entry.device)
@@ -208,7 +208,7 @@ def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool
         found.append(f"estimated time: {formatting.time(mine_then)} was recorded, now {formatting.time(mine_now)}")
     for rival in entry.rivals:
         resources = rival.measurement.resources
-        compiled = None if resources is None else _program(entry, rival, pool)
+        compiled = None if resources is None else compiled_today(entry, rival, pool)
         if resources is None or not isinstance(compiled, Compiled):
             continue
         before, after = then(rival, resources), now(rival, compiled)

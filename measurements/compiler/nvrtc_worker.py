@@ -19,8 +19,11 @@ def handle(request: Message) -> Message:
     """Compile ``source`` for ``arch`` with ``options``, the functions ``entry`` and ``then``; ``headers`` names a blob,
     ``cubin`` in the answer another.
 
-    ``cubin`` is null on failure. With ``ptx`` it is ``text`` that is made, from ``folder``.
+    ``cubin`` is null on failure. With ``ptx`` it is ``text`` that is made, from ``folder``. With ``version`` alone the
+    answer is the compiler's ``toolchain``.
     """
+    if "version" in request:
+        return Message({"toolchain": nvrtc.loaded_version()})
     headers = _decoded(bytes(request.blobs[request["headers"]]))
     if request.get("ptx"):
         return _ptx(request, headers)

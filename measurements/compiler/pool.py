@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +19,7 @@ from measurements.compiler.cuda_headers import missing_header
 from measurements.compiler.limits import MACHINE_CODE, CompilerLimitExceeded, request_within
 from measurements.compiler.nvcc import NvccMissing, toolchain_of
 from measurements.compiler.nvrtc import NVCC, OPTIONS, CompilerOutput, NvrtcMissing, loaded_version
+from measurements.compiler.other_compiler import COMPILER_MODULE, MEMORY_LIMIT, OtherCompiler
 from measurements.files.text import harmless, one_line
 from measurements.trials.measurement import Resources, Status
 from measurements.workers.messages import Message
@@ -39,9 +41,6 @@ __all__ = [
     "parse_resources",
     "why_not_launched",
 ]
-
-COMPILER_MODULE = "measurements.compiler.nvrtc_worker"
-MEMORY_LIMIT = 8 << 30  # bytes of address space of one compiler process
 
 
 @dataclass(frozen=True)
@@ -75,6 +74,7 @@ class CompilePool:
         compile_options: Of the kernels that ``toolchain`` is for: one of them chooses nvcc.
         worker_module: What the processes run.
         python_path: What they add to ``sys.path``.
+        other: Another environment, whose NVRTC compiles; None for this one's.
 
     Raises:
         NvrtcMissing: There is no NVRTC here.
@@ -91,13 +91,15 @@ class CompilePool:
         compile_options: Sequence[str] = (),
         worker_module: str = COMPILER_MODULE,
         python_path: Sequence[str] = (),
+        other: OtherCompiler | None = None,
     ) -> None:
         if workers is not None and workers < 1:
             raise ValueError(f"workers must be at least 1, not {workers}")
         if not time_limit > 0:
             raise ValueError(f"the compile time limit must be positive, not {time_limit} s")
-        self.toolchain = toolchain_of(compile_options)
-        if NVCC not in compile_options:
+        self._other = other
+        self.toolchain = self._toolchain_of(compile_options)
+        if NVCC not in compile_options and other is None:
             loaded_version()  # one that does not load is said now, and not of each kernel
         self.cache = cache or CompileCache()
         self.workers = workers or usable_cores()
@@ -148,19 +150,29 @@ class CompilePool:
         self.close()
 
     def _own_worker(self) -> None:
-        worker = Worker(self._worker_module, python_path=self._python_path, memory_limit=MEMORY_LIMIT)
+        worker = Worker(
+            self._worker_module,
+            python_path=self._python_path,
+            python=sys.executable if self._other is None else self._other.python,
+            memory_limit=MEMORY_LIMIT,
+        )
         with self._lock:
             if self._closed:
                 worker.close()
             self._owned.append(worker)
         self._local.worker = worker
 
+    def _toolchain_of(self, options: Sequence[str]) -> str:
+        if self._other is not None and NVCC not in options:
+            return self._other.toolchain
+        return toolchain_of(options)
+
     def _compile(self, kernel: GeneratedKernel, arch: str) -> Compiled | CompileFailure:
         if self._closed:
             raise WorkerClosed("the compile pool is closed")
         options = self.options(kernel)
         try:
-            toolchain = toolchain_of(options)
+            toolchain = self._toolchain_of(options)
         except NvccMissing as error:
             return CompileFailure(Status.COMPILE_ERROR, str(error))
         key = CompileCache.key(kernel, arch, options, toolchain)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from typing import Literal
 
 from measurements.compiler.limits import NO_LIMITS, CompilerLimitExceeded, request_within
 from measurements.compiler.nvrtc import PTX_OPTIONS, PtxOutput, loaded_version, toolchain_version
-from measurements.compiler.pool import COMPILER_MODULE, MEMORY_LIMIT
+from measurements.compiler.other_compiler import COMPILER_MODULE, MEMORY_LIMIT, OtherCompiler
 from measurements.files.text import harmless
 from measurements.workers.messages import Message
 from measurements.workers.transport import WorkerDied, WorkerFailed
@@ -61,7 +62,7 @@ def compile_to_ptx(
         CompilerStopped: It took too much, or the process died.
         NvrtcMissing: There is no NVRTC here.
     """
-    toolchain_version()
+    ptx_toolchain()
     request = {
         "ptx": True,
         "source": source,
@@ -76,6 +77,24 @@ def compile_to_ptx(
         answer = _answer(worker, request, headers, limits)
     text = None if answer["text"] is None else bytes(answer.blobs[answer["text"]]).decode()
     return PtxOutput(text, str(answer["entry"]), harmless(str(answer["log"])), float(answer["seconds"]))
+
+
+def ptx_toolchain() -> str:
+    """Return the compiler that ``compile_to_ptx`` asks, such as "nvrtc 13.0.88". Raises NvrtcMissing."""
+    other = _compilers.other
+    return toolchain_version() if other is None else other.toolchain
+
+
+@contextmanager
+def compiled_elsewhere(other: OtherCompiler) -> Iterator[None]:
+    """Have another environment's NVRTC compile all PTX of this process within the block."""
+    global _compilers
+    before, _compilers = _compilers, _Compilers(other)
+    try:
+        yield
+    finally:
+        _compilers.close()
+        _compilers = before
 
 
 def compiler_pids() -> tuple[int, ...]:
@@ -101,19 +120,24 @@ def _answer(worker: Worker, request: dict[str, object], headers: Headers, limits
 
 
 class _Compilers:
-    def __init__(self) -> None:
+    def __init__(self, other: OtherCompiler | None = None) -> None:
+        self.other = other
         self._lock = threading.Lock()
         self._idle: list[Worker] = []
 
     @contextmanager
     def borrowed(self) -> Iterator[Worker]:
         with self._lock:
-            worker = self._idle.pop() if self._idle else Worker(COMPILER_MODULE, memory_limit=MEMORY_LIMIT)
+            worker = self._idle.pop() if self._idle else self._started()
         try:
             yield worker
         finally:
             with self._lock:
                 self._idle.append(worker)
+
+    def _started(self) -> Worker:
+        python = sys.executable if self.other is None else self.other.python
+        return Worker(COMPILER_MODULE, python=python, memory_limit=MEMORY_LIMIT)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -128,4 +152,4 @@ class _Compilers:
 
 
 _compilers = _Compilers()
-atexit.register(_compilers.close)
+atexit.register(lambda: _compilers.close())

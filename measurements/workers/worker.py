@@ -37,6 +37,20 @@ _BOOTSTRAP = (
     "from measurements.workers.worker import run_child; run_child(sys.argv[1])"
 )
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
+# In another environment our packages come from here, and everything else from there: also where that has its own ones.
+_BOOTSTRAP_ELSEWHERE = f"""
+import sys
+from importlib.machinery import PathFinder
+class Ours:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name in ("autosched", "cost_models", "measurements", "search_spaces"):
+            return PathFinder.find_spec(name, [{_PACKAGE_ROOT!r}], target)
+sys.meta_path.insert(0, Ours)
+sys.dont_write_bytecode = True
+from measurements.workers.worker import run_child
+run_child(sys.argv[1])
+"""
 STORE_BYTES = 1 << 30  # of blobs, kept by a child
 _READ = 1 << 18  # bytes
 _MARK = "AUTOSCHED_WORKER"  # in the environment of a child and of all that it starts
@@ -52,6 +66,7 @@ class Worker:
         module: What the child runs.
         env: Adds to the parent's environment.
         python_path: Adds to the child's ``sys.path``.
+        python: The interpreter; that of another environment has its own packages, and autosched's from here.
         memory_limit: Bytes of address space (Linux); None for no limit.
         start_timeout: Seconds for imports, which do not count as time of a request.
     """
@@ -62,6 +77,7 @@ class Worker:
         *,
         env: Mapping[str, str] | None = None,
         python_path: Sequence[str] = (),
+        python: str = sys.executable,
         memory_limit: int | None = None,
         start_timeout: float = 60.0,
     ) -> None:
@@ -70,6 +86,7 @@ class Worker:
         self._mark = uuid.uuid4().hex
         self._env = {**(env or {}), _MARK: self._mark}
         self._python_path = (*python_path, _PACKAGE_ROOT)
+        self._python = python
         self._memory_limit = memory_limit
         self._start_timeout = start_timeout
         self._using = threading.RLock()  # held while the pipes are in use
@@ -84,6 +101,10 @@ class Worker:
         process = self._process
         return None if process is None else process.pid
 
+    @property
+    def _bootstrap(self) -> str:
+        return _BOOTSTRAP if self._python == sys.executable else _BOOTSTRAP_ELSEWHERE
+
     def start(self) -> None:
         """Start the child if none is running, and wait until it takes requests. Raises WorkerTimeout, WorkerDied."""
         with self._using:
@@ -97,7 +118,7 @@ class Worker:
             if self._closed:
                 raise WorkerClosed(f"{self.module} is closed")
             process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _BOOTSTRAP, self.module, *self._python_path],
+                [self._python, "-P", "-c", self._bootstrap, self.module, *self._python_path],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

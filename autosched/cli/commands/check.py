@@ -96,6 +96,14 @@ class Thresholds:
 class StaticCheck:
     """A check without a GPU."""
 
+    with_python: Annotated[
+        str | None,
+        typer.Option(
+            "--with-python",
+            metavar="PYTHON",
+            help="Static: compare with what the compiler of this Python's environment makes of each.",
+        ),
+    ] = None
     growth: Annotated[
         float,
         typer.Option(
@@ -181,12 +189,15 @@ def check(
     Each is compared with its baseline, and gets a verdict: faster, same, slower, uncertain, cannot compare, wrong or
     broken. With --static nothing is timed: that it compiles, what it needs of the device, and its numbers in the
     emulator are checked. On a GPU baseline and candidate run in turns, and only what two processes find is slower.
+    --with-python, before an upgrade of the compiler: each is compiled by this environment and by another one, and those
+    that get worse there are named, to be tuned again.
 
     DIR is a folder of the configurations that vLLM or SGLang ship, which its files show. Each entry is compiled for its
     device by the installed Triton, must fit, and is verified with the kernel of the installed package, or with one of
     our own where there is none. A sound entry says nothing of its speed.
 
     """
+    static = static or without_gpu.with_python is not None
     if static and (timed.against or timed.baseline):
         raise InputError("--against and --baseline are for timed checks: leave --static out, or leave them out")
     options = _options(entries, thresholds, without_gpu, timed)
@@ -260,6 +271,7 @@ def _options(entries: EntryChoice, thresholds: Thresholds, static: StaticCheck, 
             kernel_files=tuple(entries.kernel or ()),
             baseline_kernel_files=tuple(timed.baseline_kernel or entries.kernel or ()),
             programs=tuple(entries.program or ()),
+            with_python=static.with_python or "",
         )
 
 

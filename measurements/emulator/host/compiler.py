@@ -15,7 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
+from measurements.compiler.nvrtc import NvrtcMissing
+from measurements.compiler.ptx import ptx_toolchain
 from measurements.emulator.host.work_folders import note_compiler, temporary_folder
 from measurements.files.cache_folder import CacheUnusable, cache_root, check_writable
 from measurements.files.text import harmless
@@ -90,9 +91,9 @@ def check_compiler() -> HostCompiler:
 
 
 def check_nvrtc() -> str:
-    """Return the version of NVRTC. Raises HostFailure without it."""
+    """Return the version of the NVRTC that makes PTX. Raises HostFailure without it."""
     try:
-        return toolchain_version()
+        return ptx_toolchain()
     except NvrtcMissing as error:
         raise HostFailure(f"the emulator executes the PTX that NVRTC makes of a kernel: {error}") from error
 

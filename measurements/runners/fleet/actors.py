@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from measurements.compiler.cubin_cache import Compiled
-from measurements.compiler.pool import COMPILER_MODULE, CompileCache, CompileFailure, CompilePool, NvrtcMissing
+from measurements.compiler.other_compiler import COMPILER_MODULE
+from measurements.compiler.pool import CompileCache, CompileFailure, CompilePool, NvrtcMissing
 from measurements.runners.base import Candidate, Entrant
 from measurements.runners.cuda.device import WORKER_MODULE
 from measurements.runners.cuda.references import NOTHING_SENT, DataSet, References, SentArrays

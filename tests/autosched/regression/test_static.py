@@ -81,14 +81,14 @@ def test_a_new_spill_is_never_tolerated(
     record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = database(record(schedules[0]))
-    really = static._program
+    really = static.compiled_today
 
     def spilling(*arguments: Any) -> Any:
         program = really(*arguments)
         assert not isinstance(program, str)
         return dataclasses.replace(program, resources=dataclasses.replace(program.resources, spill_store_bytes=8))
 
-    monkeypatch.setattr(static, "_program", spilling)
+    monkeypatch.setattr(static, "compiled_today", spilling)
     report = checked(path, dataclasses.replace(QUICK, static=StaticOptions(emulate=False, growth=9.0)))
     assert report.findings[0].verdict is EntryStatus.SLOWER
     assert "bytes of spills: 0 were recorded, now 8" in report.findings[0].reason

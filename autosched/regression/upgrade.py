@@ -1,0 +1,211 @@
+"""Would another compiler make slower kernels of the schedules that are stored here?
+
+Each entry, and its next fastest rivals, are compiled by the NVRTC of this environment and by that of another. Compared
+are spills, occupancy, instructions of the main loop, the estimated time, the estimated order among the rivals, and the
+results: where the PTX differs, that of the other compiler is verified in the emulator. What gets worse is to be tuned
+again with the other compiler.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from autosched.regression.entries import ENTRY_ERRORS, LIBRARY_WON, CheckedEntry
+from autosched.regression.report import CheckFinding, EntryStatus
+from autosched.regression.static import StaticOptions, compiled_today
+from autosched.tuning.backends import AnalyticEstimator
+from autosched.verify.schedules import verify_one
+from autosched.verify.verdict import FAILURE_STATUSES
+from measurements.compiler.cubin_cache import Compiled
+from measurements.compiler.disassembly import DisassemblerMissing, LoopMix, NotDisassembled, disassemble, main_loop, mix
+from measurements.compiler.other_compiler import OtherCompiler
+from measurements.compiler.pool import CompilePool
+from measurements.compiler.ptx import compiled_elsewhere
+from measurements.emulator.ptx.build import ptx_digest
+from measurements.runners.base import Candidate
+from measurements.trials.trial import Trial
+from measurements.trials.vendor_library import is_library
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import occupancy
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.templates.template import TemplateSet
+
+LOOP_GROWTH = 0.05  # of the instructions of a main loop, that is not yet called slower
+
+
+@dataclass(frozen=True)
+class CompiledTrial:
+    """A stored trial as one compiler makes it: ``seconds`` are the time model's, None where it cannot say, and ``loop``
+    is its main loop, None where it cannot be disassembled."""
+
+    trial: Trial
+    kernel: GeneratedKernel
+    program: Compiled
+    blocks: int
+    seconds: float | None
+    loop: LoopMix | None
+
+    @property
+    def spills(self) -> int:
+        """Bytes that are spilled, stored and loaded."""
+        return self.program.resources.spill_store_bytes + self.program.resources.spill_load_bytes
+
+
+def check_upgrade(
+    entries: Sequence[CheckedEntry], here: CompilePool, other: OtherCompiler, options: StaticOptions
+) -> Iterator[CheckFinding]:
+    """Yield a finding for each entry, in their order.
+
+    Args:
+        entries: The entries.
+        here: Compiles with this environment's NVRTC.
+        other: The other environment.
+        options: Whether results are emulated, and with which seed.
+    """
+    with CompilePool(here.cache, workers=here.workers, other=other) as there:
+        for entry in entries:
+            began = time.monotonic()
+            try:
+                finding = _finding(entry, here, there, other, options)
+            except ENTRY_ERRORS as error:
+                finding = entry.unjudged(error)
+            yield replace(finding, check_seconds=time.monotonic() - began)
+
+
+def _finding(
+    entry: CheckedEntry, here: CompilePool, there: CompilePool, other: OtherCompiler, options: StaticOptions
+) -> CheckFinding:
+    if is_library(entry.record.schedule):
+        return entry.finding(EntryStatus.CANNOT_COMPARE, LIBRARY_WON)
+    before = _compiled(entry, entry.record, here)
+    if isinstance(before, str):
+        return entry.finding(EntryStatus.CANNOT_COMPARE, f"by {here.toolchain}: {before}")
+    after = _compiled(entry, entry.record, there)
+    if isinstance(after, str):
+        return entry.finding(EntryStatus.BROKEN, f"by {there.toolchain}: {after}: tune it again there")
+    worse = [
+        *_worse(before, after, options.growth),
+        *_slower(entry, before, after),
+        *_overtaken(entry, before, after, here, there),
+    ]
+    reasons = list(worse)
+    numbers = {**_numbers(before, "here"), **_numbers(after, "there")}
+    status = EntryStatus.SLOWER if reasons else EntryStatus.SAME
+    if reasons:
+        reasons.append(f"tune it again with {there.toolchain}")
+    if options.emulate:
+        wrong = _verified(entry, before.kernel, other, options.seed)
+        if wrong is not None:
+            failed, why = wrong
+            if failed or status is EntryStatus.SAME:
+                status = EntryStatus.WRONG if failed else EntryStatus.UNCERTAIN
+            reasons.insert(0, why)
+    return entry.finding(status, *reasons, numbers=numbers)
+
+
+def _compiled(entry: CheckedEntry, trial: Trial, pool: CompilePool) -> CompiledTrial | str:
+    """Return a trial as ``pool`` compiles it; or in one line why it cannot."""
+    program = compiled_today(entry, trial, pool)
+    if isinstance(program, str):
+        return program
+    its = template(trial.schedule.template)
+    kernel = its.kernel(entry.problem, trial.schedule, entry.device)
+    used = program.resources
+    shared = used.static_shared_bytes + used.dynamic_shared_bytes
+    candidate = Candidate(entry.problem, trial.schedule, kernel)
+    try:
+        seconds = AnalyticEstimator(entry.device, TemplateSet([its]))(candidate, used, program)
+    except ValueError:
+        seconds = None
+    blocks = occupancy(entry.device, kernel.threads, used.registers, shared)
+    return CompiledTrial(trial, kernel, program, blocks, seconds, _loop(program))
+
+
+def _loop(program: Compiled) -> LoopMix | None:
+    try:
+        return mix(main_loop(disassemble(program.cubin, program.entry)))
+    except (DisassemblerMissing, NotDisassembled, OSError):
+        return None
+
+
+def _worse(before: CompiledTrial, after: CompiledTrial, growth: float) -> Iterator[str]:
+    """Yield what the other compiler's code has more of, or fewer."""
+    if after.spills > before.spills:
+        yield f"bytes of spills: {before.spills} here, {after.spills} there"
+    if after.blocks < before.blocks:
+        registers = before.program.resources.registers, after.program.resources.registers
+        yield (
+            f"blocks on a multiprocessor: {before.blocks} here, {after.blocks} there "
+            f"(registers: {registers[0]} here, {registers[1]} there)"
+        )
+    if before.loop is None or after.loop is None:
+        return
+    allowed = 1 + max(growth, LOOP_GROWTH)
+    if after.loop.instructions > before.loop.instructions * allowed:
+        more = [
+            f"{kind}: {before.loop.count(kind)} here, {count} there"
+            for kind, count in after.loop.kinds
+            if count > before.loop.count(kind) * allowed
+        ]
+        yield (
+            f"instructions of the main loop: {before.loop.instructions} here, {after.loop.instructions} there"
+            + (f" ({'; '.join(more)})" if more else "")
+        )
+
+
+def _slower(entry: CheckedEntry, before: CompiledTrial, after: CompiledTrial) -> Iterator[str]:
+    """Yield how much longer the time model expects the entry to take there."""
+    if before.seconds and after.seconds and after.seconds > before.seconds * (1 + entry.limits.max_slowdown):
+        yield f"estimated time: {after.seconds / before.seconds - 1:+.1%} there"
+
+
+def _overtaken(
+    entry: CheckedEntry, before: CompiledTrial, after: CompiledTrial, here: CompilePool, there: CompilePool
+) -> Iterator[str]:
+    """Yield the rivals that come before the entry there and not here, by estimated times."""
+    if before.seconds is None or after.seconds is None:
+        return
+    ahead: list[Trial] = []
+    margin = 1 + entry.limits.max_slowdown
+    for rival in entry.rivals:
+        if is_library(rival.schedule):
+            continue
+        then, now = _compiled(entry, rival, here), _compiled(entry, rival, there)
+        if isinstance(then, str) or isinstance(now, str) or then.seconds is None or now.seconds is None:
+            continue
+        if before.seconds <= then.seconds and after.seconds > now.seconds * margin:
+            ahead.append(rival)
+    if ahead:
+        named = ", ".join(f"trial {rival.id}" for rival in ahead)
+        yield f"estimated rank: {named} of {1 + len(entry.rivals)} came after it here and comes before it there"
+
+
+def _verified(entry: CheckedEntry, kernel: GeneratedKernel, other: OtherCompiler, seed: int) -> tuple[bool, str] | None:
+    """Return what is wrong with the PTX of the other compiler, and whether it is the kernel; None for nothing."""
+    digest = ptx_digest(kernel)
+    with compiled_elsewhere(other):
+        if ptx_digest(kernel) == digest:
+            return None
+        trial = entry.record
+        verdict = verify_one(template(trial.schedule.template), entry.problem, trial.schedule, entry.device, seed=seed)
+    if verdict.ok:
+        return None
+    return verdict.status in FAILURE_STATUSES, f"emulated, by {other.toolchain}: {verdict.status}: {verdict.reason}"
+
+
+def _numbers(compiled: CompiledTrial, where: str) -> dict[str, float | int | str]:
+    used = compiled.program.resources
+    found: dict[str, float | int | str] = {
+        f"registers_{where}": used.registers,
+        f"spill_bytes_{where}": compiled.spills,
+        f"shared_bytes_{where}": used.static_shared_bytes + used.dynamic_shared_bytes,
+        f"blocks_{where}": compiled.blocks,
+        f"toolchain_{where}": compiled.program.toolchain,
+    }
+    if compiled.loop is not None:
+        found[f"loop_instructions_{where}"] = compiled.loop.instructions
+    if compiled.seconds is not None:
+        found[f"estimated_seconds_{where}"] = compiled.seconds
+    return found

@@ -1,0 +1,50 @@
+"""The NVRTC of another Python environment, for what two compilers make of one kernel to be compared.
+
+Its process runs that environment's Python with our own worker: it needs ``cuda.bindings`` and an NVRTC there, and no
+autosched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from measurements.workers.transport import WorkerDied, WorkerError
+from measurements.workers.worker import Worker
+
+COMPILER_MODULE = "measurements.compiler.nvrtc_worker"
+MEMORY_LIMIT = 8 << 30  # bytes of address space of one compiler process
+_SECONDS = 60.0  # to load NVRTC
+
+
+class NoOtherCompiler(ValueError):
+    """Another environment cannot compile. The message is one line that says what to do."""
+
+
+@dataclass(frozen=True)
+class OtherCompiler:
+    """``python`` is the interpreter of an environment, ``toolchain`` its compiler, such as "nvrtc 13.0.88"."""
+
+    python: str
+    toolchain: str
+
+    @classmethod
+    def of(cls, python: str) -> Self:
+        """Ask an environment for its compiler. Raises NoOtherCompiler."""
+        worker = Worker(COMPILER_MODULE, python=python, memory_limit=MEMORY_LIMIT)
+        try:
+            answer = worker.request({"version": True}, _SECONDS)
+        except OSError as error:
+            why = f"{python} cannot be run ({error.strerror}): give the Python of an environment"
+            raise NoOtherCompiler(why) from None
+        except WorkerDied as error:
+            last = next((line for line in reversed(error.stderr.splitlines()) if line.strip()), str(error))
+            raise NoOtherCompiler(
+                f"{python} cannot load a compiler ({last.strip()}): it needs Python 3.11 or newer, cuda-bindings and "
+                "nvidia-cuda-nvrtc"
+            ) from None
+        except WorkerError as error:
+            raise NoOtherCompiler(f"{python} cannot compile: {error}") from None
+        finally:
+            worker.close()
+        return cls(python, str(answer["toolchain"]))

@@ -34,7 +34,7 @@ def outcomes(folder: Path, *options: str) -> dict[str, str]:
     return {" ".join(words[1:3]) if words[0] == "SKIPPED" else words[1]: words[0] for words in lines}
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one process", "workers"])
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["one process", "a worker"])
 def test_what_the_last_run_skipped_runs_once_its_package_is_there(folder: Path, workers: tuple[str, ...]) -> None:
     (folder / "test_module.py").write_text("import pytest\npytest.importorskip('absent')\ndef test_a(): pass\n")
     (folder / "test_one.py").write_text(
@@ -127,6 +127,17 @@ def test_skipped(): pytest.skip("it needs something")
 
 @pytest.mark.parametrize("case", range(8))
 def test_one_case_in_eight(case): case or exec(BUSY, {})
+
+class Contract:
+    def test_inherited(self): exec(BUSY, {})
+
+class TestOwn(Contract): pass
+"""
+NOT_RUN = """
+class Contract:
+    def test_inherited(self): pass
+
+class TestOther(Contract): pass
 """
 
 
@@ -134,11 +145,15 @@ def test_the_list_of_slow_tests_has_those_that_take_long(folder: Path) -> None:
     (folder / "test_x.py").write_text(SLOW)
     (folder / "tests").mkdir()
     listed = folder / "tests" / "slow.txt"
-    listed.write_text("test_x.py::test_absent\ntest_x.py::test_quick\ntest_x.py::test_skipped\n")
-    outcomes(folder, "--update-slow", "-n", "0")
-    slow = {"busy", "child", "prepared", "skipped"}
-    assert {line.removeprefix("test_x.py::test_") for line in listed.read_text().splitlines()} == slow
-    quick = outcomes(folder, "-m", "not slow")
+    (folder / "test_y.py").write_text(NOT_RUN)
+    before = ["x.py::test_absent", "x.py::test_quick", "x.py::test_skipped", "x.py::TestOwn::test_absent"]
+    before += ["y.py::TestOther::test_inherited", "y.py::TestAbsent::test_inherited", "y.py::test_absent"]
+    listed.write_text("".join(f"test_{name}\n" for name in before))
+    outcomes(folder, "--update-slow", "-n", "0", "test_x.py")
+    slow = {f"x.py::test_{name}" for name in ("busy", "child", "prepared", "skipped")}
+    slow |= {"x.py::TestOwn::test_inherited", "y.py::TestOther::test_inherited"}
+    assert {line.removeprefix("test_") for line in listed.read_text().splitlines()} == slow
+    quick = outcomes(folder, "-m", "not slow", "test_x.py")
     assert quick == {
         f"test_x.py::test_{name}": "PASSED" for name in ("quick", *map("one_case_in_eight[{}]".format, range(8)))
     }

@@ -64,6 +64,11 @@ class UpdateSlow:
         self._users: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._in_fixtures = 0.0
         self._passed: set[str] = set()
+        self._owners: dict[str, object] = {}  # module or class of each collected test, by its node id
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        owner, _, _ = function_of(item).rpartition("::")
+        self._owners[owner] = getattr(item, "cls", None) or getattr(item, "module", None)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" and report.passed:
@@ -107,11 +112,19 @@ class UpdateSlow:
 
     def pytest_sessionfinish(self) -> None:
         listed = slow_functions(self._root)
-        lines = updated(listed, self.seconds(), {name for name in listed if _exists(self._root, name)})
+        lines = updated(listed, self.seconds(), {name for name in listed if self._exists(name)})
         (self._root / LIST).write_text("".join(f"{line}\n" for line in lines))
 
-
-def _exists(root: Path, function: str) -> bool:
-    path, _, name = function.partition("::")
-    file = root / path
-    return file.exists() and f"def {name.rpartition('::')[2]}(" in file.read_text()
+    def _exists(self, function: str) -> bool:
+        """Whether a listed test is still there: a class may inherit it, and a run of other files does not import it."""
+        owner, _, name = function.rpartition("::")
+        if owner in self._owners:
+            return hasattr(self._owners[owner], name)
+        path, _, classes = owner.partition("::")
+        file = self._root / path
+        if not file.exists():
+            return False
+        text = file.read_text()
+        if classes:
+            return all(f"class {one}" in text for one in classes.split("::"))
+        return f"def {name}(" in text

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-# Appends the names of objects to the file $LOG. With $LOG.slow there, the third object takes ten minutes.
+# Appends the names of objects to the file $LOG. With $LOG.slow there, all but two objects take ten minutes: those that
+# make the folders $LOG.first and $LOG.second are quick, in whatever order compilers run side by side.
 COMPILER = r"""#!/bin/sh
 case "$1" in
   --version) echo "g++ (fake) 99.0"; exit ;;
@@ -22,7 +23,7 @@ esac
 if [ "$compiles" ]; then
   cat > "$output"
   echo "$(basename "$output")" >> "$LOG"
-  if [ -e "$LOG.slow" ] && [ "$(wc -l < "$LOG")" -gt 2 ]; then sleep 600; fi
+  if [ -e "$LOG.slow" ] && ! mkdir "$LOG.first" 2>/dev/null && ! mkdir "$LOG.second" 2>/dev/null; then sleep 600; fi
 else
   printf '#!/bin/sh\necho usage: runner >&2\nexit 2\n' > "$output"
   chmod +x "$output"

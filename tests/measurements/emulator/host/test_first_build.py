@@ -90,11 +90,11 @@ def test_an_interrupted_build_goes_on_where_it_stopped(site: Site, how: signal.S
     while len(site.kept()) < 2:
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)
-    kept = site.kept()
-    assert all(intact(path) for path in kept)
     process.send_signal(how)
     process.communicate(timeout=60)
     assert process.returncode != 0
+    kept = site.kept()
+    assert len(kept) == 2 and all(intact(path) for path in kept)
     slow.unlink()
     site.log = site.log.with_name("log of the next")  # compilers of a killed process may still write to the first
     site.environment["LOG"] = str(site.log)

@@ -2,6 +2,7 @@
 
     python -m benchmarks.first_hour [--commit HEAD] [--dependencies SITE_PACKAGES] [--skip STEP ...] [--json]
 
+Commands that README shows are taken from the README of the commit.
 CPU seconds are user and system, of the step and all its processes: on a busy machine they are the figure to compare.
 ``silence`` is the longest time without output. With ``--dependencies``, a folder of installed packages, only autosched
 itself is installed.
@@ -13,6 +14,7 @@ import argparse
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -23,7 +25,6 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MATMUL = "matmul -m 4096 -n 4096 -k 4096 --device h200"
-TUNE = f"autosched tune {MATMUL} --trials 64 --db best.db"
 PYTHON_TUNE = """
 import autosched
 result = autosched.tune(autosched.Matmul(m=4096, n=4096, k=4096), device="h200")
@@ -98,8 +99,17 @@ def run_step(name: str, command: Sequence[str], folder: Path, environment: dict[
     )
 
 
+def shown(clone: Path, beginning: str) -> list[str]:
+    """Return the words of the first command of README that begins so. Raises ValueError where there is none."""
+    for line in (clone / "README.md").read_text("utf-8").splitlines():
+        command = line.removeprefix("$ ")
+        if command.startswith(beginning):
+            return shlex.split(command)
+    raise ValueError(f"README of this commit has no command that begins with {beginning!r}")
+
+
 def steps(clone: Path, home: Path, dependencies: Path | None) -> list[tuple[str, list[str]]]:
-    """Return the names and commands of all steps, in their order."""
+    """Return the names and commands of all steps, in their order. Raises ValueError as ``shown`` does."""
     environment = home / "venv"
     python = str(environment / "bin" / "python")
     if dependencies is None:
@@ -115,12 +125,12 @@ def steps(clone: Path, home: Path, dependencies: Path | None) -> list[tuple[str,
         ("install", install),
         ("help", ["autosched", "--help"]),
         ("doctor", ["autosched", "doctor"]),
-        ("tune, first", TUNE.split()),
-        ("tune, again", TUNE.split()),
+        ("tune, first", shown(clone, "autosched tune matmul")),
+        ("tune, again", shown(clone, "autosched tune matmul")),
         ("tune in Python", [python, "-c", PYTHON_TUNE]),
         ("best", f"autosched best {MATMUL} --db best.db".split()),
         ("own kernel: verify", f"autosched verify {OWN} --sample 3".split()),
-        ("own kernel: tune", f"autosched tune {OWN} --trials 16 --db best.db".split()),
+        ("own kernel: tune", shown(clone, "autosched tune --kernel")),
         ("verify PTX", ["autosched", "verify", str(home / "fill.ptx"), "-a", "out i32[32]"]),
         ("nvcc", nvcc),
         ("run, first", ["autosched", "run", str(home / "program")]),

@@ -22,9 +22,10 @@ from threadpoolctl import threadpool_limits
 if TYPE_CHECKING:
     from measurements.store.store import Store
 
-# Tests assert no durations, whatever else the machine does.
-settings.register_profile("unhurried", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("unhurried")
+# Tests assert no durations, whatever else the machine does. Laws get more examples in the nightly run.
+settings.register_profile("by day", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("nightly", settings.get_profile("by day"), max_examples=300)
+settings.load_profile("by day")
 
 
 # Collection only adds objects; searches for garbage would take a tenth of its time. ``pytest_collection_finish`` turns
@@ -49,6 +50,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--nightly"):
+        settings.load_profile("nightly")
     # Tests share one cache with those of later runs and leave the user's own cache alone.
     os.environ.setdefault("AUTOSCHED_CACHE_DIR", str(Path(gettempdir(), f"autosched-tests-{os.getuid()}")))
     config.pluginmanager.register(LastSkipped(config))

@@ -137,7 +137,6 @@ def test_clusters_pay_for_the_sms_that_they_leave_idle() -> None:
     assert busy(dataclasses.replace(work, cluster=4), H200)["tensor cores"] <= 1.0
 
 
-@settings(deadline=None, max_examples=100)
 @given(work=works(), on=st.sampled_from(MODERN))
 def test_never_below_the_roofline(work: CostCounts, on: Device) -> None:
     seconds = predict(work, on)
@@ -153,7 +152,6 @@ def test_never_below_the_roofline(work: CostCounts, on: Device) -> None:
     assert seconds >= work.blocks * (work.load_bytes + work.store_bytes) / on.l2_bandwidth * (1 - 1e-9)
 
 
-@settings(deadline=None, max_examples=100)
 @given(work=works(), on=st.sampled_from(MODERN), factor=st.floats(1.0, 8.0))
 @pytest.mark.parametrize(
     "field",
@@ -167,7 +165,7 @@ def test_more_of_anything_is_never_faster(field: str, work: CostCounts, on: Devi
     assert predict(more, on) >= predict(work, on) * (1 - 1e-9)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(work=works(), on=st.sampled_from(MODERN), spill=st.integers(0, 512))
 def test_spills_and_barriers_are_never_faster(work: CostCounts, on: Device, spill: int) -> None:
     assert predict(work, on, spill_bytes=spill + 8) >= predict(work, on, spill_bytes=spill)

@@ -168,7 +168,7 @@ def test_hostile_names_and_reasons_stay_text() -> None:
     assert len(rows) == 1 and rows[0].replace("\\|", "").count("|") == 8
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.text(max_size=40), st.sampled_from(list(EntryStatus)))
 def test_any_text_gives_valid_documents(text: str, verdict: EntryStatus) -> None:
     report = CheckReport(text, "timed", (finding(verdict, text or "x", text),))

@@ -14,6 +14,7 @@ from functools import cache, partial
 from pathlib import Path
 
 import pytest
+from cases import representative
 from observed import QUICK, observations, seconds
 
 from autosched.samplers import Sampler, sampler
@@ -153,7 +154,7 @@ OF_PROPOSALS = {
 }
 
 
-@pytest.mark.parametrize("case", OF_PROPOSALS)
+@pytest.mark.parametrize("case", representative(OF_PROPOSALS, "matmul", "recorded", "copy"))
 def test_the_first_proposals_are_the_golden_ones(case: str, request: pytest.FixtureRequest) -> None:
     stored = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {"versions": {}, "proposals": {}}
     versions = {library: importlib.import_module(library).__version__ for library in LIBRARIES}

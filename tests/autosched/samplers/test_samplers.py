@@ -29,7 +29,7 @@ class TestContract(SamplerContract):
     def test_the_name_is_known(self, make: Make, space: SearchSpace) -> None:
         assert make(space, 1).name in samplers()
 
-    @settings(deadline=None, max_examples=5)
+    @settings(max_examples=3)
     @given(data=st.data())
     def test_any_sequence_of_calls(self, make: Make, space: SearchSpace, data: st.DataObject) -> None:
         made = make(space, data.draw(st.integers(0, 2**31 - 1)))

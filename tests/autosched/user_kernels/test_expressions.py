@@ -77,7 +77,7 @@ def expressions() -> st.SearchStrategy[str]:
 small = st.lists(st.tuples(*[st.integers(-4, 40)] * 3), min_size=1, max_size=6)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(expressions(), small)
 @example("a ** 0 in (1, ceil_div(a, a), 4)", [(0, 0, 0), (2, 0, 0)])  # all of a tuple are computed
 @example("a not in (a, b // c)", [(1, 2, 0), (1, 2, 1)])
@@ -204,7 +204,7 @@ def test_what_is_not_in_the_language_gets_one_line(text: str, message: str) -> N
     assert "\n" not in str(error.value)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(alphabet="ab01.+-*/%()<>=,[]'\" andortifels", max_size=40))
 def test_any_text_is_an_expression_or_gets_one_line(text: str) -> None:
     try:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cost_models.trees.evaluation import (
@@ -25,7 +25,6 @@ def test_a_perfect_and_an_inverted_order() -> None:
     assert top_k_recall([3, 2, 1, 0], seconds, 4) == 1.0
 
 
-@settings(deadline=None, max_examples=100)
 @given(SMALL)
 def test_rank_correlation_is_pearson_of_average_ranks(rows: list[tuple[int, int]]) -> None:
     def ranks(values: list[int]) -> list[float]:
@@ -37,7 +36,6 @@ def test_rank_correlation_is_pearson_of_average_ranks(rows: list[tuple[int, int]
     assert rank_correlation([p for p, _ in rows], [s for _, s in rows]) == pytest.approx(expected, abs=1e-12)
 
 
-@settings(deadline=None, max_examples=100)
 @given(SMALL, st.integers(1, 12))
 def test_recall_grows_with_k_and_ends_at_one(rows: list[tuple[int, int]], k: int) -> None:
     predicted, seconds = [p for p, _ in rows], [s for _, s in rows]

@@ -45,7 +45,7 @@ trials = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.lists(trials, max_size=14))
 def test_the_kept_winner_is_that_of_the_trials(appended: list[Trial]) -> None:
     with Store.open("sqlite://") as store:

@@ -230,7 +230,7 @@ class TestBest:
         store.append(record(1, ok(1e-6), digest="repaired"))
         assert best_seconds(store) == 1e-6
 
-    @settings(deadline=None, max_examples=25)
+    @settings(max_examples=25)
     @given(st.lists(st.tuples(st.integers(1, 4), st.one_of(st.none(), st.integers(1, 9))), max_size=12))
     def test_agrees_with_the_definition(self, trials: list[tuple[int, int | None]]) -> None:
         store = Store.open("sqlite://")

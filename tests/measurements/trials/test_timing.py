@@ -6,7 +6,7 @@ import random
 import statistics
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from measurements.trials.timing_statistics import (
@@ -23,7 +23,6 @@ from measurements.trials.timing_statistics import (
 times = st.lists(st.floats(1e-6, 1.0), min_size=2, max_size=40)
 
 
-@settings(deadline=None, max_examples=100)
 @given(times, st.floats(1e-3, 1e3))
 def test_noise_has_no_unit(seconds, factor):
     assert relative_noise([t * factor for t in seconds]) == pytest.approx(relative_noise(seconds), abs=1e-9)
@@ -92,7 +91,6 @@ def test_a_stop_rule_that_cannot_stop_is_refused(arguments):
         StopRule(**arguments)
 
 
-@settings(deadline=None, max_examples=100)
 @given(times.filter(lambda t: len(t) >= 6), st.floats(0.5, 2.0))
 def test_a_constant_ratio_is_found_through_any_drift(baseline, factor):
     ratio = Ratio.paired([t * factor for t in baseline], baseline)
@@ -101,7 +99,6 @@ def test_a_constant_ratio_is_found_through_any_drift(baseline, factor):
     assert ratio.high == pytest.approx(factor)
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.lists(st.tuples(st.floats(1e-3, 1.0), st.floats(1e-3, 1.0)), min_size=1, max_size=60))
 def test_swapping_the_two_inverts_the_interval(pairs):
     candidate, baseline = [a for a, _ in pairs], [b for _, b in pairs]

@@ -4,7 +4,7 @@ import math
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from measurements.trials.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
@@ -111,7 +111,6 @@ measurements = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=100)
 @given(measurements, st.one_of(st.none(), st.text()), st.integers(-(2**62), 2**62))
 def test_json_round_trip(measurement: Measurement, digest: str | None, seed: int) -> None:
     record = record_of(measurement, kernel_digest=digest, seed=seed, rank=2, id=3)

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from search_spaces.hardware.architectures import ARCHITECTURES, GENERATIONS
@@ -289,7 +289,6 @@ def test_occupancy_of_arrays_is_that_of_each_element() -> None:
         assert whole.tolist() == [occupancy(row, int(a), int(b), int(c)) for a, b, c in zip(t, r, s, strict=True)]
 
 
-@settings(deadline=None, max_examples=100)
 @given(
     row=st.sampled_from(DEVICES),
     threads=st.integers(1, 1024),
@@ -314,7 +313,6 @@ def test_impossible_counts_are_refused(bad: tuple[int, int, int]) -> None:
         occupancy(device("h200"), *bad)
 
 
-@settings(deadline=None, max_examples=300)
 @given(row=st.sampled_from(DEVICES), warps=st.integers(1, 32), blocks=st.integers(1, 32))
 def test_with_one_register_more_fewer_blocks_share_an_sm(row: Device, warps: int, blocks: int) -> None:
     threads = warps * row.warp_size

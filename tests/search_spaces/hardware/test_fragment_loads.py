@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search_spaces.hardware.block_scaling import FACTOR_DTYPES
@@ -217,7 +217,6 @@ def test_accepted_layouts_load_the_right_elements(row, operand):
     assert taken > 3
 
 
-@settings(deadline=None, max_examples=60)
 @given(layouts, st.sampled_from(ROWS), st.sampled_from(["a", "b"]))
 def test_accepted_drawn_layouts_load_the_right_elements(layout, row, operand):
     check_load(row, operand, layout)
@@ -256,7 +255,6 @@ def brute_force_answer(row, operand, layout):
     return False
 
 
-@settings(deadline=None, max_examples=100)
 @given(layouts, st.sampled_from(ROWS), st.sampled_from(["a", "b"]))
 def test_legality_equals_a_search_of_the_addresses(layout, row, operand):
     answer = row.requirement(operand, layout, element_bytes(row))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search_spaces.layouts.conversion import Exchange, exchange, to_layout, to_simd, to_simt
@@ -57,7 +57,6 @@ def common_threads(a, b):
 
 class TestProperties:
     @given(layout_pairs())
-    @settings(deadline=None, max_examples=100)
     def test_converting_equals_distributing_anew(self, pair):
         source, target = pair
         subgroups, threads = common_threads(*pair)
@@ -73,7 +72,6 @@ class TestProperties:
         assert (converted.shared_elements == 0) == in_registers
 
     @given(layout_pairs())
-    @settings(deadline=None, max_examples=100)
     def test_exchange_by_brute_force(self, pair):
         source, target = pair
         subgroups, threads = common_threads(*pair)
@@ -93,7 +91,6 @@ class TestProperties:
         assert exchange(source, target, subgroups, threads, replicate_threads=True) is expected
 
     @given(layout_pairs())
-    @settings(deadline=None, max_examples=100)
     def test_exchange_agrees_with_the_layouts_own_comparisons(self, pair):
         source, target = pair
         how = exchange(source, target, *common_threads(*pair), replicate_threads=True)

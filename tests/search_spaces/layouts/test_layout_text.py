@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search_spaces.layouts.lowering_config import Basis, LoweringConfig
@@ -84,7 +84,6 @@ class TestPositions:
 
     @pytest.mark.parametrize("value", [WG_MAP, LAYOUT, CONFIG], ids=["wg_map", "nested_layout", "lowering_config"])
     @given(data=st.data())
-    @settings(deadline=None, max_examples=60)
     def test_a_cut_text_fails_where_it_was_cut(self, value, data):
         text = str(value)
         cut = data.draw(st.integers(0, len(text) - 1))
@@ -96,7 +95,6 @@ class TestPositions:
 
     @pytest.mark.parametrize("value", [WG_MAP, LAYOUT, CONFIG], ids=["wg_map", "nested_layout", "lowering_config"])
     @given(data=st.data())
-    @settings(deadline=None, max_examples=100)
     def test_any_change_is_read_or_refused(self, value, data):
         """Never an error of another kind, and what is read prints and reads the same again."""
         text = str(value)

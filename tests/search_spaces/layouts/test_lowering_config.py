@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search_spaces.layouts.lowering_config import Basis, LoweringConfig
@@ -125,7 +125,6 @@ class TestBasis:
         assert basis.coordinates(17).tolist() == [0, 2, 1]  # 17 = 1 * 15 + 0 * 5 + 2
 
     @given(bases())
-    @settings(deadline=None, max_examples=100)
     def test_coordinates_follow_tile_and_strides(self, basis):
         ids = np.arange(basis.size)
         digits = basis.coordinates(ids)
@@ -171,7 +170,6 @@ def partial_sums(config, values):
 
 class TestProperties:
     @given(configs())
-    @settings(deadline=None, max_examples=60)
     def test_expansion_keeps_the_sum_and_the_accumulators_it_claims(self, case):
         config, shape = case
         values = np.random.default_rng(len(shape)).integers(-9, 9, shape)
@@ -207,7 +205,6 @@ class TestProperties:
         return outer + inner
 
     @given(configs())
-    @settings(deadline=None, max_examples=100)
     def test_expansion_is_a_normal_form(self, case):
         config, shape = case
         expanded = config.expand()
@@ -219,7 +216,6 @@ class TestProperties:
         assert config.loop_steps(shape) == expanded.loop_steps(config.expanded_shape(shape))
 
     @given(configs())
-    @settings(deadline=None, max_examples=100)
     def test_threads_load_the_same_elements_before_and_after(self, case):
         """Splitting k into (k / t, t) changes no thread's elements."""
         config, _ = case
@@ -232,7 +228,6 @@ class TestProperties:
         assert (np.sort(a, axis=-1) == np.sort(b, axis=-1)).all()
 
     @given(configs(), st.booleans())
-    @settings(deadline=None, max_examples=100)
     def test_text_round_trip(self, case, expand):
         config = case[0].expand() if expand else case[0]
         assert LoweringConfig.parse(str(config)) == config

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search_spaces.layouts.nested_layout import NestedLayout
@@ -106,7 +106,6 @@ class TestDocument:
 
 class TestProperties:
     @given(layouts())
-    @settings(deadline=None, max_examples=100)
     def test_packed_order_defines_the_coordinates(self, layout):
         """Brute force over subgroup, batch, outer, thread, element of every dimension."""
         coordinates = layout.coordinates()
@@ -123,7 +122,6 @@ class TestProperties:
                     assert coordinates[subgroup, thread, place].tolist() == expected
 
     @given(layouts(), st.integers(0, 5))
-    @settings(deadline=None, max_examples=100)
     def test_undistribute_inverts_distribute(self, layout, surplus):
         tile = linear_tile(layout)
         held = layout.distribute(tile, layout.subgroups + surplus, layout.threads, replicate_threads=True)
@@ -133,7 +131,6 @@ class TestProperties:
             assert (held[subgroup] == held[subgroup % layout.subgroups]).all()
 
     @given(layouts())
-    @settings(deadline=None, max_examples=100)
     def test_distribution_is_a_partition(self, layout):
         """Each element has equally many holders (one without gaps), and no thread holds one twice."""
         linear = layout.distribute(linear_tile(layout), None, layout.threads, replicate_threads=True)
@@ -143,7 +140,6 @@ class TestProperties:
         assert (np.diff(per_thread, axis=-1) > 0).all()
 
     @given(layouts())
-    @settings(deadline=None, max_examples=100)
     def test_ids_invert(self, layout):
         for ids, virtual, inverse in (
             (layout.subgroups, layout.virtual_subgroup_ids, layout.subgroup_ids),
@@ -155,7 +151,6 @@ class TestProperties:
             assert (lowest <= np.arange(ids)).all()
 
     @given(layouts())
-    @settings(deadline=None, max_examples=100)
     def test_owners_point_back(self, layout):
         tile = linear_tile(layout)
         held = layout.distribute(tile, None, layout.threads, replicate_threads=True)
@@ -163,7 +158,6 @@ class TestProperties:
         assert (held.reshape(layout.subgroups, layout.threads, -1)[subgroup, thread, place] == tile).all()
 
     @given(layouts(), st.data())
-    @settings(deadline=None, max_examples=100)
     def test_selecting_all_dimensions_transposes(self, layout, data):
         order = data.draw(st.permutations(range(layout.rank)))
         moved = layout.select(order).coordinates()
@@ -172,7 +166,6 @@ class TestProperties:
         assert layout.select(order).select(np.argsort(order).tolist()) == layout
 
     @given(layouts(min_rank=1), st.data())
-    @settings(deadline=None, max_examples=100)
     def test_projection_drops_coordinates(self, layout, data):
         kept = data.draw(st.lists(st.integers(0, layout.rank - 1), unique=True, max_size=layout.rank))
         projected = layout.select(kept)
@@ -182,7 +175,6 @@ class TestProperties:
                 assert {tuple(c) for c in projected.indices(subgroup, thread)} == whole
 
     @given(layouts(max_rank=2))
-    @settings(deadline=None, max_examples=100)
     def test_append_adds_leading_dimensions(self, layout):
         ones = (1,) * 1
         bigger = layout.append(ones, (3,), ones, ones, (2,), (0,), (0,))
@@ -193,7 +185,6 @@ class TestProperties:
             assert {tuple(c[1:]) for c in held[subgroup, thread]} == {tuple(c) for c in inner[subgroup, thread]}
 
     @given(layouts(max_rank=2), st.data())
-    @settings(deadline=None, max_examples=200)
     def test_fewer_subgroups_stand_in_for_all_that_have_their_id_modulo(self, layout, data):
         """``distribute`` takes every wrap that ``subgroup_ids`` takes, and the two agree on who holds what."""
         count = data.draw(st.sampled_from([n for n in range(1, layout.subgroups + 1) if layout.subgroups % n == 0]))
@@ -209,7 +200,6 @@ class TestProperties:
             assert set(whole[layout.subgroup_ids(virtual)]) <= set(parts[layout.subgroup_ids(virtual, count)])
 
     @given(layouts(max_rank=2), st.data())
-    @settings(deadline=None, max_examples=200)
     def test_fold_gives_a_subgroup_the_tiles_of_all_that_map_to_it(self, layout, data):
         count = data.draw(st.sampled_from([n for n in range(1, layout.subgroups + 1) if layout.subgroups % n == 0]))
         try:
@@ -227,7 +217,6 @@ class TestProperties:
             assert set(parts[subgroup, thread].ravel()) == set(rounds[subgroup, thread].ravel())
 
     @given(layouts(), st.data())
-    @settings(deadline=None, max_examples=100)
     def test_strides_without_gaps_always_fold_onto_a_part_of_their_digits(self, layout, data):
         """A count that is a product of digits, lowest first, and a divisor of the next one folds."""
         digits = sorted((s, n) for s, n in zip(layout.subgroup_strides, layout.subgroup_tile, strict=True) if n > 1)
@@ -257,7 +246,6 @@ class TestProperties:
             layout.fold_subgroups(3)
 
     @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 12)), min_size=1, max_size=3))
-    @settings(deadline=None, max_examples=300)
     def test_strides_are_accepted_exactly_where_ids_round_trip(self, dims):
         tile, strides = zip(*dims, strict=True)
         ones, zeros = (1,) * len(tile), (0,) * len(tile)
@@ -293,7 +281,6 @@ class TestProperties:
         assert (single.subgroups, single.threads) == (1, 1)
 
     @given(layouts())
-    @settings(deadline=None, max_examples=100)
     def test_text_round_trip(self, layout):
         assert NestedLayout.parse(str(layout)) == layout
         assert NestedLayout.parse(layout.dialect_text()) == layout
@@ -324,7 +311,6 @@ class TestComparison:
         assert not rows.same_owners(rows.select((1, 0)))
 
     @given(layouts(max_rank=2), st.data())
-    @settings(deadline=None, max_examples=100)
     def test_without_shared_memory_nothing_moves(self, layout, data):
         """IREE's rule says no shared memory => the owners are the same."""
         batches, outers = [], []

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search_spaces.layouts.shared_layout import (
@@ -87,13 +87,11 @@ def test_facts_of_sampled_layouts_equal_enumeration(shape):
         check_against_enumeration(layout)
 
 
-@settings(deadline=None, max_examples=100)
 @given(layouts)
 def test_facts_of_drawn_layouts_equal_enumeration(layout):
     check_against_enumeration(layout)
 
 
-@settings(deadline=None, max_examples=100)
 @given(layouts)
 def test_every_composition_of_steps_is_injective_and_has_an_inverse(layout):
     row, col = layout.inverse()
@@ -104,14 +102,12 @@ def test_every_composition_of_steps_is_injective_and_has_an_inverse(layout):
     np.testing.assert_array_equal(layout(row[held], col[held]), np.flatnonzero(held))
 
 
-@settings(deadline=None, max_examples=50)
 @given(layouts, st.one_of(pads, swizzles))
 def test_then_is_composition(layout, step):
     after = step.apply(layout.offsets().ravel(), layout.line).reshape(layout.shape)
     np.testing.assert_array_equal(layout.then(step).offsets(), after)
 
 
-@settings(deadline=None, max_examples=100)
 @given(layouts)
 def test_text_round_trip(layout):
     assert SharedLayout.parse(layout.text, layout.shape) == layout
@@ -249,7 +245,6 @@ def test_spaces_do_not_matter():
     assert SharedLayout.parse(" transpose + pad( 8 , 1 ) ", (4, 4)).text == "transpose+pad(8,1)"
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.text(alphabet="pad(8,1)+swizletrnox ", max_size=24))
 def test_any_text_parses_or_points_into_itself(text):
     try:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search_spaces.layouts.nested_layout import NestedLayout
@@ -72,7 +72,6 @@ class TestDocument:
 
 class TestProperties:
     @given(maps_and_shapes())
-    @settings(deadline=None, max_examples=100)
     def test_offsets_are_the_formula(self, case):
         wg_map, shape = case
         everything = wg_map.all_offsets(shape)
@@ -89,7 +88,6 @@ class TestProperties:
             assert len(expected) == wg_map.rounds(shape)[0] * wg_map.rounds(shape)[1]
 
     @given(maps_and_shapes())
-    @settings(deadline=None, max_examples=100)
     def test_every_sub_tile_has_equally_many_owners(self, case):
         wg_map, shape = case
         owners = {}
@@ -105,7 +103,6 @@ class TestProperties:
             assert table[row // wg_map.sg_data[0], column // wg_map.sg_data[1]].tolist() == subgroups
 
     @given(maps_and_shapes())
-    @settings(deadline=None, max_examples=100)
     def test_undistribute_inverts_distribute(self, case):
         wg_map, shape = case
         tile = np.arange(shape[0] * shape[1]).reshape(shape)
@@ -116,7 +113,6 @@ class TestProperties:
         assert (wg_map.undistribute(held, shape) == tile).all()
 
     @given(maps_and_shapes(), st.integers(1, 5))
-    @settings(deadline=None, max_examples=100)
     def test_mma_maps_agree_with_numpy(self, case, k):
         """Each subgroup's own A and B give its own C."""
         c, (m, n) = case
@@ -130,7 +126,6 @@ class TestProperties:
         assert (c.undistribute(held_c, (m, n)) == left @ right).all()
 
     @given(maps_and_shapes(), st.integers(0, 1), st.integers(1, 4))
-    @settings(deadline=None, max_examples=100)
     def test_reduction_maps_agree_with_numpy(self, case, dim, size):
         result, shape = case
         wide = [n * size if d == dim else n for d, n in enumerate(shape)]
@@ -143,7 +138,6 @@ class TestProperties:
         assert (reduced == values.reshape(split).sum(axis=dim + 1)).all()
 
     @given(maps_and_shapes(), st.integers(0, 1), st.integers(1, 4))
-    @settings(deadline=None, max_examples=100)
     def test_broadcast_maps_agree_with_numpy(self, case, dim, size):
         result, narrow = case
         result = WgMap(result.sg_layout, [n * size if d == dim else n for d, n in enumerate(result.sg_data)])
@@ -154,7 +148,6 @@ class TestProperties:
         assert (result.undistribute(held, shape) == np.repeat(values, size, axis=dim)).all()
 
     @given(maps_and_shapes())
-    @settings(deadline=None, max_examples=100)
     def test_transposed_map_owns_the_transposed_parts(self, case):
         result, shape = case
         source = result.transpose_input()
@@ -170,7 +163,6 @@ class TestProperties:
             assert (parts.reshape(held[subgroup].shape) == held[subgroup]).all()
 
     @given(maps_and_shapes(), st.booleans())
-    @settings(deadline=None, max_examples=100)
     def test_text_round_trip(self, case, turned):
         wg_map = WgMap(case[0].sg_layout, case[0].sg_data, (0, 1) if turned else (1, 0))
         assert WgMap.parse(str(wg_map)) == wg_map
@@ -179,7 +171,6 @@ class TestProperties:
 
 class TestLowering:
     @given(maps_and_shapes(max_size=2), st.integers(1, 2), st.integers(1, 2))
-    @settings(deadline=None, max_examples=100)
     def test_nested_layout_gives_each_subgroup_its_parts(self, case, rows, columns):
         small, shape = case
         data = (16 * rows * small.sg_data[0], 8 * columns * small.sg_data[1])

@@ -5,7 +5,7 @@ docs/explanation/layouts.md lists what does not check out.
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from search_spaces.layouts.wg_map import WgMap
@@ -225,7 +225,6 @@ class TestInPlace:
     @example(WgMap((2, 2), (4, 4)), WgMap((2, 2), (4, 8)))
     @example(WgMap((2, 2), (8, 4)), WgMap((2, 2), (4, 4)))
     @example(WgMap((4, 1), (4, 8)), WgMap((1, 4), (8, 2)))
-    @settings(deadline=None, max_examples=100)
     def test_in_place_means_subset(self, source, result):
         """Brute force over the elements each subgroup holds."""
         shape = (8, 8)

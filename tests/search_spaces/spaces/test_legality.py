@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from random_spaces import Way, paths, raw, spaces, taking
 
@@ -25,7 +25,6 @@ def codes(space: Space) -> np.ndarray:
 
 
 @paths
-@settings(deadline=None, max_examples=60)
 @given(space=spaces(), seed=st.integers(0, 2**32))
 def test_legality_is_what_the_rules_say(way: Way, space: Space, seed: int) -> None:
     rows = np.random.default_rng(seed).permutation(codes(space))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search_spaces.arrays import IntArray
@@ -40,7 +40,6 @@ def differing(a: Schedule, b: Schedule) -> list[str]:
 seeds = st.integers(0, 2**32)
 
 
-@settings(deadline=None, max_examples=40)
 @given(seeds, st.floats(0.01, 1.0))
 def test_mutants_are_legal_and_new(seed: int, rate: float) -> None:
     space, rng = tiles(), np.random.default_rng(seed)
@@ -50,7 +49,6 @@ def test_mutants_are_legal_and_new(seed: int, rate: float) -> None:
         assert differing(parent, mutant)
 
 
-@settings(deadline=None, max_examples=40)
 @given(seeds)
 def test_children_are_legal_and_mix_their_parents(seed: int) -> None:
     space, rng = tiles(), np.random.default_rng(seed)
@@ -61,7 +59,6 @@ def test_children_are_legal_and_mix_their_parents(seed: int) -> None:
         assert child == first or (differing(child, first) and differing(child, second))
 
 
-@settings(deadline=None, max_examples=40)
 @given(seeds)
 def test_neighbours_are_legal_different_and_near(seed: int) -> None:
     space = tiles()

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search_spaces.spaces.parameters import Parameter, categorical, ordinal
@@ -29,7 +29,6 @@ def test_neighbours_of_a_categorical_are_all_others() -> None:
     assert categorical("copy", ("ld", "cp", "tma")).neighbours("cp") == ("ld", "tma")
 
 
-@settings(deadline=None, max_examples=50)
 @given(parameters)
 def test_being_neighbours_is_symmetric_and_never_reflexive(p: Parameter) -> None:
     for value in p.values:
@@ -37,7 +36,6 @@ def test_being_neighbours_is_symmetric_and_never_reflexive(p: Parameter) -> None
         assert all(value in p.neighbours(other) for other in p.neighbours(value))
 
 
-@settings(deadline=None, max_examples=50)
 @given(parameters, st.integers(0, 2**32))
 def test_a_mutant_is_another_value_of_the_domain(p: Parameter, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -85,7 +83,6 @@ def test_encoding_of_a_categorical_is_one_hot() -> None:
     assert p.encoded_names == ("copy=ld", "copy=cp", "copy=tma")
 
 
-@settings(deadline=None, max_examples=50)
 @given(parameters)
 def test_encodings_tell_values_apart_and_match_their_names(p: Parameter) -> None:
     encoded = p.encode(p.values)

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from random_spaces import Way, legal, paths, raw, spaces, taking
 
@@ -18,7 +18,6 @@ from search_spaces.spaces.space import EmptySpace, Space
 
 
 @paths
-@settings(deadline=None, max_examples=60)
 @given(space=spaces())
 def test_count_and_samples_are_those_of_enumeration(way: Way, space: Space) -> None:
     expected = legal(space)
@@ -34,7 +33,6 @@ def test_count_and_samples_are_those_of_enumeration(way: Way, space: Space) -> N
 
 
 @paths
-@settings(deadline=None, max_examples=30)
 @given(space=spaces())
 def test_rejects_are_those_of_enumeration(way: Way, space: Space) -> None:
     broken = [v.rule for values in raw(space) for v in space.explain(values)]
@@ -44,7 +42,6 @@ def test_rejects_are_those_of_enumeration(way: Way, space: Space) -> None:
             assert rejection.count == broken.count(rejection.rule)
 
 
-@settings(deadline=None, max_examples=60)
 @given(spaces(largest=4))
 def test_columns_say_the_same_as_one_schedule_at_a_time(space: Space) -> None:
     rows = raw(space)
@@ -60,7 +57,6 @@ def test_columns_say_the_same_as_one_schedule_at_a_time(space: Space) -> None:
     assert [s.values for s in space.schedules(columns)] == rows
 
 
-@settings(deadline=None, max_examples=60)
 @given(spaces())
 def test_an_empty_space_names_the_rules_that_it_gives_reasons_of(space: Space) -> None:
     if space.count():
@@ -104,7 +100,6 @@ def sums(most: int) -> Space:
 
 
 @paths
-@settings(deadline=None, max_examples=40)
 @given(space=spaces(), place=st.integers(0, 7))
 def test_a_constant_is_a_parameter_of_one_value_that_schedules_do_not_have(way: Way, space: Space, place: int) -> None:
     whole = [p for p in space.parameters if not p.is_text]
@@ -262,7 +257,6 @@ def test_the_fingerprint_follows_parameters_and_rules() -> None:
 
 
 @paths
-@settings(deadline=None, max_examples=60)
 @given(space=spaces())
 def test_strata_are_ranges_of_ranks_with_one_combination_of_values_each(way: Way, space: Space) -> None:
     names = space.stratifying

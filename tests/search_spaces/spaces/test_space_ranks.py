@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search_spaces.spaces.ranks import draw_ranks
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.integers(1, 2**200), st.integers(0, 40), st.integers(0, 2**64), st.booleans())
 def test_ranks_lie_in_range_and_longer_draws_continue_shorter_ones(
     count: int, n: int, seed: int, replace: bool
@@ -22,7 +21,6 @@ def test_ranks_lie_in_range_and_longer_draws_continue_shorter_ones(
         assert len(ranks) == len(set(ranks)) == min(n, count)
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.integers(1, 60), st.integers(0, 2**32))
 def test_drawing_everything_is_a_permutation(count: int, seed: int) -> None:
     assert sorted(draw_ranks(count, count + 3, seed)) == list(range(count))

@@ -11,7 +11,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from random_spaces import legal, spaces
 
@@ -154,7 +154,6 @@ class TestContract:
         assert len(bytes.fromhex(space.fingerprint)) == hashlib.sha256().digest_size
 
 
-@settings(deadline=None, max_examples=60)
 @given(members=st.tuples(spaces("one", 4), spaces("two", 4), spaces("three", 3)), seed=st.integers(0, 2**70))
 def test_counts_and_samples_are_those_of_enumeration(members: tuple[Space, Space, Space], seed: int) -> None:
     union = UnionSpace(members)
@@ -169,7 +168,6 @@ def test_counts_and_samples_are_those_of_enumeration(members: tuple[Space, Space
     assert set(found) == expected
 
 
-@settings(deadline=None, max_examples=60)
 @given(members=st.tuples(spaces("one", 4), spaces("two", 4)), seed=st.integers(0, 1000), n=st.integers(0, 40))
 def test_every_stratum_gets_its_share_until_it_is_exhausted(members: tuple[Space, Space], seed: int, n: int) -> None:
     union = UnionSpace(members)

@@ -2,7 +2,7 @@ import inspect
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search_spaces.spaces import each as each_module
@@ -44,7 +44,6 @@ def test_the_parameters_are_those_of_the_function() -> None:
     assert list(inspect.signature(each(lambda tile, layout: 0)).parameters) == ["tile", "layout"]
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.data(), st.integers(1, 30), st.sampled_from([8, 2**20, 2**40]), st.booleans(), st.booleans())
 def test_it_is_the_row_by_row_function(data: st.DataObject, rows: int, largest: int, dense: bool, few: bool) -> None:
     a, b = (data.draw(st.lists(st.integers(-largest, largest), min_size=rows, max_size=rows)) for _ in "ab")

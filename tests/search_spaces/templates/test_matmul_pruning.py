@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from compiling import compile_many
+from compiling import compile_many, shared_pool
 from needs import needs_nvrtc
 
-from measurements.compiler.pool import Compiled, CompilePool
+from measurements.compiler.pool import Compiled
 from search_spaces.hardware.devices import Device, device
 from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.operators.matmul import Matmul
@@ -202,8 +202,7 @@ def test_two_buffers_that_are_rounded_need_more_registers() -> None:
 @pytest.mark.nightly
 def test_what_rounding_registers_leaves_out_spills_and_its_neighbours_do_not() -> None:
     kernels = [MATMUL.kernel(ROUNDED, schedule, H200) for schedule in (TWO_ROUNDED_BUFFERS, *NEIGHBOURS)]
-    with CompilePool() as pool:
-        found = dict(compile_many(pool, kernels, H200.arch))
+    found = dict(compile_many(shared_pool(), kernels, H200.arch))
     compiled = [found[i] for i in range(len(kernels))]
     spilled = [c.resources.spill_store_bytes for c in compiled if isinstance(c, Compiled)]
     assert spilled[0] > 0

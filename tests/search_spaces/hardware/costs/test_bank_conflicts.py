@@ -5,7 +5,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -48,7 +48,6 @@ def count_ideal(addresses, access_bytes):
     return sum(any(a >= 0 for a in addresses[i : i + lanes]) for i in range(0, 32, lanes))
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.sampled_from([1, 2, 4, 8, 16]), st.sampled_from([4, 64, 4096]), st.data())
 def test_wavefronts_equal_counting_by_hand(access_bytes, span, data):
     units = data.draw(hnp.arrays(np.int64, (3, 32), elements=st.integers(-1, span)))
@@ -61,7 +60,6 @@ def test_wavefronts_equal_counting_by_hand(access_bytes, span, data):
     np.testing.assert_array_equal(conflict_degree(addresses, access_bytes), degree)
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.sampled_from([1, 2, 4]), st.data())
 def test_ldmatrix_equals_counting_by_hand(matrices, data):
     rows = data.draw(hnp.arrays(np.int64, (2, 8 * matrices), elements=st.integers(0, 255))) * 16

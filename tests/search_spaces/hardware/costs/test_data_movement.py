@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 from copy_choices import copy_choices
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search_spaces.hardware.costs.bank_conflicts import copy_traffic, wavefronts
@@ -40,7 +40,6 @@ def draw(case):
     return Region(shape, axis, alignment, element_bytes), layout, threads
 
 
-@settings(deadline=None, max_examples=100)
 @given(cases)
 def test_every_choice_moves_every_element_once(case):
     region, layout, threads = draw(case)
@@ -55,7 +54,6 @@ def test_every_choice_moves_every_element_once(case):
         assert np.count_nonzero(shared) == tile.size
 
 
-@settings(deadline=None, max_examples=100)
 @given(cases)
 def test_choices_are_all_legal_plans_best_first(case):
     region, layout, threads = draw(case)

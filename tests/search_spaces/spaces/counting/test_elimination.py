@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from random_spaces import themselves
 
@@ -125,7 +125,6 @@ def relation(rows: list[tuple[int, ...]], names: str) -> Relation:
 pairs = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=12, unique=True)
 
 
-@settings(deadline=None, max_examples=100)
 @given(pairs, pairs, st.booleans())
 def test_a_join_pairs_all_rows_that_agree_in_order(
     left: list[tuple[int, int]], right: list[tuple[int, int]], dense: bool
@@ -139,7 +138,6 @@ def test_a_join_pairs_all_rows_that_agree_in_order(
     assert int(join.counts.sum()) == whole.length == len(expected)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30))
 def test_keys_keep_the_order_even_where_their_product_is_beyond_64_bits(rows: list[tuple[int, int, int]]) -> None:
     for step in (1, 2**23):
@@ -309,12 +307,15 @@ def matmul() -> Space:
     return matmul_like()
 
 
-def test_a_matmul_is_counted_in_small_tables(matmul: Space) -> None:
+def test_a_matmul_is_counted_in_small_tables(matmul: Space, nightly: bool) -> None:
     assert matmul.raw_count > 10**16
-    tree = eliminate(Constraints(matmul.parameters, matmul.attributes), matmul.rules)
-    assert tree.count == matmul.count() > 10**12
-    rows = [len(next(iter(step.values.values()))) for step in tree.steps if step.values]
-    assert max(rows) < 5_000_000
+    trees = [matmul._tree]  # the space's own, as each takes seconds
+    if nightly:
+        trees.append(eliminate(Constraints(matmul.parameters, matmul.attributes), matmul.rules))
+    for tree in trees:
+        assert tree.count == matmul.count() > 10**12
+        rows = [len(next(iter(step.values.values()))) for step in tree.steps if step.values]
+        assert max(rows) < 5_000_000
 
 
 def test_a_matmul_is_counted_right_as_far_as_chance_can_tell(matmul: Space) -> None:

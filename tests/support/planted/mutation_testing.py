@@ -88,16 +88,24 @@ def found_with(mutation: Mutation) -> str:
 def mutation_tests(
     mutations: tuple[Mutation, ...], *more_cases: str
 ) -> tuple[Callable[[str], None], Callable[[Mutation], None]]:
-    """Two tests: the cases are clean as long as nothing is broken (``more_cases`` too), and each mutation is found."""
+    """Two tests: the cases are clean as long as nothing is broken (``more_cases`` too), and each mutation is found.
 
-    cases = {(m.case, m.fields) for m in mutations} | {(case, ()) for case in more_cases}
+    A fifth of the mutations runs by default, with their cases.
+    """
+    count = max(5, len(mutations) // 5)
+    by_day = [mutations[part * len(mutations) // count] for part in range(count)]
+    quick = {(m.case, m.fields) for m in by_day} | {(case, ()) for case in more_cases}
+    cases = [
+        pytest.param(*case, marks=[] if case in quick else [pytest.mark.nightly], id=case[0])
+        for case in sorted({(m.case, m.fields) for m in mutations} | quick)
+    ]
 
-    @pytest.mark.parametrize(("case", "fields"), sorted(cases), ids=lambda x: "" if isinstance(x, tuple) else x)
+    @pytest.mark.parametrize(("case", "fields"), cases)
     def unbroken(case: str, fields: tuple[tuple[str, str | int | float], ...]) -> None:
         found = found_in(case, **dict(fields))
         assert found == "ok", found
 
-    @pytest.mark.parametrize("mutation", spread(mutations, max(6, len(mutations) // 3)), ids=lambda m: m.name)
+    @pytest.mark.parametrize("mutation", spread(mutations, count), ids=lambda m: m.name)
     def broken(mutation: Mutation) -> None:
         found = found_with(mutation)
         assert found != "ok", f"nobody noticed: {mutation.name}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import spread
+from cases import representative, spread
 from mutation_testing import reported_by_proof
 from program_outcome import outcome
 from random_schedules import random_start
@@ -145,7 +145,7 @@ def test_faults_are_reported(patch: Patch, place: str, sizes: dict[str, int], mo
     assert outcome_of(place, sizes) != "ok"
 
 
-@pytest.mark.parametrize("depth", ["quick", "full"])
+@pytest.mark.parametrize("depth", representative(["quick", "full"], "quick"))
 def test_a_key_beyond_the_end_is_reported(depth: Depth, monkeypatch: pytest.MonkeyPatch) -> None:
     """Among scores near zero it adds one part in hundreds; among scores far below it is the largest."""
     p = problem(load_program(str(EXAMPLES / "programs/attention.py:attention")), h=1, g=1, s=319, d=32)

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cases import spread
+from cases import representative, spread
 
 from measurements.workers.resource_watch import written_bytes
 from tests.support.snippets.kernel_file import FILE, SOURCE
@@ -113,7 +113,7 @@ import os
             ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
             ("import os; os._exit(0)", "ended its process without an answer"),
         ],
-        5,
+        4,
     ),
 )
 def test_a_reference_takes_no_more_than_it_may(body: str, said: str, tmp_path: Path, harmless: int) -> None:
@@ -132,11 +132,15 @@ def test_what_a_reference_detaches_does_not_outlive_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [
-        '[reference]\npython = "r.py:f"\ntime_limit = 0.4\n',
-        '[reference]\nverify = "r.py:f"\ntime_limit = 0.4\n',
-        'fill = { python = "r.py:f", time_limit = 0.4 }\n',
-    ],
+    representative(
+        [
+            '[reference]\npython = "r.py:f"\ntime_limit = 0.4\n',
+            '[reference]\nverify = "r.py:f"\ntime_limit = 0.4\n',
+            'fill = { python = "r.py:f", time_limit = 0.4 }\n',
+        ],
+        "[reference]\npython",
+        "fill",
+    ),
 )
 def test_a_function_that_never_answers(more: str, tmp_path: Path) -> None:
     write(tmp_path, more, "import time\ndef f(**given):\n    time.sleep(1000)\n")
@@ -147,9 +151,9 @@ def test_a_function_that_never_answers(more: str, tmp_path: Path) -> None:
 
 def test_time_is_that_of_the_cpu(tmp_path: Path) -> None:
     """A reference that waits for longer than its limit answers; one that calculates for longer is ended."""
-    waits, calculates = "time.sleep(2)\n    return x", "while True:\n        pass"
-    for body, status, said in ((waits, 0, ""), (calculates, 2, "took more than 1 s of the CPU")):
-        write(tmp_path, '[reference]\npython = "r.py:f"\ntime_limit = 1\n', f"import time\ndef f(x):\n    {body}\n")
+    waits, calculates = "time.sleep(1)\n    return x", "while True:\n        pass"
+    for body, status, said in ((waits, 0, ""), (calculates, 2, "took more than 0.5 s of the CPU")):
+        write(tmp_path, '[reference]\npython = "r.py:f"\ntime_limit = 0.5\n', f"import time\ndef f(x):\n    {body}\n")
         ended, err, _ = run(tmp_path, "verify", "--sample", "1")
         assert ended == status and said in err, err
 
@@ -180,11 +184,14 @@ BOMBS = {"time": f"#define A0 +1\n{DOUBLED}\n", "memory": f"#define A0 +{'x' * 4
         ),
     ],
 )
-def test_a_compiler_takes_no_more_than_it_may(bomb: str, limit: str, said: str, tmp_path: Path, harmless: int) -> None:
+def test_a_compiler_takes_no_more_than_it_may(
+    bomb: str, limit: str, said: str, tmp_path: Path, harmless: int, nightly: bool
+) -> None:
     write(tmp_path, "")
     (tmp_path / "k.cu").write_text(BOMBS[bomb] + SOURCE.replace("x[i]", "0 A40"))
     (tmp_path / "k.toml").write_text(FILE.replace("[kernel]", f"[kernel]\n{limit}"))
-    for command in (("verify",), ("tune", "--trials", "1", "--db", "b.db")):
+    commands = [("verify",), ("tune", "--trials", "1", "--db", "b.db")]
+    for command in commands if nightly else commands[bomb == "memory" :][:1]:
         assert said in refused(tmp_path, harmless + MORE_MEMORY, *command)
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from cases import representative
 from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
@@ -151,7 +152,7 @@ def backend(request, tmp_path_factory):
         yield made
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=representative(BACKENDS, "estimate", "cuda on two GPUs", "replay"))
 def own_backend(request, tmp_path):
     with opened(request.param, tmp_path) as made:
         yield made

@@ -151,7 +151,7 @@ class TestAftermath:
         assert os.listdir(tmp_path) == ["a.db"]
 
     def test_four_processes_that_keep_opening_and_closing(self, tmp_path: Path, nightly: bool) -> None:
-        path, each = tmp_path / "a.db", 100 if nightly else 12
+        path, each = tmp_path / "a.db", 100 if nightly else 6
         restless = [child(path, "restless", each) for _ in range(4)]
         for process in restless:
             _, err = process.communicate()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from cases import representative
 from postgresql_server import server
 
 import tests.measurements.store.test_store as contract
@@ -136,12 +137,12 @@ with Store.open(url) as store:
 
 
 @pytest.mark.timeout(1800)  # ten processes may share few cores
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", representative(["sqlite", "postgresql"], "postgresql"))
 def test_processes_that_write_at_once_lose_nothing_and_double_nothing(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, nightly: bool
 ) -> None:
     place = str(tmp_path / "a.db") if kind == "sqlite" else request.getfixturevalue("url")
-    writers, each = (10, 1000) if nightly else (3, 20)
+    writers, each = (10, 1000) if nightly else (2, 20)
     code = WRITER.replace("PATHS", json.dumps([str(Path(__file__).parents[3]), *(p for p in sys.path if p)]))
     started = [
         subprocess.Popen([sys.executable, "-c", code, place, str(who), str(each)], stderr=subprocess.PIPE, text=True)

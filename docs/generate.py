@@ -110,7 +110,7 @@ def schedule_parameters() -> str:
     lines = [
         "# Schedule parameters\n",
         MADE,
-        "What a schedule decides, template by template, as `autosched best` prints it and `--explain` takes it.\n",
+        "Decisions of a schedule, template by template, as `autosched best` prints it and `--explain` takes it.\n",
         "Values are those that the space of an f16 problem draws from, on an H200 (tcgen05: a B200), before any\n",
         "rule; `autosched space` counts what the rules leave. The value in bold is the parameter's default.\n",
         "\n## Shared names\n",

@@ -1,0 +1,40 @@
+"""The linter of pages reports words and openings that ``[tool.prose]`` rules out, but not in code or questions."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pymarkdown")
+
+REPOSITORY = Path(__file__).parents[2]
+PAGE = """# Garbage
+What is left is mended. What is it?
+Those who wait race. `garbage` and [a link](strangers.md) stay.
+There is no race here; this is no race, and no longer one.
+- Whether it holds
+  Whether is a word that goes on here.
+
+```text
+garbage
+```
+"""
+FOUND = [(1, 3), (2, 1), (2, 17), (3, 1), (4, 29), (5, 3)]
+
+
+def scanned(page: Path) -> list[tuple[int, int]]:
+    """Return line and column of what the rule reports of a page."""
+    command = [sys.executable, "-m", "pymarkdown", "scan", str(page)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    return [(int(line), int(column)) for line, column in re.findall(r":(\d+):(\d+): PRO001:", done.stdout)]
+
+
+def test_words_and_openings_are_reported_at_their_place(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    assert sorted(scanned(page)) == FOUND

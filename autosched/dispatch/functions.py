@@ -237,7 +237,7 @@ def reduce(
 
 
 def transpose(x: Any, out: Any = None, *, database: Source | None = None) -> Any:
-    """x with its last two axes exchanged, as a dense array of its own; elements of any type of 1 to 16 bytes."""
+    """Return x with its last two axes exchanged, as a dense array of its own; elements of any type of 1 to 16 bytes."""
     return _call((x,), out, database, ("transpose",), lambda f, of, _: call_signature.transpose_plan(*f, out=of))
 
 

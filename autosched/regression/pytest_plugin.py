@@ -323,8 +323,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.fixture(scope="session")
 def tuned_kernel(pytestconfig: pytest.Config) -> Callable[[Problem], Any]:
-    """``kernel = tuned_kernel(problem)``: the kernel that a database has for exactly this problem, to be called as
-    ``out = kernel(a, b)``.
+    """Return a function from a problem to the kernel that a database has for exactly this problem.
+
+    ``kernel = tuned_kernel(problem)``, then ``out = kernel(a, b)``.
 
     On a machine with a GPU it is the one that ``autosched.Database`` loads. Elsewhere the same kernel runs in the
     emulator, on numpy arrays, so that a program's own tests need no GPU. The database is --autosched-db, or the setting

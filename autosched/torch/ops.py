@@ -179,5 +179,5 @@ def reduce(x: Any, *, kind: str = "sum", axis: int = -1) -> Any:
 
 
 def transpose(x: Any) -> Any:
-    """x with its last two axes exchanged, dense."""
+    """Return x with its last two axes exchanged, dense."""
     return _call("transpose", (x,))

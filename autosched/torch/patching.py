@@ -166,15 +166,23 @@ def _shown(problem: str) -> str:
 
 
 def patch(database: Source | None, device: str | None = None, *, exact: bool = True) -> Calls:
-    """Send the calls of mm, matmul, linear, softmax, rms_norm and layer_norm within ``with patch(...) as calls:`` to
-    tuned kernels: those whose problem ``database`` has, and with ``exact=False`` also those that the nearest record or
-    the time model can serve. Without a database (None) no call is taken, and
-    all can be recorded (``autosched.log_calls``).
+    """Send the calls of mm, matmul, linear, softmax, rms_norm and layer_norm within a block to tuned kernels.
 
-    Every other call goes to torch as before, and is counted with the reason. ``device`` is that of the records; by
-    default this machine's GPU. On CPU tensors the operator computes its formula, or is emulated within ``emulated``.
-    Code that ``torch.compile`` traces is left alone: call the functions of ``autosched.torch`` there. Raises
-    StoreError, a ValueError, where the database cannot be opened.
+    Use it as ``with patch(...) as calls:``. Every other call goes to torch as before, and is counted with the reason.
+    On CPU tensors the operator computes its formula, or is emulated within ``emulated``. Code that ``torch.compile``
+    traces is left alone: call the functions of ``autosched.torch`` there.
+
+    Args:
+        database: Database whose problems get their tuned kernels. None: no call is taken, and all can be recorded
+            (``autosched.log_calls``).
+        device: Device of the records. Default: this machine's GPU.
+        exact: Serve only problems of the database; if False, the nearest record and the time model serve others.
+
+    Returns:
+        The context manager, which counts the calls.
+
+    Raises:
+        StoreError: A ValueError; the database cannot be opened.
     """
     if database is None:
         return Calls(None, device, exact)

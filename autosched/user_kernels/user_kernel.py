@@ -105,7 +105,8 @@ class KernelSpec:
             verify: ``verify(answer, result, atol)`` in place of the comparison.
             smem_args: ``{"size": ...}``, dynamic shared memory in bytes, perhaps a function of the values.
             cmem_args: Arrays of constant memory, by symbol.
-            compiler_options: Of the compiler.
+            compiler_options: Options of the compiler.
+            compiler: The compiler, "nvrtc" or "nvcc".
             compile_time_limit: Seconds of the CPU that one compilation may take; 0 for the usual.
             compile_memory_limit: GiB of memory that it may take; 0 for the usual.
             defines: Macros by name.

@@ -289,7 +289,7 @@ def judge(fault: Fault, depth: str) -> dict[str, Any]:
 
 
 def check(fault: Fault) -> str:
-    """ "" where the edit applies and the kernel compiles at its true size; else why not."""
+    """Return why the edit does not apply, or the kernel does not compile at its true size; else ""."""
     from measurements.emulator.ptx.build import KernelCompileError, compile_to_program
 
     try:

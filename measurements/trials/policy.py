@@ -39,7 +39,7 @@ class Policy:
 
     @property
     def clocks(self) -> str:
-        """ "free", or such as "1410 MHz"."""
+        """Return the clock: "free", or such as "1410 MHz"."""
         return "free" if self.clock_mhz is None else f"{self.clock_mhz} MHz"
 
     def __str__(self) -> str:

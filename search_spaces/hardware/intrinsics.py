@@ -192,7 +192,7 @@ class TensorIntrinsic:
         return _requirement(self, operand, layout, element_bytes)
 
     def reference(self, a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike) -> Sums:
-        """d = a @ b + c for a (..., m, k), b (..., k, n), c (..., m, n).
+        """Return d = a @ b + c for a (..., m, k), b (..., k, n), c (..., m, n).
 
         a and b are rounded to the types that are multiplied (tf32: nearest, ties away); products are exact in float64,
         and each is added to an f32 accumulator in the order of k. Hardware adds the products of one instruction in an

@@ -206,7 +206,7 @@ class Matmul(Problem):
 
     @property
     def activation(self) -> str:
-        """ "none", "relu", "gelu" or "silu"."""
+        """Return the activation: "none", "relu", "gelu" or "silu"."""
         last = self.epilogue.rpartition("+")[2]
         return last if last in ACTIVATIONS else "none"
 

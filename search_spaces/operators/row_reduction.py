@@ -294,7 +294,7 @@ class Reduce(RowProblem):
         yield ProblemPart(rows, {"x": x}, {"out": places})
 
     def _view(self, inputs: Mapping[str, Array]) -> FloatArray:
-        """x in float64, (outer, length, inner) with the reduced axis moved to the end."""
+        """Return x in float64, (outer, length, inner) with the reduced axis moved to the end."""
         x = self._load(inputs, "x")
         if self.reduces_contiguous:
             return x.reshape(self.parallel_extent, self.length)

@@ -65,7 +65,7 @@ class ArrayMove(Problem):
         """(matrices, rows, columns) of out."""
 
     def operands(self) -> tuple[Operand, ...]:
-        """x and out, (matrices, rows, columns), followed by an axis of words for elements of 8 and 16 bytes."""
+        """Return x and out, (matrices, rows, columns), followed by an axis of words for elements of 8 and 16 bytes."""
         words = self.element_bytes // self.word.bytes
         tail = () if words == 1 else (words,)
         return (

@@ -49,7 +49,9 @@ class Member(Protocol):
 
 
 class SearchSpace(Protocol):
-    """The legal schedules that a search may propose. The contract, which one test class checks:
+    """The legal schedules that a search may propose.
+
+    One test class checks the contract:
 
     - Every method that gives schedules gives legal ones, of the space. The order of a sample depends on the space and
       the seed alone: on any machine, in any process.

@@ -184,6 +184,6 @@ def test_a_cluster_begins_without_a_fence_of_the_gpu(size: int) -> None:
 
 @pytest.mark.parametrize("size", spread([4096, 8192], 1))
 def test_one_lane_sends_tma_instructions_without_a_loop_over_lanes(size: int) -> None:
-    """ptxas sends what it does not know to be of one lane in a loop that elects one after another."""
+    """A copy that ptxas does not know to be of one lane is sent in a loop that elects one after another."""
     assert any(i.opcode.startswith("UTMALDG") for i in chosen(size))
     assert not any("BRA.U.ANY" in i.opcode for i in chosen(size))

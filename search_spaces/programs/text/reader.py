@@ -129,7 +129,7 @@ class _ListingReader(Tokens):
         return name
 
     def _pseudo_arrays(self) -> list[ListedArray]:
-        """``BF16 A[M][K], BT[N, K];``"""
+        """Read a declaration such as ``BF16 A[M][K], BT[N, K];``."""
         head = self.match(_HEAD)
         assert head is not None
         found = []

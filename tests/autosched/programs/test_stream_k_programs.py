@@ -36,7 +36,7 @@ def gemm(**changes: int | str) -> Values:
 
 
 def outcome(p: ProgramProblem, kernel: GeneratedKernel, order: Order) -> str:
-    """ "ok", what the emulator reports, or "wrong"."""
+    """Return "ok", the finding of the emulator, or "wrong"."""
     inputs = p.random_inputs(1)
     run = emulate(kernel, inputs, time_limit=60.0, order=order)
     if run.status != "ok":

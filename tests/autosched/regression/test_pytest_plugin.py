@@ -51,7 +51,7 @@ class Done:
 
 @pytest.fixture
 def run(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    """pytest in the folder of another project: in this process, which has what takes time to import."""
+    """Run pytest in the folder of another project: in this process, which has what takes time to import."""
     monkeypatch.chdir(project)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
 

@@ -435,7 +435,7 @@ def test_a_kernel_that_takes_what_its_problem_has_not_is_refused(arrays):
 
 
 def test_what_computing_a_reference_took_is_given_back(monkeypatch):
-    """torch and kernels with local memory take theirs from what cupy's pool leaves."""
+    """Torch and kernels with local memory take theirs from what cupy's pool leaves."""
     cupy, zeros = FakeCupy(), DeviceArray((1, 17, 9), np.float64, Pointer(np.zeros(17 * 9 * 8, np.uint8)))
 
     def computed(problem, inputs):
@@ -502,7 +502,6 @@ def test_what_a_graph_launches_lives_as_long_as_its_rounds(arrays, monkeypatch):
 
 def pretended_library(name, cupy, stream, problem, copies, cold_bytes):
     """Return a baseline that does what its name says."""
-
     if name == "missing":
         return "it is not here"
     function = Function(cupy, name)

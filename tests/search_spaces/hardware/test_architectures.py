@@ -19,7 +19,7 @@ TARGETS = [(row, target) for row in ROWS for target in row.targets]
 
 
 def compiles(arch: str, *features: str) -> str:
-    """ "" where NVRTC compiles the kernel, else its log."""
+    """Return the log of NVRTC where it cannot compile the kernel, else ""."""
     output = compile_source(kernel(*features), "probe", arch, Headers())
     return "" if output.cubin is not None else output.log
 

@@ -182,7 +182,7 @@ def test_tolerance_of_a_sum_admits_rounding_and_refuses_a_missing_element(dtype:
 
 @pytest.mark.parametrize("reduction", ["row_sum", "row_max"])
 def test_tolerance_of_a_reduction_admits_what_gelu_loses_of_subnormal_products(reduction: str) -> None:
-    """gelu halves x: an odd multiple of 2^-149 loses its last bit."""
+    """GELU halves x: an odd multiple of 2^-149 loses its last bit."""
     problem = Matmul(16, 64, 1, a="f32", precision="ieee", epilogue="gelu", reduction=reduction)
     a = (np.arange(1, 17) * 2.0**-149).astype(np.float32).reshape(1, 16, 1)
     inputs = {"a": a, "b": np.ones((1, 1, 64), np.float32)}

@@ -67,8 +67,7 @@ class Mutation:
 
 
 def found_in(case: str, headers: Headers | None = None, **fields: str | int | float) -> str:
-    """ "ok", or what was found when the golden case ``case`` was emulated, with other ``headers`` and some ``fields``
-    of its problem replaced."""
+    """Return "ok", or the finding of golden case ``case``, with other ``headers`` and ``fields`` of its problem."""
     data = json.loads((GOLDEN / f"{case}.json").read_text())
     problem = dataclasses.replace(problem_from_json(data["problem"]), **fields)
     kernel = generate(problem, Schedule.from_json(data["template"], data["schedule"]), device(data["device"]))

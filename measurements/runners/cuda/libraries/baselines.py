@@ -307,7 +307,7 @@ def _turned(array: Any, order: str) -> Any:
 
 
 def _lines(p: Any, t: Arrays) -> tuple[Any, Any]:
-    """x with what is reduced as its axis 1, and out of the same shape without that axis."""
+    """Return x with the reduced axis as its axis 1, and out of the same shape without that axis."""
     shape = (p.parallel_extent, p.length) if p.reduces_contiguous else (p.outer, p.length, p.inner)
     return t["x"].reshape(shape), t["out"].reshape((shape[0], *shape[2:]))
 

@@ -93,7 +93,7 @@ def factors(gemm: Gemm) -> tuple[Any, Any]:
 
 @cache
 def _library() -> ctypes.CDLL:
-    """libcublas from where cupy's own search finds it, or from the system."""
+    """Load libcublas from where cupy's own search finds it, or from the system."""
     names = list(_SONAMES)
     with suppress(Exception):  # pathfinder is not installed, or finds none and raises errors of its own
         names.insert(0, importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cublas").abs_path)

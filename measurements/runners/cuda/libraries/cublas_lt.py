@@ -190,7 +190,7 @@ def _set(thing: ctypes.c_void_p, function: str, attribute: int, value: Any) -> N
 
 @cache
 def _library() -> ctypes.CDLL:
-    """libcublasLt from where cupy's own search finds it, or from the system."""
+    """Load libcublasLt from where cupy's own search finds it, or from the system."""
     names = list(_SONAMES)
     with suppress(Exception):  # pathfinder is not installed, or finds none and raises errors of its own
         names.insert(0, importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cublasLt").abs_path)

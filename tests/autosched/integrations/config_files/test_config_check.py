@@ -58,7 +58,7 @@ def test_sglang_28019_the_default_does_not_fit_consumer_blackwell() -> None:
 
 
 def test_a_k_that_spans_two_scales_is_wrong() -> None:
-    """vLLM's layers take less of k then; SGLang's, and both block-scaled matmuls, take what the file says."""
+    """Layers of vLLM take less of k then; SGLang's, and both block-scaled matmuls, take what the file says."""
     config = SMALL | {"BLOCK_SIZE_K": 128}
     layer = parse_file_name("E=8,N=64,device_name=X,dtype=fp8_w8a8,block_shape=[64,64].json")
     assert judge("vllm", layer, config, device("h100"), prove=True).status == "ok"

@@ -43,7 +43,7 @@ def outcome_of(
     changed: Callable[[GeneratedKernel], GeneratedKernel] = lambda kernel: kernel,
     schedule: Schedule | None = None,
 ) -> str:
-    """ "ok", what the emulator reports, or "wrong"."""
+    """Return "ok", the finding of the emulator, or "wrong"."""
     made = load_program(str(EXAMPLES / place)) if isinstance(place, str) else place
     p = problem(made, **sizes)
     schedule = schedule or template(made).space(p, A100).sample(1, 3)[0]

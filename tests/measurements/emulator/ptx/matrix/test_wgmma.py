@@ -142,7 +142,13 @@ def run(
     """Return what the machine gives for c + a @ b.T, and what numpy does.
 
     Args:
+        d: Type of the accumulators.
+        a: Type of A.
+        b: Type of B.
+        n: Number of columns of B.
         left: None for A in registers.
+        right: Layout of B in shared memory.
+        negated: Factors of A and B, 1 or -1.
         selector: Of a sparse A.
         infinite: The k at which the first column of b is infinite, of bf16; numpy's answer is NaN in rows that have it.
         spoiled: Changes metadata.

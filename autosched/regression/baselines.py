@@ -1,4 +1,4 @@
-"""Where the baseline of a timed check comes from: the record itself, another database, or another environment."""
+"""Sources of a timed check's baseline: the record itself, another database, or another environment."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class KnownPrograms(CompilePool):
         self._known: dict[str, Compiled] = {}
 
     def add(self, kernel: GeneratedKernel, compiled: Compiled) -> None:
-        """From now on ``kernel`` is this program."""
+        """Let ``kernel`` be this program from now on."""
         self._known[kernel.digest] = compiled
 
     def submit(self, kernel: GeneratedKernel, arch: str) -> Future[Compiled | CompileFailure]:
@@ -88,15 +88,16 @@ class KnownPrograms(CompilePool):
 
 
 class EnvironmentBaseline:
-    """Compare with the kernels that the autosched and the compiler of another Python environment make of the stored
-    schedules.
+    """Baseline of the kernels that another Python environment makes of the stored schedules.
+
+    The autosched and the compiler of that environment generate and compile them.
 
     Args:
         python: The interpreter of that environment, such as a virtual environment with the base branch installed.
-        entries: What is compared.
+        entries: Entries to compare.
         pool: Keeps the cubins that come back.
-        kernel_files: Are read there, in their order.
-        programs: Likewise, files of tile programs.
+        kernel_files: Kernel files that are read there, in their order.
+        programs: Files of tile programs that are read there.
 
     Raises:
         BaselineError: The environment does not answer.

@@ -55,9 +55,9 @@ class CheckOptions:
 
 
 class CheckRun:
-    """What a check has found so far: there is a report of it however it ends.
+    """Findings of a check so far; there is a report of it however it ends.
 
-    ``entries`` are those of the database, and ``done`` the findings of the first of them that are no findings already.
+    ``entries`` are those of the database, and ``done`` the findings of the first of them that are not findings already.
     """
 
     def __init__(self, name: str, kind: Literal["static", "timed", "configs"]) -> None:

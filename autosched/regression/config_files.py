@@ -1,4 +1,4 @@
-"""What commands and tests need of another project's files of tuned configurations. Integrations implement it.
+"""Interface of commands and tests to another project's files of tuned configurations. Integrations implement it.
 
 A file holds a configuration for each batch size of one layer. Folders of them are checked, tuned, read and written.
 """
@@ -19,7 +19,7 @@ from search_spaces.hardware.devices import Device
 
 @dataclass(frozen=True)
 class ConfigCheck:
-    """What is checked.
+    """Options of a check of configuration files.
 
     Args:
         device: Check only the files of this device; None for all.

@@ -28,9 +28,9 @@ MOST = 0.8
 
 @dataclass(frozen=True)
 class SlowdownLimits:
-    """What counts as slower: more than ``max_slowdown``, a share of the baseline's time, and than ``floor`` seconds.
+    """Limits of an allowed slowdown: ``max_slowdown``, a share of the baseline's time, and ``floor``, in seconds.
 
-    Raises ValueError for a share outside [0, 10) and a floor that is not a time.
+    An entry is slower if it exceeds both. Raises ValueError for a share outside [0, 10) and a floor that is not a time.
     """
 
     max_slowdown: float = 0.01
@@ -63,12 +63,12 @@ class Times:
 
 @dataclass(frozen=True)
 class TimeComparison:
-    """What the times of one entry show.
+    """Comparison of the times of one entry.
 
-    ``ratio`` is candidate over baseline, ``noise`` the second baseline over the first, ``control`` the control over
-    the baseline (None without one). ``limit`` is the slowdown that had to be exceeded: the larger of what is allowed
-    and what the noise alone could show. ``p`` is the probability of such times if the slowdown were within the limit.
-    ``moved`` says in one line why the times cannot be trusted, "" where they can.
+    ``ratio`` is candidate over baseline, ``noise`` the second baseline over the first, ``control`` the control over the
+    baseline (None without one). ``limit`` is the slowdown that had to be exceeded: the larger of the allowed one and of
+    one that noise alone could show. ``p`` is the probability of such times if the slowdown were within the limit.
+    ``moved`` says in one line why the times cannot be trusted, "" if they can.
     """
 
     verdict: SpeedChange
@@ -83,7 +83,7 @@ class TimeComparison:
 
     @property
     def decided(self) -> bool:
-        """Whether more rounds would change nothing."""
+        """Return whether more rounds would change nothing."""
         return self.verdict is not SpeedChange.UNCERTAIN and not self.moved
 
 
@@ -109,8 +109,11 @@ def compare(times: Times, limits: SlowdownLimits, noise: float = 0.0) -> TimeCom
 
 
 def discoveries(p_values: Sequence[float], rate: float = DISCOVERY_RATE) -> list[bool]:
-    """Which findings stand, by the procedure of Benjamini and Hochberg: of those, at most ``rate`` are expected to be
-    false. ``p_values`` holds one for every entry that was judged, found slower or not."""
+    """Return for each p-value whether its finding stands, by the procedure of Benjamini and Hochberg.
+
+    At most the share ``rate`` of these is expected to be false. ``p_values`` holds one value for every entry that was
+    judged, found slower or not.
+    """
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     last = max((rank for rank, i in enumerate(order, 1) if p_values[i] <= rate * rank / len(order)), default=0)
     kept = set(order[:last])
@@ -118,7 +121,7 @@ def discoveries(p_values: Sequence[float], rate: float = DISCOVERY_RATE) -> list
 
 
 def moved_between(first: TimeComparison, second: TimeComparison, limits: SlowdownLimits) -> str:
-    """Why two runs of one entry, in two processes, cannot be put together: their controls stand apart. "" if not.
+    """Return why two runs of one entry, in two processes, cannot be pooled: their controls differ. "" if they can.
 
     Control and baseline are the same two programs in both, so that only the machine can have moved them.
     """
@@ -131,7 +134,10 @@ def moved_between(first: TimeComparison, second: TimeComparison, limits: Slowdow
 
 
 def one_sided(verdicts: Sequence[SpeedChange]) -> bool:
-    """Whether nearly all entries went one way, which one cause outside of them explains better than many inside."""
+    """Return whether nearly all entries changed in one direction.
+
+    One cause outside of them explains that better than many causes inside.
+    """
     if len(verdicts) < ONE_SIDED:
         return False
     slower, faster = (verdicts.count(v) for v in (SpeedChange.SLOWER, SpeedChange.FASTER))

@@ -1,4 +1,4 @@
-"""How a run of many entries is judged: rounds until each is decided, one list of findings, and a second process.
+"""Procedure of a run of many entries: rounds until each is decided, one list of findings, and a second process.
 
 Nothing here knows how times are taken, so that the same procedure judges a GPU, a simulated one and recorded noise.
 """
@@ -76,7 +76,7 @@ def until_decided(
 
 
 def flagged(found: Mapping[int, TimeComparison]) -> list[int]:
-    """Which entries a second process must look at: slower, not by chance among so many, on a machine that stood still.
+    """Return the entries that a second process must time: slower, significant, and on a machine that did not change.
 
     ``found`` are the comparisons of all entries that were judged.
     """

@@ -65,7 +65,10 @@ class RegressionFound(Exception):
 
 
 class SessionGuard:
-    """What one session checks. Times are taken when the first entry asks for them: of all entries of the session."""
+    """Check of one session.
+
+    Times are taken when the first entry asks for them: of all entries of the session.
+    """
 
     def __init__(self, config: pytest.Config, database: str) -> None:
         from autosched.regression.check import CheckOptions

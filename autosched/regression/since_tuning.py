@@ -1,9 +1,9 @@
-"""What the machine did to an entry since it was tuned: a new driver may slow baseline and candidate alike.
+"""Change of the machine since an entry was tuned: a new driver may slow baseline and candidate alike.
 
-Tuning's last re-measurement timed the winner and a control in turns, and kept both times: the vendor's library, or a
-plain copy where there is none. A check times them in turns again. The kernel may have moved against the control, and
-the control against its own time of then; each is told, and makes a verdict that says "as fast as before" uncertain,
-because then nobody has looked at that "before".
+Tuning's last re-measurement timed the winner and a control in turns, and kept both times. The control is the vendor's
+library, or a plain copy where there is none. A check times them in turns again. The kernel may have moved against the
+control, and the control against its own earlier time. Each is reported, and makes a verdict "as fast as before"
+uncertain, because nobody has timed that "before".
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ class AtTuning:
 
     @classmethod
     def of(cls, trials: Sequence[Trial], best: Trial) -> AtTuning | None:
-        """Return what the re-measurement that ``best`` won was timed beside, or what the ``trials`` say that it was:
-        those of before records had a control have the library among them. None where there is none, and for times that
-        were taken otherwise than by default, which no check has."""
+        """Return the control of the re-measurement that ``best`` won, or as the ``trials`` have it.
+
+        Re-measurements made before records had a control have the library among the trials. None if there is none, and
+        for times of another policy than the default, which no check has.
+        """
         if best.control is not None and best.measurement.timing is not None:
             return None if best.policy != DEFAULT else cls(best.measurement.timing, best.control, best.driver)
         for run in reversed(remeasurements(trials)):

@@ -166,12 +166,11 @@ def _better(program: Compiled, then: Resources) -> bool:
 
 
 def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool: CompilePool) -> list[str]:
-    """Rivals that the cost model puts before the entry today and did not put there then, and a longer time than it gave
-    the entry then, if it is of this version.
+    """Return rivals that the cost model ranks before the entry today and not at tuning, and a longer predicted time.
 
-    What it said then is the recorded time where that was its own estimate, else what it says of the recorded resources.
-    Where one was counted in another code than instructions are here, resources decide for all. Differences within the
-    entry's limit are no order.
+    The time at tuning is the recorded one if it was the model's own estimate, else its prediction from the recorded
+    resources. If one was counted by other emulator code than today's, resources decide for all. Differences within the
+    entry's limit do not change the order.
     """
     names = {record.schedule.template for record in (entry.record, *entry.rivals)}
     try:
@@ -191,7 +190,7 @@ def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool
         return record.seconds if estimated else predicted(record, resources)
 
     def now(record: Trial, program: Compiled) -> float | None:
-        """As ``then``: of recorded resources there is no machine code."""
+        """Return the predicted time of today, as ``then``; recorded resources have no machine code."""
         estimated = one_code and record.provenance is Provenance.ESTIMATED
         return predicted(record, program.resources, program if estimated else None)
 

@@ -40,7 +40,10 @@ class TimingSession(Comparing, Protocol):
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a candidate is compared with, and how ``reason`` names the difference if the candidate is slower."""
+    """Baseline of a candidate.
+
+    ``reason`` says how the difference is named if the candidate is slower.
+    """
 
     candidate: Candidate
     reason: str
@@ -304,6 +307,5 @@ def _finding(pair: _Pair, judgement: ComparisonOutcome, timer: _Timer) -> CheckF
 
 
 def noises(findings: Sequence[CheckFinding]) -> Mapping[str, float]:
-    """Return what each timed entry's two runs of one program could differ by, by the entry's name: to be stored with
-    it."""
+    """Return the noise between two runs of one program for each timed entry by name, to be stored with it."""
     return {f.name: noise for f in findings if isinstance(noise := f.numbers.get("noise"), float)}

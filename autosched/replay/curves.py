@@ -58,7 +58,10 @@ def draw_curves(panels: Sequence[tuple[str, Sequence[Searches]]], path: str | Pa
 
 
 def _corners(curves: FloatArray) -> NDArray[np.intp]:
-    """Where any of the stepwise curves moves, their first points and their last: the others draw nothing."""
+    """Return the points where any of the stepwise curves moves, their first points and their last.
+
+    The others draw nothing.
+    """
     moves = np.any(np.diff(curves, axis=1) != 0, axis=0)
     last = curves.shape[1] - 1
     return np.unique(np.concatenate([[0], np.flatnonzero(moves) + 1, [last]]))

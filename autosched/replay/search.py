@@ -135,11 +135,10 @@ def searches(
 
 
 def restricted(table: Table, restrictions: Sequence[str]) -> Table:
-    """Return the configurations of ``table`` for which every expression holds, such as ``"block_size_x * tile_x <=
-    1024"``.
+    """Return the configurations of ``table`` for which every expression holds.
 
-    The language is that of kernel files. Raises TableError for what is not an expression, an unknown name, and for
-    restrictions that leave nothing.
+    An expression is such as ``"block_size_x * tile_x <= 1024"``, in the language of kernel files. Raises TableError for
+    an invalid expression, an unknown name, and for restrictions that leave nothing.
     """
     kept = list(table.measurements)
     for text in restrictions:

@@ -1,4 +1,4 @@
-"""What CI systems read: JUnit XML, Markdown for a job page, and GitHub's annotations.
+"""Formats of CI systems: JUnit XML, Markdown for a job page, and GitHub's annotations.
 
 ``verify``, ``run``, ``judge`` and ``check`` each turn their result into one ``Summary``. Names and reasons may come
 from third-party files: each format escapes them in its own way.

@@ -42,8 +42,10 @@ def time(seconds: float) -> str:
 
 
 def rate(problem: Costed, seconds: float, device: str | None = None) -> str:
-    """Return what a time amounts to: ``4.103 TB/s`` where moving the operands takes longest on ``device`` (or where
-    there is no arithmetic), else ``644.1 TFLOP/s``."""
+    """Return the rate that a time amounts to: ``4.103 TB/s`` or ``644.1 TFLOP/s``.
+
+    It is bytes per second if moving the operands takes longest on ``device``, or if there is no arithmetic.
+    """
     chip = None if device is None else known(device)
     if not problem.flops or (chip is not None and roofline(problem, chip).memory_bound):
         return f"{_scaled(problem.min_bytes / seconds)}B/s"
@@ -70,7 +72,7 @@ def _four_digits(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """How long something takes, for people: ``0.4 s``, ``14 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    """Return a duration for people: ``0.4 s``, ``14 s``, ``3 min 20 s``, ``2 h 5 min``."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -108,21 +110,26 @@ def size(number_of_bytes: int) -> str:
 
 
 def one_line(problem: Problem) -> str:
-    """``matmul m=4096 n=4096 k=4096 a=f16 b=f16 acc=f32 out=f16``: what is required, types, what is not default; all
-    fields where that is nothing, as of a user's kernel at its own sizes."""
+    """Return a problem in one line: ``matmul m=4096 n=4096 k=4096 a=f16 b=f16 acc=f32 out=f16``.
+
+    It has required fields, types, and fields that differ from their default; all fields if there are none of these, as
+    for a user's kernel at its own sizes.
+    """
     shown = problem.to_json()
     names = telling_fields([problem]) or [f.name for f in dataclasses.fields(problem)]
     return " ".join((problem.operator, *(f"{name}={shown[name]}" for name in names)))
 
 
 def telling_fields(problems: Sequence[Problem]) -> list[str]:
-    """Fields that say which of ``problems`` (of one operator) is meant: those without a default, types, and those where
-    one of the problems differs from the default."""
+    """Return the fields that tell apart ``problems`` of one operator.
+
+    These are fields without a default, types, and fields in which one of the problems differs from the default.
+    """
     return [f.name for f in dataclasses.fields(problems[0]) if _tells(f, problems)]
 
 
 def differing_fields(problems: Sequence[Problem]) -> list[str]:
-    """Of the telling fields, those without a default and those that differ among ``problems``."""
+    """Return the telling fields without a default, and those that differ among ``problems``."""
     fields = dataclasses.fields(problems[0])
     return [
         f.name for f in fields if f.default is dataclasses.MISSING or len({getattr(p, f.name) for p in problems}) > 1
@@ -257,8 +264,10 @@ def record_facts(problem: Costed, record: Trial) -> list[tuple[str, str]]:
 
 
 def record_json(problem: Problem, record: Trial) -> dict[str, Any]:
-    """Return a record that has a time, as JSON values, with its arithmetic rate, the part of the roofline that it
-    reaches and what bounds it (null where that is not known)."""
+    """Return a record that has a time, as JSON values.
+
+    Added are its arithmetic rate, its share of the roofline, and the bounding resource (null if unknown).
+    """
     if record.seconds is None:
         raise ValueError(f"record {record.id} has no time: its status is {record.status}")
     metrics = dict(problem.metrics(record.schedule.values, record.seconds))

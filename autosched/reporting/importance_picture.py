@@ -1,4 +1,4 @@
-"""Which features decide, as a picture. Needs matplotlib (extra ``pictures``)."""
+"""Picture of the features that decide. Needs matplotlib (extra ``pictures``)."""
 
 from __future__ import annotations
 

@@ -102,7 +102,10 @@ def _named(record: Trial) -> dict[str, Value]:
 
 
 def _domains(records: Sequence[Trial]) -> dict[str, Any]:
-    """Of each parameter, the values that were tried: what its space was then is not stored."""
+    """Return the tried values of each parameter.
+
+    The space at the time is not stored.
+    """
     from optuna.distributions import CategoricalDistribution
 
     values: dict[str, dict[Value, None]] = {}

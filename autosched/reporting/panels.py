@@ -187,8 +187,10 @@ def _draw_panel(axes: Any, panel: Panel, width: float, height: float) -> None:
 
 
 def _font(cells: Sequence[Cell], column_points: float, row_points: float) -> tuple[float, bool]:
-    """Return the largest size in which every text fits its cell, 0 where none is legible, and whether the texts are
-    turned by a quarter and set on one line, as narrow cells want it."""
+    """Return the largest size in which every text fits its cell, and whether the texts are turned.
+
+    The size is 0 if none is legible. Narrow cells want texts turned by a quarter and set on one line.
+    """
 
     def fit(cell: Cell, turned: bool) -> float:
         lines = [cell.text.replace("\n", "   ")] if turned else cell.text.split("\n")

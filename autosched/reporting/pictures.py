@@ -44,7 +44,7 @@ class _Accesses:
 
     @property
     def are_alike(self) -> bool:
-        """Whether all are free of conflicts, and of as many cycles."""
+        """Return whether all are free of conflicts, and of the same number of cycles."""
         return bool((self.cycles == self.ideal).all() and (self.cycles == self.cycles.flat[0]).all())
 
 

@@ -1,4 +1,4 @@
-"""How near a time is to what the device can do, and what keeps a schedule from being faster."""
+"""Ratio of a time to the device's limit, and the resource that keeps a schedule from being faster."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ Costed = Problem | ProblemFacts  # has ``flops`` and ``min_bytes``
 
 @dataclass(frozen=True)
 class Roofline:
-    """Of one problem on one device, in flop/s and bytes/s; ``peak`` is that of the fastest unit for the operands.
+    """Roofline of one problem on one device, in flop/s and bytes/s.
 
-    Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 2009.
+    ``peak`` is the rate of the fastest unit for the operands. Williams, Waterman and Patterson, "Roofline: an
+    insightful visual performance model", CACM 2009.
     """
 
     problem: Costed
@@ -34,7 +35,7 @@ class Roofline:
 
     @property
     def memory_bound(self) -> bool:
-        """Whether moving the operands once takes longer than the arithmetic."""
+        """True if moving the operands once takes longer than the arithmetic."""
         return self.problem.min_bytes / self.bandwidth >= self.problem.flops / self.peak
 
     def share(self, seconds: float) -> float:
@@ -80,9 +81,11 @@ def bound_by(problem: Problem, record: Trial) -> str | None:
 
 
 def busy_shares(problem: Problem, record: Trial) -> dict[str, float] | None:
-    """Return the part of the time, 0..1, for which each resource is busy: by the time model, with the registers and
-    spills of the compiled kernel. None where it cannot say: for a library, an unknown device, a template without
-    counts, or a schedule of another version."""
+    """Return the share of the time, 0..1, for which each resource is busy.
+
+    The time model predicts it, with the registers and spills of the compiled kernel. None if it cannot: for a library,
+    an unknown device, a template without counts, or a schedule of another version.
+    """
     chip = known(record.device)
     if chip is None or is_library(record.schedule):
         return None

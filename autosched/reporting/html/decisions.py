@@ -1,4 +1,4 @@
-"""What each decision of the winning schedule is worth, as far as the trials of its search say."""
+"""Worth of each decision of the winning schedule, as far as the trials of its search say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the winners of two databases differ."""
+"""Difference between the winners of two databases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says of one problem on one device."""
+"""Entry of a report: one problem on one device."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SHOWN = 200  # characters of a reason, or of a problem that is not known here
 
 @dataclass(frozen=True)
 class Failure:
-    """How often trials ended in ``status`` for the same ``reason``, and the part of all trials that is, 0..1."""
+    """Number of trials that ended in ``status`` for the same ``reason``, and their share of all trials, 0..1."""
 
     status: str
     reason: str
@@ -161,7 +161,7 @@ def _entry(store: Store, summaries: Sequence[ProblemSummary], now: datetime, rep
 
 
 def age(created: datetime, now: datetime) -> str:
-    """How long ago, in the largest unit that fits: ``3 days``, ``2 hours``, ``now``."""
+    """Return the age in the largest unit that fits: ``3 days``, ``2 hours``, ``now``."""
     seconds = (now - created.astimezone(UTC)).total_seconds()
     for unit, size in (("year", 365 * 86400), ("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= size:
@@ -174,7 +174,7 @@ def _problem(store: Store, summary: ProblemSummary) -> Problem | None:
 
 
 def _today(problem: Problem | None, best: Trial | None) -> tuple[str, tuple[str, ...]]:
-    """Why the winner cannot be used by this version, "" where it can; and what has changed since it was timed."""
+    """Return why this version cannot use the winner, "" if it can; and the changes since it was timed."""
     if problem is None or best is None or is_library(best.schedule):
         return "", ()
     try:

@@ -48,8 +48,11 @@ class Section:
 
 @dataclass(frozen=True)
 class ReportPage:
-    """What the page shows. ``sections`` are of the first entries, as many as fit; ``against`` is the name of the other
-    database, "" where there is none."""
+    """Content of the page.
+
+    ``sections`` are of the first entries, as many as fit; ``against`` is the name of the other database, "" without
+    one.
+    """
 
     database: str
     created: datetime
@@ -69,7 +72,7 @@ class ReportPage:
 
     @property
     def to_do(self) -> int:
-        """How many entries have something left to do."""
+        """Number of entries that have something left to do."""
         return sum(bool(e.advice) for e in self.entries)
 
 

@@ -19,11 +19,13 @@ _Places = dict[Value, float]  # the coordinate of each value
 
 
 class SpaceCoordinates:
-    """The columns of a space: an ordinal parameter from 0 to 1, by log2(1 + value) where it counts something, else by
-    its position; a categorical one by a whole number for each value. Templates share the columns of parameters that
-    they call by one name. A parameter with a single value has no column, and sizes that are not all powers of two have
-    a second one: how often two divides them, from 0 to 1. Blocks of 64 and 128 threads may be more alike than 64 and
-    80, as alignment, coalescing and division without a rest follow from it.
+    """Columns of a space, as coordinates of the surrogate model.
+
+    An ordinal parameter has values from 0 to 1: by log2(1 + value) if it is a count, else by its position. A
+    categorical one has a whole number for each value. Templates share the columns of parameters of one name. A
+    parameter with a single value has no column. Sizes that are not all powers of two have a second column: how often
+    two divides them, from 0 to 1. Blocks of 64 and 128 threads may be more alike than 64 and 80, because alignment,
+    coalescing and division without a remainder follow from it.
     """
 
     def __init__(self, space: SearchSpace) -> None:
@@ -87,8 +89,10 @@ def _places(parameters: Sequence[Parameter]) -> _Places:
 
 
 def _factors_of_two(parameters: Sequence[Parameter]) -> list[_Places]:
-    """How often two divides each value of the parameters, all of one name, from 0 to 1; nothing where they are no
-    sizes, or where their sizes say as much."""
+    """Return how often two divides each value of the parameters, all of one name, from 0 to 1.
+
+    The list is empty if they are not sizes, or if their sizes say as much.
+    """
     values = dict.fromkeys(value for p in parameters for value in p.values)
     sizes = [v for v in values if isinstance(v, int) and v > 0]
     if len(sizes) < len(values) or max(sizes) < LEAST_SIZE or any(p.kind != "ordinal" for p in parameters):

@@ -12,7 +12,7 @@ _GUIDED = gaussian_process.GaussianProcessSettings(starts=1, offset=1.0)
 
 @dataclass(frozen=True)
 class GuessTrust:
-    """How far estimated times are followed.
+    """Trust in estimated times.
 
     Attributes:
         guessed: Number of random schedules from whose best estimates descents start.

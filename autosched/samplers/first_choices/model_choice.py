@@ -1,8 +1,8 @@
-"""What is used where nothing was tuned: the schedule that the time model likes best of those that it finds in a few
-steps from a fixed sample of the space.
+"""Default schedule of a problem that was not tuned.
 
-It is the bar for every answer: a tuned schedule of another size is taken only where the model does not put it behind
-this one, and this one takes part in every paired re-measurement.
+The time model likes it best among those that it finds in a few steps from a fixed sample of the space. It is the bar
+for every answer: a tuned schedule of another size is accepted only if the model does not rank it after this one. It
+also takes part in every paired re-measurement.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What NVIDIA's nvMatmulHeuristics would choose for a matmul, as schedules of ours: where that package is installed
-(``pip install 'autosched[heuristics]'``, NVIDIA's licence), they are among the first trials of ``tune``.
+"""Choices of NVIDIA's nvMatmulHeuristics for a matmul, as schedules of ours.
 
-The library names CUTLASS configurations: tiles of blocks and warps, stages, clusters, split k, the order of tiles. The
-nearest schedule of a template has as many of these decisions as its rules allow, the more important ones first, and of
-what they leave open what the time model likes best.
+They are among the first trials of ``tune`` if that package is installed (``pip install 'autosched[heuristics]'``,
+NVIDIA's licence). The library names CUTLASS configurations: tiles of blocks and warps, stages, clusters, split k, the
+order of tiles. The nearest schedule of a template has as many of these decisions as its rules allow, the more important
+ones first. The time model chooses among the schedules that they leave open.
 """
 
 from __future__ import annotations
@@ -64,9 +64,19 @@ class HeuristicsFailed(ValueError):
 
 @dataclass(frozen=True)
 class Configuration:
-    """A CUTLASS kernel: ``tile`` and ``warp_tile`` along m, n, k, ``instruction_m`` of one mma (64: wgmma), ``cluster``
-    in blocks along m and n, ``swizzle`` tiles in a band, ``by_columns`` whether blocks go down the rows of tiles first,
-    and the ``seconds`` that the library predicts."""
+    """A CUTLASS kernel.
+
+    Attributes:
+        tile: Tile of a block along m, n and k.
+        warp_tile: Tile of a warp along m, n and k.
+        instruction_m: Rows of one mma (64: wgmma).
+        stages: Number of pipeline stages.
+        split_k: Number of blocks that share the k of one tile.
+        cluster: Blocks of a cluster along m and n.
+        swizzle: Tiles in a band.
+        by_columns: Blocks go down the rows of tiles first.
+        seconds: Time that the library predicts.
+    """
 
     tile: tuple[int, int, int]
     warp_tile: tuple[int, int, int]
@@ -80,7 +90,7 @@ class Configuration:
 
     @property
     def warps(self) -> int:
-        """Those that multiply, along m and n."""
+        """Warps that multiply, along m and n."""
         return math.prod(self.warps_along)
 
     @property
@@ -97,7 +107,7 @@ class Advice:
 
 
 def installed() -> bool:
-    """Whether there is such a package; it is not loaded."""
+    """Return whether the package is installed; it is not loaded."""
     return importlib.util.find_spec(NAME) is not None
 
 
@@ -132,12 +142,12 @@ def advice(task: SearchTask, estimates: Estimates) -> Advice:
 
 
 def knows(problem: Matmul, device: Device) -> bool:
-    """Whether the library has figures for such a problem there."""
+    """Return whether the library has figures for such a problem there."""
     return device.name in GPUS and knows_types(problem)
 
 
 def knows_types(problem: Matmul) -> bool:
-    """Whether the library has a name for the types of such a problem."""
+    """Return whether the library has a name for the types of such a problem."""
     return problem.a in _PRECISIONS and problem.precision != "ieee"
 
 
@@ -246,8 +256,10 @@ def _raster(c: Configuration) -> str:
 
 
 def _narrowed(space: Space, decisions: Mapping[str, Value]) -> Space:
-    """Return the part of ``space`` with the values nearest to ``decisions``, without those that leave no legal schedule
-    together with the ones before them."""
+    """Return the part of ``space`` with the values nearest to ``decisions``.
+
+    A decision that leaves no legal schedule together with those before it is left out.
+    """
     known = {parameter.name: parameter for parameter in space.parameters}
     wanted = {name: _nearest(known[name], value) for name, value in decisions.items()}
     whole = _with(space, wanted)

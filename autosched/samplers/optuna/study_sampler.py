@@ -69,7 +69,7 @@ class StudySampler(BaseSampler):
         self._fitted: tuple[int, tuple[str, ...], Hyperparameters, Hyperparameters | None] | None = None
 
     def reseed_rng(self) -> None:
-        """As Optuna asks of samplers that are copied to other workers."""
+        """Draw a new seed; Optuna asks it of samplers that are copied to other workers."""
         self._rng = np.random.default_rng()
         self._random.reseed_rng()
 
@@ -139,8 +139,11 @@ class StudySampler(BaseSampler):
     def _hyperparameters(
         self, rows: Columns, values: FloatArray, works: FloatArray, names: tuple[str, ...], count: int
     ) -> tuple[Hyperparameters, Hyperparameters | None]:
-        """Of the values, and of what works where anything failed; fitted again at ``_GROWTH`` times the results, of
-        which there are ``count`` with those that the model does not look at, and at the first failure."""
+        """Return the hyper-parameters of the model of values, and of the model of failures if anything failed.
+
+        They are fitted again at ``_GROWTH`` times the results and at the first failure. There are ``count`` results,
+        with those that the model does not look at.
+        """
         fitted, failed = self._fitted, bool((works == 0).any())
         if fitted is None or fitted[1] != names or count >= fitted[0] * _GROWTH or (failed and fitted[3] is None):
             finished, known = ~np.isnan(works), ~np.isnan(values)
@@ -192,7 +195,10 @@ def _placed(trial: FrozenTrial, names: Sequence[str], axes: Sequence[Axis]) -> P
 
 
 def _failed(trial: FrozenTrial) -> bool:
-    """Whether a trial that is finished has no value that counts. Optuna's trials have constraints since version 5."""
+    """Return whether a finished trial has no value that counts.
+
+    Optuna's trials have constraints since version 5.
+    """
     broken = any(value > 0 for value in getattr(trial, "constraints", {}).values())
     return trial.state is not TrialState.COMPLETE or trial.value is None or not math.isfinite(trial.value) or broken
 

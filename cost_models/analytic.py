@@ -96,12 +96,12 @@ SPILL_WAVEFRONTS = 2.0  # a spilled word is written and read back
 
 @dataclass(frozen=True)
 class Analysis:
-    """What the model finds for n launches: one array [n] per quantity; cycles are those of one SM.
+    """Results of the model for n launches: one array [n] per quantity; cycles are those of one SM.
 
     ``occupancy`` blocks per SM; ``waves`` blocks over the blocks that run at a time; ``math``, ``issue``, ``special``,
     ``shared`` and ``load`` cycles of one block on each pipe; ``step`` cycles of one step of a full SM; ``in_flight``
-    bytes from DRAM that an SM waits for at a time; ``slowed`` the highest clock over that which the power limit leaves;
-    ``sm_seconds``, ``dram_seconds``, ``seconds`` of the launch.
+    bytes from DRAM that an SM waits for at a time; ``slowed`` the highest clock over the clock that the power limit
+    leaves; ``sm_seconds``, ``dram_seconds``, ``seconds`` of the launch.
     """
 
     occupancy: IntArray
@@ -313,8 +313,11 @@ def _barrier_cycles(w: CostColumns, device: Device) -> FloatArray:
 
 
 def _step_cycles(w: CostColumns, block: _BlockCycles, together: IntArray) -> FloatArray:
-    """Compute the cycles in which ``together`` blocks on an SM each make one step: the larger of the asymptotic bound
-    ``r * b`` and the balanced-job bound ``z + b1 + (r - 1) * b * b / (b + z)``."""
+    """Compute the cycles in which ``together`` blocks on an SM each make one step.
+
+    It is the larger of the asymptotic bound ``r * b`` and the balanced-job bound
+    ``z + b1 + (r - 1) * b * b / (b + z)``.
+    """
     n = w.iterations
     pipes = np.stack([block.math / n, block.issue / n, block.special / n, block.shared / n, block.load / n])
     busy = _mix(pipes, np.where(w.asynchronous, 1, together) * block.overlapping)
@@ -371,8 +374,10 @@ def _dram_seconds(w: CostColumns, device: Device, in_flight: FloatArray) -> Floa
 
 
 def waited_for_boxes(work: CostCounts, device: Device, round_trip: float = STORE_ROUND_TRIP) -> float:
-    """Cycles for which the boxes of each result of ``work`` wait: for barriers, and ``round_trip`` for each other's
-    stores."""
+    """Return the cycles for which the boxes of each result of ``work`` wait.
+
+    They wait for barriers, and ``round_trip`` cycles for each other's stores.
+    """
     return float(_waited_for_boxes(CostColumns.of([work]), device, round_trip)[0])
 
 

@@ -68,8 +68,10 @@ def covariance(a: Columns, b: Columns, given: Hyperparameters) -> Columns:
 
 
 class Grid:
-    """Places [d, m] that stay, to which ``covariance`` is fast where parameters have few values: the distances of a
-    group of parameters are computed once for each combination that occurs, and then looked up."""
+    """Fixed points [d, m], to which ``covariance`` is fast if parameters have few values.
+
+    The distances of a group of parameters are computed once for each combination that occurs, and then looked up.
+    """
 
     def __init__(self, places: Columns) -> None:
         self._groups: list[tuple[list[int], Columns, npt.NDArray[np.intp]]] = []

@@ -1,8 +1,8 @@
-"""How probable it is that a schedule works, learned from which trials failed.
+"""Probability that a schedule works, learned from failed trials.
 
 Least-squares classification (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, section 6.5): a
-Gaussian process of 1 for a trial that worked and 0 for one that failed, with lengths of its own, because what makes a
-schedule fail (too many threads, too much shared memory) is seldom what makes it slow.
+Gaussian process of 1 for a trial that worked and 0 for one that failed, with length scales of its own, because the
+cause of a failure (too many threads, too much shared memory) is seldom the cause of a slow kernel.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ def hyperparameters(columns: Columns, worked: FloatArray) -> Hyperparameters:
 
 
 def probability(posterior: IncrementalPosterior, worked: FloatArray) -> FloatArray:
-    """Return that the schedule at each place works, given what ``worked`` [count]: 1 or 0, NaN where that is not known
-    yet."""
+    """Return the probability that the schedule at each point works.
+
+    ``worked`` [count] is 1 or 0, NaN where the result is not known yet.
+    """
     scale = Scale.of(worked[~np.isnan(worked)])
     predicted = posterior.predict(posterior.impute_pending(scale.down(worked)))
     mean = predicted.mean * scale.deviation + scale.mean

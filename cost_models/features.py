@@ -1,4 +1,4 @@
-"""What a learned model sees of a schedule: named columns, computed the same way when training and when predicting.
+"""Features of a schedule for a learned model: named columns, computed alike in training and in prediction.
 
 Five groups, told apart by the start of the name:
 
@@ -9,9 +9,9 @@ Five groups, told apart by the start of the name:
 - ``attribute.TEMPLATE.``: the derived columns of that template's space, as sign(x) * log2(1 + abs(x)).
 
 The last two are NaN, a missing value, in rows of other templates. A name that holds ``=`` is a column of zeros and
-ones, "is this value": where a problem's domain lacks the value, the column is all zeros, so tables of different
-problems of one operator can be joined (``align``). Change FEATURE_VERSION
-with every change to names or meanings: a model of another version is refused.
+ones, "is this value". If a problem's domain lacks the value, the column is all zeros, so that tables of different
+problems of one operator can be joined (``align``). Change FEATURE_VERSION with every change to names or meanings: a
+model of another version is refused.
 """
 
 from __future__ import annotations
@@ -334,8 +334,10 @@ def _batch(
 
 
 def _problem_columns(problem: Problem) -> tuple[list[str], Matrix]:
-    """Return the fields of a problem: integers as log2(1 + value), strings and booleans as a column named after the
-    value."""
+    """Return the fields of a problem as columns.
+
+    Integers become log2(1 + value), strings and booleans a column named after the value.
+    """
     names: list[str] = []
     values: list[float] = []
     for field, value in problem.to_json().items():

@@ -77,11 +77,11 @@ class Scale:
 
 @dataclass(frozen=True)
 class Trend:
-    """A guess of every value, made before any was known: ``observed`` [count] and at the ``places``, both scaled so
-    that the observed ones have mean 0 and deviation 1.
+    """Prior mean of every value, from estimates made before any was known.
 
-    The values follow it with a slope that is learned with them; before that the slope is ``slope`` give or take
-    ``deviation``. A guess that misleads gets the slope 0.
+    ``observed`` [count] and the one at the ``places`` are scaled so that the observed ones have mean 0 and deviation 1.
+    The values follow it with a slope that is learned with them. Its prior is ``slope`` with standard deviation
+    ``deviation``. Misleading estimates get the slope 0.
     """
 
     observed: FloatArray
@@ -111,7 +111,7 @@ class IncrementalPosterior:
 
     @property
     def count(self) -> int:
-        """How many observations there are."""
+        """Number of observations."""
         return self._n
 
     @property
@@ -299,8 +299,10 @@ class _Likelihood:
 
 
 def _telling(values: FloatArray, most: int) -> IntArray:
-    """Return the rows that hyper-parameters are fitted to: all, or the best half of ``most`` and an even share of the
-    rest."""
+    """Return the rows that hyper-parameters are fitted to.
+
+    These are all rows, or the best half of ``most`` and an even share of the rest.
+    """
     n = len(values)
     if n <= most:
         return np.arange(n, dtype=np.int64)

@@ -54,8 +54,11 @@ SPILL_SECTORS = 4.0  # of a word that the lanes of a warp spill or load again: L
 
 @dataclass(frozen=True)
 class CompiledResources:
-    """What ptxas allots: per thread, and bytes of static shared memory of a block. Spills are bytes of instructions in
-    the code, each executed as often as the code on average where the counts do not say how often."""
+    """Resources that ptxas allots: registers per thread, and bytes of static shared memory per block.
+
+    Spills are bytes of instructions in the code. Each is executed as often as the average instruction unless the counts
+    say otherwise.
+    """
 
     registers: int
     spill_bytes: int = 0
@@ -76,10 +79,13 @@ class LaunchTime:
 
 @dataclass(frozen=True, eq=False)
 class LaunchTable:
-    """Launches, an element of each array a launch: counts as in ``LaunchCounts``, per block but for ``dram_bytes``, and
-    compiled resources as in ``CompiledResources``. ``shared_bytes`` are static and dynamic ones. Of the wavefronts,
-    ``held_lines`` are of what L1 holds. Of the chain, ``chain_loads`` wait one after another for what it does not,
-    ``CHAIN_LOAD`` cycles each. ``spilled_words`` stand for ``spill_bytes`` where they are known. Arrays broadcast."""
+    """Launches, one element of each array per launch.
+
+    Counts are as in ``LaunchCounts``, per block except for ``dram_bytes``, and compiled resources as in
+    ``CompiledResources``. ``shared_bytes`` are static and dynamic ones. Of the wavefronts, ``held_lines`` are of lines
+    that L1 holds. Of the chain, ``chain_loads`` wait one after another for other lines, ``CHAIN_LOAD`` cycles each.
+    ``spilled_words`` stand for ``spill_bytes`` if they are known. Arrays broadcast.
+    """
 
     blocks: Floats
     threads: Floats
@@ -122,7 +128,7 @@ class LaunchTable:
 
 @dataclass(frozen=True, eq=False)
 class LaunchTimes:
-    """As ``LaunchTime``, an element of each array a launch; ``seconds`` are infinite where no block fits."""
+    """Times as in ``LaunchTime``, one element per launch; ``seconds`` are infinite if no block fits."""
 
     seconds: Floats
     occupancy: Floats
@@ -205,8 +211,10 @@ def launch_times(launches: LaunchTable, device: Device, *, exposed: float = EXPO
 
 
 def least_seconds(counts: LaunchCounts, stated: CostCounts, device: Device) -> float:
-    """Return what a launch takes at least that does the ``stated`` flops and moves the bytes, at the peaks of the
-    device."""
+    """Return the least time of a launch that does the ``stated`` flops and moves the bytes.
+
+    Rates are the peaks of the device.
+    """
     tensor = [tensor_flops(operation)[1] for operation, _ in counts.executed if tensor_flops(operation)[0]]
     doubles = any(operation.endswith(".f64") and "fma" in operation for operation, _ in counts.executed)
     peak = 2 * f64_rate(device.sm) * device.sm_count * device.clock_hz if doubles else device.fma_peak

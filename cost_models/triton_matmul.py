@@ -1,4 +1,4 @@
-"""What torch's Triton template of a matmul demands of the machine, for the time model: written down from its code.
+"""Work of torch's Triton matmul template, for the time model, as counted from its code.
 
 Judged on AutoHeuristic's recordings of A100 and H100 (``benchmarks/results/model_against_measured.md``).
 """
@@ -28,7 +28,7 @@ _WGMMA_ROWS, _WARPGROUP = 64, 4  # the least rows of a tile and warps of a block
 
 @dataclass(frozen=True)
 class TritonConfig:
-    """What torch's template of a matmul is compiled with."""
+    """Compile-time constants of torch's matmul template."""
 
     block_m: int
     block_n: int
@@ -103,10 +103,12 @@ def counts(
 
 
 def _lines(problem: Matmul, side: str, k: int) -> float:
-    """Return what L2 moves of an operand over what a step takes of it: a step that takes half a line of 128 bytes costs
-    as much as the whole line where the operand's lines are long. So it is recorded on A100: steps of 64 bytes take 1.3
-    times as long as steps of 128 where k is 50,000 and one operand lies along k, 1.6 times where both do, and as long
-    where none does. Why it depends on k is not known."""
+    """Return the bytes of an operand that L2 moves, over those that a step uses.
+
+    A step that uses half a line of 128 bytes costs as much as the whole line if the operand's lines are long. This is
+    recorded on A100: with k of 50,000, steps of 64 bytes take 1.3 times as long as steps of 128 if one operand lies
+    along k, 1.6 times if both do, and as long if none does. The reason for the dependence on k is not known.
+    """
     along_k = problem.order_a == "row" if side == "a" else problem.order_b == "col"
     element = problem.input_dtype.bytes
     least, most = _LONG_LINES

@@ -47,11 +47,11 @@ class ModelMismatch(ValueError):
 
 @dataclass(frozen=True)
 class BoostedTreeSettings:
-    """How trees are grown.
+    """Settings of boosted trees.
 
     ``held_out`` is the part of the rows (of the groups, from five on) that decides when to stop: after ``patience``
     trees without improvement, at ``rounds`` at the latest. ``members`` models that differ in their seed are averaged;
-    the spread between them is a measure of doubt.
+    the spread between them is a measure of uncertainty.
     """
 
     rounds: int = 300
@@ -204,11 +204,12 @@ class BoostedModel:
         return total / total.sum() if total.sum() > 0 else total
 
     def contributions(self, X: npt.ArrayLike) -> FloatArray:
-        """How much each feature moved the prediction of each row of X, float [n, d]: SHAP values, in natural logarithms
-        of time (Lundberg et al., Nature Machine Intelligence 2020, as XGBoost's ``pred_contribs`` computes them).
+        """Return the contribution of each feature to the prediction of each row of X, float [n, d].
 
-        With what all rows have in common they sum to ``predict``. What the trees correct counts with its difference
-        from its mean over the rows. Raises as ``predict`` does.
+        These are SHAP values, in natural logarithms of time (Lundberg et al., Nature Machine Intelligence 2020, as
+        XGBoost's ``pred_contribs`` computes them). With the part that all rows have in common they sum to ``predict``.
+        The time that the trees correct counts with its difference from its mean over the rows. Raises as ``predict``
+        does.
         """
         import xgboost
 
@@ -310,7 +311,7 @@ def _rounds(
     settings: BoostedTreeSettings,
     seed: int,
 ) -> int:
-    """How many trees to grow, decided on held-out rows."""
+    """Return the number of trees to grow, decided on held-out rows."""
     import xgboost
 
     held = held_out_rows(codes, settings.held_out, seed)
@@ -328,8 +329,10 @@ def _rounds(
 
 
 def held_out_rows(codes: npt.NDArray[np.int64], part: float, seed: int) -> npt.NDArray[np.bool_]:
-    """Return a mask of about ``part`` of the rows: whole groups from five groups on, as new problems are what counts
-    then."""
+    """Return a mask of about ``part`` of the rows.
+
+    From five groups on it has whole groups, because predictions for new problems count then.
+    """
     rng = np.random.default_rng(seed)
     groups = int(codes.max()) + 1
     if groups >= 5:

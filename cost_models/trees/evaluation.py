@@ -1,7 +1,7 @@
-"""How good predictions are for a search: it needs the order at the fast end, not the times.
+"""Quality of predictions for a search: it needs the order at the fast end, not the times.
 
 Every function takes ``predicted`` (any number that grows with time) and measured ``seconds``, both of shape [n]. Rows
-that a model predicts alike are taken in the worst order: a model that cannot tell rows apart gets no credit for the
+with equal predictions are taken in the worst order: a model that cannot tell rows apart gets no credit for the
 order in which they happen to be stored. All raise ValueError for empty, unequal, NaN or infinite input, or for times
 that are not positive.
 """
@@ -36,7 +36,7 @@ def top_k_recall(predicted: npt.ArrayLike, seconds: npt.ArrayLike, k: int) -> fl
 
 
 def regret(predicted: npt.ArrayLike, seconds: npt.ArrayLike, k: int = 1) -> float:
-    """How much slower than the best is what measuring the k predicted fastest would find: 0.05 is 5% slower."""
+    """Return the slowdown of the best of the k predicted fastest against the best of all: 0.05 is 5% slower."""
     return 1.0 / top_k_recall(predicted, seconds, k) - 1.0
 
 

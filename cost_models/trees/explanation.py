@@ -1,4 +1,4 @@
-"""Which features decide the predictions of a trained model, by what XGBoost itself says of its trees."""
+"""Importance of features for the predictions of a trained model, as XGBoost reports it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How good a model is on what it has not seen, by four splits that ask different questions.
+"""Quality of a model on unseen data, by four splits that ask different questions.
 
 - ``schedules``: a fifth of the rows at a time. Other schedules of problems that were tuned before.
-- ``problems``: problems at a time, on every device: a new size, or a new type. What a warm start lives on.
+- ``problems``: problems at a time, on every device: a new size, or a new type. A warm start depends on it.
 - ``families``: all problems of a shape family at a time (``observations.shape_family``): new shapes of another kind.
 - ``devices``: all that a device measured at a time: a new GPU.
 
@@ -67,8 +67,11 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Rows:
-    """What is split: ``matrix`` [n, d] of ``names`` with ``seconds`` [n] and, for each row, the codes of its group (a
-    problem on a device) and the names of its problem, its shape family and its device."""
+    """Rows that are split.
+
+    ``matrix`` [n, d] of ``names`` with ``seconds`` [n] and, for each row, the codes of its group (a problem on a
+    device) and the names of its problem, its shape family and its device.
+    """
 
     names: tuple[str, ...]
     matrix: Matrix
@@ -82,8 +85,11 @@ class Rows:
 def cross_validated(
     rows: Rows, settings: BoostedTreeSettings, corrects: str | None
 ) -> tuple[tuple[HeldOut, ...], float]:
-    """Return the figures of every split that the data allow, parts first and then the whole, and the model's noise: the
-    standard deviation of log time that its members' spread does not explain, by the broadest split of problems."""
+    """Return the figures of every split that the data allow, parts first and then the whole, and the model's noise.
+
+    The noise is the standard deviation of log time that its members' spread does not explain, by the broadest split of
+    problems.
+    """
     found: list[HeldOut] = []
     noise = 0.0
     for split in SPLITS:
@@ -109,7 +115,7 @@ def cross_validated(
 
 
 def _folds(rows: Rows, split: str, seed: int) -> npt.NDArray[np.int64]:
-    """Which part each row is in: whole units of the split, but rows where that is schedules."""
+    """Return the part of each row: whole units of the split, but rows for the split of schedules."""
     rng = np.random.default_rng(seed)
     if split == "schedules":
         return rng.permutation(len(rows.seconds)) % FOLDS

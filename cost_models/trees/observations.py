@@ -1,4 +1,4 @@
-"""What a model learns from: the times of one problem on one device, compact enough to travel in the model's file."""
+"""Training data of a model: the times of one problem on one device, compact enough for the model's file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Observations:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells it from others: the problem and the device."""
+        """Problem and device, which tell it from others."""
         return self.problem.key(), self.device.name
 
     def updated(self, newer: Self) -> Self:
@@ -51,8 +51,10 @@ class Observations:
         return dataclasses.replace(self, schedules=tuple(times), seconds=tuple(times.values()))
 
     def usable(self) -> tuple[Self | None, int]:
-        """Itself without the schedules that today's kernel templates cannot make or state no costs for, None where
-        none is left; and how many those are."""
+        """Return these observations without unusable schedules, and the number of these.
+
+        Unusable are those that today's kernel templates cannot make or state no costs for. None if none is left.
+        """
         templates = self.templates()
         kept = {}
         for schedule, seconds in zip(self.schedules, self.seconds, strict=True):

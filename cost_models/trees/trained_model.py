@@ -65,7 +65,7 @@ class OperatorModel:
         return deviation
 
     def contributions(self, table: FeatureTable) -> FloatArray:
-        """As ``BoostedModel.contributions``."""
+        """Return the contributions of features, as ``BoostedModel.contributions``."""
         return self.boosted.contributions(self._aligned(table))
 
     def _aligned(self, table: FeatureTable) -> Any:

@@ -32,7 +32,7 @@ def train(
 def fitted(
     observations: Sequence[Observations], settings: BoostedTreeSettings | None = None
 ) -> tuple[OperatorModel, ...]:
-    """As ``train``, but without held-out figures and noise, in a small part of the time."""
+    """Train as ``train`` does, but without held-out figures and noise, in a small part of the time."""
     return _by_operator(observations, settings or TRAINING, judged=False)
 
 

@@ -131,7 +131,7 @@ class ProcessConfigJudge:
                     self._pool.close()
 
     def finding(self, entry: FileEntry) -> CheckFinding:
-        """Of one entry, which is judged now if it was not yet."""
+        """Return the finding of one entry, which is judged now if it was not yet."""
         if entry.entry is None:
             return _of_file(entry, self.tools.get("triton", ""))
         if entry.entry.fault:

@@ -55,7 +55,7 @@ class FileName:
         return row_of_file_device(self.device_name)
 
     def text(self, format: Format = "vllm") -> str:
-        """As the format spells it: SGLang leaves a blank in ``block_shape``."""
+        """Return the name as the format spells it: SGLang leaves a blank in ``block_shape``."""
         sizes = f"E={self.experts},N={self.n}" if self.is_moe else f"N={self.n},K={self.k}"
         parts = [sizes, f"device_name={self.device_name}"]
         if self.dtype:

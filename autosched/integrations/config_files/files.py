@@ -156,7 +156,7 @@ def _entry(size: int, value: Any, name: FileName) -> BatchConfig:
 
 
 def _fault(config: Mapping[str, int], name: FileName) -> str:
-    """Why no kernel can be launched with it, whatever the device."""
+    """Return why no kernel can be launched with it, whatever the device; "" if one can."""
     missing = [key for key in _NEEDED if key not in config]
     if missing:
         return f"{' and '.join(missing)} is missing"

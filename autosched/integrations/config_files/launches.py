@@ -364,5 +364,5 @@ def _scale_strides(data: _Operands, per_row: str, per_column: str) -> dict[str, 
 
 
 def parameters_of(function: Any) -> tuple[str, ...]:
-    """Those of a Triton function, in their order."""
+    """Return the parameters of a Triton function, in their order."""
     return tuple(function.arg_names)

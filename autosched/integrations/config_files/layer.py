@@ -45,12 +45,12 @@ class Layer:
 
     @property
     def weight_bytes(self) -> int:
-        """Of an element of a weight."""
+        """Bytes of an element of a weight."""
         return _BYTES.get(self.dtype, 2)
 
     @property
     def row_bytes(self) -> int:
-        """Of an element of what a weight is multiplied with."""
+        """Bytes of an element of the rows that a weight is multiplied with."""
         return 2 if self.dtype == "int8_w8a16" else self.weight_bytes
 
     @property
@@ -101,7 +101,7 @@ def _size(path: Path, model: Mapping[str, Any], keys: tuple[str, ...]) -> int:
 
 
 def _quantization(model: Mapping[str, Any]) -> tuple[str, tuple[int, int] | None]:
-    """As file names say it."""
+    """Return the quantization as file names say it."""
     settings = model.get("quantization_config")
     if not isinstance(settings, dict):
         return "", None

@@ -25,8 +25,10 @@ _NO_TIME = "Helion's cache keeps no time"
 
 
 class DatabaseBackend(RemoteCacheBackend):  # type: ignore[misc]
-    """Winners of Helion's own searches, in the database that AUTOSCHED_DB names, a path or URL: on a server, all
-    machines and ranks share them. Another kernel, device or version has another key."""
+    """Winners of Helion's own searches, in the database that AUTOSCHED_DB names, a path or URL.
+
+    On a server, all machines and ranks share them. Another kernel, device or version has another key.
+    """
 
     def get(self, key: str) -> str | None:
         """Return the newest entry of the key; None where there is none, or no database yet. Raises StoreError."""

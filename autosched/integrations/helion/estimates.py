@@ -19,15 +19,17 @@ from search_spaces.hardware.devices import Device
 
 
 class EstimateProvider(BenchmarkProvider):  # type: ignore[misc]
-    """Of CPU tensors at the sizes that count. A configuration's host code is run, and its launches are estimated.
+    """Estimated times for Helion, from CPU tensors of the sizes that count.
+
+    A configuration's host code is run, and its launches are estimated.
 
     Args:
         kernel: The bound kernel.
-        settings: Helion's; not used.
-        config_spec: Helion's; not used.
-        args: CPU tensors at the sizes that count.
-        log: Helion's; not used.
-        autotune_metrics: Where Helion counts configurations.
+        settings: Settings of Helion; not used.
+        config_spec: Specification of Helion; not used.
+        args: CPU tensors of the sizes that count.
+        log: Log of Helion; not used.
+        autotune_metrics: Counts configurations for Helion.
         device: The GPU that times are of.
     """
 

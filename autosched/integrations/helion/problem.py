@@ -18,7 +18,10 @@ CACHE = "helion_cache"
 
 @dataclass(frozen=True)
 class CacheEntry(TritonProblem):
-    """What Helion's cache calls by ``arguments``, a digest of the kernel, its arguments, the device and versions."""
+    """An entry of Helion's cache.
+
+    ``arguments`` is a digest of the kernel, its arguments, the device and versions.
+    """
 
     operator: ClassVar[str] = CACHE
     summary: ClassVar[str] = "an entry of Helion's cache"

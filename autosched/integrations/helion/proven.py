@@ -22,13 +22,14 @@ Compare = Callable[[Any, Any], None]  # of expected and found: raises AssertionE
 
 
 class ProvenConfigs:
-    """A filter: a configuration, if Helion generates a kernel for it that compiles for the device, launches, finds no
-    fault in the emulator and gives what the default configuration gives; else None.
+    """A filter of configurations for Helion.
 
-    ``accepted`` are those that passed, ``refused`` the others with a line on why. A configuration is emulated once.
+    It returns a configuration if Helion generates a kernel for it that compiles for the device, launches, has no fault
+    in the emulator, and computes the result of the default configuration; else None. ``accepted`` are those that
+    passed, ``refused`` the others with a line on why. A configuration is emulated once.
 
     Args:
-        kernel: What ``@helion.kernel`` made.
+        kernel: The result of ``@helion.kernel``.
         args: Tensors of small sizes, which are copied to the CPU.
         device: The GPU that is emulated.
         compare: As of ``proven``; None for the usual tolerance.

@@ -1,4 +1,4 @@
-"""Which configuration of its own Triton matmul Inductor compiles: recorded, else the time model's, never timed twice.
+"""Choice of Inductor's Triton matmul configuration: recorded, else the time model's, never timed twice.
 
 ``torch._inductor.config.inductor_choices_class = choices("best.db", device="h100")``, with ``choices`` of
 ``autosched.integrations.inductor``. Everything that depends on Inductor's names is in this file.
@@ -45,8 +45,10 @@ _SPACE = {
 
 @dataclass(frozen=True)
 class MatmulChoice:
-    """An answer, and where it comes from: "recorded" (measured before, with these versions of torch and Triton) or
-    "model" (ESTIMATED), with its time in seconds."""
+    """An answer, and its origin, with its time in seconds.
+
+    The origin is "recorded" (measured before, with these versions of torch and Triton) or "model" (ESTIMATED).
+    """
 
     op: str
     problem: str
@@ -103,7 +105,7 @@ def choices(
 
 
 class _Shared:
-    """What all instances of one call know; Inductor makes one whenever it asks for its cache key."""
+    """State of all instances of one call; Inductor makes one whenever it asks for its cache key."""
 
     def __init__(
         self, database: str | None, device: Device, told: Callable[[MatmulChoice], None], record: bool
@@ -296,7 +298,7 @@ def _keep(shared: _Shared, best: Any, timings: Mapping[Any, float]) -> None:
 
 
 def _config_of(choice: Any) -> TritonConfig | None:
-    """Of a caller of Inductor's matmul templates; None of the library's and of others."""
+    """Return the configuration of a caller of Inductor's matmul templates; None for the library's and others."""
     told = getattr(choice, "log_info", None)
     if not told or "tile_shape" not in told:
         return None

@@ -1,12 +1,13 @@
-"""What the two matmuls of a layer execute and move, for every configuration at once: counted from sizes alone.
+"""Counts of the instructions and bytes of a layer's two matmuls, for every configuration at once, from sizes alone.
 
 Nothing is compiled, so that a tuner's whole space is ranked in milliseconds and only the first few need a compiler.
-Those are ranked again by what the compiled kernel does (``derived_counts.py``).
+Those are ranked again by counts of the compiled kernel (``derived_counts.py``).
 These are the counts that the emulator finds in the compiled kernel (a test compares them), and their time is that of
 any Triton launch (``autosched/triton/estimate.py``). Tokens choose experts evenly and independently.
 
-Figures of a warp and a turn of the loop are those of the code that Triton 3.9 makes of vLLM's kernel, read off as lines
-through a dozen tiles: ``_TURN`` and ``_COPY`` a turn and each copy in it, ``_ONCE`` and the like what is done once.
+Figures of a warp and an iteration of the loop are those of the code that Triton 3.9 makes of vLLM's kernel, fitted as
+lines through a dozen tiles. ``_TURN`` and ``_COPY`` count an iteration and each copy in it, ``_ONCE`` and the like code
+outside of the loop.
 """
 
 from __future__ import annotations
@@ -175,7 +176,10 @@ def _row_blocks(c: ConfigColumns, layer: Layer, rows: int) -> Floats:
 
 
 def shared_bytes(c: ConfigColumns, layer: Layer, device: Device) -> Floats:
-    """Of a block: Triton keeps a buffer a stage for wgmma, which reads it late, and one less for mma.sync."""
+    """Return the bytes of shared memory of a block.
+
+    Triton keeps one buffer per stage for wgmma, which reads it late, and one less for mma.sync.
+    """
     buffers = np.where(_by_warpgroups(c, device), c.stages, np.maximum(c.stages - 1, 1))
     return np.asarray(buffers * (c.m * layer.row_bytes + c.n * layer.weight_bytes) * c.k)
 
@@ -191,9 +195,12 @@ def registers(c: ConfigColumns, layer: Layer) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Tile:
-    """What a turn multiplies. Per warp: ``mma`` instructions of mma.sync, ``wgmma`` instructions, bytes of fragments
-    that it reads from shared memory, 8-bit floats that a thread decodes, integers that it converts; and cycles of the
-    turn's ``chain`` without its copies."""
+    """Counts of one iteration of a tile.
+
+    Per warp: ``mma`` instructions of mma.sync, ``wgmma`` instructions, bytes of fragments that it reads from shared
+    memory, 8-bit floats that a thread decodes, integers that it converts; and cycles of the iteration's ``chain``
+    without its copies.
+    """
 
     mma: Floats
     mma_operation: str

@@ -25,8 +25,11 @@ _MOST_BYTES = 1 << 24
 
 @dataclass(frozen=True)
 class LayerChoice:
-    """What a batch of ``rows`` takes. ``provenance`` is "estimated" or "measured"; ``proof`` has a status and numbers,
-    and is empty where nothing was proven."""
+    """Configuration of a batch of ``rows``.
+
+    ``provenance`` is "estimated" or "measured"; ``proof`` has a status and numbers, and is empty where nothing was
+    proven.
+    """
 
     rows: int
     config: Config

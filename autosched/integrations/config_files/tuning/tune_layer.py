@@ -1,5 +1,8 @@
-"""Chooses a configuration for each batch size of a layer: ranked by sizes, the first few compiled, proven, and ranked
-again by what the compiled kernel does, or timed where a GPU is."""
+"""Choice of a configuration for each batch size of a layer.
+
+The space is ranked by sizes. The first few are compiled, proven, and ranked again by counts of the compiled kernel, or
+timed if there is a GPU.
+"""
 
 from __future__ import annotations
 
@@ -71,17 +74,19 @@ def tune_layer(
     measure: Measure | None = None,
     told: Callable[[str], None] = lambda note: None,
 ) -> TunedLayer:
-    """Return for each batch size one of the model's ``candidates``: the fastest sound one by ``measure``, or, where no
-    GPU is, by counts of the compiled kernel. Those that spill registers come last then.
+    """Return for each batch size one of the model's ``candidates``: the fastest sound one.
+
+    Times are those of ``measure``, or, without a GPU, estimates from counts of the compiled kernel. Configurations that
+    spill registers come last then.
 
     Args:
         layer: Experts, sizes and types.
         device: The GPU.
-        format: Whose file is written.
+        format: Project whose file is written.
         pool: Processes that judge configurations.
         rows: Batch sizes, in tokens.
-        candidates: How many of the model's choices are looked at for each.
-        measure: Seconds of a batch with a configuration on the GPU that is here; None where there is none.
+        candidates: Number of the model's choices that are compiled for each batch size.
+        measure: Returns the seconds of a batch with a configuration on this machine's GPU; None without one.
         told: Called with a line for every batch size.
 
     Returns:

@@ -18,6 +18,7 @@ from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.estimates import AFTER, sum_name
 from search_spaces.programs.planning.memory import EARLY_COPIES, SharedMemoryPlan, stages_of
 from search_spaces.programs.planning.numbers import Numbers, numbers
+from search_spaces.programs.planning.scratch import exchanges
 from search_spaces.programs.planning.splits import Split, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, bufferable, in_shared, placed
 from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
@@ -40,7 +41,7 @@ class EarlyLoads:
 
 
 class EmitterBase:
-    """Of one schedule. ``memory.total`` is the shared memory that it uses."""
+    """Of one schedule."""
 
     def __init__(self, found: Inference, values: Mapping[str, Value], device: Device) -> None:
         self.found, self.values, self.device = found, values, device
@@ -53,7 +54,8 @@ class EmitterBase:
             key: placed(staged, values, self.numbers) for key, staged in in_shared(found, values).items()
         }
         self.stages = stages_of(found, values)
-        self.memory = SharedMemoryPlan.of(found, {n.staged.name: n for n in self.staged.values()}, self.stages, values)
+        staged_by_name = {n.staged.name: n for n in self.staged.values()}
+        self.memory = SharedMemoryPlan.of(found, staged_by_name, self.stages, exchanges(found, values), values)
         self.code = Code()
         self.refs: dict[tuple[int, Spread], Ref] = {}
         self.states: dict[int, str] = {}
@@ -75,7 +77,7 @@ class EmitterBase:
         self._written = False  # whether shared memory has been written before
         self.inits: list[str] = []  # of mbarriers
         self.producer: list[str] = []  # what a warp does that copies alone
-        self.barrier_bytes = 0
+        self.barriers = 0  # bytes of mbarriers
         self.split: Split | None = split_of(found, values)
         self.early = bool(values.get(EARLY_COPIES, 0))
         self.early_loads: EarlyLoads | None = None

@@ -48,7 +48,7 @@ class Boxes(MemoryAccess):
         if not self.inits:
             return lines
         lines += [
-            f"const unsigned barriers = shared + {self.memory.total}u;",
+            f"const unsigned barriers = shared + {self.memory.barriers}u;",
             "if (thread == 0) {",
             *(f"  {line}" for line in self.inits),
             "  ptx::fence_mbarrier_init();",
@@ -66,8 +66,8 @@ class Boxes(MemoryAccess):
 
     def _barriers_of(self, count: int) -> int:
         """Return the place of so many mbarriers."""
-        place = self.barrier_bytes
-        self.barrier_bytes += 8 * count
+        place = self.barriers
+        self.barriers += 8 * count
         return place
 
     def _box_copy(self, n: BoxedNumbers) -> str:

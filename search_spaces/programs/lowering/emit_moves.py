@@ -16,7 +16,7 @@ from search_spaces.programs.language.functions import REDUCTIONS
 from search_spaces.programs.lowering.emit_base import EmitterBase
 from search_spaces.programs.lowering.refs import Ref, register_type
 from search_spaces.programs.planning.exchange import access_width, steps
-from search_spaces.programs.planning.memory import across_bytes, exchange_bytes, exchange_layout
+from search_spaces.programs.planning.memory import across_bytes, exchange_layout
 
 
 class Moves(EmitterBase):
@@ -53,7 +53,7 @@ class Moves(EmitterBase):
         """Through shared memory: barrier, write, barrier, read."""
         text = str(self.values["exchange"])
         layout = exchange_layout(text, source.shape)
-        place = self.memory.use(self.loop, exchange_bytes(text, source.shape))
+        place = self.memory.exchange(self.loop, source.shape)
         given = ref.raw() if ref.kind == "array" else ref
         given = given if given.kind == "array" and given.table is None else self._array(given, source.registers, line)
         register = register_type(ref.dtype)
@@ -152,7 +152,7 @@ class Moves(EmitterBase):
         row, dimension = REDUCTIONS[operation.kind], operation.dimension
         digits = of.used("warp", 0, dimension)
         parts = math.prod(extent for _, extent in digits)
-        place = self.memory.use(self.loop, across_bytes(of, dimension, folded))
+        place = self.memory.exchange(self.loop, operation.result.id)
         register = register_type(operation.result.dtype)
         elements = math.prod(folded.shape)
         part, weight = [], 1

@@ -12,6 +12,7 @@ from search_spaces.programs.lowering.in_place import read_in_place, summed, uses
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.opaque import WARP_BYTES, read_behind
+from search_spaces.programs.planning.scratch import WMMA_SUMS
 from search_spaces.programs.planning.staging import sides
 from search_spaces.spaces.parameters import Value
 
@@ -170,7 +171,7 @@ class Products(Boxes):
         """Bring accumulators whose elements no register is known to hold to where the program has them."""
         assert self.row is not None
         n = self.numbers.products[self.found.product_of[operation.result.id]]
-        place = self.memory.use(self.loop, WARP_BYTES * self.numbers.warps)
+        place = self.memory.exchange(self.loop, WMMA_SUMS)
         self._barrier(operation.source)
         fragments_m, fragments_n = n.fragments
         type_ = self.row.c_name(operation.a.dtype.c_name, operation.b.dtype.c_name)

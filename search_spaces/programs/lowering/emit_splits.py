@@ -6,7 +6,7 @@ from search_spaces.launches.operand import Operand
 from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.emit_products import Products
 from search_spaces.programs.planning.boxes import copies_alone
-from search_spaces.programs.planning.memory import ALIGNMENT
+from search_spaces.programs.planning.scratch import LAST_BLOCK
 from search_spaces.programs.planning.splits import COUNTERS, PARTIALS, Split
 
 
@@ -41,7 +41,7 @@ class SharedLoops(Products):
         self.finish()
         self.code.flush()
         apart = sum(counts) * threads
-        place = self.memory.use(None, ALIGNMENT)
+        place = self.memory.exchange(None, LAST_BLOCK)
         only = f"{split.count}, {threads}" if copies_alone(self.values) else f"{split.count}"
         self.code.add(
             f"float* const parts = {PARTIALS} + static_cast<long long>(tile_place) * {split.count * apart};", source
@@ -70,7 +70,7 @@ class SharedLoops(Products):
         threads = self.numbers.warps * 32
         counts = [(self.states[s], self.of(self.found.states[s]).registers) for s in split.states]
         self.finish()
-        place = self.memory.use(None, ALIGNMENT)
+        place = self.memory.exchange(None, LAST_BLOCK)
         self._barrier(source)
         if self.early:
             self.code.add("next = walk.next();")

@@ -71,7 +71,8 @@ class Needs:
         registers: Of a thread, at least.
         fragments: Registers among them that hold the fragments of a step.
         tiles: Shapes of the tiles that are exchanged, by the outermost loop around (None: outside of loops).
-        joined: Bytes of reductions across warps, likewise, without those of ``sums``.
+        joined: Bytes of each reduction across warps, by its result, likewise, without those of ``sums``; and those in
+            which warps read wmma's sums, by None.
         sums: Bytes to join each sum that a loop carries, by its number, in the loop or behind it.
         why_not: Why no kernel of it can be made, or None.
     """
@@ -79,7 +80,7 @@ class Needs:
     registers: int = 0
     fragments: int = 0
     tiles: Mapping[int | None, frozenset[tuple[int, int]]] = field(default_factory=dict)
-    joined: Mapping[int | None, int] = field(default_factory=dict)
+    joined: Mapping[int | None, Mapping[int | None, int]] = field(default_factory=dict)
     sums: Mapping[int, int] = field(default_factory=dict)
     why_not: str | None = None
 
@@ -123,7 +124,8 @@ class _Used:
         outside: Likewise, outside of loops.
         grouped: (distribution, dimension, size, line) of reductions of groups.
         moved: (loop, from, to, through shared memory in any case) of conversions.
-        joined: (loop, sum, distribution, dimension, size) of reductions; the sum's result, or None.
+        joined: (loop, result, distribution, dimension, size) of reductions; the loop is None of a sum
+            that a loop carries.
         opaque: Loops in which sums are read through shared memory.
     """
 
@@ -133,7 +135,7 @@ class _Used:
     outside: tuple[Spread, ...]
     grouped: tuple[tuple[Spread, int, int, ir.Source], ...]
     moved: tuple[tuple[int | None, Spread, Spread, bool], ...]
-    joined: tuple[tuple[int | None, int | None, Spread, int, int], ...]
+    joined: tuple[tuple[int | None, int, Spread, int, int], ...]
     opaque: tuple[int | None, ...]
 
 
@@ -157,7 +159,7 @@ def _used(found: Inference, opaque: bool) -> _Used:
             of, d, size = found.sources[id_], operation.dimension, operation.size
             if size < operation.value.shape[d]:
                 grouped.append((of, d, size, operation.source))
-            joined.append((None if id_ in sums else place, id_ if id_ in sums else None, of, d, size))
+            joined.append((None if id_ in sums else place, id_, of, d, size))
         if isinstance(operation, ir.Convert):
             own = found.natural.get(operation.value.id, found.natural[id_])
             moved.append((place, own, found.natural[id_], operation.shared))
@@ -235,20 +237,20 @@ def outermost(found: Inference, around: Iterable[int]) -> int | None:
 
 def _exchanges(
     found: Inference, made: Numbers, used: _Used
-) -> tuple[dict[int | None, frozenset[tuple[int, int]]], dict[int | None, int], dict[int, int]]:
+) -> tuple[dict[int | None, frozenset[tuple[int, int]]], dict[int | None, dict[int | None, int]], dict[int, int]]:
     """Return the ``tiles``, ``joined`` and ``sums`` of Needs."""
     shapes: dict[int | None, set[tuple[int, int]]] = {}
-    joined: dict[int | None, int] = {place: WARP_BYTES * made.warps for place in used.opaque}
+    joined: dict[int | None, dict[int | None, int]] = {place: {None: WARP_BYTES * made.warps} for place in used.opaque}
     sums = {r.result.id: 0 for r in found.sums.values()}
     for place, from_, to, forced in used.moved:
         source, target = made.of(from_), made.of(to)
         if forced or (source != target and move(source, target, made.warps) is None):
             shapes.setdefault(place, set()).add(source.shape)
-    for place, sum_, spread, dimension, size in used.joined:
+    for place, result, spread, dimension, size in used.joined:
         of = made.of(spread)
         needed = across_bytes(of, dimension, of.folded(dimension, size))
-        if sum_ is not None:
-            sums[sum_] = needed
-        else:
-            joined[place] = max(joined.get(place, 0), needed)
+        if result in sums:
+            sums[result] = needed
+        elif needed:
+            joined.setdefault(place, {})[result] = needed
     return {place: frozenset(of) for place, of in shapes.items()}, joined, dict(enumerate(sums.values()))

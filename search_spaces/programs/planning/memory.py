@@ -21,7 +21,10 @@ from search_spaces.programs.planning.staging import StagedNumbers
 from search_spaces.programs.planning.ways import BOX_ALIGNMENT
 from search_spaces.spaces.parameters import Value
 
+Place = int | None  # of an exchange: the outermost loop around it, or None
+Exchange = tuple[int, int] | int | str | None  # the shape of a tile, the result of a reduction, or a name
 ALIGNMENT = 128
+MOST_STAGES = 5
 EARLY_COPIES = "early_copies"  # whether the ring is filled for the next tile of a block while results leave
 EXCHANGES = (
     "pad(4,1)",
@@ -54,6 +57,12 @@ def shared_tile_bytes(array: Array, layout: str) -> int:
     return aligned(exchange_layout(layout, array.matrix).size * array.dtype.bytes, BOX_ALIGNMENT)
 
 
+def barrier_bytes(found: Inference) -> int:
+    """Return what the mbarriers of rings and of tiles that are copied once take at most."""
+    kept = {s.name for s in found.staged.values() if s.loop is None}
+    return aligned(8 * (2 * MOST_STAGES * len(stage_names(found)) + len(kept)), 256)
+
+
 def aligned(size: int, to: int = ALIGNMENT) -> int:
     return -(-size // to) * to
 
@@ -69,13 +78,14 @@ def across_bytes(source: Distribution, dimension: int, folded: Distribution) -> 
 @dataclass
 class SharedMemoryPlan:
     """Byte offsets. ``shared`` are the tiles that the program asks for. ``scratch`` is where the exchanges of a loop
-    begin, or, by None, those outside."""
+    begin, or, by None, those outside. ``barriers`` is where mbarriers begin."""
 
+    exchanges: Mapping[Place, Mapping[Exchange, int]] = field(default_factory=dict)
     kept: dict[str, int] = field(default_factory=dict)
     shared: dict[str, int] = field(default_factory=dict)
     rings: dict[int, int] = field(default_factory=dict)
-    scratch: dict[int | None, int] = field(default_factory=dict)
-    total: int = 0
+    scratch: dict[Place, int] = field(default_factory=dict)
+    barriers: int = 0
 
     @classmethod
     def of(
@@ -83,6 +93,7 @@ class SharedMemoryPlan:
         found: Inference,
         staged: Mapping[str, StagedNumbers | BoxedNumbers],
         stages: Mapping[int, int],
+        exchanges: Mapping[Place, Mapping[Exchange, int]],
         values: Mapping[str, Value],
     ) -> SharedMemoryPlan:
         """Lay out the shared memory of a schedule.
@@ -91,9 +102,10 @@ class SharedMemoryPlan:
             found: What the program holds where.
             staged: Operands that are copied to shared memory, by name.
             stages: Of the ring of each loop, by its number.
-            values: The schedule's.
+            exchanges: What changes hands where (``scratch.exchanges``).
+            values: The schedule's, with the ``shared_bytes`` that its space counts.
         """
-        memory = cls()
+        memory = cls(exchanges, barriers=int(values["shared_bytes"]) - barrier_bytes(found))
         base = 0
         for name, numbers in staged.items():
             if numbers.staged.loop is None:
@@ -107,16 +119,14 @@ class SharedMemoryPlan:
             ring = sum(n.bytes for n in staged.values() if n.staged.loop == loop) * stages.get(loop, 1)
             memory.rings[loop] = base
             memory.scratch[loop] = base + ring
-            memory.total = max(memory.total, base + ring)
             if values.get(EARLY_COPIES):
                 memory.scratch[None] = base + ring - ring // stages[loop]
-        memory.total = max(memory.total, base)
         return memory
 
-    def use(self, loop: int | None, size: int) -> int:
-        """Return the place of an exchange."""
-        self.total = max(self.total, self.scratch[loop] + size)
-        return self.scratch[loop]
+    def exchange(self, place: Place, which: Exchange) -> int:
+        """Return where an exchange lies. Raises KeyError for one that the space has not counted."""
+        _ = self.exchanges[place][which]
+        return self.scratch[place]
 
 
 def stage_names(found: Inference) -> dict[int, str]:

@@ -41,8 +41,6 @@ from search_spaces.spaces.columns import Column, TextColumn
 from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 
-BARRIER_BYTES = 256  # of shared memory, for the mbarriers of all rings and tiles
-
 
 def workers(found: Choices, device: Device) -> str:
     """Return the column of the threads that compute: all of a block but a warp that copies."""

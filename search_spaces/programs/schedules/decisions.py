@@ -13,6 +13,7 @@ from search_spaces.programs.planning.block_order import BLOCK_ORDERS, FORWARD, P
 from search_spaces.programs.planning.choices import Choices, choices, unique_operands
 from search_spaces.programs.planning.memory import (
     EXCHANGES,
+    MOST_STAGES,
     SHARED_LAYOUTS,
     stage_names,
 )
@@ -90,7 +91,7 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     for array in first.trace.shared:
         listed.append(categorical(f"layout_{array.name}", SHARED_LAYOUTS, f"how {array.name} lies in shared memory"))
     for name in stage_names(first).values():
-        listed.append(ordinal(name, (1, 2, 3, 4, 5), "steps of the loop in shared memory at a time"))
+        listed.append(ordinal(name, range(1, MOST_STAGES + 1), "steps of the loop in shared memory at a time"))
     listed += fragment_buffers(found)
     for name in tail_names(found.inferences.values()).values():
         doc = "whether the last turns of the loop have code of their own"

@@ -12,11 +12,10 @@ from search_spaces.hardware.devices import Device
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.planning import estimates
 from search_spaces.programs.planning.choices import Choices, choices, unique_operands
-from search_spaces.programs.planning.memory import ALIGNMENT, exchange_bytes, shared_tile_bytes, stage_names
-from search_spaces.programs.planning.splits import shared_loop
+from search_spaces.programs.planning.memory import ALIGNMENT, barrier_bytes, shared_tile_bytes, stage_names
+from search_spaces.programs.planning.scratch import scratch_bytes, shares_tiles, store_places, sum_places
 from search_spaces.programs.planning.ways import has_boxes
 from search_spaces.programs.problem import ProgramProblem
-from search_spaces.programs.schedules.boxes import BARRIER_BYTES
 from search_spaces.programs.schedules.streams import early_copies, is_splittable
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, Value
@@ -64,7 +63,7 @@ def shared_memory(
         listed.append(
             Attribute(rings[loop], lambda stages, stage: stages * stage, "shared bytes of a ring", names=names)
         )
-    listed += _peak(first, rings, BARRIER_BYTES if has_boxes(found.element, device) else 0)
+    listed += _peak(first, rings, barrier_bytes(found.first) if has_boxes(found.element, device) else 0)
     return listed
 
 
@@ -90,9 +89,8 @@ def _scratch(
     known = [p.name for p in parameters]
     number = None if loop is None else list(found.first.loops).index(loop)
     stores: dict[str, str] = {}
-    for place, around in enumerate(found.first.stored_in):
-        name = f"store_{place + 1}"
-        if name in known and estimates.outermost(found.first, around) == loop:
+    for name, place in store_places(found.first).items():
+        if name in known and place == loop:
             stores |= {name: name, f"shape_{name}": f"shape_{name}"}
     exchange = {"exchange": "exchange"} if "exchange" in known else {}
 
@@ -105,14 +103,14 @@ def _scratch(
 
     def joined(**values: Value) -> int:
         inference = found.inference(values)
-        return estimates.needs(inference, values).joined.get(at(inference), 0)
+        return max(estimates.needs(inference, values).joined.get(at(inference), {}).values(), default=0)
 
-    flag = ALIGNMENT if loop is None and shared_loop(found.first) is not None else 0  # of the block that comes last
+    flag = ALIGNMENT if loop is None and shares_tiles(found.first) else 0  # of the block that comes last
 
     def scratch(exchanged: int, joined: int, exchange: str = "identity", **turned: Value) -> int:
         held = {shape for shape, b in bit.items() if exchanged & b}
         held |= {shapes[int(turned[f"shape_{name}"])] for name, how in turned.items() if how == "turned"}
-        return max([joined, flag, *(exchange_bytes(exchange, shape) for shape in held)])
+        return scratch_bytes(exchange, held, (joined, flag))
 
     where = "outside of loops" if loop is None else "in loops" if suffix == "inside" else f"in loop {(number or 0) + 1}"
     names = {"exchanged": f"exchanged_{suffix}", "joined": f"joined_{suffix}"}
@@ -164,10 +162,9 @@ def _sum_bytes(found: Choices, shaping: Mapping[str, str]) -> list[Attribute]:
 def _times(found: Inference, loop: int | None) -> dict[str, list[str]]:
     """Return the sums that may be joined in ``loop``, by their parameters, and the values that say so."""
     times: dict[str, list[str]] = {}
-    for i, reduction in enumerate(found.sums.values()):
-        around = found.inside[reduction.result.id]
-        for time, place in ((estimates.INSIDE, around), (estimates.AFTER, around[:-1])):
-            if estimates.outermost(found, place) == loop:
+    for i in range(len(found.sums)):
+        for time, place in sum_places(found, i).items():
+            if place == loop:
                 times.setdefault(estimates.sum_name(i), []).append(time)
     return times
 

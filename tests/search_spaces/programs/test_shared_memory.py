@@ -14,15 +14,25 @@ from random_programs import random_program, random_tiles
 from random_schedules import random_schedule, random_start
 
 from autosched.programs.loading import load_program, problem
+from autosched.tile import Builder, Input, Output, program
 from benchmarks.search.tile_programs import SPACES
 from measurements.emulator import emulate
 from search_spaces.hardware.devices import Device, device
+from search_spaces.hardware.dtypes import F16
+from search_spaces.programs.language.ir import Array
 from search_spaces.programs.lowering.emit import Emitter
 from search_spaces.programs.planning.choices import choices
-from search_spaces.programs.planning.memory import ALIGNMENT, EARLY_COPIES, SharedMemoryPlan, shared_tile_bytes
-from search_spaces.programs.planning.ways import has_boxes
+from search_spaces.programs.planning.memory import (
+    ALIGNMENT,
+    EARLY_COPIES,
+    Exchange,
+    Place,
+    SharedMemoryPlan,
+    barrier_bytes,
+    shared_tile_bytes,
+)
+from search_spaces.programs.planning.ways import has_boxes, wgmma_name
 from search_spaces.programs.problem import ProgramProblem
-from search_spaces.programs.schedules.boxes import BARRIER_BYTES
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
 
@@ -51,10 +61,10 @@ def moments(p: ProgramProblem, schedule: Schedule, where: Device) -> Iterator[li
     used: list[tuple[int | None, Buffer]] = []
 
     class Told(SharedMemoryPlan):
-        def use(self, loop: int | None, size: int) -> int:
-            place = super().use(loop, size)
-            used.append((loop, Buffer(f"exchange {len(used)}", place, size)))
-            return place
+        def exchange(self, place: Place, which: Exchange) -> int:
+            begin = super().exchange(place, which)
+            used.append((place, Buffer(f"exchange {len(used)}", begin, self.exchanges[place][which])))
+            return begin
 
     emitter = Emitter(found, config, where)
     emitter.memory = Told(**vars(emitter.memory))
@@ -80,7 +90,8 @@ def moments(p: ProgramProblem, schedule: Schedule, where: Device) -> Iterator[li
 def check(p: ProgramProblem, schedule: Schedule, where: Device) -> int:
     """Compare the plan with what lives at each moment; return how many exchanges it has."""
     config = template(p.program).space(p, where).config(schedule)
-    barriers = BARRIER_BYTES if has_boxes(choices(p).element, where) else 0
+    found = choices(p)
+    barriers = barrier_bytes(found.first) if has_boxes(found.element, where) else 0
     planned, told = config.integer("shared_bytes") - barriers, (p, where.name, dict(schedule.items))
     living = list(moments(p, schedule, where))
     assert planned == max(sum(b.size for b in live) for live in living), told
@@ -112,6 +123,34 @@ def test_random_programs() -> None:
         p = problem(random_tiles(seed), m=192, n=768)
         exchanges += check(p, random_schedule(template(p.program).space(p, A100), seed), A100)
     assert exchanges > 100
+
+
+def test_barriers_of_many_rings() -> None:
+    """Four rings of five stages have more mbarriers than 256 bytes hold."""
+
+    @program(x=Input("m k", "f16"), y=Input("k n", "f16"), out=Output("m n", "f32"))
+    def powers(p: Builder, x: Array, y: Array, out: Array) -> None:
+        i, j = p.blocks(out.shape, (64, 64))
+        total = p.zeros((64, 64))
+        for _ in range(4):
+            acc = p.state(p.zeros((64, 64)))
+            for at in p.steps(x.shape[1], 64):
+                left, right = p.load(p.window(x, (i, at), (64, 64))), p.load(p.window(y, (at, j), (64, 64)))
+                acc.set(p.mma(left, right, acc))
+            total = total + acc
+        p.store(total, p.window(out, (i, j), (64, 64)))
+
+    p = problem(powers, m=64, n=64, k=512)
+    space = template(p.program).space(p, H100)
+    given = {f"stages_{i + 1}": 5 for i in range(4)} | {"intrinsic": wgmma_name(F16), "filled_by": "warp"}
+    given |= {"subgroups_m": 4, "subgroups_n": 1}
+    schedule = random_start(space, 1, given)
+    assert schedule is not None
+    config = space.config(schedule)
+    emitter = Emitter(choices(p).inference(config), config, H100)
+    emitter.run()
+    assert 256 < emitter.barriers <= barrier_bytes(emitter.found)
+    assert emitter.memory.barriers + emitter.barriers <= config.integer("shared_bytes")
 
 
 def test_rings_that_are_filled_early() -> None:

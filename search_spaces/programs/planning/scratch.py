@@ -1,0 +1,69 @@
+"""Scratch: what changes hands in shared memory between rings and tiles that stay, counted once.
+
+The space adds up these bytes to ``shared_bytes``; the lowering reserves that and places what is listed here. An
+exchange that is not listed has no place, so no kernel uses more than its space says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from search_spaces.programs.inference.inference import Inference
+from search_spaces.programs.language import ir
+from search_spaces.programs.planning import estimates
+from search_spaces.programs.planning.memory import ALIGNMENT, Exchange, Place, exchange_bytes
+from search_spaces.programs.planning.splits import shared_loop, split_of, splittable
+from search_spaces.spaces.parameters import Value
+
+LAST_BLOCK: Exchange = "last_block"  # a flag: whether a block is the last one of those that share a tile
+WMMA_SUMS: Exchange = None
+
+
+def sum_places(found: Inference, number: int) -> dict[str, Place]:
+    """Return where the parts of a carried sum are joined, by the value of its parameter."""
+    around = found.inside[list(found.sums.values())[number].result.id]
+    return {
+        estimates.INSIDE: estimates.outermost(found, around),
+        estimates.AFTER: estimates.outermost(found, around[:-1]),
+    }
+
+
+def store_places(found: Inference) -> dict[str, Place]:
+    """Return where stores that go through shared memory do so, by their parameters."""
+    around = enumerate(found.stored_in, 1)
+    return {f"store_{number}": estimates.outermost(found, loops) for number, loops in around}
+
+
+def shares_tiles(found: Inference) -> bool:
+    """Whether, in some schedule, several blocks compute one tile."""
+    return shared_loop(found) is not None or splittable(found) is not None
+
+
+def scratch_bytes(exchange: str, tiles: Iterable[ir.Shape], others: Iterable[int]) -> int:
+    """Return what the exchanges of a place share: as much as the largest of them needs.
+
+    Args:
+        exchange: Layout of tiles that are exchanged.
+        tiles: Their shapes.
+        others: Bytes of each other exchange.
+    """
+    return max([0, *others, *(exchange_bytes(exchange, shape) for shape in tiles)])
+
+
+def exchanges(found: Inference, values: Mapping[str, Value]) -> dict[Place, dict[Exchange, int]]:
+    """Return the bytes of each exchange of a schedule, by the outermost loop around it."""
+    needs, layout = estimates.needs(found, values), str(values.get("exchange", "identity"))
+    listed: dict[Place, dict[Exchange, int]] = {None: {}, **{loop: {} for loop in found.loops}}
+    for place, shapes in needs.tiles.items():
+        listed[place] |= {shape: exchange_bytes(layout, shape) for shape in shapes}
+    for place, joined in needs.joined.items():
+        listed[place] |= {result: size for result, size in joined.items()}
+    for number, (size, reduction) in enumerate(zip(needs.sums.values(), found.sums.values(), strict=True)):
+        time = str(values[estimates.sum_name(number)])
+        listed[sum_places(found, number)[time]][reduction.result.id] = size
+    for (name, place), store in zip(store_places(found).items(), found.stores, strict=True):
+        if values.get(name) == "turned":
+            listed[place][store.value.shape] = exchange_bytes(layout, store.value.shape)
+    if split_of(found, values) is not None:
+        listed[None][LAST_BLOCK] = ALIGNMENT
+    return listed

@@ -1,4 +1,8 @@
-"""Depths of products that no instruction divides: both operands are loaded wider, with zeros behind the array's end."""
+"""Depths of products that no instruction divides: both operands are loaded wider, with zeros behind the depth.
+
+Where a window ends with its array, these are the zeros of a load. Where the array goes on, as in a loop by 40, what is
+loaded too much is replaced in registers.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,17 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from search_spaces.hardware.dtypes import F32
+from search_spaces.hardware.dtypes import F32, I32
 from search_spaces.programs.language import ir
+from search_spaces.programs.language.functions import BOOL
+from search_spaces.programs.language.index import ZERO
 
 STEP_BYTES = 32  # along k, of an instruction that multiplies 16 or 8 bits
 STEP_TF32 = 8  # elements
 
 
 def pad_depths(operations: tuple[ir.Operation, ...], first_id: int) -> tuple[ir.Operation, ...]:
-    """Return a program in which windows that end where their array does reach beyond it, as far as products need.
+    """Return a program in which products have depths that instructions divide.
 
     Args:
         operations: Of the program.
@@ -34,12 +40,14 @@ def pad_depths(operations: tuple[ir.Operation, ...], first_id: int) -> tuple[ir.
 
 @dataclass
 class _Depths:
-    """``wider`` are the values that get a second, wider one: by their number and the dimension."""
+    """``wider`` are the values that get a second, wider one: by their number and the dimension. ``cut`` are the loads
+    among them whose window ends before its array does."""
 
     ids: Iterator[int]
     made: dict[int, ir.LoadTile | ir.TransposeTile] = field(default_factory=dict)
     moved: set[tuple[int, int]] = field(default_factory=set)
     wider: dict[tuple[int, int], ir.Value] = field(default_factory=dict)
+    cut: set[tuple[int, int]] = field(default_factory=set)
 
     def widen(self, product: ir.Mma) -> None:
         depth, type_ = product.a.shape[1], product.a.dtype
@@ -47,32 +55,33 @@ class _Depths:
             return  # FMA takes them one by one
         step = STEP_TF32 if type_ == F32 else STEP_BYTES // type_.bytes
         size = -(-depth // step) * step
-        if size != depth and self._ends(product.a, 1) and self._ends(product.b, 0):
+        if size != depth and self._is_loaded(product.a) and self._is_loaded(product.b):
             self._add(product.a, 1, size)
             self._add(product.b, 0, size)
 
-    def _ends(self, value: ir.Value, d: int) -> bool:
-        """Whether a value was loaded from a window that ends along ``d`` where its array does, or behind that."""
+    def _is_loaded(self, value: ir.Value) -> bool:
+        """Whether a value was loaded from an input, with zeros beyond its end."""
         operation = self.made.get(value.id)
         if isinstance(operation, ir.TransposeTile):
-            return self._ends(operation.value, 1 - d)
+            return self._is_loaded(operation.value)
         if operation is None:
             return False
         window = operation.window
-        return (
-            operation.padding == 0.0
-            and window.array.role == "input"
-            and window.map is None
-            and window.index is None
-            and window.at[d].kind == "constant"
-            and (window.id, d) not in self.moved
-            and window.at[d].number + window.shape[d] >= window.extent[d]
-        )
+        plain = window.map is None and window.index is None
+        return operation.padding == 0.0 and window.array.role == "input" and plain
+
+    def _ends(self, window: ir.Window, d: int) -> bool:
+        """Whether a window ends along ``d`` where its array does, or behind that."""
+        place = window.at[d]
+        fixed = place.kind == "constant" and (window.id, d) not in self.moved
+        return fixed and place.number + window.shape[d] >= window.extent[d]
 
     def _add(self, value: ir.Value, d: int, size: int) -> None:
         operation = self.made[value.id]
         if isinstance(operation, ir.TransposeTile):
             self._add(operation.value, 1 - d, size)
+        elif not self._ends(operation.window, d):
+            self.cut.add((value.id, d))
         shape = (size, value.shape[1]) if d == 0 else (value.shape[0], size)
         before = self.wider.get((value.id, d))
         self.wider[value.id, d] = before or ir.Value(next(self.ids), shape, value.dtype)
@@ -103,4 +112,19 @@ class _Depths:
                 yield replace(operation, result=value, value=self.wider[operation.value.id, 1 - d])
             else:
                 # A move of the window moves both: they have one number.
-                yield replace(operation, result=value, window=replace(operation.window, shape=value.shape))
+                load = replace(operation, result=value, window=replace(operation.window, shape=value.shape))
+                depth = operation.window.shape[d]
+                yield from self._zeroed(load, d, depth) if (operation.result.id, d) in self.cut else (load,)
+
+    def _zeroed(self, load: ir.LoadTile, d: int, depth: int) -> Iterator[ir.Operation]:
+        """Yield a wide load whose value has zeros behind the depth of the window that the program says."""
+        result, source = load.result, load.source
+        line = (result.shape[0], 1) if d == 0 else (1, result.shape[1])
+        loaded = ir.Value(next(self.ids), result.shape, result.dtype)
+        place, inside = ir.Value(next(self.ids), line, I32), ir.Value(next(self.ids), line, BOOL)
+        mask = ir.Value(next(self.ids), result.shape, BOOL)
+        yield replace(load, result=loaded)
+        yield ir.Coordinates(place, d, ZERO, source)
+        yield ir.Map(inside, "less", (place, float(depth)), source)
+        yield ir.Broadcast(mask, inside, 1 - d, source)
+        yield ir.Map(result, "where", (mask, loaded, 0.0), source)

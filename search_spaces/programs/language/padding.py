@@ -238,12 +238,24 @@ class _Walk:
                 values.append(own.value if covers else None)
         if not edges:
             return INSIDE
+        if operation.function == "where" and self._is_other(operation, owns):
+            return Outside("constant", values[2] or 0.0, edges, source)
         number = _number(operation.function, values)
         if number is not None and operation.function == "cast":
             number = float(cast(operation.result.dtype, (np.array([number]), np.zeros(1)))[0][0])
         if number is None:
             return Outside("unknown", 0.0, edges, source)
         return Outside("constant", number, edges, source)
+
+    def _is_other(self, operation: ir.Map, owns: list[Outside]) -> bool:
+        """Whether ``where`` gives its constant behind every edge: where the condition is false, and where what it
+        would take is that constant, too."""
+        other = operation.arguments[2]
+        number = self.everywhere.get(other.id) if isinstance(other, ir.Value) else other
+        if number is None or owns[2].kind != "inside":
+            return False
+        rest = [(owns[0], 0.0), (owns[1], number)]
+        return all(own.kind == "inside" or (own.kind == "constant" and own.value == wanted) for own, wanted in rest)
 
     def _false(self, operation: ir.Map, d: int) -> frozenset[Edge]:
         """Return the edges behind which a condition on places is false along ``d``."""

@@ -11,7 +11,7 @@ from search_spaces.hardware.fragments import WARP
 from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.programs.inference.inference import Spread
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.distribution import Distribution, Renamed, Shuffled, fold, move
+from search_spaces.programs.language.distribution import Digit, Distribution, Renamed, Shuffled, fold, move
 from search_spaces.programs.language.functions import REDUCTIONS
 from search_spaces.programs.lowering.emit_base import EmitterBase
 from search_spaces.programs.lowering.refs import Ref, register_type
@@ -131,17 +131,43 @@ class Moves(EmitterBase):
         row, dimension, size = REDUCTIONS[operation.kind], operation.dimension, operation.size
         folded, _ = fold(of, dimension, size)
         count = folded.registers
-        for mask in sorted(_masks(of, dimension) - _masks(folded, dimension)):
-            self.code.each(
-                count,
-                lambda q, mask=mask: (  # type: ignore[misc]
-                    f"{name}[{q}] = " + row.code.format(f"{name}[{q}]", f"tile::exchanged({name}[{q}], {mask})") + ";"
-                ),
-                source,
-            )
-            self.code.flush()
+        for digit, parts in _lane_parts(of, folded, dimension):
+            if digit.stride & (digit.stride - 1) or parts & (parts - 1):
+                self._join_lanes(name, operation, of, digit, parts)
+                continue
+            for mask in (digit.stride << bit for bit in range(parts.bit_length() - 1)):
+                self.code.each(
+                    count,
+                    lambda q, mask=mask: (  # type: ignore[misc]
+                        f"{name}[{q}] = "
+                        + row.code.format(f"{name}[{q}]", f"tile::exchanged({name}[{q}], {mask})")
+                        + ";"
+                    ),
+                    source,
+                )
+                self.code.flush()
         if across_bytes(of, dimension, folded):
             self._join_warps(name, operation, of, folded, source)
+
+    def _join_lanes(self, name: str, operation: ir.ReduceTile, of: Distribution, digit: Digit, parts: int) -> None:
+        """Join the parts of lanes whose number is no power of two: all lanes add them up in one order, those of the
+        first lanes where several hold copies."""
+        row, source, base = REDUCTIONS[operation.kind], operation.source, self.new("lane")
+        register = register_type(operation.result.dtype)
+        own = []
+        for stride, size in of.used("lane", WARP):
+            place = f"lane / {stride} % {size}"
+            own.append(f"{place} / {parts} * {stride * parts}" if stride == digit.stride else f"{place} * {stride}")
+        self.code.flush()
+        self.code.add(f"const int {base} = {' + '.join(own)};", source)
+
+        def text(q: str) -> str:
+            first, *others = (f"tile::of_lane({name}[{q}], {base} + {i * digit.stride})" for i in range(parts))
+            joined = " ".join(f"x = {row.code.format('x', other)};" for other in others)
+            return f"{{ {register} x = {first}; {joined} {name}[{q}] = x; }}"
+
+        self.code.each(of.folded(operation.dimension, operation.size).registers, text, source)
+        self.code.flush()
 
     def _join_warps(
         self, name: str, operation: ir.ReduceTile, of: Distribution, folded: Distribution, source: ir.Source
@@ -200,6 +226,11 @@ class Moves(EmitterBase):
         self._leave()
 
 
-def _masks(of: Distribution, dimension: int) -> set[int]:
-    """Return the bits of the lane's number that belong to a dimension."""
-    return {stride << bit for stride, size in of.used("lane", WARP, dimension) for bit in range(size.bit_length() - 1)}
+def _lane_parts(of: Distribution, folded: Distribution, dimension: int) -> list[tuple[Digit, int]]:
+    """Return the digits of lanes that hold parts of a result along a dimension, and how many each holds."""
+    found, kept = [], folded.used("lane", WARP, dimension)
+    for stride, size in of.used("lane", WARP, dimension):
+        parts = size // next((n for s, n in kept if stride <= s < stride * size), 1)
+        if parts > 1:
+            found.append((Digit(size, "lane", stride), parts))
+    return found

@@ -218,8 +218,8 @@ class _Counter(BlockWork):
                     self._direct(of, window, times, False)
                 case ir.ReduceTile():
                     source = self.made.of(self.found.sources[result.id])
-                    lanes = math.prod(s for _, s in source.used("lane", WARP, operation.dimension))
-                    steps = max(0, lanes.bit_length() - 1)
+                    lanes = [size for _, size in source.used("lane", WARP, operation.dimension)]
+                    steps = sum(n - 1 if n & (n - 1) else n.bit_length() - 1 for n in lanes)
                     self.instructions += (source.registers + 2 * steps * of.registers) * warps * times
                 case ir.Convert(_, value, shared):
                     self._move(self.made.of(self.found.natural.get(value.id, spread)), of, times, shared)

@@ -26,7 +26,7 @@ from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import filling, threads, workers
 from search_spaces.programs.schedules.fragments import fragment_buffers
 from search_spaces.programs.schedules.shared_memory import added, shared_memory
-from search_spaces.programs.schedules.sizes import anchor_count, derived_sizes, is_turnable
+from search_spaces.programs.schedules.sizes import anchor_count, derived_sizes, is_turnable, lane_counts
 from search_spaces.programs.schedules.streams import is_splittable, stream_attributes, stream_k
 from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.each import each
@@ -84,7 +84,7 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     for a in range(anchor_count(found)):
         listed += [
             ordinal(f"width_{a + 1}", (1, 2, 4, 8), f"neighbours that a lane has of block {a + 1}"),
-            ordinal(f"lanes_{a + 1}", (1, 2, 4, 8, 16, 32), f"lanes side by side on a line of block {a + 1}"),
+            ordinal(f"lanes_{a + 1}", lane_counts(found, a), f"lanes side by side on a line of block {a + 1}"),
         ]
     for s in unique_operands(first):
         listed += _of_operand(s)

@@ -35,6 +35,8 @@ def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule,
     element_bytes, extent = staged.load.window.array.dtype.bytes, staged.alignment
     widest = gcd(extent, WIDEST_BYTES // element_bytes)
     names = operand_names(staged, threads)
+    # Fragments of 8 bits are neighbours along k, and cp.async copies lines of another dimension as they are.
+    turns = element_bytes == 1 and staged.row_major != (staged.side == "a")
 
     def fits(major: int, minor: int, threads: int, vector: int) -> bool:
         return any(
@@ -44,7 +46,7 @@ def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule,
         )
 
     def as_wide(vector: int, major: int, minor: int, threads: int, copy: str) -> bool:
-        if copy != "cp.async" and vector * element_bytes >= 4 and device.has("cp_async"):
+        if copy != "cp.async" and not turns and vector * element_bytes >= 4 and device.has("cp_async"):
             return False
         return vector == widest or not fits(major, minor, threads, 2 * vector)
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from search_spaces.hardware.fragments import WARP
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
 from search_spaces.programs.planning.choices import Choices, choices, unique_operands
@@ -108,6 +109,14 @@ def _anchor_line(found: Inference, number: int) -> tuple[int, int]:
         return 1, 1
     anchor = found.anchors[number]
     return anchor.shape[anchor.along], anchor.shape[1 - anchor.along]
+
+
+def lane_counts(found: Choices, number: int) -> tuple[int, ...]:
+    """Return how many lanes may lie side by side on a line of a block: powers of two, and the divisors of lines that
+    are odd or twice an odd number."""
+    lines = {_anchor_line(i, number)[0] for i in found.inferences.values()}
+    odd = {n for n in range(3, WARP + 1) for line in lines if line % 4 and line % n == 0}
+    return tuple(sorted({1, 2, 4, 8, 16, 32} | odd))
 
 
 def is_turnable(found: Inference, place: int) -> bool:

@@ -31,7 +31,7 @@ from search_spaces.programs.schedules.fragments import fragment_pruning, fragmen
 from search_spaces.programs.schedules.opaque import opaque_pruning, opaque_rules
 from search_spaces.programs.schedules.operands import operand_pruning, split_pruning, split_rules, staged_rules
 from search_spaces.programs.schedules.shared_memory import places, scratch_name
-from search_spaces.programs.schedules.sizes import anchor_count
+from search_spaces.programs.schedules.sizes import anchor_count, lane_counts
 from search_spaces.programs.schedules.streams import stream_pruning, stream_rules
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Value
@@ -282,7 +282,7 @@ def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
             )
         )
     for a in range(anchor_count(found)):
-        rules.append(_few_copies(a, workers(found, device)))
+        rules.append(_few_copies(a, workers(found, device), lane_counts(found, a)))
     rules.append(
         Rule(
             "registers_wanted",
@@ -385,7 +385,7 @@ def _is_reduced(found: Choices, product: Product) -> bool:
     return False
 
 
-def _few_copies(number: int, threads: str) -> Rule:
+def _few_copies(number: int, threads: str, counts: tuple[int, ...]) -> Rule:
     """Blocks in which as many threads as can have elements of their own."""
 
     def used(line: int, lines: int, warps: int, lanes: int, width: int) -> int:
@@ -397,10 +397,7 @@ def _few_copies(number: int, threads: str) -> Rule:
         if line % (lanes * width):
             return True  # the validity constraints refuse it
         most = max(
-            used(line, lines, threads // WARP, c, w)
-            for c in (1, 2, 4, 8, 16, 32)
-            for w in (1, 2, 4, 8)
-            if line % (c * w) == 0
+            used(line, lines, threads // WARP, c, w) for c in counts for w in (1, 2, 4, 8) if line % (c * w) == 0
         )
         return used(line, lines, threads // WARP, lanes, width) >= most
 

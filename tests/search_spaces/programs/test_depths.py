@@ -42,20 +42,35 @@ def test_short_depths(typed: str) -> None:
     assert outcome(p, own.kernel(p, own.space(p, A100).sample(1, 1)[0], A100)) == "ok"
 
 
-def test_a_depth_that_goes_on_in_the_array_is_refused_with_its_number() -> None:
-    """What lies behind the window belongs to the next step."""
+@pytest.mark.parametrize(("typed", "depth"), [("f16", 40), ("bf16", 20), ("i8", 40)])
+@pytest.mark.parametrize("name", ["a100", "h100"])
+def test_depths_of_steps_that_go_on_in_the_array(typed: str, depth: int, name: str) -> None:
+    """What lies behind a step's window belongs to the next step: both operands are cut there."""
+    sums = "i32" if typed == "i8" else "f32"
 
-    @program(x=Input("m k", "f16"), w=Input("k n", "f16"), out=Output("m n", "f32"))
-    def by_twenty(p: Builder, x: Array, w: Array, out: Array) -> None:
+    @program(x=Input("m k", typed), w=Input("k n", typed), out=Output("m n", sums))
+    def by_steps(p: Builder, x: Array, w: Array, out: Array) -> None:
         i, j = p.blocks(out.shape, (32, 32))
-        acc = p.state(p.zeros((32, 32)))
-        for s in p.steps(x.shape[1], 20):
-            left, right = p.load(p.window(x, (i, s), (32, 20))), p.load(p.window(w, (s, j), (20, 32)))
+        acc = p.state(p.zeros((32, 32), sums))
+        for s in p.steps(x.shape[1], depth):
+            left, right = p.load(p.window(x, (i, s), (32, depth))), p.load(p.window(w, (s, j), (depth, 32)))
             acc.set(p.mma(left, right, acc))
         p.store(acc, p.window(out, (i, j), (32, 32)))
 
+    p, own, where = problem(by_steps, m=40, n=48, k=3 * depth - 4), template(by_steps), device(name)
+    for schedule in own.space(p, where).sample(2, 1):
+        assert outcome(p, own.kernel(p, schedule, where)) == "ok"
+
+
+def test_a_computed_depth_is_refused_with_its_number() -> None:
+    @program(x=Input("m k", "f16"), w=Input("k n", "f16"), out=Output("m n", "f32"))
+    def by_twenty(p: Builder, x: Array, w: Array, out: Array) -> None:
+        i, j = p.blocks(out.shape, (32, 32))
+        left = (p.load(p.window(x, (i, 0), (32, 20))).cast("f32") * 2.0).cast("f16")
+        p.store(p.mma(left, p.load(p.window(w, (0, j), (20, 32)))), p.window(out, (i, j), (32, 32)))
+
     with pytest.raises(ValueError, match="20"):
-        template(by_twenty).space(problem(by_twenty, m=32, n=32, k=60), A100).sample(1, 1)
+        template(by_twenty).space(problem(by_twenty, m=32, n=32, k=20), A100).sample(1, 1)
 
 
 def test_products_by_fma_are_unrolled_in_part() -> None:

@@ -204,6 +204,11 @@ template <class X>
 __device__ __forceinline__ X exchanged(X x, int mask) {
   return of_bits<X>(ptx::shfl_bfly(bits(x), mask));
 }
+// The value that another lane of the warp has.
+template <class X>
+__device__ __forceinline__ X of_lane(X x, int lane) {
+  return of_bits<X>(ptx::shfl_idx(bits(x), lane));
+}
 // V registers side by side to shared memory and back.
 template <int V, class X>
 __device__ __forceinline__ void put(unsigned address, const X* x) {

@@ -12,7 +12,7 @@ from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
 from search_spaces.programs.planning import estimates
 from search_spaces.programs.planning.memory import ALIGNMENT, Exchange, Place, exchange_bytes
-from search_spaces.programs.planning.splits import shared_loop, split_of, splittable
+from search_spaces.programs.planning.splits import shared_loop, split_of
 from search_spaces.spaces.parameters import Value
 
 LAST_BLOCK: Exchange = "last_block"  # a flag: whether a block is the last one of those that share a tile
@@ -34,9 +34,10 @@ def store_places(found: Inference) -> dict[str, Place]:
     return {f"store_{number}": estimates.outermost(found, loops) for number, loops in around}
 
 
-def shares_tiles(found: Inference) -> bool:
-    """Whether, in some schedule, several blocks compute one tile."""
-    return shared_loop(found) is not None or splittable(found) is not None
+def flag_bytes(found: Inference) -> int:
+    """Return what the flag of the last block takes where no ring is: other loops that blocks share have one, over
+    which the flag lies."""
+    return ALIGNMENT if shared_loop(found) is not None else 0
 
 
 def scratch_bytes(exchange: str, tiles: Iterable[ir.Shape], others: Iterable[int]) -> int:

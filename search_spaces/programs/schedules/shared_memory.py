@@ -12,8 +12,8 @@ from search_spaces.hardware.devices import Device
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.planning import estimates
 from search_spaces.programs.planning.choices import Choices, choices, unique_operands
-from search_spaces.programs.planning.memory import ALIGNMENT, barrier_bytes, shared_tile_bytes, stage_names
-from search_spaces.programs.planning.scratch import scratch_bytes, shares_tiles, store_places, sum_places
+from search_spaces.programs.planning.memory import barrier_bytes, shared_tile_bytes, stage_names
+from search_spaces.programs.planning.scratch import flag_bytes, scratch_bytes, store_places, sum_places
 from search_spaces.programs.planning.ways import has_boxes
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.streams import early_copies, is_splittable
@@ -105,7 +105,7 @@ def _scratch(
         inference = found.inference(values)
         return max(estimates.needs(inference, values).joined.get(at(inference), {}).values(), default=0)
 
-    flag = ALIGNMENT if loop is None and shares_tiles(found.first) else 0  # of the block that comes last
+    flag = flag_bytes(found.first) if loop is None else 0
 
     def scratch(exchanged: int, joined: int, exchange: str = "identity", **turned: Value) -> int:
         held = {shape for shape, b in bit.items() if exchanged & b}

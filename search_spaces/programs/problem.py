@@ -89,7 +89,7 @@ class ProgramProblem(Problem):
             if o.dtype.is_float:
                 found[o.name] = standard_normal(rng, o.shape, o.dtype)
             elif o.name in saying:
-                found[o.name] = saying[o.name].draw(rng, o.shape)
+                found[o.name] = saying[o.name].draw(rng, o.shape).astype(o.dtype.storage)
             else:
                 low, high = {"i8": (-128, 128), "u8": (0, 256)}.get(o.dtype.name, (0, max(self.sizes.values())))
                 found[o.name] = rng.integers(low, high, o.shape).astype(o.dtype.storage)
@@ -214,5 +214,10 @@ def problem_type(program: Program) -> type[ProgramProblem]:
     ]
     namespace = {"operator": program.name, "summary": program.summary, "program": program, "__module__": __name__}
     return dataclasses.make_dataclass(
-        f"ProgramProblem[{program.name}]", fields, bases=(ProgramProblem,), namespace=namespace, frozen=True
+        f"ProgramProblem[{program.name}]",
+        fields,
+        bases=(ProgramProblem,),
+        namespace=namespace,
+        frozen=True,
+        kw_only=True,  # sizes that a text gives have defaults, and others may follow them
     )

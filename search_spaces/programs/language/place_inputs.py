@@ -53,8 +53,11 @@ def place_inputs(trace: ir.Trace) -> Mapping[str, PlaceInput]:
 
 
 def _loaded(value: ir.Value, made: Mapping[int, ir.Computing]) -> set[str]:
-    """Return the arrays of whole numbers that a value is made from."""
+    """Return the arrays of whole numbers that a value is made from. A condition says which of two values it is."""
     operation = made[value.id]
+    if isinstance(operation, ir.Map) and operation.function == "where":
+        taken = [a for a in operation.arguments[1:] if isinstance(a, ir.Value)]
+        return set[str]().union(*(_loaded(v, made) for v in taken))
     if isinstance(operation, ir.LoadTile):
         array = operation.window.array
         own = {array.name} if array.role == "input" and not array.dtype.is_float else set()

@@ -37,7 +37,7 @@ class _Normal:
         if isinstance(part, tuple):
             return tuple(self.of(p) for p in part)
         if isinstance(part, Index):
-            number = self.number(part.number) if part.kind == "loop" else part.number
+            number = self.number(part.number) if part.kind in ("loop", "scalar") else part.number
             return Index(part.kind, number, self.of(part.args))
         if isinstance(part, float) and part != part:
             return "nan"

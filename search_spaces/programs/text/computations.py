@@ -11,9 +11,14 @@ from search_spaces.programs.text.fragments import vector_type
 from search_spaces.programs.text.held import shape_of
 from search_spaces.programs.text.listing import Layout, Statement
 from search_spaces.programs.text.names import CASTS, KINDS, OF_TEXT
+from search_spaces.programs.text.ranks import matrix_layout
 from search_spaces.programs.text.windows import Windows
 
 Held = Tile | State | WindowHandle | Index
+OF_ANY_RANK = (
+    "vector.shape_cast", "convert_layout", "iree_vector_ext.to_layout", "iree_vector_ext.to_simd",
+    "iree_vector_ext.to_simt",
+)  # fmt: skip
 
 
 class Computations(Windows):
@@ -21,6 +26,9 @@ class Computations(Windows):
 
     def _compute(self, s: Statement) -> Tile:
         op, p = s.op.removeprefix("xetile."), self.p
+        types = [t for t in (*s.takes, *s.gives) if t.kind == "vector" and len(t.dims) > 2]
+        if types and op not in OF_ANY_RANK and not op.startswith(("arith.", "math.")):
+            self.refuse(s, f"{types[0]} has {len(types[0].dims)} dimensions, and a tile has two")
         match op:
             case "tile_mma" | "vector.contract":
                 return self._product(s)
@@ -31,6 +39,8 @@ class Computations(Windows):
                 return self._reduction(s)
             case "broadcast":
                 return self._broadcast(s)
+            case "vector.shape_cast":
+                return p.reshape(self._value(s, s.operands[0]), shape_of(s, (*s.takes, *s.gives)[-1]))
             case "convert_layout" | "iree_vector_ext.to_layout":
                 return self._convert(s)
             case "iree_vector_ext.to_simd" | "iree_vector_ext.to_simt":
@@ -141,8 +151,17 @@ class Computations(Windows):
     def _convert(self, s: Statement) -> Tile:
         forced = bool(s.attribute("shared_memory_conversion"))
         nested: Layout | None = next((m for m in s.layouts if isinstance(m, NestedLayout)), None)
+        if s.attribute("mma_kind"):
+            self.found.note(s, "mma_kind is a hint to another compiler: a schedule chooses what multiplies")
         if nested is not None:
-            return self.p.convert_layout(self._value(s, s.operands[0]), nested, shared=forced)
+            try:
+                own = nested if nested.rank == 2 else matrix_layout(nested)
+            except ValueError as error:
+                self.refuse(s, str(error))
+            if own is not nested:
+                rows, columns = shape_of(s, (*s.takes, *s.gives)[0])
+                self.found.note(s, f"a vector of rank {nested.rank} is a tile of {rows}x{columns}")
+            return self.p.convert_layout(self._value(s, s.operands[0]), own, shared=forced)
         result, source = self._maps(s, lambda m: None, first_is_result=True)
         value = self._value(s, s.operands[0], source)
         return self._mapped(self.p.convert_layout(value, result, shared=forced), result)

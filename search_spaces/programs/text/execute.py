@@ -23,6 +23,7 @@ class Execution(Computations):
     def run(self) -> None:
         found = self.found
         self._open_grid()
+        self._read_scalars()
         for name in [n for n, a in found.arrays.items() if a.role == "shared"]:
             self._make_shared(name)
         self._statements(found.body)
@@ -38,9 +39,13 @@ class Execution(Computations):
     # Statements
 
     def _statements(self, statements: tuple[Statement, ...]) -> None:
-        for s in statements:
+        waiting = iter(statements)
+        for s in waiting:
             with at_source(Source(self.found.listing.file, s.line)):
-                self._statement(s)
+                if s.attribute("parts"):
+                    self._shared_loop(s, next(waiting, None))
+                else:
+                    self._statement(s)
 
     def _statement(self, s: Statement) -> None:
         op = s.op
@@ -74,6 +79,8 @@ class Execution(Computations):
             self.found.note(s, "barriers follow from what is stored and loaded: this one is not needed")
         elif op in ("memref.alloc", "memref.cast"):
             pass
+        elif op in ("xetile.load_scalar", "xetile.uniform"):
+            self.held[s.results[0]] = self._number_of(s)
         elif op == "xetile.load_gather":
             self._give(s, self._gather(s))
         elif op == "xetile.store_scatter":
@@ -99,6 +106,39 @@ class Execution(Computations):
                 self._open_rings(s, at // each)
             self._statements(s.body or ())
         self._store_products(s)
+
+    def _shared_loop(self, s: Statement, combine: Statement | None) -> None:
+        """Carry out a loop that blocks share, whose states the statement behind it combines."""
+        parts, named = s.attribute("parts"), s.attribute("states", ())
+        names = named if isinstance(named, tuple) else ()
+        states = [held for held in (self.held.get(f"%{name}") for name in names) if isinstance(held, State)]
+        if combine is None or combine.op != "xetile.combine" or combine.body is None or len(states) != len(names):
+            self.refuse(s, "a loop that blocks share names its states, and xetile.combine stands behind it")
+        *body, last = combine.body
+        if last.op != "xetile.yield" or not isinstance(parts, int):
+            self.refuse(combine, "its body ends in xetile.yield")
+
+        def combined(one: tuple[Tile, ...], other: tuple[Tile, ...]) -> tuple[Tile, ...]:
+            self.held |= dict(zip(combine.results, (*one, *other), strict=True))
+            self._statements(tuple(body))
+            return tuple(self._value(last, operand) for operand in last.operands)
+
+        first, stop, step = s.operands
+        places = self._place(s, stop), self._number(s, step)
+        for at in self.p.split(*places, parts=parts, states=states, combine=combined, first=self._place(s, first)):
+            self.held[s.results[0]] = at
+            self._statements(s.body or ())
+
+    def _number_of(self, s: Statement) -> Index:
+        """Return a number that places depend on."""
+        low, high = s.attribute("low", 0), s.attribute("high")
+        if not isinstance(low, int) or not isinstance(high, int) or not s.index:
+            self.refuse(s, "it needs a place in brackets, and the numbers high and low")
+        at = [self._place(s, place) for place in s.index[0]]
+        if s.op == "xetile.uniform":
+            return self.p.uniform(self._value(s, s.operands[0]), high=high, low=low, usual=at[0])
+        array = self._array(s, str(s.operands[0]))
+        return self.p.load_scalar(array, *at, high=high, low=low, ordered=bool(s.attribute("ordered")))
 
     def _rings_in(self, s: Statement) -> bool:
         return any(b.op == "mod" for b in s.body or ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from search_spaces.programs.text.listing import Statement, Type
+from search_spaces.programs.text.ranks import matrix_shape
 from search_spaces.programs.text.survey import LOADS, MAKES_TILE, ArrayInfo, Survey
 
 _OF_TILES = (*LOADS, "xetile.prefetch_tile", "xetile.update_tile_offset", "xetile.load_gather")
@@ -60,7 +61,13 @@ def _close_store(found: Survey, s: Statement, defined: set[str]) -> None:
         if mask not in defined:
             vectors = [t for t in types if t.kind == "vector"]
             _array(found, found.free_vectors, mask, s, vectors[1] if len(vectors) > 1 else None, "input")
-    if known_tiles or len(names) < 2:
+    if known_tiles:
+        vectors = [t for t in types if t.kind == "vector"]
+        others = [n for n in names if n not in known_tiles and n not in defined]
+        if vectors and len(others) == 1 and not found.listing.parameters:
+            _array(found, found.free_vectors, others[0], s, vectors[0], "input")
+        return
+    if len(names) < 2:
         return
     order = [t.kind for t in types]
     if s.results and len(s.operands) == 1:
@@ -122,7 +129,8 @@ def _array(
         raise found.refuse(s, f"{name} is defined nowhere, and has no type")
     if name in into:
         return
-    dims = type_.dims[::-1] if type_.order == (0, 1) else type_.dims
+    dims = type_.dims if len(type_.dims) < 3 else matrix_shape(type_.dims) or type_.dims
+    dims = dims[::-1] if type_.order == (0, 1) else dims
     element = _STORED_AS.get(type_.element, type_.element)
     if element != type_.element:
         found.note(s, f"{name} is an array of {element}, one for each {type_.element}")
@@ -152,8 +160,9 @@ def _open_ends(found: Survey) -> None:
 def _output(found: Survey, s: Statement, name: str, type_: Type | None) -> None:
     if type_ is None:
         return
-    array = ArrayInfo(f"%out_{name.lstrip('%')}", Type("memref", type_.dims, type_.element), "output")
-    array.sizes = tuple(f"{array.argument}_{d}" for d in range(len(type_.dims)))
+    dims = type_.dims if len(type_.dims) < 3 else matrix_shape(type_.dims) or type_.dims
+    array = ArrayInfo(f"%out_{name.lstrip('%')}", Type("memref", dims, type_.element), "output")
+    array.sizes = tuple(f"{array.argument}_{d}" for d in range(len(dims)))
     found.outputs[name] = array
     found.arrays[array.name] = array
     found.note(s, f"nothing uses {name}: it is an output")

@@ -13,6 +13,7 @@ from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Array, ProgramError, Shape
 from search_spaces.programs.language.values import State, Tile, WindowHandle
 from search_spaces.programs.text.listing import Expression, Statement, Type
+from search_spaces.programs.text.ranks import matrix_shape
 from search_spaces.programs.text.survey import (
     Survey,
     TileInfo,
@@ -45,6 +46,14 @@ class Names:
 
     def refuse(self, s: Statement, reason: str) -> NoReturn:
         raise self.found.refuse(s, reason)
+
+    # Arguments that are numbers
+
+    def _read_scalars(self) -> None:
+        """Read index arguments, each from its array: no place lies further than the largest extent."""
+        largest = max(extent for array in self.arrays.values() for extent in array.full)
+        for name in self.found.scalars:
+            self.held[name] = self.p.load_scalar(self.arrays[name], 0, high=largest)
 
     # The grid
 
@@ -131,7 +140,9 @@ class Names:
         if not isinstance(second, int):
             self.refuse(s, f"{expression}: the right side is a number")
         left = places.as_index(first)
-        return {"*": left * second, "floordiv": left // second, "mod": left % second}[expression.sign]
+        if expression.sign == "*":
+            return left * second
+        return left // second if expression.sign == "floordiv" else left % second
 
     # Vectors
 
@@ -175,12 +186,10 @@ def tile_shape(s: Statement) -> Shape:
 
 
 def shape_of(s: Statement, type_: Type) -> Shape:
-    dims = type_.dims
-    if len(dims) == 1:
-        dims = (1, *dims)
-    if len(dims) != 2 or not all(isinstance(d, int) for d in dims):
-        raise ProgramError(f"line {s.line}: {type_} has no shape of two numbers")
-    return int(dims[0]), int(dims[1])
+    shape = matrix_shape(type_.dims)
+    if shape is None:
+        raise ProgramError(f"line {s.line}: {type_} has no shape of numbers")
+    return shape
 
 
 def element(type_: Type) -> DType:

@@ -98,7 +98,8 @@ class Statement:
 
     def lines(self, indent: str = "") -> Iterator[str]:
         """Its lines in canonical spelling."""
-        text = {"scf.for": self._for, "scf.forall": self._forall, "scf.if": self._if}.get(self.op, self._plain)()
+        own = {"scf.for": self._for, "scf.forall": self._forall, "scf.if": self._if}
+        text = own.get(self.op, self._plain)()
         if self.body is None:
             yield indent + text
             return
@@ -112,7 +113,7 @@ class Statement:
 
     def _for(self) -> str:
         first, stop, step = self.operands
-        return f"scf.for {self.results[0]} = {first} to {stop} step {step}"
+        return f"scf.for {self.results[0]} = {first} to {stop} step {step}{self._attributes()}"
 
     def _forall(self) -> str:
         first, stop, step = (f"({', '.join(map(str, of))})" for of in self.index)
@@ -136,14 +137,16 @@ class Statement:
             text += f" to layout({', '.join(map(_layout_text, self.layouts))})"
         elif self.layouts:
             text += f" {{{' '.join(map(_layout_text, self.layouts))}}}"
-        attributes = [n if v is True else f"{n} = {_attribute_text(v)}" for n, v in self.attributes]
-        if attributes:
-            text += f" {{{', '.join(attributes)}}}"
+        text += self._attributes()
         if self.takes:
             text += f" : {', '.join(map(str, self.takes))}"
         if self.gives:
             text += f" -> {', '.join(map(str, self.gives))}"
         return text
+
+    def _attributes(self) -> str:
+        listed = [n if v is True else f"{n} = {_attribute_text(v)}" for n, v in self.attributes]
+        return f" {{{', '.join(listed)}}}" if listed else ""
 
 
 def _layout_text(layout: Layout) -> str:

@@ -34,6 +34,14 @@ _FUNCTIONS = {
     "shift_right": ("arith.shrsi", "arith.shrsi"),
     "shift_left": ("arith.shli", "arith.shli"),
     "modulo": ("arith.remsi", "arith.remsi"),
+    "floor_divide": ("arith.floordivsi", "arith.floordivsi"),
+    "log": ("math.log", "math.log"),
+    "erf": ("math.erf", "math.erf"),
+    "power": ("math.powf", "math.powf"),
+    "floor": ("math.floor", "math.floor"),
+    "ceil": ("math.ceil", "math.ceil"),
+    "round": ("math.roundeven", "math.roundeven"),
+    "truncate": ("math.trunc", "math.trunc"),
 }
 OF_TEXT = {name: function for function, names in _FUNCTIONS.items() for name in names} | {"add": "add"}
 CASTS = frozenset(

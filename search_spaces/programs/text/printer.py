@@ -7,6 +7,7 @@ first. ``state``, ``set`` and ``get`` are the variables that loops carry, which 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import ROW_MAJOR
@@ -62,7 +63,7 @@ class _Printer:
         self.places: dict[Index, Expression] = {}
         for axis, tile in enumerate(trace.tile):
             self._name(Index("block", axis), tile, f"%i{axis}")
-        self.loops = 0
+        self.loops = self.numbers = 0
 
     def _name(self, counter: Index, step: int, name: str) -> None:
         """Name the place that a counter of steps from 0 makes, and so the counter."""
@@ -106,7 +107,11 @@ class _Printer:
         return Combined(_SIGNS[index.kind], args)
 
     def body(self, operations: tuple[ir.Operation, ...]) -> Iterator[Statement]:
-        for operation in operations:
+        waiting = iter(operations)
+        for operation in waiting:
+            if isinstance(operation, ir.Loop) and operation.parts:
+                yield from self.shared(operation, waiting)
+                continue
             if isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw | ir.Prefetch | ir.Move):
                 yield from self.window(operation.window)
             yield self.statement(operation)
@@ -138,10 +143,11 @@ class _Printer:
                 taken = self.windows[window.id], self.tile(window)
                 op = "xetile.load_tile" if window.index is None else "xetile.load_gather"
                 return self.of(op, result, (taken[0],), takes=(taken[1],), attributes=attributes)
-            case ir.StoreTile(value, window):
+            case ir.StoreTile(value, window, _, below):
                 takes = self.vector(value), self.tile(window)
                 op = "xetile.store_tile" if window.index is None else "xetile.store_scatter"
-                return Statement(op, (), (self.value(value), self.windows[window.id]), takes=takes)
+                index = () if below is None else ((self.place(below),),)
+                return Statement(op, (), (self.value(value), self.windows[window.id]), index, takes=takes)
             case ir.AtomicRmw(kind, value, window):
                 takes = self.vector(value), self.tile(window)
                 operands = self.value(value), self.windows[window.id]
@@ -155,11 +161,9 @@ class _Printer:
                 name = self.windows[window.id]
                 return Statement("xetile.update_tile_offset", (name,), (name, *by), takes=(self.tile(window),))
             case ir.Scalar() | ir.Uniform():
-                raise ir.ProgramError(f"{operation.source}: the listings have no places that depend on data")
-            case ir.Reshape():
-                raise ir.ProgramError(f"{operation.source}: reshape: the listings have no such operation")
-            case ir.FetchPart():
-                raise ir.ProgramError(f"{operation.source}: split: the listings have no loops that blocks share")
+                return self.number(operation)
+            case ir.Reshape(result, value):
+                return self.of("vector.shape_cast", result, (value,))
             case ir.Set(state, value):
                 if state in self.states:
                     return Statement("xetile.set", (), (self.states[state], self.value(value)))
@@ -192,6 +196,29 @@ class _Printer:
                 forced = (("shared_memory_conversion", True),) if shared else ()
                 return self.of(op, result, (value,), attributes=forced)
 
+    def number(self, operation: ir.Scalar | ir.Uniform) -> Statement:
+        """Return what reads a number of an array, or of a tile, that places depend on."""
+        index = operation.index
+        low, high, usual = index.args[:3]
+        bounds: tuple[tuple[str, Attribute], ...] = (("high", high.number), ("low", low.number))
+        name = self.places[index] = f"%n{self.numbers}"
+        self.numbers += 1
+        if isinstance(operation, ir.Uniform):
+            value = operation.value
+            places: tuple[Expression, ...] = (self.place(usual),)
+            return Statement(
+                "xetile.uniform", (name,), (self.value(value),), (places,), attributes=bounds,
+                takes=(self.vector(value),),
+            )  # fmt: skip
+        if operation.ordered:
+            bounds = (*bounds, ("ordered", True))
+        places = tuple(self.place(at) for at in operation.at)
+        array = f"%{operation.array.name}"
+        return Statement(
+            "xetile.load_scalar", (name,), (array,), (places,), attributes=bounds,
+            takes=(self.memref(operation.array),),
+        )  # fmt: skip
+
     def of(
         self, op: str, result: ir.Value, operands: tuple[ir.Value | Expression, ...], *, kind: str = "",
         index: tuple[tuple[Expression, ...], ...] = (), attributes: tuple[tuple[str, Attribute], ...] = (),
@@ -214,6 +241,21 @@ class _Printer:
             return self.of(cast_text(value.dtype, operation.result.dtype), operation.result, (value,))
         statement = self.of(function_text(operation.function, dtype), operation.result, tuple(arguments))
         return Statement(statement.op, statement.results, statement.operands, takes=(self.vector(operation.result),))
+
+    def shared(self, loop: ir.Loop, behind: Iterator[ir.Operation]) -> Iterator[Statement]:
+        """Yield a loop that blocks share, and how its states are combined, which takes operations ``behind`` it."""
+        combine = next(o for o in behind if isinstance(o, ir.Loop))  # in front of it are the states of other parts
+        fetch, *body = combine.body
+        assert isinstance(fetch, ir.FetchPart)
+        count = len(fetch.states)
+        reads, operations, sets = body[: 2 * count], body[2 * count : -count], body[-count:]
+        states = tuple(self.states[number].lstrip("%") for number in fetch.states)
+        made = self.loop(loop)
+        yield replace(made, attributes=(("parts", loop.parts), ("states", states)))
+        names = tuple(self.value(o.result) for o in reads if isinstance(o, ir.Read))
+        given = tuple(self.value(o.value) for o in sets if isinstance(o, ir.Set))
+        statements = (*self.body(tuple(operations)), Statement("xetile.yield", (), given))
+        yield Statement("xetile.combine", names, body=statements)
 
     def loop(self, operation: ir.Loop) -> Statement:
         bounds = self.place(operation.first), self.place(operation.stop), operation.step

@@ -21,6 +21,7 @@ from search_spaces.programs.text.tokens import Tokens
 _XETILE = (
     "init_tile", "load_tile", "store_tile", "prefetch_tile", "update_tile_offset", "tile_mma", "atomic_rmw",
     "transpose", "reduction", "broadcast", "convert_layout", "load_gather", "store_scatter", "state", "get", "set",
+    "load_scalar", "uniform", "combine", "yield",
 )  # fmt: skip
 _OTHER_NAMES = {
     "update_nd_offset": "update_tile_offset",
@@ -28,6 +29,7 @@ _OTHER_NAMES = {
 }
 _WHOLE = (
     "memref.subview", "memref.alloc", "memref.cast", "vector.transfer_read", "vector.contract", "vector.transpose",
+    "vector.shape_cast",
     "gpu.barrier", "linalg.index", "iree_vector_ext.to_layout", "iree_vector_ext.to_simd", "iree_vector_ext.to_simt",
 )  # fmt: skip
 _DIALECTS = ("arith.", "math.", "tile.")
@@ -41,6 +43,7 @@ _ARRAY = re.compile(r"([A-Z]+)\s*((?:\[\s*[A-Z]\w*(?:\s*,\s*[A-Z]\w*)*\s*\])+)")
 _HEAD = re.compile(r"(BF16|F16|F32)\b")
 _PERIODIC = re.compile(r"\(\s*(%\w+)\s*%\s*(\d+)\s*==\s*(\d+)\s*\)")
 _BASE = re.compile(r"&?\s*([A-Z]\w*)\b(?!\s*=[^=])")
+_SHARED_LOOP = re.compile(r"\{(?=\s*parts\s*=)")
 _LOCALITY = re.compile(r"locality\s*<(\d)>")
 
 
@@ -206,6 +209,8 @@ class _ListingReader(Tokens):
                 return self._if(line)
             case "For":
                 return self._pseudo_for(line)
+            case "xetile.combine":
+                return Statement(op, results, body=tuple(self._block(True)), line=line)
         if word.startswith(("update_nd", "xetile.update_nd", "conv_layout", "xetile.conv_layout")):
             self.note(f"{word} is read as {op}")
         return self._operation(op, results, line)
@@ -227,7 +232,13 @@ class _ListingReader(Tokens):
         stop = self.expression()
         self.expect("step")
         step = self.expression()
-        return Statement("scf.for", (name,), (first, stop, step), body=tuple(self._block(True)), line=line)
+        attributes: dict[str, Attribute] = {}
+        if self.match(_SHARED_LOOP):
+            self._braces([], [], attributes)
+        return Statement(
+            "scf.for", (name,), (first, stop, step), attributes=tuple(sorted(attributes.items())),
+            body=tuple(self._block(True)), line=line,
+        )  # fmt: skip
 
     def _forall(self, line: int) -> Statement:
         self.expect("(")

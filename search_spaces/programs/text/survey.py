@@ -68,6 +68,7 @@ class Survey:
     free_types: dict[str, Type] = field(default_factory=dict)
     products: dict[str, str] = field(default_factory=dict)  # a tile that nothing uses, and the product that it is for
     outputs: dict[str, ArrayInfo] = field(default_factory=dict)  # by the result that nothing uses
+    scalars: list[str] = field(default_factory=list)  # arguments that are numbers
 
     @property
     def fixed(self) -> bool:
@@ -116,6 +117,10 @@ def survey(listing: Listing) -> Survey:
     found = Survey(listing)
     for p in listing.parameters:
         found.arrays[p.name] = ArrayInfo(p.name, p.type, p.role, p.sizes)
+        if p.type.kind == "scalar" and p.type.element == "index":
+            found.arrays[p.name] = ArrayInfo(p.name, Type("memref", (1,), "i32"), "input")
+            found.scalars.append(p.name)
+            found.notes.append(f"{listing.file}:1: {p.name} is an array of one i32, a number from 0 up")
     _find_tiles(found)
     _find_grid(found)
     _find_uses(found)

@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"-?(?:inf|nan|\d+\.\d*(?:[eE][-+]?\d+)?|\d+(?:[eE][-+]?\d+
 _COUNT = re.compile(r":(\d+)")
 _KIND = re.compile(r"<(\w+)>")
 _DIMS = re.compile(r"(?:(?:\d+|\?|[A-Z]\w*?)\s*x\s*)*")
-_ELEMENT = re.compile(r"(\d*)([a-z]+\d*)")
+_ELEMENT = re.compile(r"(\d*)(e\dm\d|[a-z]+\d*)")
 _TYPE = re.compile(r"!?(?:xetile\.)?(tile|vector|memref|tensor_desc|tensor)\s*<|\b(i64|index|i1|f32|f16)\b")
 _AFFINE = re.compile(r"affine_map\s*=?\s*<\s*\(([^)]*)\)\s*->\s*\(([^)]*)\)\s*>")
 _STRIDED = re.compile(r"strided\s*<?\s*\[([^\]]*)\](?:\s*,\s*offset:\s*\?)?\s*>?")

@@ -153,6 +153,8 @@ class Windows(Names):
                  or n in self.found.free_tiles]  # fmt: skip
         if not tiles:
             self.refuse(s, "it names no tile")
+        if s.op == "xetile.atomic_rmw" and set(s.results) & self.found.used:
+            self.refuse(s, f"{s.results[0]} is used, but programs have no old values of atomics: use what is stored")
         window = self._handle(s, tiles[0])
         others = [n for n in names if n not in tiles]
         if others:
@@ -177,7 +179,7 @@ class Windows(Names):
             self.found.note(s, f"all blocks along {told} store here: read as atomic_rmw <addf>")
             self.p.atomic_rmw("addf", value, window)
         else:
-            self.p.store(value, window)
+            self.p.store(value, window, rows_below=self._place(s, s.index[0][0]) if s.index else None)
 
     def _prefetch(self, s: Statement) -> None:
         name = str(s.operands[0])

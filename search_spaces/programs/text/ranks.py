@@ -1,0 +1,64 @@
+"""Vectors of other ranks than two, as tiles: a vector is a row, and leading dimensions are rows below one another."""
+
+from __future__ import annotations
+
+import itertools
+from math import prod
+
+from search_spaces.layouts.nested_layout import NestedLayout
+from search_spaces.programs.language.ir import Shape
+
+Dims = tuple[int | str, ...]
+
+
+def matrix_shape(dims: Dims) -> Shape | None:
+    """Return the shape of the tile that holds a vector; None where an extent has no number."""
+    numbers = [d for d in dims if isinstance(d, int)]
+    if not numbers or len(numbers) != len(dims):
+        return None
+    return prod(numbers[:-1]), numbers[-1]
+
+
+def matrix_layout(layout: NestedLayout) -> NestedLayout:
+    """Return the layout of the tile that holds a vector with ``layout``.
+
+    Raises:
+        ValueError: If two dimensions that become rows are cut such that no layout of the rows is the same.
+    """
+    columns = _dimensions(layout)
+    while len(columns) > 2:
+        columns[:2] = [_joined(columns[0], columns[1])]
+    if len(columns) == 1:
+        columns.insert(0, ((1, 1, 1, 1, 1), (0, 0)))
+    tiles = list(zip(*(tiles for tiles, _ in columns), strict=True))
+    strides = list(zip(*(strides for _, strides in columns), strict=True))
+    return NestedLayout(*tiles, *strides)
+
+
+_Dimension = tuple[tuple[int, ...], tuple[int, int]]
+"""Tiles of the five levels, and the strides of subgroups and threads."""
+
+
+def _dimensions(layout: NestedLayout) -> list[_Dimension]:
+    strides = zip(layout.subgroup_strides, layout.thread_strides, strict=True)
+    return [(tiles, of) for tiles, of in zip(zip(*layout.tiles, strict=True), strides, strict=True)]
+
+
+def _joined(slow: _Dimension, fast: _Dimension) -> _Dimension:
+    """Return one dimension of two, row-major: each level of the slow one lies above those of the fast one."""
+    used = [[level for level, size in enumerate(tiles) if size > 1] for tiles, _ in (slow, fast)]
+    if used[0] and used[1] and max(used[0]) > min(used[1]):
+        raise ValueError(
+            f"tiles {list(slow[0])} and {list(fast[0])} of two dimensions that become rows: the first one is cut "
+            "at a level below the second one's, and a layout has each level once"
+        )
+    strides = []
+    for place, level in enumerate((0, 3)):  # subgroups and threads
+        if slow[0][level] > 1 and fast[0][level] > 1 and slow[1][place] != fast[1][place] * fast[0][level]:
+            raise ValueError(
+                f"strides {slow[1][place]} and {fast[1][place]} of two dimensions that become rows: "
+                f"the first one must be {fast[1][place] * fast[0][level]}"
+            )
+        strides.append(fast[1][place] if fast[0][level] > 1 else slow[1][place])
+    tiles = tuple(a * b for a, b in itertools.zip_longest(slow[0], fast[0], fillvalue=1))
+    return tiles, (strides[0], strides[1])

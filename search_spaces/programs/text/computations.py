@@ -9,7 +9,7 @@ from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.values import State, Tile, WindowHandle
 from search_spaces.programs.text.fragments import vector_type
 from search_spaces.programs.text.held import shape_of
-from search_spaces.programs.text.listing import Layout, Statement
+from search_spaces.programs.text.listing import Statement
 from search_spaces.programs.text.names import CASTS, KINDS, OF_TEXT
 from search_spaces.programs.text.ranks import matrix_layout
 from search_spaces.programs.text.windows import Windows
@@ -150,7 +150,7 @@ class Computations(Windows):
 
     def _convert(self, s: Statement) -> Tile:
         forced = bool(s.attribute("shared_memory_conversion"))
-        nested: Layout | None = next((m for m in s.layouts if isinstance(m, NestedLayout)), None)
+        nested: NestedLayout | None = next((m for m in s.layouts if isinstance(m, NestedLayout)), None)
         if s.attribute("mma_kind"):
             self.found.note(s, "mma_kind is a hint to another compiler: a schedule chooses what multiplies")
         if nested is not None:

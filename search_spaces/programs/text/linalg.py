@@ -1,30 +1,38 @@
-"""The reduction issue's listings: a matvec as linalg.generic with a lowering config, at any stage of its tiling.
+"""The reduction issue's listings: linalg.generic with a lowering config, at any stage of its tiling.
 
-What a listing computes is in its body, its indexing maps and its tensors; how it is tiled is what the config says, so a
-listing whose tiling is written out is the same program. The expanded config adds up a thread's vector in the loop.
+What a listing computes is in its body and its tensors: a matvec, or the sums of rows. How it is tiled is what the
+config says, so a listing whose tiling is written out is the same program. The expanded config adds up a thread's vector
+in the loop.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from search_spaces.hardware.dtypes import dtype
-from search_spaces.layouts.lowering_config import LoweringConfig
+from search_spaces.layouts.lowering_config import Basis, LoweringConfig
+from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.programs.builder import ARRAY_DTYPES, Argument, Builder, Program
 from search_spaces.programs.language.ir import Array, ProgramError
+from search_spaces.programs.language.values import State, Tile
 
 _CONFIG = re.compile(r"lowering_config\s*<\s*\{(.*?)\}", re.DOTALL)
 _TENSOR = re.compile(r"(?:tensor|memref)<((?:\d+x)+)(f16|bf16|f32|8?f16)\b")
-_BODY = re.compile(
-    r"arith\.extf %(\w+) .*?arith\.extf %(\w+) .*?= arith\.mulf .*?(?:arith\.select .*?)?= arith\.addf", re.DOTALL
-)
+_BODY = re.compile(r"\^bb0(.*?)linalg\.yield", re.DOTALL)
+_OPERATION = re.compile(r"=\s*((?:arith|math|linalg)\.\w+)")
+_FACTORS = re.compile(r"arith\.mulf %(\w+), %(\w+)")
 _COUNT = re.compile(r"arith\.cmpi ult, %\w+, %c(\d+)")
+_OF_SUMS = {"arith.addf", "arith.extf", "arith.select", "arith.cmpi", "linalg.index"}
 
 
 @dataclass(frozen=True)
-class LinalgMatvec:
-    """``out[m, n] = sum over k of x[m, k] * w[n, k]``, added up in f32, tiled as ``config`` says."""
+class LinalgReduction:
+    """``out[m, n] = sum over k of x[m, k] * w[n, k]``, or ``out[m] = sum over k of x[m, k]`` where ``n`` is 0.
+
+    It is added up in f32 and tiled as ``config`` says.
+    """
 
     m: int
     n: int
@@ -33,58 +41,105 @@ class LinalgMatvec:
     config: LoweringConfig
     notes: tuple[str, ...]
 
-    def program(self, name: str, content: str) -> Program:
-        """Its three extents are the sizes; the config's step, rows and vector stay."""
-        config, expanded = self.config, any(self.config.expand_dims)
-        plain = config
-        if expanded:  # one step of the plain config: the outer step times the inner one
-            inner = config.expand_dims[-1]
-            step, thread = config.partial_reduction[2] * inner, inner
-        else:
-            step, thread = config.partial_reduction[2], config.thread[2]
-        rows, columns = config.workgroup[:2]
-        if columns != 1:
-            raise ProgramError(f"{name}: a workgroup of {columns} columns is not read from a listing")
-        if expanded:  # the appended dimension lies within a thread, as neighbours along k
-            plain = LoweringConfig(
-                workgroup=config.workgroup[:3],
-                thread=(*config.thread[:2], thread),
-                lane_basis=type(config.lane_basis)(config.lane_basis.counts[:3], config.lane_basis.mapping[:3]),
-                subgroup_basis=type(config.subgroup_basis)(
-                    config.subgroup_basis.counts[:3], config.subgroup_basis.mapping[:3]
-                ),
-                partial_reduction=(*config.partial_reduction[:2], step),
+    @property
+    def reduced(self) -> int:
+        """The place of k in the config."""
+        return 2 if self.n else 1
+
+    @property
+    def thread(self) -> int:
+        """Neighbours along k of a thread."""
+        inner = self.config.expand_dims
+        return inner[-1] if any(inner) else self.config.thread[self.reduced]
+
+    @property
+    def step(self) -> int:
+        """One step of the config along k; of an expanded one, the outer step times the inner one."""
+        outer = self.config.partial_reduction[self.reduced]
+        return outer * self.thread if any(self.config.expand_dims) else outer
+
+    def layout(self) -> NestedLayout:
+        """Return who holds what of a block's products, rows by steps. The dimension that an expanded config appends
+        lies within a thread, as neighbours along k."""
+        config, count = self.config, self.reduced + 1
+        if any(config.expand_dims):
+
+            def kept(basis: Basis) -> Basis:
+                return Basis(basis.counts[:count], basis.mapping[:count])
+
+            config = LoweringConfig(
+                workgroup=config.workgroup[:count],
+                thread=(*config.thread[: self.reduced], self.thread),
+                lane_basis=kept(config.lane_basis),
+                subgroup_basis=kept(config.subgroup_basis),
+                partial_reduction=(*config.partial_reduction[: self.reduced], self.step),
             )
-        held = plain.to_nested((0, 2))
+        return config.to_nested((0, self.reduced))
+
+    def program(self, name: str, content: str) -> Program:
+        """Its extents are the sizes; the config's step, rows, columns and vector stay."""
+        element, f32 = dtype(self.element, ARRAY_DTYPES), dtype("f32", ARRAY_DTYPES)
+        x = ("x", Argument(("m", "k"), element, "input"))
+        w = ("w", Argument(("n", "k"), element, "input"))
+        if self.n:
+            arguments = (x, w, ("out", Argument(("m", "n"), f32, "output")))
+            sizes = (("m", self.m), ("n", self.n), ("k", self.k))
+            return Program(
+                name, self._products(), arguments, content, "x @ w^T, from a listing of linalg", sizes, self.notes
+            )
+        summary, sizes_of_sums = "the sums of rows, from a listing of linalg", (("m", self.m), ("k", self.k))
+        sums = ("out", Argument(("m",), f32, "output"))
+        return Program(name, self._sums(), (x, sums), content, summary, sizes_of_sums, self.notes)
+
+    def _products(self) -> Callable[..., None]:
+        rows, columns, step = self.config.workgroup[0], max(1, self.config.workgroup[1]), self.step
 
         def function(p: Builder, x: Array, w: Array, out: Array) -> None:
-            i, j = p.blocks(out.shape, (rows, 1))
-            window, line = p.window(x, (i, 0), (rows, step)), p.window(w, (j, 0), (1, step))
-            acc = p.state(p.zeros((rows, step // thread if expanded else step)))
+            i, j = p.blocks(out.shape, (rows, columns))
+            window = p.window(x, (i, 0), (rows, step))
+            lines = [p.window(w, (j + column, 0), (1, step)) for column in range(columns)]
+            sums = [self._state(p) for _ in lines]
             for _ in p.steps(x.shape[1], step):
-                product = p.load(window).cast("f32") * p.load(line).cast("f32")
-                product = p.convert_layout(product, held)
-                acc.set(acc + (p.reduction("add", product, dim=1, size=thread) if expanded else product))
-                window.move(0, step)
-                line.move(0, step)
-            p.store(p.reduction("add", acc, dim=1), p.window(out, (i, j), (rows, 1)))
+                held = p.load(window).cast("f32")
+                for acc, line in zip(sums, lines, strict=True):
+                    self._add(p, acc, held * p.load(line).cast("f32"))
+                for moved in (window, *lines):
+                    moved.move(0, step)
+            for column, acc in enumerate(sums):
+                p.store(p.reduction("add", acc, dim=1), p.window(out, (i, j + column), (rows, 1)))
 
-        element, f32 = dtype(self.element, ARRAY_DTYPES), dtype("f32", ARRAY_DTYPES)
-        arguments = (
-            ("x", Argument(("m", "k"), element, "input")),
-            ("w", Argument(("n", "k"), element, "input")),
-            ("out", Argument(("m", "n"), f32, "output")),
-        )
-        sizes = (("m", self.m), ("n", self.n), ("k", self.k))
-        return Program(name, function, arguments, content, "x @ w^T, from a listing of linalg", sizes, self.notes)
+        return function
+
+    def _sums(self) -> Callable[..., None]:
+        rows, step = self.config.workgroup[0], self.step
+
+        def function(p: Builder, x: Array, out: Array) -> None:
+            (i,) = p.blocks(out.shape, (rows,))
+            window, acc = p.window(x, (i, 0), (rows, step)), self._state(p)
+            for _ in p.steps(x.shape[1], step):
+                self._add(p, acc, p.load(window).cast("f32"))
+                window.move(0, step)
+            p.store(p.reduction("add", acc, dim=1), p.window(out, (i, 0), (rows, 1), column=True))
+
+        return function
+
+    def _state(self, p: Builder) -> State:
+        carried = self.step // self.thread if any(self.config.expand_dims) else self.step
+        return p.state(p.zeros((self.config.workgroup[0], carried)))
+
+    def _add(self, p: Builder, acc: State, values: Tile) -> None:
+        """Add a step to what the loop carries."""
+        held = p.convert_layout(values, self.layout())
+        expanded = any(self.config.expand_dims)
+        acc.set(acc + (p.reduction("add", held, dim=1, size=self.thread) if expanded else held))
 
 
 def is_linalg(text: str) -> bool:
     return "linalg.generic" in text
 
 
-def read_matvec(text: str, file: str) -> LinalgMatvec:
-    """Raise ProgramError for another computation than a matvec, or one without a config."""
+def read_reduction(text: str, file: str) -> LinalgReduction:
+    """Raise ProgramError for another computation than a matvec or sums of rows, or one without a config."""
     notes: list[str] = []
 
     def note(at: int, reading: str) -> None:
@@ -101,8 +156,14 @@ def read_matvec(text: str, file: str) -> LinalgMatvec:
         raise ProgramError(f"{file}:{text.count(chr(10), 0, found.start()) + 1}: {error}") from error
     if not text[found.end() :].lstrip().startswith(">"):
         note(found.end(), "the bracket > of the lowering_config is missing")
-    if _BODY.search(text) is None:
-        raise ProgramError(f"{file}: linalg.generic: only sums of products of widened operands are read")
+    products = _is_of_products(text, file)
+    dimensions = 3 if products else 2
+    if config.rank != dimensions + sum(map(bool, config.expand_dims)):
+        raise ProgramError(f"{file}: linalg.generic: lowering_config has {config.rank} dimensions, not {dimensions}")
+    if not config.workgroup[0] or not config.partial_reduction[dimensions - 1]:
+        raise ProgramError(f"{file}: linalg.generic: lowering_config has no rows of a workgroup, or no step along k")
+    if products and config.lane_basis.tile[1] * config.subgroup_basis.tile[1] > 1:
+        note(found.start(), "lanes and subgroups along the columns hold copies: columns follow one another")
     shapes: dict[tuple[int, ...], str] = {}
     for tensor in _TENSOR.finditer(text):
         dims = tuple(int(d) for d in tensor.group(1).split("x") if d)
@@ -112,23 +173,53 @@ def read_matvec(text: str, file: str) -> LinalgMatvec:
             dims, element = (*dims, 8), "f16"
         if len(dims) == 3 and config.expand_dims and dims[2] == config.expand_dims[-1]:
             dims = (dims[0], dims[1] * dims[2])
-        if len(dims) == 2:
+        if len(dims) <= 2:
             shapes.setdefault(dims, element)
-    wide = sorted((s for s, e in shapes.items() if e != "f32"), key=lambda s: (s[1], s[0]))
-    deepest = [s for s in wide if s[1] == wide[-1][1]] if wide else []
-    outputs = [s for s, e in shapes.items() if e == "f32"]
-    if len(deepest) < 2 or not outputs:
-        raise ProgramError(f"{file}: linalg.generic: it needs two operands and a result of two dimensions")
-    m, n = max(outputs, key=lambda s: s[0] * s[1])
-    k = deepest[-1][1]
-    if (m, k) not in shapes or (n, k) not in shapes:
-        raise ProgramError(f"{file}: linalg.generic: operands {m}x{k} and {n}x{k} are not in the text")
+    m, n, k = (_sizes_of_products if products else _sizes_of_sums)(shapes, file)
     for count in _COUNT.finditer(text):
         expected = k // config.expand_dims[-1] if config.expand_dims else k
         if int(count.group(1)) != expected:
             note(
                 count.start(), f"the mask compares a place below {expected} with {count.group(1)}: {expected} is meant"
             )
-    if config.subgroup_basis and "scf.for" in text and "linalg.reduce" in text:
+    if "scf.for" in text and "linalg.reduce" in text:
         note(0, "the tiling is written out: it is what the config says")
-    return LinalgMatvec(m, n, k, shapes[m, k], config, tuple(notes))
+    return LinalgReduction(m, n, k, shapes[m, k], config, tuple(notes))
+
+
+def _is_of_products(text: str, file: str) -> bool:
+    """Whether a listing adds up products. Raises ProgramError where it computes neither these nor sums."""
+    body = _BODY.search(text)
+    operations = _OPERATION.findall(body.group(1)) if body is not None else []
+    others = set(operations) - _OF_SUMS
+    factors = _FACTORS.search(body.group(1)) if body is not None else None
+    if "arith.addf" in operations and not others:
+        return False
+    once = others == {"arith.mulf"} and operations.count("arith.mulf") == 1 and operations.count("arith.extf") == 2
+    if "arith.addf" in operations and once and factors is not None and factors.group(1) != factors.group(2):
+        return True
+    raise ProgramError(f"{file}: linalg.generic: only sums, and sums of products of widened operands, are read")
+
+
+def _sizes_of_products(shapes: dict[tuple[int, ...], str], file: str) -> tuple[int, int, int]:
+    matrices = {s: e for s, e in shapes.items() if len(s) == 2}
+    wide = sorted((s for s, e in matrices.items() if e != "f32"), key=lambda s: (s[1], s[0]))
+    deepest = [s for s in wide if s[1] == wide[-1][1]] if wide else []
+    outputs = [s for s, e in matrices.items() if e == "f32"]
+    if len(deepest) < 2 or not outputs:
+        raise ProgramError(f"{file}: linalg.generic: it needs two operands and a result of two dimensions")
+    m, n = max(outputs, key=lambda s: s[0] * s[1])
+    k = deepest[-1][1]
+    if (m, k) not in shapes or (n, k) not in shapes:
+        raise ProgramError(f"{file}: linalg.generic: operands {m}x{k} and {n}x{k} are not in the text")
+    return m, n, k
+
+
+def _sizes_of_sums(shapes: dict[tuple[int, ...], str], file: str) -> tuple[int, int, int]:
+    matrices, outputs = [s for s in shapes if len(s) == 2], [s for s, e in shapes.items() if len(s) == 1 and e == "f32"]
+    if not matrices or not outputs:
+        raise ProgramError(f"{file}: linalg.generic: it needs an operand of two dimensions and a result of one in f32")
+    m, k = max(matrices, key=lambda s: (s[0] * s[1], s[1]))
+    if (m,) not in shapes:
+        raise ProgramError(f"{file}: linalg.generic: a result of {m} sums is not in the text")
+    return m, 0, k

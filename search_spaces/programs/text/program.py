@@ -13,7 +13,7 @@ from search_spaces.programs.builder import ARRAY_DTYPES, Argument, Builder, Prog
 from search_spaces.programs.language.ir import Array, ProgramError
 from search_spaces.programs.text.execute import Execution
 from search_spaces.programs.text.fragments import close
-from search_spaces.programs.text.linalg import is_linalg, read_matvec
+from search_spaces.programs.text.linalg import is_linalg, read_reduction
 from search_spaces.programs.text.listing import Listing
 from search_spaces.programs.text.reader import read
 from search_spaces.programs.text.survey import ArrayInfo, Survey, names_of, survey, tile_places
@@ -33,9 +33,9 @@ class Reading:
 def parse(text: str, name: str = "", file: str = "text") -> Reading:
     """Return the program of a text. Raises ProgramError, in one line with its place, for a text that is none."""
     if is_linalg(text):
-        matvec = read_matvec(text, file)
-        program = matvec.program(name or "matvec_listing", f"{file}\0{text}")
-        return Reading(None, program, dict(program.defaults), matvec.notes)
+        reduction = read_reduction(text, file)
+        program = reduction.program(name or ("matvec_listing" if reduction.n else "sums_listing"), f"{file}\0{text}")
+        return Reading(None, program, dict(program.defaults), reduction.notes)
     listing = read(text, file)
     found = close(survey(listing))
     _give_roles(found)

@@ -136,6 +136,12 @@ def test_a_printed_program_is_read_back(first: int) -> None:
             "text:2: iree_vector_ext.to_layout: tiles [1, 1, 1, 1, 2]",
         ),
         (
+            "%0 = linalg.generic ins(%x : tensor<6x64xf32>) outs(%y : tensor<6xf32>) attrs = {lowering_config = "
+            "#iree_gpu.lowering_config<{workgroup = [2, 0], partial_reduction = [0, 32]}>} {\n"
+            "^bb0(%a: f32, %s: f32):\n%n = arith.maximumf %s, %a : f32\nlinalg.yield %n : f32\n}",
+            "text: linalg.generic: only sums",
+        ),
+        (
             "scf.for %k = 0 to 64 step 8 {parts = 2, states = [s]} {\n}\n"
             "store_tile %v, %out : vector<8x16xf32>, tile<8x16xf32>",
             "text:1: scf.for: a loop that blocks share",
@@ -194,6 +200,9 @@ def test_examples_print_and_read_back(place: str, sizes: dict[str, int]) -> None
         "a batch of matrices to a layout",
         "a layout for another compiler's product",
         "a strip at an index",
+        "sums of rows",
+        "expanded sums of rows",
+        "a matvec of three columns",
     ],
 )
 def test_listings_that_run(title: str) -> None:

@@ -26,17 +26,17 @@ from autosched.cli.options.problem import problem_from, whole_number
 from autosched.cli.options.schedule_file import KEYS
 from autosched.cli.options.templates import TemplateOption
 from autosched.cli.terminal.errors import MOST_SAMPLES, MOST_SEED, InputError, bad_input, listed, within
-from autosched.cli.terminal.output import answer, print_json, show, stderr_console, stdout_console
+from autosched.cli.terminal.output import answer, print_json, show, show_readings, stderr_console, stdout_console
 from autosched.cli.terminal.output_files import check_picture, replaceable
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus
 from autosched.reporting.pictures import draw
 from autosched.reporting.program_pictures import draw_program
+from autosched.reporting.readings import readings_json
 from search_spaces.catalogue import candidates, templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
-from search_spaces.programs.planning.verify import program_notes
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules import describe
 from search_spaces.spaces.parameters import Parameter
@@ -126,7 +126,7 @@ def space(
         print_json(
             {
                 "problem": problem.to_json(),
-                **_notes_json(problem),
+                **readings_json(problem),
                 "device": where.name,
                 "raw": sum(s.raw_count for s in spaces.values()),
                 "legal": sum(legal.values()),
@@ -154,9 +154,7 @@ def space(
         ("counted in", formatting.duration(seconds)),
     ]
     show(console, formatting.facts(facts))
-    if isinstance(problem, ProgramProblem):
-        for note in program_notes(problem):
-            console.print(note, markup=False, style="dim")
+    show_readings(console, problem)
     for one, why_not in listed_templates:
         console.print()
         console.print(f"template {one.name}: {one.summary}")
@@ -177,11 +175,6 @@ space.__doc__ = f"""Count the legal schedules, and show parameters, rules and sa
 
 {DEVICE_NOTE}
 """
-
-
-def _notes_json(problem: Problem) -> dict[str, Any]:
-    """Return the readings that were taken of a listing, one line each."""
-    return {"notes": list(program_notes(problem))} if isinstance(problem, ProgramProblem) else {}
 
 
 def _program_json(problem: Problem, schedule: Schedule) -> dict[str, Any]:

@@ -15,7 +15,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from autosched.reporting import formatting
+from autosched.reporting.readings import readings
 from measurements.files.text import harmless, without_password
+from search_spaces.operators.problem import Problem
 
 PIPED_WIDTH = 120  # columns of a file or a pipe, unless COLUMNS says otherwise
 
@@ -51,6 +53,12 @@ def say(sentence: str) -> None:
 def answer(line: str) -> None:
     """One line of the answer on stdout; what it names may come from a stranger."""
     print(without_password(harmless(line)))
+
+
+def show_readings(console: Console, problem: Problem) -> None:
+    """Print what was read of a tile program's listing in one way where others are possible, a line each."""
+    for reading in readings(problem):
+        console.print(reading, markup=False, style="dim")
 
 
 def show(console: Console, made: Table) -> None:

@@ -80,3 +80,12 @@ def test_a_winner_of_a_program_beside_the_templates(told: Told, tmp_path: Path) 
     assert "'matmul_program', a kernel template that is not known here: give its tile program" in unknown
     assert "same" in told("check", "--static", "--db", place, "--program", MATMUL)
     assert "matmul_program" in told("best", "--program", MATMUL, *SIZES, "--device", "a100", "--db", place)
+
+
+def test_readings_of_a_listing_are_shown_wherever_it_is_used(told: Told, tmp_path: Path) -> None:
+    listing = str(PROGRAMS.parent / "seeds" / "strip_transpose.mlir")
+    reading, where = "strip_transpose.mlir:3: nothing uses %turned", ("--program", listing, "--device", "a100")
+    assert reading in told("verify", *where, "--sample", "1")
+    assert reading in told("tune", *where, "--trials", "1", "--no-verify", "--db", str(tmp_path / "best.db"))
+    document = json.loads(told("verify", *where, "--sample", "1", "--json"))
+    assert any(note.startswith(reading) for note in document["notes"])

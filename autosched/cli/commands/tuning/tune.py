@@ -34,11 +34,12 @@ from autosched.cli.options.search import (
 from autosched.cli.options.templates import TemplateOption
 from autosched.cli.terminal import clock
 from autosched.cli.terminal.errors import InputError
-from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
+from autosched.cli.terminal.output import print_json, say, show, show_readings, stderr_console, stdout_console
 from autosched.cli.terminal.output_files import check_outputs, replaceable
 from autosched.cli.terminal.progress import TuneDisplay
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus
+from autosched.reporting.readings import readings_json
 from autosched.samplers import BRUTE_FORCE
 from autosched.tuning.backends import Gpus
 from autosched.tuning.effort import EFFORTS
@@ -190,6 +191,9 @@ def tune(
         db = _own_database()
     from autosched.tuning import tune as tuner  # a second that other commands need not wait
     from autosched.verify.runs import LIMIT_TOLD
+
+    if not json:
+        show_readings(stdout_console(), problem)
 
     def run(so_far: "SoFar") -> "TuneResult":
         return tuner.tune(
@@ -379,6 +383,7 @@ def result_json(result: "TuneResult", seed: int, db: str) -> dict[str, Any]:
     """Return the same as JSON values."""
     return {
         "problem": result.problem.to_json(),
+        **readings_json(result.problem),
         "device": result.device.name,
         "provenance": result.provenance.value,
         "backend": list(result.lines),

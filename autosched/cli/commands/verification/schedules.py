@@ -34,11 +34,12 @@ from autosched.cli.options.templates import TemplateOption
 from autosched.cli.options.verification import Findings, VerificationEffort
 from autosched.cli.terminal import interrupts
 from autosched.cli.terminal.errors import MOST_SAMPLES, MOST_SEED, MOST_WORKERS, InputError, bad_input, listed, within
-from autosched.cli.terminal.output import say, stderr_console, stdout_console
+from autosched.cli.terminal.output import say, show_readings, stderr_console, stdout_console
 from autosched.cli.terminal.progress import Counter as Progress
 from autosched.reporting import formatting
 from autosched.reporting.ci import Summary
 from autosched.reporting.exit_status import ExitStatus
+from autosched.reporting.readings import readings
 from autosched.verify.launch_plan import TIME_LIMIT, LaunchRun
 from autosched.verify.runs import LIMIT_TOLD, VerifySettings
 from autosched.verify.schedules import verify as emulate_all
@@ -144,6 +145,7 @@ def verify(
             for problem, schedules in work.jobs:
                 if not output.json:
                     console.print(f"{formatting.one_line(problem)} on {where.name}")
+                    show_readings(console, problem)
                     console.print(f"{formatting.plural(len(schedules), 'schedule')} {work.origin}")
                 results = work.begin(problem)
                 _emulate(problem, schedules, where, workers, settings, results)
@@ -242,7 +244,9 @@ class _Work:
             for v in verifications:
                 proof = self.proofs.get((problem, v.schedule))
                 candidates.append({**to_json(problem, v), "stored_proof": None if proof is None else asdict(proof)})
+        notes = dict.fromkeys(note for problem, _ in self.done for note in readings(problem))
         return {
+            **({"notes": list(notes)} if notes else {}),
             "passed": counts["pass"],
             "failed": counts["FAIL"],
             "unproven": counts["unproven"],

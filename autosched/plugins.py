@@ -1,4 +1,4 @@
-"""Names for packages that add a kernel template, an operator or a sampler.
+"""Names for packages that add a kernel template, an operator, a tensor intrinsic or a sampler.
 
 >>> from autosched.plugins import KernelTemplate, Space, ordinal
 """
@@ -7,8 +7,12 @@ from autosched.samplers import Sampler, UnvisitedPool
 from search_spaces.catalogue import register
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
+from search_spaces.hardware.fragments import Fragment
+from search_spaces.hardware.intrinsics import TensorIntrinsic, register_intrinsic
+from search_spaces.hardware.requirements import AlignedRows, AnyLayout, LeadingDimension
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.operand import Operand
+from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.operators.operator import Operator, Option
 from search_spaces.operators.problem import Problem, option
 from search_spaces.spaces.config import Config
@@ -21,13 +25,18 @@ from search_spaces.templates.device_source import DeviceSource
 from search_spaces.templates.template import KernelTemplate, TemplateSet
 
 __all__ = [
+    "AlignedRows",
+    "AnyLayout",
     "Attribute",
     "Config",
     "CostCounts",
     "Device",
     "DeviceSource",
+    "Fragment",
     "GeneratedKernel",
     "KernelTemplate",
+    "LeadingDimension",
+    "NestedLayout",
     "Operand",
     "Operator",
     "Option",
@@ -38,10 +47,12 @@ __all__ = [
     "Schedule",
     "Space",
     "TemplateSet",
+    "TensorIntrinsic",
     "UnvisitedPool",
     "categorical",
     "device_rules",
     "option",
     "ordinal",
     "register",
+    "register_intrinsic",
 ]

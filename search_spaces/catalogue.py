@@ -6,14 +6,13 @@ Operator, or a list of both, or a function without arguments that returns one of
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
 from search_spaces.hardware.devices import Device
-from search_spaces.installed import entry_points
+from search_spaces.installed import load_offers
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
@@ -52,10 +51,6 @@ BUILT_IN_TEMPLATES = (
     BuiltInTemplate("tcgen05_matmul_transposed", ("matmul",), "tcgen05_matmul.transposed"),
     BuiltInTemplate("tma_matmul", ("matmul",), "tma_matmul.template"),
 )
-
-
-class UnusableEntryPoint(UserWarning):
-    """An installed package offers templates that cannot be loaded."""
 
 
 class _Catalogue:
@@ -115,18 +110,10 @@ class _Catalogue:
         if self._complete:
             return
         self._complete = True  # set first: loading an entry point may look up entries or register some
-        for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda p: (p.name, p.value)):
-            try:
-                offered = point.load()
-                offered = offered() if callable(offered) else offered
-                self.add(*((offered,) if isinstance(offered, (Operator, KernelTemplate)) else offered))
-            except (Exception, SystemExit) as error:  # a broken third-party package must not break the catalogue
-                text = ascii(" ".join(f"{type(error).__name__}: {error}".split()))[1:-1]  # nor act on a terminal
-                warnings.warn(
-                    f"the entry point {point.name} ({point.value}) provides no templates ({text}): fix its package",
-                    UnusableEntryPoint,
-                    stacklevel=2,
-                )
+        load_offers(ENTRY_POINTS, "templates", self._add_offered)
+
+    def _add_offered(self, offered: Operator | KernelTemplate | Iterable[Operator | KernelTemplate]) -> None:
+        self.add(*((offered,) if isinstance(offered, (Operator, KernelTemplate)) else offered))
 
 
 @cache

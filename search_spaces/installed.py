@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -46,6 +47,31 @@ def entry_points(*, group: str) -> tuple[EntryPoint, ...]:
     from importlib import metadata
 
     return tuple(metadata.entry_points(group=group))
+
+
+class UnusableEntryPoint(UserWarning):
+    """An installed package offers something that cannot be loaded."""
+
+
+def load_offers(group: str, what: str, add: Callable[[Any], None]) -> None:
+    """Hand what the packages of a group offer to ``add``, by name. A broken package gets a warning and nothing else.
+
+    Args:
+        group: Of entry points, each of which names an object or a function without arguments that returns one.
+        what: They provide, for the warning.
+        add: Takes one offer. What it raises counts as the package's.
+    """
+    for point in sorted(entry_points(group=group), key=lambda p: (p.name, p.value)):
+        try:
+            offered = point.load()
+            add(offered() if callable(offered) else offered)
+        except (Exception, SystemExit) as error:  # a broken third-party package must not break the catalogue
+            text = ascii(" ".join(f"{type(error).__name__}: {error}".split()))[1:-1]  # nor act on a terminal
+            warnings.warn(
+                f"the entry point {point.name} ({point.value}) provides no {what} ({text}): fix its package",
+                UnusableEntryPoint,
+                stacklevel=3,
+            )
 
 
 def _may_offer(group: str) -> bool:

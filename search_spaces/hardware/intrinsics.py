@@ -3,11 +3,14 @@
 Operand A is a (m, k) tile, B a (k, n) tile, C and D are (m, n); a SharedLayout of an operand has the shape of that
 operand's tile. Whether an intrinsic can load an operand is decided by evaluating the layout function against the
 row's requirement. A new instruction is a row here (a new kind of them a row of ``units`` too) and a ``.cuh`` with the
-C++ type that the row names; no other code depends on which instruction it is.
+C++ type that the row names; no other code depends on which instruction it is. Another package adds its own rows by an
+entry point of the group ``autosched.intrinsics``: it names a TensorIntrinsic, a list of them, or a function without
+arguments that returns one of these.
 """
 
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -29,11 +32,13 @@ from search_spaces.hardware.requirements import (
     Requirement,
 )
 from search_spaces.hardware.units import unit
+from search_spaces.installed import load_offers
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.shared_layout import SharedLayout
 
 Sums = npt.NDArray[Any]  # of f32 or f16, or of i32 where i8 is multiplied
 
+ENTRY_POINTS = "autosched.intrinsics"
 STORED = {"tf32": "f32"}  # multiplied types that arrays do not have, and the type that they are rounded from
 
 
@@ -52,7 +57,7 @@ class TensorIntrinsic:
     - ``instructions``: machine instructions that a warp issues for one multiplication of fragments; ``results``:
       registers of accumulators of a lane that one statement of the kernel's unrolled body updates.
     - ``cpp``: the C++ type that implements it, "{a}" and "{b}" standing for the types of the arrays; ``header``: what
-      declares it, where kernels do not include that anyway.
+      declares it, where kernels do not include that anyway, and ``text`` what that header says, in another package.
 
     Raises ValueError where the fields contradict each other.
     """
@@ -69,6 +74,7 @@ class TensorIntrinsic:
     results: int
     cpp: str
     header: str = ""
+    text: str = field(default="", repr=False)
     halves: bool = False
     until: str = ""
     unit_scales: bool = False
@@ -101,6 +107,8 @@ class TensorIntrinsic:
         for feature in (self.needs, self.until):
             if feature and feature not in FEATURES:
                 raise ValueError(f"{self.name}: unknown feature {feature!r}: use one of {', '.join(FEATURES)}")
+        if self.text and not self.header:
+            raise ValueError(f"{self.name}: a text needs the name of its header")
         if self.instructions < 1 or self.results < 1:
             raise ValueError(f"{self.name}: instructions and results must be at least 1")
 
@@ -381,11 +389,41 @@ INTRINSICS: dict[str, TensorIntrinsic] = {
 }
 
 
+@cache
+def _known() -> dict[str, TensorIntrinsic]:
+    """Return our rows, and those of other packages, which are loaded on first use."""
+    known = dict(INTRINSICS)
+
+    def add(offered: TensorIntrinsic | Iterable[TensorIntrinsic]) -> None:
+        for row in (offered,) if isinstance(offered, TensorIntrinsic) else tuple(offered):
+            _add(known, row)
+
+    load_offers(ENTRY_POINTS, "tensor intrinsics", add)
+    return known
+
+
+def _add(known: dict[str, TensorIntrinsic], row: TensorIntrinsic) -> None:
+    if not isinstance(row, TensorIntrinsic):
+        raise ValueError(f"only a TensorIntrinsic can be registered, not {row!r}")
+    if known.get(row.name, row) != row:
+        raise ValueError(f"another tensor intrinsic is already called {row.name!r}: change its fragments or types")
+    known[row.name] = row
+
+
+def register_intrinsic(row: TensorIntrinsic) -> None:
+    """Add a row to those that schedules of this process choose from, before any space that would have it is made. The
+    same one may be registered again.
+
+    Raises ValueError for a name already taken, and for anything other than a TensorIntrinsic.
+    """
+    _add(_known(), row)
+
+
 def intrinsic(name: str) -> TensorIntrinsic:
     """Return the row called ``name``. Raises ValueError that lists the known ones."""
-    if name not in INTRINSICS:
-        raise ValueError(f"unknown tensor intrinsic {name!r}: use one of {', '.join(INTRINSICS)}")
-    return INTRINSICS[name]
+    if name not in _known():
+        raise ValueError(f"unknown tensor intrinsic {name!r}: use one of {', '.join(_known())}")
+    return _known()[name]
 
 
 def intrinsics_for(
@@ -408,7 +446,7 @@ def intrinsics_for(
         dtype(name, FACTOR_DTYPES)
     return tuple(
         row
-        for row in INTRINSICS.values()
+        for row in _known().values()
         if left in row.stored("a")
         and right in row.stored("b")
         and (tf32 or not row.rounds)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from search_spaces.hardware.devices import Device
+from search_spaces.hardware.intrinsics import TensorIntrinsic
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.headers import OUR_PACKAGE, Headers, include_dir
 from search_spaces.launches.launch import Argument, ScalarArgument, Size3
@@ -25,7 +26,8 @@ _INSTEAD = (
 def for_device(kernel: GeneratedKernel, device: Device) -> GeneratedKernel:
     """``kernel`` with headers that have what ``device`` lacks instructions for; itself on all but sm_75."""
     instead = {name: other for feature, name, other in _INSTEAD if not device.has(feature)}
-    if not instead or kernel.headers != Headers.from_folder(include_dir()):
+    ours = dict(Headers.from_folder(include_dir()).files)
+    if not instead or not dict(kernel.headers.files).items() >= ours.items():
         return kernel
     return replace(kernel, headers=_replaced(kernel.headers, tuple(instead.items())), arch=device.arch)
 
@@ -34,6 +36,11 @@ def for_device(kernel: GeneratedKernel, device: Device) -> GeneratedKernel:
 def _replaced(headers: Headers, instead: tuple[tuple[str, str], ...]) -> Headers:
     texts = dict(headers.files)
     return Headers.of(texts | {name: texts[other] for name, other in instead})
+
+
+def with_header_of(kernel: GeneratedKernel, row: TensorIntrinsic) -> GeneratedKernel:
+    """``kernel`` with the header of a tensor intrinsic that another package has; itself for ours."""
+    return replace(kernel, headers=kernel.headers | Headers.of({row.header: row.text})) if row.text else kernel
 
 
 @dataclass(frozen=True)

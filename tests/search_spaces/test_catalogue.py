@@ -6,14 +6,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+from entry_points import offer
 
 from search_spaces import catalogue
-from search_spaces.catalogue import UnusableEntryPoint
 from search_spaces.hardware.devices import Device, device
+from search_spaces.installed import UnusableEntryPoint
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
@@ -38,12 +38,6 @@ def _of_its_own() -> Iterator[None]:
     catalogue._catalogue.cache_clear()
     yield
     catalogue._catalogue.cache_clear()
-
-
-def offer(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
-    """Pretend that installed packages have these entry points of our group."""
-    points = tuple(EntryPoint(f"point{i}", value, catalogue.ENTRY_POINTS) for i, value in enumerate(values))
-    monkeypatch.setattr(catalogue, "entry_points", lambda *, group: points if group == catalogue.ENTRY_POINTS else ())
 
 
 def test_names_find_what_they_name_and_nothing_else() -> None:
@@ -156,7 +150,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_other_packages_offer_theirs_by_entry_points(package: None, monkeypatch: pytest.MonkeyPatch) -> None:
     before = [t.name for t in catalogue.templates()]
     catalogue._catalogue.cache_clear()
-    offer(monkeypatch, *(f"offers_of_a_test:{name}" for name in ("ONE", "SEVERAL", "made")))
+    offer(monkeypatch, catalogue.ENTRY_POINTS, *(f"offers_of_a_test:{name}" for name in ("ONE", "SEVERAL", "made")))
     assert [t.name for t in catalogue.templates()] == [*before, "one", "two", "three", "four"]
     assert catalogue.operator("scan").summary == Softmax.summary
     assert [t.name for t in catalogue.templates_for(PROBLEM, H200)][-4:] == ["one", "two", "three", "four"]
@@ -175,7 +169,7 @@ def test_other_packages_offer_theirs_by_entry_points(package: None, monkeypatch:
 def test_an_entry_point_that_fails_is_a_warning_and_harms_nobody(
     package: None, monkeypatch: pytest.MonkeyPatch, value: str, why: str
 ) -> None:
-    offer(monkeypatch, value, "offers_of_a_test:ONE")
+    offer(monkeypatch, catalogue.ENTRY_POINTS, value, "offers_of_a_test:ONE")
     with pytest.warns(UnusableEntryPoint, match=why) as warned:
         templates = catalogue.templates()
     (warning,) = warned

@@ -21,6 +21,7 @@ from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.staging import operand_struct
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.config import Config
+from search_spaces.templates.device_source import with_header_of
 
 INCLUDES = (
     "autosched/common/raster.cuh",
@@ -116,7 +117,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
         + "\n".join([*body, *_last_place(body)])
         + "\n}\n"
     )
-    return GeneratedKernel(
+    kernel = GeneratedKernel(
         entry=entry,
         source=source,
         headers=Headers.from_folder(include_dir()),
@@ -127,6 +128,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
         cooperating=(splits, trace.block_count if splits > 1 else 1),
         chained=streamed > 0,
     )
+    return kernel if row is None else with_header_of(kernel, row)
 
 
 def _last_place(lines: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ from search_spaces.layouts.wg_map import WgMap
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.raster import RASTER_GROUPS
-from search_spaces.templates.device_source import DeviceSource
+from search_spaces.templates.device_source import DeviceSource, with_header_of
 from search_spaces.templates.matmul.decisions import contiguous_extent, row_major, tile_shape
 
 SOURCE = DeviceSource("autosched/kernels/matmul.cuh", "autosched::matmul")
@@ -168,7 +168,7 @@ def lower(problem: Matmul, config: Config, device: Device) -> GeneratedKernel:
     arguments = (*problem.operands(), *workspaces(problem, config))
     names = {operand.name for operand in arguments}
     inner = config["batch_mapping"] == "inner"
-    return SOURCE.kernel(
+    kernel = SOURCE.kernel(
         config,
         constants=constants,
         types=types,
@@ -185,3 +185,4 @@ def lower(problem: Matmul, config: Config, device: Device) -> GeneratedKernel:
         window=_window(problem, config),
         includes=(row.header,) if row.header else (),
     )
+    return with_header_of(kernel, row)

@@ -16,7 +16,7 @@ from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.boxes import SIDES, box_of
-from search_spaces.templates.device_source import DeviceSource
+from search_spaces.templates.device_source import DeviceSource, with_header_of
 from search_spaces.templates.matmul.decisions import tile_shape
 from search_spaces.templates.matmul.lowering import exchanged_sums, tile
 
@@ -97,7 +97,7 @@ def lower(problem: Matmul, config: Config, device: Device) -> GeneratedKernel:
     arguments: tuple[Argument, ...] = (*maps, *rest, *exchanged_sums(config, config.integer("multiplying_threads")))
     names = {argument.name for argument in arguments}
     inner = config["batch_mapping"] == "inner"
-    return SOURCE.kernel(
+    kernel = SOURCE.kernel(
         config,
         constants=constants,
         types=types,
@@ -114,6 +114,7 @@ def lower(problem: Matmul, config: Config, device: Device) -> GeneratedKernel:
         chained=config.integer("stream_k") > 0,
         includes=(row.header,) if row.header else (),
     )
+    return with_header_of(kernel, row)
 
 
 def _boxed(problem: Matmul, config: Config, side: OperandSide) -> str:

@@ -209,6 +209,11 @@ class LoweringConfig:
 
     # What it costs
 
+    def accumulators(self, shape: Sequence[int] | None = None) -> tuple[int, ...]:
+        """Return the accumulators that a workgroup carries through the loop: its tile, without the dimensions that
+        ``expand`` appended, which are added up in it (2x1x512 becomes 2x1x64). ``shape`` is as of ``tile``."""
+        return self.tile(shape)[: self.rank - sum(map(bool, self.expand_dims))]
+
     def tile(self, shape: Sequence[int] | None = None) -> tuple[int, ...]:
         """Elements of each dimension that a workgroup holds per iteration of the loop. A dimension that is neither
         tiled nor appended is held whole; its size comes from the iteration space ``shape`` (ValueError without)."""

@@ -82,6 +82,11 @@ class NestedLayout:
         return tuple(math.prod(levels) for levels in zip(*self.tiles, strict=True))
 
     @property
+    def packed_shape(self) -> tuple[int, ...]:
+        """Subgroup, batch, outer, thread and element, ``rank`` numbers each (``getUndistributedPackedShape``)."""
+        return tuple(size for tile in self.tiles for size in tile)
+
+    @property
     def distributed_packed_shape(self) -> tuple[int, ...]:
         """What one thread holds: batch, outer, element, each of ``rank`` dimensions."""
         return self.batch_tile + self.outer_tile + self.element_tile
@@ -184,6 +189,11 @@ class NestedLayout:
     def virtual_thread_ids(self, thread_id: npt.ArrayLike) -> IntArray:
         """Virtual ids of threads of a subgroup, ``[..., rank]`` for ids ``[...]``."""
         return _virtual("thread_id", thread_id, self.thread_tile, self.thread_strides)
+
+    def virtual_ids(self, thread_of_workgroup: npt.ArrayLike, subgroup_size: int = 32) -> tuple[IntArray, IntArray]:
+        """Return the virtual subgroup and thread ids of threads numbered through a workgroup (``computeThreadIds``)."""
+        linear = np.asarray(thread_of_workgroup, dtype=np.int64)
+        return self.virtual_subgroup_ids(linear // subgroup_size), self.virtual_thread_ids(linear % subgroup_size)
 
     def subgroup_ids(self, virtual: npt.ArrayLike, hardware_subgroups: int | None = None) -> IntArray:
         """Return the inverse: the lowest subgroup id with these virtual ids ``[..., rank]``.

@@ -52,6 +52,19 @@ class WgMap:
 
     # Distribution
 
+    def verify_memory(self, strides: Sequence[int]) -> None:
+        """Check that ``order`` agrees with the (row, column) strides of the base matrix, in elements (RFC, appendix 1).
+
+        Raises ValueError for another order, or where no dimension is contiguous.
+        """
+        row, column = integer_tuple("strides", strides, 1)
+        if column == 1 and row > 1 and self.order != (1, 0):
+            raise ValueError("order is [0, 1] but the base matrix is row-major: its tiles need order [1, 0]")
+        if row == 1 and column > 1 and self.order != (0, 1):
+            raise ValueError("order is [1, 0] but the base matrix is column-major: its tiles need order [0, 1]")
+        if 1 not in (row, column):
+            raise ValueError(f"strides {[row, column]}: the innermost dimension of a base matrix must be contiguous")
+
     def verify(self, shape: Sequence[int]) -> None:
         """Raise ValueError unless a tile of ``shape`` can be dealt out: per dimension sg_data divides the tile, and
         sg_layout * sg_data divides the tile or the tile divides it."""

@@ -141,6 +141,12 @@ def transposes_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> b
     return source.subgroups == result.subgroups and _holds(held(source, shape[::-1])[::-1], held(result, shape))
 
 
+def converts_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> bool:
+    """Whether every subgroup already holds all that ``result`` gives it of a vector of ``shape``: the conversion then
+    stays within each subgroup's registers."""
+    return source.subgroups == result.subgroups and _holds(held(source, shape), held(result, shape))
+
+
 def _holds(has: tuple[BoolArray, ...], needs: tuple[BoolArray, ...]) -> bool:
     return all(bool((own | ~wanted).all()) for own, wanted in zip(has, needs, strict=True))
 

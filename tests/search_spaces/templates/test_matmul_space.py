@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 from cases import representative
-from copy_choices import copy_choices
 
+from search_spaces.hardware.costs.copy_rankings import copy_choices
 from search_spaces.hardware.costs.data_movement import MOST_CONFLICTS, MOST_SECTORS, Region, copy_plan
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.intrinsics import intrinsic
@@ -179,9 +179,7 @@ def test_sampled_copies_are_among_the_good_ones(problem: Matmul) -> None:
         for side in SIDES:
             moved = copy(problem, config, side)
             region = moved.region
-            choices = copy_choices(
-                region.shape, region.axis, region.element_bytes, moved.layout, moved.threads, region.alignment
-            )
+            choices = copy_choices(region, moved.layout, moved.threads)
             assert moved.sectors <= MOST_SECTORS * choices[0].sectors
             least = min(c.stores.conflict_degree for c in choices if c.vector == moved.vector)
             assert moved.stores.conflict_degree <= max(MOST_CONFLICTS, least) + 0.01

@@ -5,11 +5,11 @@ import re
 
 import numpy as np
 import pytest
-from copy_choices import copy_choices
 from hypothesis import given
 from hypothesis import strategies as st
 
 from search_spaces.hardware.costs.bank_conflicts import copy_traffic, wavefronts
+from search_spaces.hardware.costs.copy_rankings import copy_choices
 from search_spaces.hardware.costs.data_movement import (
     SAMPLED_WARPS,
     Region,
@@ -44,7 +44,7 @@ def draw(case):
 def test_every_choice_moves_every_element_once(case):
     region, layout, threads = draw(case)
     tile = np.arange(1, region.shape[0] * region.shape[1] + 1).reshape(region.shape)
-    for plan in copy_choices(region.shape, region.axis, region.element_bytes, layout, threads, region.alignment)[:6]:
+    for plan in copy_choices(region, layout, threads)[:6]:
         rows, cols = plan.positions()
         assert rows.shape == cols.shape == (threads, tile.size // (threads * plan.vector), plan.vector)
         assert len(np.unique(rows * region.shape[1] + cols)) == tile.size
@@ -57,7 +57,7 @@ def test_every_choice_moves_every_element_once(case):
 @given(cases)
 def test_choices_are_all_legal_plans_best_first(case):
     region, layout, threads = draw(case)
-    choices = copy_choices(region.shape, region.axis, region.element_bytes, layout, threads, region.alignment)
+    choices = copy_choices(region, layout, threads)
     lines, line = region.lines, region.line
     together = layout.contiguity(region.axis)
     expected = {
@@ -106,7 +106,7 @@ def walked_sectors(plan, pitch, base):
 @pytest.mark.parametrize("axis", ["rows", "cols"])
 def test_sectors_are_the_average_over_where_lines_start(alignment, element_bytes, axis):
     shape = (16, 64) if axis == "cols" else (64, 16)
-    plans = copy_choices(shape, axis, element_bytes, SharedLayout(shape), 64, alignment)
+    plans = copy_choices(Region(shape, axis, alignment, element_bytes), SharedLayout(shape), 64)
     starts = range(0, 32 // element_bytes, min(alignment, 32 // element_bytes))
     for plan in plans:
         walked = [walked_sectors(plan, 1024, base) for base in starts]
@@ -117,17 +117,17 @@ def test_sectors_are_the_average_over_where_lines_start(alignment, element_bytes
 
 def test_the_best_copy_is_wide_coalesced_and_free_of_conflicts():
     layout = SharedLayout.parse("swizzle(3,3,3)", (128, 64))
-    best = copy_choices((128, 64), "cols", 2, layout, 256, 64)[0]
+    best = copy_choices(Region((128, 64), "cols", 64, 2), layout, 256)[0]
     assert (best.method, best.vector, best.columns, best.rows, best.store) == ("cp.async", 8, 8, 32, 8)
     assert best.sectors == 128 * 64 * 2 / 32
     assert best.stores.conflict_degree == 1
     assert str(best.map) == "#xetile.wg_map<sg_layout = [32, 8], sg_data = [1, 8]>"
-    assert copy_choices((128, 64), "rows", 2, layout, 256, 64)[0].method == "ld.global"
+    assert copy_choices(Region((128, 64), "rows", 64, 2), layout, 256)[0].method == "ld.global"
 
 
 def test_a_transposing_copy_tears_its_vectors_and_prefers_fewer_conflicts_at_equal_sectors():
     layout = SharedLayout.parse("transpose+pad(2,1)", (64, 64))
-    plans = copy_choices((64, 64), "cols", 2, layout, 128, 64)
+    plans = copy_choices(Region((64, 64), "cols", 64, 2), layout, 128)
     assert all(p.method == "ld.global" and p.store == 1 for p in plans)
     same_sectors = [p for p in plans if p.sectors == plans[0].sectors]
     assert len({p.stores.wavefronts for p in same_sectors}) > 1
@@ -182,12 +182,12 @@ def test_regions_are_checked():
         with pytest.raises(ValueError, match=message):
             Region(*arguments)
     with pytest.raises(ValueError, match="tile must have shape"):
-        copy_choices((16, 16), "cols", 2, SharedLayout((16, 16)), 32, 8)[0].execute(np.zeros((16, 8)))
+        copy_choices(Region((16, 16), "cols", 8, 2), SharedLayout((16, 16)), 32)[0].execute(np.zeros((16, 8)))
 
 
 def test_too_many_threads_for_a_tile_have_no_copy():
-    assert copy_choices((16, 16), "cols", 2, SharedLayout((16, 16)), 512, 8) == ()
-    (only,) = copy_choices((16, 16), "cols", 2, SharedLayout((16, 16)), 256, 8)
+    assert copy_choices(Region((16, 16), "cols", 8, 2), SharedLayout((16, 16)), 512) == ()
+    (only,) = copy_choices(Region((16, 16), "cols", 8, 2), SharedLayout((16, 16)), 256)
     assert (only.method, only.vector, only.columns) == ("ld.global", 1, 16)
 
 

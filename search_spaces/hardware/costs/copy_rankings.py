@@ -1,0 +1,92 @@
+"""Rankings of copies of a region, and of the layouts that a copy and an intrinsic both accept (TVM, problem 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from search_spaces.hardware.costs.bank_conflicts import Traffic, fragment_traffic
+from search_spaces.hardware.costs.data_movement import CopyPlan, Method, Region, copy_plan
+from search_spaces.hardware.costs.transactions import WIDEST_BYTES
+from search_spaces.hardware.intrinsics import TensorIntrinsic
+from search_spaces.hardware.requirements import Access, OperandSide, Refusal
+from search_spaces.layouts.shared_layout import SharedLayout
+
+
+def copy_choices(region: Region, layout: SharedLayout, threads: int) -> tuple[CopyPlan, ...]:
+    """Return every legal copy of a region, best first: fewest sectors, then shared cycles, then the widest vector.
+
+    Empty where ``threads`` cannot share the tile evenly.
+    """
+    columns = [c for c in range(1, min(threads, region.line) + 1) if threads % c == 0 and region.line % c == 0]
+    methods: tuple[Method, ...] = ("cp.async", "ld.global")
+    vectors = (v for v in (1, 2, 4, 8, 16) if v * region.element_bytes <= WIDEST_BYTES)
+    plans = (copy_plan(region, layout, threads, v, c, m) for v in vectors for c in columns for m in methods)
+    legal = (plan for plan in plans if isinstance(plan, CopyPlan))
+    return tuple(sorted(legal, key=_order))
+
+
+def _order(plan: CopyPlan) -> tuple[float, int, int, bool, int]:
+    """Sectors, shared cycles, wide vectors, no registers, many columns."""
+    return plan.sectors, plan.stores.wavefronts, -plan.vector, plan.method != "cp.async", -plan.columns
+
+
+@dataclass(frozen=True)
+class LayoutChoice:
+    """A layout that a copy and an intrinsic both accept: how each uses it and what that costs per tile.
+
+    ``loads`` is the traffic of reading every fragment of the tile once; ``wavefronts`` counts those of all readers.
+    """
+
+    layout: SharedLayout
+    access: Access
+    copy: CopyPlan
+    loads: Traffic
+    readers: int
+
+    @property
+    def wavefronts(self) -> int:
+        return self.copy.stores.wavefronts + self.readers * self.loads.wavefronts
+
+    @property
+    def conflicts(self) -> int:
+        """Cycles lost to bank conflicts."""
+        return self.wavefronts - self.copy.stores.ideal - self.readers * self.loads.ideal
+
+
+def layout_choices(
+    layouts: Iterable[SharedLayout],
+    region: Region,
+    intrinsic: TensorIntrinsic,
+    operand: OperandSide,
+    threads: int,
+    method: Method | None = None,
+    readers: int = 1,
+) -> tuple[LayoutChoice, ...]:
+    """Return all of ``layouts`` that some copy and the intrinsic accept: fewest cycles lost to conflicts first, then
+    fewest cycles, then the smallest. Those that are illegal on the tile are left out.
+
+    Args:
+        layouts: Of the region's shape.
+        region: What is copied.
+        intrinsic: What reads the tile.
+        operand: "a" or "b".
+        threads: That copy it.
+        method: Of the copy; None for the best one.
+        readers: Warps that read the tile: the intrinsic's conflicts count that often.
+
+    Raises:
+        ValueError: If a layout has another shape.
+    """
+    choices = []
+    for layout in layouts:
+        if layout.shape != region.shape:
+            raise ValueError(f"layout {layout.text} has shape {layout.shape}, but the region has {region.shape}")
+        access = intrinsic.requirement(operand, layout, region.element_bytes)
+        if isinstance(access, Refusal) or layout.why_illegal():
+            continue
+        plans = [p for p in copy_choices(region, layout, threads) if method in (None, p.method)]
+        if plans:
+            loads = fragment_traffic(intrinsic, operand, layout, region.element_bytes)
+            choices.append(LayoutChoice(layout, access, plans[0], loads, readers))
+    return tuple(sorted(choices, key=lambda c: (c.conflicts, c.wavefronts, c.layout.size, c.layout.text)))

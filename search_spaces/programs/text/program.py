@@ -17,12 +17,13 @@ from search_spaces.programs.text.linalg import is_linalg, read_reduction
 from search_spaces.programs.text.listing import Listing
 from search_spaces.programs.text.reader import read
 from search_spaces.programs.text.survey import ArrayInfo, Survey, names_of, survey, tile_places
+from search_spaces.programs.text.tir import is_tir, read_tir
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A text that was read: its statements (none of linalg), the program, the sizes that the text gives, and one line
-    for each reading that was taken."""
+    """A text that was read: its statements (none of linalg and TensorIR), the program, the sizes that the text gives,
+    and one line for each reading that was taken."""
 
     listing: Listing | None
     program: Program
@@ -36,6 +37,10 @@ def parse(text: str, name: str = "", file: str = "text") -> Reading:
         reduction = read_reduction(text, file)
         program = reduction.program(name or ("matvec_listing" if reduction.n else "sums_listing"), f"{file}\0{text}")
         return Reading(None, program, dict(program.defaults), reduction.notes)
+    if is_tir(text):
+        made = read_tir(text, name, file)
+        program = replace(made.program, notes=made.notes)
+        return Reading(None, program, dict(program.defaults), made.notes)
     listing = read(text, file)
     found = close(survey(listing))
     _give_roles(found)

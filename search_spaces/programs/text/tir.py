@@ -1,0 +1,232 @@
+"""TensorIR as TVM's document writes it: nested ``tir.block``s that add up products, and descriptions of tensor
+intrinsics.
+
+Blocks at any stage of tiling are one matmul: a block's extents count the blocks inside it, and the innermost ones count
+elements. What the blocks fix is the fragment, of which tiles are made; grids, bindings and layouts are the schedule's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod
+
+from search_spaces.hardware.dtypes import dtype
+from search_spaces.hardware.intrinsics import TensorIntrinsic, intrinsics_for
+from search_spaces.hardware.requirements import Access, OperandSide
+from search_spaces.layouts.shared_layout import parse_layout, sampled_layouts
+from search_spaces.programs.builder import ARRAY_DTYPES, Argument, Builder, Program
+from search_spaces.programs.language.ir import Array, ProgramError
+
+_BLOCK = re.compile(
+    r"tir\.block\(\s*\[?(?P<axes>(?:tir\.reduce_axis\(\d+\)|[^()\[\]])*)\]?[^\n]*?as\s*\[(?P<names>[^\]]*)\]"
+)
+_GRID = re.compile(r"tir\.grid\(([^)]*)\)")
+_AXIS = re.compile(r"(tir\.reduce_axis\((\d+)\))|(\d+)")
+_PRODUCT = re.compile(r"(\w+)\[([^\]]*)\]\s*\+=\s*(\w+)\[([^\]]*)\]\s*\*\s*(\w+)\[([^\]]*)\]")
+_MATCH = re.compile(r"(\w+)\s*=\s*tir\.match_buffer\(\s*\w+\s*,\s*\(([\d,\s]+)\)\s*,\s*\"(\w+)\"(.*?)\)", re.DOTALL)
+_COPY = re.compile(r"\w+\[[^\]]*\]\s*=\s*\w+\[[^\]]*\]\s*$|tir\.(?:tvm_load_matrix_sync|ldmatrix)\(", re.MULTILINE)
+_SCOPE = re.compile(r"scope\s*=\s*\"([\w.]+)\"")
+_FUNCTION = re.compile(r"@tvm\.script\.tir\s+def\s+(\w+)")
+_DTYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "int8": "i8"}
+_SIDES: dict[str, OperandSide] = {"matrix_a": "a", "matrix_b": "b"}
+_MOST = 128  # elements along an axis of the tiles that a program may choose
+
+
+@dataclass(frozen=True)
+class Tir:
+    """What a listing says: the program that runs, and one line for each reading that was taken."""
+
+    program: Program
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """``reduced``: whether each axis is added up; ``extents`` count what is inside the block."""
+
+    names: tuple[str, ...]
+    extents: tuple[int, ...]
+    reduced: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """An argument of a tensor intrinsic; ``scope`` is "" for global memory."""
+
+    name: str
+    shape: tuple[int, ...]
+    element: str
+    scope: str
+
+
+def is_tir(text: str) -> bool:
+    return "tir.block" in text or "tir.grid" in text
+
+
+def read_tir(text: str, name: str, file: str) -> Tir:
+    """Return the program of a listing. Raises ProgramError, in one line with its place, for another computation."""
+    notes: list[str] = []
+
+    def note(at: int, reading: str) -> None:
+        line = f"{file}:{_line(text, at)}: {reading}"
+        if line not in notes:
+            notes.append(line)
+
+    buffers = tuple(_buffers(text, file))
+    if _FUNCTION.search(text) is not None and buffers:
+        return Tir(_read_intrinsic(text, name, file, buffers, note), tuple(notes))
+    product = _PRODUCT.search(text)
+    if product is None:
+        raise ProgramError(f"{file}: tir.block: only products that are added up, C[..] += A[..] * B[..], are read")
+    return Tir(_read_matmul(text, name, file, product, note), tuple(notes))
+
+
+Note = Callable[[int, str], None]
+
+
+def _line(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
+
+
+def _blocks(text: str, file: str) -> list[Block]:
+    found = []
+    for block in _BLOCK.finditer(text):
+        axes = list(_AXIS.finditer(block["axes"]))
+        names = tuple(n.strip() for n in block["names"].split(",") if n.strip())
+        if len(axes) != len(names):
+            line = _line(text, block.start())
+            raise ProgramError(f"{file}:{line}: tir.block: {len(axes)} axes have {len(names)} names")
+        extents = tuple(int(axis.group(2) or axis.group(3)) for axis in axes)
+        found.append(Block(names, extents, tuple(axis.group(1) is not None for axis in axes)))
+    return found
+
+
+def _read_matmul(text: str, name: str, file: str, product: re.Match[str], note: Note) -> Program:
+    blocks = _blocks(text[: product.start()], file)
+    if not blocks or any((len(b.extents), b.reduced) != (3, (False, False, True)) for b in blocks):
+        raise ProgramError(f"{file}: tir.block: a product has blocks of two axes and a tir.reduce_axis")
+    for grid in _GRID.finditer(text, 0, product.start()):
+        counts = re.findall(r"\d+", grid.group(1))
+        if not counts:
+            note(grid.start(), "a grid without numbers: a schedule tiles these loops")
+        elif tuple(map(int, counts)) not in [b.extents for b in blocks]:
+            line = _line(text, grid.start())
+            raise ProgramError(f"{file}:{line}: tir.grid({', '.join(counts)}) are the extents of no block")
+    for binding in re.finditer(r"tir\.bind\(\.\.\.\)", text):
+        note(binding.start(), "a binding that is left out: axes are bound to the loops around, in their order")
+    m, n, k = (prod(b.extents[d] for b in blocks) for d in range(3))
+    fragment = blocks[-1].extents if len(blocks) > 1 else (1, 1, 1)
+    i, j, r = blocks[-1].names
+    _, places, left, left_places, right, right_places = product.groups()
+
+    def axes(given: str) -> tuple[str, ...]:
+        return tuple(p.strip() for p in given.split(","))
+
+    if axes(places) != (i, j) or set(axes(left_places)) != {i, r} or set(axes(right_places)) != {r, j}:
+        line = _line(text, product.start())
+        raise ProgramError(f"{file}:{line}: C[{i}, {j}] adds up A[{i}, {r}] * B[{r}, {j}], each transposed or not")
+    turned = axes(left_places) == (r, i), axes(right_places) == (j, r)
+    given = {buffer.name: buffer.element for buffer in _buffers(text, file)}
+    element = given.get(left, given.get(right, ""))
+    if not element:
+        note(product.start(), f"{left} and {right} have no type: they are f16, and sums are f32")
+    tiles = [tuple(t for t in (32, 64, _MOST) if t % f == 0) or (f,) for f in fragment]
+
+    def function(p: Builder, a: Array, b: Array, c: Array) -> None:
+        chosen = p.choose(bm=tiles[0], bn=tiles[1], bk=tiles[2][:2])
+        assert isinstance(chosen, tuple)
+        bm, bn, bk = chosen
+        rows, columns = p.blocks(c.shape, (bm, bn))
+        acc = p.state(p.zeros((bm, bn)))
+        for at in p.steps(k_of(a, b), bk):
+            one = p.window(a, (rows, at), (bm, bk), turned=turned[0])
+            other = p.window(b, (at, columns), (bk, bn), turned=turned[1])
+            acc.set(p.mma(p.load(one), p.load(other), acc))
+        p.store(acc, p.window(c, (rows, columns), (bm, bn)))
+
+    def k_of(a: Array, b: Array) -> int:
+        return int(a.shape[0] if turned[0] else a.shape[1])
+
+    kind, f32 = dtype(element or "f16", ARRAY_DTYPES), dtype("f32", ARRAY_DTYPES)
+    arguments = (
+        ("a", Argument(("k", "m") if turned[0] else ("m", "k"), kind, "input")),
+        ("b", Argument(("n", "k") if turned[1] else ("k", "n"), kind, "input")),
+        ("c", Argument(("m", "n"), f32, "output")),
+    )
+    sizes = (("m", m), ("n", n), ("k", k))
+    return Program(name or "block_matmul", function, arguments, f"{file}\0{text}", "a matmul in TensorIR", sizes)
+
+
+# Tensor intrinsics ---------------------------------------------------------------------------------------------------
+
+
+def _buffers(text: str, file: str) -> Iterator[Buffer]:
+    for match in _MATCH.finditer(text):
+        name, shape, element, rest = match.groups()
+        if element not in _DTYPES:
+            known = ", ".join(_DTYPES)
+            raise ProgramError(f'{file}:{_line(text, match.start())}: "{element}" is no type that is read: {known}')
+        scope = _SCOPE.search(rest)
+        extents = tuple(int(n) for n in shape.split(",") if n.strip())
+        yield Buffer(name, extents, _DTYPES[element], scope.group(1) if scope is not None else "")
+
+
+def accepted_layouts(row: TensorIntrinsic, side: OperandSide, shape: tuple[int, int], element_bytes: int) -> list[str]:
+    """Return which of the layouts that schedules sample an intrinsic accepts of a tile: one description for all."""
+    found = []
+    for layout in sampled_layouts(element_bytes):
+        parsed = parse_layout(layout, *shape)
+        if not isinstance(parsed, str) and isinstance(row.requirement(side, parsed, element_bytes), Access):
+            found.append(layout)
+    return found
+
+
+def _read_intrinsic(text: str, name: str, file: str, buffers: tuple[Buffer, ...], note: Note) -> Program:
+    """Return the load of an operand's fragment as a program: through a tile of shared memory. What the intrinsic
+    accepts is noted."""
+    source = next((b for b in buffers if b.scope == "shared"), None)
+    target = next((b for b in buffers if b.scope.partition(".")[2] in _SIDES), None)
+    if source is None or target is None or len(target.shape) != 2:
+        raise ProgramError(
+            f"{file}: a tensor intrinsic that is read loads a buffer of scope shared into one of scope "
+            '"UNIT.matrix_a" or "UNIT.matrix_b"'
+        )
+    if _COPY.search(text) is None:
+        copied = f"{target.name}[..] = {source.name}[..]"
+        raise ProgramError(f"{file}: a tensor intrinsic that is read copies each element, {copied}")
+    unit, _, matrix = target.scope.partition(".")
+    side, kind = _SIDES[matrix], dtype(target.element, ARRAY_DTYPES)
+    rows, columns = target.shape
+    if prod(source.shape) != rows * columns:
+        raise ProgramError(
+            f"{file}: {source.name} has {prod(source.shape)} elements, and {target.name} {rows * columns}"
+        )
+    at = text.index("tir.match_buffer")
+    if len(source.shape) == 1:
+        note(at, f"{source.name} is flat because no stride describes its layout: layouts are functions of both places")
+    fitting = [
+        r for r in intrinsics_for(target.element, True) if r.unit == unit and r.fragment(side).shape == target.shape
+    ]
+    if not fitting:
+        raise ProgramError(f"{file}: no {unit} multiplies {rows}x{columns} fragments of {matrix} in {target.element}")
+    for row in fitting:
+        layouts = accepted_layouts(row, side, (rows, columns), kind.bytes)
+        count = len(sampled_layouts(kind.bytes))
+        note(at, f"{row.name} reads it, and accepts {len(layouts)} of {count} layouts: {', '.join(layouts[:6])}, ..")
+
+    def function(p: Builder, a: Array, c: Array) -> None:
+        i, j = p.blocks(c.shape, (rows, columns))
+        shared = p.shared(rows, columns, target.element)
+        p.store(p.load(p.window(a, (i, j), (rows, columns))), p.window(shared, (0, 0), (rows, columns)))
+        p.store(p.load(p.window(shared, (0, 0), (rows, columns))), p.window(c, (i, j), (rows, columns)))
+
+    arguments = (
+        ("a", Argument(("rows", "columns"), kind, "input")),
+        ("c", Argument(("rows", "columns"), kind, "output")),
+    )
+    own = _FUNCTION.search(text)
+    named = name or (own.group(1) if own is not None else "load")
+    sizes = (("rows", rows), ("columns", columns))
+    return Program(named, function, arguments, f"{file}\0{text}", f"what {named} describes", sizes)

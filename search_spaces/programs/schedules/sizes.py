@@ -9,11 +9,19 @@ from dataclasses import dataclass
 from search_spaces.hardware.fragments import WARP
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
+from search_spaces.programs.language.functions import REDUCTIONS
 from search_spaces.programs.planning.choices import Choices, choices, unique_operands
 from search_spaces.programs.planning.memory import stage_names
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Attribute
+
+# Those that join values of lanes must be looked at before they are listed.
+_OF_ANY_LANES = (
+    ir.LoadTile, ir.StoreTile, ir.AtomicRmw, ir.Prefetch, ir.Move, ir.TransposeTile, ir.Reshape, ir.Mma, ir.Fill,
+    ir.Coordinates, ir.Map, ir.Broadcast, ir.Convert, ir.Read, ir.Set, ir.Loop, ir.If, ir.Scalar, ir.Uniform,
+    ir.FetchPart,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -113,10 +121,19 @@ def _anchor_line(found: Inference, number: int) -> tuple[int, int]:
 
 def lane_counts(found: Choices, number: int) -> tuple[int, ...]:
     """Return how many lanes may lie side by side on a line of a block: powers of two, and the divisors of lines that
-    are odd or twice an odd number."""
+    are odd or twice an odd number, where all operations take them."""
     lines = {_anchor_line(i, number)[0] for i in found.inferences.values()}
+    if not all(_takes_any_lanes(o) for o, _ in found.first.trace.walk()):
+        lines = set()
     odd = {n for n in range(3, WARP + 1) for line in lines if line % 4 and line % n == 0}
     return tuple(sorted({1, 2, 4, 8, 16, 32} | odd))
+
+
+def _takes_any_lanes(operation: ir.Operation) -> bool:
+    """Whether the code of an operation is right with lanes whose number is no power of two."""
+    if isinstance(operation, ir.ReduceTile):
+        return operation.kind in REDUCTIONS
+    return type(operation) in _OF_ANY_LANES
 
 
 def is_turnable(found: Inference, place: int) -> bool:

@@ -13,6 +13,8 @@ from search_spaces.hardware.devices import device
 from search_spaces.programs.builder import Builder, Input, Output, Program, program
 from search_spaces.programs.language.distribution import blocked
 from search_spaces.programs.language.ir import Array
+from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.schedules.sizes import lane_counts
 from search_spaces.programs.template import template
 
 SHAPES = ((7, 33), (33, 15), (33, 33))
@@ -50,3 +52,10 @@ def test_every_element_has_a_lane() -> None:
     for lanes, lines in itertools.product((3, 5, 6, 7, 11, 15), (1, 3, 4, 9)):
         of = blocked((lines, 2 * lanes), 2, 1, lanes, 1, 1)
         assert set(np.unique(of.elements(2))) == set(range(lines * 2 * lanes)), (lanes, lines)
+
+
+def test_lanes_divide_lines() -> None:
+    found = choices(problem(sums(7, 33), m=15, n=67))
+    assert {3, 11, 16} <= set(lane_counts(found, 0))
+    even = choices(problem(sums(16, 24), m=32, n=48))
+    assert set(lane_counts(even, 0)) == {1, 2, 4, 8, 16, 32}

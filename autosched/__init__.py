@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from autosched.dispatch.functions import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose, use
     from autosched.dispatch.kernel import RuntimeUnavailable
     from autosched.dispatch.provenance import NoSchedule
+    from autosched.dispatch.tile_functions import decode_attention
     from autosched.samplers.optuna.study_sampler import StudySampler
     from autosched.tuning.backends import BackendError
     from autosched.tuning.options import TuneOptions
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
     from search_spaces.operators.transpose import Transpose
     from search_spaces.spaces.schedule import Schedule
+    from search_spaces.tile_operators.decode_attention import DecodeAttention
 
 __version__ = VERSION
 __all__ = [
@@ -48,6 +50,7 @@ __all__ = [
     "CommonFailure",
     "Copy",
     "Database",
+    "DecodeAttention",
     "Device",
     "EmulatedLaunch",
     "EmulatedLaunchOptions",
@@ -82,6 +85,7 @@ __all__ = [
     "TuneOptions",
     "TuneResult",
     "__version__",
+    "decode_attention",
     "device",
     "emulate",
     "layernorm",
@@ -137,6 +141,8 @@ _HOMES = {
         ("layernorm", "matmul", "matvec", "reduce", "rmsnorm", "softmax", "transpose", "use"),
         "autosched.dispatch.functions",
     ),
+    **dict.fromkeys(("decode_attention",), "autosched.dispatch.tile_functions"),
+    "DecodeAttention": "search_spaces.tile_operators.decode_attention",
 }
 
 

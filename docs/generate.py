@@ -68,6 +68,7 @@ API = {
     "Running tuned kernels": (
         *("+Database", "use", "log_calls", "matmul", "matvec", "softmax", "rmsnorm", "layernorm", "reduce"),
         "transpose",
+        "decode_attention",
     ),
     "PyTorch": ("torch.patch", "+torch.Calls", "torch.emulated"),
     "Problems and kernels": (
@@ -80,6 +81,7 @@ API = {
             "Reduce",
             "Transpose",
             "Copy",
+            "DecodeAttention",
             "+KernelSpec",
             "KernelOptions",
         ),

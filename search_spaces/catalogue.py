@@ -21,10 +21,14 @@ from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
 from search_spaces.templates.template import KernelTemplate, TemplateSet
+from search_spaces.tile_operators.decode_attention import DecodeAttention
+from search_spaces.tile_operators.tile_problem import TileProblem
 
 ENTRY_POINTS = "autosched.templates"
 
-BUILT_IN_PROBLEMS = (Matmul, Matvec, Reduce, Softmax, RmsNorm, LayerNorm, Transpose, Copy)
+BUILT_IN_PROBLEMS: tuple[type[Problem], ...] = (Matmul, Matvec, Reduce, Softmax, RmsNorm, LayerNorm, Transpose, Copy)
+TILE_PROBLEMS: tuple[type[TileProblem], ...] = (DecodeAttention,)
+"""Problems whose only template is a tile program of the same name."""
 
 
 class BuiltInTemplate(NamedTuple):
@@ -37,6 +41,21 @@ class BuiltInTemplate(NamedTuple):
     def load(self) -> KernelTemplate:
         loaded: KernelTemplate = getattr(import_module(f"search_spaces.templates.{self.module}"), self.name.upper())
         return loaded
+
+
+class BuiltInTileProgram(NamedTuple):
+    """The template of a problem that states its tile program: the compiler of tile programs is imported for it."""
+
+    problem: type[TileProblem]
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        return (self.problem.operator,)
+
+    def load(self) -> KernelTemplate:
+        from search_spaces.tile_operators.tile_template import tile_template
+
+        return tile_template(self.problem)
 
 
 BUILT_IN_TEMPLATES = (
@@ -58,10 +77,13 @@ class _Catalogue:
 
     def __init__(self) -> None:
         self._operators: dict[str, Operator] = {}
-        self._templates: dict[str, KernelTemplate | BuiltInTemplate] = {t.name: t for t in BUILT_IN_TEMPLATES}
+        self._templates: dict[str, KernelTemplate | BuiltInTemplate | BuiltInTileProgram] = {
+            **{t.name: t for t in BUILT_IN_TEMPLATES},
+            **{p.operator: BuiltInTileProgram(p) for p in TILE_PROBLEMS},
+        }
         self._replaceable: set[tuple[type, str]] = set()
         self._complete = False
-        self.add(*(Operator.of(problem) for problem in BUILT_IN_PROBLEMS))
+        self.add(*(Operator.of(problem) for problem in (*BUILT_IN_PROBLEMS, *TILE_PROBLEMS)))
 
     @property
     def operators(self) -> Mapping[str, Operator]:
@@ -80,7 +102,7 @@ class _Catalogue:
 
     def template(self, name: str) -> KernelTemplate:
         entry = self._templates[name]
-        if isinstance(entry, BuiltInTemplate):
+        if isinstance(entry, BuiltInTemplate | BuiltInTileProgram):
             entry = self._templates[name] = entry.load()
         return entry
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from search_spaces.hardware.block_scaling import BLOCK_FORMATS, BlockFormat
 from search_spaces.hardware.dtypes import FLOAT_DTYPES, MULTIPLIED_DTYPES, NAMES, DType
@@ -16,6 +17,7 @@ from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
+from search_spaces.tile_operators.tile_problem import TileProblem
 
 # Ours of numpy's and torch's.
 TYPES = {"float16": "f16", "float32": "f32", "uint32": "u32", "int8": "i8", "int32": "i32"} | {
@@ -347,6 +349,38 @@ def transpose_plan(x: ArraySpec, *, out: ArraySpec | None) -> CallPlan:
     if out is not None and out.type != x.type:
         raise ValueError(f"out must hold {x.type} as x does, not {out.type}")
     return _plan(problem, ["x"], (*lead, columns, rows), None, out)
+
+
+def tile_problem(
+    problem: type[TileProblem], arrays: Mapping[str, ArraySpec], options: Mapping[str, Any]
+) -> TileProblem:
+    """Return the problem of a call of an operator that states its tile program.
+
+    Args:
+        problem: Its type.
+        arrays: The inputs that are given, by name.
+        options: Keywords of ``problem.of_arrays``.
+
+    Raises:
+        ValueError: Arrays that are not dense, or do not fit together.
+    """
+    for name, array in arrays.items():
+        _dense(name, array)
+    types = {name: TYPES.get(array.type, {"uint8": "u8"}.get(array.type, array.type)) for name, array in arrays.items()}
+    found = problem.of_arrays({name: array.shape for name, array in arrays.items()}, types, **options)
+    wanted = {o.name: o for o in found.operands() if o.role != "output"}
+    for name, array in arrays.items():
+        if name not in wanted:
+            raise ValueError(f"{problem.operator} takes no {name} here: it takes {', '.join(wanted)}")
+        if array.shape != wanted[name].shape or types[name] != wanted[name].dtype.name:
+            raise ValueError(
+                f"{name} must have the shape {wanted[name].shape} and hold {wanted[name].dtype.name}, not "
+                f"{array.shape} of {types[name]}"
+            )
+    missing = [name for name in wanted if name not in arrays]
+    if missing:
+        raise ValueError(f"{problem.operator} needs {', '.join(missing)} here")
+    return found
 
 
 def _plan(

@@ -17,7 +17,7 @@ from __future__ import annotations
 import importlib
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from autosched.dispatch.provenance import KernelProvenance
 from measurements.files.data_folder import VARIABLE, default_database
 from search_spaces.hardware.dtypes import NAMES
 from search_spaces.operators.problem import Problem
+from search_spaces.tile_operators.tile_problem import TileProblem
 
 Source = Database | str | Path
 
@@ -251,13 +252,15 @@ def use(database: Source | None) -> None:
 
 def chosen() -> tuple[KernelProvenance, ...]:
     """Where each kernel that these functions have loaded so far comes from, in the order of their first calls."""
-    return tuple(loaded.kernel.provenance for loaded in list(_loaded.values()))
+    kernels = [*(loaded.kernel for loaded in list(_loaded.values())), *list(_tile_kernels.values())]
+    return tuple(kernel.provenance for kernel in kernels)
 
 
 def forget() -> None:
     """Drop every kernel that these functions have loaded: after a database has been tuned further, for one."""
     with _lock:
         _loaded.clear()
+        _tile_kernels.clear()
         _databases.clear()
 
 
@@ -321,6 +324,7 @@ _default = _Default()
 _NO_DATABASE = Database(None)
 _databases: dict[str, Database] = {}
 _loaded: dict[tuple[Any, ...], _LoadedCall] = {}
+_tile_kernels: dict[tuple[Any, ...], LoadedKernel] = {}
 
 
 def _opened(source: Source) -> Database:
@@ -376,6 +380,55 @@ def _call(arrays: tuple[Any, ...], out: Any, source: Source | None, options: tup
         raise ValueError(f"{name} must start at a multiple of {ALIGNMENT} bytes, which a view may not do: copy it")
     loaded.kernel.launch_at(starts if loaded.order is None else [starts[i] for i in loaded.order], torch)
     return result
+
+
+def call_tile_operator(
+    problem: type[TileProblem],
+    arrays: Mapping[str, Any],
+    out: Any,
+    source: Source | None,
+    options: Mapping[str, Any],
+) -> Any:
+    """Launch an operator whose problem states its tile program.
+
+    Args:
+        problem: Its problem type.
+        arrays: The inputs by name; None for an optional one that is not given.
+        out: The array of the result, or a tuple of several; None for new ones.
+        source: The database; None for the default one.
+        options: Keywords of ``problem.of_arrays``.
+
+    Returns:
+        ``out``, or what was made.
+
+    Raises:
+        ValueError: Arrays that do not fit together.
+        NoSchedule: No kernel can compute this.
+    """
+    cp = cupy_module()
+    given = {name: array for name, array in arrays.items() if array is not None}
+    seen = look_at(cp.ndarray, list(given.values()))
+    if seen is None:
+        given = {name: as_gpu_array(cp, name, array) for name, array in given.items()}
+        seen = look_at(cp.ndarray, list(given.values()))
+        assert seen is not None
+    database, looks = _default.get() if source is None else _opened(source), seen[0]
+    key = (database, problem, tuple(options.items()), tuple(given), looks)
+    kernel = _tile_kernels.get(key)
+    if kernel is None:
+        for name, array in given.items():
+            given[name] = as_gpu_array(cp, name, array)
+        for here in looks[3::4]:
+            if here != looks[3]:
+                raise ValueError(f"the arrays are on GPUs {looks[3]} and {here}: move them to one")
+        made = call_signature.tile_problem(problem, {n: _facts(a) for n, a in given.items()}, options)
+        with _lock, cp.cuda.Device(looks[3]):
+            kernel = _tile_kernels[key] = database.kernel(made)
+        if call_log.active():
+            call_log.add(made)
+    elif call_log.active():
+        call_log.add(call_signature.tile_problem(problem, {n: _facts(a) for n, a in given.items()}, options))
+    return kernel(*(given[o.name] for o in kernel.inputs), out=out)
 
 
 def _on_gpu(cp: Any, arrays: Sequence[Any], inputs: int) -> list[Any]:

@@ -5,6 +5,7 @@ operators run what ``autosched.dispatch.functions`` chooses; on CPU tensors they
 emulator within ``emulated``. ``import autosched`` must not import this room, which imports torch.
 """
 
+from autosched.torch import tile_ops  # noqa: F401  # defines operators
 from autosched.torch.cpu import emulated
 from autosched.torch.ops import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose
 from autosched.torch.patching import Calls, patch

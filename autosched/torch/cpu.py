@@ -17,7 +17,7 @@ from autosched.dispatch.database import Database
 from autosched.dispatch.functions import Source
 from autosched.torch import formulas
 from autosched.torch.plans import PLANS
-from measurements.emulator import emulate
+from measurements.emulator import Emulation, emulate
 from search_spaces.arrays import Array
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.operand import Operand
@@ -64,26 +64,41 @@ def compute(name: str, *arguments: Any) -> Any:
     if call_log.active():
         with suppress(ValueError):  # what no kernel computes
             call_log.add(PLANS[name](*arguments).problem)
-    setting = _stack[-1] if _stack else None
-    if setting is None:
+    if not _stack:
         return formula(*arguments)
     plan = PLANS[name](*arguments)
-    kernel = setting.kernels.get(plan.problem)
+    kernel, time_limit = emulated_kernel(plan.problem)
     if kernel is None:
-        chosen = setting.database.look_up(plan.problem, setting.device).kernel
-        if chosen is None:
-            return formula(*arguments)
-        kernel = setting.kernels[plan.problem] = chosen
-    return _emulate(kernel, plan, [a for a in arguments if isinstance(a, torch.Tensor)], setting.time_limit)
+        return formula(*arguments)
+    return _emulate(kernel, plan, [a for a in arguments if isinstance(a, torch.Tensor)], time_limit)
+
+
+def emulated_kernel(problem: Problem) -> tuple[GeneratedKernel | None, float]:
+    """Return the kernel that the innermost ``emulated`` gives for a problem, and the CPU seconds that a launch may
+    take; None outside of it, and where a call of the vendor's library won."""
+    setting = _stack[-1] if _stack else None
+    if setting is None:
+        return None, 0.0
+    kernel = setting.kernels.get(problem)
+    if kernel is None:
+        kernel = setting.database.look_up(problem, setting.device).kernel
+        if kernel is not None:
+            setting.kernels[problem] = kernel
+    return kernel, setting.time_limit
+
+
+def check_run(operator: str, done: Emulation) -> None:
+    """Raise RuntimeError for a run with a finding, and one that crashed or did not finish."""
+    if not done.ok:
+        found = f": {done.findings[0].message}" if done.findings else ""
+        raise RuntimeError(f"{operator} in the emulator: {done.status}{found} {done.reason}".rstrip())
 
 
 def _emulate(kernel: GeneratedKernel, plan: CallPlan, tensors: Sequence[Any], time_limit: float) -> Any:
     operands = {o.name: o for o in plan.problem.operands()}
     inputs = {name: _stored(operands[name], t) for name, t in zip(plan.operands, tensors, strict=True)}
     done = emulate(kernel, inputs, time_limit=time_limit)
-    if not done.ok:
-        found = f": {done.findings[0].message}" if done.findings else ""
-        raise RuntimeError(f"{plan.problem.operator} in the emulator: {done.status}{found} {done.reason}".rstrip())
+    check_run(plan.problem.operator, done)
     kind = tensors[0].dtype if plan.out_type is None else _TORCH[plan.out_type]
     flat = torch.from_numpy(np.ascontiguousarray(done.outputs["out"]).view(np.uint8).reshape(-1).copy())
     return flat.view(kind).reshape(plan.out_shape)

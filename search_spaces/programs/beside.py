@@ -1,4 +1,4 @@
-"""A tile program as one more kernel template of an operator that exists: its schedules stand in its space."""
+"""A tile program as a kernel template of an operator: its schedules stand in the operator's space."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from functools import lru_cache
 from typing import Any
 
 from search_spaces.hardware.devices import Device
+from search_spaces.hardware.dtypes import DType
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
 from search_spaces.programs import template as programs
 from search_spaces.programs.builder import Program
 from search_spaces.programs.lowering.lowering import lower
+from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.problem import ProgramProblem, problem_type
 from search_spaces.programs.schedules.counts import counts
 from search_spaces.programs.schedules.proxy import proxy
@@ -23,21 +25,24 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.template import KernelTemplate
 
-Made = tuple[Program, Mapping[str, int]]
+Made = tuple[Program, Mapping[str, int]] | ProgramProblem
 
 
 @dataclass(frozen=True)
 class Beside:
     """``make`` gives the program of a problem of ``operator`` with its sizes, or in one sentence why there is none.
 
-    The program's name is that of the template, and its arrays are the operator's, by name, type and shape. The
-    problem's own reference judges what it computes.
+    The program's name is that of the template, and its arrays are the operator's, by name, type and number of elements:
+    it may see the same dense memory in another shape. The problem's own reference judges what it computes.
+    ``reduce`` gives the smaller problem that is emulated for a schedule; without it sizes are cut whose names are
+    fields of the problem.
     """
 
     name: str
     operator: str
     summary: str
     make: Callable[[Any], Made | str]
+    reduce: Callable[[Any, Schedule], Problem] | None = None
 
     def problem(self, problem: Problem) -> ProgramProblem | str:
         """Return the program's problem, or why there is none."""
@@ -68,7 +73,8 @@ class Beside:
         return space(self._own(problem), device)
 
     def _lower(self, problem: Problem, config: Config, device: Device) -> GeneratedKernel:
-        return lower(self._own(problem), config, device)
+        kernel, operands = lower(self._own(problem), config, device), {o.name: o for o in problem.operands()}
+        return dataclasses.replace(kernel, arguments=tuple(operands.get(a.name, a) for a in kernel.arguments))
 
     def _counts(self, problem: Problem, config: Config, device: Device) -> Any:
         return counts(self._own(problem), config, device)
@@ -77,23 +83,43 @@ class Beside:
         found = self.problem(problem)
         if isinstance(found, str):
             return found
-        if found.operands() != problem.operands():
+        if _arrays(found) != _arrays(problem):
             return f"the arrays of the program {self.name} are not those of {self.operator}"
         return programs.template(found.program).supports(found, device)
 
     def _proxy(self, problem: Problem, schedule: Schedule) -> Problem:
         own = self._own(problem)
+        if self.reduce is not None:
+            return self._if_alike(problem, self.reduce(problem, schedule), schedule)
         small = proxy(own, schedule)
         fields = {f.name for f in dataclasses.fields(problem)}
         smaller = dataclasses.replace(problem, **{n: v for n, v in small.sizes.items() if n in fields})
         same = self.problem(smaller)
         return smaller if isinstance(same, ProgramProblem) and same.sizes == small.sizes else problem
 
+    def _if_alike(self, problem: Problem, smaller: Problem, schedule: Schedule) -> Problem:
+        """Return ``smaller`` where it has the schedule, too, else ``problem``."""
+        own = self.problem(smaller)
+        if isinstance(own, str):
+            return problem
+        known = choices(self._own(problem))
+        same = choices(own).domains == known.domains and [
+            s.name for s in choices(own).inference(schedule.values).staged.values()
+        ] == [s.name for s in known.inference(schedule.values).staged.values()]
+        return smaller if same else problem
+
+
+def _arrays(problem: Problem) -> list[tuple[str, str, DType, int]]:
+    return [(o.name, o.role, o.dtype, o.size) for o in problem.operands()]
+
 
 @lru_cache(maxsize=256)
 def _problem(beside: Beside, problem: Problem) -> ProgramProblem | str:
-    made = beside.make(problem)
-    if isinstance(made, str):
+    try:
+        made = beside.make(problem)
+    except ValueError as error:
+        return str(error)
+    if isinstance(made, str | ProgramProblem):
         return made
     program, sizes = made
     try:

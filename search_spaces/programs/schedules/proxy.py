@@ -112,14 +112,27 @@ def _whole_turns(splits: int, stages: int) -> int:
     return stages if splits == 1 else splits * (stages + 1) - 2
 
 
-def _units(found: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
-    """By the names of sizes, the extent of a step and how many whole ones are enough."""
-    units: dict[str, tuple[int, int]] = {}
+def _turns_of_loops(found: Inference, schedule: Schedule) -> dict[int, int]:
+    """Return how many whole turns of each loop are enough."""
     stages = stages_of(found, schedule.values)
     for loop in peeled(found, schedule.values):  # two turns without masks
         stages[loop] = stages.get(loop, 1) + 1
     shared = shared_loop(found)
     splits = int(schedule.values.get("split_k", 1)) if shared is None else shared[0].parts
+    return {number: _whole_turns(splits, stages.get(number, 1)) for number in found.loops}
+
+
+def enough_turns(problem: ProgramProblem, schedule: Schedule) -> int:
+    """Return how many whole turns of every loop are enough: rings are filled again, and each part of a shared loop
+    has some."""
+    found = choices(problem).inference(schedule.values)
+    return max(_turns_of_loops(found, schedule).values(), default=1)
+
+
+def _units(found: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
+    """By the names of sizes, the extent of a step and how many whole ones are enough."""
+    units: dict[str, tuple[int, int]] = {}
+    turns = _turns_of_loops(found, schedule)
     walked: dict[str, set[int]] = {}
     fixed: set[str] = set()
     for operation, _ in found.trace.walk():
@@ -135,7 +148,7 @@ def _units(found: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
                     fixed.add(name)
                 continue
             walked.setdefault(name, set()).add(extent)
-            most = max((_whole_turns(splits, stages.get(loop.number, 1)) for loop in loops), default=1)
+            most = max((turns[loop.number] for loop in loops), default=1)
             unit, count = units.get(name, (extent, 1))
             units[name] = max(unit, extent), max(count, most)
         fixed.update(window.array.sizes[:-2])  # heads and batches keep their ratio

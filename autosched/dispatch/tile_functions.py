@@ -1,0 +1,51 @@
+"""Operators of language models as functions of arrays: each is a tile program, tuned as every other operator.
+
+They look up and launch kernels as the functions of ``functions.py`` do, and raise what those raise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autosched.dispatch.functions import Source, call_tile_operator
+from search_spaces.tile_operators.decode_attention import DecodeAttention
+
+
+def decode_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    table: Any,
+    lengths: Any,
+    out: Any = None,
+    *,
+    k_scale: Any = None,
+    v_scale: Any = None,
+    scale: float = 0.0,
+    order: str = "positions",
+    database: Source | None = None,
+) -> Any:
+    """Compute attention of the newest positions of each sequence over a paged cache.
+
+    Args:
+        q: (batch, queries, heads, head_size) of f16 or bf16, with 1 to 8 queries a sequence.
+        k: (pages, page, kv_heads, head_size), of q's type or e4m3; the page is a power of two from 16 to 1024.
+        v: As ``k``.
+        table: (batch, entries) of int32: the pages of each sequence, in order.
+        lengths: (batch,) of int32: keys of each sequence, the new positions among them.
+        out: The array of the result, of q's shape, by default a new one.
+        k_scale: (kv_heads,) of f32, factors of keys of e4m3.
+        v_scale: (kv_heads,) of f32, factors of values of e4m3.
+        scale: Factor of ``q k^T``; 0 for ``1 / sqrt(head_size)``.
+        order: "positions" for the shape of k above, "heads" for (pages, kv_heads, page, head_size).
+        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        ``out``, or the new array. Queries that see no key are zero.
+
+    Raises:
+        ValueError: Arrays that do not fit together, or lie on several GPUs.
+        NoSchedule: No kernel can compute this.
+    """
+    arrays = {"q": q, "k": k, "v": v, "table": table, "lengths": lengths, "k_scale": k_scale, "v_scale": v_scale}
+    return call_tile_operator(DecodeAttention, arrays, out, database, {"scale": scale, "order": order})

@@ -1,0 +1,68 @@
+"""Operators that state their tile program, as ``torch.ops.autosched`` and as functions of arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
+
+import autosched.torch.tile_ops  # noqa: E402, F401  # defines the operators
+from autosched.torch.cpu import _stack  # noqa: E402
+from search_spaces.catalogue import TILE_PROBLEMS  # noqa: E402
+from search_spaces.launches.operand import Operand  # noqa: E402
+from search_spaces.tile_operators.decode_attention import DecodeAttention  # noqa: E402
+from search_spaces.tile_operators.tile_problem import TileProblem  # noqa: E402
+
+TYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "i32": torch.int32, "u8": torch.uint8,
+         "i8": torch.int8, "e4m3": torch.float8_e4m3fn}  # fmt: skip
+PROBLEMS: dict[str, TileProblem] = {
+    "decode_attention": DecodeAttention(batch=2, heads=4, kv_heads=2, head_size=32, entries=3, page=16),
+}
+
+
+def tensor(operand: Operand, stored: Any) -> Any:
+    flat = torch.from_numpy(np.ascontiguousarray(stored).view(np.uint8).reshape(-1).copy())
+    return flat.view(TYPES[operand.dtype.name]).reshape(operand.shape)
+
+
+def called(problem: TileProblem) -> tuple[list[Any], dict[str, Any]]:
+    """Return tensors in order, and those and the options that a call takes by keyword."""
+    stored = problem.random_inputs(1)
+    tensors = {o.name: tensor(o, stored[o.name]) for o in problem.operands() if o.role != "output"}
+    options = {name: getattr(problem, name) for name in problem.call_options}
+    return [tensors.pop(name) for name in problem.inputs], {**tensors, **options}
+
+
+def outputs(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, tuple | list) else [result]
+
+
+def test_every_operator_is_tried() -> None:
+    assert set(PROBLEMS) == {p.operator for p in TILE_PROBLEMS}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_the_reference_on_cpu_tensors_and_shapes_of_fake_ones(name: str) -> None:
+    problem, operator = PROBLEMS[name], getattr(torch.ops.autosched, name)
+    arguments, named = called(problem)
+    assert not _stack
+    found, wanted = outputs(operator(*arguments, **named)), problem.reference(problem.random_inputs(1))
+    of_outputs = [o for o in problem.operands() if o.role == "output"]
+    for o, result in zip(of_outputs, found, strict=True):
+        assert (tuple(result.shape), result.dtype) == (o.shape, TYPES[o.dtype.name])
+        expected = o.dtype.load(o.dtype.store(wanted[o.name]))
+        assert np.array_equal(result.to(torch.float64).numpy(), expected, equal_nan=True)
+    fakes = [t.to("meta") for t in arguments], {k: t.to("meta") if hasattr(t, "to") else t for k, t in named.items()}
+    for result, fake in zip(found, outputs(operator(*fakes[0], **fakes[1])), strict=True):
+        assert (result.shape, result.dtype) == (fake.shape, fake.dtype)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_arrays_that_do_not_fit(name: str) -> None:
+    arguments, named = called(PROBLEMS[name])
+    operator = getattr(torch.ops.autosched, name)
+    with pytest.raises((ValueError, RuntimeError), match=r"must|takes"):
+        operator(*arguments[:-1], arguments[-1][:-1], **named)

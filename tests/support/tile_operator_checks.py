@@ -1,0 +1,87 @@
+"""Operators that state their tile program: sampled schedules in the emulator, and faults planted in the program."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from collections.abc import Mapping
+from dataclasses import fields
+
+import numpy as np
+
+from measurements.emulator import emulate
+from search_spaces.arrays import Array
+from search_spaces.hardware.devices import device
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.tile_operators.tile_problem import TileProblem
+from search_spaces.tile_operators.tile_template import tile_template
+
+
+def outcome(problem: TileProblem, kernel: GeneratedKernel, inputs: Mapping[str, Array] | None = None) -> str:
+    """Return "ok", what the emulator reports, or "wrong": beyond the tolerance of the operator's reference."""
+    inputs = problem.random_inputs(1) if inputs is None else inputs
+    run = emulate(kernel, inputs, time_limit=60.0)
+    if run.status != "ok":
+        return str(run.status)
+    wanted, bounds = problem.expected(inputs)
+    for o in problem.operands():
+        if o.role == "output":
+            found = o.dtype.load(run.outputs[o.name]).reshape(o.shape)
+            values = wanted[o.name]
+            with np.errstate(invalid="ignore"):
+                near = np.abs(found - values) <= bounds[o.name]
+            if not np.all(near | (found == values) | (np.isnan(found) & np.isnan(values))):
+                return "wrong"
+    return "ok"
+
+
+def sampled(problem: TileProblem, gpu: str, count: int, seed: int = 1) -> list[Schedule]:
+    """Return some schedules of a problem on a device."""
+    template, chip = tile_template(type(problem)), device(gpu)
+    assert template.why_not(problem, chip) is None
+    return template.space(problem, chip).sample(count, seed)
+
+
+def kernel_of(problem: TileProblem, gpu: str, schedule: Schedule) -> GeneratedKernel:
+    return tile_template(type(problem)).kernel(problem, schedule, device(gpu))
+
+
+def interpreted(problem: TileProblem, seed: int) -> bool:
+    """Return whether the interpreter of tile programs gives what the reference does, within its own bound."""
+    inputs = problem.random_inputs(seed)
+    wanted = problem.reference(inputs)
+    values, bounds = problem.tile_problem().expected(inputs)
+    return all(np.all(np.abs(values[n].reshape(v.shape) - v) <= bounds[n].reshape(v.shape)) for n, v in wanted.items())
+
+
+def planted(problem: TileProblem, old: str, new: str) -> TileProblem:
+    """Return the same problem of a type whose module has ``new`` in place of ``old``, which it has once.
+
+    The reference of the true problem judges the kernels of the faulty one.
+    """
+    module = inspect.getmodule(type(problem))
+    assert module is not None
+    text = inspect.getsource(module)
+    assert text.count(old) == 1, f"{old!r} is there {text.count(old)} times"
+    name = f"{module.__name__}_planted"
+    faulty = types.ModuleType(name)
+    faulty.__file__ = module.__file__
+    sys.modules[name] = faulty
+    try:
+        exec(compile(text.replace(old, new), str(module.__file__), "exec"), vars(faulty))
+        made: type[TileProblem] = getattr(faulty, type(problem).__name__)
+        return made(**{f.name: getattr(problem, f.name) for f in fields(problem) if f.init})
+    finally:
+        del sys.modules[name]
+
+
+def is_found(problem: TileProblem, old: str, new: str, gpu: str = "a100", seed: int = 1) -> bool:
+    """Return whether a planted fault is reported, by random inputs or by one of the edge cases."""
+    faulty = planted(problem, old, new)
+    schedule = sampled(faulty, gpu, 1, seed)[0]
+    kernel = kernel_of(faulty, gpu, schedule)
+    if outcome(problem, kernel) != "ok":
+        return True
+    return any(outcome(problem, kernel, given.inputs) != "ok" for given in problem.stress_inputs(1))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from autosched.dispatch.functions import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose, use
     from autosched.dispatch.kernel import RuntimeUnavailable
     from autosched.dispatch.provenance import NoSchedule
-    from autosched.dispatch.tile_functions import decode_attention
+    from autosched.dispatch.tile_functions import decode_attention, quantized_matmul
     from autosched.samplers.optuna.study_sampler import StudySampler
     from autosched.tuning.backends import BackendError
     from autosched.tuning.options import TuneOptions
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from search_spaces.operators.transpose import Transpose
     from search_spaces.spaces.schedule import Schedule
     from search_spaces.tile_operators.decode_attention import DecodeAttention
+    from search_spaces.tile_operators.packed_weights import int4_from_awq, int4_from_gptq, pack_int4
+    from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 
 __version__ = VERSION
 __all__ = [
@@ -68,6 +70,7 @@ __all__ = [
     "NotTuned",
     "Order",
     "Provenance",
+    "QuantizedMatmul",
     "Reduce",
     "RmsNorm",
     "RuntimeUnavailable",
@@ -88,10 +91,14 @@ __all__ = [
     "decode_attention",
     "device",
     "emulate",
+    "int4_from_awq",
+    "int4_from_gptq",
     "layernorm",
     "log_calls",
     "matmul",
     "matvec",
+    "pack_int4",
+    "quantized_matmul",
     "reduce",
     "rmsnorm",
     "softmax",
@@ -141,7 +148,9 @@ _HOMES = {
         ("layernorm", "matmul", "matvec", "reduce", "rmsnorm", "softmax", "transpose", "use"),
         "autosched.dispatch.functions",
     ),
-    **dict.fromkeys(("decode_attention",), "autosched.dispatch.tile_functions"),
+    **dict.fromkeys(("decode_attention", "quantized_matmul"), "autosched.dispatch.tile_functions"),
+    **dict.fromkeys(("int4_from_awq", "int4_from_gptq", "pack_int4"), "search_spaces.tile_operators.packed_weights"),
+    "QuantizedMatmul": "search_spaces.tile_operators.quantized_matmul",
     "DecodeAttention": "search_spaces.tile_operators.decode_attention",
 }
 

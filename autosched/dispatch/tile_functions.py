@@ -9,6 +9,7 @@ from typing import Any
 
 from autosched.dispatch.functions import Source, call_tile_operator
 from search_spaces.tile_operators.decode_attention import DecodeAttention
+from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 
 
 def decode_attention(
@@ -49,3 +50,26 @@ def decode_attention(
     """
     arrays = {"q": q, "k": k, "v": v, "table": table, "lengths": lengths, "k_scale": k_scale, "v_scale": v_scale}
     return call_tile_operator(DecodeAttention, arrays, out, database, {"scale": scale, "order": order})
+
+
+def quantized_matmul(
+    x: Any, w: Any, scale: Any, out: Any = None, *, zeros: Any = None, database: Source | None = None
+) -> Any:
+    """Compute ``x @ dequantised(w).T`` with weights of 4 or 8 bits.
+
+    Args:
+        x: (m, k) of f16 or bf16.
+        w: (n, k / 8) of int32 that ``pack_int4`` made, or (n, k) of int8 or e4m3.
+        scale: (groups, n) of x's type: for each row of w, one for each group of its columns.
+        out: The array of the result, (m, n), by default a new one.
+        zeros: (groups, n) of uint8, what is subtracted from numbers of four bits; without it that is 8.
+        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        ``out``, or the new array, of x's type.
+
+    Raises:
+        ValueError: Arrays that do not fit together, or lie on several GPUs.
+        NoSchedule: No kernel can compute this.
+    """
+    return call_tile_operator(QuantizedMatmul, {"x": x, "w": w, "scale": scale, "zeros": zeros}, out, database, {})

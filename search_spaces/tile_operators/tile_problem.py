@@ -36,6 +36,11 @@ class Turns:
     chosen: Mapping[str, int]
 
 
+def cut(size: int, tile: int) -> int:
+    """Return the size of one whole tile and the same rest, or a whole one more; ``size`` where that is less."""
+    return min(size, tile + (size % tile or tile))
+
+
 class TileProblem(Problem):
     """A problem whose kernel template is a tile program.
 

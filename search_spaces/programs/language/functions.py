@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from search_spaces.arrays import FloatArray
-from search_spaces.hardware.dtypes import F32, I32, DType
+from search_spaces.hardware.dtypes import BF16, F16, F32, I32, DType
 
 U = 2.0**-24
 BOOL = DType("bool", 8, 1, "bool", "bool")
@@ -39,10 +39,13 @@ class ElementFunction:
     cost: int = 1
     types: Types = "floats"
     special: int = 0
+    gives: DType | None = None  # of whole numbers
 
     def result(self, types: tuple[DType, ...]) -> DType | str:
         """Return the type of the result, or what the arguments must be."""
         kinds = set(types[1:] if self.types == "chosen" else types)
+        if self.gives is not None:
+            return self.gives if kinds == {I32} else "i32"
         if self.types == "floats":
             return F32 if kinds == {F32} else "f32"
         if self.types == "whole":
@@ -148,6 +151,11 @@ def _truth(function: Callable[..., object]) -> Callable[..., FloatArray]:
     return lambda *x: np.asarray(function(*x), dtype=np.float64)
 
 
+def _nibble(word: FloatArray, place: FloatArray, shift: FloatArray, zero: FloatArray) -> FloatArray:
+    bits, first = word.astype(np.int64), shift.astype(np.int64) + 16 * (place.astype(np.int64) & 1)
+    return np.asarray((bits >> first & 15) - zero, dtype=np.float64)
+
+
 def _comparison(function: Callable[..., object], sign: str) -> ElementFunction:
     return ElementFunction(2, _truth(function), f"({{0}} {sign} {{1}})", _compared, 1, "compared")
 
@@ -204,6 +212,11 @@ FUNCTIONS = {
     "shift_right": _integers(np.right_shift, ">>"),
     "shift_left": _integers(np.left_shift, "<<"),
     "modulo": ElementFunction(2, _bits(np.mod), "({0} % {1})", _exact, 4, "whole"),  # of numbers from 0 up
+    # Four bits of a word less a number: exact in 16 bits.
+    **{
+        f"nibble_{t.name}": ElementFunction(4, _nibble, "tile::nibble({0}, {1}, {2}, {3})", _exact, 1, "whole", gives=t)
+        for t in (F16, BF16)
+    },
     "floor_divide": ElementFunction(2, _bits(np.floor_divide), "tile::floor_divide({0}, {1})", _exact, 6, "whole"),
 }
 

@@ -11,7 +11,7 @@ from search_spaces.programs.language.functions import ONE_OF_GROUP
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Shape
 from search_spaces.programs.language.named_functions import NamedFunctions
-from search_spaces.programs.language.values import State, Tile, caller, fail, shape_text, tile_of, value_text
+from search_spaces.programs.language.values import Operand, State, Tile, caller, fail, shape_text, tile_of, value_text
 
 
 class Slices(NamedFunctions):
@@ -107,6 +107,31 @@ class Slices(NamedFunctions):
         rows, columns = tile.shape
         shape = (rows // size, columns) if dimension == 0 else (rows, columns // size)
         return self.result(shape, value.dtype, lambda v: ir.ReduceTile(v, ONE_OF_GROUP, value, dimension, caller()))
+
+    def nibbles(self, words: Tile | State, number: int, *, zero: Operand = 8, to: str = "f16") -> Tile:
+        """Return four-bit numbers of words, two side by side from each: bits ``4 number`` and ``4 number + 16`` on.
+
+        Args:
+            words: (rows, columns) of i32.
+            number: 0 to 3.
+            zero: What is subtracted, from 0 to 15: a whole number, or a tile of i32.
+            to: "f16" or "bf16", which have every difference.
+
+        Returns:
+            (rows, 2 columns): element (r, 2 c + h) is the number at bit ``4 number + 16 h`` of word (r, c) less zero.
+
+        Raises:
+            ProgramError: For words of another type, or another number.
+        """
+        tile = tile_of("nibbles", words)
+        if tile.value.dtype != I32:
+            fail("nibbles", f"words are i32, not {tile.value.dtype.name}")
+        if type(number) is not int or not 0 <= number < 4:
+            fail("nibbles", f"a word has two times four of them, 0 to 3, not {number!r}")
+        if to not in ("f16", "bf16"):
+            fail("nibbles", f"they become f16 or bf16, not {to}")
+        columns = 2 * tile.shape[1]
+        return self.map(f"nibble_{to}", self.broadcast(tile, 1, columns), self.columns(0, columns), 4 * number, zero)
 
     def join(self, parts: Sequence[Tile | State], *, dim: int, interleaved: bool = False) -> Tile:
         """Return tiles of one shape side by side along a dimension, or in turns element by element.

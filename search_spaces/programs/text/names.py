@@ -42,6 +42,8 @@ _FUNCTIONS = {
     "ceil": ("math.ceil", "math.ceil"),
     "round": ("math.roundeven", "math.roundeven"),
     "truncate": ("math.trunc", "math.trunc"),
+    "nibble_f16": ("tile.nibble_f16", "tile.nibble_f16"),
+    "nibble_bf16": ("tile.nibble_bf16", "tile.nibble_bf16"),
 }
 OF_TEXT = {name: function for function, names in _FUNCTIONS.items() for name in names} | {"add": "add"}
 CASTS = frozenset(

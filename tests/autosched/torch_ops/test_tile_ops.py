@@ -14,12 +14,14 @@ from autosched.torch.cpu import _stack  # noqa: E402
 from search_spaces.catalogue import TILE_PROBLEMS  # noqa: E402
 from search_spaces.launches.operand import Operand  # noqa: E402
 from search_spaces.tile_operators.decode_attention import DecodeAttention  # noqa: E402
+from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul  # noqa: E402
 from search_spaces.tile_operators.tile_problem import TileProblem  # noqa: E402
 
 TYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "i32": torch.int32, "u8": torch.uint8,
          "i8": torch.int8, "e4m3": torch.float8_e4m3fn}  # fmt: skip
 PROBLEMS: dict[str, TileProblem] = {
     "decode_attention": DecodeAttention(batch=2, heads=4, kv_heads=2, head_size=32, entries=3, page=16),
+    "quantized_matmul": QuantizedMatmul(m=3, n=24, k=128, group=64, zero_points=1, dtype="bf16"),
 }
 
 

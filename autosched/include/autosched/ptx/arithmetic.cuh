@@ -22,6 +22,20 @@ __device__ __forceinline__ f16x2 add_rn(f16x2 a, f16x2 b) {
   asm("add.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(static_cast<unsigned>(a)), "r"(static_cast<unsigned>(b)));
   return f16x2(y);
 }
+// a * b + c of both halves, rounded once.
+__device__ __forceinline__ f16x2 fma_rn(f16x2 a, f16x2 b, f16x2 c) {
+  unsigned y;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;"
+      : "=r"(y)
+      : "r"(static_cast<unsigned>(a)), "r"(static_cast<unsigned>(b)), "r"(static_cast<unsigned>(c)));
+  return f16x2(y);
+}
+// a + b of both halves, two bf16 each, rounded to nearest even: a * 1 + b, which sm_80 has.
+__device__ __forceinline__ unsigned add_rn_bf16x2(unsigned a, unsigned b) {
+  unsigned y;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(0x3f803f80u), "r"(b));
+  return y;
+}
 // 2 to the power x, to about 2 ulp; subnormal results are zero.
 __device__ __forceinline__ float ex2_approx_ftz(float x) {
   float y;

@@ -137,6 +137,32 @@ __device__ __forceinline__ int load_row(const int* from, bool inside, int paddin
 }
 // The quotient rounded down, of a divisor from 1 up.
 __device__ __forceinline__ int floor_divide(int a, int b) { return a / b - (a % b < 0); }
+// Four bits of a word, from `shift` on in an even place and from `shift` + 16 on in an odd one, less `zero`.
+__device__ __forceinline__ float nibble(int word, int place, int shift, int zero) {
+  return float((word >> (shift + place % 2 * 16) & 15) - zero);
+}
+// The same of an even place and the odd one behind it, as two T in a word. A number of four bits beside the exponent of
+// 1024 (f16) or 128 (bf16) is that number more than it, exactly, and so is the difference. Of f16 the upper four bits of
+// a byte stay where they are: with the exponent they are 16 times the number more than 1024.
+template <class T>
+__device__ __forceinline__ unsigned nibbles(int even, int odd, int shift, int zero_even, int zero_odd) {
+  constexpr bool half = is_same<T, f16>;
+  constexpr unsigned base = half ? 0x64006400u : 0x43004300u, sign = 0x80008000u;
+  const unsigned zeros = (unsigned(zero_even) & 15u) | (unsigned(zero_odd) & 15u) << 16;
+  const bool upper = half && shift % 8 == 4;
+  const int moved = upper ? shift - 4 : shift;
+  const unsigned mask = upper ? 0xf0u : 0x0fu;
+  const unsigned number = (unsigned(even) >> moved & mask) | (unsigned(odd) >> moved & mask << 16) | base;
+  if constexpr (half) {
+    if (upper) {  // times 1/16, less 64 and the zero
+      const unsigned less = 0xd400d400u | zeros << 4;
+      return static_cast<unsigned>(ptx::fma_rn(f16x2(number), f16x2(0x2c002c00u), f16x2(less)));
+    }
+    return static_cast<unsigned>(ptx::add_rn(f16x2(number), f16x2(base | sign | zeros)));
+  } else {
+    return ptx::add_rn_bf16x2(number, base | sign | zeros);
+  }
+}
 // The bits of V numbers that T has, of 8 bits.
 template <class T, int V, class X>
 __device__ __forceinline__ AlignedVector<V> pack_bytes(const X* x) {

@@ -1,0 +1,115 @@
+"""Four-bit weights in the order in which kernels of ``quantized_matmul`` take them apart, and from checkpoints.
+
+Of 64 numbers of a row, word c holds numbers 16 e + 2 c + h at bit 4 e + 16 h, e from 0 to 3 and h 0 or 1: the two of a
+pair lie 16 bits apart, so that a mask and an exponent make two numbers of 16 bits of them at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from search_spaces.arrays import Array, IntArray
+
+SPAN = 64  # numbers of a row that are packed together, in eight words
+_WORDS, _STEPS = 8, 4
+_AWQ_PLACES = [0, 4, 1, 5, 2, 6, 3, 7]  # of columns 0 to 7 of a word of AWQ, in fours of bits
+
+
+def pack_int4(weights: Array) -> IntArray:
+    """Pack numbers of four bits.
+
+    Args:
+        weights: (n, k) whole numbers from 0 to 15, k a multiple of 64: a row for each column of the result.
+
+    Returns:
+        (n, k / 8) of int32.
+
+    Raises:
+        ValueError: Another shape, or numbers beyond four bits.
+    """
+    values = np.asarray(weights)
+    if values.ndim != 2 or values.shape[1] % SPAN:
+        raise ValueError(f"weights must be (n, k) with k a multiple of {SPAN}, not {values.shape}")
+    if values.size and (values.min() < 0 or values.max() > 15):
+        raise ValueError("weights must be whole numbers from 0 to 15")
+    n, k = values.shape
+    parts = values.astype(np.uint32).reshape(n, k // SPAN, _STEPS, _WORDS, 2)
+    shifts = 4 * np.arange(_STEPS, dtype=np.uint32)[:, None, None] + 16 * np.arange(2, dtype=np.uint32)
+    words = np.bitwise_or.reduce(np.bitwise_or.reduce(parts << shifts, axis=4), axis=2)
+    packed: IntArray = np.asarray(words, dtype=np.uint32).reshape(n, k // _WORDS).view(np.int32)
+    return packed
+
+
+def unpack_int4(words: Array) -> IntArray:
+    """Return the numbers, (n, k) from 0 to 15, of what ``pack_int4`` gave."""
+    n, count = words.shape
+    shifts = 4 * np.arange(_STEPS, dtype=np.uint32)[:, None, None] + 16 * np.arange(2, dtype=np.uint32)
+    spans = np.asarray(words, dtype=np.int32).view(np.uint32).reshape(n, count // _WORDS, 1, _WORDS, 1)
+    return (spans >> shifts & np.uint32(15)).reshape(n, count * _WORDS).astype(np.int32)
+
+
+def int4_from_awq(qweight: Array, qzeros: Array, scales: Array) -> tuple[IntArray, Array, Array]:
+    """Repack the weights of a linear layer of an AWQ checkpoint (4 bits, "gemm" version).
+
+    Args:
+        qweight: (k, n / 8) of int32.
+        qzeros: (k / group, n / 8) of int32.
+        scales: (k / group, n) of float16.
+
+    Returns:
+        Weights (n, k / 8) of int32, the scales, and zero points (k / group, n) of uint8.
+
+    Raises:
+        ValueError: Shapes that do not fit together.
+    """
+    _check("AWQ", scales, qweight.shape[1] * 8, qzeros.shape == (scales.shape[0], qweight.shape[1]))
+    weights, zeros = (_columns(words)[:, :, _AWQ_PLACES].reshape(len(words), -1) for words in (qweight, qzeros))
+    return pack_int4(weights.T), np.asarray(scales), _zeros(zeros)
+
+
+def int4_from_gptq(
+    qweight: Array, qzeros: Array, scales: Array, g_idx: Array | None = None, *, stored_zero: int = 1
+) -> tuple[IntArray, Array, Array]:
+    """Repack the weights of a linear layer of a GPTQ checkpoint (4 bits).
+
+    Args:
+        qweight: (k / 8, n) of int32.
+        qzeros: (k / group, n / 8) of int32.
+        scales: (k / group, n) of float16.
+        g_idx: (k,), the group of each row; None for groups in order.
+        stored_zero: What is added to stored zero points: 1 in checkpoint format "gptq", 0 in "gptq_v2".
+
+    Returns:
+        Weights (n, k / 8) of int32, the scales, and zero points (k / group, n) of uint8.
+
+    Raises:
+        ValueError: Shapes that do not fit together, and groups that are not in order (desc_act): their rows must be
+            sorted first, and the columns of x with them.
+    """
+    k = qweight.shape[0] * 8
+    _check("GPTQ", scales, qweight.shape[1], qzeros.shape == (scales.shape[0], qweight.shape[1] // 8))
+    if g_idx is not None and not np.array_equal(np.asarray(g_idx), np.arange(k) // (k // scales.shape[0])):
+        raise ValueError("g_idx must name groups in order: sort the rows of qweight by it, and the columns of x")
+    words = np.asarray(qweight, dtype=np.int32).view(np.uint32)
+    rows = words[:, None, :] >> (4 * np.arange(8, dtype=np.uint32))[:, None] & np.uint32(15)
+    zeros = _columns(qzeros).reshape(len(qzeros), -1) + stored_zero
+    return pack_int4(rows.reshape(k, -1).T), np.asarray(scales), _zeros(zeros)
+
+
+def _columns(words: Array) -> IntArray:
+    """Return the eight numbers of each word, lowest bits first: (rows, words, 8)."""
+    stored = np.asarray(words, dtype=np.int32).view(np.uint32)
+    numbers = stored[:, :, None] >> (4 * np.arange(8, dtype=np.uint32)) & np.uint32(15)
+    return numbers.astype(np.int64)
+
+
+def _zeros(zeros: Array) -> Array:
+    """Return zero points as uint8."""
+    if zeros.max(initial=0) > 15:
+        raise ValueError("a zero point of 16 does not fit into four bits: the checkpoint has another format")
+    return zeros.astype(np.uint8)
+
+
+def _check(kind: str, scales: Array, columns: int, fits: bool) -> None:
+    if not fits or scales.shape[1] != columns:
+        raise ValueError(f"these are no weights of a {kind} layer of 4 bits: qweight, qzeros and scales do not fit")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from autosched.dispatch.functions import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose, use
     from autosched.dispatch.kernel import RuntimeUnavailable
     from autosched.dispatch.provenance import NoSchedule
-    from autosched.dispatch.tile_functions import decode_attention, quantized_matmul
+    from autosched.dispatch.tile_functions import decode_attention, grouped_matmul, quantized_matmul
     from autosched.samplers.optuna.study_sampler import StudySampler
     from autosched.tuning.backends import BackendError
     from autosched.tuning.options import TuneOptions
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from search_spaces.operators.transpose import Transpose
     from search_spaces.spaces.schedule import Schedule
     from search_spaces.tile_operators.decode_attention import DecodeAttention
+    from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
     from search_spaces.tile_operators.packed_weights import int4_from_awq, int4_from_gptq, pack_int4
     from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 
@@ -57,6 +58,7 @@ __all__ = [
     "EmulatedLaunch",
     "EmulatedLaunchOptions",
     "Finding",
+    "GroupedMatmul",
     "HostFailure",
     "Im2col",
     "Interrupted",
@@ -91,6 +93,7 @@ __all__ = [
     "decode_attention",
     "device",
     "emulate",
+    "grouped_matmul",
     "int4_from_awq",
     "int4_from_gptq",
     "layernorm",
@@ -148,8 +151,9 @@ _HOMES = {
         ("layernorm", "matmul", "matvec", "reduce", "rmsnorm", "softmax", "transpose", "use"),
         "autosched.dispatch.functions",
     ),
-    **dict.fromkeys(("decode_attention", "quantized_matmul"), "autosched.dispatch.tile_functions"),
+    **dict.fromkeys(("decode_attention", "grouped_matmul", "quantized_matmul"), "autosched.dispatch.tile_functions"),
     **dict.fromkeys(("int4_from_awq", "int4_from_gptq", "pack_int4"), "search_spaces.tile_operators.packed_weights"),
+    "GroupedMatmul": "search_spaces.tile_operators.grouped_matmul",
     "QuantizedMatmul": "search_spaces.tile_operators.quantized_matmul",
     "DecodeAttention": "search_spaces.tile_operators.decode_attention",
 }

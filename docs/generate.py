@@ -68,7 +68,7 @@ API = {
     "Running tuned kernels": (
         *("+Database", "use", "log_calls", "matmul", "matvec", "softmax", "rmsnorm", "layernorm", "reduce"),
         "transpose",
-        *("decode_attention", "quantized_matmul", "pack_int4", "int4_from_awq", "int4_from_gptq"),
+        *("decode_attention", "quantized_matmul", "grouped_matmul", "pack_int4", "int4_from_awq", "int4_from_gptq"),
     ),
     "PyTorch": ("torch.patch", "+torch.Calls", "torch.emulated"),
     "Problems and kernels": (
@@ -83,6 +83,7 @@ API = {
             "Copy",
             "DecodeAttention",
             "QuantizedMatmul",
+            "GroupedMatmul",
             "+KernelSpec",
             "KernelOptions",
         ),

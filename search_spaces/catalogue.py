@@ -22,13 +22,14 @@ from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, So
 from search_spaces.operators.transpose import Transpose
 from search_spaces.templates.template import KernelTemplate, TemplateSet
 from search_spaces.tile_operators.decode_attention import DecodeAttention
+from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 from search_spaces.tile_operators.tile_problem import TileProblem
 
 ENTRY_POINTS = "autosched.templates"
 
 BUILT_IN_PROBLEMS: tuple[type[Problem], ...] = (Matmul, Matvec, Reduce, Softmax, RmsNorm, LayerNorm, Transpose, Copy)
-TILE_PROBLEMS: tuple[type[TileProblem], ...] = (DecodeAttention, QuantizedMatmul)
+TILE_PROBLEMS: tuple[type[TileProblem], ...] = (DecodeAttention, QuantizedMatmul, GroupedMatmul)
 """Problems whose only template is a tile program of the same name."""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from autosched.dispatch.functions import Source, call_tile_operator
 from search_spaces.tile_operators.decode_attention import DecodeAttention
+from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 
 
@@ -73,3 +74,40 @@ def quantized_matmul(
         NoSchedule: No kernel can compute this.
     """
     return call_tile_operator(QuantizedMatmul, {"x": x, "w": w, "scale": scale, "zeros": zeros}, out, database, {})
+
+
+def grouped_matmul(
+    x: Any,
+    w: Any,
+    ends: Any,
+    out: Any = None,
+    *,
+    token: Any = None,
+    rows: str = "contiguous",
+    activation: str = "none",
+    w_order: str = "row",
+    database: Source | None = None,
+) -> Any:
+    """Compute the rows of each group times the group's own matrix, with sizes that are known on the device alone.
+
+    Args:
+        x: (m, k) of f16 or bf16, sorted by groups; (groups, m, k) where ``rows`` is "masked"; or with ``token``
+            (tokens, k) in any order.
+        w: (groups, k, n), or with ``w_order="col"`` (groups, n, k); 2 n columns for "silu_up", gate before up.
+        ends: (groups + 1,) of int32, ascending from 0 to m; or the counts (groups,) of masked rows.
+        out: The array of the result, (m, n) or (groups, m, n), by default a new one.
+        token: (m,) of int32: the row of x that each sorted row is; -1 for a row of zeros.
+        rows: "contiguous" or "masked".
+        activation: "none", or "silu_up" for ``silu(x @ gate) * (x @ up)``.
+        w_order: "row" or "col".
+        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        ``out``, or the new array. Masked rows behind the count of their group are zero.
+
+    Raises:
+        ValueError: Arrays that do not fit together, or lie on several GPUs.
+        NoSchedule: No kernel can compute this.
+    """
+    options = {"rows": rows, "activation": activation, "w_order": w_order}
+    return call_tile_operator(GroupedMatmul, {"x": x, "w": w, "ends": ends, "token": token}, out, database, options)

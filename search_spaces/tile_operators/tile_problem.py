@@ -137,9 +137,8 @@ def _tile_problem(problem: TileProblem) -> ProgramProblem:
     own = type(problem)
     views = problem.views()
     arguments = tuple((o.name, views[o.name], o.dtype, o.role) for o in problem.operands())
-    fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(problem)}
-    options = tuple((name, value) for name, value in fields.items() if name not in own.size_fields)
-    program = _program(own, arguments, options)
+    fields = (f.name for f in dataclasses.fields(problem) if f.name not in own.size_fields)
+    program = _program(own, arguments, tuple((name, getattr(problem, name)) for name in fields))
     extents = problem.extents()
     for name, view, *_ in arguments:
         count = math.prod(extents[extent] for extent in view.split())

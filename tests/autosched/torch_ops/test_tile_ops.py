@@ -14,6 +14,7 @@ from autosched.torch.cpu import _stack  # noqa: E402
 from search_spaces.catalogue import TILE_PROBLEMS  # noqa: E402
 from search_spaces.launches.operand import Operand  # noqa: E402
 from search_spaces.tile_operators.decode_attention import DecodeAttention  # noqa: E402
+from search_spaces.tile_operators.grouped_matmul import GroupedMatmul  # noqa: E402
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul  # noqa: E402
 from search_spaces.tile_operators.tile_problem import TileProblem  # noqa: E402
 
@@ -22,6 +23,7 @@ TYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "i3
 PROBLEMS: dict[str, TileProblem] = {
     "decode_attention": DecodeAttention(batch=2, heads=4, kv_heads=2, head_size=32, entries=3, page=16),
     "quantized_matmul": QuantizedMatmul(m=3, n=24, k=128, group=64, zero_points=1, dtype="bf16"),
+    "grouped_matmul": GroupedMatmul(m=40, n=16, k=24, groups=3, tokens=10, activation="silu_up"),
 }
 
 

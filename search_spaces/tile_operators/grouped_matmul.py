@@ -1,0 +1,211 @@
+"""Products of groups of rows with a matrix for each group, whose sizes are known on the device alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from search_spaces.arrays import Array, FloatArray
+from search_spaces.hardware.dtypes import FLOAT_DTYPES, I32
+from search_spaces.launches.operand import Operand
+from search_spaces.operators.problem import option
+from search_spaces.tile_operators.tile_problem import TileProblem, Turns, cut
+
+TYPES = ("f16", "bf16")
+ROWS = ("contiguous", "masked")
+ACTIVATIONS = ("none", "silu_up")
+ORDERS = ("row", "col")
+
+
+@dataclass(frozen=True)
+class GroupedMatmul(TileProblem):
+    """``out[i] = x[i] @ w[g]`` for the rows i of each group g, as the experts of a layer compute.
+
+    Arrays: w (groups, k, width), or with ``w_order="col"`` (groups, width, k), and
+
+    - ``rows="contiguous"``: x (m, k) sorted by groups, offsets (groups + 1) of i32, ascending from 0 to m: group g has
+      the rows from offsets[g] to offsets[g + 1], perhaps none. out is (m, n).
+    - ``rows="masked"``: x (groups, m, k), counts (groups,) of i32: the first counts[g] rows of each group. out is
+      (groups, m, n), 0 in the remaining rows.
+
+    With ``tokens`` x is (tokens, k), and token (m,) of i32 says which row of it each sorted row is; a number that is
+    none, such as -1, stands for a row of zeros. ``activation="silu_up"`` gives ``silu(x @ gate) * (x @ up)``: w has a
+    width of 2 n, the columns of gate before those of up; otherwise the width is n. Sums are f32.
+
+    Raises ValueError for sizes below 1, unknown options, and tokens of masked rows.
+    """
+
+    operator: ClassVar[str] = "grouped_matmul"
+    summary: ClassVar[str] = "rows of each group times the group's own matrix, with sizes on the device"
+    inputs: ClassVar[tuple[str, ...]] = ("x", "w", "ends")
+    optional_inputs: ClassVar[tuple[str, ...]] = ("token",)
+    call_options: ClassVar[Mapping[str, Any]] = {"rows": "contiguous", "activation": "none", "w_order": "row"}
+    size_fields: ClassVar[tuple[str, ...]] = ("m", "n", "k", "groups", "tokens")
+
+    m: int = option("sorted rows in all, or with masked rows those of a group", flag="-m")
+    n: int = option("columns of out", flag="-n")
+    k: int = option("columns of x", flag="-k")
+    groups: int = option("groups, such as experts")
+    tokens: int = option("rows of x that token chooses from; 0 for sorted x", 0)
+    dtype: str = option("type of x, w and out", "bf16", choices=TYPES)
+    rows: str = option("how groups lie", "contiguous", choices=ROWS)
+    activation: str = option("what is applied at the end", "none", choices=ACTIVATIONS)
+    w_order: str = option("order of the matrices of w", "row", choices=ORDERS)
+
+    def __post_init__(self) -> None:
+        self._take_types("dtype")
+        self._take_extents("m", "n", "k", "groups")
+        self._take_sizes("tokens", least=0)
+        for name, known in (
+            ("dtype", TYPES), ("rows", ROWS), ("activation", ACTIVATIONS), ("w_order", ORDERS)
+        ):  # fmt: skip
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be {' or '.join(known)}, not {getattr(self, name)!r}")
+        if self.tokens and self.rows == "masked":
+            raise ValueError("tokens are chosen for contiguous rows: leave out tokens, or rows")
+        if self.groups * self.k * self.width >= 2**40 or self.groups * self.m * max(self.n, self.k) >= 2**40:
+            raise ValueError("the arrays are too large: keep each under 2^40 elements")
+
+    @property
+    def gathered(self) -> bool:
+        """Whether token chooses rows of x."""
+        return self.tokens > 0
+
+    @property
+    def width(self) -> int:
+        """Columns of a matrix of w."""
+        return self.n * (2 if self.activation == "silu_up" else 1)
+
+    def operands(self) -> tuple[Operand, ...]:
+        own, masked = FLOAT_DTYPES[self.dtype], self.rows == "masked"
+        lead = (self.groups,) if masked else ()
+        matrix = (self.k, self.width) if self.w_order == "row" else (self.width, self.k)
+        token = [Operand("token", "input", I32, (self.m,))] if self.gathered else []
+        return (
+            Operand("x", "input", own, (self.tokens, self.k) if self.gathered else (*lead, self.m, self.k)),
+            Operand("w", "input", own, (self.groups, *matrix)),
+            Operand("ends", "input", I32, (self.groups if masked else self.groups + 1,)),
+            *token,
+            Operand("out", "output", own, (*lead, self.m, self.n)),
+        )
+
+    @classmethod
+    def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
+        x, w, masked = shapes["x"], shapes["w"], options.get("rows") == "masked"
+        if len(w) != 3 or len(x) != (3 if masked else 2):
+            raise ValueError(
+                f"grouped_matmul takes w (groups, k, n) and x (m, k), or masked (groups, m, k), not {w} and {x}"
+            )
+        width = w[2] if options.get("w_order", "row") == "row" else w[1]
+        tokens = x[0] if "token" in shapes else 0
+        m = shapes["token"][0] if tokens else x[-2]
+        n = width // 2 if options.get("activation") == "silu_up" else width
+        return cls(m=m, n=n, k=x[-1], groups=w[0], tokens=tokens, dtype=types["x"], **options)
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * self.m * self.width * self.k * (self.groups if self.rows == "masked" else 1)
+
+    def views(self) -> Mapping[str, str]:
+        token = {"token": "m"} if self.gathered else {}
+        lead = "groups " if self.rows == "masked" else ""
+        return {
+            "x": "tokens k" if self.gathered else f"{lead}m k",
+            "w": "groups k width" if self.w_order == "row" else "groups width k",
+            "ends": "groups" if lead else "ends",
+            **token,
+            "out": f"{lead}m n",
+        }
+
+    def extents(self) -> Mapping[str, int]:
+        return {
+            "m": self.m, "n": self.n, "k": self.k, "groups": self.groups, "width": self.width,
+            "ends": self.groups + 1, "tokens": self.tokens,
+        }  # fmt: skip
+
+    @staticmethod
+    def compute(p: Any, o: Any, x: Any, w: Any, ends: Any, out: Any, token: Any = None) -> None:
+        """Record blocks that find the group of their tile by the offsets; those behind the last tile do nothing."""
+        groups, n, k = w.shape[0], out.shape[-1], x.shape[-1]
+        bm, bn, bk = p.choose(bm=(16, 64, 128), bn=(64, 128), bk=(32, 64))
+        if o.rows == "masked":
+            group, i, j = p.blocks((groups, out.shape[1], n), (1, bm, bn))
+            count = p.load_scalar(ends, group, high=out.shape[1])
+            row, end, x, out, own = i, count, x[group], out[group], w[group]
+            used = p.minimum(p.maximum(count - i, 0), 1)
+        else:
+            m = out.shape[0]
+            i, j = p.blocks((m + groups * (bm - 1), n), (bm, bn))  # as many tiles as any offsets need
+            tile, c = i // bm, p.cover(groups)
+            first, last = (p.load(p.window(ends, (at, 0), (c, 1), column=True)) for at in (0, 1))
+            tiles = p.where(p.rows(0, c) < groups, (last - first + (bm - 1)) // bm, 0)
+            upto = p.reduction("add", p.where(p.rows(0, c) <= p.columns(0, c), tiles, 0), dim=0)
+            done = upto <= tile  # groups before this block's; behind the last tile of all it is all of them
+            found = p.reduction("add", p.where(done, p.full((1, c), 1, "i32"), 0), dim=1)
+            before = p.reduction("maxsi", p.where(done, upto, 0), dim=1)
+            number = p.uniform(found, high=groups, usual=p.minimum(tile * bm * groups // m, groups))
+            begun = p.uniform(before, high=m + groups, usual=tile)
+            begin, end = (p.load_scalar(ends, number + at, high=m, ordered=True) for at in (0, 1))
+            row = p.minimum(p.maximum(begin + (tile - begun) * bm, 0), m)
+            own = w[p.minimum(number, groups - 1)]
+            used = p.minimum(p.maximum(end - row, 0), 1)
+        chosen = row if token is None else p.load(p.window(token, (row, 0), (bm, 1), column=True), padding=-1)
+        halves = (0, n) if o.activation == "silu_up" else (0,)
+        sums = [p.state(p.zeros((bm, bn))) for _ in halves]
+        for at in p.steps(used * k, bk):
+            left = p.load(p.window(x, (chosen, at), (bm, bk)))
+            for acc, half in zip(sums, halves, strict=True):
+                if o.w_order == "row":
+                    right = p.load(p.window(own, (at, j + half), (bk, bn)))
+                else:
+                    right = p.transpose(p.load(p.window(own, (j + half, at), (bn, bk))))
+                acc.set(p.mma(left, right, acc))
+        result = sums[0].read()
+        if o.activation == "silu_up":
+            result = result * p.sigmoid(result) * sums[1].read()
+        if o.rows == "masked":
+            result = p.where(p.rows(row, bm) < p.rows(end, 1), result, 0.0)
+            p.store(result.cast(o.dtype), p.window(out, (row, j), (bm, bn)))
+        else:
+            p.store(result.cast(o.dtype), p.window(out, (row, j), (bm, bn)), rows_below=end)
+
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        x = self.loaded(inputs)
+        ends, rows = x["ends"].astype(np.int64), x["x"]
+        if self.gathered:
+            token = x["token"].astype(np.int64)
+            inside = (token >= 0) & (token < self.tokens)
+            rows = np.where(inside[:, None], rows[np.where(inside, token, 0)], 0.0)
+        out = np.zeros(self.operand("out").shape)
+        for g, matrix in enumerate(x["w"]):
+            own = matrix if self.w_order == "row" else matrix.T
+            if self.rows == "masked":
+                count = int(np.clip(ends[g], 0, self.m))
+                out[g, :count] = self._finished(rows[g, :count] @ own)
+            else:
+                part = slice(int(ends[g]), int(ends[g + 1]))
+                out[part] = self._finished(rows[part] @ own)
+        return {"out": out}
+
+    def _finished(self, product: FloatArray) -> FloatArray:
+        if self.activation == "none":
+            return product
+        gate, up = product[:, : self.n], product[:, self.n :]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(gate / (1.0 + np.exp(-gate)) * up)
+
+    def reduced(self, turns: Turns) -> Self:
+        """Return one with a few tiles; contiguous rows keep the groups, which blocks search for theirs."""
+        bm, bn, bk = (turns.chosen[name] for name in ("bm", "bn", "bk"))
+        masked = self.rows == "masked"
+        return replace(
+            self,
+            m=cut(self.m, bm) if masked else min(self.m, 2 * bm + 7),
+            n=cut(self.n, bn),
+            k=min(self.k, turns.count * bk + (self.k % bk or bk)),
+            groups=min(self.groups, 3) if masked else self.groups,
+            tokens=min(self.tokens, 40),
+        )

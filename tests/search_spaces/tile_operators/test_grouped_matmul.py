@@ -1,0 +1,102 @@
+"""Grouped products: offsets, counts, chosen rows, and planted faults."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tile_operator_checks import interpreted, is_found, kernel_of, outcome, sampled
+
+from search_spaces.catalogue import problem_from_json
+from search_spaces.hardware.devices import device
+from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
+from search_spaces.tile_operators.tile_template import tile_template
+
+SMALL = GroupedMatmul(m=150, n=72, k=72, groups=5)
+CASES = {
+    "contiguous": SMALL,
+    "chosen rows": replace(SMALL, tokens=40, dtype="f16"),
+    "silu and up": replace(SMALL, n=40, activation="silu_up"),
+    "all of it, by columns": replace(SMALL, n=40, activation="silu_up", tokens=40, w_order="col"),
+    "masked": replace(SMALL, m=70, groups=3, rows="masked"),
+    "masked, silu and up": replace(SMALL, m=70, n=40, groups=3, rows="masked", activation="silu_up"),
+}
+MODELS = {  # few experts and tokens
+    "qwen 3 30B, gate and up": GroupedMatmul(m=160, n=96, k=256, groups=8, tokens=20, activation="silu_up"),
+    "deepseek v3, down": GroupedMatmul(m=140, n=128, k=256, groups=4, w_order="col"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_interpreter_agrees_with_numpy(name: str) -> None:
+    assert interpreted(CASES[name], 2)
+
+
+@pytest.mark.parametrize("name", ["all of it, by columns", "masked"])
+def test_a_sampled_schedule(name: str) -> None:
+    for schedule in sampled(CASES[name], "h100", 1):
+        assert outcome(CASES[name], kernel_of(CASES[name], "h100", schedule)) == "ok", schedule
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("gpu", ["a100", "h100"])
+@pytest.mark.parametrize("name", [*CASES, *MODELS])
+def test_sampled_schedules(name: str, gpu: str) -> None:
+    problem = (CASES | MODELS)[name]
+    for schedule in sampled(problem, gpu, 10):
+        assert outcome(problem, kernel_of(problem, gpu, schedule)) == "ok", schedule
+
+
+def test_empty_and_skewed_groups() -> None:
+    kernel = kernel_of(SMALL, "a100", sampled(SMALL, "a100", 1)[0])
+    inputs = SMALL.random_inputs(1)
+    for ends in ([0, 0, 0, 150, 150, 150], [0, 150, 150, 150, 150, 150], [0, 1, 2, 3, 4, 150]):
+        given = {**inputs, "ends": np.array(ends, dtype=np.int32)}
+        assert outcome(SMALL, kernel, given) == "ok", ends
+
+
+FAULTS = {
+    "the next group's rows are written": ("(bm, bn)), rows_below=end)", "(bm, bn)))", "contiguous"),
+    "the matrix of another group": ("p.minimum(number, groups - 1)]", "0]", "contiguous"),
+    "tiles of a group overlap": ("(tile - begun) * bm", "(tile - begun) * (bm - 1)", "contiguous"),
+    "rows of x instead of chosen ones": ("chosen = row if token is None", "chosen = row if token", "chosen rows"),
+    "gate and up change places": ("halves = (0, n) if", "halves = (n, 0) if", "silu and up"),
+    "rows behind the count are kept": ("p.rows(row, bm) < p.rows(end, 1)", "p.rows(row, bm) >= 0", "masked"),
+}
+
+
+@pytest.mark.parametrize(
+    "fault", [f if i in (0, 4) else pytest.param(f, marks=pytest.mark.nightly) for i, f in enumerate(FAULTS)]
+)
+def test_planted_faults_are_found(fault: str) -> None:
+    old, new, case = FAULTS[fault]
+    assert is_found(CASES[case], old, new)
+
+
+def test_a_large_problem_is_reduced_with_its_schedule() -> None:
+    large = GroupedMatmul(m=4096, n=768, k=2048, groups=128, tokens=512, activation="silu_up")
+    template = tile_template(GroupedMatmul)
+    schedule = sampled(large, "h100", 1)[0]
+    assert template.proxy is not None
+    small = template.proxy(large, schedule)
+    assert small.min_bytes < large.min_bytes / 100
+    template.config(small, schedule, device("h100"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_json_and_calls(name: str) -> None:
+    problem = CASES[name]
+    assert problem_from_json(problem.to_json()) == problem
+    shapes = {o.name: o.shape for o in problem.operands()}
+    types = {o.name: o.dtype.name for o in problem.operands()}
+    options = {name: getattr(problem, name) for name in GroupedMatmul.call_options}
+    assert GroupedMatmul.of_arrays(shapes, types, **options) == problem
+
+
+def test_refusals() -> None:
+    for wrong in ({"rows": "sorted"}, {"activation": "gelu"}, {"w_order": "x"}, {"groups": 0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            replace(SMALL, **wrong)
+    with pytest.raises(ValueError, match="tokens"):
+        replace(CASES["masked"], tokens=3)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from autosched.dispatch.functions import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose, use
     from autosched.dispatch.kernel import RuntimeUnavailable
     from autosched.dispatch.provenance import NoSchedule
-    from autosched.dispatch.tile_functions import decode_attention, grouped_matmul, quantized_matmul
+    from autosched.dispatch.tile_functions import attention, decode_attention, grouped_matmul, quantized_matmul
     from autosched.samplers.optuna.study_sampler import StudySampler
     from autosched.tuning.backends import BackendError
     from autosched.tuning.options import TuneOptions
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
     from search_spaces.operators.transpose import Transpose
     from search_spaces.spaces.schedule import Schedule
+    from search_spaces.tile_operators.attention import Attention
     from search_spaces.tile_operators.decode_attention import DecodeAttention
     from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
     from search_spaces.tile_operators.packed_weights import int4_from_awq, int4_from_gptq, pack_int4
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 __all__ = [
+    "Attention",
     "BackendError",
     "CommonFailure",
     "Copy",
@@ -90,6 +92,7 @@ __all__ = [
     "TuneOptions",
     "TuneResult",
     "__version__",
+    "attention",
     "decode_attention",
     "device",
     "emulate",
@@ -151,8 +154,11 @@ _HOMES = {
         ("layernorm", "matmul", "matvec", "reduce", "rmsnorm", "softmax", "transpose", "use"),
         "autosched.dispatch.functions",
     ),
-    **dict.fromkeys(("decode_attention", "grouped_matmul", "quantized_matmul"), "autosched.dispatch.tile_functions"),
+    **dict.fromkeys(
+        ("attention", "decode_attention", "grouped_matmul", "quantized_matmul"), "autosched.dispatch.tile_functions"
+    ),
     **dict.fromkeys(("int4_from_awq", "int4_from_gptq", "pack_int4"), "search_spaces.tile_operators.packed_weights"),
+    "Attention": "search_spaces.tile_operators.attention",
     "GroupedMatmul": "search_spaces.tile_operators.grouped_matmul",
     "QuantizedMatmul": "search_spaces.tile_operators.quantized_matmul",
     "DecodeAttention": "search_spaces.tile_operators.decode_attention",

@@ -68,7 +68,15 @@ API = {
     "Running tuned kernels": (
         *("+Database", "use", "log_calls", "matmul", "matvec", "softmax", "rmsnorm", "layernorm", "reduce"),
         "transpose",
-        *("decode_attention", "quantized_matmul", "grouped_matmul", "pack_int4", "int4_from_awq", "int4_from_gptq"),
+        *(
+            "attention",
+            "decode_attention",
+            "quantized_matmul",
+            "grouped_matmul",
+            "pack_int4",
+            "int4_from_awq",
+            "int4_from_gptq",
+        ),
     ),
     "PyTorch": ("torch.patch", "+torch.Calls", "torch.emulated"),
     "Problems and kernels": (
@@ -81,6 +89,7 @@ API = {
             "Reduce",
             "Transpose",
             "Copy",
+            "Attention",
             "DecodeAttention",
             "QuantizedMatmul",
             "GroupedMatmul",

@@ -21,6 +21,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
 from search_spaces.templates.template import KernelTemplate, TemplateSet
+from search_spaces.tile_operators.attention import Attention
 from search_spaces.tile_operators.decode_attention import DecodeAttention
 from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
@@ -29,7 +30,7 @@ from search_spaces.tile_operators.tile_problem import TileProblem
 ENTRY_POINTS = "autosched.templates"
 
 BUILT_IN_PROBLEMS: tuple[type[Problem], ...] = (Matmul, Matvec, Reduce, Softmax, RmsNorm, LayerNorm, Transpose, Copy)
-TILE_PROBLEMS: tuple[type[TileProblem], ...] = (DecodeAttention, QuantizedMatmul, GroupedMatmul)
+TILE_PROBLEMS: tuple[type[TileProblem], ...] = (DecodeAttention, QuantizedMatmul, GroupedMatmul, Attention)
 """Problems whose only template is a tile program of the same name."""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from autosched.dispatch.functions import Source, call_tile_operator
+from search_spaces.tile_operators.attention import Attention
 from search_spaces.tile_operators.decode_attention import DecodeAttention
 from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
@@ -111,3 +112,49 @@ def grouped_matmul(
     """
     options = {"rows": rows, "activation": activation, "w_order": w_order}
     return call_tile_operator(GroupedMatmul, {"x": x, "w": w, "ends": ends, "token": token}, out, database, options)
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any = None,
+    *,
+    offsets: Any = None,
+    slopes: Any = None,
+    sinks: Any = None,
+    causal: bool = False,
+    window: int = 0,
+    soft_cap: float = 0.0,
+    scale: float = 0.0,
+    log_sum_exp: bool = False,
+    database: Source | None = None,
+) -> Any:
+    """Compute attention of whole sequences.
+
+    Args:
+        q: (batch, heads, queries, head_size) of f16 or bf16; with ``offsets`` (total, heads, head_size).
+        k: (batch, kv_heads, keys, head_size), or (total, kv_heads, head_size).
+        v: As ``k``, perhaps with heads of another size.
+        out: The array of the result, by default a new one; a pair of arrays with ``log_sum_exp``.
+        offsets: (batch + 1,) of int32, ascending from 0 to the total: where sequences of any lengths begin.
+        slopes: (heads,) of f32: scores of a key fall by so much with each position (ALiBi).
+        sinks: (heads,) of f32, whose exponentials are part of each sum.
+        causal: Whether queries see the keys up to their own position alone; the last query stands at the last key.
+        window: How many of these keys they see at most; 0 for all.
+        soft_cap: Largest size of a score, which a tanh bends; 0 for none.
+        scale: Factor of ``q k^T``; 0 for ``1 / sqrt(head_size)``.
+        log_sum_exp: Whether the logarithms of the sums are a second result: (batch, heads, queries) of f32, or
+            (heads, total).
+        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        ``out``, or the new array, or a pair with the logarithms.
+
+    Raises:
+        ValueError: Arrays that do not fit together, or lie on several GPUs.
+        NoSchedule: No kernel can compute this.
+    """
+    arrays = {"q": q, "k": k, "v": v, "offsets": offsets, "slopes": slopes, "sinks": sinks}
+    options = {"causal": causal, "window": window, "soft_cap": soft_cap, "scale": scale}
+    return call_tile_operator(Attention, arrays, out, database, {**options, "log_sum_exp": int(log_sum_exp)})

@@ -88,6 +88,11 @@ class TileProblem(Problem):
         """Record the tile program: ``arguments`` are the builder and the options, ``arrays`` the program's arrays by
         the names of the operands."""
 
+    def options(self) -> Mapping[str, Any]:
+        """Return what the program gets as its options: all fields that are no sizes."""
+        fields = (f.name for f in dataclasses.fields(self) if f.name not in self.size_fields)
+        return {name: getattr(self, name) for name in fields}
+
     def reduced(self, turns: Turns) -> Self:
         """Return a smaller problem with the same remainders for the emulator; the problem itself where none is."""
         return self
@@ -137,8 +142,7 @@ def _tile_problem(problem: TileProblem) -> ProgramProblem:
     own = type(problem)
     views = problem.views()
     arguments = tuple((o.name, views[o.name], o.dtype, o.role) for o in problem.operands())
-    fields = (f.name for f in dataclasses.fields(problem) if f.name not in own.size_fields)
-    program = _program(own, arguments, tuple((name, getattr(problem, name)) for name in fields))
+    program = _program(own, arguments, tuple(problem.options().items()))
     extents = problem.extents()
     for name, view, *_ in arguments:
         count = math.prod(extents[extent] for extent in view.split())

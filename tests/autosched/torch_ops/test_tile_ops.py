@@ -13,6 +13,7 @@ import autosched.torch.tile_ops  # noqa: E402, F401  # defines the operators
 from autosched.torch.cpu import _stack  # noqa: E402
 from search_spaces.catalogue import TILE_PROBLEMS  # noqa: E402
 from search_spaces.launches.operand import Operand  # noqa: E402
+from search_spaces.tile_operators.attention import Attention  # noqa: E402
 from search_spaces.tile_operators.decode_attention import DecodeAttention  # noqa: E402
 from search_spaces.tile_operators.grouped_matmul import GroupedMatmul  # noqa: E402
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul  # noqa: E402
@@ -23,6 +24,9 @@ TYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "i3
 PROBLEMS: dict[str, TileProblem] = {
     "decode_attention": DecodeAttention(batch=2, heads=4, kv_heads=2, head_size=32, entries=3, page=16),
     "quantized_matmul": QuantizedMatmul(m=3, n=24, k=128, group=64, zero_points=1, dtype="bf16"),
+    "attention": Attention(
+        batch=2, heads=4, kv_heads=2, queries=9, head_size=16, packed=1, causal=1, window=4, sinks=1, soft_cap=3.0
+    ),
     "grouped_matmul": GroupedMatmul(m=40, n=16, k=24, groups=3, tokens=10, activation="silu_up"),
 }
 
@@ -36,7 +40,7 @@ def called(problem: TileProblem) -> tuple[list[Any], dict[str, Any]]:
     """Return tensors in order, and those and the options that a call takes by keyword."""
     stored = problem.random_inputs(1)
     tensors = {o.name: tensor(o, stored[o.name]) for o in problem.operands() if o.role != "output"}
-    options = {name: getattr(problem, name) for name in problem.call_options}
+    options = {name: type(usual)(getattr(problem, name)) for name, usual in problem.call_options.items()}
     return [tensors.pop(name) for name in problem.inputs], {**tensors, **options}
 
 

@@ -1,0 +1,311 @@
+"""Attention of whole sequences: masks, windows, biases, caps, sinks, sequences of any lengths."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from search_spaces.arrays import Array, FloatArray
+from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, I32
+from search_spaces.launches.operand import Operand
+from search_spaces.operators.problem import option
+from search_spaces.tile_operators.softmax_rows import LOG2_E
+from search_spaces.tile_operators.tile_problem import TileProblem, Turns, cut
+
+TYPES = ("f16", "bf16")
+DEPTH = 16  # of a product of tensor cores: a head's elements are padded to a multiple
+LEAST_HEAD, MOST_HEAD = 16, 256
+
+
+@dataclass(frozen=True)
+class Attention(TileProblem):
+    """``softmax(scores) v`` with scores ``scale q k^T``, capped, biased and masked.
+
+    Arrays: q (batch, heads, queries, head_size), k (batch, kv_heads, keys, head_size), v (batch, kv_heads, keys,
+    value_size), out (batch, heads, queries, value_size). With ``packed=1`` sequences of any lengths lie one behind
+    another: q and out (total, heads, size), k and v (total, kv_heads, size), and offsets (batch + 1,) of i32 ascend
+    from 0 to the total, which queries and keys are.
+
+    In this order: ``soft_cap`` c makes a score ``c tanh(score / c)``; slopes (heads,) of f32 (``alibi=1``) add
+    ``slope (key - query)``; ``causal=1`` masks the keys behind a query; ``window`` w keeps the last w of its keys, its
+    own among them. The last query stands at the last key. sinks (heads,) of f32 (``sinks=1``) add ``exp(sink)`` to
+    each sum of exponentials. With ``log_sum_exp=1`` a second output lse (batch, heads, queries), or (heads, total), of
+    f32 holds the logarithm of each sum. A query without keys gives zeros, and lse -infinity without a sink.
+
+    The tolerance is the interpreter's bound: weights are rounded to q's type before they multiply values.
+
+    Raises ValueError for sizes below 1, head sizes beyond 16 to 256 or no multiples of 8 (packed: of 16), heads that
+    kv_heads does not divide, packed queries that differ from keys, and a window without ``causal``.
+    """
+
+    operator: ClassVar[str] = "attention"
+    summary: ClassVar[str] = "softmax(q k^T) v with masks, windows, biases and sequences of any lengths"
+    inputs: ClassVar[tuple[str, ...]] = ("q", "k", "v")
+    optional_inputs: ClassVar[tuple[str, ...]] = ("offsets", "slopes", "sinks")
+    call_options: ClassVar[Mapping[str, Any]] = {"causal": False, "window": 0, "soft_cap": 0.0, "scale": 0.0}
+    size_fields: ClassVar[tuple[str, ...]] = (
+        "batch",
+        "heads",
+        "kv_heads",
+        "queries",
+        "keys",
+        "head_size",
+        "value_size",
+    )
+
+    batch: int = option("sequences")
+    heads: int = option("query heads")
+    kv_heads: int = option("heads of keys and values, which divide heads")
+    queries: int = option("queries of a sequence, or packed all of them")
+    keys: int = option("keys of a sequence; by default as many as queries", 0)
+    head_size: int = option("elements of a head of q and k", 128)
+    value_size: int = option("elements of a head of v; by default head_size", 0)
+    dtype: str = option("type of q, k, v and out", "bf16", choices=TYPES)
+    packed: int = option("1 for sequences of any lengths, one behind another", 0)
+    causal: int = option("1 to mask the keys behind a query", 0)
+    window: int = option("keys that a query sees at most; 0 for all", 0)
+    soft_cap: float = option("largest size of a score; 0 for none", 0.0)
+    scale: float = option("factor of q k^T; 0 for 1 / sqrt(head_size)", 0.0)
+    alibi: int = option("1 for slopes, which scores fall by with distance", 0)
+    sinks: int = option("1 for a sink of each head", 0)
+    log_sum_exp: int = option("1 for the logarithms of the sums as a second output", 0)
+
+    def __post_init__(self) -> None:
+        self._take_types("dtype")
+        self._take_sizes("keys", "value_size", "window", least=0)
+        for name, usual in (("keys", self.queries), ("value_size", self.head_size)):
+            object.__setattr__(self, name, getattr(self, name) or usual)
+        for name in ("packed", "causal", "alibi", "sinks", "log_sum_exp"):
+            if getattr(self, name) not in (0, 1):
+                raise ValueError(f"{name} must be 0 or 1, not {getattr(self, name)!r}")
+            object.__setattr__(self, name, int(getattr(self, name)))
+        self._take_extents("batch", "heads", "kv_heads", "queries", "keys", "head_size", "value_size")
+        if self.dtype not in TYPES:
+            raise ValueError(f"dtype must be {' or '.join(TYPES)}, not {self.dtype!r}")
+        if self.heads % self.kv_heads:
+            raise ValueError(f"kv_heads must divide heads: {self.kv_heads} does not divide {self.heads}")
+        unit = DEPTH if self.packed else 8
+        for name in ("head_size", "value_size"):
+            size = getattr(self, name)
+            if size % unit or not LEAST_HEAD <= size <= MOST_HEAD:
+                raise ValueError(f"{name} must be a multiple of {unit} from {LEAST_HEAD} to {MOST_HEAD}, not {size}")
+        if self.packed and self.keys != self.queries:
+            raise ValueError(f"keys must be as many as queries where sequences are packed, not {self.keys}")
+        if self.window and not self.causal:
+            raise ValueError("a window is of causal attention: set causal, too")
+        if not self.soft_cap >= 0.0:
+            raise ValueError(f"soft_cap must be at least 0, not {self.soft_cap}")
+
+    @property
+    def group(self) -> int:
+        """Query heads that share keys and values."""
+        return self.heads // self.kv_heads
+
+    def operands(self) -> tuple[Operand, ...]:
+        own = FLOAT_DTYPES[self.dtype]
+
+        def array(heads: int, rows: int, size: int) -> tuple[int, ...]:
+            return (rows, heads, size) if self.packed else (self.batch, heads, rows, size)
+
+        more = [("slopes", self.alibi), ("sinks", self.sinks)]
+        lse = (self.heads, self.queries) if self.packed else (self.batch, self.heads, self.queries)
+        return (
+            Operand("q", "input", own, array(self.heads, self.queries, self.head_size)),
+            Operand("k", "input", own, array(self.kv_heads, self.keys, self.head_size)),
+            Operand("v", "input", own, array(self.kv_heads, self.keys, self.value_size)),
+            *([Operand("offsets", "input", I32, (self.batch + 1,))] if self.packed else []),
+            *(Operand(name, "input", F32, (self.heads,)) for name, given in more if given),
+            Operand("out", "output", own, array(self.heads, self.queries, self.value_size)),
+            *([Operand("lse", "output", F32, lse)] if self.log_sum_exp else []),
+        )
+
+    @classmethod
+    def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
+        packed = "offsets" in shapes
+        if any(len(shapes[name]) != (3 if packed else 4) for name in ("q", "k", "v")):
+            raise ValueError(
+                "attention takes q, k and v (batch, heads, positions, size), or with offsets (total, heads, size), not "
+                + ", ".join(str(shapes[name]) for name in ("q", "k", "v"))
+            )
+        q, k, v = (shapes[name] for name in ("q", "k", "v"))
+        if packed:
+            batch, (queries, heads, size), (keys, kv_heads, _) = shapes["offsets"][0] - 1, q, k
+        else:
+            batch, heads, queries, size = q
+            kv_heads, keys = k[1:3]
+        return cls(
+            batch=batch, heads=heads, kv_heads=kv_heads, queries=queries, keys=keys, head_size=size,
+            value_size=v[-1], dtype=types["q"], packed=int(packed), alibi=int("slopes" in shapes),
+            sinks=int("sinks" in shapes), **{**options, "causal": int(options.get("causal", False))},
+        )  # fmt: skip
+
+    @property
+    def flops(self) -> float:
+        """Of all pairs that a mask leaves; of packed sequences those of equal lengths."""
+        rows = -(-self.queries // self.batch) if self.packed else self.queries
+        keys = rows if self.packed else self.keys
+        pairs = float(rows * keys)
+        if self.causal:
+            last = np.minimum(np.arange(rows) + keys - rows + 1, self.window or keys).clip(0)
+            pairs = float(last.sum())
+        return 2.0 * self.batch * self.heads * pairs * (self.head_size + self.value_size)
+
+    def views(self) -> Mapping[str, str]:
+        more = {"offsets": "ends"} if self.packed else {}
+        more |= dict.fromkeys([n for n, given in (("slopes", self.alibi), ("sinks", self.sinks)) if given], "h")
+        if self.packed:
+            lse = {"lse": "h s"} if self.log_sum_exp else {}
+            return {"q": "s wide_q", "k": "s wide_k", "v": "s wide_v", **more, "out": "s wide_out", **lse}
+        lse = {"lse": "b h s"} if self.log_sum_exp else {}
+        return {"q": "b h s d", "k": "b g t d", "v": "b g t e", **more, "out": "b h s e", **lse}
+
+    def extents(self) -> Mapping[str, int]:
+        d, e = self.head_size, self.value_size
+        return {
+            "b": self.batch, "h": self.heads, "g": self.kv_heads, "s": self.queries, "t": self.keys, "d": d, "e": e,
+            "ends": self.batch + 1, "wide_q": self.heads * d, "wide_k": self.kv_heads * d,
+            "wide_v": self.kv_heads * e, "wide_out": self.heads * e,
+        }  # fmt: skip
+
+    def options(self) -> Mapping[str, Any]:
+        """Packed heads lie side by side, so that the program needs their number and sizes."""
+        sizes = {"d": self.head_size, "e": self.value_size, "h": self.heads, "g": self.kv_heads, "b": self.batch}
+        return {**super().options(), "sizes": tuple(sizes.items()) if self.packed else ()}
+
+    @staticmethod
+    def compute(p: Any, o: Any, q: Any, k: Any, v: Any, out: Any, lse: Any = None, **more: Any) -> None:
+        if o.packed:
+            sizes, s = dict(o.sizes), q.shape[0]
+            h, g, d, e = (sizes[name] for name in "hgde")
+            b, t = sizes["b"], s
+        else:
+            (b, h, s, d), (_, g, t, e) = q.shape, v.shape
+        bm, bn = p.choose(bm=(64, 128), bn=(32, 64, 128))
+        wide, tall = (-(-size // DEPTH) * DEPTH for size in (d, e))
+        sequence, head, tile = p.blocks((b, h, s), (1, 1, bm))
+        group = head // (h // g)
+        if o.packed:
+            begin, end = (p.load_scalar(more["offsets"], sequence + at, high=s, ordered=True) for at in (0, 1))
+            i, last, behind = p.minimum(begin + tile, s), end, 0
+            query_window = p.window(q, (i, head * d), (bm, wide))
+            arrays, columns = (k, v), (group * d, group * e)
+            present = p.minimum(p.maximum(end - i, 0), 1)  # 0 in blocks behind the end of their sequence
+        else:
+            begin, i, last, behind, present = 0, tile, t, t - s, 1
+            query_window = p.window(q[sequence][head], (i, 0), (bm, wide))
+            arrays, columns = (k[sequence][group], v[sequence][group]), (0, 0)
+        query = p.load(query_window)
+        scale = o.scale or d**-0.5
+        plain = not (o.soft_cap or o.alibi)  # scores are q k^T, and the scale is part of the exponent
+        factor = scale * LOG2_E if plain else LOG2_E
+
+        def of_head(name: str) -> Any:
+            return p.load(p.window(more[name], (0, head), (1, 1)))
+
+        if o.sinks:
+            first = p.broadcast(of_head("sinks") * (LOG2_E / factor), dim=0, size=bm)
+            top, total = p.state(first), p.state(p.full((bm, 1), 1.0))
+        else:
+            top, total = p.state(p.full((bm, 1), -inf)), p.state(p.zeros((bm, 1)))
+        slope = of_head("slopes") if o.alibi else None
+        acc = p.state(p.zeros((bm, tall)))
+        stop = p.minimum(last, i + (bm + behind)) if o.causal else last
+        if o.packed:
+            stop = p.minimum(stop, begin + present * s)
+        start = begin
+        if o.window:
+            start = p.maximum(begin, p.maximum(i + (behind - o.window + 1), 0) // bn * bn)
+        for j in p.steps(stop, bn, first=start):
+            keys, values = (
+                p.load(p.window(array, (j, column), (bn, size)))
+                for array, column, size in zip(arrays, columns, (wide, tall), strict=True)
+            )
+            z = p.mma(query, p.transpose(keys))
+            if not plain:
+                z = z * scale if not o.soft_cap else p.tanh(z * (scale / o.soft_cap)) * o.soft_cap
+            if o.alibi:
+                z = z + (p.columns(j, bn) - p.rows(i + behind, bm)).cast("f32") * slope
+            seen = p.columns(j, bn) < last if not o.packed else p.columns(j, bn) < p.columns(last, 1)
+            if o.causal:
+                seen = seen & (p.columns(j, bn) <= p.rows(i + behind, bm))
+            if o.window:
+                seen = seen & (p.columns(j, bn) > p.rows(i + (behind - o.window), bm))
+            z = p.where(seen, z, -inf)
+            peak = p.maximum(top, p.reduction("maximumf", z, dim=1))
+            centre = p.where(peak == -inf, 0.0, peak * factor)
+            weights, fade = p.exp2(z * factor - centre), p.exp2(top * factor - centre)
+            total.set(total * fade + p.reduction("add", weights, dim=1))
+            acc.set(p.mma(weights.cast(o.dtype), values, acc * fade))
+            top.set(peak)
+        result = (acc / p.where(total == 0.0, 1.0, total)).cast(o.dtype)
+        below = {"rows_below": last} if o.packed else {}
+        at = p.window(out, (i, head * e), (bm, tall)) if o.packed else p.window(out[sequence][head], (i, 0), (bm, tall))
+        p.store(result, at, **below)
+        if lse is not None:
+            sums = (top * factor + p.log2(total)) * (1.0 / LOG2_E)
+            of_sequence = lse if o.packed else lse[sequence]
+            p.store(sums, p.window(of_sequence, (i, head), (bm, 1), turned=True), **below)
+
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        x = self.loaded(inputs)
+        found = {
+            o.name: np.full(o.shape, -np.inf if o.name == "lse" else 0.0) for o in self.operands() if o.role == "output"
+        }
+        if self.packed:
+            ends = x["offsets"].astype(np.int64)
+            parts = [slice(int(a), int(b)) for a, b in itertools.pairwise(ends)]
+        for b in range(self.batch):
+            for h in range(self.heads):
+                g = h // self.group
+                if self.packed:
+                    q, k, v = x["q"][parts[b], h], x["k"][parts[b], g], x["v"][parts[b], g]
+                else:
+                    q, k, v = x["q"][b, h], x["k"][b, g], x["v"][b, g]
+                out, sums = self._of_head(q, k, v, *(x[n][h] if n in x else None for n in ("slopes", "sinks")))
+                if self.packed:
+                    found["out"][parts[b], h] = out
+                else:
+                    found["out"][b, h] = out
+                if self.log_sum_exp:
+                    line = found["lse"][h] if self.packed else found["lse"][b, h]
+                    line[parts[b] if self.packed else slice(None)] = sums
+        return found
+
+    def _of_head(
+        self, q: FloatArray, k: FloatArray, v: FloatArray, slope: float | None, sink: float | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the result of a head, and the logarithms of its sums."""
+        with np.errstate(all="ignore"):
+            scores = q @ k.T * (self.scale or self.head_size**-0.5)
+            if self.soft_cap:
+                scores = self.soft_cap * np.tanh(scores / self.soft_cap)
+            rows, columns = np.arange(len(q))[:, None] + len(k) - len(q), np.arange(len(k))
+            if slope is not None:
+                scores = scores + slope * (columns - rows)
+            if self.causal:
+                scores = np.where(columns <= rows, scores, -np.inf)
+            if self.window:
+                scores = np.where(columns > rows - self.window, scores, -np.inf)
+            peak = scores.max(axis=1, keepdims=True, initial=-np.inf if sink is None else sink)
+            centre = np.where(peak == -np.inf, 0.0, peak)
+            weights = np.exp(scores - centre)
+            total = weights.sum(axis=1, keepdims=True) + (0.0 if sink is None else np.exp(sink - centre))
+            result = weights @ v / np.where(total == 0.0, 1.0, total)
+            return result, (centre + np.log(total))[:, 0]
+
+    def reduced(self, turns: Turns) -> Self:
+        """Return one with two sequences, heads of one group, a few tiles of queries and keys."""
+        bm, bn = turns.chosen["bm"], turns.chosen["bn"]
+        batch, kv_heads = min(self.batch, 2), 1
+        queries, least = cut(self.queries, bm), turns.count * bn
+        keys = min(self.keys, least + (self.keys % bn or bn))
+        if self.keys == self.queries:  # the last query stands at the last key
+            keys = queries = min(self.queries, -(-least // bm) * bm + (self.queries % bm or bm))
+        return replace(
+            self, batch=batch, kv_heads=kv_heads, heads=kv_heads * min(self.group, 2), queries=queries, keys=keys
+        )

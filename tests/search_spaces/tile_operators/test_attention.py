@@ -1,0 +1,110 @@
+"""Attention of whole sequences: every option, and planted faults."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tile_operator_checks import interpreted, is_found, kernel_of, outcome, sampled
+
+from search_spaces.catalogue import problem_from_json
+from search_spaces.tile_operators.attention import Attention
+
+SMALL = Attention(batch=2, heads=4, kv_heads=2, queries=100, head_size=32, dtype="f16")
+CASES = {
+    "plain": SMALL,
+    "causal, sums": replace(SMALL, causal=1, log_sum_exp=1),
+    "window behind a prefix": replace(SMALL, causal=1, window=50, keys=130),
+    "heads of 40, capped": replace(SMALL, head_size=40, value_size=40, soft_cap=2.0),
+    "biased, with sinks": replace(SMALL, causal=1, alibi=1, sinks=1, log_sum_exp=1),
+    "packed": replace(SMALL, causal=1, packed=1, batch=3, queries=150, keys=150, log_sum_exp=1),
+    "packed, everything": replace(
+        SMALL, causal=1, packed=1, batch=3, queries=150, keys=150, window=33, sinks=1, alibi=1, soft_cap=4.0
+    ),
+    "more queries than keys": replace(SMALL, causal=1, keys=60),
+}
+MODELS = {  # one group of heads, and few positions
+    "llama 3 8B": Attention(batch=1, heads=4, kv_heads=1, queries=200, causal=1),
+    "deepseek v3, 192 and 128": Attention(
+        batch=1, heads=1, kv_heads=1, queries=150, head_size=192, value_size=128, causal=1
+    ),
+    "gemma 2, capped window": Attention(
+        batch=1, heads=2, kv_heads=1, queries=200, head_size=256, causal=1, window=128, soft_cap=50.0
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_interpreter_agrees_with_numpy(name: str) -> None:
+    assert interpreted(CASES[name], 2)
+
+
+@pytest.mark.parametrize("name", ["packed, everything"])
+def test_a_sampled_schedule(name: str) -> None:
+    for schedule in sampled(CASES[name], "h100", 1):
+        assert outcome(CASES[name], kernel_of(CASES[name], "h100", schedule)) == "ok", schedule
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("gpu", ["a100", "h100"])
+@pytest.mark.parametrize("name", [*CASES, *MODELS])
+def test_sampled_schedules(name: str, gpu: str) -> None:
+    problem = (CASES | MODELS)[name]
+    for schedule in sampled(problem, gpu, 10):
+        assert outcome(problem, kernel_of(problem, gpu, schedule)) == "ok", schedule
+
+
+def test_queries_without_keys_are_zero() -> None:
+    problem = replace(SMALL, causal=1, keys=60, log_sum_exp=1)
+    found = problem.reference(problem.random_inputs(1))
+    assert not found["out"][:, :, :40].any() and np.all(found["lse"][:, :, :40] == -np.inf)
+    assert np.all(np.isfinite(found["lse"][:, :, 40:]))
+
+
+FAULTS = {
+    "queries see the next key": ("<= p.rows(i + behind, bm)", "<= p.rows(i + behind + 1, bm)", "causal, sums"),
+    "a window of one more": ("behind - o.window), bm)", "behind - o.window - 1), bm)", "window behind a prefix"),
+    "values are not rescaled": ("values, acc * fade", "values, acc", "plain"),
+    "sinks are not in the sums": ("p.full((bm, 1), 1.0)", "p.full((bm, 1), 0.0)", "biased, with sinks"),
+    "slopes of the first head": ("more[name], (0, head)", "more[name], (0, 0)", "biased, with sinks"),
+    "the next sequence is overwritten": ('{"rows_below": last} if o.packed', '{} if o.packed', "packed"),
+    "keys of another group": ("group = head // (h // g)", "group = head // h", "plain"),
+    "the cap is left out": ("p.tanh(z * (scale / o.soft_cap)) * o.soft_cap", "z * scale", "heads of 40, capped"),
+    "logarithms to another base": ("* (1.0 / LOG2_E)", "* 1.0", "causal, sums"),
+}  # fmt: skip
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults_are_found(fault: str) -> None:
+    old, new, case = FAULTS[fault]
+    assert is_found(CASES[case], old, new)
+
+
+def test_one_planted_fault_is_found() -> None:
+    old, new, case = FAULTS["slopes of the first head"]
+    assert is_found(CASES[case], old, new)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_json_and_calls(name: str) -> None:
+    problem = CASES[name]
+    assert problem_from_json(problem.to_json()) == problem
+    inputs = [o for o in problem.operands() if o.role == "input"]
+    options = {name: getattr(problem, name) for name in (*Attention.call_options, "log_sum_exp")}
+    shapes, types = {o.name: o.shape for o in inputs}, {o.name: o.dtype.name for o in inputs}
+    assert Attention.of_arrays(shapes, types, **options) == problem
+
+
+def test_refusals() -> None:
+    for wrong in (
+        {"kv_heads": 3},
+        {"head_size": 260},
+        {"dtype": "f32"},
+        {"window": 3},
+        {"soft_cap": -1.0},
+        {"sinks": 2},
+    ):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            replace(SMALL, **wrong)

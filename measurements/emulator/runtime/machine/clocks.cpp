@@ -69,12 +69,14 @@ void Clocks::advance(unsigned w) {
   for (const Alone& a : alone[w]) known[w].join(a.what);
   alone[w].clear();
   known[w].seen.up_to[w] = now[w];
+  known[w].earlier.add(w, now[w]);
   ++now[w];
 }
 
 void Clocks::learn_alone(unsigned w, std::uint32_t lanes, std::uint32_t living, std::uint64_t event, const Knowledge& what,
                  unsigned actor, Epoch epoch) {
   live[w] = living;
+  known[w].earlier.join(what.earlier);  // lanes of a warp go on together, or meet again
   auto& mine = alone[w];
   auto same = std::find_if(mine.begin(), mine.end(), [&](const Alone& a) { return a.event == event; });
   if (same != mine.end()) {
@@ -180,6 +182,13 @@ void Clocks::publish(unsigned w, std::uint32_t lanes, bool whole, Knowledge& to)
       to.seen.grant({who_of(w, static_cast<unsigned>(__builtin_ctz(lanes))), now[w]});
     }
   }
+  to.earlier.add(w, now[w]);
+  tick(w);
+}
+
+void Clocks::precede(unsigned w, Earlier& to) {
+  to.join(known[w].earlier);
+  to.add(w, now[w]);
   tick(w);
 }
 

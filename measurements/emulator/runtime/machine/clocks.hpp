@@ -79,16 +79,37 @@ struct View {
   static bool before(const Grant& a, const Grant& b) { return a.who < b.who; }
 };
 
-// Both views of the world: what happened before, and what of it a proxy fence has made visible to the async proxy.
+// By warp: the epoch up to which what the warp did came earlier in time, whether or not memory it wrote is visible. A
+// phase that such an event was needed for cannot have ended before it.
+struct Earlier {
+  std::vector<Epoch> up_to;
+
+  void clear() { up_to.clear(); }
+  void join(const Earlier& other) {
+    if (up_to.size() < other.up_to.size()) up_to.resize(other.up_to.size(), 0);
+    for (std::size_t w = 0; w < other.up_to.size(); ++w) up_to[w] = std::max(up_to[w], other.up_to[w]);
+  }
+  void add(unsigned w, Epoch epoch) {
+    if (up_to.size() <= w) up_to.resize(w + 1, 0);
+    up_to[w] = std::max(up_to[w], epoch);
+  }
+  bool holds(unsigned w, Epoch epoch) const { return w < up_to.size() && epoch <= up_to[w]; }
+};
+
+// The views of the world: what happened before, what of it a proxy fence has made visible to the async proxy, and what
+// came earlier.
 struct Knowledge {
   View seen, fenced;
+  Earlier earlier;
   void clear() {
     seen.clear();
     fenced.clear();
+    earlier.clear();
   }
   void join(const Knowledge& other) {
     seen.join(other.seen);
     fenced.join(other.fenced);
+    earlier.join(other.earlier);
   }
 };
 
@@ -162,6 +183,9 @@ struct Clocks {
   void begin();
   // Lanes of a warp publish to `to` what they know and have done; `whole`: they are all that the warp has.
   void publish(unsigned w, std::uint32_t lanes, bool whole, Knowledge& to);
+  // Adds to `to` all that came before what warp w does next. Nothing is published: instructions without release semantics
+  // come in order, too.
+  void precede(unsigned w, Earlier& to);
   // A proxy fence of some lanes: all that they know and have done is visible to the async proxy.
   void fence_proxy(unsigned w, std::uint32_t lanes, bool whole);
   // Whether something of this block, done by `before` in `epoch`, happened before what `me` does now.

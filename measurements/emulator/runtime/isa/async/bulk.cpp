@@ -296,6 +296,7 @@ void start_bulk_load(Machine& machine, BulkLoad load) {
     const auto start = load.reducing ? start_bulk_update : start_bulk_write;
     start(machine, piece.address, static_cast<int>(piece.bytes), load.async_proxy);
   }
+  precede_phase(machine, load.mbarrier);
   machine.bulk_copies.under_way.push_back(std::move(load));
   machine.idle_polls = 0;
 }

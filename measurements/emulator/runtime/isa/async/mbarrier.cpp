@@ -26,8 +26,27 @@ namespace {
 
 constexpr std::int64_t most_arrivals = (1 << 20) - 1, most_bytes = (1 << 20) - 1;
 
+// Whoever has found a phase finished must have done so before the next one may finish: a parity tells two phases apart, not
+// three, and a state is good for the current phase and the one before. In another order of events the waiter would have
+// looked too late, and would wait for ever. The next phase waits for its arrivals and copies: one of them must come later.
+void check_waiters(Machine& machine, Mbarrier& m) {
+  for (unsigned w = 0; w < m.seen.size(); ++w) {
+    const PhaseSeen& seen = m.seen[w];
+    if (seen.epoch == 0 || m.joining.earlier.holds(w, seen.epoch) || m.released.earlier.holds(w, seen.epoch)) continue;
+    char phase[32] = "its initialization";
+    if (m.phase != 0) std::snprintf(phase, sizeof phase, "the end of phase %u", m.phase - 1);
+    FINDING(machine.report, mbarrier_misuse, seen.site,
+            "%s waits for %s of the mbarrier at %s, and phase %u may end before it looks: no arrival or copy that ends phase "
+            "%u is ordered behind the wait",
+            describe(machine, seen.who, machine.block_index).c_str(), phase, describe_shared(machine, m.address).c_str(), m.phase,
+            m.phase);
+  }
+}
+
 void finish_phase(Machine& machine, Mbarrier& m) {
   if (m.left != 0 || m.bytes != 0) return;
+  if (machine.launch.check) check_waiters(machine, m);
+  m.seen.assign(machine.warp_count, PhaseSeen{});
   ++m.phase;
   m.left = m.arrivals;
   m.released.join(m.joining);
@@ -94,6 +113,7 @@ void init(Warp& w, const Instruction& i, Lanes active) {
     m.actor = add_actor(machine, "a bulk copy that the mbarrier at " + describe_shared(machine, address) + " counts",
                         Kind::async_read_before_wait);
     m.awaited.assign(machine.threads.size(), 0);
+    m.seen.assign(machine.warp_count, PhaseSeen{});
     machine.mbarriers.by_address[address] = std::move(m);
   });
 }
@@ -147,7 +167,11 @@ void arrive_on(Warp& w, const Instruction& i, Lanes active) {
     for_lanes(left, [&](unsigned k) { together |= static_cast<Lanes>(objects[k] == &m) << k; });
     left &= ~together;
     // What all of them know is published before any of them may end the phase.
-    if (!(i.flags & by_l2)) machine.clocks.publish(w.index, together, whole && together == active, m.joining);
+    if (!(i.flags & by_l2)) {
+      machine.clocks.publish(w.index, together, whole && together == active, m.joining);
+    } else {
+      machine.clocks.precede(w.index, m.joining.earlier);
+    }
     for_lanes(together, [&](unsigned k) {
       run_as(w, k);
       const std::int64_t number = i.immediate[2] != 0 ? w.values<std::uint32_t>(i.source(1))[k] : 1;
@@ -182,7 +206,9 @@ void change_bytes(Warp& w, const Instruction& i, Lanes active) {
     if (m == nullptr) return;
     const std::int64_t bytes = w.values<std::uint32_t>(i.source(1))[k];
     expect_bytes(machine, *m, i.immediate[1] != 0 ? -bytes : bytes, name);
-    if (i.immediate[1] != 0) finish_phase(machine, *m);
+    if (i.immediate[1] == 0) return;
+    machine.clocks.precede(w.index, m->joining.earlier);
+    finish_phase(machine, *m);
   });
   machine.idle_polls = 0;
 }
@@ -224,13 +250,25 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
               "%s waits for the end of phase %u of the mbarrier at %s, which is already in phase %u: it was lapped",
               describe_self(machine).c_str(), awaited - 1, describe_shared(machine, address).c_str(), m->phase);
     }
+    if (i.immediate[1] == 0 && m->phase > operand + 1) {
+      FINDING(machine.report, mbarrier_misuse, machine.self->site,
+              "%s: %s with the state of phase %llu of the mbarrier at %s, which is already in phase %u: a state is good for the "
+              "current phase and the one before",
+              describe_self(machine).c_str(), name, static_cast<unsigned long long>(operand),
+              describe_shared(machine, address).c_str(), m->phase);
+    }
     if (done && awaited == 0 && asks_early) done = false;
     if (done) {
       awaited = 0;
       machine.self->polls = false;
       ended |= 1u << k;
       objects[k] = m;
-      learning |= static_cast<Lanes>(!(i.flags & by_l2)) << k;
+      m->seen[w.index] = {machine.clocks.now[w.index], machine.self->who, i.site};
+      if (i.flags & by_l2) {
+        machine.clocks.known[w.index].earlier.join(m->released.earlier);
+      } else {
+        learning |= 1u << k;
+      }
       machine.idle_polls = 0;
       if (machine.launch.count) note_phase_seen(w, m->address);
     } else {
@@ -350,6 +388,11 @@ Mbarrier* mbarrier_at(Machine& machine, std::uint32_t address, const char* instr
   return &m;
 }
 
+void precede_phase(Machine& machine, std::uint32_t address) {
+  const auto found = machine.mbarriers.by_address.find(address);
+  if (found != machine.mbarriers.by_address.end()) machine.clocks.precede(machine.self->warp, found->second.joining.earlier);
+}
+
 void complete_bytes(Machine& machine, Mbarrier& m, std::int64_t bytes, SiteIndex site) {
   m.bytes -= bytes;
   if (m.bytes < -most_bytes) {
@@ -370,6 +413,7 @@ void arrive_behind(Machine& machine, Mbarrier& m, unsigned warp, unsigned lane, 
     if (up_to.size() <= actor) up_to.resize(actor + 1, 0);
     up_to[actor] = std::max(up_to[actor], epoch);
   }
+  machine.clocks.precede(warp, m.joining.earlier);
   arrive(machine, m, 1, instruction);
   finish_phase(machine, m);
 }

@@ -11,6 +11,13 @@ struct Machine;
 
 namespace autosched::emulator::ptx {
 
+// The last time that a warp found the latest phase finished.
+struct PhaseSeen {
+  Epoch epoch = 0;  // 0: never
+  Who who = 0;
+  SiteIndex site = 0;
+};
+
 struct Mbarrier {
   std::uint32_t address = 0;  // in the cluster
   unsigned actor = 0;         // by whom its bulk copies write: its epochs are clocks.first + phase
@@ -23,6 +30,7 @@ struct Mbarrier {
   SiteIndex site = 0;          // of its initialization
   Knowledge joining, released;  // of the arrivals of this phase, and of the finished ones
   std::vector<std::uint32_t> awaited;  // by thread: the phase that it has found unfinished, plus 1
+  std::vector<PhaseSeen> seen;         // by warp
 
   Epoch epoch(Machine& machine) const { return machine.clocks.first + phase; }
 };
@@ -33,6 +41,8 @@ void report_waiting_for_mbarriers(Machine& machine);
 
 // The mbarrier at an address, or nullptr and a finding. `to_engine`: the async proxy is going to use it.
 Mbarrier* mbarrier_at(Machine& machine, std::uint32_t address, const char* instruction, bool to_engine = false);
+// What the running thread does next is needed for the running phase of the mbarrier at an address to end.
+void precede_phase(Machine& machine, std::uint32_t address);
 // Bytes of a bulk copy have come.
 void complete_bytes(Machine& machine, Mbarrier& m, std::int64_t bytes, SiteIndex site);
 // An arrival that is there once all that an actor has done up to an epoch is done (0: no actor), as tcgen05.commit asks for:

@@ -58,7 +58,9 @@ void arrive(Warp& w, const Instruction& i, Lanes lanes) {
     machine.clocks.advance(w.index);
     machine.cluster.barrier.joining[machine.cluster.barrier.arrived[w.index] % 2].join(machine.clocks.known[w.index]);
   } else {
-    machine.cluster.barrier.joining[machine.cluster.barrier.arrived[w.index] % 2].join(machine.cluster.fenced[w.index]);
+    Knowledge& joining = machine.cluster.barrier.joining[machine.cluster.barrier.arrived[w.index] % 2];
+    joining.join(machine.cluster.fenced[w.index]);
+    machine.clocks.precede(w.index, joining.earlier);
   }
   ++machine.cluster.barrier.arrived[w.index];
   machine.cluster.barrier.site = i.site;

@@ -125,6 +125,8 @@ def _made(
     kernel = answer.kernel
     if any(isinstance(a, LinearTexture) for step in kernel.steps for a in step.arguments):
         return "it reads a texture, which the launchers of an export do not bind"
+    if any(step.cooperative for step in kernel.steps):
+        return "its launch is cooperative, which the launchers of an export do not do"
     compiled = pool.compile(kernel, device.arch)
     assert not isinstance(compiled, CompileFailure)  # it was usable
     ptx = None

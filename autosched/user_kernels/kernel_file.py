@@ -23,6 +23,7 @@ Passing = Literal["define", "constexpr", "struct", "template"]
 # The launch, as attributes that rules and costs may use.
 GRID, BLOCK, CLUSTER = (tuple(f"{what}_dim_{axis}" for axis in "xyz") for what in ("grid", "block", "cluster"))
 SHARED = "dynamic_shared_bytes"
+LAUNCH_FLAGS = ("cooperative", "dependent")
 
 
 def launch_macros(known: Container[str]) -> dict[str, str]:
@@ -41,6 +42,7 @@ class PipelineStep:
     entry: str
     arguments: tuple[str, ...]
     number: int = 1
+    flags: tuple[str, ...] = field(default=(), repr=False)  # of LAUNCH_FLAGS
 
     def named(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return what attributes of the launch are called for this step: ``grid_dim_x`` for the first,
@@ -173,6 +175,7 @@ class KernelFile:
     bytes: Expression | None = None
     further: tuple[PipelineStep, ...] = ()  # all launches of a pipeline but the first
     first: tuple[str, ...] = ()  # the arguments of the first launch, where they are not all
+    flags: tuple[str, ...] = ()  # of LAUNCH_FLAGS, of the first launch
     generator: UserFunction | None = field(default=None, compare=False, repr=False)  # of the source, from the values
     is_under: bool = False  # a configuration, whose types and tolerances its arguments have
     limits: CompileLimits = field(default=CompileLimits(), compare=False, repr=False)  # of compiling it
@@ -187,6 +190,8 @@ class KernelFile:
         launched += (self.arguments,)
         searched = (self.sizes, self.parameters, self.derived, self.rules, self.proxy, self.flops, self.bytes)
         launched += (self.first, self.further) if self.further else ()
+        flags = tuple(step.flags for step in self.steps)
+        launched += (flags,) if any(flags) else ()
         return hashlib.sha256(repr((launched, searched)).encode()).hexdigest()
 
     @cached_property
@@ -229,7 +234,7 @@ class KernelFile:
     def steps(self) -> tuple[PipelineStep, ...]:
         """Every launch, in order: of a single kernel one, with all arguments that are parameters."""
         passed = self.first or tuple(a.name for a in self.arguments if a.kind != "constant")
-        return (PipelineStep(self.entry, passed), *self.further)
+        return (PipelineStep(self.entry, passed, flags=self.flags), *self.further)
 
     @property
     def arrays(self) -> tuple[KernelArgument, ...]:

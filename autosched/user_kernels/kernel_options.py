@@ -27,6 +27,9 @@ class LaunchOptions:
         grid_div_z: The same along z.
         cluster: One to three expressions, in blocks.
         shared_bytes: Dynamic shared memory, an expression.
+        cooperative: Whether all blocks run at a time, as ``grid.sync()`` needs.
+        dependent: Whether the kernel may begin before the one in front of it in its stream has ended, as it waits for
+            that by ``griddepcontrol.wait`` (programmatic dependent launch, sm_90 and newer).
     """
 
     block: Texts = ()
@@ -37,6 +40,8 @@ class LaunchOptions:
     grid_div_z: Texts | None = None
     cluster: Texts = ()
     shared_bytes: str | int = 0
+    cooperative: bool = False
+    dependent: bool = False
 
     def launch_table(self) -> dict[str, Any]:
         """Return the table ``launch`` of a kernel file."""

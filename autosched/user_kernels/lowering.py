@@ -86,6 +86,7 @@ def _launch(file: KernelFile, step: PipelineStep, values: Mapping[str, Result]) 
         "block": _size(values, step.named(BLOCK)),
         "cluster": _size(values, step.named(CLUSTER)),
         "dynamic_shared_bytes": int(values[shared]),
+        **dict.fromkeys(step.flags, True),
     }
 
 

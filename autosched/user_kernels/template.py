@@ -26,6 +26,7 @@ from search_spaces.templates.template import KernelTemplate
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 MOST_BLOCKS_YZ = 65535
 MOST_THREADS_Z = 64
+DEPENDENT_SINCE = 90  # compute capability of programmatic dependent launch
 MOST_CLUSTER = 8  # blocks that every GPU with clusters takes
 UNSEEN_REGISTERS = 32  # of a thread, before the compiler has said how many they are
 
@@ -107,6 +108,13 @@ def _rules_of_step(file: KernelFile, step: PipelineStep, device: Device) -> dict
             f"a block on {device.name} has at most {shared} bytes of shared memory",
         ),
     }
+    if "cooperative" in step.flags:
+        shared_of_block = f"max(1, {bytes_of} + {device.reserved_shared_per_block})"
+        of_sm = f"min({device.max_threads_per_sm} // ({bx} * {by} * {bz}), {device.shared_per_sm} // {shared_of_block})"
+        rules["launch.cooperative"] = (
+            f"{gx} * {gy} * {gz} <= {device.sm_count} * min({device.max_blocks_per_sm}, {of_sm})",
+            f"all blocks of a cooperative launch run at a time on {device.name}",
+        )
     cluster = step.named(CLUSTER)
     if any(a.name in cluster and a.expression.text != "1" for a in file.launch):
         sides = " and ".join(f"{c} >= 1 and {g} % {c} == 0" for c, g in zip(cluster, (gx, gy, gz), strict=True))
@@ -124,6 +132,8 @@ def _why_not(file: KernelFile, problem: KernelProblem, device: Device) -> str | 
     """Return the first rule that these sizes alone break."""
     if not device.has("clusters") and _clustered(file):
         return f"it launches clusters, which {device.name} does not have"
+    if device.sm < DEPENDENT_SINCE and any("dependent" in step.flags for step in file.steps):
+        return f"it launches dependent kernels, which {device.name} does not have"
     try:
         known = file.constants(problem.sizes)
         for rule in (*file.rules, *launch_rules(file, device)):

@@ -12,9 +12,15 @@ import math
 import re
 from typing import NamedTuple
 
-from measurements.emulator.ptx.build import KernelCompileError, compile_to_program, read_program_facts
-from search_spaces.hardware.devices import Device
+from measurements.emulator.ptx.build import (
+    KernelCompileError,
+    compile_to_program,
+    ptx_to_program,
+    read_program_facts,
+)
+from search_spaces.hardware.devices import Device, occupancy
 from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import Launch
 
 _KIB = 1024
 MOST_THREADS, MOST_BLOCKS, MOST_PORTABLE_CLUSTER = 1024, 2**31 - 1, 8
@@ -88,6 +94,21 @@ def why_refused(kernel: GeneratedKernel, device: Device, compiled: GeneratedKern
     )
 
 
+def why_not_cooperative(launch: Launch, device: Device, ptx: str) -> str:
+    """Why ``device`` cannot run all blocks of ``launch`` at a time, in one sentence; "" where it can.
+
+    Registers are not counted: ptxas decides how many a thread has.
+    """
+    try:
+        static = read_program_facts(ptx_to_program(ptx, launch.entry).path).static_shared
+    except KernelCompileError:
+        return ""  # which is said with more words where it is run
+    blocks = occupancy(device, launch.threads, 0, static + launch.dynamic_shared_bytes) * device.sm_count
+    if launch.blocks <= blocks:
+        return ""
+    return f"{device.name} runs {blocks} of these blocks at a time, and the cooperative launch has {launch.blocks}"
+
+
 def _launch(kernel: GeneratedKernel, device: Device, limits: Limits, static: int, blocks: int) -> str:
     shared, reserved = static + kernel.dynamic_shared_bytes, 0 if device.sm < 80 else _RESERVED
     cluster = math.prod(kernel.cluster)
@@ -110,6 +131,12 @@ def _launch(kernel: GeneratedKernel, device: Device, limits: Limits, static: int
         return f"a grid has at most {MOST_BLOCKS} blocks, not {math.prod(kernel.grid)}"
     if cluster > 1 and device.sm < 90:
         return f"{device.name} has no clusters, and the launch is of clusters of {cluster} blocks"
+    if kernel.dependent and device.sm < 90:
+        return f"{device.name} has no programmatic dependent launch, and the launch is dependent"
+    if kernel.cooperative and kernel.blocks > (
+        fitting := occupancy(device, kernel.threads, 0, shared) * device.sm_count
+    ):
+        return f"{device.name} runs {fitting} of these blocks at a time, and the cooperative launch has {kernel.blocks}"
     if cluster > MOST_PORTABLE_CLUSTER:
         return f"a cluster has {cluster} blocks, and every device with clusters takes {MOST_PORTABLE_CLUSTER} at most"
     return ""

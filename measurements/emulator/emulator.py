@@ -315,6 +315,7 @@ def run_job(compiled: CompiledBytecode, text: str, folder: Path, time_limit: flo
         code=events.code,
         unknown=events.unknown,
         variables=events.variables,
+        waited=events.waited,
     )
 
 

@@ -253,7 +253,8 @@ class Emulation:
     instructions together, and ``code`` how many different instructions there were that have machine code.
     ``unknown`` are stretches of a program's memory, addresses and bytes, that held no value before the launch and hold
     none now (programs/session.py). ``variables`` is a number of what it left in variables that are no arrays of the
-    caller, where it uses values that nobody has written (effect.py).
+    caller, where it uses values that nobody has written (effect.py). ``waited``: a dependent launch has waited for
+    those before it before it let later ones begin.
     ``elements`` is for a launch of which only some blocks ran (sparse.py): what they wrote of each output, by its name.
     Such a launch has no ``outputs``.
     """
@@ -279,6 +280,7 @@ class Emulation:
     unknown: tuple[tuple[int, int], ...] = ()
     variables: int = 0
     elements: Mapping[str, WrittenElements] = field(default_factory=dict)
+    waited: bool = False
 
     __repr__ = short_repr
 

@@ -114,6 +114,7 @@ class Memory:
         inside: pointers that lie in arguments passed by value.
         symbols: by the name of a variable in the PTX, the array that is its memory.
         textures: texture and surface objects.
+        unfinished: of a dependent launch, the arrays that launches before it may still write. Default: all.
     """
 
     offsets: Mapping[int, int] = field(default_factory=dict)
@@ -123,6 +124,7 @@ class Memory:
     inside: tuple[Inside, ...] = ()
     symbols: Mapping[str, str] = field(default_factory=dict)
     textures: tuple[TextureObject, ...] = ()
+    unfinished: frozenset[str] | None = None
 
     def operands(self, launch: Launch) -> tuple[Operand, ...]:
         """All arrays of the launch: those of its arguments first."""
@@ -132,7 +134,12 @@ class Memory:
         operands = {o.name: o for o in self.operands(launch)}
         if len(operands) < len(self.operands(launch)):
             raise ValueError("others: each array needs a name of its own")
-        for name in (*(i.target for i in self.inside), *self.symbols.values(), *(t.array for t in self.textures)):
+        for name in (
+            *(i.target for i in self.inside),
+            *self.symbols.values(),
+            *(t.array for t in self.textures),
+            *(self.unfinished or ()),
+        ):
             if name not in operands:
                 raise ValueError(f"{name} is not an array of the launch")
         for position, offset in self.offsets.items():

@@ -79,6 +79,8 @@ def job_text(kernel: Launch, settings: RunSettings) -> str:
         f"block {numbers(kernel.block)}",
         *([f"cluster {numbers(kernel.cluster)}"] if kernel.cluster != (1, 1, 1) else []),  # else what the kernel says
         f"dynamic_shared_bytes {kernel.dynamic_shared_bytes}",
+        f"cooperative {int(kernel.cooperative)}",
+        f"dependent {int(kernel.dependent)}",
         f"time_limit {settings.time_limit!r}",
         f"check {int(settings.check)}",
         f"perturb {int(settings.perturb)}",
@@ -99,6 +101,9 @@ def job_text(kernel: Launch, settings: RunSettings) -> str:
         content = (contents or {}).get(operand.name, "none 0")
         lines.append(f"buffer {name} {operand.role} {size} {operand.dtype.bytes} {zeroed} {offset} {content}")
     numbers_of = {operand: k for k, operand in enumerate(operands)}
+    if kernel.dependent:
+        unfinished = memory.unfinished
+        lines += [f"unfinished {k} 0" for o, k in numbers_of.items() if unfinished is None or o.name in unfinished]
     textures = list(memory.textures)
     for position, argument in enumerate(kernel.arguments):
         start = memory.offsets.get(position, 0)
@@ -226,6 +231,7 @@ class RunnerReport:
         printed: list[str] = []
         unknown: list[tuple[int, int]] = []
         self.variables = 0
+        self.waited = False
         complete = text.rpartition("\n")[0]
         for event in json.loads(f"[{complete.replace(chr(10), ',')}]"):  # all at once: there may be thousands
             match event.pop("event"):
@@ -264,6 +270,8 @@ class RunnerReport:
                     unknown.append((event["address"], event["bytes"]))
                 case "variables":
                     self.variables = event["digest"]
+                case "waited":
+                    self.waited = True
                 case "print":
                     printed.append(event["text"])
                 case "end":

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from measurements.compiler.nvrtc import NvrtcMissing
+from measurements.runners.attributed_launch import AttributedLaunch
+from measurements.runners.launch_refused import LaunchRefused
 from measurements.runners.tensor_map_builder import build_tensor_map
 from measurements.runners.texture_objects import texture_object
 from search_spaces.arrays import Array
@@ -27,10 +29,6 @@ _Slot = tuple[str | None, dict[int, Array] | None, Any]
 Encoder = Callable[[Sequence[int]], tuple[Any, ...]]  # of addresses
 
 
-class LaunchRefused(RuntimeError):
-    """A kernel that cannot be launched as it is described. The message is one line."""
-
-
 class NoEncoder(LaunchRefused):
     """This machine's driver has no function that encodes tensor maps."""
 
@@ -40,12 +38,14 @@ class LoadedLaunch:
     current GPU; ``cp`` is cupy.
 
     ``grid`` is what is launched: that of ``launch``, or, where it may shrink, at most what runs at a time on this GPU,
-    as its driver says. The file is no longer needed afterwards. Raises LaunchRefused where the function was compiled
-    for another cluster than ``launch.cluster``, and cupy's errors where it does not load.
+    as its driver says. The file is no longer needed afterwards. ``overlapping``: whether a ``launch`` that is
+    dependent begins before the one in front of it has ended; not where it is timed alone, as it would overlap itself.
+    Raises LaunchRefused where the function was compiled for another cluster than ``launch.cluster``, and cupy's errors
+    where it does not load.
     """
 
-    def __init__(self, cp: Any, launch: Launch, cubin: str) -> None:
-        self.launch = launch
+    def __init__(self, cp: Any, launch: Launch, cubin: str, *, overlapping: bool = False) -> None:
+        self.launch, self._overlapping = launch, overlapping
         self._cupy = cp
         self._textures: list[Any] = []
         module = cp.RawModule(path=cubin)
@@ -57,13 +57,23 @@ class LoadedLaunch:
         for function, step in ((self._function, launch), *((s.function, s.launch) for s in self._then)):
             if step.dynamic_shared_bytes:
                 function.max_dynamic_shared_size_bytes = step.dynamic_shared_bytes
-            if step.cluster != (1, 1, 1):
-                _check_cluster(int(function.kernel.ptr), step.cluster)
+        self._attributed = self._with_attributes(self._function, launch)
+        for further in self._then:
+            further.attributed = self._with_attributes(further.function, further.launch)
         self.grid = _grid(cp, int(self._function.kernel.ptr), launch) if launch.grid_may_shrink else launch.grid
         # For each parameter the array that it is, or whose maps are kept by address, or a number: cupy passes a whole
         # number as 8 bytes, which a pointer is, and the bits of an array of one element.
         self._slots = [_slot(argument) for argument in launch.arguments]
         self._times, self._block, self._shared = range(launch.launches), launch.block, launch.dynamic_shared_bytes
+
+    def _with_attributes(self, function: Any, launch: Launch) -> AttributedLaunch | None:
+        """Return how a step is launched that cupy cannot launch; None for others. Raises LaunchRefused."""
+        compiled_for = launch.cluster == (1, 1, 1) or _check_cluster(int(function.kernel.ptr), launch.cluster)
+        dependent = launch.dependent and self._overlapping
+        if compiled_for and not launch.cooperative and not dependent:
+            return None
+        cluster = (1, 1, 1) if compiled_for else launch.cluster
+        return AttributedLaunch(int(function.kernel.ptr), launch, cluster=cluster, dependent=dependent)
 
     def __call__(self, arrays: Mapping[str, Any]) -> None:
         """Launch on ``arrays``, a cupy array for each of ``launch.operands`` by name, without waiting."""
@@ -129,10 +139,20 @@ class LoadedLaunch:
         steps = self._then
         own = parameters[: len(parameters) - len(steps)] if steps else parameters
         for _ in self._times:
-            self._function(self.grid, self._block, own, shared_mem=self._shared)
+            if self._attributed is None:
+                self._function(self.grid, self._block, own, shared_mem=self._shared)
+            else:
+                self._attributed(self.grid, own, self._stream())
         if steps:
             for step, passed in zip(steps, parameters[len(own) :], strict=True):
-                step.function(step.launch.grid, step.launch.block, passed, shared_mem=step.launch.dynamic_shared_bytes)
+                if step.attributed is None:
+                    shared = step.launch.dynamic_shared_bytes
+                    step.function(step.launch.grid, step.launch.block, passed, shared_mem=shared)
+                else:
+                    step.attributed(step.launch.grid, passed, self._stream())
+
+    def _stream(self) -> int:
+        return int(self._cupy.cuda.get_current_stream().ptr)
 
     def fill_symbols(self, arrays: Mapping[str, Any]) -> None:
         """Copy the arrays of ``launch.symbols``, cupy's or addresses on the GPU, to constant memory, on cupy's current
@@ -178,6 +198,7 @@ class _LoadedStep:
 
     def __init__(self, function: Any, launch: Launch) -> None:
         self.function, self.launch = function, launch
+        self.attributed: AttributedLaunch | None = None
         self.slots = [_slot(argument) for argument in launch.arguments]
 
 
@@ -311,8 +332,9 @@ def _clusters_at_a_time(cp: Any, function: int, launch: Launch) -> int | None:
     return int(running) if clustered else int(running) * int(cp.cuda.Device().attributes["MultiProcessorCount"])
 
 
-def _check_cluster(function: int, cluster: Size3) -> None:
-    """Raise LaunchRefused where the loaded ``function`` was not compiled with ``__cluster_dims__`` of ``cluster``."""
+def _check_cluster(function: int, cluster: Size3) -> bool:
+    """Return whether the loaded ``function`` was compiled with ``__cluster_dims__``. Raises LaunchRefused where those
+    are not ``cluster``."""
     from cuda.bindings import driver
 
     attributes = driver.CUfunction_attribute
@@ -326,12 +348,13 @@ def _check_cluster(function: int, cluster: Size3) -> None:
         status, blocks = driver.cuFuncGetAttribute(side, handle)
         _checked(status, "the kernel's cluster cannot be read")
         compiled.append(int(blocks))
-    if tuple(compiled) != cluster:
+    if tuple(compiled) not in (cluster, (0, 0, 0)):
         raise LaunchRefused(f"__cluster_dims__ is {tuple(compiled)} in the source, but the launch says {cluster}")
     if cluster[0] * cluster[1] * cluster[2] > _PORTABLE_CLUSTER:
         large = attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
         (status,) = driver.cuFuncSetAttribute(handle, large, 1)
         _checked(status, f"a cluster of {cluster} is not allowed")
+    return tuple(compiled) == cluster
 
 
 def _checked(status: Any, complaint: str) -> None:

@@ -56,7 +56,10 @@ class Launch:
     ``entry`` is launched ``launches`` times, one after another on one stream with the same arguments: a launch sees all
     that the one before it wrote. ``symbols`` are inputs that are copied to the ``__constant__`` variables of their
     names before a launch. ``unpassed`` are arrays that no argument leads to: their addresses lie in others, and only
-    the emulator can launch with them. ``cluster`` is what ``__cluster_dims__`` says in the source. With
+    the emulator can launch with them. ``cluster`` is what ``__cluster_dims__`` says in the source. All blocks of a
+    ``cooperative`` launch run at a time. A ``dependent`` one may begin before those in front of it in its stream have
+    ended (programmatic stream serialization), and waits for them by ``griddepcontrol.wait``; without the attribute
+    that instruction does nothing. With
     ``grid_may_shrink`` any smaller number of whole clusters computes the same: whoever launches it may leave out blocks
     that would not run at a time with the others. ``then`` are further launches, of functions of the same module, each
     behind the one before it on one stream: together they are one pipeline. Raises ValueError for a launch that no GPU
@@ -70,6 +73,8 @@ class Launch:
     cluster: Size3 = (1, 1, 1)
     dynamic_shared_bytes: int = 0
     launches: int = 1
+    cooperative: bool = False
+    dependent: bool = False
     grid_may_shrink: bool = False
     symbols: tuple[Operand, ...] = ()
     unpassed: tuple[Operand, ...] = ()
@@ -93,8 +98,12 @@ class Launch:
         different = dict.fromkeys(self.arguments)  # an array that is passed twice is one
         if len({a.name for a in different}) < len(different):
             raise ValueError(f"each argument needs a name of its own, not {[a.name for a in self.arguments]}")
+        if self.cooperative and self.dependent:
+            raise ValueError("a launch is either cooperative or dependent: all blocks of the former run at a time")
         if any(step.then or step.symbols or step.unpassed or step.grid_may_shrink for step in self.then):
-            raise ValueError("a further launch has nothing but its entry, arguments, grid, block, cluster and memory")
+            raise ValueError(
+                "a further launch has nothing but its entry, arguments, grid, block, cluster, memory and attributes"
+            )
         names: dict[str, Operand] = {}
         for operand in self._listed_operands():
             if names.setdefault(operand.name, operand) != operand:
@@ -150,9 +159,11 @@ class Launch:
     def launch_json(self) -> dict[str, Any]:
         """Everything of the launch, as JSON: what ``launch_from_json`` reads.
 
-        ``grid_may_shrink``, ``symbols`` and ``then`` are named only where there are any: digests of kernels are older.
+        ``grid_may_shrink``, ``cooperative``, ``dependent``, ``symbols`` and ``then`` are named only where there are
+        any: digests of kernels are older.
         """
-        shrinks: dict[str, Any] = {"grid_may_shrink": True} if self.grid_may_shrink else {}
+        flags = ("grid_may_shrink", "cooperative", "dependent")
+        shrinks: dict[str, Any] = {name: True for name in flags if getattr(self, name)}
         if self.symbols:
             shrinks["symbols"] = [operand_json(o) for o in self.symbols]
         if self.then:
@@ -231,6 +242,8 @@ def launch_from_json(data: Mapping[str, Any]) -> Launch:
         dynamic_shared_bytes=int(data["dynamic_shared_bytes"]),
         launches=int(data["launches"]),
         grid_may_shrink=bool(data.get("grid_may_shrink", False)),
+        cooperative=bool(data.get("cooperative", False)),
+        dependent=bool(data.get("dependent", False)),
         symbols=tuple(operand_from_json(o) for o in data.get("symbols", ())),
         then=tuple(launch_from_json(step) for step in data.get("then", ())),
     )

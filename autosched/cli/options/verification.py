@@ -126,6 +126,18 @@ class KernelLaunch:
     ] = None
     grid: Annotated[str, typer.Option("--grid", metavar="X[,Y,Z]", help="Blocks.")] = "1"
     block: Annotated[str, typer.Option("--block", metavar="X[,Y,Z]", help="Threads of a block.")] = "32"
+    cluster: Annotated[str, typer.Option("--cluster", metavar="X[,Y,Z]", help="Blocks of a cluster.")] = ""
+    cooperative: Annotated[
+        bool, typer.Option("--cooperative", help="All blocks run at a time, as grid.sync() needs.")
+    ] = False
+    dependent: Annotated[
+        str,
+        typer.Option(
+            "--dependent",
+            metavar="all|K[,K]",
+            help="Programmatic dependent launch: the launch before may still write these arguments, or all.",
+        ),
+    ] = ""
     shared: Annotated[
         int, typer.Option("--shared", parser=whole_number, metavar="BYTES", help="Dynamic shared memory.")
     ] = 0

@@ -228,6 +228,7 @@ class _KernelFileReader:
             bytes=moved,
             further=steps[1:],
             first=steps[0].arguments if steps else (),
+            flags=launches.flags[1],
         )
         varying = next((a for a in arguments if a.kind == "output" and not _is_fixed(a, sizes)), None)
         if varying is not None and not made.reference.judges:

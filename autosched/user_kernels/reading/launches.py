@@ -13,6 +13,7 @@ from autosched.user_kernels.kernel_file import (
     BLOCK,
     CLUSTER,
     GRID,
+    LAUNCH_FLAGS,
     SHARED,
     KernelArgument,
     NamedExpression,
@@ -20,7 +21,11 @@ from autosched.user_kernels.kernel_file import (
 )
 
 _MOST_STEPS = 16
-_OF_STEP = ("entry", "grid", "block", "cluster", "shared_bytes", "problem_size", *(f"grid_div_{a}" for a in "xyz"))
+_OF_STEP = (
+    *("entry", "grid", "block", "cluster", "shared_bytes", "problem_size"),
+    *(f"grid_div_{axis}" for axis in "xyz"),
+    *LAUNCH_FLAGS,
+)
 
 
 class Launches:
@@ -28,6 +33,7 @@ class Launches:
 
     def __init__(self, top: DocumentTable, types: dict[str, Type]) -> None:
         self._top, self._types = top, types
+        self.flags: dict[int, tuple[str, ...]] = {}  # of LAUNCH_FLAGS, by the number of the step
 
     def read(self) -> tuple[NamedExpression, ...]:
         """Return grid, block, cluster and memory of the launch, or of every step."""
@@ -55,7 +61,7 @@ class Launches:
                 if not isinstance(name, str) or name not in by_name:
                     table.fail(f"there is no argument {name!r}, {suggestion(str(name), by_name)}", "arguments")
             passed.update(names)
-            steps.append(PipelineStep(entry, tuple(names), number))
+            steps.append(PipelineStep(entry, tuple(names), number, self.flags[number]))
             for key in _OF_STEP:  # read with the launch
                 _ = key in table
             table.done()
@@ -84,6 +90,10 @@ class Launches:
             shared = table.get("shared_bytes", (str, int), "an expression", 0)
         (name,) = step.named((SHARED,))
         made.append(NamedExpression(name, table.expression("shared_bytes", shared, self._types, ("int",))))
+        flags = tuple(flag for flag in LAUNCH_FLAGS if table.get(flag, bool, "true or false", False))
+        if len(flags) > 1:
+            table.fail("a launch is either cooperative or dependent: leave one of them out", flags[1])
+        self.flags[step.number] = flags
         if not within:
             table.done()
         for axis in made:

@@ -14,9 +14,10 @@ from autosched.verify.emulate.device_source import device_part, has_host_code, n
 from autosched.verify.emulate.emulated_launch import EmulatedLaunch
 from autosched.verify.emulate.kernel_signature import find_kernel, parameters_of
 from autosched.verify.emulate.launch_memory import pass_arguments, size_of
-from autosched.verify.emulate.launch_values import Im2col, Struct, Surface, TensorMapOf, Texture
+from autosched.verify.emulate.launch_values import Im2col, Struct, Surface, TensorMapOf, Texture, arrays_in
 from autosched.verify.emulate.options import EmulatedLaunchOptions
 from autosched.verify.launch import LaunchUnderTest
+from autosched.verify.launch_limits import why_not_cooperative
 from autosched.verify.launches import verify_launch
 from autosched.verify.verdict import Verdict
 from measurements.compiler.cuda_headers import missing_header, stand_ins
@@ -31,6 +32,7 @@ from measurements.emulator.ptx.syntax import Function, Module, Number
 from measurements.files.demangle import demangled
 from search_spaces.arrays import Array
 from search_spaces.gathered import gathered
+from search_spaces.hardware.devices import device
 from search_spaces.launches.headers import Headers
 from search_spaces.launches.launch import Launch, Size3
 from search_spaces.programs.builder import Program
@@ -105,11 +107,19 @@ def emulate(
         arguments=passed.arguments,
         grid=grid,
         block=block,
+        cluster=(1, 1, 1) if options.cluster is None else size_of(options.cluster),
         dynamic_shared_bytes=shared_bytes,
+        cooperative=options.cooperative,
+        dependent=options.dependent is not False,
     )
+    if launch.cooperative and (reason := why_not_cooperative(launch, device(options.device or "h200"), text)):
+        raise ValueError(reason)
+    memory = passed.memory
+    if not isinstance(options.dependent, bool):
+        memory = replace(memory, unfinished=passed.names_of([_argument(given, k) for k in options.dependent]))
 
     is_source = isinstance(program, str) and not is_ptx(program)
-    under_test = LaunchUnderTest(text, passed.inputs, launch, passed.memory)
+    under_test = LaunchUnderTest(text, passed.inputs, launch, memory)
     if not is_source:
         under_test = replace(under_test, read=of_compiled_code)
     verdict = verify_launch(under_test, options.plan)
@@ -136,6 +146,12 @@ def _emulated_program(program: Program, arguments: Sequence[Any], options: Emula
         for (name, _), given in zip(program.arguments, arguments, strict=True)
     )
     return EmulatedLaunch(verdict, arrays)
+
+
+def _argument(given: Sequence[Any], position: int) -> Any:
+    if not 0 <= position < len(given) or not arrays_in(given[position]):
+        raise ValueError(f"dependent: argument {position} is not an array: give positions of arrays, or True")
+    return given[position]
 
 
 def _aliased(arguments: Sequence[Any], aliases: Mapping[int, int | tuple[int, int]]) -> list[Any]:

@@ -43,6 +43,11 @@ class LaunchMemory:
     memory: Memory
     _places: dict[int, tuple[str, int, Array]] = field(default_factory=dict)  # by the identity of an array
 
+    def names_of(self, values: Sequence[Any]) -> frozenset[str]:
+        """Return the names of the operands that arguments lead to."""
+        places = (self._places.get(id(a)) for value in values for a in arrays_in(value))
+        return frozenset(place[0] for place in places if place is not None)
+
     def result(self, value: Any, outputs: Mapping[str, Array]) -> Any:
         """Return what the launch left of an argument: an array, a tuple of those in a list or a struct, or None."""
         if isinstance(value, np.ndarray):

@@ -16,8 +16,11 @@ from search_spaces.spaces.schedule import Schedule
 
 Size = int | Sequence[int]
 
-_OF_LAUNCHES = ("kernel", "grid", "block", "shared_bytes", "outputs", "aliases", "symbols", "headers", "options")
-_OF_TILE_PROGRAMS = ("device", "schedule")
+_OF_LAUNCHES = (
+    "kernel", "grid", "block", "cluster", "shared_bytes", "cooperative", "dependent", "outputs", "aliases", "symbols",
+    "headers", "options",
+)  # fmt: skip
+_OF_TILE_PROGRAMS = ("schedule",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +32,13 @@ class EmulatedLaunchOptions:
             its mangled name, its signature, or its name in C++. Default: the only kernel.
         grid: One to three sizes, in blocks. A tile program takes none: the shapes of its arrays give its launch.
         block: One to three sizes, in threads. Default: those of the Triton kernel.
+        cluster: One to three sizes, in blocks, of the clusters of the launch. Default: what ``__cluster_dims__`` says.
         shared_bytes: Dynamic shared memory of a block. Default: that of the Triton kernel, or 0.
+        cooperative: Whether all blocks run at a time, as ``grid.sync()`` needs; a grid that ``device`` cannot hold is
+            refused.
+        dependent: Whether the launch may begin before the one in front of it in its stream has ended (programmatic
+            stream serialization): an access without ``griddepcontrol.wait`` before it is a race. True if that launch
+            may still write every array, or positions of the arrays that it writes.
         outputs: Positions of arrays that the kernel fills. Reading an element before it is written is a finding, and
             so is an element that is never written.
         aliases: ``{3: 0}`` passes the array of argument 0 as argument 3, too, for a kernel that works in place.
@@ -47,7 +56,7 @@ class EmulatedLaunchOptions:
         launches: Number of back-to-back launches on the same memory; before each, ``outputs`` are poisoned again.
         full: Whether the kernel also runs in every order, twice in a row, and with approximate instructions that err.
         suppressions: Expected findings (``measurements.emulator.Suppression``).
-        device: GPU that a tile program is compiled for. Default: "h200".
+        device: GPU that a tile program is compiled for, and that a cooperative launch must fit on. Default: "h200".
         schedule: Schedule of a tile program, or its values by name. Default: the time model's choice.
 
     Raises:
@@ -57,7 +66,10 @@ class EmulatedLaunchOptions:
     kernel: str = ""
     grid: Size | None = None
     block: Size | None = None
+    cluster: Size | None = None
     shared_bytes: int | None = None
+    cooperative: bool = False
+    dependent: bool | Sequence[int] = False
     outputs: Sequence[int] = ()
     aliases: Mapping[int, int | tuple[int, int]] | None = None
     symbols: Mapping[str, Any] | None = None
@@ -78,9 +90,11 @@ class EmulatedLaunchOptions:
         object.__setattr__(self, "launches", whole_number("launches", self.launches, 1))
         if self.shared_bytes is not None:
             object.__setattr__(self, "shared_bytes", whole_number("shared_bytes", self.shared_bytes, 0))
-        for size in (self.grid, self.block):
+        for size in (self.grid, self.block, self.cluster):
             if size is not None:
                 size_of(size)
+        if self.cooperative and self.dependent is not False:
+            raise ValueError("a launch is either cooperative or dependent")
         _ = self.plan  # raises ValueError
 
     @cached_property
@@ -100,6 +114,8 @@ class EmulatedLaunchOptions:
 
     def check_launch(self) -> None:
         """Raise ValueError for options of a tile program, and without a grid."""
+        if self.device and not self.cooperative:
+            raise ValueError("only a tile program, or a cooperative launch, has a device: leave device out")
         if names := self._not_default(_OF_TILE_PROGRAMS):
             raise ValueError(f"only a tile program has these options: leave out {', '.join(names)}")
         if self.grid is None:
@@ -107,4 +123,4 @@ class EmulatedLaunchOptions:
 
     def _not_default(self, names: Sequence[str]) -> list[str]:
         values = {name: getattr(self, name) for name in names}
-        return [n for n, v in values.items() if v is not None and (not isinstance(v, Sized) or len(v) > 0)]
+        return [n for n, v in values.items() if v not in (None, False) and (not isinstance(v, Sized) or len(v) > 0)]

@@ -23,7 +23,8 @@ import numpy as np
 from benchmarks.gpu.launches.kept import READ, WRITTEN, KeptLaunch, bytes_of, read
 from benchmarks.gpu.launches.table import largest_error
 from measurements.files.text import one_line
-from measurements.runners.launch import LaunchRefused, LoadedLaunch
+from measurements.runners.launch import LoadedLaunch
+from measurements.runners.launch_refused import LaunchRefused
 from measurements.workers.messages import digest_of
 from measurements.workers.worker import serve
 from search_spaces.arrays import Array

@@ -7,6 +7,7 @@ and each launch map at the same addresses: pointers mean the same wherever they 
 from __future__ import annotations
 
 import math
+import mmap
 import os
 import re
 import shutil
@@ -68,6 +69,8 @@ _SIZES = struct.Struct("<QQ")
 _NO_IMAGE, _INVALID_FUNCTION, _LAUNCH_FAILURE, _TIMEOUT, _ASSERTION, _NOT_SUPPORTED = 209, 98, 719, 702, 710, 801
 _CLOCK_KHZ = 1000
 _MOST_WATCHED = 256 * 2**20  # bytes of an allocation in which each byte's value may be unknown
+_DEPENDENT_SINCE = 90  # compute capability of programmatic dependent launch
+_LAUNCH_WITH_ATTRIBUTES = b"LaunchKernelEx"
 _MANGLED = re.compile(r"\b_Z\w+")
 _STATIC_SHARED = re.compile(r"^static_shared (\d+)", re.M)
 _USES_HEAP = re.compile(r"\bheap\.(?:malloc|free)\b")
@@ -111,7 +114,9 @@ def run_executable(
             process = subprocess.Popen([str(program), *command[1:]], env=environment, pass_fds=(theirs.fileno(), arena))
             theirs.close()
             try:
-                _ExecutableSession(options, work, f"/proc/{os.getpid()}/fd/{arena}", result, told).serve(ours)
+                memory = f"/proc/{os.getpid()}/fd/{arena}"
+                may_overlap = options.device.sm >= _DEPENDENT_SINCE and _names(program, _LAUNCH_WITH_ATTRIBUTES)
+                _ExecutableSession(options, work, memory, result, told, may_overlap).serve(ours)
                 result.status = process.wait()
             finally:
                 if process.poll() is None:
@@ -123,6 +128,12 @@ def run_executable(
             os.close(arena)
     result.seconds = time.monotonic() - started
     return result
+
+
+def _names(program: Path, function: bytes) -> bool:
+    """Return whether a program's file names a function."""
+    with program.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(function) >= 0
 
 
 def _program(name: str) -> Path:
@@ -160,6 +171,7 @@ class _ExecutableSession:
         arena: str,
         result: ExecutableResult,
         told: Callable[[LaunchFinding | str], None],
+        may_overlap: bool,
     ) -> None:
         self.options, self.work, self.arena, self.result, self.told = options, work, arena, result, told
         self.modules: dict[int, _LoadedModule] = {}
@@ -176,6 +188,9 @@ class _ExecutableSession:
         }
         self.refused_cubin = False
         self.heap_was_used = False
+        # By stream, what kernels write that a dependent launch behind them may overlap; only where there are such.
+        self.may_overlap = may_overlap
+        self.unfinished: dict[int, tuple[Stretch, ...]] = {}
         self.unread: list[tuple[LaunchFinding, tuple[object, ...]]] = []  # faults, if anything is read that they left
 
     def serve(self, connection: socket.socket) -> None:
@@ -320,6 +335,9 @@ class _ExecutableSession:
     def launch(self, rest: str, _: bytes) -> str:
         self.result.launches += 1
         asked = _Launch.read(rest)
+        self.may_overlap = self.may_overlap or asked.dependent
+        if asked.dependent:
+            asked.unfinished = self.unfinished.get(asked.stream, ())
         self.heap_was_used = self.heap_was_used or asked.kernel in self.modules[asked.module].of_heap
         doubts = [self.run(asked, order, kept=False)[1] for order in self.options.more_orders]
         done, doubt = self.run(asked, self.options.order, kept=True)
@@ -345,6 +363,9 @@ class _ExecutableSession:
                 raw = as_notes(raw, HARMLESS)
             elif left is not None and not asked.textures and all(map(asked.is_on_device, left)):
                 doubt.memory = left
+        if kept and self.may_overlap:
+            before = () if raw.waited else asked.unfinished
+            self.unfinished[asked.stream] = tuple(_joined((*before, *writes.pieces)))
         if kept and not self.heap_was_used:
             self.write(writes)
         done = suppress(of_compiled_code(raw), self.options.suppressions)
@@ -369,7 +390,7 @@ class _ExecutableSession:
         limit = limit or self.options.time_limit
         copied = not kept or not self.heap_was_used
         job = asked.job(self.options, order, self.arena, copied=copied, kept=kept and copied)
-        job += f"garbage {garbage}\ntime_limit {limit!r}\n"
+        job += f"garbage {garbage}\ntime_limit {limit!r}\nlist_writes {int(kept and self.may_overlap)}\n"
         (self.work / "data").write_bytes(b"")
         done = run_job(self.modules[asked.module].programs[asked.kernel], job, self.work, limit)
         self.result.emulated_seconds += done.run_seconds
@@ -451,6 +472,10 @@ class _Launch:
     block: tuple[int, ...] = ()
     cluster: tuple[int, ...] = ()  # where the launch names one
     shared: int = 0
+    cooperative: bool = False
+    stream: int = 0
+    dependent: bool = False  # it may begin before the kernel in front of it in the stream has ended
+    unfinished: tuple[Stretch, ...] = ()  # what such kernels write
     arguments: list[str] = field(default_factory=list)
     buffers: list[tuple[str, str, int, int, bool]] = field(default_factory=list)  # name, role, address, bytes, unset
     symbols: list[tuple[str, int]] = field(default_factory=list)
@@ -473,8 +498,10 @@ class _Launch:
                     it.kernel = rest
                 case "grid" | "block" | "cluster":
                     setattr(it, key, tuple(map(int, words)))
-                case "shared":
-                    it.shared = int(rest)
+                case "shared" | "stream":
+                    setattr(it, key, int(rest))
+                case "cooperative" | "dependent":
+                    setattr(it, key, rest == "1")
                 case "heap":
                     it.heap = (int(words[0]), int(words[1]))
                 case "argument":
@@ -510,6 +537,8 @@ class _Launch:
         lines = [
             f"grid {numbers(self.grid)}", "launches 1", "calls 1", f"block {numbers(self.block)}",
             *([f"cluster {numbers(self.cluster)}"] if self.cluster else []), f"dynamic_shared_bytes {self.shared}",
+            f"cooperative {int(self.cooperative)}", f"dependent {int(self.dependent)}",
+            *(f"unfinished {first} {count}" for first, count in self.unfinished),
             "check 1", f"perturb {int(options.perturb)}", "sparse 0",
             f"order_seed {order.seed}", f"resident {order.resident}",
             f"interleaved {int(order.blocks == 'interleaved')}",

@@ -562,6 +562,10 @@ def _nothing(i: Instruction) -> Form:
     return Form("nothing")
 
 
+def _griddepcontrol(i: Instruction) -> Form:
+    return Form(".".join(("griddepcontrol", *i.qualifiers)))
+
+
 def _createpolicy(i: Instruction) -> Form:
     return Form("nothing", 0, [i.operands[0]])
 
@@ -582,7 +586,7 @@ _SPECIAL: dict[str, Callable[[Instruction], Form]] = {
     "mma": _mma, "wmma": _wmma, "bra": _bra,
     "ret": _simple("ret"), "exit": _simple("exit"), "trap": _simple("trap"), "brkpt": _nothing, "pmevent": _nothing,
     "prefetch": _nothing, "prefetchu": _nothing, "discard": _nothing, "applypriority": _nothing,
-    "griddepcontrol": _nothing, "setmaxnreg": _nothing, "createpolicy": _createpolicy, "activemask": _activemask,
+    "griddepcontrol": _griddepcontrol, "setmaxnreg": _nothing, "createpolicy": _createpolicy, "activemask": _activemask,
     "nanosleep": _nanosleep,
 }  # fmt: skip
 

@@ -30,6 +30,7 @@
 #include "memory/counting.hpp"
 #include "memory/garbage.hpp"
 #include "memory/global/buffers.hpp"
+#include "memory/global/dependence.hpp"
 #include "memory/global/heap.hpp"
 #include "memory/shared/memory.hpp"
 #include "isa/async/tensor_map.hpp"
@@ -77,6 +78,8 @@ struct Job {
   std::vector<std::pair<std::size_t, std::size_t>> defined;  // buffer, and where in DATA the flags of its bytes are
   std::vector<AddressInMemory> addresses;
   std::vector<AddressInValue> inside;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> unfinished;
+  bool lists_writes = false;  // whoever reads the data needs to know what was written
   double time_limit = 60;
 };
 
@@ -111,6 +114,17 @@ Job read_job(Machine& machine, const char* path) {
     } else if (key == "cluster") {
       file >> machine.launch.cluster.x >> machine.launch.cluster.y >> machine.launch.cluster.z;
       machine.launch.clustered = true;
+    } else if (key == "cooperative") {
+      file >> machine.launch.cooperative;
+    } else if (key == "dependent") {
+      file >> machine.launch.dependent;
+    } else if (key == "unfinished") {
+      // Of a buffer (its number, and 0), or from an address on: what launches before may still write.
+      std::uint64_t place = 0, bytes = 0;
+      file >> place >> bytes;
+      job.unfinished.emplace_back(place, bytes);
+    } else if (key == "list_writes") {
+      file >> job.lists_writes;
     } else if (key == "launches") {
       file >> machine.launch.launches;
     } else if (key == "calls") {
@@ -355,8 +369,8 @@ void replace_address(const std::vector<void*>& buffers, const AddressInMemory& a
 
 // What the launch has written in its copy of a program's memory. Where it may depend on what nobody has written, others decide
 // about it (effect.py), and get it as a list.
-void hand_over_writes(Machine& machine, bool finished, bool is_open, int data) {
-  if (machine.garbage != 0 || (finished && is_open)) {
+void hand_over_writes(Machine& machine, bool listed, int data) {
+  if (machine.garbage != 0 || listed) {
     list_writes(machine, data);
   } else {
     keep_writes(machine);
@@ -390,7 +404,8 @@ void finish(Machine& machine, bool finished, const Job& job, int data, const std
   const bool is_open = was_found(machine.report, Kind::undefined_register) ||
                        was_found(machine.report, Kind::uninitialized_shared_read) ||
                        was_found(machine.report, Kind::uninitialized_global_read);
-  if (!job.arena.empty()) hand_over_writes(machine, finished, is_open, data);
+  if (!job.arena.empty()) hand_over_writes(machine, finished && (is_open || job.lists_writes), data);
+  if (waited_for_launches(machine)) report_waited(machine.report);
   if (machine.launch.check && (machine.garbage != 0 || is_open)) report_variables(machine.report, digest_of_variables(machine));
   keep_heap(machine);
   report_counts(machine);
@@ -464,9 +479,10 @@ int run(Machine& machine, int argc, char** argv) {
   std::vector<BufferSpec> specs = job.buffers;
   for (const BufferSpec& variable : ptx::variable_specs(machine)) specs.push_back(variable);
   // {bytes, barrier}, as cooperative_groups/details/driver_abi.h has it.
-  if (machine.program.uses_grid_workspace) specs.push_back({BufferSpec::Role::variable, "the grid's barrier", 8, 4, true});
+  const bool meets = machine.program.uses_grid_workspace && machine.launch.cooperative;
+  if (meets) specs.push_back({BufferSpec::Role::variable, "the grid's barrier", 8, 4, true});
   std::vector<void*> buffers = reserve_buffers(machine, specs);
-  if (machine.program.uses_grid_workspace) {
+  if (meets) {
     machine.program.grid_workspace = reinterpret_cast<std::uint64_t>(buffers.back());
     buffers.pop_back();
   }
@@ -476,6 +492,13 @@ int run(Machine& machine, int argc, char** argv) {
   for (const ptx::Texture& t : job.textures) ptx::place_texture(machine, t, reinterpret_cast<std::uint64_t>(buffers[t.buffer]));
   for (std::size_t i = 0; i < buffers.size() && !machine.launch.sparse; ++i) {
     if (job.buffers[i].address == nullptr) transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], true);
+  }
+  for (const auto& [place, bytes] : job.unfinished) {
+    if (bytes != 0) {
+      add_unfinished(machine, reinterpret_cast<const void*>(place), bytes);
+    } else if (place < buffers.size()) {
+      add_unfinished(machine, buffers[place], job.buffers[place].bytes);
+    }
   }
   if (machine.garbage != 0) fill_unwritten(machine);
   for (const auto& [name, buffer] : job.fills) {

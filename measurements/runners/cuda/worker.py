@@ -47,7 +47,8 @@ from measurements.runners.cuda.requests import (
 )
 from measurements.runners.cuda.result_checks import ResultChecks, WrongResult
 from measurements.runners.cuda.stream_hold import StreamHold
-from measurements.runners.launch import LaunchRefused, LoadedLaunch
+from measurements.runners.launch import LoadedLaunch
+from measurements.runners.launch_refused import LaunchRefused
 from measurements.trials.measurement import Status
 from measurements.trials.timing_statistics import interleaved
 from measurements.workers.messages import Buffer, Message

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.kernel_file import KernelFile
-from autosched.user_kernels.lowering import entry_of, source_of
+from autosched.user_kernels.lowering import entry_of, lower, source_of
 from autosched.user_kernels.problem import problem_type
 from autosched.user_kernels.reading.kernel_files import read_file
 from autosched.user_kernels.template import template
 from search_spaces.hardware.devices import device
+from search_spaces.launches.launch import launch_from_json
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 
@@ -102,6 +104,36 @@ def test_clusters(write: Write) -> None:
     for schedule in made.space(one, H200).sample(20, 0):
         config = made.space(one, H200).config(schedule)
         assert config.integer("grid_dim_x") % schedule.integer("tile") == 0
+
+
+def test_a_cooperative_launch_is_no_larger_than_the_device(write: Write) -> None:
+    file = read_file(write(TOML, ("shared_bytes", "cooperative = true\nshared_bytes")))
+    space = template(file).space(problem_type(file).of({"width": 100_000, "height": 8}), H200)
+    assert "launch.cooperative" in names(space)
+    for schedule in space.sample(20, 0):
+        config = space.config(schedule)
+        threads = schedule.integer("block_x")
+        blocks = config.integer("grid_dim_x") * config.integer("grid_dim_y")
+        assert blocks * threads <= H200.sm_count * H200.max_threads_per_sm
+    kernel = lower(file, {"width": 1000, "height": 8}, CONFIG)
+    assert kernel.cooperative and launch_from_json(kernel.launch_json()).cooperative
+
+
+def test_a_dependent_launch_needs_a_device_that_has_it(write: Write) -> None:
+    file = read_file(write(TOML, ("shared_bytes", "dependent = true\nshared_bytes")))
+    made, one = template(file), problem_type(file).of({"width": 4096})
+    assert "a100" in (made.why_not(one, device("a100")) or "")
+    assert made.why_not(one, H200) is None
+    kernel = lower(file, {"width": 1000, "height": 8}, CONFIG)
+    assert kernel.dependent and not kernel.cooperative
+    plain = lower(read_file(write(TOML)), {"width": 1000, "height": 8}, CONFIG)
+    assert kernel.digest != plain.digest and "dependent" not in plain.launch_json()
+    assert file.content != read_file(write(TOML)).content
+
+
+def test_a_launch_is_not_both(write: Write) -> None:
+    with pytest.raises(KernelFileError, match="either"):
+        read_file(write(TOML, ("shared_bytes", "dependent = true\ncooperative = true\nshared_bytes")))
 
 
 def test_another_kernels_problem_is_refused(kernel_file: KernelFile, write: Write) -> None:

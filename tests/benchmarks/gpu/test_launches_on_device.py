@@ -18,7 +18,7 @@ from benchmarks.gpu.launches import run as launches
 from benchmarks.gpu.launches.device import Refused, assembled, at_offsets, launched, machine_code, outcome
 from benchmarks.gpu.launches.kept import KeptLaunch, keep, names, read
 from measurements.runners import launch as runners_launch
-from measurements.runners.launch import LaunchRefused
+from measurements.runners.launch_refused import LaunchRefused
 from search_spaces.hardware.dtypes import F32, I32, U32
 from search_spaces.launches.launch import Launch, ScalarArgument
 from search_spaces.launches.operand import Operand

@@ -13,7 +13,8 @@ from needs import needs_compiler, needs_nvrtc
 import autosched
 from measurements.compiler.nvrtc import NvrtcMissing, compile_source
 from measurements.runners import launch, tensor_map_builder
-from measurements.runners.launch import LaunchRefused, LoadedLaunch, encode_tensor_map
+from measurements.runners.launch import LoadedLaunch, encode_tensor_map
+from measurements.runners.launch_refused import LaunchRefused
 from search_spaces.hardware.dtypes import BF16, F16, F32, SCALAR_DTYPES
 from search_spaces.launches.launch import Launch, ScalarArgument
 from search_spaces.launches.operand import Operand
@@ -43,13 +44,16 @@ class Function:
         self.calls.append((grid, block, parameters, shared_mem))
 
 
-def loaded(described=LAUNCH):
+def loaded(described=LAUNCH, **options):
     function = Function()
     cupy = SimpleNamespace(
         RawModule=lambda path: SimpleNamespace(get_function=lambda name: function),
-        cuda=SimpleNamespace(Device=lambda: SimpleNamespace(attributes={"MultiProcessorCount": 40})),
+        cuda=SimpleNamespace(
+            Device=lambda: SimpleNamespace(attributes={"MultiProcessorCount": 40}),
+            get_current_stream=lambda: SimpleNamespace(ptr=5),
+        ),
     )
-    return LoadedLaunch(cupy, described, "f.cubin"), function
+    return LoadedLaunch(cupy, described, "f.cubin", **options), function
 
 
 def array(address):
@@ -295,6 +299,67 @@ def test_the_cluster_is_that_of_the_compiled_function(monkeypatch, cluster, larg
         loaded(clustered)
 
 
+@pytest.fixture
+def launched_by_driver(monkeypatch):
+    """Return what cuLaunchKernelEx is told: function, grid, block, memory, stream, attributes and parameters."""
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    told = []
+
+    def launch_kernel(config, function, parameters, extra):
+        ids = bindings.CUlaunchAttributeID
+        values = {
+            ids.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: lambda v: (v.clusterDim.x, v.clusterDim.y, v.clusterDim.z),
+            ids.CU_LAUNCH_ATTRIBUTE_COOPERATIVE: lambda v: v.cooperative,
+            ids.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: lambda v: (
+                v.programmaticStreamSerializationAllowed
+            ),
+        }
+        first, *_ = (ctypes.c_uint64 * 1).from_address(parameters)
+        told.append({
+            "grid": (config.gridDimX, config.gridDimY, config.gridDimZ), "block": config.blockDimX,
+            "shared": config.sharedMemBytes, "stream": int(config.hStream), "function": int(function),
+            "attributes": {a.id.name.split("_ATTRIBUTE_")[1]: values[a.id](a.value) for a in config.attrs},
+            "first": ctypes.c_uint64.from_address(first).value,
+        })  # fmt: skip
+        return (bindings.CUresult.CUDA_SUCCESS,)
+
+    monkeypatch.setattr(bindings, "cuLaunchKernelEx", launch_kernel)
+    return told
+
+
+def test_attributes_are_passed_to_the_driver(driver, launched_by_driver, monkeypatch):
+    monkeypatch.setattr(launch, "_check_cluster", lambda function, cluster: False)
+    once = dataclasses.replace(LAUNCH, launches=1)
+    cases = [
+        (dataclasses.replace(once, cooperative=True), {"COOPERATIVE": 1}),
+        (dataclasses.replace(once, cluster=(2, 1, 1)), {"CLUSTER_DIMENSION": (2, 1, 1)}),
+        (dataclasses.replace(once, dependent=True), {"PROGRAMMATIC_STREAM_SERIALIZATION": 1}),
+    ]
+    for described, attributes in cases:
+        program, function = loaded(described, overlapping=True)
+        program.launch_with(program.parameters({"out": 4096, "a": 8192}))
+        assert launched_by_driver.pop() == {
+            "grid": (4, 2, 1), "block": 64, "shared": 70_000, "stream": 5, "function": 77, "attributes": attributes,
+            "first": 4096,
+        }  # fmt: skip
+        assert not function.calls
+
+
+def test_a_kernel_that_is_timed_alone_does_not_overlap_itself(driver, launched_by_driver):
+    program, function = loaded(dataclasses.replace(LAUNCH, dependent=True))
+    program({"out": array(4096), "a": array(8192)})
+    assert len(function.calls) == LAUNCH.launches and not launched_by_driver
+
+
+def test_a_launch_that_the_driver_refuses(driver, launched_by_driver, monkeypatch):
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    refused = bindings.CUresult.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
+    monkeypatch.setattr(bindings, "cuLaunchKernelEx", lambda *_: (refused,))
+    program, _ = loaded(dataclasses.replace(LAUNCH, cooperative=True))
+    with pytest.raises(LaunchRefused, match="COOPERATIVE_LAUNCH_TOO_LARGE"):
+        program({"out": array(4096), "a": array(8192)})
+
+
 SHRINKING = dataclasses.replace(LAUNCH, grid=(128, 1, 1), launches=1, grid_may_shrink=True)
 
 
@@ -319,7 +384,7 @@ def occupancy(monkeypatch):
 
     monkeypatch.setattr(bindings, "cuOccupancyMaxActiveBlocksPerMultiprocessor", blocks)
     monkeypatch.setattr(bindings, "cuOccupancyMaxActiveClusters", clusters)
-    monkeypatch.setattr(launch, "_check_cluster", lambda function, cluster: None)
+    monkeypatch.setattr(launch, "_check_cluster", lambda function, cluster: True)
     return said
 
 

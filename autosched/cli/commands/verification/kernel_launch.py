@@ -77,7 +77,10 @@ def verify_launch(
             arguments=values,
             grid=_sizes("--grid", launch.grid),
             block=_sizes("--block", launch.block),
+            cluster=_sizes("--cluster", launch.cluster) if launch.cluster else None,
             shared_bytes=launch.shared,
+            cooperative=launch.cooperative,
+            dependent=_dependent(launch.dependent, len(values)),
             outputs=outputs,
             symbols=symbols,
             options=options,
@@ -180,6 +183,16 @@ def _sizes(flag: str, text: str) -> tuple[int, ...]:
     if not 1 <= len(parts) <= 3 or not all(re.fullmatch(r"0*[1-9]\d{0,9}", p.strip()) for p in parts):
         raise InputError(f'invalid {flag} "{shortened(text)}": write X, or X,Y,Z')
     return tuple(int(p) for p in parts)
+
+
+def _dependent(text: str, count: int) -> bool | tuple[int, ...]:
+    """Return whether all arguments may still be written, or the positions of those that may."""
+    if text in ("", "all"):
+        return text == "all"
+    parts = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"\d{1,9}", part) and int(part) < count for part in parts):
+        raise InputError(f'invalid --dependent "{shortened(text)}": write all, or positions from 0 to {count - 1}')
+    return tuple(int(part) for part in parts)
 
 
 def _assignment(flag: str, text: str, rng: np.random.Generator) -> tuple[str, Any]:

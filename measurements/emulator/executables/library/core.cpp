@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <set>
 #include <sstream>
 
 namespace autosched::program {
@@ -77,6 +78,7 @@ class Session {
   std::map<std::uint64_t, std::string> textures;  // lines, by handle
   std::uint64_t next_texture = 0x7e5700000001;
   int sticky = success;
+  std::set<void*> overlappable;  // streams in which a kernel came last
 
  private:
   void put(const void* from, std::size_t count) {
@@ -263,8 +265,14 @@ bool check_range(const void* address, std::size_t bytes, const char* function) {
   return false;
 }
 
+void end_overlaps() {
+  const Lock lock(session().mutex);
+  session().overlappable.clear();
+}
+
 int copy(void* to, const void* from, std::size_t bytes, int kind, const char* function) {
   const Lock lock(session().mutex);
+  session().overlappable.clear();
   if (session().sticky != success) return failed(session().sticky);
   if (bytes == 0) return success;
   if (to == nullptr || from == nullptr || kind < 0 || kind > 4) return failed(invalid_value);
@@ -292,6 +300,7 @@ int copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from
 
 int fill(void* to, int value, std::size_t bytes, const char* function) {
   const Lock lock(session().mutex);
+  session().overlappable.clear();
   if (session().sticky != success) return failed(session().sticky);
   if (bytes == 0) return success;
   if (!in_arena(to)) {
@@ -382,6 +391,15 @@ int run(const Launch& launch) {
   if (s.sticky != success) return failed(s.sticky);
   Kernel* k = launch.kernel;
   if (const int error = learn(k); error != success) return failed(error);
+  if (launch.cooperative) {
+    const Dim3& b = launch.block;
+    const std::uint64_t fit =
+        static_cast<std::uint64_t>(blocks_per_multiprocessor(k, static_cast<int>(b.x * b.y * b.z), launch.shared)) * fact("sm_count");
+    if (std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z > fit) {
+      complain_misuse("the cooperative launch of " + k->name + " has more blocks than the device holds at a time, " + std::to_string(fit));
+      return failed(cooperative_too_large);
+    }
+  }
   const auto volume = [](const Dim3& d) { return std::uint64_t{d.x} * d.y * d.z; };
   if (volume(launch.grid) == 0 || volume(launch.block) == 0 || volume(launch.block) > k->most_threads || launch.block.z > 64 ||
       launch.grid.x > 0x7fffffffu || launch.grid.y > 65535 || launch.grid.z > 65535) {
@@ -407,7 +425,8 @@ int run(const Launch& launch) {
        << launch.grid.z << "\nblock " << launch.block.x << " " << launch.block.y << " " << launch.block.z;
   if (launch.cluster) text << "\ncluster " << c.x << " " << c.y << " " << c.z;
   text << "\nshared " << launch.shared << "\ncooperative "
-       << launch.cooperative << "\nheap " << s.heap_limit << " " << s.heap_resets << "\n";
+       << launch.cooperative << "\nstream " << number_of(launch.stream) << "\ndependent "
+       << (launch.dependent && s.overlappable.count(launch.stream) != 0) << "\nheap " << s.heap_limit << " " << s.heap_resets << "\n";
   for (std::size_t n = 0; n < k->parameters.size(); ++n) {
     text << "argument " << hex(launch.arguments[n], k->parameters[n]) << "\n";
   }
@@ -424,6 +443,7 @@ int run(const Launch& launch) {
   }
   for (const auto& [handle, line] : s.textures) text << "texture " << handle << " " << line << "\n";
   for (const auto& [from, to] : s.unknown) text << "unknown " << from << " " << to - from << "\n";
+  s.overlappable.insert(launch.stream);
   s.heap_used = s.heap_used || k->uses_heap;
   std::fflush(nullptr);  // what was printed before comes first
   std::istringstream answer(s.ask(text.str()));

@@ -98,6 +98,8 @@ struct Launch {
   std::size_t shared = 0;
   void** arguments = nullptr;
   bool cooperative = false;
+  void* stream = nullptr;
+  bool dependent = false;  // programmatic stream serialization: it may begin before the kernel in front of it has ended
 };
 
 // The last error of this thread, and one that all later calls return.
@@ -140,6 +142,8 @@ Variable* add_variable(Module* module, const char* name, std::size_t bytes, bool
 Kernel* add_kernel(Module* module, const char* name);
 int learn(Kernel* kernel);  // once: parameters and limits
 int run(const Launch& launch);
+// Whatever else is done in streams, or waited for: a kernel behind it does not overlap those in front of it.
+void end_overlaps();
 int blocks_per_multiprocessor(Kernel* kernel, int threads, std::size_t shared);
 
 // The memory behind a texture or surface object.

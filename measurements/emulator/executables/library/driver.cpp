@@ -110,7 +110,7 @@ BOTH(cuCtxPushCurrent, (void* c), (c))
 API int cuCtxPopCurrent(void** to) { return (to != nullptr ? *to = &context : nullptr), success; }
 BOTH(cuCtxPopCurrent, (void** to), (to))
 API int cuCtxGetDevice(int* device) { return *device = 0, success; }
-API int cuCtxSynchronize() { return failed(sticky_error()); }
+API int cuCtxSynchronize() { return end_overlaps(), failed(sticky_error()); }
 API int cuCtxSetLimit(int limit, std::size_t value) {
   constexpr int heap_size = 2;  // CU_LIMIT_MALLOC_HEAP_SIZE
   return limit == heap_size ? limit_heap(value) : success;
@@ -193,17 +193,18 @@ API int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* function,
   return *blocks = blocks_per_multiprocessor(static_cast<Kernel*>(function), threads, shared), success;
 }
 namespace {
-int launch(void* function, Dim3 grid, Dim3 block, std::optional<Dim3> cluster, unsigned shared, void** arguments, bool cooperative) {
+int launch(void* function, Dim3 grid, Dim3 block, std::optional<Dim3> cluster, unsigned shared, void* stream, void** arguments, bool cooperative,
+           bool dependent = false) {
   if (function == nullptr) return failed(invalid_handle);
   if (arguments == nullptr && !static_cast<Kernel*>(function)->parameters.empty()) return lacking("cuLaunchKernel with CU_LAUNCH_PARAM_BUFFER_POINTER");
-  return run({static_cast<Kernel*>(function), grid, block, cluster, shared, arguments, cooperative});
+  return run({static_cast<Kernel*>(function), grid, block, cluster, shared, arguments, cooperative, stream, dependent});
 }
 }  // namespace
-API int cuLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void*, void** arguments, void**) {
-  return launch(f, {gx, gy, gz}, {bx, by, bz}, {}, shared, arguments, false);
+API int cuLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream, void** arguments, void**) {
+  return launch(f, {gx, gy, gz}, {bx, by, bz}, {}, shared, stream, arguments, false);
 }
-API int cuLaunchCooperativeKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void*, void** arguments) {
-  return launch(f, {gx, gy, gz}, {bx, by, bz}, {}, shared, arguments, true);
+API int cuLaunchCooperativeKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream, void** arguments) {
+  return launch(f, {gx, gy, gz}, {bx, by, bz}, {}, shared, stream, arguments, true);
 }
 namespace {
 struct LaunchAttribute {
@@ -224,13 +225,14 @@ struct LaunchConfig {
 }  // namespace
 API int cuLaunchKernelEx(const LaunchConfig* c, void* f, void** arguments, void**) {
   std::optional<Dim3> cluster;
-  bool cooperative = false;
+  bool cooperative = false, dependent = false;
   for (unsigned k = 0; k < c->count; ++k) {
     const LaunchAttribute& a = c->attributes[k];
     if (a.id == 4) cluster = Dim3{a.cluster[0], a.cluster[1], a.cluster[2]};
     if (a.id == 2) cooperative = a.number != 0;
+    if (a.id == 6) dependent = a.number != 0;
   }
-  return launch(f, {c->grid[0], c->grid[1], c->grid[2]}, {c->block[0], c->block[1], c->block[2]}, cluster, c->shared, arguments, cooperative);
+  return launch(f, {c->grid[0], c->grid[1], c->grid[2]}, {c->block[0], c->block[1], c->block[2]}, cluster, c->shared, c->stream, arguments, cooperative, dependent);
 }
 
 API int cuOccupancyMaxActiveClusters(int* clusters, void* function, const void* config) {
@@ -380,15 +382,15 @@ API int cuStreamCreate(void** to, unsigned) { return *to = new char, success; }
 API int cuStreamCreateWithPriority(void** to, unsigned, int) { return *to = new char, success; }
 API int cuStreamDestroy(void* s) { return delete static_cast<char*>(s), success; }
 BOTH(cuStreamDestroy, (void* s), (s))
-API int cuStreamSynchronize(void*) { return failed(sticky_error()); }
-API int cuStreamQuery(void*) { return failed(sticky_error()); }
+API int cuStreamSynchronize(void*) { return end_overlaps(), failed(sticky_error()); }
+API int cuStreamQuery(void*) { return end_overlaps(), failed(sticky_error()); }
 API int cuStreamWaitEvent(void*, void*, unsigned) { return success; }
 API int cuEventCreate(void** to, unsigned) { return *to = new double(0), success; }
 API int cuEventDestroy(void* e) { return delete static_cast<double*>(e), success; }
 BOTH(cuEventDestroy, (void* e), (e))
 API int cuEventRecord(void* e, void*) { return *static_cast<double*>(e) = now_milliseconds(), success; }
-API int cuEventSynchronize(void*) { return failed(sticky_error()); }
-API int cuEventQuery(void*) { return failed(sticky_error()); }
+API int cuEventSynchronize(void*) { return end_overlaps(), failed(sticky_error()); }
+API int cuEventQuery(void*) { return end_overlaps(), failed(sticky_error()); }
 API int cuEventElapsedTime(float* to, void* a, void* b) { return *to = static_cast<float>(*static_cast<double*>(b) - *static_cast<double*>(a)), success; }
 BOTH(cuEventElapsedTime, (float* to, void* a, void* b), (to, a, b))
 

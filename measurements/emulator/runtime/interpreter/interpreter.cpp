@@ -346,7 +346,10 @@ void run_warp(Machine& machine, unsigned index) {
         case Flow::trap:
           run_as(w, static_cast<unsigned>(__builtin_ctz(now)));
           stop_launch(machine, Kind::trap, i.site,
-                      i.immediates == 0 ? "the kernel stops here (trap)" : describe_assertion(w, i).c_str());
+                      i.immediates != 0 ? describe_assertion(w, i).c_str()
+                      : machine.program.uses_grid_workspace && !machine.launch.cooperative
+                          ? "the kernel stops here (trap), as this_grid().sync() does in a launch that is not cooperative"
+                          : "the kernel stops here (trap)");
         case Flow::polls:
         case Flow::yields:
           if (w.yielded_at != pc) {

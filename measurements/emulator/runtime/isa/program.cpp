@@ -183,7 +183,7 @@ std::uint32_t slot_of(Machine& machine, const Token& t, unsigned width) {
   machine.program_text.slots.emplace(key, slot);
   if (t.kind == 's') {
     if (t.text.starts_with("reserved_smem")) machine.launch.uses_reserved_shared = true;
-    if (t.text == "envreg1" || t.text == "envreg2") machine.program.uses_grid_workspace = machine.launch.cooperative = true;
+    if (t.text == "envreg1" || t.text == "envreg2") machine.program.uses_grid_workspace = true;
     machine.program_text.specials.push_back({slot, width, std::string(t.text)});
     return slot;
   }
@@ -440,7 +440,7 @@ void place_variables(Machine& machine, const std::vector<void*>& addresses) {
     if (machine.program_text.variables[r.variable].bound) continue;
     const std::uint64_t base = r.kind == 'v'   ? machine.program_text.variables[r.index].address
                                : r.kind == 'f' ? function_base | r.index
-                                               : shared_base | r.index;
+                                               : shared_base + r.index;
     const std::uint64_t value = base + r.addend;
     std::memcpy(reinterpret_cast<unsigned char*>(machine.program_text.variables[r.variable].address) + r.offset, &value,
                 sizeof value);

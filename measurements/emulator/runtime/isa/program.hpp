@@ -11,10 +11,14 @@
 
 namespace autosched::emulator::ptx {
 
-// Where generic addresses of each space begin. Buffers of global memory have their host addresses.
-constexpr std::uint64_t shared_base = std::uint64_t{1} << 60, local_base = std::uint64_t{2} << 60,
-                        param_base = std::uint64_t{3} << 60, function_base = std::uint64_t{4} << 60,
-                        window_mask = std::uint64_t{15} << 60;
+// Where generic addresses of each space begin. Buffers of global memory have their host addresses. The low words of
+// shared and local ones are no addresses of their spaces: one that is cut to 32 bits is out of bounds.
+constexpr std::uint64_t shared_base = std::uint64_t{1} << 60 | low_word_of_windows,
+                        local_base = std::uint64_t{2} << 60 | low_word_of_windows, param_base = std::uint64_t{3} << 60,
+                        function_base = std::uint64_t{4} << 60, window_mask = std::uint64_t{15} << 60;
+// Whether an address is a generic one of the space that begins at `base`, and what it is in that space.
+constexpr bool is_generic_of(std::uint64_t base, std::uint64_t address) { return ((address ^ base) & window_mask) == 0; }
+constexpr std::uint64_t offset_in(std::uint64_t base, std::uint64_t address) { return address - base; }
 
 struct Program {
   std::vector<Instruction> code;

@@ -17,6 +17,7 @@ Machine::Machine()
       buffers(make_part<Buffers>(parking)),
       heap(make_part<Heap>(parking)),
       written_maps(make_part<WrittenMaps>(parking)),
+      dependence(make_part<Dependence>(parking)),
       tensor_memories(make_part<TensorMemories>(parking)),
       counting(make_part<Counting>(parking)),
       block_order(make_part<BlockOrder>(parking)),

@@ -17,6 +17,8 @@ struct Index3 {
   unsigned x, y, z;
 };
 
+constexpr std::uint32_t low_word_of_windows = 0x5a000000u;  // where generic addresses of shared and local memory begin
+
 constexpr int all_threads = -1;  // as the count of a barrier
 
 // Bytes on their way into shared memory.
@@ -50,6 +52,7 @@ struct Thread {
   Who who = 0;
   State state = State::exited;
   SiteIndex site = 0;  // of the last instruction
+  bool waited = false;  // of a dependent launch: for the launches before it
   bool polls = false;  // waits by asking again and again
   bool spins = false;  // has got the same answer as before from where it asked last, in memory
   std::uint64_t asked = 0;
@@ -84,6 +87,7 @@ struct Launch {
   unsigned resident = 128;  // blocks, or clusters, that may have begun and not ended
   bool interleaved = false;  // blocks take turns at each access of global memory
   bool cooperative = false;  // all blocks are resident
+  bool dependent = false;    // it may begin before the launches before it in its stream have ended
 };
 
 // The blocks (or clusters) of the launch that runs, in their order.
@@ -120,6 +124,7 @@ struct Heap;
 struct WrittenMaps;
 struct SharedMemory;
 struct EngineUses;
+struct Dependence;
 struct BlockOrder;
 struct Barriers;
 struct DroppedValues;
@@ -178,6 +183,7 @@ struct Machine {
   Buffers& buffers;
   Heap& heap;
   WrittenMaps& written_maps;
+  Dependence& dependence;
   TensorMemories& tensor_memories;
   Counting& counting;
   const Copied* copied = nullptr;  // of the store that is being executed, where copies are followed

@@ -231,6 +231,8 @@ void report_unknown(Report& report, std::uint64_t address, std::uint64_t bytes) 
   Line("unknown").number("address", address).number("bytes", bytes).write(report);
 }
 
+void report_waited(Report& report) { Line("waited").write(report); }
+
 void report_variables(Report& report, std::uint64_t digest) { Line("variables").number("digest", digest).write(report); }
 
 void report_print(Report& report, const char* text) { Line("print").escaped("text", text).write(report); }

@@ -114,6 +114,9 @@ void report_end(Report& report, const char* status, SiteIndex site, const char* 
 // Bytes of a program's memory that held no value before the launch, and hold none now.
 void report_unknown(Report& report, std::uint64_t address, std::uint64_t bytes);
 
+// The launch has waited for all before it that it might overlap (griddepcontrol.wait).
+void report_waited(Report& report);
+
 // A number of what a launch has left in variables.
 void report_variables(Report& report, std::uint64_t digest);
 

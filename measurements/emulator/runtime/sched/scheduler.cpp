@@ -2,6 +2,7 @@
 #include "machine/describe_threads.hpp"
 #include "interpreter/interpreter.hpp"
 #include "isa/program.hpp"
+#include "memory/global/dependence.hpp"
 #include "memory/shared/memory.hpp"
 #include "sched/scheduler.hpp"
 #include "isa/sync/barrier.hpp"
@@ -62,6 +63,7 @@ void start_blocks(Machine& machine, Epoch first) {
   start_block_shared(machine);
   start_block_global(machine);
   start_block_order(machine);
+  start_block_dependence(machine);
   start_block_barriers(machine);
   for (unsigned place = 0; place < machine.launch.threads * cluster_blocks(machine); ++place) {
     const unsigned i = place % machine.launch.threads, rank = place / machine.launch.threads;
@@ -77,7 +79,7 @@ void start_blocks(Machine& machine, Epoch first) {
     t.lane = i % warp_size;
     t.who = who_of(t.warp, t.lane);
     t.state = State::runnable;
-    t.polls = t.spins = false;
+    t.polls = t.spins = t.waited = false;
     t.site = 0;
     t.copies.clear();
     t.group = 0;

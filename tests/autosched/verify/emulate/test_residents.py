@@ -21,12 +21,26 @@ EACH_NIGHT_BUT_LAST = [*(pytest.param(o, marks=pytest.mark.nightly) for o in BOT
 
 
 def launched(
-    source: str, *arrays: np.ndarray, grid: int, block: int = 64, order: Order = FORWARD, output: bool = True
+    source: str,
+    *arrays: np.ndarray,
+    grid: int,
+    block: int = 64,
+    order: Order = FORWARD,
+    output: bool = True,
+    cooperative: bool = False,
 ) -> EmulatedLaunch:
     """``output``: the last array is one that the kernel fills."""
     outputs = (len(arrays) - 1,) if output else ()
     return autosched.emulate(
-        source, kernel="kernel", arguments=arrays, grid=grid, block=block, outputs=outputs, order=order, time_limit=20
+        source,
+        kernel="kernel",
+        arguments=arrays,
+        grid=grid,
+        block=block,
+        outputs=outputs,
+        order=order,
+        time_limit=20,
+        cooperative=cooperative,
     )
 
 
@@ -65,7 +79,7 @@ extern "C" __global__ void kernel(const float* a, float* w, float* o) {
 
 def grid_sync(source: str, order: Order, grid: int = 6) -> tuple[EmulatedLaunch, np.ndarray]:
     a = np.arange(grid * 64, dtype=np.float32)
-    done = launched(source, a, np.zeros_like(a), np.zeros_like(a), grid=grid, order=order)
+    done = launched(source, a, np.zeros_like(a), np.zeros_like(a), grid=grid, order=order, cooperative=True)
     return done, (np.roll(a, -3) + 3)[::-1]
 
 

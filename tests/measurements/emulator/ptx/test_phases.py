@@ -75,7 +75,15 @@ class Release:
         out = np.zeros(96, np.int32)
         order = Order("ascending", seed)
         return autosched.emulate(
-            source, [out], grid=1, block=96, outputs=(0,), kernel="k", options=["-arch=sm_90"], order=order, time_limit=20
+            source,
+            [out],
+            grid=1,
+            block=96,
+            outputs=(0,),
+            kernel="k",
+            options=["-arch=sm_90"],
+            order=order,
+            time_limit=20,
         )
 
 
@@ -93,9 +101,7 @@ SOUND = {
     "relaxed_arrivals": Release(
         'asm volatile("mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%0];" :: "r"(at(&empty)) : "memory");', 64, ""
     ),
-    "a_lane_behind_a_shuffle": Release(
-        "sum += __shfl_sync(~0u, lane, 3); if (lane == 3) arrive(at(&empty));", 2, ""
-    ),
+    "a_lane_behind_a_shuffle": Release("sum += __shfl_sync(~0u, lane, 3); if (lane == 3) arrive(at(&empty));", 2, ""),
 }
 # Warp 2 never releases: the producer may go on twice before it looks.
 FAULTY = {

@@ -98,7 +98,7 @@ API int cudaGetDeviceProperties_v2(void* to, int device) { return properties(to,
 API int cudaGetDeviceProperties(void* to, int device) {
   return properties(to, device, VERSION >= 13 ? DeviceProperties::cuda13 : DeviceProperties::cuda11);
 }
-API int cudaDeviceSynchronize() { return failed(sticky_error()); }
+API int cudaDeviceSynchronize() { return end_overlaps(), failed(sticky_error()); }
 API int cudaThreadSynchronize() { return failed(sticky_error()); }
 API int cudaDeviceReset() { return reset_heap(), success; }
 API int cudaThreadExit() { return success; }

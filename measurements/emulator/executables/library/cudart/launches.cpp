@@ -18,10 +18,10 @@ struct Configuration {
 thread_local std::vector<Configuration> configurations;
 
 int launch(const void* function, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, void* stream, bool cooperative,
-           std::optional<Dim3> cluster = {}) {
+           std::optional<Dim3> cluster = {}, bool dependent = false) {
   Kernel* k = kernel_of(function);
   if (k == nullptr) return failed(invalid_device_function);
-  const Launch one{k, grid, block, cluster, shared, arguments, cooperative};
+  const Launch one{k, grid, block, cluster, shared, arguments, cooperative, stream, dependent};
   if (!captured(stream)) return run(one);
   if (const int error = learn(k); error != success) return failed(error);
   return keep(stream, Work::kernel, kept_launch(one));
@@ -56,13 +56,6 @@ API int cudaLaunchKernel(const void* function, Dim3 grid, Dim3 block, void** arg
   return launch(function, grid, block, arguments, shared, stream, false);
 }
 API int cudaLaunchCooperativeKernel(const void* function, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, void* stream) {
-  Kernel* k = kernel_of(function);
-  if (k == nullptr) return failed(invalid_device_function);
-  const std::uint64_t fit = static_cast<std::uint64_t>(blocks_per_multiprocessor(k, static_cast<int>(block.x * block.y * block.z), shared)) * fact("sm_count");
-  if (std::uint64_t{grid.x} * grid.y * grid.z > fit) {
-    complain_misuse("the cooperative launch of " + k->name + " has more blocks than the device holds at a time, " + std::to_string(fit));
-    return failed(cooperative_too_large);
-  }
   return launch(function, grid, block, arguments, shared, stream, true);
 }
 namespace {
@@ -87,13 +80,14 @@ struct LaunchConfig {
 }  // namespace
 API int cudaLaunchKernelExC(const LaunchConfig* config, const void* function, void** arguments) {
   std::optional<Dim3> cluster;
-  bool cooperative = false;
+  bool cooperative = false, dependent = false;
   for (unsigned k = 0; k < config->count; ++k) {
     const LaunchAttribute& a = config->attributes[k];
     if (a.id == 4) cluster = Dim3{a.cluster.x, a.cluster.y, a.cluster.z};
     if (a.id == 2) cooperative = a.number != 0;
+    if (a.id == 6) dependent = a.number != 0;
   }
-  return launch(function, config->grid, config->block, arguments, config->shared, config->stream, cooperative, cluster);
+  return launch(function, config->grid, config->block, arguments, config->shared, config->stream, cooperative, cluster, dependent);
 }
 API int cudaGetFuncBySymbol(void** to, const void* function) { return __cudaGetKernel(to, function); }
 API int cudaGetKernel(void** to, const void* function) { return __cudaGetKernel(to, function); }

@@ -21,17 +21,17 @@ API int cudaStreamCreateWithPriority(void** stream, unsigned flags, int priority
 API int cudaStreamCreateWithFlags(void** stream, unsigned flags) { return *stream = new Stream{flags, 0}, success; }
 API int cudaStreamCreate(void** stream) { return *stream = new Stream, success; }
 API int cudaStreamDestroy(void* stream) { return delete static_cast<Stream*>(stream), success; }
-API int cudaStreamSynchronize(void*) { return failed(sticky_error()); }
-API int cudaStreamQuery(void*) { return failed(sticky_error()); }
+API int cudaStreamSynchronize(void*) { return end_overlaps(), failed(sticky_error()); }
+API int cudaStreamQuery(void*) { return end_overlaps(), failed(sticky_error()); }
 API int cudaStreamWaitEvent(void* stream, void* event, unsigned) { return wait_in_capture(stream, event), success; }
 API int cudaStreamGetPriority(void* stream, int* priority) { return *priority = stream != nullptr ? static_cast<Stream*>(stream)->priority : 0, success; }
 API int cudaStreamGetFlags(void* stream, unsigned* flags) { return *flags = stream != nullptr ? static_cast<Stream*>(stream)->flags : 0, success; }
 API int cudaStreamGetDevice(void*, int* device) { return *device = 0, success; }
 API int cudaStreamAttachMemAsync(void*, void*, std::size_t, unsigned) { return success; }
 API int cudaStreamSetAttribute(void*, int, const void*) { return success; }
-API int cudaStreamAddCallback(void* stream, void (*call)(void*, int, void*), void* data, unsigned) { return call(stream, sticky_error(), data), success; }
+API int cudaStreamAddCallback(void* stream, void (*call)(void*, int, void*), void* data, unsigned) { return end_overlaps(), call(stream, sticky_error(), data), success; }
 API int cudaLaunchHostFunc(void* stream, void (*call)(void*), void* data) {
-  return enqueue(stream, Work::host, [=] { return call(data), int{success}; });
+  return enqueue(stream, Work::host, [=] { return end_overlaps(), call(data), int{success}; });
 }
 API int cudaEventCreate(void** event) { return *event = new Event, success; }
 API int cudaEventCreateWithFlags(void** event, unsigned) { return *event = new Event, success; }
@@ -43,8 +43,8 @@ API int cudaEventRecord(void* event, void* stream) {
   return failed(sticky_error());
 }
 API int cudaEventRecordWithFlags(void* event, void* stream, unsigned) { return cudaEventRecord(event, stream); }
-API int cudaEventSynchronize(void* event) { return event != nullptr ? failed(sticky_error()) : failed(invalid_handle); }
-API int cudaEventQuery(void* event) { return event != nullptr ? failed(sticky_error()) : failed(invalid_handle); }
+API int cudaEventSynchronize(void* event) { return end_overlaps(), event != nullptr ? failed(sticky_error()) : failed(invalid_handle); }
+API int cudaEventQuery(void* event) { return end_overlaps(), event != nullptr ? failed(sticky_error()) : failed(invalid_handle); }
 API int cudaEventElapsedTime(float* milliseconds, void* from, void* to) {
   if (from == nullptr || to == nullptr) return failed(invalid_handle);
   const auto *a = static_cast<Event*>(from), *b = static_cast<Event*>(to);

@@ -19,7 +19,7 @@ constexpr Space space_of_window(std::uint64_t address) {
 }
 
 const char* kind_of_pointer(Machine& machine, std::uint64_t address) {
-  if ((address & window_mask) == function_base) return "the address of a function";
+  if (is_generic_of(function_base, address)) return "the address of a function";
   const Space space = space_of_window(address);
   if (space == Space::shared) return "a generic address of shared memory";
   if (space == Space::local) return "a generic address of local memory";
@@ -27,18 +27,21 @@ const char* kind_of_pointer(Machine& machine, std::uint64_t address) {
   return locate_global(machine, reinterpret_cast<const void*>(address)).empty() ? "no address" : "an address of global memory";
 }
 
+constexpr std::uint64_t base_of(Space space) {
+  return space == Space::shared ? shared_base : space == Space::local ? local_base : space == Space::param ? param_base : 0;
+}
+
 }  // namespace
 
 Place resolve_window(Machine& machine, Space space, std::uint64_t address, const char* instruction) {
-  const std::uint64_t offset = address & ~window_mask;
   if (space == Space::generic) {
     const Space found = space_of_window(address);
     if (found == Space::generic) {
       FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s takes %s", describe_self(machine).c_str(), instruction,
               kind_of_pointer(machine, address));
-      return {found, offset, false};
+      return {found, address, false};
     }
-    return {found, offset};
+    return {found, offset_in(base_of(found), address)};
   }
   FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s takes %#llx, which is %s",
           describe_self(machine).c_str(), instruction, static_cast<unsigned long long>(address),
@@ -48,15 +51,11 @@ Place resolve_window(Machine& machine, Space space, std::uint64_t address, const
 
 namespace {
 
-constexpr std::uint64_t base_of(Space space) {
-  return space == Space::shared ? shared_base : space == Space::local ? local_base : space == Space::param ? param_base : 0;
-}
-
 void to_generic(Warp& w, const Instruction& i, Lanes active) {
   const auto space = static_cast<Space>(i.immediate[0]);
   for_lanes(active, [&](unsigned k) {
     const std::uint64_t a = read_bits(w, i.source(0), i.width_of_source(0), k);
-    w.values<std::uint64_t>(i.destination(0))[k] = a | base_of(space);
+    w.values<std::uint64_t>(i.destination(0))[k] = a + base_of(space);
   });
 }
 
@@ -65,13 +64,14 @@ void from_generic(Warp& w, const Instruction& i, Lanes active) {
   const auto space = static_cast<Space>(i.immediate[0]);
   for_lanes(active, [&](unsigned k) {
     const std::uint64_t a = w.values<std::uint64_t>(i.source(0))[k];
-    if ((a & window_mask) != base_of(space) && a != 0) {
+    const bool fits = is_generic_of(base_of(space), a);
+    if (!fits && a != 0) {
       run_as(w, k);
       machine.self->site = i.site;
       FINDING(machine.report, wrong_state_space, machine.self->site, "%s: cvta.to.%s takes %s", describe_self(machine).c_str(),
               space_name(space), kind_of_pointer(machine, a));
     }
-    w.values<std::uint64_t>(i.destination(0))[k] = space == Space::global ? a : a & ~window_mask;
+    w.values<std::uint64_t>(i.destination(0))[k] = fits ? offset_in(base_of(space), a) : a & ~window_mask;
   });
 }
 
@@ -80,7 +80,7 @@ void is_space(Warp& w, const Instruction& i, Lanes active) {
   Lanes result = 0;
   for_lanes(active, [&](unsigned k) {
     const std::uint64_t a = w.values<std::uint64_t>(i.source(0))[k];
-    result |= static_cast<Lanes>((a & window_mask) == base_of(space)) << k;
+    result |= static_cast<Lanes>(is_generic_of(base_of(space), a)) << k;
   });
   Lanes& d = w.head(i.destination(0)).bits;
   d = (d & ~active) | result;

@@ -361,8 +361,8 @@ bool shared_operand(Warp& w, const Instruction& i, unsigned source, std::int64_t
   Machine& machine = *w.machine;
   const std::uint64_t a = address_of(w, i, source, offset, lane);
   // A generic address of shared memory is what an instruction takes without .shared.
-  const Place p = (a & window_mask) == shared_base ? Place{Space::shared, a & ~window_mask}
-                                                   : resolve(machine, Space::shared, a, instruction);
+  const Place p = is_generic_of(shared_base, a) ? Place{Space::shared, offset_in(shared_base, a)}
+                                                : resolve(machine, Space::shared, a, instruction);
   address = p.good ? cluster_address(machine, static_cast<std::uint32_t>(p.offset)) : 0;
   return p.good;
 }

@@ -278,7 +278,7 @@ std::string encoded(const TensorMapSpec& spec, void* base) {
 bool map_at(Machine& machine, std::uint64_t address, const char* instruction, Map& map) {
   const std::uint64_t offset = address & ~window_mask;
   bool in_global = false;
-  if ((address & window_mask) == param_base && offset + sizeof map <= machine.program.parameters.size()) {
+  if (is_generic_of(param_base, address) && offset + sizeof map <= machine.program.parameters.size()) {
     std::memcpy(&map, machine.program.parameters.data() + offset, sizeof map);
   } else if ((address & window_mask) == 0 && address != 0 && !locate_global(machine, reinterpret_cast<void*>(address)).empty()) {
     read_global_bulk(machine, &map, reinterpret_cast<const void*>(address), map_bytes, instruction);

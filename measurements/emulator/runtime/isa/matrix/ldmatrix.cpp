@@ -28,8 +28,8 @@ void find_rows(Warp& w, const Instruction& i, unsigned count, const char* name, 
     if ((w.head(i.source(0)).defined >> k & 1u) == 0) report_undefined(w, i, origin_of(w, i.source(0), i), k);
     const std::uint64_t address = address_of(w, i, 0, i.immediate[1], k);
     // A generic address of shared memory is what the instruction takes without .shared.
-    const Place p = (address & window_mask) == shared_base ? Place{Space::shared, address & ~window_mask}
-                                                           : resolve(machine, Space::shared, address, name);
+    const Place p = is_generic_of(shared_base, address) ? Place{Space::shared, offset_in(shared_base, address)}
+                                                       : resolve(machine, Space::shared, address, name);
     addresses[k] = static_cast<unsigned>(p.offset);
     good[k] = p.good;
   }

@@ -24,6 +24,7 @@ struct Wgmmas : Unit {
     std::uint64_t a, b;
     unsigned columns;
     unsigned issued = 0;   // warps, as bits
+    Earlier before;        // what came before any of them issued it
     std::vector<float> right;  // b, as the first warp has read it: [column / 8][k][column % 8]
   };
   struct Group {
@@ -289,7 +290,7 @@ void issue(Warp& w, const Instruction& i, Lanes) {
   }
   // All four warps execute the same operations one after another.
   const std::uint32_t operation = s.issued++;
-  if (operation - g.first >= g.operations.size()) g.operations.push_back({i.site, a_bits, b_bits, columns, 0, {}});
+  if (operation - g.first >= g.operations.size()) g.operations.push_back({i.site, a_bits, b_bits, columns, 0, {}, {}});
   Operation& o = g.operations[operation - g.first];
   if (o.site != i.site || o.a != a_bits || o.b != b_bits) {
     FINDING(machine.report, invalid_argument, i.site,
@@ -297,6 +298,7 @@ void issue(Warp& w, const Instruction& i, Lanes) {
             place_in_group(machine, w.index), place(machine.report, o.site).c_str());
   }
   o.issued |= 1u << place_in_group(machine, w.index);
+  machine.clocks.precede(w.index, o.before);
   machine.clocks.now[g.actor] = std::max(machine.clocks.now[g.actor], machine.clocks.first + operation);
   check_registers(w, i, a_in_registers ? a_sources : 0);
 
@@ -424,6 +426,7 @@ void wgmma_wait(Warp& w, const Instruction& i, Lanes) {
   s.awaited = 0;
   s.done = end;
   machine.clocks.learn(w.index, g.actor, machine.clocks.first + end - 1);
+  if (end > g.first) machine.clocks.known[w.index].earlier.join(g.operations[end - 1 - g.first].before);
   // What all warps have waited for is no longer needed.
   std::uint32_t least = ~0u;
   for (unsigned v = first_of_group(machine, w.index); v < first_of_group(machine, w.index) + warps_of_group; ++v) {

@@ -135,7 +135,7 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
       break;
     }
   }
-  const bool shared = space == Space::shared || (space == Space::generic && (address & window_mask) == shared_base);
+  const bool shared = space == Space::shared || (space == Space::generic && is_generic_of(shared_base, address));
   // Each row is aligned to what a lane holds of the fragment (PTX ISA, wmma.load): 32 bytes of f16, 8 of u8 m16n16k16. Bytes that lie along
   // k in shared memory are loaded by ldmatrix from sm_75 on, whose rows have 16: an H100 faults at 8.
   const bool along_k = which == operand_a ? f.row_major : which == operand_b && !f.row_major;
@@ -149,7 +149,7 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
   if (address % alignment != 0) {
     FINDING(machine.report, misaligned_access, i.site, "%s: the address is not aligned to %u bytes", name, alignment);
   }
-  if (shared) count_wmma(machine, i, f, which, Store, name, address & ~window_mask, stride);
+  if (shared) count_wmma(machine, i, f, which, Store, name, space == Space::generic ? offset_in(shared_base, address) : address, stride);
   if (which == operand_c && !f.row_major) {
     // Accumulators lie in their registers in the order of rows: a column is gathered element by element.
     for (unsigned col = 0; col < f.cols; ++col) {

@@ -105,12 +105,12 @@ void map_address(Warp& w, const Instruction& i, Lanes active) {
       FINDING(machine.report, invalid_argument, i.site, "%s: mapa names block %u of a cluster of %u",
               describe_self(machine).c_str(), rank, cluster_blocks(machine));
     }
-    const std::uint64_t window = i.immediate[0] != 0 ? shared_base : 0;
-    if (i.immediate[0] != 0 && (a & window_mask) != shared_base) {
+    const std::uint64_t base = i.immediate[0] != 0 ? shared_base : 0;
+    if (base != 0 && !is_generic_of(base, a)) {
       FINDING(machine.report, wrong_state_space, i.site, "%s: mapa takes no generic address of shared memory",
               describe_self(machine).c_str());
     }
-    a = address_in_block(static_cast<std::uint32_t>(a), rank) | window;
+    a = base + address_in_block(static_cast<std::uint32_t>(offset_in(base, a)), rank);
     write_bits(w, i.destination(0), i.width_of_destination(0), k, a);
   });
 }
@@ -118,7 +118,8 @@ void map_address(Warp& w, const Instruction& i, Lanes active) {
 void rank_of_operand(Warp& w, const Instruction& i, Lanes active) {
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    const std::uint64_t a = read_bits(w, i.source(0), i.width_of_source(0), k);
+    std::uint64_t a = read_bits(w, i.source(0), i.width_of_source(0), k);
+    if (is_generic_of(shared_base, a)) a = offset_in(shared_base, a);
     w.values<std::uint32_t>(i.destination(0))[k] = rank_of_address(cluster_address(*w.machine, static_cast<std::uint32_t>(a)));
   });
 }

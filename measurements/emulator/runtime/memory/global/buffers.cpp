@@ -172,6 +172,7 @@ Buffer* check_access(Machine& machine, const void* address, int bytes, const cha
             where.empty() ? "an address outside of every argument" : where.c_str());
     return nullptr;
   }
+  if (machine.launch.dependent && !machine.self->waited) [[unlikely]] check_dependence(machine, *b, address, bytes, instruction);
   if (!is_array(*b)) {
     return b->spec.role == BufferSpec::Role::heap && !check_heap(machine, address, bytes, instruction) ? nullptr : b;
   }

@@ -343,7 +343,7 @@ bool read_input(Machine& machine, const std::uint64_t* addresses, std::uint32_t 
   if ((together & static_cast<unsigned>(bytes - 1)) != 0 || span > std::numeric_limits<int>::max()) return false;
   const auto* const first = reinterpret_cast<const char*>(lowest);
   Buffer* const b = buffer_at(machine, first, static_cast<int>(span));
-  if (b == nullptr || b->writable() || !is_array(*b) || b->spec.unset) return false;
+  if (b == nullptr || b->writable() || !is_array(*b) || b->spec.unset || machine.launch.dependent) return false;
   if (!machine.launch.sparse) return true;
   if (span <= page_bytes) {  // no page lies between those of the first and the last
     touch(machine, *b, first, static_cast<int>(span));

@@ -171,6 +171,8 @@ Buffer* buffer_at(Machine& machine, const void* address, int bytes);  // nullptr
 // Not a variable, nor the heap: one whose pages are made when they are touched, in a sparse launch.
 bool is_array(const Buffer& b);
 void touch(Machine& machine, Buffer& b, const void* address, int bytes);
+// Whether an access comes too early in a launch that may overlap those before it: a finding (dependence.cpp).
+void check_dependence(Machine& machine, const Buffer& b, const void* address, int bytes, const char* instruction);
 // The buffer of an access, or nullptr (and a finding) where it is in none.
 Buffer* check_access(Machine& machine, const void* address, int bytes, const char* instruction);
 // A read of a variable that nothing has set, which is a finding, at the latest once the launch is over.

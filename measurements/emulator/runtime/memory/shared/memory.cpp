@@ -129,6 +129,12 @@ bool check_alignment(Machine& machine, unsigned address, int alignment, const ch
 }
 
 void report_out_of_bounds(Machine& machine, unsigned address, int bytes, const char* instruction) {
+  if (const unsigned own = address - low_word_of_windows; find(machine, own, bytes, false) != nowhere) {
+    FINDING(machine.report, out_of_bounds_shared, machine.self->site,
+            "%s: %s of %d bytes at a generic address that was cut to 32 bits (of %s): convert it by __cvta_generic_to_shared",
+            describe_self(machine).c_str(), instruction, bytes, describe_shared(machine, own).c_str());
+    return;
+  }
   FINDING(machine.report, out_of_bounds_shared, machine.self->site, "%s: %s of %d bytes at %s", describe_self(machine).c_str(),
           instruction, bytes, describe_shared(machine, address).c_str());
 }

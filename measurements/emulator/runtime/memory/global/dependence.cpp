@@ -1,0 +1,81 @@
+// What a launch may touch before it has waited for those before it in its stream, which it may overlap.
+#include "memory/global/dependence.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "machine/part.hpp"
+#include "memory/global/shadow.hpp"
+#include "memory/watched_reads.hpp"
+
+namespace autosched::emulator {
+
+using namespace global_shadow;
+
+// The launches that the running one may overlap, as far as their memory is concerned.
+struct Dependence : Unit {
+  using Unit::Unit;
+
+  struct Stretch {
+    const char *begin, *end;
+  };
+  struct Wait {
+    Who who;
+    Epoch epoch;
+  };
+  std::vector<Stretch> unfinished;  // by address, once the launch begins
+  bool sorted = false;
+  bool waited = false;  // a block did, before it let later launches begin
+  PerBlock<std::vector<Wait>> waits{parking};
+  bool triggered = false;  // by the running blocks
+  Parked<bool> parked_triggered{parking, triggered};
+};
+
+void add_unfinished(Machine& machine, const void* begin, std::size_t bytes) {
+  const auto* const first = static_cast<const char*>(begin);
+  machine.dependence.unfinished.push_back({first, first + bytes});
+}
+
+void start_block_dependence(Machine& machine) {
+  machine.dependence.waits.clear();
+  machine.dependence.triggered = false;
+}
+
+void wait_for_launches(Machine& machine) {
+  if (!machine.launch.dependent) return;
+  if (!machine.dependence.triggered) machine.dependence.waited = true;
+  machine.self->waited = true;
+  machine.dependence.waits.push_back({machine.self->who, machine.clocks.now[machine.self->warp]});
+}
+
+void launch_dependents(Machine& machine) { machine.dependence.triggered = true; }
+
+bool waited_for_launches(Machine& machine) { return machine.dependence.waited; }
+
+void global_shadow::check_dependence(Machine& machine, const Buffer& b, const void* address, int bytes, const char* instruction) {
+  Dependence& d = machine.dependence;
+  if (!d.sorted) {
+    std::sort(d.unfinished.begin(), d.unfinished.end(), [](const auto& x, const auto& y) { return x.begin < y.begin; });
+    d.sorted = true;
+  }
+  const auto* const first = static_cast<const char*>(address);
+  const auto behind = std::lower_bound(d.unfinished.begin(), d.unfinished.end(), first + bytes,
+                                       [](const Dependence::Stretch& s, const char* end) { return s.begin < end; });
+  if (behind == d.unfinished.begin() || std::prev(behind)->end <= first) return;
+  const bool knows = std::any_of(d.waits.begin(), d.waits.end(), [&](const Dependence::Wait& w) {
+    return machine.clocks.ordered(w.who, w.epoch, machine.self->who);
+  });
+  if (knows) {
+    machine.self->waited = true;
+    return;
+  }
+  FINDING(machine.report, global_race, machine.self->site,
+          "%s: %s at %s, which the launch before may still write: griddepcontrol.wait (cudaGridDependencySynchronize) must "
+          "come before",
+          describe_self(machine).c_str(), instruction, element(b, address).c_str());
+  confirm_race(machine, Kind::global_race, machine.self->site);
+}
+
+}  // namespace autosched::emulator
+
+AUTOSCHED_PART(Dependence);

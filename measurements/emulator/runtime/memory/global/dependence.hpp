@@ -1,0 +1,19 @@
+// Memory of launches that the running one may overlap (programmatic dependent launch, PTX ISA 9.7.13.13 griddepcontrol).
+#pragma once
+#include <cstddef>
+
+namespace autosched::emulator {
+
+struct Machine;
+
+// Before the launch: bytes that launches before it in its stream write, or may write.
+void add_unfinished(Machine& machine, const void* begin, std::size_t bytes);
+void start_block_dependence(Machine& machine);
+// The running thread waits for those launches: what they wrote is visible to who is ordered behind that.
+void wait_for_launches(Machine& machine);
+// The running thread lets later launches begin.
+void launch_dependents(Machine& machine);
+// Whether a block has waited before it let later launches begin: with them, all launches before this one have ended.
+bool waited_for_launches(Machine& machine);
+
+}  // namespace autosched::emulator

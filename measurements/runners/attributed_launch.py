@@ -1,0 +1,77 @@
+"""Launching a function with attributes, which cupy's own launches do not take: clusters, cooperation, dependence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from measurements.runners.launch_refused import LaunchRefused
+from search_spaces.arrays import Array
+from search_spaces.launches.launch import Launch, Size3
+
+
+class AttributedLaunch:
+    """A loaded function, launched by ``cuLaunchKernelEx``.
+
+    Args:
+        function: The driver's handle.
+        launch: Block and memory, and whether it is cooperative.
+        cluster: Blocks of a cluster, where the function was not compiled for them; (1, 1, 1) for none.
+        dependent: Whether the launch may begin before the one in front of it in its stream has ended.
+    """
+
+    def __init__(self, function: int, launch: Launch, *, cluster: Size3 = (1, 1, 1), dependent: bool = False) -> None:
+        from cuda.bindings import driver
+
+        self._driver, self._function = driver, driver.CUfunction(function)
+        config = self._config = driver.CUlaunchConfig()
+        config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
+        config.sharedMemBytes = launch.dynamic_shared_bytes
+        names, attributes = driver.CUlaunchAttributeID, []
+        if cluster != (1, 1, 1):
+            attributes.append(_attribute(driver, names.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION))
+            sides = attributes[-1].value.clusterDim
+            sides.x, sides.y, sides.z = cluster
+        if launch.cooperative:
+            attributes.append(_attribute(driver, names.CU_LAUNCH_ATTRIBUTE_COOPERATIVE))
+            attributes[-1].value.cooperative = 1
+        if dependent:
+            attributes.append(_attribute(driver, names.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION))
+            attributes[-1].value.programmaticStreamSerializationAllowed = 1
+        config.attrs, config.numAttrs = attributes, len(attributes)
+
+    def __call__(self, grid: Size3, parameters: Sequence[Any], stream: int) -> None:
+        """Launch on a stream, without waiting.
+
+        Args:
+            grid: Blocks along each axis.
+            parameters: As cupy takes them: arrays of cupy, addresses, or arrays of one element by value.
+            stream: The driver's handle.
+
+        Raises:
+            LaunchRefused: The driver refuses the launch.
+        """
+        driver, config = self._driver, self._config
+        config.gridDimX, config.gridDimY, config.gridDimZ = grid
+        config.hStream = driver.CUstream(stream)
+        values = [_stored(parameter) for parameter in parameters]
+        pointers = np.array([value.ctypes.data for value in values], np.uint64)
+        (status,) = driver.cuLaunchKernelEx(config, self._function, pointers.ctypes.data, 0)
+        if int(status) != 0:
+            raise LaunchRefused(f"the driver refuses the launch: {driver.CUresult(int(status)).name}")
+
+
+def _attribute(driver: Any, name: Any) -> Any:
+    attribute = driver.CUlaunchAttribute()
+    attribute.id = name
+    return attribute
+
+
+def _stored(parameter: Any) -> Array:
+    """Return a parameter's bytes, which the launch copies."""
+    if isinstance(parameter, np.ndarray):
+        return np.ascontiguousarray(parameter)
+    address = parameter if isinstance(parameter, int) else int(parameter.data.ptr)
+    return np.array([address], np.uint64)

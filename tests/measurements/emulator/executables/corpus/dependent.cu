@@ -1,0 +1,84 @@
+// Launches with attributes: a chain of three kernels, of which each may begin before the one in front of it has ended.
+// The first argument says what goes wrong, or what else makes it right. With -DMEET also a barrier of the grid.
+#ifdef MEET
+#include <cooperative_groups.h>
+#endif
+#include <cstdio>
+#include <cstring>
+#include <cuda_runtime.h>
+
+#define CHECK(call)                                                         \
+  do {                                                                      \
+    const cudaError_t error = (call);                                       \
+    if (error != cudaSuccess) return std::printf("%s\n", cudaGetErrorString(error)), 1; \
+  } while (false)
+
+constexpr int n = 256, block = 64;
+
+__device__ int before(bool wait, const int* x, int i) {
+  cudaTriggerProgrammaticLaunchCompletion();
+  const int early = wait ? 0 : x[i];
+  if (wait) cudaGridDependencySynchronize();
+  return wait ? x[i] : early;
+}
+
+__global__ void first(int* x) {
+  x[blockIdx.x * block + threadIdx.x] = blockIdx.x * block + threadIdx.x;
+}
+__global__ void second(const int* x, const int* weight, int* y, bool wait) {
+  const int i = blockIdx.x * block + threadIdx.x;
+  const int w = weight[i];  // nobody in front writes it
+  y[i] = before(wait, x, i) * w;
+}
+// Reads what the first kernel has written: behind its wait, or where the second one has waited before it let this begin.
+__global__ void third(const int* x, const int* y, int* z, bool wait) {
+  const int i = blockIdx.x * block + threadIdx.x;
+  const int v = before(wait, x, i);
+  if (!wait) cudaGridDependencySynchronize();
+  z[i] = v + y[i];
+}
+__global__ void meet(int* x) {
+#ifdef MEET
+  cooperative_groups::this_grid().sync();
+#endif
+  x[blockIdx.x * block + threadIdx.x] += 1;
+}
+
+template <class... P, class... A>
+cudaError_t launch(cudaStream_t stream, int attribute, void (*kernel)(P...), A... arguments) {
+  cudaLaunchAttribute attributes[1] = {};
+  attributes[0].id = attribute == 2 ? cudaLaunchAttributeCooperative : cudaLaunchAttributeProgrammaticStreamSerialization;
+  if (attribute == 2) attributes[0].val.cooperative = 1;
+  if (attribute == 1) attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = n / block, config.blockDim = block, config.stream = stream;
+  config.attrs = attributes, config.numAttrs = attribute != 0 ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, P(arguments)...);
+}
+
+int main(int count, char** words) {
+  const auto says = [&](const char* word) { return count > 1 && std::strcmp(words[1], word) == 0; };
+  cudaStream_t stream;
+  int *x, *weight, *y, *z, host[n];
+  CHECK(cudaStreamCreate(&stream));
+  for (int** p : {&x, &weight, &y, &z}) CHECK(cudaMalloc(p, sizeof host));
+  for (int i = 0; i < n; ++i) host[i] = 3;
+  CHECK(cudaMemcpy(weight, host, sizeof host, cudaMemcpyHostToDevice));
+  if (says("meets") || says("parts")) {
+    CHECK(cudaMemcpy(x, host, sizeof host, cudaMemcpyHostToDevice));
+    CHECK(launch(stream, says("meets") ? 2 : 0, meet, x));
+    CHECK(cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost));
+    return std::puts(host[n - 1] == 4 ? "PASS" : "FAIL"), 0;
+  }
+  CHECK(launch(stream, 0, first, x));
+  if (says("synchronized")) CHECK(cudaStreamSynchronize(stream));
+  if (says("copied")) CHECK(cudaMemcpyAsync(y, weight, sizeof host, cudaMemcpyDeviceToDevice, stream));
+  const bool late = says("late") || says("ordinary") || says("synchronized") || says("copied");
+  CHECK(launch(stream, !says("ordinary"), second, x, weight, y, !late));
+  CHECK(launch(stream, 1, third, x, y, z, !says("skipped")));
+  CHECK(cudaMemcpy(host, z, sizeof host, cudaMemcpyDeviceToHost));
+  for (int i = 0; i < n; ++i) {
+    if (host[i] != 4 * i) return std::puts("FAIL"), 1;
+  }
+  std::puts("PASS");
+}

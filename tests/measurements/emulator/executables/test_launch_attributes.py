@@ -1,0 +1,62 @@
+"""Programs that launch kernels with attributes: cooperation, and programmatic dependence along a stream."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from needs import needs_compiler
+
+pytestmark = [
+    needs_compiler,
+    pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc"),
+    pytest.mark.skipif(sys.platform != "linux", reason="needs Linux"),
+]
+
+SOURCE = Path(__file__).parent / "corpus" / "dependent.cu"
+
+
+def built(program: Path, *options: str) -> Path:
+    command = ["nvcc", "-cudart", "shared", "-lineinfo", "-arch=sm_90", "-o", str(program), str(SOURCE), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(tmp_path_factory.mktemp("program") / "dependent")
+
+
+def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "autosched", "run", "--device", "h100", str(program), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+
+
+# In the last three the second kernel does not wait, and does not overlap the first.
+@pytest.mark.parametrize("how", ["", "ordinary", "synchronized", "copied"])
+def test_chains_that_wait(program: Path, how: str) -> None:
+    done = run(program, how)
+    assert done.stdout == "PASS\n" and done.returncode == 0, done.stderr
+
+
+# A kernel that lets the next one begin before it has waited itself does not wait for those in front of it.
+@pytest.mark.parametrize(("how", "kernel"), [("late", "second("), ("skipped", "third(")])
+def test_a_dependent_launch_without_its_wait_is_a_race(program: Path, how: str, kernel: str) -> None:
+    done = run(program, how)
+    assert done.stdout == "PASS\n" and done.returncode == 1, done.stderr
+    assert f"global_race in {kernel}" in done.stderr and "element" in done.stderr
+    assert done.stderr.count("global_race") == 1
+
+
+@pytest.mark.nightly
+def test_a_barrier_of_the_grid_needs_a_cooperative_launch(tmp_path: Path) -> None:
+    program = built(tmp_path / "meet", "-DMEET")
+    done = run(program, "meets")
+    assert done.stdout == "PASS\n" and done.returncode == 0, done.stderr
+    done = run(program, "parts")
+    assert "PASS" not in done.stdout and done.returncode == 1, done.stderr
+    assert "trap in meet(int*)" in done.stderr

@@ -135,7 +135,9 @@ class Database:
         row = device if isinstance(device, Device) else device_row(device)
         return look_up(self._store, problem, row, exact=exact)
 
-    def kernel(self, problem: Problem | Program, *, exact: bool = False, **sizes: int) -> LoadedKernel:
+    def kernel(
+        self, problem: Problem | Program, *, exact: bool = False, dependent: bool = False, **sizes: int
+    ) -> LoadedKernel:
         """Return the kernel for ``problem`` on the current GPU, compiled and loaded: ``out = kernel(a, b)``.
 
         What was tuned for it, else the recording of it that comes with autosched, else what was tuned for the nearest
@@ -143,6 +145,8 @@ class Database:
         Warns NotTuned or StaleSchedule, once for each problem. With ``exact``, only what this database has of this very
         problem and GPU. Raises NoSchedule where nothing can be used,
         RuntimeUnavailable where kernels cannot be compiled or called, and ValueError for what is not a problem.
+        With ``dependent``, on sm_90 and newer, the kernel may begin before the one in front of it in its stream has
+        ended, and waits for that one (programmatic dependent launch): for short kernels in a row, best in a CUDA graph.
         ``problem`` may be a tile program, with its ``sizes``: ``database.kernel(program, m=4096, n=4096, k=4096)``.
         """
         from autosched.dispatch.kernel import CubinKernel, RuntimeUnavailable, cupy_module
@@ -157,12 +161,12 @@ class Database:
         except Exception as error:  # whatever cupy raises where there is no driver or no GPU
             why = missing_driver() or f"{type(error).__name__}: {first_line(error)}"
             raise RuntimeUnavailable(f"kernels need a GPU, and none can be used: {why}") from error
-        cache = ResolvedCache(self._path)
+        cache = ResolvedCache(self._path, dependent=dependent)
         resolved = cache.load(problem, gpu)
         if resolved is None or (exact and not resolved.provenance.own):
             from autosched.dispatch.resolve import resolve
 
-            resolved = resolve(gpu, self._store, problem, exact=exact, cache=cache)
+            resolved = resolve(gpu, self._store, problem, exact=exact, cache=cache, dependent=dependent)
         kernel: LoadedKernel
         if resolved.launch is None or resolved.cubin is None:
             from autosched.dispatch.library_kernel import LibraryKernel

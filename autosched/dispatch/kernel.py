@@ -266,7 +266,7 @@ class CubinKernel(LoadedKernel):
             LaunchRefused: The cubin was compiled for a different launch; and cupy's errors where it does not load.
         """
         super().__init__(cp, launch.operands, provenance)
-        self._loaded = LoadedLaunch(cp, launch, cubin)
+        self._loaded = LoadedLaunch(cp, launch, cubin, overlapping=True)
         self._wanted = tuple(o for o in launch.operands if o.role == "workspace")
         self._fills = bool(launch.symbols)
         self._parameters = self._loaded.encoder((*self._names, *(o.name for o in self._wanted)))

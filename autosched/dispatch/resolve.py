@@ -20,9 +20,12 @@ from measurements.store.store import Store
 from search_spaces.catalogue import template
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
+from search_spaces.templates.dependent import can_depend, made_dependent
 
 
-def resolve(gpu: GpuHere, store: Store | None, problem: Problem, *, exact: bool, cache: ResolvedCache) -> Resolved:
+def resolve(
+    gpu: GpuHere, store: Store | None, problem: Problem, *, exact: bool, cache: ResolvedCache, dependent: bool = False
+) -> Resolved:
     """Return what ``look_up`` gives for ``problem``, compiled, and kept in ``cache``.
 
     Args:
@@ -31,6 +34,7 @@ def resolve(gpu: GpuHere, store: Store | None, problem: Problem, *, exact: bool,
         problem: What is to be computed.
         exact: Nothing but the database's own record of this problem on this GPU.
         cache: Where the next process finds the answer.
+        dependent: Whether the kernel is for dependent launches, where the GPU has them.
 
     Returns:
         The launch, its cubin and its provenance; without a cubin where the library is called.
@@ -53,13 +57,18 @@ def resolve(gpu: GpuHere, store: Store | None, problem: Problem, *, exact: bool,
 
             here = Environment(pool.toolchain, gpu.driver, gpu.cuda)
             answer = look_up(store, problem, gpu.device, here, exact=exact, usable=usable, library=usable_library)
+            kernel = answer.kernel
+            if kernel is not None and dependent and can_depend(kernel, gpu.device):
+                kernel = made_dependent(kernel, gpu.device)
+                if (reason := usable(kernel)) is not None:
+                    raise RuntimeUnavailable(f"the kernel cannot be compiled for dependent launches: {reason}")
     except NvrtcMissing as error:
         raise RuntimeUnavailable(str(error)) from error
-    if answer.kernel is None:
+    if kernel is None:
         resolved, module = Resolved(None, None, answer.provenance), ""
     else:
-        program = compiled[answer.kernel.digest]
-        launch = answer.kernel.with_entries(program.entries)
+        program = compiled[kernel.digest]
+        launch = kernel.with_entries(program.entries)
         resolved = Resolved(launch, str(program.path), answer.provenance)
         module = template(answer.provenance.schedule.template).space.__module__
     cache.store(problem, gpu, resolved, module)

@@ -53,9 +53,10 @@ class Resolved:
 
 class ResolvedCache:
     """The answers of one database file, or those without a database (None). ``identity`` is "" for what is not a file:
-    nothing is kept then."""
+    nothing is kept then. ``dependent``: those of dependent launches (search_spaces/templates/dependent.py)."""
 
-    def __init__(self, path: str | Path | None) -> None:
+    def __init__(self, path: str | Path | None, *, dependent: bool = False) -> None:
+        self._dependent = dependent
         self.identity = _NO_DATABASE if path is None else file_identity(path)
         self._folder: Path | None = None
         with suppress(CacheUnusable):
@@ -68,12 +69,15 @@ class ResolvedCache:
             return self._folder is not None and self._folder.is_dir()
         return False
 
+    def _entry(self, problem: Problem, gpu: GpuHere) -> str:
+        return f"{_key(problem, gpu)}{'-dependent' if self._dependent else ''}.json"
+
     def load(self, problem: Problem, gpu: GpuHere) -> Resolved | None:
         """Return the answer for ``problem`` on ``gpu``, if its cubin is still in the compile cache."""
         if self._folder is None:
             return None
         with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-            data = json.loads(read_bounded(self._folder / f"{_key(problem, gpu)}.json", _MOST_BYTES))
+            data = json.loads(read_bounded(self._folder / self._entry(problem, gpu), _MOST_BYTES))
             provenance = KernelProvenance.from_json(data["provenance"])
             if data["launch"] is None:
                 return Resolved(None, None, provenance)
@@ -102,7 +106,7 @@ class ResolvedCache:
         }
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            publish(self._folder / f"{_key(problem, gpu)}.json", json.dumps(document).encode())
+            publish(self._folder / self._entry(problem, gpu), json.dumps(document).encode())
 
 
 def file_identity(path: str | Path) -> str:

@@ -337,7 +337,8 @@ MEANINGS: Mapping[FindingKind, str] = {
         "two threads access a place in shared memory, one of them writes, and nothing orders the two"
     ),
     FindingKind.GLOBAL_RACE: (
-        "the same in global memory; or two blocks update a place, one of them by an atomic of block scope"
+        "the same in global memory; two blocks that update a place, one of them by an atomic of block scope; or a "
+        "dependent launch that accesses what the launch before it may still write"
     ),
     FindingKind.ASYNC_READ_BEFORE_WAIT: (
         "bytes that a `cp.async` or a bulk copy has not delivered: nobody has waited yet, or not this thread"
@@ -380,8 +381,8 @@ MEANINGS: Mapping[FindingKind, str] = {
         "compiler leaves that fence out"
     ),
     FindingKind.MBARRIER_MISUSE: (
-        "an arrival that the phase does not expect, a waiter that was lapped, use before or without "
-        "initialization, a plain access to an mbarrier"
+        "an arrival that the phase does not expect, a waiter that was lapped or may be (it may look only after the "
+        "next phase has ended), use before or without initialization, a plain access to an mbarrier"
     ),
     FindingKind.MISSING_MBARRIER_FENCE: (
         "a bulk copy tells an mbarrier of another block of the cluster, and no `fence.mbarrier_init` or "

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-HOST = ("calls", "chain of 40 decode products")
+HOST = ("calls", "chain of 40 decode products", "chain of 20 decode layers, dependent and not")
 _ROUNDS, _CALLS = 30, 200
 _SECONDS = 0.3  # of each GPU time
 _COLD_BYTES = 120 << 20
@@ -70,6 +70,45 @@ def decode_chain() -> dict[str, float]:
             return value
 
         chain()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            chain()
+        found[name] = _microseconds(lambda _, graph=graph: graph.replay(), 1)
+    return found
+
+
+def dependent_chain() -> dict[str, float]:
+    """Return microseconds of a CUDA graph of 20 layers of three short kernels, launched one after another or each so
+    that it may begin before the one in front of it has ended (programmatic dependent launch).
+
+    A dependent kernel is never timed alone: launches of one kernel in a row would overlap themselves.
+    """
+    import torch
+
+    import autosched
+
+    database = autosched.Database(None)
+    rows, width, layers = 16, 4096, 20
+    problems = (
+        autosched.RmsNorm(rows, width, "bf16"),
+        autosched.Matmul(rows, width, width, a="bf16", b="bf16", out="bf16"),
+        autosched.Softmax(rows, width, "bf16"),
+    )
+    scale = torch.ones(width, device="cuda", dtype=torch.bfloat16)
+    weights = [torch.randn(width, width, device="cuda", dtype=torch.bfloat16) / 64 for _ in range(layers)]
+    x = torch.randn(rows, width, device="cuda", dtype=torch.bfloat16)
+    found = {}
+    for name in ("ordinary", "dependent"):
+        norm, product, softmax = (database.kernel(p, dependent=name == "dependent") for p in problems)
+
+        def chain(norm: Call = norm, product: Any = product, softmax: Call = softmax) -> Any:
+            value = x
+            for weight in weights:
+                value = softmax(product(norm(value, scale), weight))
+            return value
+
+        chain()
+        torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             chain()
@@ -142,7 +181,7 @@ def main(arguments: Sequence[str]) -> int:
     for key in keys:
         try:
             if part == "host":
-                found = host_calls() if key == HOST[0] else decode_chain()
+                found = dict(zip(HOST, (host_calls, decode_chain, dependent_chain), strict=True))[key]()
             else:
                 name, sizes = json.loads(key)
                 found = LANGUAGE[name](**sizes)

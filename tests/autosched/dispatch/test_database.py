@@ -32,6 +32,7 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.row_reduction import Softmax
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.dependent import WAIT
 
 H200 = device("h200")
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -192,6 +193,26 @@ class TestKernel:
         expected = generate(SMALL, small(SMALL).schedule, H200)
         assert (launch.cubin.decode(), launch.grid, launch.block) == (expected.source, expected.grid, expected.block)
         assert launch.parameters[:2] == (x.data.ptr, out.data.ptr)
+
+    def test_a_kernel_for_dependent_launches(
+        self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bindings = pytest.importorskip("cuda.bindings.driver")
+        allowed: list[list[int]] = []
+
+        def launch(config: Any, *_: Any) -> tuple[Any]:
+            allowed.append([a.value.programmaticStreamSerializationAllowed for a in config.attrs])
+            return (bindings.CUresult.CUDA_SUCCESS,)
+
+        monkeypatch.setattr(bindings, "cuLaunchKernelEx", launch)
+        database = written(tmp_path, small(SMALL))
+        x = cupy.zeros((4, 64), "f2")
+        for _ in range(2):  # the second one comes from the cache
+            database.kernel(SMALL, dependent=True)(x)
+        assert allowed == [[1], [1]] and not cupy.launches
+        database.kernel(SMALL)(x)
+        (plain,) = cupy.launches
+        assert WAIT not in plain.cubin.decode() and len(allowed) == 2
 
     def test_what_was_not_is_said_once(self, tmp_path: Path, cupy: PretendedCupy) -> None:
         database = written(tmp_path, small(NEAR))

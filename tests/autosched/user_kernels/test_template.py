@@ -111,10 +111,8 @@ def test_a_cooperative_launch_is_no_larger_than_the_device(write: Write) -> None
     space = template(file).space(problem_type(file).of({"width": 100_000, "height": 8}), H200)
     assert "launch.cooperative" in names(space)
     for schedule in space.sample(20, 0):
-        config = space.config(schedule)
-        threads = schedule.integer("block_x")
-        blocks = config.integer("grid_dim_x") * config.integer("grid_dim_y")
-        assert blocks * threads <= H200.sm_count * H200.max_threads_per_sm
+        kernel = lower(file, {"width": 100_000, "height": 8}, schedule.values)
+        assert kernel.blocks * kernel.threads <= H200.sm_count * H200.max_threads_per_sm
     kernel = lower(file, {"width": 1000, "height": 8}, CONFIG)
     assert kernel.cooperative and launch_from_json(kernel.launch_json()).cooperative
 

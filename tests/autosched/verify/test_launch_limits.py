@@ -36,6 +36,16 @@ def test_a_kernel_of_wgmma_is_refused_by_an_a100_and_not_by_an_h200() -> None:
     assert "lacks an instruction, which is for sm_9" in why_refused(alone, A100)
 
 
+def test_launch_attributes_that_a_device_lacks() -> None:
+    matmul = template("matmul")
+    small = replace(matmul.kernel(PROBLEM, matmul.space(PROBLEM, A100).sample(1, 0)[0], A100), cluster=(1, 1, 1))
+    assert why_refused(small, A100) == ""
+    assert "dependent" in why_refused(replace(small, dependent=True), A100)
+    large = replace(small, cooperative=True, grid=(A100.sm_count * A100.max_blocks_per_sm + 1, 1, 1))
+    assert "cooperative" in why_refused(large, A100)
+    assert why_refused(replace(small, cooperative=True, grid=(A100.sm_count, 1, 1)), A100) == ""
+
+
 def test_an_instruction_that_a_predicate_guards_is_one_of_the_kernel() -> None:
     cp_async, add = "cp.async.cg.shared.global [%r1], [%rd1], 16;", "add.s32 %r1, %r2, %r3;"
     t4 = device("t4")

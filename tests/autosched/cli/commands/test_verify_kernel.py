@@ -235,3 +235,35 @@ def test_a_file_that_neither_compiler_takes(
     assert main(["verify", str(file), "-a", "i32[32]"]) == 2
     printed = capsys.readouterr()
     assert "no such feature" in printed.err and "undeclared" in printed.err and not printed.out
+
+
+ATTRIBUTES = """
+extern "C" __global__ void k(const int* x, int* out) {
+  unsigned rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  if (WAITS) asm volatile("griddepcontrol.wait;" ::: "memory");
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  out[i] = x[i] + rank;
+}
+"""
+
+
+def test_launch_attributes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "k.cu"
+    file.write_text(ATTRIBUTES)
+
+    def verified(*options: str, waits: bool = False) -> int:
+        arrays = ("-a", "zeros i32[128]", "-a", "out i32[128]", "--grid", "4", "--keep", str(tmp_path))
+        compiler = ("--option=-arch=sm_90", f"--option=-DWAITS={int(waits)}")
+        return main(["verify", str(file), *arrays, *compiler, *options])
+
+    assert verified("--cluster", "2") == 0
+    assert np.load(tmp_path / "1.npy").tolist() == [*[0] * 32, *[1] * 32] * 2
+    assert verified("--dependent", "0") == verified("--dependent", "all") == 1
+    assert "global_race" in capsys.readouterr().out
+    assert verified("--dependent", "all", waits=True) == verified("--cooperative") == 0
+    capsys.readouterr()
+    for wrong in ("2", "x", "0,"):
+        assert verified("--dependent", wrong) == 2
+    assert verified("--cooperative", "--dependent", "all") == verified("--cluster", "3") == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 5

@@ -1,0 +1,141 @@
+"""Kernels that may begin before the one in front of them has ended: verified as such, and their machine code."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from needs import needs_compiler, needs_nvrtc
+from random_programs import random_program
+
+from autosched.programs.loading import problem as problem_of
+from autosched.verify.schedules import verify_kernel
+from measurements.compiler.disassembly import DisassemblerMissing, disassemble, nvdisasm
+from measurements.compiler.nvrtc import compile_source
+from measurements.emulator import FindingKind
+from search_spaces.catalogue import template, templates_for
+from search_spaces.hardware.devices import Device, device
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import RmsNorm, Softmax
+from search_spaces.operators.transpose import Transpose
+from search_spaces.templates.dependent import LAUNCH, WAIT, made_dependent
+
+pytestmark = [needs_nvrtc, needs_compiler]
+
+H100 = device("h100")
+PROBLEMS: tuple[Problem, ...] = (
+    RmsNorm(9, 130, "bf16"),
+    Softmax(7, 300, "f16"),
+    Matmul(16, 64, 96, a="bf16", b="bf16", out="bf16"),
+    Matvec(1, 40, 96),
+    Transpose(33, 50, dtype="u16"),
+)
+
+
+def kernels(problem: Problem, count: int, seed: int, row: Device = H100) -> list[GeneratedKernel]:
+    space = templates_for(problem, row).space(problem, row)
+    schedules = itertools.islice(space.sample(count, seed), count)
+    return [template(s.template).kernel(problem, s, row) for s in schedules]
+
+
+def kinds(problem: Problem, kernel: GeneratedKernel) -> set[FindingKind]:
+    found = set[FindingKind]()
+    for run in verify_kernel(problem, kernel):
+        found |= {f.kind for f in run.emulation.faults}
+        if not found:
+            assert run.status == "ok", run.reason
+    return found
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.operator)
+def test_sampled_schedules_wait_for_what_is_in_front(problem: Problem) -> None:
+    for kernel in kernels(problem, 2, 3):
+        assert kinds(problem, made_dependent(kernel, H100)) == set()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.operator)
+def test_many_schedules_wait_for_what_is_in_front(problem: Problem) -> None:
+    for kernel in kernels(problem, 40, 11):
+        assert kinds(problem, made_dependent(kernel, H100)) == set()
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.operator)
+def test_a_dependent_launch_without_its_wait_is_found(problem: Problem) -> None:
+    (kernel,) = kernels(problem, 1, 5)
+    made = made_dependent(kernel, H100)
+    faulty = replace(made, source=made.source.replace(WAIT, ""))
+    assert faulty.source != made.source
+    assert kinds(problem, faulty) == {FindingKind.GLOBAL_RACE}
+
+
+def test_an_ordinary_launch_of_a_dependent_kernel_computes_the_same() -> None:
+    problem = PROBLEMS[0]
+    (kernel,) = kernels(problem, 1, 7)
+    ordinary = replace(made_dependent(kernel, H100), dependent=False)
+    assert kinds(problem, ordinary) == set()
+    assert made_dependent(kernel, H100).digest != kernel.digest
+
+
+def test_every_launch_of_a_pipeline_depends_on_the_one_before() -> None:
+    problem = Softmax(2, 40_000, "f16")
+    space = templates_for(problem, H100).space(problem, H100)
+    split = next(s for s in space.sample(4000, 0) if s["finish"] == "second_launch" and s.integer("split_k") > 1)
+    made = made_dependent(template(split.template).kernel(problem, split, H100), H100)
+    assert made.launches == 2 and made.dependent
+    assert kinds(problem, made) == set()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_tile_programs(seed: int) -> None:
+    problem = problem_of(random_program(seed), m=40, n=70, k=33)
+    (kernel,) = kernels(problem, 1, seed)
+    made = made_dependent(kernel, H100)
+    assert kinds(problem, made) == set()
+    assert kinds(problem, replace(made, source=made.source.replace(WAIT, ""))) == {FindingKind.GLOBAL_RACE}
+
+
+def test_what_cannot_be_dependent_is_refused() -> None:
+    problem = PROBLEMS[1]
+    (kernel,) = kernels(problem, 1, 0)
+    with pytest.raises(ValueError, match="a100"):
+        made_dependent(kernel, device("a100"))
+    with pytest.raises(ValueError, match="generates"):
+        made_dependent(replace(kernel, source='extern "C" __global__ void f() {}'), H100)
+
+
+def has_disassembler() -> bool:
+    try:
+        nvdisasm()
+    except DisassemblerMissing:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not has_disassembler(), reason="needs nvdisasm")
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.operator)
+@pytest.mark.parametrize("name", ["h100", "b200"])
+def test_the_machine_code_waits_before_it_touches_memory(problem: Problem, name: str) -> None:
+    row = device(name)
+    (plain,) = kernels(problem, 1, 2, row)
+    opcodes = {}
+    for kind, kernel in (("plain", plain), ("dependent", made_dependent(plain, row))):
+        done = compile_source(kernel.source, kernel.entry, row.arch, kernel.headers)
+        assert done.cubin is not None, done.log
+        opcodes[kind] = [i.opcode.partition(".")[0] for i in disassemble(done.cubin, done.entry)]
+    wait, launch = "ACQBULK", "PREEXIT"
+    assert not {wait, launch} & set(opcodes["plain"])
+    code = opcodes["dependent"]
+    assert code.count(wait) == code.count(launch) == 1 and code.index(wait) < code.index(launch)
+    memory = ("LD", "LDG", "LDGSTS", "UTMALDG", "UBLKCP", "ST", "STG", "RED", "REDG", "ATOM", "ATOMG", "UTMASTG")
+    assert code.index(launch) < min(code.index(opcode) for opcode in memory if opcode in code)
+
+
+def test_the_source_says_it_once() -> None:
+    (kernel,) = kernels(PROBLEMS[2], 1, 0)
+    made = made_dependent(kernel, H100)
+    assert made.source.count(WAIT) == made.source.count(LAUNCH) == 1

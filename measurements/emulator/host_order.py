@@ -1,0 +1,259 @@
+"""Happens-before order of a program's host and its streams, as CUDA's programming guide defines it.
+
+Work of an emulated program runs at once, in the order of its calls. This module judges whether anything but that order
+separates two uses of memory. Each stream has a vector clock, and so has the host: all of its threads together, as it is
+unknown how they wait for each other. Two uses of the same bytes, of which one writes, are a race unless a stream, an
+event or a wait of the host orders them.
+
+Whoever reports what a program does calls ``HostOrder``: the sessions of executables and of Triton programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntFlag
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Clock = dict[int, int]  # how much of each timeline happened before
+Ranges = npt.NDArray[np.int64]  # rows of first byte and end, ascending, with nothing in common
+
+HOST = 0
+LEGACY = 1  # the default stream that waits for blocking streams, and they for it
+_MOST_USES = 512  # that are remembered of a block of memory
+
+
+class Use(IntFlag):
+    """How memory is used. Two strong uses (atomic, volatile, relaxed) do not race."""
+
+    READ = 1
+    WRITE = 2
+    STRONG = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """One use of memory.
+
+    Attributes:
+        timeline: The stream, or ``HOST``.
+        time: Of that timeline's clock.
+        use: How the memory is used.
+        ranges: Addresses.
+        by: Who uses it, for messages.
+    """
+
+    timeline: int
+    time: int
+    use: Use
+    ranges: Ranges
+    by: Any
+
+
+@dataclass(frozen=True, eq=False)
+class HostRace:
+    """Two uses of the same bytes that nothing orders.
+
+    Attributes:
+        earlier: In the order of the program's calls.
+        later: The other one.
+        first: The lowest address that both use.
+        end: End of the bytes side by side from there on.
+    """
+
+    earlier: Access
+    later: Access
+    first: int
+    end: int
+
+
+def one_range(first: int, end: int) -> Ranges:
+    """Return the bytes from ``first`` up to ``end``."""
+    return np.array([[first, end]], np.int64)
+
+
+class HostOrder:
+    """Vector clocks of the host and its streams, and the uses of memory that the host has not waited for."""
+
+    def __init__(self) -> None:
+        self._clocks: dict[int, Clock] = {HOST: {HOST: 0}, LEGACY: {LEGACY: 0}}
+        self._blocking: set[int] = set()
+        self._next = LEGACY + 1
+        self._destroyed: Clock = {}  # what streams that are gone had done
+        self._destroyed_blocking: Clock = {}
+        self._uses: dict[int, list[Access]] = {}  # by block
+
+    # Streams --------------------------------------------------------------------------------------------------------
+
+    def add_stream(self, *, blocking: bool) -> int:
+        """Return a new stream. A blocking one and the legacy default stream wait for each other."""
+        stream, self._next = self._next, self._next + 1
+        self._clocks[stream] = {stream: 0}
+        if blocking:
+            self._blocking.add(stream)
+        return stream
+
+    def destroy_stream(self, stream: int) -> None:
+        """Forget a stream; what it had to do is still done."""
+        clock = self._clocks.pop(stream, None)
+        if clock is None:
+            return
+        _join(self._destroyed, clock)
+        if stream in self._blocking:
+            self._blocking.remove(stream)
+            _join(self._destroyed_blocking, clock)
+
+    def begin(self, stream: int) -> None:
+        """Give a stream something to do, which comes after all that the host knows of."""
+        clock = self._clocks[stream]
+        if stream == LEGACY:
+            for other in self._blocking:
+                _join(clock, self._clocks[other])
+            _join(clock, self._destroyed_blocking)
+        elif stream in self._blocking:
+            _join(clock, self._clocks[LEGACY])
+        _join(clock, self._clocks[HOST])
+        clock[stream] += 1
+
+    def record(self, stream: int) -> Clock:
+        """Return what an event stands for that is recorded on a stream now."""
+        self.begin(stream)
+        return dict(self._clocks[stream])
+
+    def wait(self, stream: int, event: Clock) -> None:
+        """Have what a stream is given from now on wait for an event."""
+        self.begin(stream)
+        _join(self._clocks[stream], event)
+
+    def wait_for_all(self, stream: int) -> None:
+        """Have what a stream is given from now on wait for all work of all streams."""
+        self.begin(stream)
+        for clock in list(self._clocks.values()):
+            _join(self._clocks[stream], clock)
+        _join(self._clocks[stream], self._destroyed)
+
+    # Waits of the host ----------------------------------------------------------------------------------------------
+
+    def synchronize(self, stream: int) -> None:
+        """Have the host wait for a stream; with the legacy one also for blocking streams."""
+        if stream == LEGACY:
+            self.begin(stream)
+        _join(self._clocks[HOST], self._clocks[stream])
+
+    def synchronize_event(self, event: Clock) -> None:
+        """Have the host wait for an event."""
+        _join(self._clocks[HOST], event)
+
+    def synchronize_device(self) -> None:
+        """Have the host wait for all streams."""
+        for stream, clock in self._clocks.items():
+            if stream != HOST:
+                _join(self._clocks[HOST], clock)
+        _join(self._clocks[HOST], self._destroyed)
+        self._uses.clear()
+
+    # Uses of memory -------------------------------------------------------------------------------------------------
+
+    def use(self, timeline: int, block: int, use: Use, ranges: Ranges, by: Any) -> HostRace | None:
+        """Judge a use of memory, and remember it where it is a stream's.
+
+        Args:
+            timeline: Who uses it: a stream that has begun something, or the host.
+            block: Names the memory: an allocation. Uses of different blocks have nothing in common.
+            use: How it is used.
+            ranges: Addresses.
+            by: Who uses it, for messages.
+
+        Returns:
+            The race with the first earlier use that nothing orders; None without one.
+        """
+        clock = self._clocks[timeline]
+        access = Access(timeline, clock[timeline], use, ranges, by)
+        earlier = [] if (known := self._uses.get(block)) is None else known
+        race = next(self._races(access, clock, earlier), None)
+        if timeline != HOST:
+            host = self._clocks[HOST]
+            # All that comes later comes after what the host knows of; a later use of a stream stands for an equal one.
+            earlier = [a for a in earlier if not _before(a, host) and not _repeats(access, a)]
+            self._uses[block] = [*earlier[-_MOST_USES + 1 :], access]
+        return race
+
+    @staticmethod
+    def _races(access: Access, clock: Clock, earlier: list[Access]) -> Iterator[HostRace]:
+        for other in earlier:
+            if _conflict(access.use, other.use) and not _before(other, clock):
+                common = _common(access.ranges, other.ranges)
+                if common is not None:
+                    yield HostRace(other, access, *common)
+
+    def pending(self, block: int) -> list[Access]:
+        """Return the uses of a block that the host has not waited for."""
+        host = self._clocks[HOST]
+        return [access for access in self._uses.get(block, ()) if not _before(access, host)]
+
+    def pending_blocks(self) -> list[int]:
+        """Return the blocks with uses that the host may not have waited for."""
+        return list(self._uses)
+
+    def forget(self, block: int) -> list[Access]:
+        """Forget a block that is freed. Return the uses that the host has not waited for."""
+        pending = self.pending(block)
+        self._uses.pop(block, None)
+        return pending
+
+    def inherit(self, block: int, accesses: list[Access], ranges: Ranges) -> None:
+        """Have a block lie where another one lay: what was pending there uses all of the new one.
+
+        Args:
+            block: The new block.
+            accesses: What ``forget`` returned of the old one.
+            ranges: The new block's bytes.
+        """
+        self._uses[block] = [Access(a.timeline, a.time, a.use, ranges, a.by) for a in accesses]
+
+    def knows(self, timeline: int, access: Access) -> bool:
+        """Return whether an access happened before what a timeline does next."""
+        return _before(access, self._clocks[timeline])
+
+
+def _join(clock: Clock, other: Mapping[int, int]) -> None:
+    for timeline, time in other.items():
+        if time > clock.get(timeline, 0):
+            clock[timeline] = time
+
+
+def _before(access: Access, clock: Clock) -> bool:
+    return access.time <= clock.get(access.timeline, 0)
+
+
+def _conflict(a: Use, b: Use) -> bool:
+    return bool((a | b) & Use.WRITE) and not a & b & Use.STRONG
+
+
+def _repeats(access: Access, earlier: Access) -> bool:
+    return (
+        access.timeline == earlier.timeline
+        and access.use == earlier.use
+        and access.ranges.shape == earlier.ranges.shape
+        and bool((access.ranges == earlier.ranges).all())
+    )
+
+
+def _common(a: Ranges, b: Ranges) -> tuple[int, int] | None:
+    """Return the lowest bytes that two lists of ranges have in common."""
+    if len(a) == 1 and len(b) == 1:
+        first, end = max(a[0, 0], b[0, 0]), min(a[0, 1], b[0, 1])
+        return (int(first), int(end)) if first < end else None
+    if len(a) > len(b):
+        a, b = b, a
+    after = np.searchsorted(b[:, 1], a[:, 0], side="right")  # the first range of b that ends behind the start of a's
+    meets = after < len(b)
+    meets[meets] = b[after[meets], 0] < a[meets, 1]
+    if not meets.any():
+        return None
+    k = int(np.argmax(meets))
+    other = b[after[k]]
+    return int(max(a[k, 0], other[0])), int(min(a[k, 1], other[1]))

@@ -49,7 +49,7 @@ def test_a_tensor_intrinsic_says_which_layouts_it_accepts() -> None:
 
 
 def test_one_description_serves_all_layouts() -> None:
-    """ldmatrix takes the head of each row, wmma one stride (TVM, problems 1 and 2)."""
+    """The instruction ldmatrix takes the head of each row, wmma one stride (TVM, problems 1 and 2)."""
     names = "mma_m16n8k16_f16", "wmma_m16n16k16_f16"
     mma, wmma = (accepted_layouts(intrinsic(name), "a", (16, 16), 2) for name in names)
     assert {"pad(8,2)", "pad(8,1)"} <= set(mma) <= set(sampled_layouts(2))

@@ -25,11 +25,13 @@ class ConfigCheck:
         device: Check only the files of this device; None for all.
         emulate: Verify each configuration in the emulator.
         triton: The Triton version that must be installed, "" for any.
+        with_python: The Python of an environment with another Triton, that is compared with this one's; "" for none.
     """
 
     device: Device | None = None
     emulate: bool = True
     triton: str = ""
+    with_python: str = ""
 
 
 class ConfigEntry(Protocol):

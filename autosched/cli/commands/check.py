@@ -101,7 +101,7 @@ class StaticCheck:
         typer.Option(
             "--with-python",
             metavar="PYTHON",
-            help="Static: compare with what the compiler of this Python's environment makes of each.",
+            help="Static, or with DIR: compare with what the compiler of this Python's environment makes of each.",
         ),
     ] = None
     growth: Annotated[
@@ -285,7 +285,7 @@ def _run(db: str, options: "CheckOptions", static: bool, run: "CheckRun") -> "Ch
         return check_database(db, options, static=static, told=progress.advance, run=run)
 
 
-_FOR_FOLDERS = {"device", "no_emulate"}  # of the options of databases, those that a folder takes, too
+_FOR_FOLDERS = {"device", "no_emulate", "with_python"}  # of the options of databases, those that a folder takes, too
 
 
 def _refuse_options_of_databases(ctx: typer.Context) -> None:
@@ -301,7 +301,7 @@ def _check_configs(folder: Path, given: ConfigFolder, options: "CheckOptions") -
     from autosched.regression.config_files import ConfigCheck, recognised_files
 
     files = recognised_files(folder, "--format") if given.format is None else config_files(given.format)
-    check = ConfigCheck(options.device, options.static.emulate, given.triton_version or "")
+    check = ConfigCheck(options.device, options.static.emulate, given.triton_version or "", options.with_python)
     total = len(files.entries(folder, check)[0])
     with Counter(stderr_console(), "checked", total) as progress:
         return files.check(folder, check, progress.advance)

@@ -16,6 +16,7 @@ from typing import Any
 from autosched.integrations.config_files.file_names import Format
 from autosched.integrations.config_files.files import BatchConfig, ConfigFile, read_folder
 from autosched.integrations.config_files.ladder import ladder_notes
+from autosched.integrations.config_files.other_triton import OtherTriton
 from autosched.integrations.config_files.tuning.pool import JudgePool
 from autosched.regression.check import CannotCheck
 from autosched.regression.config_files import ConfigCheck
@@ -90,6 +91,7 @@ class ProcessConfigJudge:
         self.check = check
         self.tools: dict[str, str] = {}
         self._pool = JudgePool(format, prove=check.emulate, workers=workers)
+        self._other = OtherTriton(format, check, workers) if check.with_python else None
 
     def __enter__(self) -> ProcessConfigJudge:
         try:
@@ -109,11 +111,16 @@ class ProcessConfigJudge:
             except HostFailure as error:
                 raise CannotCheck(f"the numbers cannot be checked here: {error}; or give --no-emulate") from error
         self.tools["triton"] = triton.__version__
+        if self._other is not None:
+            self._other.start()
+            self.tools["other triton"] = self._other.version
         self._pool.__enter__()
         return self
 
     def __exit__(self, *_: Any) -> None:
         self._pool.close()
+        if self._other is not None:
+            self._other.close()
 
     def findings(self, entries: Sequence[FileEntry]) -> Iterator[CheckFinding]:
         """One for each entry, in their order."""
@@ -149,6 +156,14 @@ class ProcessConfigJudge:
             reasons.append(f"{found['local_bytes']} bytes of a thread lie in local memory: registers spill")
         if not self.check.emulate and found["status"] == "compiled":
             reasons.append("it compiles and fits; nothing was proven")
+        if self._other is not None and not verdict.fails:
+            began = time.monotonic()
+            device = entry.file.name.device
+            assert device is not None
+            changed = self._other.compared(entry.file.name, dict(entry.entry.config), device, found)
+            verdict, seconds = changed.verdict or verdict, seconds + time.monotonic() - began
+            reasons += changed.reasons
+            numbers |= changed.numbers
         return replace(_finding(entry, verdict, reasons, numbers), check_seconds=seconds)
 
     def _judged(self, entry: FileEntry) -> tuple[Mapping[str, Any], float]:

@@ -17,6 +17,7 @@ from autosched.triton.session import emulated
 from autosched.verify.launch_plan import LaunchPlan
 from autosched.verify.oracle import UNPROVEN, Comparison
 from autosched.verify.run import FAILED_LAUNCH
+from measurements.compiler.disassembly import DisassemblerMissing, NotDisassembled, disassemble, main_loop
 from measurements.files.text import one_line
 from measurements.trials.comparison import told_apart
 from search_spaces.hardware.devices import Device
@@ -36,6 +37,7 @@ class ConfigOutcome:
         shared_bytes: Of a block; 0 if it did not compile.
         registers: Of a thread.
         local_bytes: Of a thread.
+        loop_instructions: Instructions of the main loop; 0 if it did not compile, or is not disassembled here.
         error_over_bound: Largest error over what is allowed.
     """
 
@@ -44,6 +46,7 @@ class ConfigOutcome:
     shared_bytes: int = 0
     registers: int = 0
     local_bytes: int = 0
+    loop_instructions: int = 0
     error_over_bound: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
@@ -84,6 +87,7 @@ def judge(format: Format, name: FileName, config: Mapping[str, int], device: Dev
             shared_bytes=int(compiled.metadata.shared),
             registers=cubin.registers if cubin else 0,
             local_bytes=cubin.local_bytes if cubin else 0,
+            loop_instructions=_loop_instructions(compiled.asm["cubin"], compiled.metadata.name),
         )
         reason = _too_large(found, config.get("num_warps", 4), device)
         if reason:
@@ -102,6 +106,13 @@ def judge(format: Format, name: FileName, config: Mapping[str, int], device: Dev
     return replace(
         found, status=verdict.status, reason=reason, error_over_bound=(verdict.worst or 0.0) if verdict.ok else 0.0
     )
+
+
+def _loop_instructions(cubin: bytes, entry: str) -> int:
+    try:
+        return len(main_loop(disassemble(cubin, entry)))
+    except (DisassemblerMissing, NotDisassembled):
+        return 0
 
 
 def _compared(launch: SmallLaunch) -> Comparison:

@@ -20,6 +20,8 @@ def handle(request: Message) -> Message:
     with ``layer`` and ``rows`` for ``name`` and ``prove``, to ESTIMATED ``seconds``, or None with a reason."""
     import triton
 
+    if "version" in request:
+        return Message({"triton": triton.__version__})
     from autosched.integrations.config_files.judge_config import judge
 
     if "layer" in request:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -20,16 +21,19 @@ from measurements.workers.transport import WorkerError, WorkerFailed
 from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device
 
-_WORKER = "autosched.integrations.config_files.worker"
+WORKER = "autosched.integrations.config_files.worker"
 _SECONDS = 300.0  # of the CPU, for one configuration: a compile, and an emulation that has a limit of its own
 
 
 class JudgePool:
-    """``prove``: emulate each configuration. May be used by as many threads as it has workers."""
+    """``prove``: emulate each configuration. ``python``: of an environment with another Triton. May be used by as many
+    threads as it has workers."""
 
-    def __init__(self, format: Format, *, prove: bool = True, workers: int | None = None) -> None:
+    def __init__(
+        self, format: Format, *, prove: bool = True, workers: int | None = None, python: str = sys.executable
+    ) -> None:
         self.workers = workers or usable_cores()
-        self._format, self._prove = format, prove
+        self._format, self._prove, self._python = format, prove, python
         self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         self._stack = ExitStack()
         self._known: dict[str, tuple[Mapping[str, Any], float]] = {}
@@ -37,7 +41,7 @@ class JudgePool:
 
     def __enter__(self) -> Self:
         for _ in range(self.workers):
-            self._idle.put(self._stack.enter_context(Worker(_WORKER)))
+            self._idle.put(self._stack.enter_context(Worker(WORKER, python=self._python)))
         return self
 
     def __exit__(self, *_: Any) -> None:

@@ -1,0 +1,99 @@
+"""What the Triton of another environment makes of configurations, compared with what this one makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from autosched.integrations.config_files.file_names import FileName, Format
+from autosched.integrations.config_files.tuning.pool import WORKER, JudgePool
+from autosched.regression.check import CannotCheck
+from autosched.regression.config_files import ConfigCheck
+from autosched.regression.report import EntryStatus
+from autosched.regression.upgrade import LOOP_GROWTH
+from measurements.workers.transport import WorkerError
+from measurements.workers.worker import Worker
+from search_spaces.hardware.devices import Device, occupancy
+
+_SOUND = ("ok", "compiled")
+_SECONDS = 120.0  # to import Triton
+
+
+@dataclass(frozen=True)
+class TritonChange:
+    """What the other Triton changes: ``verdict`` None where nothing gets worse, the reasons, and numbers of both."""
+
+    verdict: EntryStatus | None = None
+    reasons: list[str] = field(default_factory=list)
+    numbers: dict[str, float | int | str] = field(default_factory=dict)
+
+
+class OtherTriton:
+    """Compiles and verifies configurations in processes of another environment.
+
+    Args:
+        format: Whose files they are.
+        check: Names the environment's Python, and says whether results are emulated.
+        workers: How many processes; None for one per core.
+    """
+
+    def __init__(self, format: Format, check: ConfigCheck, workers: int | None = None) -> None:
+        self._python = check.with_python
+        self._pool = JudgePool(format, prove=check.emulate, workers=workers, python=self._python)
+        self.version = ""
+
+    def start(self) -> None:
+        """Start the processes. Raises CannotCheck for an environment without Triton, torch and numpy."""
+        with Worker(WORKER, python=self._python) as worker:
+            try:
+                answer = worker.request({"version": True}, _SECONDS)
+            except OSError as error:
+                raise CannotCheck(
+                    f"{self._python} cannot be run ({error.strerror}): give an environment's Python"
+                ) from None
+            except WorkerError as error:
+                last = str(getattr(error, "stderr", "")).strip().splitlines()[-1:] or [str(error)]
+                why = f"{self._python} cannot compile configurations ({last[0].strip()})"
+                raise CannotCheck(f"{why}: install Triton, torch and numpy there") from None
+        self.version = str(answer["triton"])
+        self._pool.__enter__()
+
+    def close(self) -> None:
+        """End the processes."""
+        self._pool.close()
+
+    def compared(
+        self, name: FileName, config: Mapping[str, int], device: Device, here: Mapping[str, Any]
+    ) -> TritonChange:
+        """Compare one configuration, of which ``here`` is the judgement by this environment's Triton."""
+        there, _ = self._pool.judged(name, config, device)
+        numbers = {
+            f"{key}_there": there[key]
+            for key in ("shared_bytes", "registers", "local_bytes", "loop_instructions")
+            if there.get(key)
+        } | {"triton_there": self.version}
+        if there["status"] not in _SOUND:
+            if here["status"] not in _SOUND:
+                return TritonChange(numbers=numbers)
+            verdict = EntryStatus.of_verdict(there["status"])
+            return TritonChange(verdict, [f"by Triton {self.version}: {there['reason'] or there['status']}"], numbers)
+        reasons = _worse(here, there, config, device)
+        if reasons:
+            reasons.append(f"tune it again with Triton {self.version}")
+        return TritonChange(EntryStatus.SLOWER if reasons else None, reasons, numbers)
+
+
+def _worse(here: Mapping[str, Any], there: Mapping[str, Any], config: Mapping[str, int], device: Device) -> list[str]:
+    """Return what the other Triton's code has more of, or fewer."""
+    found = []
+    if there["local_bytes"] > here["local_bytes"]:
+        found.append(f"bytes of local memory: {here['local_bytes']} here, {there['local_bytes']} there")
+    threads = 32 * config.get("num_warps", 4)
+    before, after = (occupancy(device, threads, one["registers"], one["shared_bytes"]) for one in (here, there))
+    if after < before:
+        found.append(f"blocks on a multiprocessor: {before} here, {after} there")
+    before, after = here.get("loop_instructions", 0), there.get("loop_instructions", 0)
+    if before and after > before * (1 + LOOP_GROWTH):
+        found.append(f"instructions of the main loop: {before} here, {after} there")
+    return found

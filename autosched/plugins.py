@@ -8,8 +8,9 @@ from search_spaces.catalogue import register
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import Fragment
-from search_spaces.hardware.intrinsics import TensorIntrinsic, register_intrinsic
+from search_spaces.hardware.intrinsics import register_intrinsic
 from search_spaces.hardware.requirements import AlignedRows, AnyLayout, LeadingDimension
+from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.operand import Operand
 from search_spaces.layouts.nested_layout import NestedLayout

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from search_spaces.hardware.block_scaling import BLOCK_FORMATS, FACTOR_DTYPES
 from search_spaces.hardware.fragments import WARP, Fragment
-from search_spaces.hardware.intrinsics import STORED, TensorIntrinsic
+from search_spaces.hardware.tensor_intrinsic import STORED, TensorIntrinsic
 from search_spaces.hardware.wgmma import K_BYTES, SwizzledBoxes
 from search_spaces.layouts.nested_layout import NestedLayout
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from search_spaces.hardware.dtypes import MULTIPLIED_DTYPES
 from search_spaces.hardware.fragments import WARP, Fragment
-from search_spaces.hardware.intrinsics import STORED, TensorIntrinsic
 from search_spaces.hardware.requirements import Access, OperandSide, Refusal
+from search_spaces.hardware.tensor_intrinsic import STORED, TensorIntrinsic
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.shared_layout import Axis, SharedLayout, hardware_swizzle
 

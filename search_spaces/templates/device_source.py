@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from search_spaces.hardware.devices import Device
-from search_spaces.hardware.intrinsics import TensorIntrinsic
+from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.headers import OUR_PACKAGE, Headers, include_dir
 from search_spaces.launches.launch import Argument, ScalarArgument, Size3

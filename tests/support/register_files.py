@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from search_spaces.hardware.intrinsics import Sums, TensorIntrinsic
+from search_spaces.hardware.tensor_intrinsic import Sums, TensorIntrinsic
 
 Registers = npt.NDArray[np.generic]  # (lanes, values of a lane)
 

@@ -27,7 +27,7 @@ from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.shared_layout import Axis, SharedLayout
 
 if TYPE_CHECKING:  # with its table, which what multiplies nothing need not wait for
-    from search_spaces.hardware.intrinsics import TensorIntrinsic
+    from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 
 _CHUNK = 2**15  # phases counted at a time: the arrays stay in the cache
 

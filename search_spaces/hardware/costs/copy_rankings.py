@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from search_spaces.hardware.costs.bank_conflicts import Traffic, fragment_traffic
 from search_spaces.hardware.costs.data_movement import CopyPlan, Method, Region, copy_plan
 from search_spaces.hardware.costs.transactions import WIDEST_BYTES
-from search_spaces.hardware.intrinsics import TensorIntrinsic
 from search_spaces.hardware.requirements import Access, OperandSide, Refusal
+from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 from search_spaces.layouts.shared_layout import SharedLayout
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import DType
-from search_spaces.hardware.intrinsics import TensorIntrinsic
+from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 from search_spaces.programs.inference.inference import Inference, Spread, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution

@@ -8,8 +8,8 @@ from functools import cache
 from typing import Literal, TypeVar
 
 from search_spaces.hardware.costs.data_movement import CopyPlan, Method, Region, copy_plan
-from search_spaces.hardware.intrinsics import TensorIntrinsic
 from search_spaces.hardware.requirements import Access, Refusal
+from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
 from search_spaces.programs.inference.inference import Inference, Spread, Staged
 from search_spaces.programs.language import ir

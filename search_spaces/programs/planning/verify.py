@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 from typing import NoReturn
 
-from search_spaces.hardware.intrinsics import TensorIntrinsic
+from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.layouts.wg_map_consistency import (

@@ -14,7 +14,7 @@ from search_spaces.hardware import intrinsics
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import DType
 from search_spaces.hardware.fragments import Fragment
-from search_spaces.hardware.intrinsics import TensorIntrinsic
+from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 from search_spaces.hardware.units import unit
 from search_spaces.hardware.wgmma import WARPGROUP
 from search_spaces.layouts.nested_layout import NestedLayout

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from math import prod
 
 from search_spaces.hardware.dtypes import dtype
-from search_spaces.hardware.intrinsics import TensorIntrinsic, intrinsics_for
+from search_spaces.hardware.intrinsics import intrinsics_for
 from search_spaces.hardware.requirements import Access, OperandSide
+from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 from search_spaces.layouts.shared_layout import parse_layout, sampled_layouts
 from search_spaces.programs.builder import ARRAY_DTYPES, Argument, Builder, Program
 from search_spaces.programs.language.ir import Array, ProgramError

@@ -12,6 +12,7 @@ from search_spaces.hardware import intrinsics
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import OperandSide
+from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 from search_spaces.layouts.shared_layout import sampled_layouts
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.columns import TextColumn, ceil_div
@@ -118,7 +119,7 @@ def axis_names(axis: str) -> dict[str, str]:
     return {name: f"{name}_{axis}" for name in ("tile", "subgroups", "sg_data")}
 
 
-def whole_tile(problem: Matmul, row: intrinsics.TensorIntrinsic) -> bool:
+def whole_tile(problem: Matmul, row: TensorIntrinsic) -> bool:
     """Whether the shared route has a whole tile of out in f32: a reduction reads it, or wmma.store alone knows where
     accumulators are. Otherwise each subgroup sends a row of fragments at a time through, in the type of out."""
     return problem.reduced_axis is not None or row.c.layout is None

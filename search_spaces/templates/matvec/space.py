@@ -13,7 +13,8 @@ import numpy as np
 from search_spaces.arrays import IntArray
 from search_spaces.hardware.devices import Device, register_limit
 from search_spaces.hardware.fragments import WARP
-from search_spaces.hardware.intrinsics import TensorIntrinsic, intrinsic
+from search_spaces.hardware.intrinsics import intrinsic
+from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 from search_spaces.layouts.lowering_config import Basis, LoweringConfig
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec

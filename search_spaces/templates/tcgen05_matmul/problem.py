@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from search_spaces.hardware.devices import Device
-from search_spaces.hardware.intrinsics import TensorIntrinsic
 from search_spaces.hardware.tcgen05 import ROWS, SCALE_LINES, tcgen05_row
+from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 from search_spaces.hardware.wgmma import TRANSPOSED_BYTES
 from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.common.boxes import SIDES, STRIDE_BYTES, aligned_bytes, along_k

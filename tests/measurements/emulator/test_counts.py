@@ -19,8 +19,9 @@ from search_spaces.hardware.costs.bank_conflicts import (
     wavefronts,
 )
 from search_spaces.hardware.dtypes import U32
-from search_spaces.hardware.intrinsics import INTRINSICS, TensorIntrinsic
+from search_spaces.hardware.intrinsics import INTRINSICS
 from search_spaces.hardware.requirements import Access
+from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 from search_spaces.launches.operand import Operand
 from search_spaces.layouts.shared_layout import SharedLayout
 

@@ -12,7 +12,8 @@ from register_files import execute
 
 from search_spaces.arrays import Array
 from search_spaces.hardware.dtypes import F32, MULTIPLIED_DTYPES, round_to_tf32
-from search_spaces.hardware.intrinsics import INTRINSICS, TensorIntrinsic
+from search_spaces.hardware.intrinsics import INTRINSICS
+from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 from search_spaces.launches.operand import Operand
 
 

@@ -1,6 +1,6 @@
 """Attention forward: softmax(q k^T / sqrt(d)) v, causal or not, with grouped queries, for any length.
 
-Run: autosched tune --program examples/programs/attention.py:attention
+Run: autosched tune --program examples/programs/attention.py:full_attention
     --size h=16 --size g=16 --size s=4096 --size d=128
 """
 
@@ -42,7 +42,7 @@ def arrays(kind):
 
 
 @program(**arrays("f16"))
-def attention(p, q, k, v, o):
+def full_attention(p, q, k, v, o):
     """softmax(q k^T / sqrt(d)) v"""
     forward(p, q, k, v, o, False, "f16")
 

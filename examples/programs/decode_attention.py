@@ -11,7 +11,7 @@ INDICES = {"table": Input("b entries", "i32"), "lengths": Input("b", "i32")}
 
 
 @program(q=Input(OF_HEADS, "f16"), k=CACHE, v=CACHE, **INDICES, o=Output(OF_HEADS, "f16"))
-def decode_attention(p, q, k, v, table, lengths, o):
+def paged_decode(p, q, k, v, table, lengths, o):
     """softmax(q k^T / sqrt(d)) v of one position, over the keys of each sequence; tiles are transposed"""
     (b, g, r, d), (pages, _, page, _), entries = q.shape, k.shape, table.shape[1]
     bn, br, parts = min(page, 128), 8, p.choose(parts=(1, 2, 4, 8, 16, 32))

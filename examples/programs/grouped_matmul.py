@@ -10,7 +10,7 @@ from autosched.tile import Input, Output, program
 @program(
     a=Input("m k", "f16"), w=Input("e k n", "f16"), offsets=Input("ends", "i32"), out=Output("m n", "f16")
 )  # fmt: skip
-def grouped_matmul(p, a, w, offsets, out):
+def matmul_of_groups(p, a, w, offsets, out):
     """rows offsets[g] to offsets[g + 1] of a @ w[g]; each group has its own tiles, and may be empty"""
     (m, k), (e, _, n) = a.shape, w.shape
     bm, bn, bk = p.choose(bm=(64, 128), bn=(64, 128), bk=(32, 64))

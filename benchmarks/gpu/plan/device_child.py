@@ -151,7 +151,7 @@ def int4_matmul(m: int, k: int, half: int, n: int, groups: int) -> dict[str, flo
 
 LANGUAGE: dict[str, Callable[..., dict[str, float]]] = {
     "causal_attention": partial(attention, True),
-    "attention": partial(attention, False),
+    "full_attention": partial(attention, False),
     "int4_matmul": int4_matmul,
 }
 

@@ -109,7 +109,7 @@ _ATTENTION = ((8, 2, 2048, 128), (32, 8, 2048, 128), (32, 8, 8192, 128), (16, 16
 LANGUAGE: tuple[OfLanguageModels, ...] = (
     *(
         OfLanguageModels(f"examples/programs/attention.py:{name}", (("h", h), ("g", g), ("s", s), ("d", d)), name)
-        for name in ("causal_attention", "attention")
+        for name in ("causal_attention", "full_attention")
         for h, g, s, d in _ATTENTION[: 4 if name == "causal_attention" else 2]
     ),
     *(

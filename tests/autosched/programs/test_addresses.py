@@ -18,7 +18,7 @@ from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
 
 A100 = device("a100")
-ATTENTION = load_program(f"{Path(__file__).parents[3] / 'examples' / 'programs' / 'attention.py'}:attention")
+ATTENTION = load_program(f"{Path(__file__).parents[3] / 'examples' / 'programs' / 'attention.py'}:full_attention")
 
 
 def outcome(

@@ -112,7 +112,7 @@ def test_steps_that_do_not_alternate_are_refused() -> None:
 
 
 def test_loops_that_do_more_have_none() -> None:
-    p = problem(load_program(f"{EXAMPLES / 'attention.py'}:attention"), h=2, g=1, s=100, d=64)
+    p = problem(load_program(f"{EXAMPLES / 'attention.py'}:full_attention"), h=2, g=1, s=100, d=64)
     assert "fragment_buffers" not in {q.name for q in template(p.program).space(p, A100).parameters}
 
 

@@ -155,7 +155,7 @@ def listing(name: str, program: str = "") -> Program:
             (example("gated_mlp"), {"m": 65, "n": 136, "k": 72}, 3),
             (turned, {"m": 50, "n": 41, "k": 70}, 4),
             (turned, {"m": 72, "n": 64, "k": 64}, 5),
-            (example("attention", "attention"), {"h": 2, "g": 1, "s": 100, "d": 64}, 6),
+            (example("attention", "full_attention"), {"h": 2, "g": 1, "s": 100, "d": 64}, 6),
             (example("attention", "causal_attention_bf16"), {"h": 2, "g": 2, "s": 96, "d": 32}, 7),
             (example("softmax_rows", "row_softmax"), {"m": 5, "n": 90}, 8),
             (example("softmax_rows", "long_softmax"), {"m": 5, "n": 1300}, 9),
@@ -193,7 +193,7 @@ def listing(name: str, program: str = "") -> Program:
         "gemm_relu-{'m': 67",
         "gated_mlp",
         "turned-{'m': 72",
-        "attention",
+        "full_attention",
         "long_softmax",
         "layernorm_matmul",
         "cross_entropy",
@@ -414,7 +414,7 @@ def test_the_main_loop_is_the_hand_written_templates() -> None:
 
 def attention_kernel(d: int, layout: str) -> GeneratedKernel:
     """128x64 tiles, 8 warps, 2 stages."""
-    made = example("attention", "attention")
+    made = example("attention", "full_attention")
     p = problem(made, h=16, g=16, s=4096, d=d)
     values: Values = {
         "bm": 128, "bn": 64, "subgroups_m_1": 8, "subgroups_n_1": 1, "subgroups_m_2": 8, "subgroups_n_2": 1,
@@ -529,7 +529,7 @@ def test_stores_of_the_hand_written_template_share_a_pointer() -> None:
 
 def test_special_functions_are_counted() -> None:
     """One exp2 for each score of attention, by a unit that is slower than the others."""
-    made = example("attention", "attention")
+    made = example("attention", "full_attention")
     p = problem(made, h=1, g=1, s=1024, d=64)
     space = template(made).space(p, A100)
     work = counts(p, space.config(space.sample(1, 1)[0]), A100)

@@ -32,7 +32,7 @@ PROGRAMS = Path(__file__).parents[3] / "examples" / "programs"
 CASES = {
     "gemm_relu.py": {"m": 70, "n": 72, "k": 344},
     "attention.py:causal_attention": {"h": 2, "g": 1, "s": 200, "d": 64},
-    "attention.py:attention": {"h": 2, "g": 1, "s": 200, "d": 64},
+    "attention.py:full_attention": {"h": 2, "g": 1, "s": 200, "d": 64},
     "cross_entropy.py": {"m": 7, "n": 3000},
     "matmul_softmax.py": {"m": 60, "n": 128, "k": 344},
 }
@@ -73,7 +73,7 @@ def test_peeled_loops_are_right(place: str) -> None:
         assert outcome(made, p, schedule, Order("random", seed=n)) == "ok", schedule
 
 
-@pytest.mark.parametrize("place", ["attention.py:attention", "cross_entropy.py"])
+@pytest.mark.parametrize("place", ["attention.py:full_attention", "cross_entropy.py"])
 def test_a_tail_without_masks_is_reported(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the last turns take the arrays' ends for as far as the others do."""
     made, p = example(place, CASES[place])
@@ -101,7 +101,7 @@ def test_a_copy_that_takes_the_last_tile_for_whole_is_reported() -> None:
 
 
 def test_turns_before_the_last_have_no_mask() -> None:
-    made, p = example("attention.py:attention", CASES["attention.py:attention"])
+    made, p = example("attention.py:full_attention", CASES["attention.py:full_attention"])
     (schedule,) = peeled(made, p)
     source = template(made).kernel(p, schedule, A100).source
     full, last = re.findall(r"\[&\]\(unsigned stage.*?\n  \}\)?[,;]?", source, re.DOTALL)[:2]

@@ -57,7 +57,7 @@ def test_each_order_computes_the_same(order: str) -> None:
 
 
 def test_causal_attention_has_orders_and_full_attention_has_none() -> None:
-    for name, wanted in (("causal_attention", True), ("attention", False)):
+    for name, wanted in (("causal_attention", True), ("full_attention", False)):
         made = load_program(f"{EXAMPLES / 'attention.py'}:{name}")
         p = problem(made, h=2, g=2, s=300, d=32)
         names = [parameter.name for parameter in template(made).space(p, A100).parameters]

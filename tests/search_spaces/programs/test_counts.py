@@ -20,7 +20,7 @@ CONVERTED = "../seeds/gemm_reduction.py"  # with a conversion that it asks for
 CASES = [
     ("gemm_relu.py", {"m": 256, "n": 256, "k": 128}),
     ("rope_matmul.py", {"m": 128, "n": 128, "k": 128, "half": 64}),
-    ("attention.py:attention", {"h": 2, "g": 2, "s": 256, "d": 64}),
+    ("attention.py:full_attention", {"h": 2, "g": 2, "s": 256, "d": 64}),
     (CONVERTED, {"m": 256, "n": 512, "k": 64}),
 ]
 
@@ -57,7 +57,7 @@ def test_attention_has_a_chain_and_a_longest_block_and_products_side_by_side_hav
         return [(counts(p, c, A100), b.mean if b else None) for c, b in zip(configs, blocks, strict=True)]
 
     sizes = {"h": 2, "g": 2, "s": 1024, "d": 64}
-    for work, _ in counted("attention.py:attention", sizes):
+    for work, _ in counted("attention.py:full_attention", sizes):
         assert work.chained
         assert work.longest == 1.0
     for work, mean in counted("attention.py:causal_attention", sizes):

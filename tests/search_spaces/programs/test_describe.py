@@ -9,7 +9,7 @@ from search_spaces.programs.template import template
 
 
 def test_probabilities_stay_in_their_threads() -> None:
-    program = load_program("examples/programs/attention.py:attention")
+    program = load_program("examples/programs/attention.py:full_attention")
     p = problem(program, h=1, g=1, s=128, d=64)
     space = template(program).space(p, device("a100"))
     (schedule,) = space.sample(1, 0)

@@ -50,7 +50,7 @@ def test_infinities_are_left_out_where_the_result_would_depend_on_the_tile_sizes
 
 
 def test_all_other_arrays_are_positive() -> None:
-    p = example("attention.py:attention", h=1, g=1, s=40, d=32)
+    p = example("attention.py:full_attention", h=1, g=1, s=40, d=32)
     for given in p.stress_inputs(0):
         positive = [(F16.load(values) > 0).all() for values in given.inputs.values()]
         assert sum(positive) >= len(positive) - 1

@@ -35,7 +35,7 @@ NAMES = {
     for template in BUILT_IN_TEMPLATES
 }
 PROGRAMS = {
-    "attention.py:attention": {"h": 4, "g": 4, "s": 512, "d": 64},
+    "attention.py:full_attention": {"h": 4, "g": 4, "s": 512, "d": 64},
     "gemm_relu": {"m": 512, "n": 512, "k": 512},
     "matmul_softmax": {"m": 512, "n": 512, "k": 64},
     "quantize_rows.py:quantize_rows": {"m": 64, "n": 512},

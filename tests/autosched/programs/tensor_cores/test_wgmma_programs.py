@@ -24,7 +24,7 @@ from search_spaces.spaces.schedule import Schedule
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "programs"
 H100 = device("h100")
-GEMM, ATTENTION, CAUSAL = "gemm_relu.py", "attention.py:attention", "attention.py:causal_attention"
+GEMM, ATTENTION, CAUSAL = "gemm_relu.py", "attention.py:full_attention", "attention.py:causal_attention"
 
 
 @program(

@@ -167,7 +167,7 @@ def test_sampled_schedules_are_right(seed: int) -> None:
 @pytest.mark.parametrize(
     ("place", "sizes", "reason"),
     [
-        ("attention.py:attention", {"h": 1, "g": 1, "s": 128, "d": 64}, "a of the mma at"),
+        ("attention.py:full_attention", {"h": 1, "g": 1, "s": 128, "d": 64}, "a of the mma at"),
         (on_top, {"m": 64, "n": 64, "k": 64}, "adds to a value: only loops that do nothing but add up products"),
         (twice, {"m": 64, "n": 64, "k": 64}, "adds to a value: only loops that do nothing but add up products"),
     ],

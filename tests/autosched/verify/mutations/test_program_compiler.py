@@ -128,7 +128,7 @@ def short_lives(patch: pytest.MonkeyPatch) -> None:
             (no_leader, "seeds/gemm_reduction.py", {"m": 150, "n": 264, "k": 72}),
             (no_barriers, "seeds/wg_maps.py:converted", {"m": 130, "n": 260}),
             (zero_padding, "programs/softmax_rows.py:row_softmax", {"m": 5, "n": 90}),
-            (turned_tables, "programs/attention.py:attention", {"h": 1, "g": 1, "s": 64, "d": 32}),
+            (turned_tables, "programs/attention.py:full_attention", {"h": 1, "g": 1, "s": 64, "d": 32}),
             (no_joining, "programs/softmax_rows.py:row_softmax", {"m": 5, "n": 90}),
             (no_barriers_of_tiles, "seeds/gemm_shared.py", {"m": 64, "n": 64, "k": 160}),
             (no_masks, "programs/gemm_relu.py", {"m": 67, "n": 75, "k": 40}),
@@ -148,7 +148,7 @@ def test_faults_are_reported(patch: Patch, place: str, sizes: dict[str, int], mo
 @pytest.mark.parametrize("depth", representative(["quick", "full"], "quick"))
 def test_a_key_beyond_the_end_is_reported(depth: Depth, monkeypatch: pytest.MonkeyPatch) -> None:
     """Among scores near zero it adds one part in hundreds; among scores far below it is the largest."""
-    p = problem(load_program(str(EXAMPLES / "programs/attention.py:attention")), h=1, g=1, s=319, d=32)
+    p = problem(load_program(str(EXAMPLES / "programs/attention.py:full_attention")), h=1, g=1, s=319, d=32)
     schedule = template(p.program).space(p, A100).sample(1, 3)[0]
     short_masks(monkeypatch)
     assert "wrong_result" in reported_by_proof(p, template(p.program).kernel(p, schedule, A100), (depth,))

@@ -32,6 +32,13 @@ def process(*arguments: str, cwd: Path, **more: Any) -> "subprocess.CompletedPro
 # -- help and errors ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_option_of_an_operator_is_one_of_the_command(run: Run, command: str) -> None:
+    for each in operators():
+        status, out, err = run(command, each.name, "--help")
+        assert (status, err) == (0, "") and "Usage: autosched" in out, each.name
+
+
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",), *((c, "-h") for c in COMMANDS), ("doctor", "-h")])
 def test_help_is_an_answer(run: Run, arguments: tuple[str, ...]) -> None:
     status, out, err = run(*arguments)

@@ -154,7 +154,8 @@ def attention(pool: CompilePool) -> list[str]:
             "raster": "row", "intrinsic": "mma_m16n8k16_f16",
             **copies({name: (layout, 8, d // 8) for name, layout in lines.items()}),
         }  # fmt: skip
-        kernel = program_kernel("programs/attention.py:full_attention", {"h": 16, "g": 16, "s": 4096, "d": d}, values, A100)
+        sizes = {"h": 16, "g": 16, "s": 4096, "d": d}
+        kernel = program_kernel("programs/attention.py:full_attention", sizes, values, A100)
         rows.append(counted(pool, kernel, A100).row(f"attention 128x64, d = {d}, {layout}, 8 warps, sm_80"))
     return rows
 
@@ -196,7 +197,8 @@ def hopper(pool: CompilePool) -> list[str]:
             "sum_1": "after_loop", "home_q": "shared", **common,
             **copies({name: (layout, 1, 1) for name, layout in lines.items()}),
         }  # fmt: skip
-        kernel = program_kernel("programs/attention.py:full_attention", {"h": 16, "g": 16, "s": 4096, "d": d}, values, H100)
+        sizes = {"h": 16, "g": 16, "s": 4096, "d": d}
+        kernel = program_kernel("programs/attention.py:full_attention", sizes, values, H100)
         rows.append(counted(pool, kernel, H100).row(f"attention 128x{bn}, d = {d}, both products wgmma, sm_90a"))
     return rows
 

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from autosched.dispatch.functions import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose, use
     from autosched.dispatch.kernel import RuntimeUnavailable
     from autosched.dispatch.provenance import NoSchedule
-    from autosched.dispatch.tile_functions import attention, decode_attention, grouped_matmul, quantized_matmul
+    from autosched.dispatch.tile_functions import (
+        attention,
+        cross_entropy,
+        decode_attention,
+        grouped_matmul,
+        qk_norm_rope,
+        quantized_matmul,
+        rmsnorm_quantize,
+        router_topk,
+    )
     from autosched.samplers.optuna.study_sampler import StudySampler
     from autosched.tuning.backends import BackendError
     from autosched.tuning.options import TuneOptions
@@ -43,10 +52,14 @@ if TYPE_CHECKING:
     from search_spaces.operators.transpose import Transpose
     from search_spaces.spaces.schedule import Schedule
     from search_spaces.tile_operators.attention import Attention
+    from search_spaces.tile_operators.cross_entropy import CrossEntropy
     from search_spaces.tile_operators.decode_attention import DecodeAttention
     from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
     from search_spaces.tile_operators.packed_weights import int4_from_awq, int4_from_gptq, pack_int4
+    from search_spaces.tile_operators.qk_norm_rope import QkNormRope
     from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
+    from search_spaces.tile_operators.rmsnorm_quantize import RmsNormQuantize
+    from search_spaces.tile_operators.router_topk import RouterTopK
 
 __version__ = VERSION
 __all__ = [
@@ -54,6 +67,7 @@ __all__ = [
     "BackendError",
     "CommonFailure",
     "Copy",
+    "CrossEntropy",
     "Database",
     "DecodeAttention",
     "Device",
@@ -74,9 +88,12 @@ __all__ = [
     "NotTuned",
     "Order",
     "Provenance",
+    "QkNormRope",
     "QuantizedMatmul",
     "Reduce",
     "RmsNorm",
+    "RmsNormQuantize",
+    "RouterTopK",
     "RuntimeUnavailable",
     "Schedule",
     "Softmax",
@@ -93,6 +110,7 @@ __all__ = [
     "TuneResult",
     "__version__",
     "attention",
+    "cross_entropy",
     "decode_attention",
     "device",
     "emulate",
@@ -104,9 +122,12 @@ __all__ = [
     "matmul",
     "matvec",
     "pack_int4",
+    "qk_norm_rope",
     "quantized_matmul",
     "reduce",
     "rmsnorm",
+    "rmsnorm_quantize",
+    "router_topk",
     "softmax",
     "transpose",
     "tune",
@@ -155,9 +176,17 @@ _HOMES = {
         "autosched.dispatch.functions",
     ),
     **dict.fromkeys(
-        ("attention", "decode_attention", "grouped_matmul", "quantized_matmul"), "autosched.dispatch.tile_functions"
+        (
+            *("attention", "cross_entropy", "decode_attention", "grouped_matmul", "qk_norm_rope", "quantized_matmul"),
+            *("rmsnorm_quantize", "router_topk"),
+        ),
+        "autosched.dispatch.tile_functions",
     ),
     **dict.fromkeys(("int4_from_awq", "int4_from_gptq", "pack_int4"), "search_spaces.tile_operators.packed_weights"),
+    "CrossEntropy": "search_spaces.tile_operators.cross_entropy",
+    "QkNormRope": "search_spaces.tile_operators.qk_norm_rope",
+    "RmsNormQuantize": "search_spaces.tile_operators.rmsnorm_quantize",
+    "RouterTopK": "search_spaces.tile_operators.router_topk",
     "Attention": "search_spaces.tile_operators.attention",
     "GroupedMatmul": "search_spaces.tile_operators.grouped_matmul",
     "QuantizedMatmul": "search_spaces.tile_operators.quantized_matmul",

@@ -9,9 +9,13 @@ from typing import Any
 
 from autosched.dispatch.functions import Source, call_tile_operator
 from search_spaces.tile_operators.attention import Attention
+from search_spaces.tile_operators.cross_entropy import CrossEntropy
 from search_spaces.tile_operators.decode_attention import DecodeAttention
 from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
+from search_spaces.tile_operators.qk_norm_rope import QkNormRope
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
+from search_spaces.tile_operators.rmsnorm_quantize import RmsNormQuantize
+from search_spaces.tile_operators.router_topk import RouterTopK
 
 
 def decode_attention(
@@ -158,3 +162,102 @@ def attention(
     arrays = {"q": q, "k": k, "v": v, "offsets": offsets, "slopes": slopes, "sinks": sinks}
     options = {"causal": causal, "window": window, "soft_cap": soft_cap, "scale": scale}
     return call_tile_operator(Attention, arrays, out, database, {**options, "log_sum_exp": int(log_sum_exp)})
+
+
+def rmsnorm_quantize(
+    x: Any, residual: Any, weight: Any, out: Any = None, *, eps: float = 1e-5, database: Source | None = None
+) -> Any:
+    """Add a residual, and compute its RMS norm in 8 bits.
+
+    Args:
+        x: (rows, columns) of f16 or bf16.
+        residual: As ``x``.
+        weight: (columns,) of x's type.
+        out: The arrays of the results, by default new ones.
+        eps: Added to the mean of the squares.
+        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        ``x + residual`` of x's type, its norm as e4m3, and the scales (rows,) of f32: the norm is e4m3 times scale.
+
+    Raises:
+        ValueError: Arrays that do not fit together, or lie on several GPUs.
+        NoSchedule: No kernel can compute this.
+    """
+    return call_tile_operator(
+        RmsNormQuantize, {"x": x, "residual": residual, "weight": weight}, out, database, {"eps": eps}
+    )
+
+
+def qk_norm_rope(
+    x: Any,
+    positions: Any,
+    table: Any,
+    out: Any = None,
+    *,
+    weight: Any = None,
+    eps: float = 1e-6,
+    database: Source | None = None,
+) -> Any:
+    """Turn each head by the angles of its position, behind its RMS norm where ``weight`` is given.
+
+    Args:
+        x: (tokens, heads, head_size) of f16 or bf16.
+        positions: (tokens,) of int32.
+        table: (length, head_size) of f32: cosines of head_size / 2 angles, then their sines.
+        out: The array of the result, by default a new one.
+        weight: (head_size,) of x's type, the norm's.
+        eps: Added to the mean of the squares.
+        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        ``out``, or the new array.
+
+    Raises:
+        ValueError: Arrays that do not fit together, or lie on several GPUs.
+        NoSchedule: No kernel can compute this.
+    """
+    arrays = {"x": x, "positions": positions, "table": table, "weight": weight}
+    return call_tile_operator(QkNormRope, arrays, out, database, {"eps": eps})
+
+
+def router_topk(
+    logits: Any, out: Any = None, *, top: int = 8, renormalize: bool = True, database: Source | None = None
+) -> Any:
+    """Choose the experts of each token.
+
+    Args:
+        logits: (tokens, experts) of f32, f16 or bf16, finite.
+        out: The arrays of the results, by default new ones.
+        top: Experts of a token.
+        renormalize: Whether the weights of a token add up to 1, rather than being parts of the softmax of all experts.
+        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        Weights (tokens, top) of f32 and experts (tokens, top) of int32, the largest logit first.
+
+    Raises:
+        ValueError: Logits that no kernel takes.
+        NoSchedule: No kernel can compute this.
+    """
+    options = {"top": top, "renormalize": int(renormalize)}
+    return call_tile_operator(RouterTopK, {"logits": logits}, out, database, options)
+
+
+def cross_entropy(logits: Any, label: Any, out: Any = None, *, database: Source | None = None) -> Any:
+    """Compute the loss of each row of logits, and the logarithm of the sum of its exponentials.
+
+    Args:
+        logits: (rows, columns) of f32, f16 or bf16.
+        label: (rows,) of int32; one that is no column gives a loss of 0.
+        out: The arrays of the results, by default new ones.
+        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        Losses and logarithms, (rows,) of f32 each.
+
+    Raises:
+        ValueError: Arrays that do not fit together, or lie on several GPUs.
+        NoSchedule: No kernel can compute this.
+    """
+    return call_tile_operator(CrossEntropy, {"logits": logits, "label": label}, out, database, {})

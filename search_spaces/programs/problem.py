@@ -96,9 +96,17 @@ class ProgramProblem(Problem):
         return found
 
     def stress_inputs(self, seed: int) -> Iterator[StressInputs]:
+        return self.edge_cases(seed, self.random_inputs(seed))
+
+    def edge_cases(self, seed: int, usual: Mapping[str, Array]) -> Iterator[StressInputs]:
         """Yield inputs with edge cases in one array at a time, as far as the program defines a result. Of scalars also
-        numbers outside of their range, unless the user's own reference would have to know what becomes of them."""
-        scalars, usual = scalar_inputs(self.usual_trace()), self.random_inputs(seed)
+        numbers outside of their range, unless the user's own reference would have to know what becomes of them.
+
+        Args:
+            seed: Draws the cases.
+            usual: What the other arrays hold.
+        """
+        scalars = scalar_inputs(self.usual_trace())
         saying = {*place_inputs(self.usual_trace()), *scalars}
         for name, of in scalars.items():
             cases = list(of.edge_cases(usual[name].shape))

@@ -37,6 +37,8 @@ class Attention(TileProblem):
     each sum of exponentials. With ``log_sum_exp=1`` a second output lse (batch, heads, queries), or (heads, total), of
     f32 holds the logarithm of each sum. A query without keys gives zeros, and lse -infinity without a sink.
 
+    Packed keys and values of neighbouring sequences are read, and weigh nothing: they must be finite.
+
     The tolerance is the interpreter's bound: weights are rounded to q's type before they multiply values.
 
     Raises ValueError for sizes below 1, head sizes beyond 16 to 256 or no multiples of 8 (packed: of 16), heads that

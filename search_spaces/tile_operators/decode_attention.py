@@ -39,6 +39,8 @@ class DecodeAttention(TileProblem):
     The tolerance is the interpreter's bound: weights are rounded to q's type before they multiply values, and sums may
     be in any order.
 
+    Positions of a page behind the length are read, and weigh nothing: they must hold finite numbers.
+
     Raises ValueError for sizes below 1, more than 8 queries, a page that is not a power of two from 16 to 1024, a head
     size that is not a multiple of 16 from 16 to 256, and heads that kv_heads does not divide.
     """

@@ -182,12 +182,13 @@ class GroupedMatmul(TileProblem):
         out = np.zeros(self.operand("out").shape)
         for g, matrix in enumerate(x["w"]):
             own = matrix if self.w_order == "row" else matrix.T
-            if self.rows == "masked":
-                count = int(np.clip(ends[g], 0, self.m))
-                out[g, :count] = self._finished(rows[g, :count] @ own)
-            else:
-                part = slice(int(ends[g]), int(ends[g + 1]))
-                out[part] = self._finished(rows[part] @ own)
+            with np.errstate(invalid="ignore"):
+                if self.rows == "masked":
+                    count = int(np.clip(ends[g], 0, self.m))
+                    out[g, :count] = self._finished(rows[g, :count] @ own)
+                else:
+                    part = slice(int(ends[g]), int(ends[g + 1]))
+                    out[part] = self._finished(rows[part] @ own)
         return {"out": out}
 
     def _finished(self, product: FloatArray) -> FloatArray:

@@ -14,9 +14,13 @@ from autosched.torch.cpu import _stack  # noqa: E402
 from search_spaces.catalogue import TILE_PROBLEMS  # noqa: E402
 from search_spaces.launches.operand import Operand  # noqa: E402
 from search_spaces.tile_operators.attention import Attention  # noqa: E402
+from search_spaces.tile_operators.cross_entropy import CrossEntropy  # noqa: E402
 from search_spaces.tile_operators.decode_attention import DecodeAttention  # noqa: E402
 from search_spaces.tile_operators.grouped_matmul import GroupedMatmul  # noqa: E402
+from search_spaces.tile_operators.qk_norm_rope import QkNormRope  # noqa: E402
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul  # noqa: E402
+from search_spaces.tile_operators.rmsnorm_quantize import RmsNormQuantize  # noqa: E402
+from search_spaces.tile_operators.router_topk import RouterTopK  # noqa: E402
 from search_spaces.tile_operators.tile_problem import TileProblem  # noqa: E402
 
 TYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "i32": torch.int32, "u8": torch.uint8,
@@ -27,6 +31,10 @@ PROBLEMS: dict[str, TileProblem] = {
     "attention": Attention(
         batch=2, heads=4, kv_heads=2, queries=9, head_size=16, packed=1, causal=1, window=4, sinks=1, soft_cap=3.0
     ),
+    "rmsnorm_quantize": RmsNormQuantize(3, 40, eps=1e-3),
+    "qk_norm_rope": QkNormRope(3, 2, 16, length=9),
+    "router_topk": RouterTopK(4, 12, top=3),
+    "cross_entropy": CrossEntropy(3, 40),
     "grouped_matmul": GroupedMatmul(m=40, n=16, k=24, groups=3, tokens=10, activation="silu_up"),
 }
 
@@ -73,4 +81,4 @@ def test_arrays_that_do_not_fit(name: str) -> None:
     arguments, named = called(PROBLEMS[name])
     operator = getattr(torch.ops.autosched, name)
     with pytest.raises((ValueError, RuntimeError), match=r"must|takes"):
-        operator(*arguments[:-1], arguments[-1][:-1], **named)
+        operator(arguments[0].reshape(-1), *arguments[1:], **named)

@@ -1,0 +1,115 @@
+"""The cross entropy of logits over a vocabulary, in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from search_spaces.arrays import Array, FloatArray
+from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, I32
+from search_spaces.launches.operand import Operand
+from search_spaces.operators.problem import option
+from search_spaces.tile_operators.softmax_rows import LOG2_E
+from search_spaces.tile_operators.tile_problem import TileProblem, Turns, cut
+
+
+@dataclass(frozen=True)
+class CrossEntropy(TileProblem):
+    """The loss of each row of logits: ``log(sum(exp(logits))) - logits[label]``.
+
+    Arrays: logits (rows, columns) of ``dtype``, label (rows,) of i32; loss (rows,) and lse (rows,) of f32, the
+    logarithm of the sum, from which a backward pass follows. A label that is no column, such as -100, gives a loss of
+    0. The tolerance is the interpreter's bound. Raises ValueError for sizes below 1 and unknown types.
+    """
+
+    operator: ClassVar[str] = "cross_entropy"
+    summary: ClassVar[str] = "the cross entropy of each row of logits with its label"
+    inputs: ClassVar[tuple[str, ...]] = ("logits", "label")
+    outputs: ClassVar[int] = 2
+    size_fields: ClassVar[tuple[str, ...]] = ("rows", "columns")
+
+    rows: int = option("rows of logits")
+    columns: int = option("columns of logits: the vocabulary")
+    dtype: str = option("type of logits", "bf16", choices=tuple(FLOAT_DTYPES))
+
+    def __post_init__(self) -> None:
+        self._take_types("dtype")
+        self._take_extents("rows", "columns")
+        if self.dtype not in FLOAT_DTYPES:
+            raise ValueError(f"dtype must be {', '.join(FLOAT_DTYPES)}, not {self.dtype!r}")
+        if self.rows * self.columns >= 2**40:
+            raise ValueError("logits are too large: keep them under 2^40 elements")
+
+    def operands(self) -> tuple[Operand, ...]:
+        return (
+            Operand("logits", "input", FLOAT_DTYPES[self.dtype], (self.rows, self.columns)),
+            Operand("label", "input", I32, (self.rows,)),
+            Operand("loss", "output", F32, (self.rows,)),
+            Operand("lse", "output", F32, (self.rows,)),
+        )
+
+    @classmethod
+    def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
+        if len(shapes["logits"]) != 2:
+            raise ValueError(f"cross_entropy takes logits (rows, columns), not {shapes['logits']}")
+        return cls(*shapes["logits"], dtype=types["logits"], **options)
+
+    @property
+    def flops(self) -> float:
+        return 4.0 * self.rows * self.columns
+
+    def views(self) -> Mapping[str, str]:
+        return {"logits": "m n", "label": "m", "loss": "m", "lse": "m"}
+
+    def extents(self) -> Mapping[str, int]:
+        return {"m": self.rows, "n": self.columns}
+
+    @staticmethod
+    def compute(p: Any, o: Any, logits: Any, label: Any, loss: Any, lse: Any) -> None:
+        m, n = logits.shape
+        bm, width = p.choose(bm=(1, 2, 4), width=(512, 1024, 2048))
+        (i,) = p.blocks((m,), (bm,))
+        wanted = p.load(p.window(label, (i, 0), (bm, 1), column=True))
+        top, total = p.state(p.full((bm, 1), -inf)), p.state(p.zeros((bm, 1)))
+        own = p.state(p.zeros((bm, 1)))
+        for j in p.steps(n, width):
+            tile = p.load(p.window(logits, (i, j), (bm, width)), padding=-inf).cast("f32")
+            peak = p.maximum(top, p.reduction("maximumf", tile, dim=1))
+            centre = p.where(peak == -inf, 0.0, peak)
+            fade = p.exp2((top - centre) * LOG2_E)
+            total.set(total * fade + p.reduction("add", p.exp2((tile - centre) * LOG2_E), dim=1))
+            hit = (p.columns(j, width) == wanted) & (p.columns(j, width) < n)
+            own.set(own + p.reduction("add", p.where(hit, tile, 0.0), dim=1))
+            top.set(peak)
+        sums = p.log2(total) * (1.0 / LOG2_E) + p.where(top == -inf, 0.0, top)
+        p.store(sums, p.window(lse, (i, 0), (bm, 1), column=True))
+        counts = (p.full((bm, 1), -1, "i32") < wanted) & (wanted < p.full((bm, 1), n, "i32"))
+        p.store(p.where(counts, sums - own, 0.0), p.window(loss, (i, 0), (bm, 1), column=True))
+
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        x = self.loaded(inputs)
+        logits, label = x["logits"], x["label"].astype(np.int64)
+        with np.errstate(all="ignore"):
+            peak = logits.max(axis=1)
+            centre = np.where(peak == -np.inf, 0.0, peak)
+            lse = np.log(np.exp(logits - centre[:, None]).sum(axis=1)) + centre
+            inside = (label >= 0) & (label < self.columns)
+            own = logits[np.arange(self.rows), np.where(inside, label, 0)]
+            return {"loss": np.where(inside, lse - own, 0.0), "lse": lse}
+
+    def random_inputs(self, seed: int) -> dict[str, Array]:
+        """Return the usual logits, and labels of which some are no column."""
+        found, rng = super().random_inputs(seed), np.random.default_rng((seed, 3))
+        label = rng.integers(0, self.columns, self.rows)
+        found["label"] = np.where(rng.random(self.rows) < 0.2, -100, label).astype(np.int32)
+        return found
+
+    def reduced(self, turns: Turns) -> Self:
+        """Return one with a few rows, and columns of a few iterations."""
+        width = turns.chosen["width"]
+        columns = min(self.columns, turns.count * width + (self.columns % width or width))
+        return replace(self, rows=cut(self.rows, turns.chosen["bm"]), columns=columns)

@@ -1,0 +1,113 @@
+"""The experts of each token: the largest logits of a router, and their softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from search_spaces.arrays import Array, FloatArray
+from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, I32
+from search_spaces.launches.operand import Operand
+from search_spaces.operators.problem import option
+from search_spaces.tile_operators.softmax_rows import LOG2_E
+from search_spaces.tile_operators.tile_problem import TileProblem, Turns, cut
+
+MOST_EXPERTS, MOST_CHOSEN = 512, 16
+NONE = 2**31 - 1  # no expert
+
+
+@dataclass(frozen=True)
+class RouterTopK(TileProblem):
+    """The ``top`` experts of each token, with weights.
+
+    Arrays: logits (tokens, experts); weight (tokens, top) of f32 and expert (tokens, top) of i32, from the largest
+    logit down; of equal ones the first. With ``renormalize=1`` weights are the softmax of the chosen logits, and
+    otherwise their part of the softmax of all. Logits are finite.
+
+    Experts are exact, and the tolerance of weights is the interpreter's bound. Raises ValueError for sizes below 1,
+    more than 512 experts, and more than 16 or all of them chosen.
+    """
+
+    operator: ClassVar[str] = "router_topk"
+    summary: ClassVar[str] = "the experts of each token with the largest logits, and their softmax"
+    inputs: ClassVar[tuple[str, ...]] = ("logits",)
+    outputs: ClassVar[int] = 2
+    call_options: ClassVar[Mapping[str, Any]] = {"top": 8, "renormalize": True}
+    size_fields: ClassVar[tuple[str, ...]] = ("tokens", "experts")
+
+    tokens: int = option("rows of logits")
+    experts: int = option("columns of logits")
+    top: int = option("experts that are chosen", 8)
+    renormalize: int = option("0 for parts of the softmax of all experts", 1)
+    dtype: str = option("type of logits", "f32", choices=tuple(FLOAT_DTYPES))
+
+    def __post_init__(self) -> None:
+        self._take_types("dtype")
+        self._take_extents("tokens", "experts", "top")
+        object.__setattr__(self, "renormalize", int(self.renormalize))
+        if self.dtype not in FLOAT_DTYPES:
+            raise ValueError(f"dtype must be {', '.join(FLOAT_DTYPES)}, not {self.dtype!r}")
+        if self.experts > MOST_EXPERTS:
+            raise ValueError(f"experts must be at most {MOST_EXPERTS}, not {self.experts}")
+        if self.top > min(MOST_CHOSEN, self.experts):
+            raise ValueError(f"top must be at most {min(MOST_CHOSEN, self.experts)}, not {self.top}")
+
+    def operands(self) -> tuple[Operand, ...]:
+        return (
+            Operand("logits", "input", FLOAT_DTYPES[self.dtype], (self.tokens, self.experts)),
+            Operand("weight", "output", F32, (self.tokens, self.top)),
+            Operand("expert", "output", I32, (self.tokens, self.top)),
+        )
+
+    @classmethod
+    def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
+        if len(shapes["logits"]) != 2:
+            raise ValueError(f"router_topk takes logits (tokens, experts), not {shapes['logits']}")
+        return cls(*shapes["logits"], dtype=types["logits"], **options)
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * self.tokens * self.experts * self.top
+
+    def views(self) -> Mapping[str, str]:
+        return {"logits": "m n", "weight": "m k", "expert": "m k"}
+
+    def extents(self) -> Mapping[str, int]:
+        return {"m": self.tokens, "n": self.experts, "k": self.top}
+
+    @staticmethod
+    def compute(p: Any, o: Any, logits: Any, weight: Any, expert: Any) -> None:
+        m, n = logits.shape
+        bm, width = p.choose(bm=(4, 8, 16)), p.cover(n)
+        (i,) = p.blocks((m,), (bm,))
+        row = p.load(p.window(logits, (i, 0), (bm, width)), padding=-inf).cast("f32")
+        place, left = p.columns(0, width), row
+        peak = p.reduction("maximumf", row, dim=1)
+        chosen, total = [], None
+        for n_th in range(o.top):
+            most = p.reduction("maximumf", left, dim=1)
+            at = p.reduction("minsi", p.where((left == most) & (place < n), place, NONE), dim=1)
+            p.store(at, p.window(expert, (i, n_th), (bm, 1)))
+            left = p.where(place == at, -inf, left)
+            chosen.append(p.exp2((most - peak) * LOG2_E))
+            total = chosen[-1] if total is None else total + chosen[-1]
+        if not o.renormalize:
+            total = p.reduction("add", p.exp2((row - peak) * LOG2_E), dim=1)
+        for n_th, one in enumerate(chosen):
+            p.store(one / total, p.window(weight, (i, n_th), (bm, 1)))
+
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        logits = self.loaded(inputs)["logits"]
+        order = np.argsort(-logits, axis=1, kind="stable")[:, : self.top]
+        scores = np.exp(logits - logits.max(axis=1, keepdims=True))
+        chosen = np.take_along_axis(scores, order, axis=1)
+        total = (chosen if self.renormalize else scores).sum(axis=1, keepdims=True)
+        return {"weight": chosen / total, "expert": order.astype(np.float64)}
+
+    def reduced(self, turns: Turns) -> Self:
+        """Return one with a few tokens."""
+        return replace(self, tokens=cut(self.tokens, turns.chosen["bm"]))

@@ -1,0 +1,97 @@
+"""Fused row operators: norm and quantisation, rotary positions, routers, cross entropy; and planted faults."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tile_operator_checks import interpreted, is_found, kernel_of, outcome, sampled
+
+from search_spaces.catalogue import problem_from_json
+from search_spaces.tile_operators.cross_entropy import CrossEntropy
+from search_spaces.tile_operators.qk_norm_rope import QkNormRope
+from search_spaces.tile_operators.rmsnorm_quantize import RmsNormQuantize
+from search_spaces.tile_operators.router_topk import RouterTopK
+from search_spaces.tile_operators.tile_problem import TileProblem
+
+CASES: dict[str, TileProblem] = {
+    "norm and quantisation": RmsNormQuantize(6, 200),
+    "norm and rotary positions": QkNormRope(3, 5, 32, length=20),
+    "rotary positions": QkNormRope(3, 8, 64, length=20, norm=0, dtype="f16"),
+    "router": RouterTopK(9, 60, top=6),
+    "router, parts of all": RouterTopK(9, 64, top=3, renormalize=0, dtype="bf16"),
+    "cross entropy": CrossEntropy(5, 1300),
+}
+MODELS: dict[str, TileProblem] = {  # few tokens
+    "llama 3 8B, norm": RmsNormQuantize(3, 4096),
+    "qwen 3, norm and rotary positions": QkNormRope(3, 8, 128, length=64),
+    "qwen 3 30B, router": RouterTopK(5, 128, top=8, dtype="bf16"),
+    "deepseek v3, router": RouterTopK(3, 256, top=8),
+    "llama 3, cross entropy": CrossEntropy(2, 16032),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_interpreter_agrees_with_numpy(name: str) -> None:
+    assert interpreted(CASES[name], 2)
+
+
+@pytest.mark.parametrize("name", ["norm and quantisation", "norm and rotary positions", "router", "cross entropy"])
+def test_a_sampled_schedule(name: str) -> None:
+    for schedule in sampled(CASES[name], "h100", 1):
+        assert outcome(CASES[name], kernel_of(CASES[name], "h100", schedule)) == "ok", schedule
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", [*CASES, *MODELS])
+def test_sampled_schedules_and_edge_cases(name: str) -> None:
+    problem = (CASES | MODELS)[name]
+    for schedule in sampled(problem, "a100", 5):
+        assert outcome(problem, kernel_of(problem, "a100", schedule)) == "ok", schedule
+    kernel = kernel_of(problem, "h100", sampled(problem, "h100", 1)[0])
+    for given in problem.stress_inputs(1):
+        assert outcome(problem, kernel, given.inputs) == "ok", given.cases
+
+
+FAULTS = {
+    "the scale of a wrong type": ("1.0 / LARGEST), LEAST", "1.0 / 240.0), LEAST", "norm and quantisation"),
+    "padding counts in the mean": ("(1.0 / n)", "(1.0 / width)", "norm and quantisation"),
+    "the residual is left out": ("added = both[0] + both[1]", "added = both[0] + both[0]", "norm and quantisation"),
+    "turned the other way": ("cosines - high * sines).cast", "cosines + high * sines).cast", "rotary positions"),
+    "the first token's position": ("p.window(positions, (token, 0)", "p.window(positions, (0, 0)", "rotary positions"),
+    "a mean of half a head": ("(1.0 / d)", "(2.0 / d)", "norm and rotary positions"),
+    "the last of equal logits": ('"minsi", p.where((left == most) & (place < n), place, NONE)',
+                                 '"maxsi", p.where((left == most) & (place < n), place, -NONE)', "router"),
+    "weights of all": ("if not o.renormalize", "if o.renormalize", "router"),
+    "ignored labels count": ("p.where(counts, sums - own, 0.0)", "sums - own", "cross entropy"),
+    "sums are not rescaled": ("total * fade + p", "total + p", "cross entropy"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "fault", [f if i in (1, 6) else pytest.param(f, marks=pytest.mark.nightly) for i, f in enumerate(FAULTS)]
+)
+def test_planted_faults_are_found(fault: str) -> None:
+    old, new, case = FAULTS[fault]
+    assert is_found(CASES[case], old, new)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_json(name: str) -> None:
+    assert problem_from_json(CASES[name].to_json()) == CASES[name]
+
+
+def test_equal_logits_choose_the_first() -> None:
+    found = RouterTopK(1, 6, top=3).reference({"logits": np.array([[1, 3, 3, 0, 3, 2]], dtype=np.float32)})
+    assert found["expert"].tolist() == [[1, 2, 4]]
+
+
+def test_refusals() -> None:
+    for make, name in (
+        (lambda: RmsNormQuantize(2, 20000), "columns"),
+        (lambda: QkNormRope(2, 2, 24), "head_size"),
+        (lambda: RouterTopK(2, 8, top=9), "top"),
+        (lambda: RouterTopK(2, 600), "experts"),
+        (lambda: CrossEntropy(2, 8, dtype="i8"), "dtype"),
+    ):
+        with pytest.raises(ValueError, match=name):
+            make()

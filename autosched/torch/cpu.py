@@ -73,6 +73,11 @@ def compute(name: str, *arguments: Any) -> Any:
     return _emulate(kernel, plan, [a for a in arguments if isinstance(a, torch.Tensor)], time_limit)
 
 
+def is_emulated() -> bool:
+    """Whether a context of ``emulated`` is open."""
+    return bool(_stack)
+
+
 def emulated_kernel(problem: Problem) -> tuple[GeneratedKernel | None, float]:
     """Return the kernel that the innermost ``emulated`` gives for a problem, and the CPU seconds that a launch may
     take; None outside of it, and where a call of the vendor's library won."""

@@ -81,15 +81,21 @@ def _on_cpu(problem: type[TileProblem], *arguments: Any, **named: Any) -> Any:
     if call_log.active():
         call_log.add(made)
     inputs = {o.name: _stored(o, tensors[o.name]) for o in made.operands() if o.role != "output"}
-    kernel, time_limit = cpu.emulated_kernel(made)
-    if kernel is None:
+    stored = torch.compiler.disable(_emulated)(made, inputs) if cpu.is_emulated() else None
+    if stored is None:
         found: Mapping[str, Array] = made.reference(inputs)
         stored = {o.name: o.dtype.store(found[o.name]) for o in _outputs(made)}
-    else:
-        done = emulate(kernel, inputs, time_limit=time_limit)
-        cpu.check_run(made.operator, done)
-        stored = {o.name: done.outputs[o.name] for o in _outputs(made)}
     return _result([_tensor(o, stored[o.name]) for o in _outputs(made)])
+
+
+def _emulated(made: TileProblem, inputs: Mapping[str, Array]) -> dict[str, Array] | None:
+    """Return the outputs of the chosen kernel in the emulator; None where a library is called."""
+    kernel, time_limit = cpu.emulated_kernel(made)
+    if kernel is None:
+        return None
+    done = emulate(kernel, inputs, time_limit=time_limit)
+    cpu.check_run(made.operator, done)
+    return {o.name: done.outputs[o.name] for o in _outputs(made)}
 
 
 def _stored(operand: Operand, tensor: Any) -> Array:

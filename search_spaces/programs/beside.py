@@ -11,6 +11,8 @@ from typing import Any
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import DType
 from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import Argument
+from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.operators.problem import Problem
 from search_spaces.programs import template as programs
 from search_spaces.programs.builder import Program
@@ -74,7 +76,13 @@ class Beside:
 
     def _lower(self, problem: Problem, config: Config, device: Device) -> GeneratedKernel:
         kernel, operands = lower(self._own(problem), config, device), {o.name: o for o in problem.operands()}
-        return dataclasses.replace(kernel, arguments=tuple(operands.get(a.name, a) for a in kernel.arguments))
+
+        def of_operator(argument: Argument) -> Argument:
+            if isinstance(argument, TensorMap):
+                return dataclasses.replace(argument, operand=operands[argument.operand.name])
+            return operands.get(argument.name, argument)
+
+        return dataclasses.replace(kernel, arguments=tuple(map(of_operator, kernel.arguments)))
 
     def _counts(self, problem: Problem, config: Config, device: Device) -> Any:
         return counts(self._own(problem), config, device)

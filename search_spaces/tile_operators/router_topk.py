@@ -103,7 +103,8 @@ class RouterTopK(TileProblem):
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         logits = self.loaded(inputs)["logits"]
         order = np.argsort(-logits, axis=1, kind="stable")[:, : self.top]
-        scores = np.exp(logits - logits.max(axis=1, keepdims=True))
+        with np.errstate(invalid="ignore"):
+            scores = np.exp(logits - logits.max(axis=1, keepdims=True))
         chosen = np.take_along_axis(scores, order, axis=1)
         total = (chosen if self.renormalize else scores).sum(axis=1, keepdims=True)
         return {"weight": chosen / total, "expert": order.astype(np.float64)}

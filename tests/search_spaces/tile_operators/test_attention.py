@@ -55,6 +55,12 @@ def test_sampled_schedules(name: str, gpu: str) -> None:
         assert outcome(problem, kernel_of(problem, gpu, schedule)) == "ok", schedule
 
 
+def test_tiles_that_tma_copies() -> None:
+    problem = CASES["causal, sums"]
+    schedule = next(s for s in sampled(problem, "h100", 1000) if s.values["filled_by"] == "tma")
+    assert outcome(problem, kernel_of(problem, "h100", schedule)) == "ok"
+
+
 def test_queries_without_keys_are_zero() -> None:
     problem = replace(SMALL, causal=1, keys=60, log_sum_exp=1)
     found = problem.reference(problem.random_inputs(1))

@@ -91,10 +91,7 @@ class _Catalogue:
             **{t.name: t for t in BUILT_IN_TEMPLATES},
             **{p.operator: BuiltInTileProgram(p) for p in TILE_PROBLEMS},
         }
-        # A user's tile program may have the name of one of ours, which it then stands for in this process.
-        self._replaceable: set[tuple[type, str]] = {
-            (kind, p.operator) for p in TILE_PROBLEMS for kind in (Operator, KernelTemplate)
-        }
+        self._replaceable: set[tuple[type, str]] = set()
         self._complete = False
         self.add(*(Operator.of(problem) for problem in (*BUILT_IN_PROBLEMS, *TILE_PROBLEMS)))
 

@@ -72,10 +72,9 @@ def _split(place: str) -> tuple[Path, str]:
 
 
 def register_program(program: Program) -> None:
-    """Make it known to the catalogue of this process, instead of an earlier one of its name, or of an operator of ours
-    that is a tile program, too.
+    """Make it known to the catalogue of this process, instead of an earlier one of its name.
 
-    Raises ValueError where another operator of ours has that name.
+    Raises ValueError where an operator of ours has that name.
     """
     register(operator(program), template(program), replace=True)
 

@@ -196,7 +196,7 @@ def listing(name: str, program: str = "") -> Program:
         "full_attention",
         "long_softmax",
         "layernorm_matmul",
-        "cross_entropy",
+        "loss_of_rows",
         "gemm_shared",
         "distributed",
         "matvec_expanded",

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import representative, spread
-from compiling import compile_many
+from compiling import compile_many, shared_pool
 
 from autosched.cli import main
 from autosched.user_kernels.problem import KernelProblem
 from autosched.user_kernels.user_kernel import KernelSpec as UserKernel
-from measurements.compiler.pool import CompileCache, Compiled, CompilePool
+from measurements.compiler.pool import Compiled
 from measurements.emulator import emulate
 from search_spaces.arrays import Array
 from search_spaces.hardware.devices import device
@@ -72,7 +72,7 @@ def worst(problem: KernelProblem, inputs: Mapping[str, Array], outputs: Mapping[
 
 
 @pytest.mark.parametrize(
-    ("name", "which", "count"), spread([(name, *s) for name in NAMES for s in ((0, 12), (1, 4))], 4)
+    ("name", "which", "count"), spread([(name, *s) for name in NAMES for s in ((0, 6), (1, 4))], 4)
 )
 def test_numbers_are_right(name: str, which: int, count: int, nightly: bool) -> None:
     problem = example(name).problem(**SMALL_SIZES[name][which])
@@ -114,18 +114,17 @@ def test_every_space_is_worth_searching() -> None:
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-def test_kernels_compile(arch: str, tmp_path: Path) -> None:
+def test_kernels_compile(arch: str) -> None:
     kernels = {}
     for name in NAMES:
         problem = example(name).problem()
-        for schedule in sampled(problem, 2):
+        for schedule in sampled(problem, 1):
             kernels[f"{name} {schedule}"] = kernel_of(problem, schedule)
-    with CompilePool(CompileCache(tmp_path), workers=2) as pool:
-        for i, result in compile_many(pool, kernels.values(), arch):
-            assert isinstance(result, Compiled), (list(kernels)[i], result)
+    for i, result in compile_many(shared_pool(), kernels.values(), arch):
+        assert isinstance(result, Compiled), (list(kernels)[i], result)
 
 
-@pytest.mark.parametrize("name", representative(NAMES, "matmul", "reduction"))
+@pytest.mark.parametrize("name", representative(NAMES, "reduction"))
 def test_it_is_tuned_from_the_command_line(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = [part for n, value in SMALL_SIZES[name][0].items() for part in ("--size", f"{n}={value}")]
     tune = ["tune", "--kernel", str(EXAMPLES / name / f"{name}.toml"), *sizes, "--backend", "estimate", "--json"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from cases import representative
+from compiling import shared_pool
 from kernels import generate, space_of
 from needs import needs_compiler, needs_nvrtc
 
-from measurements.compiler.pool import Compiled, CompilePool
+from measurements.compiler.pool import Compiled
 from measurements.emulator import emulate
 from measurements.trials.comparison import check
 from search_spaces.catalogue import template
@@ -111,8 +112,7 @@ def test_kernels_compile_and_compute_what_they_should(name: str, nightly: bool) 
     schedule = Schedule.from_json(kind, values)
     target = device(chip)
     kernel = generate(problem, schedule, target)
-    with CompilePool(workers=1) as pool:
-        result = pool.compile(kernel, target.arch)
+    result = shared_pool().compile(kernel, target.arch)
     assert isinstance(result, Compiled) and result.resources.spill_store_bytes == 0
     stress = [case.inputs for case in problem.stress_inputs(1)]
     for inputs in (problem.random_inputs(0), *stress[: None if nightly else 1]):

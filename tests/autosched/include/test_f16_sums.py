@@ -8,11 +8,12 @@ from functools import cache
 
 import pytest
 from cases import representative
+from compiling import shared_pool
 from header_edits import edited
 from kernels import generate, space_of
 from needs import needs_compiler, needs_nvrtc
 
-from measurements.compiler.pool import Compiled, CompilePool
+from measurements.compiler.pool import Compiled
 from measurements.emulator import FindingKind, emulate
 from measurements.trials.comparison import check
 from search_spaces.catalogue import template
@@ -94,8 +95,7 @@ def made(name: str) -> tuple[Matmul, GeneratedKernel]:
 def test_kernels_compile_and_compute_what_they_should(name: str, nightly: bool) -> None:
     """Compiled for the device, and their PTX emulated, with random inputs and such that provoke."""
     problem, kernel = made(name)
-    with CompilePool(workers=1) as pool:
-        result = pool.compile(kernel, device(CASES[name][0]).arch)
+    result = shared_pool().compile(kernel, device(CASES[name][0]).arch)
     assert isinstance(result, Compiled) and result.resources.spill_store_bytes == 0
     stress = [case.inputs for case in problem.stress_inputs(1)]
     for inputs in (problem.random_inputs(0), *stress[: None if nightly else 1]):

@@ -7,12 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 from cases import representative, spread
-from compiling import compile_many
+from compiling import compile_many, shared_pool
 from kernels import generate
 from static_asserts import asserted_rules
 
 from autosched.verify.schedules import verify_one
-from measurements.compiler.pool import Compiled, CompileFailure, CompilePool
+from measurements.compiler.pool import Compiled, CompileFailure
 from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
@@ -46,8 +46,7 @@ AFTER = BEFORE.replace(expand_dims="yes")
 
 def compiled(problem: Matvec, schedules: list[Schedule], target: str = "h200") -> list[Compiled]:
     row = device(target)
-    with CompilePool() as pool:
-        results = dict(compile_many(pool, [generate(problem, s, row) for s in schedules], row.arch))
+    results = dict(compile_many(shared_pool(), [generate(problem, s, row) for s in schedules], row.arch))
     for result in results.values():
         assert not isinstance(result, CompileFailure), result.reason
     return [results[i] for i in range(len(schedules))]  # type: ignore[misc]
@@ -71,8 +70,7 @@ def test_expansion_of_the_document_s_case_frees_registers() -> None:
 def test_a_wrong_accumulator_count_does_not_compile() -> None:
     kernel = generate(DOCUMENT, AFTER, H200)
     source = kernel.source.replace("int accumulators = 2;", "int accumulators = 16;")
-    with CompilePool(workers=1) as pool:
-        result = pool.compile(dataclasses.replace(kernel, source=source), H200.arch)
+    result = shared_pool().compile(dataclasses.replace(kernel, source=source), H200.arch)
     assert isinstance(result, CompileFailure) and "rule accumulators" in result.log
 
 
@@ -126,8 +124,7 @@ def test_the_rule_and_the_static_assert_say_the_same(
         generate(DOCUMENT, schedule.replace(**changes), H200)
     kernel = generate(DOCUMENT, schedule, H200)
     assert old in kernel.source
-    with CompilePool(workers=1) as pool:
-        result = pool.compile(dataclasses.replace(kernel, source=kernel.source.replace(old, new)), H200.arch)
+    result = shared_pool().compile(dataclasses.replace(kernel, source=kernel.source.replace(old, new)), H200.arch)
     assert isinstance(result, CompileFailure)
     assert f"rule {rule}" in result.log
 
@@ -143,7 +140,7 @@ def test_every_static_assert_names_a_constraint_or_an_attribute() -> None:
 @pytest.mark.parametrize("target", ["a100", "h200"])
 def test_sampled_schedules_compile(target: str, nightly: bool) -> None:
     for problem in (DOCUMENT, Matvec(5, 77, 99, x="bf16")):
-        compiled(problem, space(problem, device(target)).sample(32 if nightly else 2, seed=7), target)
+        compiled(problem, space(problem, device(target)).sample(32 if nightly else 1, seed=7), target)
 
 
 def dimensions(p: Matvec) -> str:

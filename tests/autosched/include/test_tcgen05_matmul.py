@@ -61,7 +61,7 @@ def test_kernels_are_right(case: str) -> None:
     assert proof.ok, proof.reason
 
 
-@pytest.mark.parametrize("name", representative(TYPES, "bf16", "f32", "i8"))
+@pytest.mark.parametrize("name", representative(TYPES, "bf16", "i8"))
 def test_sampled_schedules_of_random_problems_are_right(name: str, nightly: bool) -> None:
     rng = np.random.default_rng(19)
     for seed in range(SAMPLES if nightly else 1):

@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
-from compiling import compile_many
+from compiling import compile_many, shared_pool
 from kernels import generate, space_of
 from static_asserts import asserted_rules
 
-from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.compiler.pool import CompileFailure
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.copy import Copy
@@ -56,8 +56,7 @@ def test_the_rule_and_the_static_assert_say_the_same(
     for old, new in edits:
         assert old in source
         source = source.replace(old, new, 1)
-    with CompilePool(workers=1) as pool:
-        result = pool.compile(dataclasses.replace(kernel, source=source), H200.arch)
+    result = shared_pool().compile(dataclasses.replace(kernel, source=source), H200.arch)
     assert isinstance(result, CompileFailure)
     assert rule in re.findall(r"rule (\w+):", result.log), result.log
 
@@ -81,10 +80,9 @@ def problems() -> list[Problem]:
 def test_sampled_schedules_compile_without_spills(nightly: bool) -> None:
     kernels = []
     for problem in problems():
-        for schedule in space_of(problem, H200).sample(8 if nightly else 2, seed=7):
+        for schedule in space_of(problem, H200).sample(8 if nightly else 1, seed=7):
             kernels.append(generate(problem, schedule.replace(min_blocks=1), H200))
-    with CompilePool() as pool:
-        results = dict(compile_many(pool, kernels, H200.arch))
+    results = dict(compile_many(shared_pool(), kernels, H200.arch))
     assert sorted(results) == list(range(len(kernels)))
     for result in results.values():
         assert not isinstance(result, CompileFailure), result.reason
@@ -108,9 +106,8 @@ def test_cache_hints_reach_the_machine_code(problem: Problem) -> None:
         if "cp.async" not in s.to_json().values() and s.to_json().get("row_staging") != "shared"
     )
     hints = [{"cache_hint_x": x, "cache_hint_out": out} for x in LOAD_HINTS for out in STORE_HINTS]
-    with CompilePool() as pool:
-        results = compile_many(pool, [generate(problem, first.replace(**h), H200) for h in hints], H200.arch)
-        cubins = {without_texts(result.path) for _, result in results if not isinstance(result, CompileFailure)}
+    results = compile_many(shared_pool(), [generate(problem, first.replace(**h), H200) for h in hints], H200.arch)
+    cubins = {without_texts(result.path) for _, result in results if not isinstance(result, CompileFailure)}
     assert len(cubins) == len(hints) == 8
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cases import representative
-from compiling import compile_many
+from compiling import compile_many, shared_pool
 from kernels import generate, space_of
 from needs import needs_compiler, needs_nvrtc
 
-from measurements.compiler.pool import Compiled, CompilePool
+from measurements.compiler.pool import Compiled
 from measurements.emulator import emulate
 from measurements.emulator.architecture import ptx_arch
 from measurements.trials.comparison import check
@@ -46,8 +46,7 @@ def test_sampled_kernels_compile_and_compute_what_they_should(name: str, nightly
     problem = PROBLEMS[name]
     schedules = space_of(problem, T4).sample(14 if nightly else 1, seed=3)
     kernels = [generate(problem, schedule, T4) for schedule in schedules]
-    with CompilePool(workers=1) as pool:
-        results = [result for _, result in compile_many(pool, kernels, T4.arch)]
+    results = [result for _, result in compile_many(shared_pool(), kernels, T4.arch)]
     inputs = problem.random_inputs(0)
     for kernel, result in zip(kernels, results, strict=True):
         assert isinstance(result, Compiled)

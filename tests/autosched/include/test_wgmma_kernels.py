@@ -7,14 +7,14 @@ import re
 
 import numpy as np
 import pytest
-from cases import spread
-from compiling import compile_many
+from cases import representative, spread
+from compiling import compile_many, shared_pool
 from kernels import generate
 from needs import needs_compiler, needs_nvrtc
 from static_asserts import asserted_rules
 from wgmma_cases import CASES, GOOD, H200, PROBLEM, SMALL, TRANSPOSED, small_kernel, small_transposed
 
-from measurements.compiler.pool import Compiled, CompileFailure, CompilePool
+from measurements.compiler.pool import Compiled, CompileFailure
 from measurements.emulator import FindingKind, emulate
 from measurements.runners.tensor_map_builder import fields_of
 from measurements.trials.comparison import check
@@ -51,8 +51,7 @@ def problems() -> list[Matmul]:
 
 
 def compiled(kernels: list[GeneratedKernel]) -> list[Compiled | CompileFailure]:
-    with CompilePool() as pool:
-        results = dict(compile_many(pool, kernels, H200.arch))
+    results = dict(compile_many(shared_pool(), kernels, H200.arch))
     return [results[i] for i in range(len(kernels))]
 
 
@@ -82,7 +81,7 @@ def test_every_static_assert_names_a_constraint_or_a_domain() -> None:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("store_buffers", [0, 1])
+@pytest.mark.parametrize("store_buffers", representative([0, 1], "1"))
 def test_a_long_activation_is_in_the_code_for_a_part_of_the_columns(store_buffers: int) -> None:
     plain = Matmul(1024, 1024, 256, a="bf16", order_b="col")
     long = dataclasses.replace(plain, epilogue="bias+gelu")
@@ -99,9 +98,9 @@ def test_a_long_activation_is_in_the_code_for_a_part_of_the_columns(store_buffer
 
 @needs_nvrtc
 def test_sampled_schedules_compile_without_spills(nightly: bool) -> None:
-    """For sm_90a, where the compile pool also refuses wgmma that ptxas serialises. Nine, or 350 nightly."""
+    """For sm_90a, where the compile pool also refuses wgmma that ptxas serialises. Six, or 350 nightly."""
     kernels = [generate(PROBLEM, GOOD, H200), generate(PROBLEM, GOOD.replace(tile_m=256, tile_n=192, stages=3), H200)]
-    for problem in problems():
+    for problem in problems() if nightly else problems()[::2]:
         for schedule in space(problem, H200).sample(50 if nightly else 1, seed=11):
             kernels.append(generate(problem, schedule, H200))
     for kernel, result in zip(kernels, compiled(kernels), strict=True):
@@ -142,7 +141,7 @@ def test_what_a_rule_of_spills_leaves_out_spills(rule: str) -> None:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize(("cluster_n", "stream_k", "tiles"), [(1, 1, 4), (2, 0, 4), (2, 1, 3)])
+@pytest.mark.parametrize(("cluster_n", "stream_k", "tiles"), representative([(1, 1, 4), (2, 0, 4), (2, 1, 3)], "2-1"))
 def test_a_producer_of_few_registers_does_not_spill(cluster_n: int, stream_k: int, tiles: int) -> None:
     """A cluster along both axes, stream-K and a Hilbert curve each take registers of the thread that copies."""
     schedule = GOOD.replace(

@@ -29,7 +29,7 @@ CASES = [
 def test_tiles_change_hands_and_bytes_move_as_counted(place: str, sizes: dict[str, int]) -> None:
     made = load_program(f"examples/programs/{place}")
     p, own, found = problem(made, **sizes), template(made), 0
-    for schedule in own.space(p, A100).sample(12, 3):
+    for schedule in own.space(p, A100).sample(6, 3):
         if schedule.values.get("split_k", 1) != 1 or schedule.values.get("stream_k", 0):
             continue
         config = own.config(p, schedule, A100)

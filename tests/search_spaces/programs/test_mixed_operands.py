@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import spread
 from program_outcome import outcome
 
 from autosched.programs.loading import problem
@@ -31,20 +32,24 @@ def product(left: str, right: str, factor: str, turned: bool, tile: int) -> Prog
                    f"{left} {right} {factor} {turned} {tile}", "")  # fmt: skip
 
 
-@pytest.mark.parametrize("turned", [False, True])
+FACTORS = [
+    ("f16", "i8", "f16", "a100", 32),
+    ("u8", "f16", "f16", "t4", 32),
+    ("f16", "e4m3", "f16", "h100", 64),
+    ("bf16", "e5m2", "bf16", "h100", 64),
+    ("f32", "f16", "f16", "a100", 32),
+    ("f32", "f32", "bf16", "a100", 32),
+    ("f32", "i8", "f32", "a100", 32),
+    ("i32", "f32", "f32", "a100", 32),
+    ("f16", "bf16", "bf16", "a100", 32),
+]
+
+
 @pytest.mark.parametrize(
-    ("left", "right", "factor", "where", "tile"),
-    [
-        ("f16", "i8", "f16", "a100", 32),
-        ("u8", "f16", "f16", "t4", 32),
-        ("f16", "e4m3", "f16", "h100", 64),
-        ("bf16", "e5m2", "bf16", "h100", 64),
-        ("f32", "f16", "f16", "a100", 32),
-        ("f32", "f32", "bf16", "a100", 32),
-        ("f32", "i8", "f32", "a100", 32),
-        ("i32", "f32", "f32", "a100", 32),
-        ("f16", "bf16", "bf16", "a100", 32),
-    ],
+    ("left", "right", "factor", "where", "tile", "turned"),
+    spread(
+        [(*case, turned == bool(i % 2)) for i, case in enumerate(FACTORS) for turned in (False, True)], len(FACTORS)
+    ),
 )
 def test_operands_are_converted_in_registers(
     left: str, right: str, factor: str, where: str, tile: int, turned: bool
@@ -52,7 +57,7 @@ def test_operands_are_converted_in_registers(
     p, on = problem(product(left, right, factor, turned, tile), m=40, n=72, k=80), device(where)
     own = template(p.program)
     assert own.why_not(p, on) is None
-    for number, schedule in enumerate(own.space(p, on).sample(20, 1)):
+    for number, schedule in enumerate(own.space(p, on).sample(8, 1)):
         kernel = own.kernel(p, schedule, on)
         if number < 1:
             assert outcome(p, kernel) == "ok", schedule

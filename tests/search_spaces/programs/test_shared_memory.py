@@ -117,12 +117,12 @@ def test_examples(name: str, where: Device) -> None:
 def test_random_programs() -> None:
     """Loops with rings and without, sums that are joined in loops or behind them, and exchanges everywhere."""
     exchanges = 0
-    for seed in range(60):
+    for seed in range(25):
         p = problem(random_program(seed), m=100, n=72, k=80)
         exchanges += check(p, random_schedule(template(p.program).space(p, A100), seed), A100)
         p = problem(random_tiles(seed), m=192, n=768)
         exchanges += check(p, random_schedule(template(p.program).space(p, A100), seed), A100)
-    assert exchanges > 100
+    assert exchanges > 40
 
 
 def test_barriers_of_many_rings() -> None:

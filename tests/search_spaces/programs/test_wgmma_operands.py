@@ -1,13 +1,14 @@
 """Operands of wgmma in registers that a loop needs in every turn: what the machine code does to them."""
 
 import pytest
+from cases import representative
+from compiling import shared_pool
 from needs import needs_nvrtc
 from overwritten_operands import overwritten
 
 from autosched.programs.loading import load_program, problem
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.disassembly import DisassemblerMissing, SassInstruction, disassemble, nvdisasm
-from measurements.compiler.pool import CompilePool
 from search_spaces.hardware.devices import device
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
@@ -34,7 +35,7 @@ def schedule_of(values: dict[str, int | str]) -> Schedule:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", representative(SCHEDULES, "64 columns, by TMA", "two warpgroups"))
 def test_q_in_registers_survives_a_turn(name):
     try:
         nvdisasm()
@@ -45,8 +46,7 @@ def test_q_in_registers_survives_a_turn(name):
     schedule = schedule_of(SCHEDULES[name])
     own.space(p, H100).valid.validate(schedule)
     kernel = own.kernel(p, schedule, H100)
-    with CompilePool(workers=1) as pool:
-        compiled = pool.compile(kernel, H100.arch)
+    compiled = shared_pool().compile(kernel, H100.arch)
     assert isinstance(compiled, Compiled), compiled.reason
     code = disassemble(compiled.cubin, compiled.entry)
     assert "copy_for_one" in kernel.source

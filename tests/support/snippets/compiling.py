@@ -1,14 +1,24 @@
-"""Compiles many kernels at once."""
+"""Compiles kernels, many at once, with compilers that are started once."""
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError, as_completed
+from functools import cache
 
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.workers.transport import WorkerClosed
 from search_spaces.launches.generated_kernel import GeneratedKernel
+
+
+@cache
+def shared_pool() -> CompilePool:
+    """Return the pool of this process, with the user's cache: starting a compiler takes as long as a small kernel."""
+    pool = CompilePool()
+    atexit.register(pool.close)
+    return pool
 
 
 def compile_many(

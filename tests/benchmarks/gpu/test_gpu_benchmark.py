@@ -173,6 +173,7 @@ def test_a_gpu_that_goes_away_leaves_what_was_measured(make_runner, tmp_path, no
     assert len(kept.records) >= 1
 
 
+@pytest.mark.nightly
 def test_the_whole_command_with_real_kernels_and_the_emulator(tmp_path, no_tests, monkeypatch, capsys):
     """Compiled for an H200 and emulated here; only the times are pretended."""
     try:
@@ -395,6 +396,7 @@ def test_parts_that_are_not_wanted_take_no_time(make_runner, tmp_path, no_tests,
         assert benchmark.results["agreement"] == []
 
 
+@pytest.mark.nightly
 def test_a_second_run_into_the_same_folder_keeps_the_first(make_runner, tmp_path, no_tests):
     out = tmp_path / "out"
     for _ in range(3):

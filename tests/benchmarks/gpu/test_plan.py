@@ -46,6 +46,7 @@ def test_every_problem_of_the_plan_has_a_name_of_its_own() -> None:
     assert set(FINALS) <= set(PROBLEMS)
 
 
+@pytest.mark.nightly
 def test_chosen_schedules_are_different_members_of_the_space() -> None:
     chosen = choose(SMALL, H200, 10)
     assert len(set(chosen)) == len(chosen) == 10

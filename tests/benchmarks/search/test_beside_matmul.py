@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from autosched.programs.loading import load
 from benchmarks.search.beside_matmul import PROGRAM, best
 from cost_models.analytic import predict
@@ -12,6 +14,7 @@ from search_spaces.programs.beside import Beside
 A100 = device("a100")
 
 
+@pytest.mark.nightly
 def test_the_best_schedule_of_the_program() -> None:
     program, problem = load(str(PROGRAM)), Matmul(m=256, n=256, k=256, a="f16")
     assert isinstance(program, Beside)

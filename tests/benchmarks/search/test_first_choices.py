@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
 from needs import needs_nvrtc
 
 from autosched.samplers.first_choices.nvidia_heuristics import Configuration
@@ -17,6 +18,7 @@ PROBLEM = Matmul(4096, 4096, 4096, a="bf16", order_b="col")
 THEIRS = Configuration((128, 256, 64), (64, 64, 64), 64, 4, 1, (2, 1), 1, False, 1e-4)
 
 
+@pytest.mark.nightly
 def test_the_first_choice_on_hopper_is_a_legal_schedule_of_wgmma() -> None:
     schedule, seconds = first_choice(PROBLEM, H200)
     assert schedule.template == "wgmma_matmul" and not list(

@@ -195,12 +195,12 @@ def loaded_version() -> str:
     version = f"{major}.{minor}"
     for wheel in (WHEEL, f"{WHEEL}-cu{major}"):
         try:
-            exact = metadata.version(wheel)
+            about = metadata.metadata(wheel)
         except metadata.PackageNotFoundError:
             continue
-        # None of a wheel that was removed in part; another one where the library is that of a CUDA toolkit.
-        if exact is not None and exact.startswith(f"{version}."):
-            return f"nvrtc {exact}"
+        # A wheel that was removed in part has none; where the library is that of a CUDA toolkit, it is another one.
+        if "Version" in about and about["Version"].startswith(f"{version}."):
+            return f"nvrtc {about['Version']}"
     return f"nvrtc {version}"
 
 

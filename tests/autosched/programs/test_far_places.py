@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cases import representative
 
 from autosched.programs.loading import load_program, problem
 from autosched.verify.schedules import verify_one
@@ -27,7 +28,7 @@ def test_distances_that_an_int_does_not_hold() -> None:
     ]
 
 
-@pytest.mark.parametrize("store", ["direct", "turned"])
+@pytest.mark.parametrize("store", representative(["direct", "turned"], "turned"))
 def test_lines_far_apart(store: str) -> None:
     """A full proof has places far down and far across."""
     made = load_program(PROGRAM)

@@ -136,47 +136,47 @@ def prove(p: ProgramProblem, seed: int, orders: int, where: Device = A100, sched
         assert judged.ok, (judged.reason, told)
 
 
-# 200 programs here, 6,000 nightly, each of those once more in a random order of blocks, warps and lanes.
+# 80 programs here, 6,000 nightly, each of those once more in a random order of blocks, warps and lanes.
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(12))
 def test_random_programs(seed: int) -> None:
     check(seed)
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", range(20))
 def test_random_tiles(seed: int) -> None:
     check_tiles(seed)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(10))
 def test_random_loops(seed: int) -> None:
     check_loops(seed)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_random_carried_states(seed: int) -> None:
     check_carried(seed, 20)
 
 
 def test_random_loops_by_wgmma() -> None:
-    assert sum(check_loops_by_wgmma(seed) for seed in range(24)) >= 6
+    assert sum(check_loops_by_wgmma(seed) for seed in range(10)) >= 2
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(8))
 def test_random_programs_by_wgmma(seed: int) -> None:
     check_wgmma(seed)
 
 
 def test_random_programs_with_two_buffers_of_fragments() -> None:
-    assert sum(check_buffered(seed, orders=2) for seed in range(30)) >= 6
+    assert sum(check_buffered(seed, orders=2) for seed in range(16)) >= 2
 
 
 def test_random_programs_with_stream_k() -> None:
     """Some fill their ring for the next part early, and some do not."""
-    sources = [check_streamed(seed, orders=2) for seed in range(16)]
+    sources = [check_streamed(seed, orders=2) for seed in range(8)]
     early = ["start(next);" in source for source in sources if source]
-    assert sum(early) >= 3 and not all(early)
+    assert any(early) and not all(early)
 
 
 @pytest.mark.nightly

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from compiling import shared_pool
 from program_schedules import Values, filled, operand
 
 from autosched.programs.loading import load_program, problem
 from measurements.compiler.disassembly import DisassemblerMissing, disassemble, main_loop, mix, nvdisasm
-from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.compiler.pool import CompileFailure
 from measurements.emulator import Order, emulate
 from search_spaces.hardware.devices import device
 from search_spaces.launches.generated_kernel import GeneratedKernel
@@ -208,8 +209,7 @@ def test_the_loop_keeps_its_instructions() -> None:
     found = []
     for stream_k in (0, 1):
         kernel = template(p.program).kernel(p, filled(p, gemm(stream_k=stream_k, **tiles), SMALL), A100)
-        with CompilePool() as pool:
-            result = pool.compile(kernel, A100.arch)
+        result = shared_pool().compile(kernel, A100.arch)
         assert not isinstance(result, CompileFailure), result.reason
         assert result.resources.spill_store_bytes == 0
         found.append(mix(main_loop(disassemble(result.cubin, result.entry))))

@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import spread
+from compiling import shared_pool
 
 from autosched.programs.loading import load_program, problem
 from measurements.compiler.disassembly import DisassemblerMissing, disassemble, main_loop, mix, nvdisasm
-from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.compiler.pool import CompileFailure
 from measurements.emulator import ASCENDING, Order, emulate
 from search_spaces.hardware.devices import device
 from search_spaces.launches.generated_kernel import GeneratedKernel
@@ -167,11 +168,10 @@ def test_the_main_loop_of_an_odd_size_is_that_of_an_even_one() -> None:
         copy = {"layout": layout, "copy": "cp.async", "vector": 8, "copy_columns": columns}
         values |= {f"{name}_{side}": value for name, value in copy.items()}
     turns = {}
-    with CompilePool() as pool:
-        for k, tail in ((4096, None), (4104, "masked"), (4104, "peeled")):
-            made, p = example("gemm_relu.py", {"m": 4096, "n": 4096, "k": k})
-            schedule = Schedule.from_json(made.name, values | ({} if tail is None else {"tail": tail}))
-            result = pool.compile(template(made).kernel(p, schedule, A100), A100.arch)
-            assert not isinstance(result, CompileFailure), result.reason
-            turns[k, tail] = mix(main_loop(disassemble(result.cubin, result.entry))).instructions
+    for k, tail in ((4096, None), (4104, "masked"), (4104, "peeled")):
+        made, p = example("gemm_relu.py", {"m": 4096, "n": 4096, "k": k})
+        schedule = Schedule.from_json(made.name, values | ({} if tail is None else {"tail": tail}))
+        result = shared_pool().compile(template(made).kernel(p, schedule, A100), A100.arch)
+        assert not isinstance(result, CompileFailure), result.reason
+        turns[k, tail] = mix(main_loop(disassemble(result.cubin, result.entry))).instructions
     assert turns[4104, "peeled"] <= turns[4096, None] < turns[4104, "masked"], turns

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import representative
+from compiling import shared_pool
 from program_outcome import outcome
 from program_schedules import Values, filled
 
 from autosched.programs.loading import load_program, problem
 from measurements.compiler.disassembly import DisassemblerMissing, disassemble, main_loop, mix, nvdisasm
-from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.compiler.pool import CompileFailure
 from search_spaces.hardware.devices import device
 from search_spaces.launches.headers import Headers
 from search_spaces.programs.builder import Builder, Input, Output, Program, program
@@ -239,8 +240,7 @@ def test_loops_multiply_by_wgmma(
         pytest.skip(str(missing))
     p = problem(made(place), **sizes)
     kernel = template(p.program).kernel(p, legal(p, values), H100)
-    with CompilePool() as pool:
-        result = pool.compile(kernel, H100.arch)
+    result = shared_pool().compile(kernel, H100.arch)
     assert not isinstance(result, CompileFailure), result.reason
     body = main_loop(disassemble(result.cubin, result.entry))
     loop = mix(body)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from compiling import shared_pool
 from program_schedules import Values, filled, operand
 
 from autosched.programs.loading import load_program, problem
 from measurements.compiler.disassembly import DisassemblerMissing, disassemble, main_loop, mix, nvdisasm
-from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.compiler.pool import CompileFailure
 from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
 from search_spaces.launches.generated_kernel import GeneratedKernel
@@ -241,8 +242,7 @@ def test_the_main_loop_is_the_hand_written_templates() -> None:
     )
     found = []
     for kernel in kernels:
-        with CompilePool() as pool:
-            result = pool.compile(kernel, A100.arch)
+        result = shared_pool().compile(kernel, A100.arch)
         assert not isinstance(result, CompileFailure), result.reason
         found.append((result.resources.registers, mix(main_loop(disassemble(result.cubin, result.entry)))))
     (registers, own), (their_registers, their) = found

@@ -58,7 +58,7 @@ def generate(problem: Problem, schedule: Schedule, device: Device) -> GeneratedK
 
 
 def test_every_one_is_accounted_for_and_the_best_is_found(tmp_path: Path, nightly: bool) -> None:
-    many = 500 if nightly else 150
+    many = 500 if nightly else 90
     space = Space("toy", (ordinal("i", tuple(range(many))),))
     pids: set[int] = set()
 

@@ -24,8 +24,8 @@ try:
 except NvrtcMissing as missing:
     pytestmark = pytest.mark.skip(reason=str(missing))
 
-VICTIMS = ["tuner"] * 4 + [MODULE] * 6 + ["instant_compiler"] * 6
-PATIENCE = 30.0
+VICTIMS = ["tuner"] * 3 + [MODULE] * 4 + ["instant_compiler"] * 4
+PATIENCE = 60.0
 
 
 class Tuning:

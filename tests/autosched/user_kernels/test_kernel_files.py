@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compiling import shared_pool
 
 from autosched import tune
 from autosched.user_kernels.user_kernel import KernelSpec
-from measurements.compiler.pool import Compiled, CompileFailure, CompilePool
+from measurements.compiler.pool import Compiled, CompileFailure
 from measurements.emulator import emulate
 from measurements.trials.comparison import check
 from measurements.trials.measurement import Status
@@ -53,11 +54,10 @@ def test_every_way_of_passing_parameters_compiles_and_computes(passing: str) -> 
     kernel = add(passing)
     problem = kernel.problem()
     inputs = problem.random_inputs(0)
-    with CompilePool(workers=1) as pool:
-        for schedule in kernel.template.space(problem, H200).sample(2, 0):
-            made = kernel.template.kernel(problem, schedule, H200)
-            assert isinstance(pool.compile(made, H200.arch), Compiled)
-            assert check(problem, inputs, emulate(made, inputs).outputs).ok
+    for schedule in kernel.template.space(problem, H200).sample(2, 0):
+        made = kernel.template.kernel(problem, schedule, H200)
+        assert isinstance(shared_pool().compile(made, H200.arch), Compiled)
+        assert check(problem, inputs, emulate(made, inputs).outputs).ok
 
 
 def test_it_is_tuned_like_any_other(tmp_path: Path) -> None:
@@ -73,8 +73,7 @@ def test_it_is_tuned_like_any_other(tmp_path: Path) -> None:
 def test_a_compile_error_names_the_users_file_and_line() -> None:
     kernel = add("define", SOURCE.replace("a[i] + b[i]", "a[i] + d[i]"))
     schedule = Schedule("add", (("threads", 32), ("tile", 1)))
-    with CompilePool(workers=1) as pool:
-        result = pool.compile(kernel.template.kernel(kernel.problem(), schedule, H200), H200.arch)
+    result = shared_pool().compile(kernel.template.kernel(kernel.problem(), schedule, H200), H200.arch)
     assert isinstance(result, CompileFailure)
     assert result.reason == 'add.cu:5: identifier "d" is undefined'
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compiling import shared_pool
 from needs import needs_compiler, needs_nvrtc
 
 import autosched
@@ -15,7 +16,7 @@ from autosched.user_kernels.user_kernel import KernelSpec
 from autosched.verify.schedules import verify_one
 from autosched.verify.verdict import Verdict
 from cost_models.analytic import LAUNCH_SECONDS
-from measurements.compiler.pool import Compiled, CompilePool, why_not_launched
+from measurements.compiler.pool import Compiled, why_not_launched
 from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
 from search_spaces.launches.launch import launch_from_json
@@ -124,8 +125,8 @@ def test_one_module_has_all_functions_and_the_time_is_the_sum(tmp_path: Path) ->
     problem = kernel.problem()
     (schedule,) = kernel.template.space(problem, A100).sample(1, 0)
     made = kernel.template.kernel(problem, schedule, A100)
-    with CompilePool(workers=1) as pool:
-        first, again = pool.compile(made, "sm_80"), pool.compile(made, "sm_80")
+    pool = shared_pool()
+    first, again = pool.compile(made, "sm_80"), pool.compile(made, "sm_80")
     assert isinstance(first, Compiled) and isinstance(again, Compiled)
     assert [("doubled" in e, "shifted" in e) for e in first.entries] == [(True, False), (False, True)]
     assert again.steps == first.steps and first.resources.registers == max(s.resources.registers for s in first.steps)

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from cases import spread
 from needs import needs_compiler, needs_nvrtc
 from snippets.kernel_file import FILE, SOURCE
 
@@ -42,15 +43,15 @@ def edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 @pytest.mark.parametrize(
     ("command", "status"),
-    [
+    spread([
         (("best", *KERNEL), 1),
         (("check", "--static", "--no-emulate", *KERNEL), 2),
         (("report", "--out", "r.html", *KERNEL), 1),
         (("db", "check", *KERNEL), 0),
         (("export", "--out", "configs"), 0),
         (("verify", *KERNEL, "--device", "a100"), 2),
-    ],
-)
+    ], 4),
+)  # fmt: skip
 def test_earlier_trials_are_left_out_in_one_line(
     command: tuple[str, ...], status: int, edited: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

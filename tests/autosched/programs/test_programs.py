@@ -290,6 +290,7 @@ def test_listings_are_right(name: str, sizes: dict[str, int], seed: int) -> None
         assert np.all(error <= bounds[array]), (array, schedule)
 
 
+@pytest.mark.nightly
 def test_a_listing_is_tuned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place, database = str(TEXTS / "viewed_matmul.mlir"), str(tmp_path / "best.db")
     sizes = ["--size", "R=64", "--size", "S=64", "--size", "D=64", "--device", "a100"]

@@ -23,8 +23,15 @@ from search_spaces.spaces.search_space import SearchSpace
 from search_spaces.spaces.space import EmptySpace, Space
 from search_spaces.spaces.union_space import UnionSpace
 
+# Slow ones, of which tests below search a union.
+AT_NIGHT = ("tpe_of_a_union", "evolution_of_a_union")
+MAKERS = [
+    pytest.param(*case, marks=[pytest.mark.nightly] if name in AT_NIGHT else [], id=name)
+    for name, case in CASES.items()
+]
 
-@pytest.mark.parametrize(("make", "space"), CASES.values(), ids=CASES)
+
+@pytest.mark.parametrize(("make", "space"), MAKERS)
 class TestContract(SamplerContract):
     def test_the_name_is_known(self, make: Make, space: SearchSpace) -> None:
         assert make(space, 1).name in samplers()

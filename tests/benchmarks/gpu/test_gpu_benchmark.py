@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import instant_compiler
 import numpy as np
 import pytest
+from cases import spread
 from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 
 from autosched.tuning.training_data import gather, usable
@@ -205,7 +206,7 @@ def test_the_whole_command_with_real_kernels_and_the_emulator(tmp_path, no_tests
     assert "emulator: 2 of 2 candidates agree" in (out / "table.txt").read_text()
 
 
-@pytest.mark.parametrize(("program", "template"), [("gemm_relu", "gemm_relu"), ("matmul", "matmul")])
+@pytest.mark.parametrize(("program", "template"), spread([("gemm_relu", "gemm_relu"), ("matmul", "matmul")], 1))
 def test_a_tile_program_by_the_command(tmp_path, no_tests, monkeypatch, capsys, program, template):
     """Its own, and one that stands beside the templates of an operator."""
     try:

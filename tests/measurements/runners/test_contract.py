@@ -160,7 +160,7 @@ def own_backend(request, tmp_path):
 
 class TestRunnerContract:
     def test_each_candidate_gets_exactly_one_result_of_its_own_status(self, backend):
-        wanted = [status for status in backend.kinds for _ in range(2)] + [Status.OK] * 4
+        wanted = [*backend.kinds, *[Status.OK] * 4]
         results = list(backend.runner.measure([backend.kinds[s](i) for i, s in enumerate(wanted)]))
         assert sorted(i for i, _ in results) == list(range(len(wanted)))
         assert {i: m.status for i, m in results} == dict(enumerate(wanted))

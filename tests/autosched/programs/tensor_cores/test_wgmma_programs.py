@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import representative
+from cases import representative, spread
 from compiling import shared_pool
 from program_outcome import outcome
 from program_schedules import Values, filled
@@ -93,7 +93,7 @@ def legal(p: ProgramProblem, values: Values) -> Schedule:
 
 @pytest.mark.parametrize(
     ("place", "sizes", "values"),
-    [
+    spread([
         (GEMM, {"m": 136, "n": 72, "k": 200}, gemm()),
         (GEMM, {"m": 136, "n": 72, "k": 200}, gemm(in_flight=1, subgroups_m=8)),
         (GEMM, {"m": 136, "n": 72, "k": 200}, gemm(filled_by="tma", stages=1, subgroups_m=8)),
@@ -114,7 +114,7 @@ def legal(p: ProgramProblem, values: Values) -> Schedule:
             scaled_rows, {"m": 72, "n": 72, "k": 136},
             {**gemm(), **boxes("x", "swizzle(3,3,3)"), **boxes("w", "swizzle(3,3,3)")},
         ),
-    ],
+    ], 9),
     ids=lambda value: value.name if isinstance(value, Program) else None,
 )  # fmt: skip
 def test_schedules_are_right(place: str | Program, sizes: dict[str, int], values: Values) -> None:

@@ -157,6 +157,12 @@ def _own(found: Inference, operation: ir.Computing) -> Spread | None:
                 _settle(found, value, source)
             found.sources[result.id] = source
             return source.group(dimension, operation.size)
+        case ir.Scan(_, _, value):
+            own = found.natural.get(value.id)
+            if own is None:
+                own = _anchored(found, value.shape, 1)
+                _settle(found, value, own)
+            return own
         case ir.Broadcast(_, value, dimension):
             own = found.natural.get(value.id)
             if _cuts_across(found, operation):
@@ -299,8 +305,11 @@ def _want_inputs(found: Inference, operation: ir.Computing, spread: Spread) -> N
             _want(found, b, Spread("right", b.shape, number))
             if c is not None:
                 _want(found, c, spread)
-        case ir.ReduceTile(result, _, value):
-            _want(found, value, found.sources[result.id])
+        case ir.ReduceTile(result):
+            for value in ir.inputs(operation):
+                _want(found, value, found.sources[result.id])
+        case ir.Scan(result, _, value):
+            _want(found, value, found.natural[result.id])
         case ir.Broadcast(_, value, dimension):
             _want(found, value, spread.group(dimension, operation.size))
         case ir.TransposeTile(_, value):

@@ -191,7 +191,7 @@ class Inference:
     @cached_property
     def moving(self) -> list[int]:
         """Reductions and conversions."""
-        return [id_ for id_, o in self.made.items() if isinstance(o, ir.ReduceTile | ir.Convert)]
+        return [id_ for id_, o in self.made.items() if isinstance(o, ir.ReduceTile | ir.Scan | ir.Convert)]
 
     @cached_property
     def depths(self) -> set[int]:

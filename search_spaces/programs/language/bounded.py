@@ -15,7 +15,7 @@ from search_spaces.arrays import BoolArray, FloatArray
 from search_spaces.hardware.dtypes import F32, SMALLEST, DType
 from search_spaces.operators.problem import sum_growth
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.functions import ONE_OF_GROUP, REDUCTIONS, ElementFunction, U
+from search_spaces.programs.language.functions import ONE_OF_GROUP, PICKS, REDUCTIONS, SCANS, ElementFunction, U
 
 TF32 = 2.0**-11  # unit roundoff
 Bounded = tuple[FloatArray, FloatArray]  # values, and how far a kernel's may be from them
@@ -114,6 +114,68 @@ def reduced(operation: ir.ReduceTile, parts: FloatArray, errors: FloatArray, axi
         bound = largest * (1 + U) ** operation.size - np.abs(result) + operation.size * _UNDERFLOW
         return _in_any_order(type_, result, bound, np.where(np.isfinite(largest), largest, np.inf), sure)
     return certain(type_, result, errors.max(axis), sure)
+
+
+def picked(operation: ir.ReduceTile, elements: Bounded, index: Bounded, axis: int) -> Bounded:
+    """Return the indices of the elements that are picked along ``axis``, and how far another one's may be that rounding
+    brings before it."""
+    (values, errors), (places, unsure) = elements, index
+    sign = PICKS[operation.kind].sign
+    nan = np.isnan(values)
+    key = np.where(nan, np.inf, sign * values)
+    best = key.max(axis, keepdims=True)
+    first = nan.any(axis, keepdims=True)
+    chosen = np.where(first, nan, key == best)
+    found = np.where(chosen, places, np.inf).min(axis)
+    vague = np.isinf(errors)
+    low, high = np.where(vague, -np.inf, key - errors), np.where(vague, np.inf, key + errors)
+    certain_nan = (nan & ~vague).any(axis, keepdims=True)
+    near = np.where(certain_nan, nan | vague, high >= low.max(axis, keepdims=True))
+    near &= ~(chosen & (errors == 0.0))  # of equal elements that are exact, the least index is certain
+    bound = np.where(near, np.abs(places - np.expand_dims(found, axis)), 0.0).max(axis)
+    return found, np.where((unsure > 0).any(axis), np.inf, bound)
+
+
+def scanned(operation: ir.Scan, given: Bounded) -> Bounded:
+    """Return what is joined up to each element of a tile, in any order."""
+    values, errors = (_from_first(operation, x) for x in given)
+    kind, axis, type_ = operation.kind, operation.dimension, operation.result.dtype
+    if operation.exclusive:
+        start = REDUCTIONS[kind].start
+        values, errors = _shifted(values, axis, start), _shifted(errors, axis, 0.0)
+    result = np.asarray(SCANS[kind](values, axis=axis), dtype=np.float64)
+    count = values.shape[axis]
+    if not type_.is_float:
+        joined = np.add if kind == "add" else np.maximum
+        bound = joined.accumulate(errors, axis=axis)
+        bound = np.where((bound > 0) & (kind == "mul"), np.inf, bound)
+        result = result.astype(np.int64).astype(np.int32).astype(np.float64)
+        return _from_first(operation, result), _from_first(operation, bound)
+    sure = np.asarray(np.logical_and.accumulate(np.isfinite(errors), axis=axis))
+    if kind == "add":
+        sizes = np.abs(values)
+        bound = np.cumsum(errors, axis=axis) + sum_growth(count) * U * np.cumsum(sizes, axis=axis)
+        largest = np.cumsum(np.where(np.isfinite(values), sizes + errors, 0.0), axis=axis)
+        found = _in_any_order(type_, result, bound, largest, sure)
+    elif kind == "mul":
+        largest = np.cumprod(np.maximum(np.abs(values) + errors, 1.0), axis=axis)  # of any neighbours, at most
+        most = np.cumprod(np.abs(values) + errors, axis=axis)
+        bound = most * (1 + U) ** count - np.abs(result) + count * _UNDERFLOW * np.maximum(largest, 1.0)
+        found = _in_any_order(type_, result, bound, np.where(np.isfinite(largest), largest, np.inf), sure)
+    else:
+        found = certain(type_, result, np.maximum.accumulate(errors, axis=axis), sure)
+    return _from_first(operation, found[0]), _from_first(operation, found[1])
+
+
+def _from_first(operation: ir.Scan, x: FloatArray) -> FloatArray:
+    """Return the tile such that what is joined first comes first."""
+    return np.flip(x, operation.dimension) if operation.reverse else x
+
+
+def _shifted(x: FloatArray, axis: int, start: float) -> FloatArray:
+    """Return the elements one further on, with ``start`` in front."""
+    first = np.full_like(np.take(x, [0], axis), start)
+    return np.concatenate([first, np.delete(x, -1, axis)], axis)
 
 
 def product(operation: ir.Mma, left: Bounded, right: Bounded, added: Bounded) -> Bounded:

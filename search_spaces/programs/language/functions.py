@@ -7,7 +7,7 @@ A bound is called with the arguments, their bounds and the result, all float64; 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -265,6 +265,37 @@ REDUCTIONS = {
     "maxui": Reduction(_unsigned(np.maximum.reduce), 0.0, "tile::maximum_unsigned({0}, {1})", _WHOLE),
     "minui": Reduction(_unsigned(np.minimum.reduce), -1.0, "tile::minimum_unsigned({0}, {1})", _WHOLE),
     "xori": Reduction(lambda x, axis: np.bitwise_xor.reduce(x.astype(np.int64), axis=axis), 0.0, "({0} ^ {1})", _WHOLE),
+}
+
+
+@dataclass(frozen=True)
+class Pick:
+    """A reduction that picks an element: NaN before all numbers, as in numpy, and the least index of equal ones.
+
+    ``start`` is never picked before another element; ``sign`` is that with which the element is the largest.
+    """
+
+    start: Mapping[str, float]  # by the type of the elements
+    sign: int
+
+    @property
+    def code(self) -> str:
+        """The statement that keeps the better of an element {0} with its index {1} and of {2} with {3}."""
+        return f"tile::pick<{self.sign}>({{0}}, {{1}}, {{2}}, {{3}});"
+
+
+PICKS = {
+    "argmax": Pick({"f32": -np.inf, "i32": _INT_LEAST}, 1),
+    "argmin": Pick({"f32": np.inf, "i32": _INT_MOST}, -1),
+}
+PICKED = {"argmax": ("maximumf", "maxsi"), "argmin": ("minimumf", "minsi")}  # the reductions that give the element
+SCANS = {
+    "add": np.add.accumulate,
+    "mul": np.multiply.accumulate,
+    "maximumf": np.maximum.accumulate,
+    "minimumf": np.minimum.accumulate,
+    "maxsi": np.maximum.accumulate,
+    "minsi": np.minimum.accumulate,
 }
 
 

@@ -92,7 +92,14 @@ class _Along:
                 if self.axes[value.id] is not None:
                     raise _Mixed
                 return None
-            case ir.ReduceTile(_, _, value, dimension) | ir.Broadcast(_, value, dimension):
+            case ir.ReduceTile(_, _, value, dimension) | ir.Scan(_, _, value, dimension):
+                own = None
+                for value in ir.inputs(operation):
+                    own = self._one(own, self.axes[value.id])
+                if own == dimension:
+                    raise _Mixed
+                return own
+            case ir.Broadcast(_, value, dimension):
                 own = self.axes[value.id]
                 if own == dimension:
                     raise _Mixed

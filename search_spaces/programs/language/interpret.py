@@ -17,7 +17,7 @@ from search_spaces.arrays import Array, BoolArray, FloatArray, IntArray
 from search_spaces.hardware.dtypes import F32, SMALLEST, DType
 from search_spaces.operators.problem import sum_growth
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.bounded import Bounded, applied, cast, product, reduced, rounded
+from search_spaces.programs.language.bounded import Bounded, applied, cast, picked, product, reduced, rounded, scanned
 from search_spaces.programs.language.functions import ATOMICS, FUNCTIONS, REDUCTIONS, U
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.places import resolve
@@ -158,6 +158,8 @@ class _Block:
                 return values.repeat(operation.size, dimension), bounds.repeat(operation.size, dimension)
             case ir.ReduceTile():
                 return self._reduced(operation)
+            case ir.Scan(_, _, value):
+                return scanned(operation, self.values[value.id])
             case ir.Mma():
                 return self._product(operation)
             case ir.Map(result, "cast", arguments):
@@ -172,13 +174,17 @@ class _Block:
         return np.full(shape, float(np.float32(argument))), np.zeros(shape)
 
     def _reduced(self, operation: ir.ReduceTile) -> Bounded:
-        values, bounds = self.values[operation.value.id]
+        given = self.values[operation.value.id]
         rows, columns = operation.value.shape
         if operation.dimension == 0:
             cut, axis = (rows // operation.size, operation.size, columns), 1
         else:
             cut, axis = (rows, columns // operation.size, operation.size), 2
-        return reduced(operation, values.reshape(cut), bounds.reshape(cut), axis)
+        elements = given[0].reshape(cut), given[1].reshape(cut)
+        if operation.index is None:
+            return reduced(operation, *elements, axis)
+        places, unsure = self.values[operation.index.id]
+        return picked(operation, elements, (places.reshape(cut), unsure.reshape(cut)), axis)
 
     def _product(self, operation: ir.Mma) -> Bounded:
         a, b = self.values[operation.a.id], self.values[operation.b.id]

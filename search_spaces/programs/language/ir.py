@@ -269,17 +269,36 @@ class Map:
 
 @dataclass(frozen=True)
 class ReduceTile:
-    """``size`` neighbours along ``dimension`` become one (reduction, reduction_size)."""
+    """``size`` neighbours along ``dimension`` become one (reduction, reduction_size).
+
+    ``index``: a whole number that goes with each element; the result is that of the element which a kind such as
+    "argmax" picks, and the least of equal elements.
+    """
 
     result: Value
     kind: str
     value: Value
     dimension: int
     source: Source
+    index: Value | None = None
 
     @property
     def size(self) -> int:
         return self.value.shape[self.dimension] // self.result.shape[self.dimension]
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Each element becomes all up to it along ``dimension`` joined. ``exclusive``: without itself. ``reverse``: those
+    from it on."""
+
+    result: Value
+    kind: str
+    value: Value
+    dimension: int
+    exclusive: bool
+    reverse: bool
+    source: Source
 
 
 @dataclass(frozen=True)
@@ -365,12 +384,12 @@ class If:
 
 
 Operation = (
-    LoadTile | StoreTile | AtomicRmw | Prefetch | Move | TransposeTile | Reshape | Mma | Fill
-    | Coordinates | Map | ReduceTile | Broadcast | Convert | Read | Set | Loop | If | Scalar | Uniform | FetchPart
+    LoadTile | StoreTile | AtomicRmw | Prefetch | Move | TransposeTile | Reshape | Mma | Fill | Coordinates
+    | Map | ReduceTile | Scan | Broadcast | Convert | Read | Set | Loop | If | Scalar | Uniform | FetchPart
 )  # fmt: skip
 Region = Loop | If
 Computing = (
-    LoadTile | TransposeTile | Reshape | Mma | Fill | Coordinates | Map | ReduceTile | Broadcast | Convert | Read
+    LoadTile | TransposeTile | Reshape | Mma | Fill | Coordinates | Map | ReduceTile | Scan | Broadcast | Convert | Read
 )
 
 
@@ -462,6 +481,8 @@ def inputs(operation: Operation) -> tuple[Value, ...]:
             return () if window.index is None else (window.index,)
         case StoreTile(value, window) | AtomicRmw(_, value, window):
             return (value,) if window.index is None else (value, window.index)
-        case TransposeTile() | Reshape() | ReduceTile() | Broadcast() | Convert() | Set() | Uniform():
+        case ReduceTile(_, _, value) if operation.index is not None:
+            return (value, operation.index)
+        case TransposeTile() | Reshape() | ReduceTile() | Scan() | Broadcast() | Convert() | Set() | Uniform():
             return (operation.value,)
     return ()

@@ -14,7 +14,7 @@ import numpy as np
 
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.bounded import cast
-from search_spaces.programs.language.functions import FUNCTIONS, REDUCTIONS
+from search_spaces.programs.language.functions import FUNCTIONS, PICKS, REDUCTIONS
 from search_spaces.programs.language.index import ZERO, Index
 from search_spaces.programs.language.ir import ProgramError, Source
 
@@ -123,6 +123,8 @@ class _Walk:
                 return rows, _stretched(columns, operation.size)
             case ir.ReduceTile():
                 return self._reduced(operation)
+            case ir.Scan():
+                return self._scanned(operation)
             case ir.Mma():
                 return self._product(operation)
             case ir.Map():
@@ -175,7 +177,10 @@ class _Walk:
         d, kind = operation.dimension, operation.kind
         both = list(self.outside[operation.value.id])
         along, other = both[d], both[1 - d]
-        neutral = REDUCTIONS[kind].start
+        picks = operation.index is not None
+        neutral = PICKS[kind].start[operation.value.dtype.name] if picks else REDUCTIONS[kind].start
+        if picks and along.kind == "constant" and any(before for _, _, before in along.edges):
+            along = replace(along, kind="unknown")  # its index is less than those of elements that equal it
         whole = operation.size == operation.value.shape[d]
         grouped = None if whole else _grouped(along, operation.size)
         adds_nothing = along.kind == "inside" or (along.kind == "constant" and along.value == neutral)
@@ -189,7 +194,25 @@ class _Walk:
                 f"{along.source}): load with padding={neutral:g}, or use p.where with p.{axis}"
             )
         both[d] = INSIDE if whole else along
-        if other.kind == "constant" and other.value != neutral and REDUCTIONS[kind].ordered:
+        if other.kind == "constant" and (picks or (other.value != neutral and REDUCTIONS[kind].ordered)):
+            both[1 - d] = replace(other, kind="unknown")
+        return both[0], both[1]
+
+    def _scanned(self, operation: ir.Scan) -> Both:
+        """Of elements behind the end of an array, no element of it sees anything; of those before it, all do."""
+        d, kind = operation.dimension, operation.kind
+        both = list(self.outside[operation.value.id])
+        along, other, neutral = both[d], both[1 - d], REDUCTIONS[kind].start
+        seen = any(before != operation.reverse for _, _, before in along.edges)
+        if along.kind != "inside" and seen and not (along.kind == "constant" and along.value == neutral):
+            held, axis = f"{along.value:g}" if along.kind == "constant" else "what nobody knows", ("rows", "columns")[d]
+            raise ProgramError(
+                f"{operation.source}: scan: {kind} sees {held} in {axis} outside of the array (loaded at "
+                f"{along.source}): load with padding={neutral:g}, or use p.where with p.{axis}"
+            )
+        if along.kind != "inside":
+            both[d] = replace(along, kind="unknown")
+        if other.kind == "constant" and (operation.exclusive or other.value != neutral):
             both[1 - d] = replace(other, kind="unknown")
         return both[0], both[1]
 

@@ -14,11 +14,12 @@ from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.language import index, ir
 from search_spaces.programs.language.distribution import subgroup_lanes
-from search_spaces.programs.language.functions import ATOMICS, FUNCTIONS, ONE_OF_GROUP, REDUCTIONS
+from search_spaces.programs.language.functions import ATOMICS, FUNCTIONS
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Shape
 from search_spaces.programs.language.loops import Loops
 from search_spaces.programs.language.named_functions import place_of
+from search_spaces.programs.language.reductions import Reductions
 from search_spaces.programs.language.slices import Slices
 from search_spaces.programs.language.values import (
     Operand,
@@ -59,7 +60,7 @@ def _shape(operation: str, shape: object) -> Shape:
     return shape[0], shape[1]
 
 
-class Builder(Loops, Slices):
+class Builder(Loops, Slices, Reductions):
     """What a program's function gets as ``p``."""
 
     def __init__(self, chosen: Mapping[str, int]) -> None:
@@ -403,45 +404,6 @@ class Builder(Loops, Slices):
             tile.value.dtype,
             lambda v: ir.Broadcast(v, tile.value, dim, caller()),
             self._map("broadcast", map, shape),
-        )
-
-    def reduction(
-        self, kind: str, value: Tile | State, dim: int, *, size: int | None = None, map: WgMap | None = None
-    ) -> Tile:
-        """Join the elements along a dimension (RFC, reduction).
-
-        Args:
-            kind: A row of REDUCTIONS, such as "sum".
-            value: The tile, or a variable that a loop carries.
-            dim: 0 or 1.
-            size: So many neighbours are joined each (reduction_size); None for all.
-            map: Who holds which part of the result; None leaves that to the schedule.
-
-        Raises:
-            ProgramError: An unknown kind, a type that it does not join, or groups that do not divide the dimension.
-        """
-        tile = tile_of("reduction", value)
-        kinds = {name: row for name, row in REDUCTIONS.items() if name != ONE_OF_GROUP}
-        row = kinds.get(kind)
-        if row is None:
-            fail("reduction", f"there is no kind {kind}: use {', '.join(kinds)}")
-        if tile.value.dtype.name not in row.types:
-            fail("reduction", f"{kind} joins {' or '.join(row.types)}, not {tile.value.dtype.name}")
-        if dim not in (0, 1):
-            fail("reduction", f"a tile has the dimensions 0 and 1, not {dim}")
-        extent = tile.shape[dim]
-        each = extent if size is None else size
-        if each < 1 or extent % each:
-            fail(
-                "reduction",
-                f"groups of {each} do not divide dimension {dim} of {shape_text(tile.shape)} (RFC, reduction_size)",
-            )
-        shape = (extent // each, tile.shape[1]) if dim == 0 else (tile.shape[0], extent // each)
-        return self.result(
-            shape,
-            tile.value.dtype,
-            lambda v: ir.ReduceTile(v, kind, tile.value, dim, caller()),
-            self._map("reduction", map, shape),
         )
 
     def convert_layout(self, value: Tile | State, map: ir.Given | None = None, *, shared: bool = False) -> Tile:

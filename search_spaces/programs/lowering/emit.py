@@ -130,7 +130,9 @@ class Emitter(SharedLoops):
                 own = self.found.natural.get(value.id, spread)
                 return self._moved(self.ref(value, own), self.of(own), self.of(spread), source, shared)
             case ir.ReduceTile():
-                return self._reduce(operation, spread)
+                return (self._reduce if operation.index is None else self._pick)(operation, spread)
+            case ir.Scan():
+                return self._scan(operation, spread)
             case ir.Map():
                 return self._map(operation, spread)
         raise ir.ProgramError(f"{source}: {ir.spelled(operation)} is not compiled here")

@@ -63,6 +63,8 @@ class EmitterBase:
         self.loops = 0  # that are emitted now, one in another
         self._made_in: dict[str, int] = {}  # how many of them were, when an array was declared
         self.stores = 0
+        # Elements that came with their index: by value, distribution, reduction, dimension, size and loops around.
+        self.picked: dict[tuple[int, Spread, str, int, int, tuple[int, ...]], str] = {}
         self.turns = found.trace.turns()
         self.partial = {
             reduce.result.id: state

@@ -6,6 +6,7 @@ Barriers stand in exchanges and in rings alone.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 
 from search_spaces.hardware.fragments import WARP
 from search_spaces.layouts.shared_layout import SharedLayout
@@ -99,6 +100,14 @@ class Moves(EmitterBase):
         source_spread = self.found.sources[operation.result.id]
         of, source = self.of(source_spread), operation.source
         _, table = fold(of, operation.dimension, operation.size)
+        held = self.picked.get(
+            (
+                operation.value.id, source_spread, operation.kind, operation.dimension, operation.size,
+                self.found.inside[operation.result.id],
+            )
+        )  # fmt: skip
+        if held is not None:
+            return Ref("array", held, operation.result.dtype)
         given = self.ref(operation.value, source_spread)
         row = REDUCTIONS[operation.kind]
         count = self.of(spread).registers
@@ -147,7 +156,13 @@ class Moves(EmitterBase):
                 )
                 self.code.flush()
         if across_bytes(of, dimension, folded):
-            self._join_warps(name, operation, of, folded, source)
+            self._join_warps(
+                {name: register_type(operation.result.dtype)},
+                lambda q, parts: f"{name}[{q}] = {row.code.format(f'{name}[{q}]', *parts)};",
+                operation,
+                of,
+                folded,
+            )
 
     def _join_lanes(self, name: str, operation: ir.ReduceTile, of: Distribution, digit: Digit, parts: int) -> None:
         """Join the parts of lanes whose number is no power of two: all lanes add them up in one order, those of the
@@ -170,16 +185,30 @@ class Moves(EmitterBase):
         self.code.flush()
 
     def _join_warps(
-        self, name: str, operation: ir.ReduceTile, of: Distribution, folded: Distribution, source: ir.Source
+        self,
+        names: Mapping[str, str],
+        joined: Callable[[str, list[str]], str],
+        operation: ir.ReduceTile,
+        of: Distribution,
+        folded: Distribution,
     ) -> None:
-        """Each warp leaves its part in shared memory, and all add them up in one order."""
+        """Leave each warp's part in shared memory, and join the parts in one order.
+
+        Args:
+            names: The arrays with the parts, and their types.
+            joined: The statement that joins register q with a part of each array.
+            operation: The reduction.
+            of: Distributes what is reduced.
+            folded: Distributes the result.
+        """
+        source = operation.source
         if operation.size != operation.value.shape[operation.dimension]:
             raise ir.ProgramError(f"{source}: reduction: groups of {operation.size} are split over subgroups")
-        row, dimension = REDUCTIONS[operation.kind], operation.dimension
+        dimension = operation.dimension
         digits = of.used("warp", 0, dimension)
         parts = math.prod(extent for _, extent in digits)
+        bytes_ = across_bytes(of, dimension, folded)
         place = self.memory.exchange(self.loop, operation.result.id)
-        register = register_type(operation.result.dtype)
         elements = math.prod(folded.shape)
         part, weight = [], 1
         for stride, extent in digits:
@@ -196,33 +225,34 @@ class Moves(EmitterBase):
                 tests.append(f"{where} == {own}")
         self._barrier(source)
         self._enter(f"if ({' && '.join(tests) or 'true'}) {{", source)
-        self.code.each(
-            folded.registers,
-            lambda q: (
-                f"tile::put<1>(shared + {place}u + 4u * unsigned(({' + '.join(part)}) * {elements} + {start} + "
-                f"{self.code.at(offsets, q)}), &{name}[{q}]);"
-            ),
-            source,
-        )
+
+        held = {name: "part" if len(names) == 1 else f"part_{name}" for name in names}
+
+        def address(array: int, part: str, q: str) -> str:
+            at = f"{part} + {start} + {self.code.at(offsets, q)}"
+            return f"shared + {place + array * bytes_}u + 4u * unsigned({at})"
+
+        def put(q: str) -> str:
+            own = f"({' + '.join(part)}) * {elements}"
+            return " ".join(f"tile::put<1>({address(i, own, q)}, &{name}[{q}]);" for i, name in enumerate(names))
+
+        def get(q: str) -> str:
+            read = [
+                f"tile::get<1>(&{held[name]}[{at}], {address(i, str(at * elements), q)});"
+                for i, name in enumerate(names)
+                for at in range(parts)
+            ]
+            first = [f"{name}[{q}] = {of}[0];" for name, of in held.items()]
+            rest = [joined(q, [f"{of}[{at}]" for of in held.values()]) for at in range(1, parts)]
+            return "{ " + " ".join([*read, *first, *rest]) + " }"
+
+        self.code.each(folded.registers, put, source)
         self._leave()
         self.code.add(self.barrier, source)
         self._enter("{")
-        self.code.add(f"{register} part[{parts}];")
-        self.code.each(
-            folded.registers,
-            lambda q: (
-                "{ "
-                + " ".join(
-                    f"tile::get<1>(&part[{i}], shared + {place}u + 4u * unsigned({i * elements} + {start} + "
-                    f"{self.code.at(offsets, q)}));"
-                    for i in range(parts)
-                )
-                + f" {name}[{q}] = part[0]; "
-                + " ".join(f"{name}[{q}] = {row.code.format(f'{name}[{q}]', f'part[{i}]')};" for i in range(1, parts))
-                + " }"
-            ),
-            source,
-        )
+        for name, register in names.items():
+            self.code.add(f"{register} {held[name]}[{parts}];")
+        self.code.each(folded.registers, get, source)
         self._leave()
 
 
@@ -234,3 +264,8 @@ def _lane_parts(of: Distribution, folded: Distribution, dimension: int) -> list[
         if parts > 1:
             found.append((Digit(size, "lane", stride), parts))
     return found
+
+
+def lane_masks(of: Distribution, dimension: int) -> set[int]:
+    """Return the bits of the lane's number that belong to a dimension."""
+    return {stride << bit for stride, size in of.used("lane", WARP, dimension) for bit in range(size.bit_length() - 1)}

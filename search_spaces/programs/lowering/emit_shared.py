@@ -12,14 +12,14 @@ from search_spaces.layouts.shared_layout import Axis
 from search_spaces.programs.inference.inference import Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution
-from search_spaces.programs.lowering.emit_moves import Moves
+from search_spaces.programs.lowering.emit_scans import Scans
 from search_spaces.programs.lowering.refs import Ref, register_type
 from search_spaces.programs.planning.memory import exchange_layout
 
 WIDEST = 16  # bytes of an access
 
 
-class SharedTiles(Moves):
+class SharedTiles(Scans):
     """Loads and stores of ``ir.Array`` whose role is "shared"."""
 
     def _expect_body(self, body: tuple[ir.Operation, ...]) -> None:

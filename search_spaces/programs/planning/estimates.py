@@ -15,6 +15,7 @@ from search_spaces.programs.language.distribution import move, subgroup_lanes
 from search_spaces.programs.planning.memory import across_bytes
 from search_spaces.programs.planning.numbers import Numbers, numbers
 from search_spaces.programs.planning.opaque import WARP_BYTES, is_staged, read_behind
+from search_spaces.programs.planning.scans import scan_bytes
 from search_spaces.programs.planning.ways import fragments, is_boxed, is_opaque
 from search_spaces.spaces.parameters import Value
 
@@ -124,8 +125,9 @@ class _Used:
         outside: Likewise, outside of loops.
         grouped: (distribution, dimension, size, line) of reductions of groups.
         moved: (loop, from, to, through shared memory in any case) of conversions.
-        joined: (loop, result, distribution, dimension, size) of reductions; the loop is None of a sum
+        joined: (loop, result, distribution, dimension, size, words) of reductions; the loop is None of a sum
             that a loop carries.
+        scanned: (loop, result, distribution, dimension) of scans.
         opaque: Loops in which sums are read through shared memory.
     """
 
@@ -135,7 +137,8 @@ class _Used:
     outside: tuple[Spread, ...]
     grouped: tuple[tuple[Spread, int, int, ir.Source], ...]
     moved: tuple[tuple[int | None, Spread, Spread, bool], ...]
-    joined: tuple[tuple[int | None, int, Spread, int, int], ...]
+    joined: tuple[tuple[int | None, int, Spread, int, int, int], ...]
+    scanned: tuple[tuple[int | None, int, Spread, int], ...]
     opaque: tuple[int | None, ...]
 
 
@@ -143,6 +146,7 @@ class _Used:
 def _used(found: Inference, opaque: bool) -> _Used:
     held: dict[Spread, ir.Source] = {}
     grouped, joined, moved, read = [], [], list[tuple[int | None, Spread, Spread, bool]](), []
+    scanned = list[tuple[int | None, int, Spread, int]]()
     sums = {reduce.result.id for reduce in found.sums.values()}
     for value, source, target in found.conversions:
         moved.append((outermost(found, found.inside[value.id]), source, target, False))
@@ -159,7 +163,10 @@ def _used(found: Inference, opaque: bool) -> _Used:
             of, d, size = found.sources[id_], operation.dimension, operation.size
             if size < operation.value.shape[d]:
                 grouped.append((of, d, size, operation.source))
-            joined.append((None if id_ in sums else place, id_, of, d, size))
+            words = 1 if operation.index is None else 2
+            joined.append((None if id_ in sums else place, id_, of, d, size, words))
+        if isinstance(operation, ir.Scan):
+            scanned.append((place, id_, found.natural[id_], operation.dimension))
         if isinstance(operation, ir.Convert):
             own = found.natural.get(operation.value.id, found.natural[id_])
             moved.append((place, own, found.natural[id_], operation.shared))
@@ -176,6 +183,7 @@ def _used(found: Inference, opaque: bool) -> _Used:
         grouped=tuple(dict.fromkeys(grouped)),
         moved=tuple(dict.fromkeys(moved)),
         joined=tuple(dict.fromkeys(joined)),
+        scanned=tuple(dict.fromkeys(scanned)),
         opaque=tuple(dict.fromkeys(read)),
     )
 
@@ -246,9 +254,13 @@ def _exchanges(
         source, target = made.of(from_), made.of(to)
         if forced or (source != target and move(source, target, made.warps) is None):
             shapes.setdefault(place, set()).add(source.shape)
-    for place, result, spread, dimension, size in used.joined:
+    for place, result, spread, dimension in used.scanned:
+        needed = scan_bytes(made.of(spread), dimension, made.warps)
+        if needed:
+            joined.setdefault(place, {})[result] = needed
+    for place, result, spread, dimension, size, words in used.joined:
         of = made.of(spread)
-        needed = across_bytes(of, dimension, of.folded(dimension, size))
+        needed = words * across_bytes(of, dimension, of.folded(dimension, size))
         if result in sums:
             sums[result] = needed
         elif needed:

@@ -26,6 +26,7 @@ from search_spaces.programs.planning.exchange import wavefronts
 from search_spaces.programs.planning.memory import EARLY_COPIES, exchange_layout, stages_of
 from search_spaces.programs.planning.numbers import Numbers, ProductNumbers, numbers
 from search_spaces.programs.planning.opaque import read_behind
+from search_spaces.programs.planning.scans import scan_instructions
 from search_spaces.programs.planning.splits import Split, shared_loop, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
 from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
@@ -40,6 +41,7 @@ from search_spaces.templates.common.stream_k import ADDITIONS, TRIPS_OF_SPLIT, t
 
 ISSUED_PER_COPY = 4  # warp instructions of a piece that cp.async copies to a box, with its address and the walk
 BOTH_END = 0.125  # of turns in which two warpgroups wait at one time: an assumption, as of the hand-written template
+PICK_INSTRUCTIONS = 4  # that compare an element and its index with another, and take the better one
 SCALAR = 8  # instructions of a warp that loads a number and limits it to its range, with its address
 LINE_BYTES = 128  # of shared memory, in a cycle
 PLACING = ("layout", "copy", "vector", "copy_columns")  # what decides how an operand is copied and read
@@ -220,7 +222,10 @@ class _Counter(BlockWork):
                     source = self.made.of(self.found.sources[result.id])
                     lanes = [size for _, size in source.used("lane", WARP, operation.dimension)]
                     steps = sum(n - 1 if n & (n - 1) else n.bit_length() - 1 for n in lanes)
-                    self.instructions += (source.registers + 2 * steps * of.registers) * warps * times
+                    each = 1 if operation.index is None else PICK_INSTRUCTIONS
+                    self.instructions += each * (source.registers + 2 * steps * of.registers) * warps * times
+                case ir.Scan():
+                    self.instructions += scan_instructions(of, operation.dimension) * warps * times
                 case ir.Convert(_, value, shared):
                     self._move(self.made.of(self.found.natural.get(value.id, spread)), of, times, shared)
                 case _:

@@ -162,6 +162,8 @@ class _Printer:
                 return Statement("xetile.update_tile_offset", (name,), (name, *by), takes=(self.tile(window),))
             case ir.Scalar() | ir.Uniform():
                 return self.number(operation)
+            case ir.Scan() | ir.ReduceTile() if isinstance(operation, ir.Scan) or operation.index is not None:
+                raise ir.ProgramError(f"{operation.source}: {operation.kind}: the listings have no such operation")
             case ir.FetchPart():
                 raise ir.ProgramError(f"{operation.source}: split: its states are combined behind the loop alone")
             case ir.Reshape(result, value):

@@ -67,6 +67,19 @@ __device__ __forceinline__ float rounded(float x) {
   return Element<T>::of(round_to<T>(x));
 }
 
+// Keep the larger element of two (the smaller one for a `sign` of -1) with its index: NaN comes before all numbers, and
+// the least index of elements that are equal.
+template <int sign, class X>
+__device__ __forceinline__ void pick(X& x, int& index, X other, int other_index) {
+  const bool before = sign > 0 ? other > x : other < x;
+  const bool nan = x != x, other_nan = other != other;
+  const bool same = x == other || (nan && other_nan);
+  if (before || (other_nan && !nan) || (same && other_index < index)) {
+    x = other;
+    index = other_index;
+  }
+}
+
 // Two numbers of 16 bits in a word, and one of them.
 template <class T>
 __device__ __forceinline__ unsigned packed(float low, float high) {

@@ -1,0 +1,220 @@
+"""Elements of a tile joined along a dimension: reductions, those that pick an element, and running ones."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+
+from search_spaces.hardware.dtypes import I32, DType
+from search_spaces.layouts.wg_map import WgMap
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.functions import ONE_OF_GROUP, PICKED, PICKS, REDUCTIONS, SCANS
+from search_spaces.programs.language.index import Index
+from search_spaces.programs.language.ir import Shape
+from search_spaces.programs.language.named_functions import NamedFunctions, place_of
+from search_spaces.programs.language.values import State, Tile, caller, fail, shape_text, tile_of
+
+LAST_INDEX = 2**31 - 1  # of an element that was taken: behind all others
+
+
+class Reductions(NamedFunctions):
+    """What the builder offers for elements that are joined."""
+
+    @abstractmethod
+    def result(
+        self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation], map: ir.Given | None = None
+    ) -> Tile:
+        """Return the tile that a new operation gives."""
+
+    @abstractmethod
+    def rows(self, first: Index | int, count: int) -> Tile:
+        """Return the places of rows."""
+
+    @abstractmethod
+    def columns(self, first: Index | int, count: int) -> Tile:
+        """Return the places of columns."""
+
+    @abstractmethod
+    def broadcast(self, value: Tile | State, dim: int, size: int) -> Tile:
+        """Return a tile whose elements fill neighbours."""
+
+    @abstractmethod
+    def _map(self, operation: str, map: WgMap | None, shape: Shape) -> WgMap | None:
+        """Return a map that fits the shape."""
+
+    def reduction(
+        self, kind: str, value: Tile | State, dim: int, *, size: int | None = None, map: WgMap | None = None
+    ) -> Tile:
+        """Join the elements along a dimension (RFC, reduction).
+
+        Args:
+            kind: A row of REDUCTIONS, such as "sum".
+            value: The tile, or a variable that a loop carries.
+            dim: 0 or 1.
+            size: So many neighbours are joined each (reduction_size); None for all.
+            map: Who holds which part of the result; None leaves that to the schedule.
+
+        Raises:
+            ProgramError: An unknown kind, a type that it does not join, or groups that do not divide the dimension.
+        """
+        tile = tile_of("reduction", value)
+        kinds = {name: row for name, row in REDUCTIONS.items() if name != ONE_OF_GROUP}
+        row = kinds.get(kind)
+        if row is None:
+            fail("reduction", f"there is no kind {kind}: use {', '.join(kinds)}")
+        _check_type("reduction", kind, row.types, tile)
+        shape = _reduced("reduction", tile, dim, size)
+        return self.result(
+            shape,
+            tile.value.dtype,
+            lambda v: ir.ReduceTile(v, kind, tile.value, dim, caller()),
+            self._map("reduction", map, shape),
+        )
+
+    def argmax(self, value: Tile | State, dim: int, *, first: Index | int = 0, size: int | None = None) -> Tile:
+        """Return the index (i32) of the largest element along a dimension.
+
+        Of equal elements the least index is returned. NaN is larger than all numbers, as in numpy.
+
+        Args:
+            value: A tile of f32 or i32, or a variable that a loop carries. Padding is -inf, or the least number of i32.
+            dim: 0 or 1.
+            first: The index of the first row or column of the tile.
+            size: Of so many neighbours one is picked each; None for all.
+
+        Raises:
+            ProgramError: For another type, or groups that do not divide the dimension.
+        """
+        return self._picked("argmax", value, dim, first, size)[1]
+
+    def argmin(self, value: Tile | State, dim: int, *, first: Index | int = 0, size: int | None = None) -> Tile:
+        """Return the index (i32) of the smallest element along a dimension, as ``argmax`` does.
+
+        NaN is smaller than all numbers, as in numpy.
+
+        Args:
+            value: A tile of f32 or i32, or a variable that a loop carries. Padding is inf, or the largest number of
+                i32.
+            dim: 0 or 1.
+            first: The index of the first row or column of the tile.
+            size: Of so many neighbours one is picked each; None for all.
+
+        Raises:
+            ProgramError: For another type, or groups that do not divide the dimension.
+        """
+        return self._picked("argmin", value, dim, first, size)[1]
+
+    def max_with_index(self, value: Tile | State, dim: int, *, first: Index | int = 0) -> tuple[Tile, Tile]:
+        """Return the largest element along a dimension, and its index as ``argmax`` gives it. Raises ProgramError."""
+        return self._picked("argmax", value, dim, first, None)
+
+    def min_with_index(self, value: Tile | State, dim: int, *, first: Index | int = 0) -> tuple[Tile, Tile]:
+        """Return the smallest element along a dimension, and its index as ``argmin`` gives it. Raises ProgramError."""
+        return self._picked("argmin", value, dim, first, None)
+
+    def top_k(self, value: Tile | State, k: int, dim: int, *, first: Index | int = 0) -> tuple[tuple[Tile, Tile], ...]:
+        """Return the ``k`` largest elements along a dimension, each with its index, the largest one first.
+
+        Each is found by a reduction of its own, so ``k`` is small.
+
+        Args:
+            value: A tile of f32 or i32, or a variable that a loop carries. Padding is that of ``argmax``.
+            k: From 1 up to the extent of the dimension.
+            dim: 0 or 1.
+            first: The index of the first row or column of the tile.
+
+        Returns:
+            Pairs of (elements, indices), of one row or one column.
+
+        Raises:
+            ProgramError: For another type or another ``k``.
+        """
+        tile = tile_of("top_k", value)
+        _check_dim("top_k", dim)
+        if type(k) is not int or not 1 <= k <= tile.shape[dim]:
+            fail("top_k", f"k is from 1 to {tile.shape[dim]}, the extent of dimension {dim}, not {k!r}")
+        index, found = self._indices(tile.shape, dim, place_of("top_k", first)), list[tuple[Tile, Tile]]()
+        _check_type("top_k", "argmax", tuple(PICKS["argmax"].start), tile)
+        least = PICKS["argmax"].start[tile.value.dtype.name]
+        for _ in range(k):
+            best, at = self._pick("argmax", tile, index, dim, (1, tile.shape[1]) if dim == 0 else (tile.shape[0], 1))
+            found.append((best, at))
+            taken = index == at
+            tile, index = self.where(taken, least, tile), self.where(taken, LAST_INDEX, index)
+        return tuple(found)
+
+    def scan(self, kind: str, value: Tile | State, dim: int, *, exclusive: bool = False, reverse: bool = False) -> Tile:
+        """Join the elements up to each along a dimension: running sums, products, maxima and minima.
+
+        Args:
+            kind: A kind of ``reduction``: add, mul, maximumf, minimumf, maxsi or minsi.
+            value: A tile, or a variable that a loop carries.
+            dim: 0 or 1.
+            exclusive: Whether an element itself is left out; the first one becomes what changes nothing, such as 0.
+            reverse: Whether the elements from each on are joined.
+
+        Returns:
+            A tile of the same shape and type.
+
+        Raises:
+            ProgramError: An unknown kind, or a type that it does not join.
+        """
+        tile = tile_of("scan", value)
+        if kind not in SCANS:
+            fail("scan", f"there is no kind {kind}: use {', '.join(SCANS)}")
+        _check_type("scan", kind, REDUCTIONS[kind].types, tile)
+        _check_dim("scan", dim)
+        return self.result(
+            tile.shape,
+            tile.value.dtype,
+            lambda v: ir.Scan(v, kind, tile.value, dim, bool(exclusive), bool(reverse), caller()),
+        )
+
+    def cumsum(self, value: Tile | State, dim: int, *, exclusive: bool = False, reverse: bool = False) -> Tile:
+        """Return the sums up to each element along a dimension; ``scan`` says the rest. Raises ProgramError."""
+        return self.scan("add", value, dim, exclusive=exclusive, reverse=reverse)
+
+    def _indices(self, shape: Shape, dim: int, first: Index) -> Tile:
+        one = self.rows(first, shape[0]) if dim == 0 else self.columns(first, shape[1])
+        return self.broadcast(one, 1 - dim, shape[1 - dim])
+
+    def _picked(
+        self, kind: str, value: Tile | State, dim: int, first: Index | int, size: int | None
+    ) -> tuple[Tile, Tile]:
+        tile = tile_of(kind, value)
+        _check_type(kind, kind, tuple(PICKS[kind].start), tile)
+        shape = _reduced(kind, tile, dim, size)
+        return self._pick(kind, tile, self._indices(tile.shape, dim, place_of(kind, first)), dim, shape)
+
+    def _pick(self, kind: str, tile: Tile, index: Tile, dim: int, shape: Shape) -> tuple[Tile, Tile]:
+        """Return the elements that are picked, and their indices."""
+        value, places = tile.value, index.value
+        at = self.result(shape, I32, lambda v: ir.ReduceTile(v, kind, value, dim, caller(), places))
+        plain = next(name for name in PICKED[kind] if value.dtype.name in REDUCTIONS[name].types)
+        best = self.result(shape, value.dtype, lambda v: ir.ReduceTile(v, plain, value, dim, caller()))
+        return best, at
+
+
+def _check_dim(operation: str, dim: object) -> None:
+    if type(dim) is not int or dim not in (0, 1):
+        fail(operation, f"a tile has the dimensions 0 and 1, not {dim!r}")
+
+
+def _check_type(operation: str, kind: str, types: tuple[str, ...], tile: Tile) -> None:
+    name = tile.value.dtype.name
+    if name not in types:
+        hint = f': use .cast("{types[0]}")' if tile.value.dtype.is_float and types[0] == "f32" else ""
+        fail(operation, f"{kind} joins {' or '.join(types)}, not {name}{hint}")
+
+
+def _reduced(operation: str, tile: Tile, dim: int, size: int | None) -> Shape:
+    """Return the shape of a reduction. Raises ProgramError for groups that do not divide the dimension."""
+    _check_dim(operation, dim)
+    extent = tile.shape[dim]
+    each = extent if size is None else size
+    if type(each) is not int or each < 1 or extent % each:
+        fail(
+            operation,
+            f"groups of {each} do not divide dimension {dim} of {shape_text(tile.shape)} (RFC, reduction_size)",
+        )
+    return (extent // each, tile.shape[1]) if dim == 0 else (tile.shape[0], extent // each)

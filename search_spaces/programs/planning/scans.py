@@ -1,0 +1,67 @@
+"""How a tile is joined up to each element: digit by digit of who holds what, fastest digits first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from search_spaces.hardware.fragments import WARP
+from search_spaces.programs.language.distribution import Digit, Distribution
+from search_spaces.programs.planning.memory import aligned
+
+
+@dataclass(frozen=True)
+class ScanStep:
+    """One digit along the dimension.
+
+    Attributes:
+        digit: Belongs to the warp, the lane or the register.
+        groups: Of each register, the number of the total of its elements along the digits before.
+        totals: How many of these totals a thread has.
+        after: The number of each total's sum over this digit; of digits of warps and lanes its own.
+    """
+
+    digit: Digit
+    groups: tuple[int, ...]
+    totals: int
+    after: tuple[int, ...]
+
+
+@lru_cache(maxsize=2**12)
+def scan_steps(of: Distribution, dimension: int) -> tuple[ScanStep, ...]:
+    """Return the steps of a scan along ``dimension``."""
+    found, registers = list[ScanStep](), range(of.registers)
+    keys = list(registers)  # a register without the digits that are done
+    for digit in reversed(of.digits[dimension]):
+        if digit.size == 1:
+            continue
+        known = sorted(set(keys))
+        groups = tuple(known.index(key) for key in keys)
+        after = tuple(range(len(known)))
+        if digit.place == "register":
+            keys = [key - r // digit.stride % digit.size * digit.stride for r, key in zip(registers, keys, strict=True)]
+            left = sorted(set(keys))
+            after = tuple(left.index(keys[groups.index(g)]) for g in range(len(known)))
+        found.append(ScanStep(digit, groups, len(known), after))
+    return tuple(found)
+
+
+@lru_cache(maxsize=2**14)
+def scan_bytes(of: Distribution, dimension: int, warps: int) -> int:
+    """Return the shared bytes of a scan: the totals of all threads, where warps follow each other along it."""
+    steps = scan_steps(of, dimension)
+    return max((aligned(4 * WARP * warps * s.totals) for s in steps if s.digit.place == "warp"), default=0)
+
+
+@lru_cache(maxsize=2**14)
+def scan_instructions(of: Distribution, dimension: int) -> int:
+    """Return the instructions of a warp for a scan, without those of special units."""
+    total = of.registers
+    for step in scan_steps(of, dimension):
+        if step.digit.place == "register":
+            total += step.totals
+        elif step.digit.place == "lane":
+            total += 4 * step.totals * (step.digit.size.bit_length() - 1) + of.registers
+        else:
+            total += step.totals * (2 + 3 * step.digit.size) + of.registers
+    return total

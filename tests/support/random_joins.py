@@ -1,0 +1,94 @@
+"""Random tile programs that pick elements with their indices, and join what comes before each element."""
+
+from __future__ import annotations
+
+import random
+
+from random_programs import made_of
+
+from search_spaces.programs.builder import Builder, Input, Output, Program
+from search_spaces.programs.language.functions import PICKS, SCANS
+from search_spaces.programs.language.ir import Array
+from search_spaces.programs.language.values import Tile
+
+SHAPES = (
+    (32, 32), (16, 48), (48, 16), (8, 128), (128, 8), (96, 3), (2, 33), (33, 2), (5, 15), (1, 96), (1, 1024), (1024, 1),
+    (16, 256), (64, 64),
+)  # fmt: skip
+STEPS = ("pick", "pick", "scan", "scan", "top", "turn", "where", "product", "sum", "cast")
+
+
+def shape_of(seed: int) -> tuple[int, int]:
+    """Return the shape of a program's tile, which must divide its array."""
+    return random.Random(seed).choice(SHAPES)
+
+
+def random_joins(seed: int) -> Program:
+    """Return a program of up to six steps on one tile, in a loop over the columns of its array or without one.
+
+    Inputs are small whole numbers, so all but products are exact.
+    """
+    rng = random.Random(seed)
+    rows, columns = shape_of(seed)
+    loop, whole = rng.random() < 0.4, rng.random() < 0.4
+    steps = [
+        (rng.choice(STEPS), rng.random(), rng.randint(0, 1), rng.random() < 0.4, rng.random() < 0.4)
+        for _ in range(rng.randint(1, 6))
+    ]
+    product = (rows, columns) == (64, 64)
+
+    def joined(p: Builder, made: list[Tile], a: Array, b: Array) -> Tile:
+        for kind, choice, dim, one, other in steps:
+            x = made[int(choice * len(made))]
+            exact = x.value.dtype.name == "i32"
+            if kind == "pick":
+                size = None if one or rows * columns % 4 or (rows, columns)[dim] % 4 else (rows, columns)[dim] // 4
+                name = sorted(PICKS)[other]
+                at = getattr(p, name)(x, dim, first=int(choice * 100), size=size)
+                made.append(p.broadcast(at, dim, (rows, columns)[dim]).cast("f32" if not exact else "i32"))
+            elif kind == "scan":
+                kinds = [name for name in SCANS if name.endswith("si") == exact and name != "mul"]
+                name = "add" if choice < 0.6 else kinds[int(choice * len(kinds))]
+                made.append(p.scan(name, x, dim, exclusive=one, reverse=other))
+                if name != "add" and one:
+                    made[-1] = p.maximum(p.minimum(made[-1], 99), -99)
+            elif kind == "top":
+                best, at = p.top_k(x, min(3, (rows, columns)[dim]), dim)[-1]
+                found = best + at.cast("i32" if exact else "f32")
+                made.append(p.broadcast(found, dim, (rows, columns)[dim]))
+            elif kind == "turn":
+                made.append(p.transpose(p.cumsum(p.transpose(x), 1 - dim, exclusive=one)))
+            elif kind == "where":
+                made.append(p.where(p.columns(0, columns) % 3 < 2, x, made[0] if not exact else x))
+            elif kind == "product" and product and not exact:
+                left = p.maximum(p.minimum(x, 4.0), -4.0).cast("f16")
+                made.append(p.mma(left, p.load(p.window(b, (0, 0), (64, 64)))))
+            elif kind == "sum":
+                made.append(x + p.reduction("add", x, dim))
+            elif kind == "cast":
+                made.append(p.maximum(p.minimum(x, 999), -999))
+                made[-1] = made[-1] if exact or choice > 0.5 else made[-1].cast("i32").cast("f32")
+        return made[-1] if made[-1].value.dtype.name == "f32" else made[-1].cast("f32")
+
+    def body(p: Builder, a: Array, b: Array, out: Array) -> None:
+        m, n = a.shape
+        if loop:
+            (i,) = p.blocks((m,), (rows,))
+            carried, best = p.state(p.zeros((rows, 1))), p.state(p.full((rows, 1), -1, "i32"))
+            for j in p.steps(n, columns):
+                tile = p.load(p.window(a, (i, j), (rows, columns)))
+                x = tile if whole else tile.cast("f32")
+                found = joined(p, [x], a, b)
+                total = p.cumsum(tile.cast("f32"), 1) + carried
+                carried.set(carried + p.reduction("add", tile.cast("f32"), 1))
+                best.set(p.maximum(best, p.argmax(tile, 1, first=j)))
+                p.store(found + total + best.read().cast("f32"), p.window(out, (i, j), (rows, columns)))
+            return
+        i, j = p.blocks((m, n), (rows, columns))
+        tile = p.load(p.window(a, (i, j), (rows, columns)))
+        x = tile if whole else tile.cast("f32")
+        p.store(joined(p, [x], a, b), p.window(out, (i, j), (rows, columns)))
+
+    return made_of(
+        body, f"joins_{seed}", a=Input("m n", "i32"), b=Input("fixed fixed", "f16"), out=Output("m n", "f32")
+    )

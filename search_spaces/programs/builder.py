@@ -13,7 +13,8 @@ from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.depths import pad_depths
 from search_spaces.programs.language.ir import ProgramError
-from search_spaces.programs.language.tracing import ARRAY_DTYPES, Builder
+from search_spaces.programs.language.memory import ARRAY_DTYPES
+from search_spaces.programs.language.tracing import Builder
 from search_spaces.programs.language.values import located
 from search_spaces.short_repr import short_repr
 

@@ -15,7 +15,7 @@ SHAPES = (
     (32, 32), (16, 48), (48, 16), (8, 128), (128, 8), (96, 3), (2, 33), (33, 2), (5, 15), (1, 96), (1, 1024), (1024, 1),
     (16, 256), (64, 64),
 )  # fmt: skip
-STEPS = ("pick", "pick", "scan", "scan", "top", "turn", "where", "product", "sum", "cast")
+STEPS = ("pick", "pick", "scan", "scan", "top", "turn", "where", "product", "sum", "cast", "gather", "gather")
 
 
 def shape_of(seed: int) -> tuple[int, int]:
@@ -63,6 +63,11 @@ def random_joins(seed: int) -> Program:
             elif kind == "product" and product and not exact:
                 left = p.maximum(p.minimum(x, 4.0), -4.0).cast("f16")
                 made.append(p.mma(left, p.load(p.window(b, (0, 0), (64, 64)))))
+            elif kind == "gather":
+                at = p.maximum(p.minimum(x if exact else x.cast("i32"), 99), -2)
+                places = (at, p.columns(0, columns)) if dim == 0 else (p.rows(1, rows), at)
+                found = p.load(p.window(a, places, (rows, columns)), padding=-3)
+                made.append(found if exact else found.cast("f32"))
             elif kind == "sum":
                 made.append(x + p.reduction("add", x, dim))
             elif kind == "cast":

@@ -22,7 +22,7 @@ def indices_of_rows(found: Inference, value: ir.Value) -> tuple[Index, ...] | No
             return (base,)
         case ir.LoadTile(_, window) if window.index is None and window.array.role == "input" and not window.array.lead:
             return window.at
-        case ir.LoadTile(_, window) if window.index is not None and len(window.indexed) == 2:
+        case ir.LoadTile(_, window) if window.index is not None and len(window.array.full) == 1:
             return indices_of_rows(found, window.index)
         case ir.Broadcast(_, inner):
             return indices_of_rows(found, inner)

@@ -83,6 +83,7 @@ class Window:
 
     ``index``: its elements lie where these i32 say (#scatter). Of a matrix, a place for each of its lines, which begin
     at ``at`` along the line; of a vector, a place for each element. What lies outside of the array is skipped.
+    ``flat``: of a matrix as one line, a place for each element.
     """
 
     id: int
@@ -92,6 +93,7 @@ class Window:
     turned: bool = False
     map: WgMap | None = None
     index: Value | None = None
+    flat: bool = False
 
     @property
     def extent(self) -> Shape:
@@ -116,7 +118,7 @@ class Window:
         """The dimensions along which ``index`` says where elements lie: none, that across lines, or both."""
         if self.index is None:
             return ()
-        return (0, 1) if len(self.array.full) == 1 else (1 - line_dimension(self),)
+        return (0, 1) if self.flat or len(self.array.full) == 1 else (1 - line_dimension(self),)
 
 
 @dataclass(frozen=True)

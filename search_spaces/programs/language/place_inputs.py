@@ -41,15 +41,26 @@ def place_inputs(trace: ir.Trace) -> Mapping[str, PlaceInput]:
         rows, columns = window.array.matrix
         extent = columns if len(window.indexed) == 2 else rows
         for name in _loaded(index, made):
-            count = extent
-            while count > 1 and _place(index, made, name, count - 1) >= extent:
-                count //= 2
+            count = _count(index, made, name, extent)
             before = found.get(name)
             stored = isinstance(operation, ir.StoreTile)
             if before is not None:
                 count, stored = min(count, before.count), stored or before.distinct
             found[name] = PlaceInput(count, stored)
     return found
+
+
+def _count(index: ir.Value, made: Mapping[int, ir.Computing], name: str, extent: int) -> int:
+    """Return how many numbers from 0 up are places, of which there are at most ``extent``."""
+
+    def inside(number: int) -> bool:
+        return 0 <= _place(index, made, name, number) < extent
+
+    low, high = 0, extent
+    while high - low > 1 and not inside(high - 1):
+        middle = (low + high) // 2
+        low, high = (middle, high) if inside(middle - 1) else (low, middle)
+    return max(high if inside(high - 1) else low, 1)
 
 
 def _loaded(value: ir.Value, made: Mapping[int, ir.Computing]) -> set[str]:

@@ -63,7 +63,7 @@ def at_source(source: Source) -> Iterator[None]:
 
 
 _OWN_FOLDER = Path(__file__).parents[1]
-_NAMES = ("tracing", "named_functions", "scalars", "loops", "slices", "reductions")
+_NAMES = ("tracing", "named_functions", "scalars", "loops", "slices", "reductions", "memory")
 _OURS = (__file__, *(str(Path(__file__).with_name(f"{name}.py")) for name in _NAMES), contextlib.__file__)
 
 

@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 
 import numpy as np
 import pytest
+from program_outputs import outputs
 from random_joins import random_joins, shape_of
-from random_schedules import random_schedule
 
 from autosched.programs.loading import problem
-from measurements.emulator import Order, emulate
-from measurements.trials.comparison import check
-from search_spaces.arrays import Array as NumpyArray
 from search_spaces.hardware.devices import device
-from search_spaces.programs.builder import Builder, Input, Output, Program, program
+from search_spaces.programs.builder import Builder, Input, Output, program
 from search_spaces.programs.language.ir import Array
 from search_spaces.programs.template import template
 
 DEVICES = ("t4", "a100", "h100", "b200")
 INFINITY = float("inf")
-
-
-def outputs(
-    made: Program, where: str, inputs: Mapping[str, NumpyArray], seed: int, **sizes: int
-) -> dict[str, NumpyArray]:
-    """Return what a random schedule gives, once it is within the interpreter's bounds."""
-    p, own, gpu = problem(made, **sizes), template(made), device(where)
-    assert own.why_not(p, gpu) is None
-    schedule = random_schedule(own.space(p, gpu), seed)
-    run = emulate(own.kernel(p, schedule, gpu), inputs, time_limit=60.0, order=Order("random", seed=seed))
-    assert run.status == "ok", (run.reason, schedule)
-    judged = check(p, inputs, run.outputs)
-    assert judged.ok, (judged.reason, schedule)
-    return dict(run.outputs)
 
 
 def check_joins(seed: int, lowered: int) -> None:

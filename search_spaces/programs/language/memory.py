@@ -1,0 +1,239 @@
+"""Windows on arrays, and what moves between them and tiles: loads, stores, atomics and prefetches."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+
+from search_spaces.hardware.dtypes import BF16, E4M3, E5M2, F16, F32, I8, I32, U8, DType, dtype
+from search_spaces.layouts.wg_map import WgMap
+from search_spaces.programs.language import index, ir
+from search_spaces.programs.language.functions import ATOMICS
+from search_spaces.programs.language.index import Index
+from search_spaces.programs.language.ir import Shape
+from search_spaces.programs.language.named_functions import NamedFunctions, place_of
+from search_spaces.programs.language.values import (
+    Place,
+    Recorder,
+    State,
+    Tile,
+    WindowHandle,
+    caller,
+    fail,
+    shape_text,
+    tile_of,
+    value_text,
+)
+
+ARRAY_DTYPES = {t.name: t for t in (F16, BF16, F32, E4M3, E5M2, I32, I8, U8)}
+LOCALITIES = (0, 1, 2, 3)
+MOST_PLACES = 2**31  # of a matrix whose elements a tile says
+
+
+def _window_of(operation: str, window: object) -> ir.Window:
+    """Return the window of a handle. Raises ProgramError for anything else."""
+    if not isinstance(window, WindowHandle):
+        shown = window.name if isinstance(window, ir.Array) else repr(window)
+        fail(operation, f"it takes a window, not {shown}: use p.window(array, (row, column), (rows, columns))")
+    return window.window
+
+
+def shape_of(operation: str, shape: object) -> Shape:
+    """Return a shape of two whole numbers from 1 up. Raises ProgramError for anything else."""
+    if not isinstance(shape, tuple | list) or len(shape) != 2:
+        fail(operation, f"a shape is a pair, (rows, columns), not {shape!r}")
+    for size in shape:
+        if type(size) is not int:
+            fail(operation, f"rows and columns of a shape are whole numbers, not {size!r}")
+    if min(shape) < 1:
+        fail(operation, f"a tile has at least one element, not {shape_text((shape[0], shape[1]))}")
+    return shape[0], shape[1]
+
+
+class Memory(NamedFunctions, Recorder):
+    """What the builder offers for arrays."""
+
+    _shared: int  # tiles in shared memory so far
+
+    @abstractmethod
+    def new_id(self) -> int:
+        """Return a number that no value, window, state, loop or scalar has."""
+
+    @abstractmethod
+    def result(
+        self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation], map: ir.Given | None = None
+    ) -> Tile:
+        """Return the tile that a new operation gives."""
+
+    @abstractmethod
+    def broadcast(self, value: Tile | State, dim: int, size: int) -> Tile:
+        """Return a tile whose elements fill neighbours."""
+
+    @abstractmethod
+    def _verify_map(self, operation: str, map: ir.Given, shape: Shape) -> None:
+        """Raise ProgramError for a map that does not fit the shape."""
+
+    def window(
+        self,
+        array: ir.Array,
+        at: Tile | tuple[Place, Place],
+        shape: Shape,
+        *,
+        turned: bool = False,
+        column: bool = False,
+        map: WgMap | None = None,
+    ) -> WindowHandle:
+        """Return a tile of an array (RFC, init_tile). A place outside of the array holds the load's padding, and is not
+        stored to.
+
+        Args:
+            array: What it is a part of.
+            at: Its first (row, column). Rows that are a tile of i32, one for each row, say which rows of the array the
+                window has (RFC, #scatter); of a ``turned`` one the columns do. Rows and columns that are both tiles of
+                i32 say where each element lies; extents of 1 stretch. Of a vector, a tile of a place for each element.
+            shape: (rows, columns). A vector is one row.
+            turned: Of the transposed array (order = [0, 1]).
+            column: A vector is one column.
+            map: Who loads which part of it; None leaves that to the schedule.
+
+        Raises:
+            ProgramError: With the line of the program.
+        """
+        if not isinstance(array, ir.Array):
+            fail("window", f"a window is on an array of the program, not on {array!r}")
+        shape = shape_of("window", shape)
+        if not isinstance(at, Tile | State | tuple | list) or (not isinstance(at, Tile | State) and len(at) != 2):
+            fail("window", f"a window begins at a pair, (row, column), not at {at!r}")
+        if len(array.shape) > 2:
+            fail(
+                "window",
+                f"{array.name} has {len(array.shape)} dimensions: index all before the last two, {array.name}[i]",
+            )
+        if column and len(array.sizes) != 1:
+            fail("window", f"only a vector can be one column, and {array.name} has {len(array.sizes)} extents")
+        if map is not None:
+            self._verify_map("window", map, shape)
+        turned = turned or column
+        if isinstance(at, Tile | State) or any(isinstance(a, Tile | State) for a in at):
+            return self._scattered(array, at, shape, turned, map)
+        places = place_of("window", at[0]), place_of("window", at[1])
+        return WindowHandle(self, ir.Window(self.new_id(), array, places, shape, turned, map))
+
+    def _scattered(
+        self, array: ir.Array, at: Tile | State | tuple[Place, Place], shape: Shape, turned: bool, map: WgMap | None
+    ) -> WindowHandle:
+        """Return a window whose elements lie where a tile says."""
+        if map is not None or array.role == "shared":
+            fail("window", "places that a tile says are of an array in global memory, and have no wg_map")
+        if len(array.shape) == 1:
+            if not isinstance(at, Tile | State):
+                fail("window", f"{array.name} is a vector: a place for each element is one tile, not a pair")
+            given, places, wanted = at.tile(), (index.constant(0), index.constant(0)), shape
+        else:
+            if isinstance(at, Tile | State):
+                fail("window", f"{array.name} is a matrix: a tile says its rows, (rows, column)")
+            across, line = at if not turned else at[::-1]
+            if isinstance(line, Tile | State) and isinstance(across, Tile | State):
+                return self._of_elements(array, across.tile(), line.tile(), shape)
+            if isinstance(line, Tile | State) or not isinstance(across, Tile | State):
+                fail("window", f"a tile says which lines of {array.name} are meant, and a place where they begin")
+            given, along = across.tile(), place_of("window", line)
+            places = (along, index.constant(0)) if turned else (index.constant(0), along)
+            wanted = (1, shape[1]) if turned else (shape[0], 1)
+        if (given.shape, given.value.dtype) != (wanted, I32):
+            fail("window", f"places are {shape_text(wanted)} i32, not {value_text(given.value)}")
+        return WindowHandle(self, ir.Window(self.new_id(), array, places, shape, turned, None, given.value))
+
+    def _of_elements(self, array: ir.Array, row: Tile, column: Tile, shape: Shape) -> WindowHandle:
+        """Return a window of which tiles say the row and the column of each element: a window on all of the matrix as
+        one line, where -1 stands for what lies outside."""
+        rows, columns = array.matrix
+        for name, tile in (("rows", row), ("columns", column)):
+            if tile.value.dtype != I32 or any(n not in (1, size) for n, size in zip(tile.shape, shape, strict=True)):
+                fail("window", f"{name} of elements are {shape_text(shape)} i32, not {value_text(tile.value)}")
+        if rows * columns > MOST_PLACES:
+            fail("window", f"{array.name} has more than 2^31 elements, whose places are not whole numbers of 32 bits")
+        inside = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
+        place = self.map("where", inside, row * columns + column, -1)
+        for d in (0, 1):
+            place = place if place.shape[d] == shape[d] else self.broadcast(place, d, shape[d])
+        line = ir.Array(
+            array.name, array.role, array.dtype, array.sizes, (*array.full[:-2], 1, rows * columns), array.lead
+        )
+        zero = index.constant(0)
+        return WindowHandle(self, ir.Window(self.new_id(), line, (zero, zero), shape, False, None, place.value, True))
+
+    def shared(self, rows: int, columns: int, type_: str) -> ir.Array:
+        """Return a tile in shared memory (RFC, a memref with slm), which windows store to and load from. What a block
+        stores there it may load behind that; the barriers in between follow. How it lies there is searched."""
+        shape_of("shared", (rows, columns))
+        try:
+            found = dtype(type_, ARRAY_DTYPES)
+        except ValueError as error:
+            fail("shared", str(error))
+        if found.bits < 16:
+            fail("shared", f"a tile in shared memory is f16, bf16, f32 or i32, not {type_}")
+        self._shared += 1
+        return ir.Array(f"shared_{self._shared}", "shared", found, (), (rows, columns))
+
+    def load(self, window: WindowHandle, *, padding: float = 0.0) -> Tile:
+        """Return the elements of a window (RFC, load_tile); ``padding`` outside of the array."""
+        target = _window_of("load", window)
+        if target.array.role not in ("input", "shared"):
+            fail("load", f"{target.array.name} is an output: a program does not read what it writes")
+        return self.result(
+            target.shape, target.array.dtype, lambda v: ir.LoadTile(v, target, float(padding), caller()), target.map
+        )
+
+    def store(self, value: Tile | State, window: WindowHandle, *, rows_below: Index | int | None = None) -> None:
+        """Write a value to a window of its shape and type (RFC, store_tile); nothing outside of the array. Rows of the
+        array from ``rows_below`` on keep what they hold: those of the next sequence or group.
+
+        What is stored where a tile says (RFC, store_scatter) goes to different places, and to an InOut array: all other
+        places keep what the caller left there."""
+        tile, to = tile_of("store", value), _window_of("store", window)
+        self._check_target("store", "store_tile", tile, to)
+        if to.index is not None and to.array.role != "inout":
+            fail("store", f"{to.array.name} must be InOut: what no place says keeps the value that it has before")
+        if to.index is None and to.array.role == "inout":
+            fail("store", f"{to.array.name} is InOut: it is combined by p.atomic_rmw, or stored to where a tile says")
+        end = None if rows_below is None else place_of("store", rows_below)
+        if end is not None and (to.index is not None or to.array.role == "shared"):
+            fail("store", "rows_below is for windows of an array at a place of their own")
+        self.add(ir.StoreTile(tile.value, to, caller(), end))
+
+    def atomic_rmw(self, kind: str, value: Tile | State, window: WindowHandle) -> None:
+        """Combine each element of the window with the value, in any order (RFC, atomic_rmw).
+
+        ``kind`` is addf, mulf, maximumf, minimumf, maxnumf or minnumf of f32, f16 and bf16; addi, muli, maxs, mins,
+        maxu, minu, andi, ori or xori of i32; or assign, where each element is assigned by one block."""
+        tile, to = tile_of("atomic_rmw", value), _window_of("atomic_rmw", window)
+        self._check_target("atomic_rmw", "atomic_rmw", tile, to)
+        if to.array.role != "inout":
+            fail("atomic_rmw", f"{to.array.name} must be InOut: what is combined has a value before")
+        name = to.array.dtype.name
+        if kind not in ATOMICS or name not in ATOMICS[kind].types:
+            known = ", ".join(k for k, row in ATOMICS.items() if name in row.types)
+            fail("atomic_rmw", f"{kind} of {name} is not offered: use {known}" if known else f"{name} is not combined")
+        self.add(ir.AtomicRmw(kind, tile.value, to, caller()))
+
+    def _check_target(self, operation: str, rule: str, tile: Tile, to: ir.Window) -> None:
+        if to.array.role == "input":
+            fail(operation, f"{to.array.name} is an input")
+        if tile.shape != to.shape:
+            fail(
+                operation,
+                f"value and tile need one shape (RFC, {rule}), not {value_text(tile.value)} and {shape_text(to.shape)}",
+            )
+        if tile.value.dtype != to.array.dtype:
+            name = to.array.dtype.name
+            fail(operation, f'the value is {tile.value.dtype.name}, but {to.array.name} is {name}: use .cast("{name}")')
+
+    def prefetch(self, window: WindowHandle, *, locality: int = 3) -> None:
+        """Ask for a window to be near when it is loaded (RFC, prefetch_tile); ``locality`` 3 is L1, 1 and 2 are L2."""
+        target = _window_of("prefetch", window)
+        if target.index is not None:
+            fail("prefetch", "a window whose places a tile says is not prefetched")
+        if locality not in LOCALITIES:
+            fail("prefetch", f"locality is 0 to 3 (RFC, prefetch_tile), not {locality}")
+        self.add(ir.Prefetch(target, locality, caller()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -29,11 +29,13 @@ Reference = Callable[
 
 @dataclass(frozen=True)
 class Argument:
-    """An array of a program: names of its one to four extents, and its type."""
+    """An array of a program: names of its one to four extents, and its type. ``unordered``: its elements are right in
+    any order."""
 
     sizes: tuple[str, ...]
     dtype: DType
     role: Role
+    unordered: bool = False
 
 
 def _argument(sizes: str, type_: str, role: Role) -> Argument:
@@ -56,9 +58,22 @@ def Output(sizes: str, dtype: str) -> Argument:
     return _argument(sizes, dtype, "output")
 
 
-def InOut(sizes: str, dtype: str) -> Argument:
-    """Return an array that ``p.atomic_rmw`` combines with what the caller left in it. Raises ProgramError."""
-    return _argument(sizes, dtype, "inout")
+def InOut(sizes: str, dtype: str, *, unordered: bool = False) -> Argument:
+    """Return an array that ``p.atomic_rmw`` combines with what the caller left in it.
+
+    Args:
+        sizes: Names of its extents, such as "m n".
+        dtype: Type of its elements.
+        unordered: Whether a verification compares its elements, a vector's, in any order: for queues, whose order
+            depends on that of blocks and threads.
+
+    Raises:
+        ProgramError: For an unknown type, another number of extents, or a matrix that is unordered.
+    """
+    found = _argument(sizes, dtype, "inout")
+    if unordered and len(found.sizes) != 1:
+        raise ProgramError(f"only a vector is unordered, and this array has the extents {sizes}")
+    return replace(found, unordered=bool(unordered))
 
 
 def wg_map(sg_layout: tuple[int, int] | list[int], sg_data: tuple[int, int] | list[int]) -> WgMap:
@@ -95,7 +110,8 @@ class Program:
         builder, arrays = self._run(sizes, chosen)
         if builder.extent is None:
             raise ProgramError(f"{self.name}: a program cuts its result into blocks: call p.blocks")
-        operations = pad_depths(tuple(builder.scopes[0]), builder.unused_id)
+        operations = ir.without_unused_values(tuple(builder.scopes[0]))
+        operations = pad_depths(operations, builder.unused_id)
         return ir.Trace(
             self.name, arrays, builder.extent, builder.tile, operations, tuple(sorted(builder.chosen.items()))
         )

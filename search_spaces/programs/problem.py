@@ -19,6 +19,7 @@ from search_spaces.operators.part import Indices, grid, rectangles
 from search_spaces.operators.problem import EarlierReference, Problem, ProblemPart, option, standard_normal
 from search_spaces.programs.builder import Program
 from search_spaces.programs.language import ir
+from search_spaces.programs.language.any_order import agrees, in_order, interpret_in_any_order
 from search_spaces.programs.language.bounded import rounded
 from search_spaces.programs.language.edge_inputs import edge_inputs
 from search_spaces.programs.language.independence import independent
@@ -59,7 +60,7 @@ class ProgramProblem(Problem):
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """Return what the interpreter gives, or the user's own reference, and the interpreter's bound with the rounding
         to the outputs' types."""
-        values, bounds = interpret(self.usual_trace(), inputs)
+        values, bounds = interpret_in_any_order(self.usual_trace(), inputs, self._unordered)
         if self.program.reference is not None:
             given = {o.name: o.dtype.load(np.asarray(inputs[o.name])) for o in self.operands() if o.role != "output"}
             shapes = {o.name: o.shape for o in self.operands() if o.role != "input"}
@@ -67,6 +68,33 @@ class ProgramProblem(Problem):
         types = {o.name: o.dtype for o in self.operands()}
         both = {name: rounded(types[name], (values[name], bound)) for name, bound in bounds.items()}
         return {name: value for name, (value, _) in both.items()}, {name: bound for name, (_, bound) in both.items()}
+
+    @property
+    def _unordered(self) -> tuple[str, ...]:
+        return tuple(name for name, a in self.program.arguments if a.unordered)
+
+    @property
+    def judged(self) -> bool:
+        return bool(self._unordered)
+
+    def judge(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
+        """Compare the elements of unordered arrays in ascending order; None for a program without any."""
+        if not self._unordered:
+            return None
+        wanted, bounds = self.expected(inputs)
+        for operand in self.operands():
+            if operand.role == "input":
+                continue
+            name, found = operand.name, operand.dtype.load(np.asarray(outputs[operand.name])).astype(np.float64)
+            one, (two, bound) = found, (wanted[name], bounds[name])
+            if name in self._unordered:
+                one, (two, bound) = in_order(found, bound)[0], in_order(two, bound)
+            wrong = ~agrees(one, two, bound) & ~np.isnan(two)
+            if wrong.any():
+                at = np.unravel_index(int(wrong.argmax()), wrong.shape)
+                place = f"{name}[{', '.join(str(i) for i in at)}]" + (" in order" if name in self._unordered else "")
+                return f"{place} is {one[at]:g}, not {two[at]:g}: {int(wrong.sum())} of {wrong.size} elements are wrong"
+        return ""
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         return self.expected(inputs)[0]

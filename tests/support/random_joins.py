@@ -6,8 +6,9 @@ import random
 
 from random_programs import made_of
 
-from search_spaces.programs.builder import Builder, Input, Output, Program
+from search_spaces.programs.builder import Builder, InOut, Input, Output, Program
 from search_spaces.programs.language.functions import PICKS, SCANS
+from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Array
 from search_spaces.programs.language.values import Tile
 
@@ -15,7 +16,7 @@ SHAPES = (
     (32, 32), (16, 48), (48, 16), (8, 128), (128, 8), (96, 3), (2, 33), (33, 2), (5, 15), (1, 96), (1, 1024), (1024, 1),
     (16, 256), (64, 64),
 )  # fmt: skip
-STEPS = ("pick", "pick", "scan", "scan", "top", "turn", "where", "product", "sum", "cast", "gather", "gather")
+STEPS = ("pick", "pick", "scan", "scan", "top", "turn", "where", "product", "sum", "cast", "gather", "gather", "fetch")
 
 
 def shape_of(seed: int) -> tuple[int, int]:
@@ -37,7 +38,7 @@ def random_joins(seed: int) -> Program:
     ]
     product = (rows, columns) == (64, 64)
 
-    def joined(p: Builder, made: list[Tile], a: Array, b: Array) -> Tile:
+    def joined(p: Builder, made: list[Tile], i: Index, j: Index, a: Array, b: Array, table: Array) -> Tile:
         for kind, choice, dim, one, other in steps:
             x = made[int(choice * len(made))]
             exact = x.value.dtype.name == "i32"
@@ -68,6 +69,9 @@ def random_joins(seed: int) -> Program:
                 places = (at, p.columns(0, columns)) if dim == 0 else (p.rows(1, rows), at)
                 found = p.load(p.window(a, places, (rows, columns)), padding=-3)
                 made.append(found if exact else found.cast("f32"))
+            elif kind == "fetch":
+                old = p.atomic_add(x if exact else x.cast("i32"), p.window(table, (i, j), (rows, columns)))
+                made.append(old if exact else old.cast("f32"))
             elif kind == "sum":
                 made.append(x + p.reduction("add", x, dim))
             elif kind == "cast":
@@ -75,7 +79,7 @@ def random_joins(seed: int) -> Program:
                 made[-1] = made[-1] if exact or choice > 0.5 else made[-1].cast("i32").cast("f32")
         return made[-1] if made[-1].value.dtype.name == "f32" else made[-1].cast("f32")
 
-    def body(p: Builder, a: Array, b: Array, out: Array) -> None:
+    def body(p: Builder, a: Array, b: Array, table: Array, out: Array) -> None:
         m, n = a.shape
         if loop:
             (i,) = p.blocks((m,), (rows,))
@@ -83,17 +87,24 @@ def random_joins(seed: int) -> Program:
             for j in p.steps(n, columns):
                 tile = p.load(p.window(a, (i, j), (rows, columns)))
                 x = tile if whole else tile.cast("f32")
-                found = joined(p, [x], a, b)
+                found = joined(p, [x], i, j, a, b, table)
                 total = p.cumsum(tile.cast("f32"), 1) + carried
                 carried.set(carried + p.reduction("add", tile.cast("f32"), 1))
                 best.set(p.maximum(best, p.argmax(tile, 1, first=j)))
                 p.store(found + total + best.read().cast("f32"), p.window(out, (i, j), (rows, columns)))
+            p.atomic_add(p.full((rows, 1), 0, "i32"), p.window(table, (i, 0), (rows, 1)))
             return
         i, j = p.blocks((m, n), (rows, columns))
         tile = p.load(p.window(a, (i, j), (rows, columns)))
         x = tile if whole else tile.cast("f32")
-        p.store(joined(p, [x], a, b), p.window(out, (i, j), (rows, columns)))
+        p.atomic_add(p.full((rows, columns), 0, "i32"), p.window(table, (i, j), (rows, columns)))
+        p.store(joined(p, [x], i, j, a, b, table), p.window(out, (i, j), (rows, columns)))
 
     return made_of(
-        body, f"joins_{seed}", a=Input("m n", "i32"), b=Input("fixed fixed", "f16"), out=Output("m n", "f32")
+        body,
+        f"joins_{seed}",
+        a=Input("m n", "i32"),
+        b=Input("fixed fixed", "f16"),
+        table=InOut("m n", "i32"),
+        out=Output("m n", "f32"),
     )

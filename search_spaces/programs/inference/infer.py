@@ -90,6 +90,10 @@ def _forward(found: Inference, operations: tuple[ir.Operation, ...], around: tup
             case ir.StoreTile(value, window) | ir.AtomicRmw(_, value, window):
                 if value.id not in found.natural:
                     _settle(found, value, _anchored(found, value.shape, line_dimension(window)))
+                if isinstance(operation, ir.AtomicFetch):
+                    result = operation.result.id
+                    found.made[result], found.inside[result] = operation, around
+                    found.natural[result], found.light[result] = found.natural[value.id], False
                 found.stored[len(found.stores)] = found.natural[value.id]
                 found.stores.append(operation)
                 found.stored_in.append(around)

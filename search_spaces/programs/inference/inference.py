@@ -211,7 +211,7 @@ class Inference:
     def exchangeable(self) -> list[Shape]:
         """Shapes of tiles that some schedule may bring to other threads through shared memory."""
         converted = {self.made[v.id].result.shape for v, _, _ in self.conversions}
-        converted |= {o.result.shape for o in self.made.values() if isinstance(o, ir.Convert)}
+        converted |= {o.result.shape for o in self.made.values() if isinstance(o, ir.Convert | ir.AtomicFetch)}
         converted |= {spread.shape for _, spread, _ in self.conversions}
         return sorted(converted | {s.value.shape for s in self.stores})
 

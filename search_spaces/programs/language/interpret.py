@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,10 +23,22 @@ from search_spaces.programs.language.functions import ATOMICS, FUNCTIONS, REDUCT
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.places import resolve
 
+T = TypeVar("T")
 
-def interpret(trace: ir.Trace, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    """Return outputs, and the largest absolute error allowed for each element; elements that no block stores are
-    NaN."""
+
+def interpret(
+    trace: ir.Trace, inputs: Mapping[str, Array], order: int = 0
+) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+    """Interpret a program.
+
+    Args:
+        trace: The program.
+        inputs: Its arrays but the outputs, by name.
+        order: Of blocks, and of elements that meet in one place: 0 is ascending, 1 descending, others are random.
+
+    Returns:
+        Outputs, and the largest absolute error allowed for each element. Elements that no block stores are NaN.
+    """
     arrays = {
         a.name: a.dtype.load(np.asarray(inputs[a.name])).reshape(a.full) for a in trace.arrays if a.role != "output"
     }
@@ -35,8 +48,8 @@ def interpret(trace: ir.Trace, inputs: Mapping[str, Array]) -> tuple[dict[str, F
     combined = {name: Added.of(values) for name, values in outputs.items()}
     operations = resolve(trace).operations
     with np.errstate(all="ignore"):
-        for block in itertools.product(*map(range, trace.blocks)):
-            _Block(block, arrays, outputs, bounds, combined).run(operations)
+        for block in _ordered(list(itertools.product(*map(range, trace.blocks))), order):
+            _Block(block, arrays, outputs, bounds, combined, order).run(operations)
     types = {a.name: a.dtype for a in trace.arrays}
     for name, added in combined.items():
         bounds[name] += added.bound(types[name])
@@ -73,6 +86,7 @@ class _Block:
     outputs: Mapping[str, FloatArray]
     bounds: Mapping[str, FloatArray]
     combined: Mapping[str, Added]
+    order: int = 0
     values: dict[int, Bounded] = field(default_factory=dict)
     states: dict[int, Bounded] = field(default_factory=dict)
     parts: list[dict[int, Bounded]] = field(default_factory=list)  # states that blocks with parts of a loop have
@@ -95,7 +109,9 @@ class _Block:
                 case ir.StoreTile(value, window):
                     self._store(self.values[value.id], window, operation.rows_below)
                 case ir.AtomicRmw(kind, value, window):
-                    self._combine(kind, self.values[value.id], window)
+                    before = self._combine(kind, self.values[value.id], window)
+                    if isinstance(operation, ir.AtomicFetch):
+                        self.values[operation.result.id] = before
                 case ir.Set(state, value):
                     self.states[state] = self.values[value.id]
                 case ir.Scalar():
@@ -268,34 +284,55 @@ class _Block:
             part, place = self._matrix(kept, window)
             part[...] = given[place]
 
-    def _combine(self, kind: str, value: Bounded, window: ir.Window) -> None:
-        added = self.combined[window.array.name]
+    def _combine(self, kind: str, value: Bounded, window: ir.Window) -> Bounded:
+        """Combine elements with those of a tile; return what they were before."""
+        added, type_ = self.combined[window.array.name], window.array.dtype
+        old, unsure = np.zeros(window.shape), np.zeros(window.shape)
         kept = [{window.array.name: a} for a in (added.sizes, added.counts)]
         arrays = [self.outputs, self.bounds, *kept]
         if window.index is None:
             place = self._matrix(self.outputs, window)[1]
             parts = [self._matrix(a, window)[0] for a in arrays]
-            joined = _combined(kind, window.array.dtype, parts, value[0][place], value[1][place])
+            old[place], unsure[place] = _before(type_, parts)
+            joined = _combined(kind, type_, parts, value[0][place], value[1][place])
             for part, result in zip(parts, joined, strict=True):
                 part[...] = result
-            return
+            return old, unsure
         inside, (rows, columns) = self._scattered(window)
         lines = [self._lines(a, window) for a in arrays]
         places, given, error = rows[inside] * lines[0].shape[1] + columns[inside], value[0][inside], value[1][inside]
-        for chosen in _rounds(places):  # a place may come several times
+        olds, errors = np.zeros(places.size), np.zeros(places.size)
+        for chosen in _rounds(places, self.order):  # a place may come several times
             at = np.unravel_index(places[chosen], lines[0].shape)
-            joined = _combined(kind, window.array.dtype, [a[at] for a in lines], given[chosen], error[chosen])
-            for line, result in zip(lines, joined, strict=True):
+            parts = [a[at] for a in lines]
+            olds[chosen], errors[chosen] = _before(type_, parts)
+            for line, result in zip(lines, _combined(kind, type_, parts, given[chosen], error[chosen]), strict=True):
                 line[at] = result
+        old[inside], unsure[inside] = olds, errors
+        return old, unsure
 
 
-def _rounds(places: IntArray) -> Iterator[IntArray]:
+def _ordered(items: Sequence[T], order: int) -> list[T]:
+    """Return the items in an order that ``interpret`` takes."""
+    if order < 2:
+        return list(items[:: -1 if order else 1])
+    return [items[i] for i in np.random.default_rng(order).permutation(len(items))]
+
+
+def _rounds(places: IntArray, order: int) -> Iterator[IntArray]:
     """Yield positions in ``places``, each once, such that no place comes twice in a round."""
-    order = np.argsort(places, kind="stable")
-    first = np.searchsorted(places[order], places[order])
+    taken = np.array(_ordered(range(places.size), order), dtype=np.int64)
+    by_place = taken[np.argsort(places[taken], kind="stable")]
+    first = np.searchsorted(places[by_place], places[by_place])
     turn = np.arange(places.size) - first
     for number in range(int(turn.max(initial=-1)) + 1):
-        yield order[turn == number]
+        yield by_place[turn == number]
+
+
+def _before(type_: DType, parts: list[FloatArray]) -> Bounded:
+    """Return elements of an array as they are, of ``_combined``'s parts, with their bounds."""
+    part, bound, sizes, counts = parts
+    return part.copy(), bound + Added(sizes, counts).bound(type_)
 
 
 def _combined(

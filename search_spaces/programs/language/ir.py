@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -159,6 +159,13 @@ class AtomicRmw:
     value: Value
     window: Window
     source: Source
+
+
+@dataclass(frozen=True)
+class AtomicFetch(AtomicRmw):
+    """Also gives what each element was before; 0 outside of the array."""
+
+    result: Value
 
 
 @dataclass(frozen=True)
@@ -386,13 +393,15 @@ class If:
 
 
 Operation = (
-    LoadTile | StoreTile | AtomicRmw | Prefetch | Move | TransposeTile | Reshape | Mma | Fill | Coordinates
-    | Map | ReduceTile | Scan | Broadcast | Convert | Read | Set | Loop | If | Scalar | Uniform | FetchPart
+    LoadTile | StoreTile | AtomicRmw | AtomicFetch | Prefetch | Move | TransposeTile | Reshape | Mma | Fill
+    | Coordinates | Map | ReduceTile | Scan | Broadcast | Convert | Read | Set | Loop | If | Scalar | Uniform
+    | FetchPart
 )  # fmt: skip
 Region = Loop | If
 Computing = (
-    LoadTile | TransposeTile | Reshape | Mma | Fill | Coordinates | Map | ReduceTile | Scan | Broadcast | Convert | Read
-)
+    LoadTile | AtomicFetch | TransposeTile | Reshape | Mma | Fill | Coordinates | Map | ReduceTile | Scan | Broadcast
+    | Convert | Read
+)  # fmt: skip
 
 
 def spelled(operation: Operation) -> str:
@@ -465,6 +474,24 @@ def _walk(
 def walk_body(operations: tuple[Operation, ...]) -> Iterator[Operation]:
     """Return the operations of a body and of the bodies in it."""
     return (operation for operation, _ in _walk(operations, ()))
+
+
+def without_unused_values(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
+    """Return a program whose atomics give old values only where some operation takes them."""
+    used = {value.id for operation in walk_body(operations) for value in inputs(operation)}
+
+    def rebuilt(body: tuple[Operation, ...]) -> tuple[Operation, ...]:
+        found = list[Operation]()
+        for o in body:
+            if isinstance(o, Loop | If):
+                found.append(replace(o, body=rebuilt(o.body)))
+            elif isinstance(o, AtomicFetch) and o.result.id not in used:
+                found.append(AtomicRmw(o.kind, o.value, o.window, o.source))
+            else:
+                found.append(o)
+        return tuple(found)
+
+    return rebuilt(operations)
 
 
 def line_dimension(window: Window) -> int:

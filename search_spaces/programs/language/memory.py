@@ -202,11 +202,24 @@ class Memory(NamedFunctions, Recorder):
             fail("store", "rows_below is for windows of an array at a place of their own")
         self.add(ir.StoreTile(tile.value, to, caller(), end))
 
-    def atomic_rmw(self, kind: str, value: Tile | State, window: WindowHandle) -> None:
+    def atomic_rmw(self, kind: str, value: Tile | State, window: WindowHandle) -> Tile:
         """Combine each element of the window with the value, in any order (RFC, atomic_rmw).
 
-        ``kind`` is addf, mulf, maximumf, minimumf, maxnumf or minnumf of f32, f16 and bf16; addi, muli, maxs, mins,
-        maxu, minu, andi, ori or xori of i32; or assign, where each element is assigned by one block."""
+        The order of blocks and threads decides on old values of elements that several of them combine. Results must not
+        depend on it, but for the order of elements of an ``unordered`` array, such as a queue.
+
+        Args:
+            kind: addf, mulf, maximumf, minimumf, maxnumf or minnumf of f32, f16 and bf16; addi, muli, maxs, mins, maxu,
+                minu, andi, ori or xori of i32; or assign, where each element is assigned by one block.
+            value: A tile, or a variable that a loop carries.
+            window: Of an InOut array.
+
+        Returns:
+            What each element was before; 0 outside of the array. Nothing fetches it where no operation takes it.
+
+        Raises:
+            ProgramError: For a kind that the type has not, or another shape or type.
+        """
         tile, to = tile_of("atomic_rmw", value), _window_of("atomic_rmw", window)
         self._check_target("atomic_rmw", "atomic_rmw", tile, to)
         if to.array.role != "inout":
@@ -215,7 +228,13 @@ class Memory(NamedFunctions, Recorder):
         if kind not in ATOMICS or name not in ATOMICS[kind].types:
             known = ", ".join(k for k, row in ATOMICS.items() if name in row.types)
             fail("atomic_rmw", f"{kind} of {name} is not offered: use {known}" if known else f"{name} is not combined")
-        self.add(ir.AtomicRmw(kind, tile.value, to, caller()))
+        return self.result(tile.shape, tile.value.dtype, lambda v: ir.AtomicFetch(kind, tile.value, to, caller(), v))
+
+    def atomic_add(self, value: Tile | State, window: WindowHandle) -> Tile:
+        """Add to each element of the window, and return what it was before; ``atomic_rmw`` says the rest. Raises
+        ProgramError."""
+        tile = tile_of("atomic_add", value)
+        return self.atomic_rmw("addf" if tile.value.dtype.is_float else "addi", tile, window)
 
     def _check_target(self, operation: str, rule: str, tile: Tile, to: ir.Window) -> None:
         if to.array.role == "input":

@@ -63,12 +63,22 @@ class _Walk:
                     self._keep(value, window)
                 case ir.StoreTile(_, window, source) | ir.AtomicRmw(_, _, window, source) if window.index is not None:
                     self._check_places(window, source)
+                    self._fetched(operation)
+                case ir.AtomicFetch():
+                    self._fetched(operation)
                 case ir.StoreTile() | ir.AtomicRmw() | ir.Prefetch() | ir.Move() | ir.Scalar() | ir.Uniform():
                     pass
                 case _:
                     self.made[operation.result.id] = operation
                     rows, columns = self._of(operation)
                     self.outside[operation.result.id] = rows, columns
+
+    def _fetched(self, operation: ir.Operation) -> None:
+        """Note what an atomic gives, which is 0 outside of its array."""
+        if isinstance(operation, ir.AtomicFetch):
+            rows, columns = (self._loaded(operation.window, 0.0, operation.source, d) for d in (0, 1))
+            self.outside[operation.result.id] = rows, columns
+            self.made[operation.result.id] = operation
 
     def _set(self, state: int, value: ir.Value) -> None:
         given, number = self.outside[value.id], self.everywhere.get(value.id)

@@ -229,6 +229,24 @@ class MemoryAccess(SharedTiles):
             tests = [t for t in (leader, inside) if t not in ("", "true")]
             return " && ".join(tests) or "true"
 
+        if isinstance(operation, ir.AtomicRmw) and self._follows(operation, place):
+            self.code.add(self.barrier, source)  # another thread may have combined the element before
+        if isinstance(operation, ir.AtomicFetch):
+            old = self.declare("old", register_type(type_), of.registers)
+            scattered = (*raw.scattered, *(() if places is None else places.scattered))
+
+            def fetched(r: str) -> str:
+                to = f"{pointer} + {self.code.at(tuple(distance), r)}{self._far(window, places, r)}"
+                kept = f"{old}[{r}] = "
+                return f"{kept}0; {self._combining(operation, to, tested(r), ref.text(self.code, r), kept)}"
+
+            self.code.each(of.registers, fetched, source, scattered=scattered)
+            self.code.flush()
+            result = Ref("array", old, type_)
+            self.refs[operation.result.id, spread] = self._exchanged(result, of, of, source) if leader else result
+            self._convert_all(operation)
+            return
+
         def text(r: str) -> str:
             to = f"{pointer} + {self.code.at(tuple(distance), r)}{self._far(window, places, r)}"
             if isinstance(operation, ir.AtomicRmw) and not halves:
@@ -248,6 +266,19 @@ class MemoryAccess(SharedTiles):
         scattered = (*raw.scattered, *(() if places is None else places.scattered))
         self.code.each(of.registers, text, source, width=width, scattered=scattered)
 
+    def _follows(self, operation: ir.AtomicRmw, place: int) -> bool:
+        """Say whether the order of this atomic and one before it shows in an old value."""
+        name, others = operation.window.array.name, list[int]()
+        for number, store in enumerate(self.found.stores):
+            if isinstance(store, ir.AtomicRmw) and store.window.array.name == name:
+                others.append(number)
+        fetched = any(isinstance(self.found.stores[number], ir.AtomicFetch) for number in others)
+        return fetched and (len(others) > 1 or bool(self.found.stored_in[place]))
+
+    def _convert_all(self, operation: ir.Computing) -> None:
+        """Convert a value to what it is wanted in besides its own distribution."""
+        raise NotImplementedError
+
     def _below(self, operation: ir.StoreTile | ir.AtomicRmw, of: Distribution) -> str:
         """Return how far the thread's register 0 lies behind the last row that is stored; "" where all rows are."""
         if not isinstance(operation, ir.StoreTile) or operation.rows_below is None:
@@ -257,16 +288,16 @@ class MemoryAccess(SharedTiles):
         self.code.add(f"const int {name} = {place};", operation.source)
         return name
 
-    def _combining(self, operation: ir.AtomicRmw, to: str, inside: str, value: str) -> str:
-        """Return a statement that combines an element in memory with a number."""
+    def _combining(self, operation: ir.AtomicRmw, to: str, inside: str, value: str, old: str = "") -> str:
+        """Return a statement that combines an element in memory with a number; ``old`` takes what it was."""
         row, type_ = ATOMICS[operation.kind], operation.window.array.dtype
         if row.red and type_.bits == 32:
-            return f"if ({inside}) ptx::reduce_{row.red}({to}, {value});"
+            return f"if ({inside}) {old}ptx::{'fetch' if old else 'reduce'}_{row.red}({to}, {value});"
         register = register_type(type_)
         joined = REDUCTIONS[row.reduction].code.format("y", "x") if row.reduction else "x"
         return (
             f"if ({inside}) {{ const {register} x = {value}; "
-            f"tile::combine({to}, [&]({register} y) {{ return {joined}; }}); }}"
+            f"{old}tile::combine({to}, [&]({register} y) {{ return {joined}; }}); }}"
         )
 
     def _prefetch(self, operation: ir.Prefetch) -> None:

@@ -37,7 +37,7 @@ def may_exchange(found: Iterable[Inference]) -> bool:
     """Whether some schedule may bring a value to other threads through shared memory."""
     return any(
         i.conversions
-        or any(isinstance(o, ir.Convert) for o in i.made.values())
+        or any(isinstance(o, ir.Convert | ir.AtomicFetch) for o in i.made.values())
         or any(i.stored[p].kind in ("result", "swap") for p in range(len(i.stores)))
         for i in found
     )
@@ -155,6 +155,8 @@ def _used(found: Inference, opaque: bool) -> _Used:
         if opaque and isinstance(operation, ir.Mma):
             around = found.inside[id_]
             read.append(outermost(found, around if read_behind(found, operation) is None else around[:-1]))
+        if isinstance(operation, ir.AtomicFetch):  # threads with copies read what the first one got
+            moved.append((place, found.natural[id_], found.natural[id_], True))
         if not wanted:
             continue
         for spread in _in_registers(found, opaque, operation.result, wanted):

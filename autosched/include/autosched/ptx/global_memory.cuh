@@ -100,6 +100,62 @@ __device__ __forceinline__ void reduce_or(int* address, int value) {
 __device__ __forceinline__ void reduce_xor(int* address, int value) {
   asm volatile("red.global.xor.b32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
+// Likewise, and what lay there comes back (atom.global).
+__device__ __forceinline__ float fetch_add(float* address, float value) {
+  float old;
+  asm volatile("atom.global.add.f32 %0, [%1], %2;" : "=f"(old) : "l"(address), "f"(value) : "memory");
+  return old;
+}
+__device__ __forceinline__ int fetch_add(int* address, int value) {
+  int old;
+  asm volatile("atom.global.add.s32 %0, [%1], %2;" : "=r"(old) : "l"(address), "r"(value) : "memory");
+  return old;
+}
+__device__ __forceinline__ int fetch_max(int* address, int value) {
+  int old;
+  asm volatile("atom.global.max.s32 %0, [%1], %2;" : "=r"(old) : "l"(address), "r"(value) : "memory");
+  return old;
+}
+__device__ __forceinline__ int fetch_min(int* address, int value) {
+  int old;
+  asm volatile("atom.global.min.s32 %0, [%1], %2;" : "=r"(old) : "l"(address), "r"(value) : "memory");
+  return old;
+}
+__device__ __forceinline__ int fetch_max_unsigned(int* address, int value) {
+  int old;
+  asm volatile("atom.global.max.u32 %0, [%1], %2;" : "=r"(old) : "l"(address), "r"(value) : "memory");
+  return old;
+}
+__device__ __forceinline__ int fetch_min_unsigned(int* address, int value) {
+  int old;
+  asm volatile("atom.global.min.u32 %0, [%1], %2;" : "=r"(old) : "l"(address), "r"(value) : "memory");
+  return old;
+}
+__device__ __forceinline__ int fetch_and(int* address, int value) {
+  int old;
+  asm volatile("atom.global.and.b32 %0, [%1], %2;" : "=r"(old) : "l"(address), "r"(value) : "memory");
+  return old;
+}
+__device__ __forceinline__ int fetch_or(int* address, int value) {
+  int old;
+  asm volatile("atom.global.or.b32 %0, [%1], %2;" : "=r"(old) : "l"(address), "r"(value) : "memory");
+  return old;
+}
+__device__ __forceinline__ int fetch_xor(int* address, int value) {
+  int old;
+  asm volatile("atom.global.xor.b32 %0, [%1], %2;" : "=r"(old) : "l"(address), "r"(value) : "memory");
+  return old;
+}
+__device__ __forceinline__ int fetch_assign(int* address, int value) {
+  int old;
+  asm volatile("atom.global.exch.b32 %0, [%1], %2;" : "=r"(old) : "l"(address), "r"(value) : "memory");
+  return old;
+}
+__device__ __forceinline__ float fetch_assign(float* address, float value) {
+  unsigned old;
+  asm volatile("atom.global.exch.b32 %0, [%1], %2;" : "=r"(old) : "l"(address), "r"(__float_as_uint(value)) : "memory");
+  return __uint_as_float(old);
+}
 // Of 16 bits, one element or two side by side in a word; of bf16 since sm_90.
 __device__ __forceinline__ void reduce_add_f16(void* address, unsigned short value) {
   asm volatile("red.global.add.noftz.f16 [%0], %1;" ::"l"(address), "h"(value) : "memory");

@@ -4,15 +4,15 @@
 
 namespace autosched::tile {
 
-// `to` becomes f of what lies there: threads that were in between begin again.
+// `to` becomes f of what lies there, which is returned: threads that were in between begin again.
 template <class T, class F>
-__device__ __forceinline__ void combine(T* to, const F& f) {
+__device__ __forceinline__ auto combine(T* to, const F& f) {
   using Bits = conditional<sizeof(T) == 2, unsigned short, unsigned>;
   Bits* const address = reinterpret_cast<Bits*>(to);
   Bits old = ptx::ld_relaxed(address);
   while (true) {
     const Bits seen = ptx::compare_and_swap(address, old, static_cast<Bits>(round_to<T>(f(Element<T>::of(old)))));
-    if (seen == old) return;
+    if (seen == old) return Element<T>::of(seen);
     old = seen;
   }
 }

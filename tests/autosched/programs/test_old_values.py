@@ -1,0 +1,105 @@
+"""Old values of atomics: numbers in the emulator, queues in any order, and results that the order decides on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from program_outputs import outputs
+
+from autosched.programs.loading import problem
+from search_spaces.programs.builder import Builder, InOut, Input, Output, Program, program
+from search_spaces.programs.language.functions import ATOMICS, REDUCTIONS
+from search_spaces.programs.language.ir import Array, ProgramError
+from search_spaces.programs.problem import ProgramProblem
+
+CASES = [(kind, type_) for kind, row in ATOMICS.items() for type_ in row.types]
+
+
+@pytest.mark.parametrize(("kind", "type_"), CASES)
+def test_every_kind_gives_what_was_there(kind: str, type_: str) -> None:
+    def body(p: Builder, x: Array, table: Array, old: Array) -> None:
+        i, j = p.blocks(x.shape, (4, 32))
+        before = p.atomic_rmw(kind, p.load(p.window(x, (i, j), (4, 32))), p.window(table, (i, j), (4, 32)))
+        p.store(before, p.window(old, (i, j), (4, 32)))
+
+    made = program(x=Input("m n", type_), table=InOut("m n", type_), old=Output("m n", type_))(body)
+    made = Program(f"old_{kind}_{type_}", *list(vars(made).values())[1:])
+    inputs, seed = problem(made, m=9, n=50).random_inputs(1), CASES.index((kind, type_))
+    found = outputs(
+        made, ("t4", "a100", "h100", "b200")[seed % 4] if type_ != "bf16" else "a100", inputs, seed, m=9, n=50
+    )
+    assert np.array_equal(found["old"], inputs["table"])
+    if type_ == "i32" and kind in ("maxs", "xori", "addi"):
+        joined = REDUCTIONS[ATOMICS[kind].reduction].on_numpy(
+            np.stack([inputs["table"], inputs["x"]]).astype(np.int64), axis=0
+        )
+        assert np.array_equal(found["table"], joined)
+
+
+def queue(unordered: bool) -> Program:
+    def body(p: Builder, x: Array, count: Array, out: Array) -> None:
+        """Append the positive numbers."""
+        (i,) = p.blocks(x.shape, (64,))
+        tile = p.load(p.window(x, (0, i), (1, 64)))
+        keep = tile > 0.0
+        counter = p.window(count, p.where(keep, p.columns(0, 64) * 0, -1), (1, 64))
+        slot = p.atomic_add(p.full((1, 64), 1, "i32"), counter)
+        p.store(tile, p.window(out, p.where(keep, slot, -1), (1, 64)))
+
+    made = program(
+        x=Input("n", "f32"), count=InOut("one", "i32"), out=InOut("slots", "f32", unordered=unordered)
+    )(body)  # fmt: skip
+    return Program(f"queue_{unordered}", *list(vars(made).values())[1:])
+
+
+def of_queue(unordered: bool) -> tuple[ProgramProblem, dict[str, np.ndarray]]:
+    p = problem(queue(unordered), n=200, one=1, slots=300)
+    empty = {"count": np.array([3], np.int32), "out": np.full(300, -5.0, np.float32)}
+    return p, {**p.random_inputs(4), **empty}
+
+
+@pytest.mark.parametrize("where", ["t4", "h100"])
+def test_a_queue_holds_the_same_in_any_order(where: str) -> None:
+    p, inputs = of_queue(True)
+    found = outputs(p.program, where, inputs, 2, **p.sizes)
+    wanted = np.sort(inputs["x"][inputs["x"] > 0])
+    assert found["count"].item() == 3 + wanted.size
+    assert np.array_equal(np.sort(found["out"][3 : 3 + wanted.size]), wanted)
+    assert (found["out"][:3] == -5).all() and (found["out"][3 + wanted.size :] == -5).all()
+
+
+def test_a_queue_that_lacks_an_element_is_wrong() -> None:
+    p, inputs = of_queue(True)
+    (right, _), counted = p.expected(inputs), p.expected(inputs)[0]["count"]
+    out, count = right["out"].astype(np.float32), counted.astype(np.int32)
+    assert p.judge(inputs, {"out": out[::-1].copy(), "count": count}) == ""
+    out[5] = out[4]
+    assert "out" in (p.judge(inputs, {"out": out, "count": count}) or "")
+    assert "count" in (p.judge(inputs, {"out": right["out"].astype(np.float32), "count": count + 1}) or "")
+
+
+def test_an_array_whose_order_is_not_determined_is_refused() -> None:
+    p, inputs = of_queue(False)
+    with pytest.raises(ProgramError, match=r"test_old_values\.py:\d+: atomic_rmw: out .* order"):
+        p.expected(inputs)
+
+
+def test_a_value_that_all_orders_give_is_not_refused() -> None:
+    """Whoever comes last: the sum of what all others and it have added."""
+
+    def body(p: Builder, x: Array, total: Array, most: Array) -> None:
+        (i,) = p.blocks(x.shape, (64,))
+        own = p.reduction("add", p.load(p.window(x, (0, i), (1, 64))), 1)
+        after = p.atomic_add(own, p.window(total, (0, 0), (1, 1))) + own
+        p.atomic_rmw("maxs", after, p.window(most, (0, 0), (1, 1)))
+
+    made = program(x=Input("n", "i32"), total=InOut("one", "i32"), most=InOut("two", "i32"))(body)
+    zero = {"total": np.zeros(1, np.int32), "most": np.zeros(1, np.int32)}
+    x = np.arange(300, dtype=np.int32)
+    found = outputs(made, "a100", {"x": x, **zero}, 5, n=300, one=1, two=1)
+    assert found["most"].item() == found["total"].item() == x.sum()
+
+
+def test_only_vectors_are_unordered() -> None:
+    with pytest.raises(ProgramError, match="only a vector"):
+        InOut("m n", "f32", unordered=True)

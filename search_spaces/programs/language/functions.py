@@ -113,6 +113,7 @@ def _rounding(function: Callable[[FloatArray], FloatArray], code: str) -> Elemen
     return ElementFunction(1, function, code, _step(function), 1)
 
 
+_WORD, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
@@ -162,6 +163,18 @@ def _comparison(function: Callable[..., object], sign: str) -> ElementFunction:
 
 def _integers(function: Callable[..., object], sign: str) -> ElementFunction:
     return ElementFunction(2, _bits(function), f"({{0}} {sign} {{1}})", _exact, 1, "whole")
+
+
+def _philox(counter: FloatArray, seed: FloatArray, word: FloatArray) -> FloatArray:
+    """Return word ``word`` of Philox4x32-10 (Salmon et al., 2011) of counters (counter, 0, 0, 0), keys (seed, 0)."""
+    low, low_key = (np.asarray(x).astype(np.int64).astype(np.uint64) & _WORD for x in (counter, seed))
+    words, keys = [low, *(np.zeros_like(low) for _ in range(3))], [low_key, np.zeros_like(low_key)]
+    for _ in range(10):
+        one, two = words[0] * np.uint64(0xD2511F53), words[2] * np.uint64(0xCD9E8D57)
+        words = [two >> _HALF ^ words[1] ^ keys[0], two & _WORD, one >> _HALF ^ words[3] ^ keys[1], one & _WORD]
+        keys = [keys[0] + np.uint64(0x9E3779B9) & _WORD, keys[1] + np.uint64(0xBB67AE85) & _WORD]
+    found = np.select([np.asarray(word) == i for i in range(4)], words)
+    return found.astype(np.uint32).view(np.int32).astype(np.float64)
 
 
 FUNCTIONS = {
@@ -217,6 +230,8 @@ FUNCTIONS = {
         f"nibble_{t.name}": ElementFunction(4, _nibble, "tile::nibble({0}, {1}, {2}, {3})", _exact, 1, "whole", gives=t)
         for t in (F16, BF16)
     },
+    # Random bits of a counter, a seed and a word from 0 to 3.
+    "philox": ElementFunction(3, _philox, "tile::philox({0}, {1}, {2})", _exact, 100, "whole"),
     "floor_divide": ElementFunction(2, _bits(np.floor_divide), "tile::floor_divide({0}, {1})", _exact, 6, "whole"),
 }
 

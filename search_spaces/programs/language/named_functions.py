@@ -87,6 +87,29 @@ class NamedFunctions(ABC):
             else self.map("power", x, exponent)
         )
 
+    def random_bits(self, counter: Operand | Index, seed: Operand | Index, *, word: int = 0) -> Tile:
+        """Return 32 random bits for each counter, as i32: a word of Philox4x32-10.
+
+        The same counter, seed and word give the same bits in every schedule and on every GPU.
+
+        Args:
+            counter: A tile of i32, such as the number of each element, which no other element of the seed has.
+            seed: A tile of i32, an index or a whole number.
+            word: From 0 to 3; the four words of a counter are independent, and cost about as much as one.
+
+        Raises:
+            ProgramError: For another word, or tiles of another type.
+        """
+        if type(word) is not int or not 0 <= word <= 3:
+            fail("random_bits", f"a word is 0, 1, 2 or 3, not {word!r}")
+        return self.map("philox", counter, seed, word)
+
+    def random(self, counter: Operand | Index, seed: Operand | Index, *, word: int = 0) -> Tile:
+        """Return a random f32 for each counter, uniform from 0 up to, and without, 1, in steps of 2^-24.
+        ``random_bits`` says the rest. Raises ProgramError."""
+        high = self.map("bit_and", self.map("shift_right", self.random_bits(counter, seed, word=word), 8), 2**24 - 1)
+        return self.map("multiply", high.cast("f32"), 2.0**-24)
+
     def floor(self, x: Tile | State) -> Tile:
         return self.map("floor", x)
 

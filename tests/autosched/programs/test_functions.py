@@ -10,6 +10,7 @@ from measurements.emulator import emulate
 from measurements.trials.comparison import check
 from search_spaces.hardware.devices import Device, device
 from search_spaces.programs.builder import Builder, Input, Output, program
+from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.language.ir import Array
 from search_spaces.programs.template import template
 
@@ -85,3 +86,32 @@ def test_casts_beyond_the_largest_number() -> None:
     assert check(p, {"x": x}, run.outputs).ok
     kept = {"half": x, "short": x}
     assert check(p, {"x": x}, kept).reason.startswith("half"), "f16 does not hold what is beyond its largest number"
+
+
+def test_random_bits_are_those_of_philox() -> None:
+    """The known answers of its authors for a counter and a key of 0, and words that differ."""
+    zero = np.zeros(1)
+    words = [int(FUNCTIONS["philox"].on_numpy(zero, zero, np.full(1, w))[0]) & 0xFFFFFFFF for w in range(4)]
+    assert words == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+
+
+@program(seed=Input("one", "i32"), out=Output("m n", "f32"), bits=Output("m n", "i32"))
+def random_numbers(p: Builder, seed: Array, out: Array, bits: Array) -> None:
+    i, j = p.blocks(out.shape, (4, 32))
+    counter = p.rows(i, 4) * out.shape[1] + p.columns(j, 32)
+    key = p.load(p.window(seed, (0, 0), (1, 1)))
+    p.store(p.random(counter, key), p.window(out, (i, j), (4, 32)))
+    p.store(p.random_bits(counter, key, word=3), p.window(bits, (i, j), (4, 32)))
+
+
+@pytest.mark.parametrize("where", [device("a100"), device("t4")], ids=lambda d: d.name)
+def test_random_numbers(where: Device) -> None:
+    p = problem(random_numbers, m=9, n=50, one=1)
+    (schedule,) = template(random_numbers).space(p, where).sample(1, 1)
+    inputs = {"seed": np.array([-3], np.int32)}
+    run = emulate(template(random_numbers).kernel(p, schedule, where), inputs, time_limit=60.0)
+    assert run.status == "ok", run.reason
+    assert check(p, inputs, run.outputs).ok
+    drawn = run.outputs["out"]
+    assert drawn.min() >= 0.0 and drawn.max() < 1.0 and abs(drawn.mean() - 0.5) < 0.05
+    assert np.unique(run.outputs["bits"]).size == 450

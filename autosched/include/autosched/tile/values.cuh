@@ -141,6 +141,19 @@ __device__ __forceinline__ int only(int a, int b) { return a | b; }
 __device__ __forceinline__ float only(float a, float b) {
   return ptx::float_of(ptx::bits_of(a) | ptx::bits_of(b));
 }
+// Word `word` of Philox4x32-10 (Salmon et al., 2011) of the counter (counter, 0, 0, 0) and the key (seed, 0).
+__device__ __forceinline__ int philox(int counter, int seed, int word) {
+  unsigned w[4] = {unsigned(counter), 0, 0, 0}, key[2] = {unsigned(seed), 0};
+#pragma unroll
+  for (int round = 0; round < 10; ++round) {
+    const unsigned high = __umulhi(0xCD9E8D57u, w[2]) ^ w[1] ^ key[0];
+    const unsigned other = __umulhi(0xD2511F53u, w[0]) ^ w[3] ^ key[1];
+    const unsigned low = 0xCD9E8D57u * w[2], other_low = 0xD2511F53u * w[0];
+    w[0] = high, w[1] = low, w[2] = other, w[3] = other_low;
+    key[0] += 0x9E3779B9u, key[1] += 0xBB67AE85u;
+  }
+  return int(word < 2 ? (word ? w[1] : w[0]) : word == 2 ? w[2] : w[3]);
+}
 // A row number of a table of `count`, or at an address; `padding` where it lies outside of the table.
 __device__ __forceinline__ int load_row(const int* table, int place, int count, int padding) {
   return unsigned(place) < unsigned(count) ? int(ptx::ld_global_nc<4>(table + place).word[0]) : padding;

@@ -12,6 +12,7 @@ from search_spaces.hardware.dtypes import DType, dtype
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.depths import pad_depths
+from search_spaces.programs.language.index import Index, constant
 from search_spaces.programs.language.ir import ProgramError
 from search_spaces.programs.language.memory import ARRAY_DTYPES
 from search_spaces.programs.language.tracing import Builder
@@ -20,6 +21,7 @@ from search_spaces.short_repr import short_repr
 
 __all__ = ["ARRAY_DTYPES", "Argument", "Builder", "InOut", "Input", "Output", "Program", "program", "wg_map"]
 
+DIVISORS = (16, 8)  # of dynamic sizes, for which kernels have wider accesses
 Role = Literal["input", "output", "inout"]
 # Of sizes, inputs as float64, and the shapes of outputs: what these must be.
 Reference = Callable[
@@ -93,6 +95,7 @@ class Program:
     defaults: tuple[tuple[str, int], ...] = ()  # sizes that a text gives
     notes: tuple[str, ...] = ()  # readings of a text that were taken
     reference: Reference | None = None  # the user's own, in place of the interpreter's numbers
+    dynamic: tuple[str, ...] = ()  # sizes that a launch says
 
     __repr__ = short_repr
 
@@ -113,13 +116,30 @@ class Program:
         operations = ir.without_unused_values(tuple(builder.scopes[0]))
         operations = pad_depths(operations, builder.unused_id)
         return ir.Trace(
-            self.name, arrays, builder.extent, builder.tile, operations, tuple(sorted(builder.chosen.items()))
+            self.name,
+            arrays,
+            builder.extent,
+            builder.tile,
+            operations,
+            tuple(sorted(builder.chosen.items())),
+            builder.dynamic,
         )
+
+    def _size(self, name: str, sizes: Mapping[str, int]) -> Index | None:
+        """Return a dynamic size, of whose value a kernel knows only what divides it."""
+        if name not in self.dynamic:
+            return None
+        value = sizes[name]
+        divisor = next(n for n in (*DIVISORS, 1) if value % n == 0)
+        return Index("size", self.sizes.index(name), (constant(value), constant(divisor)))
 
     def _run(self, sizes: Mapping[str, int], chosen: Mapping[str, int]) -> tuple[Builder, tuple[ir.Array, ...]]:
         builder = Builder(chosen)
         arrays = tuple(
-            ir.Array(name, a.role, a.dtype, a.sizes, tuple(sizes[s] for s in a.sizes)) for name, a in self.arguments
+            ir.Array(
+                name, a.role, a.dtype, a.sizes, tuple(sizes[s] for s in a.sizes), dynamic=self._size(a.sizes[0], sizes)
+            )
+            for name, a in self.arguments
         )
         try:
             self.function(builder, *arrays)
@@ -130,11 +150,30 @@ class Program:
         return builder, arrays
 
 
-def program(**arguments: Argument) -> Callable[[Callable[..., None]], Program]:
+def program(*, dynamic: str = "", **arguments: Argument) -> Callable[[Callable[..., None]], Program]:
     """Make a function a tile program: ``@program(a=Input("m k", "f16"), .., c=Output("m n", "f32"))``.
 
-    The function is called with ``p`` and the arrays in this order. Raises ProgramError without an output.
+    The function is called with ``p`` and the arrays in this order.
+
+    Args:
+        dynamic: Names of sizes, such as "m", of which one kernel serves every value. Each is the first extent of its
+            arrays, which have at most two. In the function such a size is an index, not a whole number.
+        arguments: The arrays.
+
+    Raises:
+        ProgramError: Without an output, and for a dynamic size of another extent.
     """
+    sizes = tuple(dynamic.split())
+    for name, argument in arguments.items():
+        for size in sizes:
+            if size in argument.sizes[1:] or (size in argument.sizes and len(argument.sizes) > 2):
+                raise ProgramError(
+                    f"{name}: a dynamic size is the first extent of an array of one or two, and {size} is not: "
+                    "transpose the array, or make the size a constant"
+                )
+    unknown = [size for size in sizes if all(size not in a.sizes for a in arguments.values())]
+    if unknown:
+        raise ProgramError(f"no array has the dynamic size {unknown[0]}")
 
     def made(function: Callable[..., None]) -> Program:
         if all(a.role == "input" for a in arguments.values()):
@@ -143,8 +182,8 @@ def program(**arguments: Argument) -> Callable[[Callable[..., None]], Program]:
             content = Path(function.__code__.co_filename).read_text("utf-8")
         except OSError:  # typed into a prompt
             content = repr((function.__code__.co_code, function.__code__.co_consts, function.__code__.co_names))
-        told = f"{arguments}\0{content}"
+        told = f"{arguments}\0{content}" + (f"\0{sizes}" if sizes else "")
         summary = (function.__doc__ or "a tile program").strip().splitlines()[0]
-        return Program(function.__name__, function, tuple(arguments.items()), told, summary)
+        return Program(function.__name__, function, tuple(arguments.items()), told, summary, dynamic=sizes)
 
     return made

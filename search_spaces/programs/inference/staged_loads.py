@@ -59,11 +59,16 @@ def _staged(found: Inference, load: ir.LoadTile, spread: Spread, turned: bool, n
     trace, turns = found.trace, found.trace.turns()
     anywhere = False
     for d in (d for d in (0, 1) if d not in window.indexed):
-        low, high = window.at[d].interval(trace.blocks, turns)
+        low, high = window.at[d].interval(trace.most_blocks, turns)
         if low < 0:
             return None
-        anywhere = anywhere or (window.extent[d] % window.shape[d] == 0 and high + window.shape[d] > window.extent[d])
+        anywhere = anywhere or (
+            window.dynamic(d) is not None
+            or (window.extent[d] % window.shape[d] == 0 and high + window.shape[d] > window.extent[d])
+        )
     start, advance = _walk(found, window, around[0]) if around else (window.at, "")
+    if trace.is_dynamic and advance in ("placed", "gathered"):
+        return None
     name = window.array.name
     if name in names:
         name = f"{name}_{sum(n.split('_')[0] == name for n in names) + 1}"
@@ -71,7 +76,7 @@ def _staged(found: Inference, load: ir.LoadTile, spread: Spread, turned: bool, n
             name += "_"
     line = line_dimension(window)
     row_major = (line == 1) != turned
-    alignment = gcd(window.array.matrix[1], window.at[line].divisor) or window.array.matrix[1]
+    alignment = gcd(window.array.places_of_line, window.at[line].divisor) or window.array.places_of_line
     return Staged(
         name=name,
         load=load,

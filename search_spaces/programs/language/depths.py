@@ -73,7 +73,7 @@ class _Depths:
     def _ends(self, window: ir.Window, d: int) -> bool:
         """Whether a window ends along ``d`` where its array does, or behind that."""
         place = window.at[d]
-        fixed = place.kind == "constant" and (window.id, d) not in self.moved
+        fixed = place.kind == "constant" and (window.id, d) not in self.moved and window.dynamic(d) is None
         return fixed and place.number + window.shape[d] >= window.extent[d]
 
     def _add(self, value: ir.Value, d: int, size: int) -> None:

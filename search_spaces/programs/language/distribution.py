@@ -387,7 +387,7 @@ def _register_strides(counts: list[tuple[int, int, int]]) -> list[tuple[int, int
 def turned(window: Window, warps: int) -> Distribution:
     """How a tile that was turned in shared memory leaves to a window: the widest vectors, lanes along a line."""
     along = 0 if window.turned else 1
-    extent, line, bytes_ = window.array.matrix[1], window.shape[along], window.array.dtype.bytes
+    extent, line, bytes_ = window.array.places_of_line, window.shape[along], window.array.dtype.bytes
     vector = math.gcd(extent, window.at[along].divisor or extent, line, WIDEST // bytes_)
     return blocked(window.shape, warps, along, math.gcd(line // vector, WARP), 1, vector)
 

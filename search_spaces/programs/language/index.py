@@ -1,7 +1,7 @@
 """Where a window begins, and how far a loop goes: whole numbers that are the same for all threads of a block.
 
-An index is made of constants, the block's coordinates, the counters of loops, and numbers that the block loads. Problem
-sizes are constants.
+An index is made of constants, the block's coordinates, the counters of loops, numbers that the block loads, and sizes
+that a launch says. All other problem sizes are constants.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Literal
 
-Kind = Literal["constant", "block", "loop", "scalar", "add", "multiply", "floordiv", "mod", "minimum", "maximum"]
+Kind = Literal[
+    "constant", "block", "loop", "scalar", "size", "add", "multiply", "floordiv", "mod", "minimum", "maximum"
+]
+MOST_SIZE = 2**31 - 1  # of a dynamic size
 Interval = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Index:
     """``number``: the constant, the axis of the grid, the number of the loop or of the loaded scalar, or the factor or
-    divisor of ``args``. Those of a scalar are its least, largest and usual value, and its position in its array.
+    divisor of ``args``. Those of a scalar are its least, largest and usual value, and its position in its array. A
+    dynamic size has its number among the program's sizes, and as ``args`` its value here and what divides it always.
 
     Python's ``+ - * // %`` and ``minimum`` work on indices and whole numbers; products and quotients need a whole
     number on the right. Raises TypeError for others.
@@ -94,6 +98,8 @@ class Index:
             return block[self.number]
         if self.kind == "loop":
             return loops[self.number]
+        if self.kind == "size":
+            return self.args[0].number
         if self.kind == "scalar":
             return loops[self.number] if self.number in loops else self.args[2].at(block, loops)
         return _combined(self.kind, self.number, [a.at(block, loops) for a in self.args])
@@ -108,6 +114,8 @@ class Index:
             return 0, max(turns.get(self.number, 1) - 1, 0)
         if self.kind == "scalar":
             return self.args[0].number, self.args[1].number
+        if self.kind == "size":
+            return 1, MOST_SIZE
         inner = [a.interval(blocks, turns) for a in self.args]
         if self.kind == "mod":
             low, high = inner[0]
@@ -126,6 +134,8 @@ class Index:
             return abs(self.number)
         if self.kind in ("block", "loop", "scalar"):
             return 1
+        if self.kind == "size":
+            return self.args[1].number
         inner = [a.divisor for a in self.args]
         if self.kind == "multiply":
             return inner[0] * abs(self.number)
@@ -161,8 +171,8 @@ class Index:
             return str(self.number)
         if self.kind in ("block", "loop"):
             return f"{'block' if self.kind == 'block' else 'turn'}_{self.number}"
-        if self.kind == "scalar":
-            return f"scalar_{self.number}"
+        if self.kind in ("scalar", "size"):
+            return f"{self.kind}_{self.number}"
         inner = [a.code for a in self.args]
         signs = {"multiply": "*", "floordiv": "/", "mod": "%"}
         if self.kind in signs:  # never of negative numbers: the builder refuses a window that begins before its array

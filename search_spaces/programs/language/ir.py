@@ -15,7 +15,7 @@ from typing import Literal
 from search_spaces.hardware.dtypes import DType
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
-from search_spaces.programs.language.index import Index
+from search_spaces.programs.language.index import MOST_SIZE, Index
 
 Shape = tuple[int, int]
 Given = WgMap | NestedLayout
@@ -54,15 +54,24 @@ class Array:
     sizes: tuple[str, ...]
     full: tuple[int, ...]
     lead: tuple[Index, ...] = ()
+    dynamic: Index | None = None  # the first extent, where a launch says it
 
     @property
     def matrix(self) -> Shape:
         return (1, self.full[0]) if len(self.full) == 1 else (self.full[-2], self.full[-1])
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """What is left to be indexed."""
-        return self.full[len(self.lead) :]
+    def shape(self) -> tuple[Index | int, ...]:
+        """What is left to be indexed; a dynamic size is an index."""
+        full: tuple[Index | int, ...] = self.full
+        if self.dynamic is not None:
+            full = (self.dynamic, *self.full[1:])
+        return full[len(self.lead) :]
+
+    @property
+    def places_of_line(self) -> int:
+        """What divides the elements of a line in every launch."""
+        return self.matrix[1] if self.dynamic is None or len(self.full) > 1 else self.dynamic.divisor
 
     def __getitem__(self, place: Index | int) -> Array:
         """Return the array at a place of its first dimension. Raises MisusedArray where only a matrix is left."""
@@ -74,7 +83,7 @@ class Array:
                 f"{type(place).__name__.lower()}: load it with p.load_scalar, or give p.window a tile of row numbers"
             )
         index = place if isinstance(place, Index) else Index("constant", place)
-        return Array(self.name, self.role, self.dtype, self.sizes, self.full, (*self.lead, index))
+        return replace(self, lead=(*self.lead, index))
 
 
 @dataclass(frozen=True)
@@ -100,6 +109,23 @@ class Window:
         """The array's, as the window sees it."""
         rows, columns = self.array.matrix
         return (columns, rows) if self.turned else (rows, columns)
+
+    def dynamic(self, dimension: int) -> Index | None:
+        """Return the array's extent along a dimension, where a launch says it."""
+        size = self.array.dynamic
+        along = 1 if len(self.array.full) == 1 else 0
+        return size if size is not None and (1 - along if self.turned else along) == dimension else None
+
+    @property
+    def least(self) -> Shape:
+        """The least extent of the array in any launch, as the window sees it."""
+        rows, columns = (extent if self.dynamic(d) is None else 1 for d, extent in enumerate(self.extent))
+        return rows, columns
+
+    def extent_code(self, dimension: int) -> str:
+        """Return the array's extent along a dimension in CUDA C++."""
+        size = self.dynamic(dimension)
+        return str(self.extent[dimension]) if size is None else size.code
 
     @property
     def sizes(self) -> tuple[str, str]:
@@ -419,10 +445,24 @@ class Trace:
     tile: tuple[int, ...]
     operations: tuple[Operation, ...]
     chosen: tuple[tuple[str, int], ...]
+    dynamic: tuple[Index | None, ...] = ()  # the extents that a launch says
 
     @cached_property
     def blocks(self) -> tuple[int, ...]:
         return tuple(-(-n // t) for n, t in zip(self.extent, self.tile, strict=True))
+
+    @cached_property
+    def most_blocks(self) -> tuple[int, ...]:
+        """The most blocks along each axis in any launch."""
+        sizes = self.dynamic or (None,) * len(self.tile)
+        return tuple(
+            n if size is None else -(-MOST_SIZE // t) for n, size, t in zip(self.blocks, sizes, self.tile, strict=True)
+        )
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether a launch says some size."""
+        return any(array.dynamic is not None for array in self.arrays)
 
     @property
     def block_count(self) -> int:
@@ -458,7 +498,7 @@ class Trace:
         found: dict[int, int] = {}
         for operation, _ in self.walk():
             if isinstance(operation, Loop):
-                found[operation.number] = operation.most_turns(self.blocks, found)
+                found[operation.number] = operation.most_turns(self.most_blocks, found)
         return found
 
 

@@ -147,10 +147,10 @@ class _Walk:
             if places.kind == "inside":
                 return INSIDE
             return replace(places, value=padding) if _misses(window, places) else replace(places, kind="unknown")
-        low, high = window.at[d].interval(self.trace.blocks, self.turns)
+        low, high = window.at[d].interval(self.trace.most_blocks, self.turns)
         edges: set[Edge] = set()
-        if high + window.shape[d] > window.extent[d]:
-            edges.add((window.at[d], window.extent[d], False))
+        if high + window.shape[d] > window.least[d]:
+            edges.add((window.at[d], window.least[d], False))
         if low < 0:
             edges.add((window.at[d], 0, True))
         return Outside("constant", padding, frozenset(edges), source) if edges else INSIDE
@@ -308,11 +308,11 @@ class _Walk:
             return frozenset()
         if places[0] is not None and bounds[1] is not None:
             end = math.floor(bounds[1]) + 1 if closed else math.ceil(bounds[1])
-            _, high = places[0].interval(self.trace.blocks, self.turns)
+            _, high = places[0].interval(self.trace.most_blocks, self.turns)
             return frozenset() if high + shape[d] <= end else frozenset({(places[0], end, False)})
         if places[1] is not None and bounds[0] is not None:
             first = math.ceil(bounds[0]) if closed else math.floor(bounds[0]) + 1
-            low, _ = places[1].interval(self.trace.blocks, self.turns)
+            low, _ = places[1].interval(self.trace.most_blocks, self.turns)
             return frozenset() if low >= first else frozenset({(places[1], first, True)})
         return frozenset()
 
@@ -324,7 +324,7 @@ class _Walk:
         while isinstance(operation, ir.Broadcast):
             operation = self.made.get(operation.value.id)
         if isinstance(operation, ir.Coordinates) and operation.result.shape == (1, 1):
-            return operation.base.interval(self.trace.blocks, self.turns)[0 if least else 1]
+            return operation.base.interval(self.trace.most_blocks, self.turns)[0 if least else 1]
         return self.everywhere.get(argument.id)
 
     def _places(self, value: ir.Value, d: int) -> Index | None:

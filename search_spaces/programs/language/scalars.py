@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 
 from search_spaces.hardware.dtypes import I32
 from search_spaces.programs.language import ir
@@ -60,9 +61,7 @@ class Scalars(NamedFunctions):
         if ordered and array.full[-1] > 1:
             usual = minimum(at[-1] * (high - low) // (array.full[-1] - 1) + low, high)
         index = Index("scalar", self.new_id(), (constant(low), constant(high), usual, *at))
-        self.add(
-            ir.Scalar(index, ir.Array(array.name, array.role, array.dtype, array.sizes, array.full), ordered, caller())
-        )
+        self.add(ir.Scalar(index, replace(array, lead=()), ordered, caller()))
         return index
 
     def uniform(self, value: Tile | State, *, high: int, low: int = 0, usual: Index | int | None = None) -> Index:

@@ -45,6 +45,7 @@ class Builder(Loops, Slices, Reductions, Memory):
         self.domains: dict[str, tuple[int, ...]] = {}
         self.extent: tuple[int, ...] | None = None
         self.tile: tuple[int, ...] = ()
+        self.dynamic: tuple[Index | None, ...] = ()
         super().__init__()
         self._count = 0
         self._shared = 0
@@ -93,7 +94,7 @@ class Builder(Loops, Slices, Reductions, Memory):
         found = tuple(self.chosen.get(name, self.domains[name][0]) for name in domains)
         return found[0] if len(found) == 1 else found
 
-    def blocks(self, extent: tuple[int, ...], tile: tuple[int, ...]) -> tuple[Index, ...]:
+    def blocks(self, extent: tuple[Index | int, ...], tile: tuple[int, ...]) -> tuple[Index, ...]:
         """Cut ``extent``, of one to three dimensions, into tiles, one for each block; gives where it begins."""
         if self.extent is not None:
             fail("blocks", "a program has one grid of blocks")
@@ -101,16 +102,22 @@ class Builder(Loops, Slices, Reductions, Memory):
             fail("blocks", f"it takes two tuples, p.blocks((m, n), (bm, bn)), not {extent!r} and {tile!r}")
         if len(extent) != len(tile) or not 1 <= len(tile) <= 3:
             fail("blocks", f"extent and tile need one to three dimensions each, not {len(extent)} and {len(tile)}")
-        for size in (*extent, *tile):
+        sizes = tuple(n if isinstance(n, Index) and n.kind == "size" else None for n in extent)
+        here = tuple(n.args[0].number if isinstance(n, Index) and n.kind == "size" else n for n in extent)
+        for size in (*here, *tile):
             if type(size) is not int:
                 fail("blocks", f"extents and tiles are whole numbers, not {size!r}")
         if min(tile) < 1:
             fail("blocks", f"a tile has at least one element, not {'x'.join(map(str, tile))}")
-        self.extent, self.tile = tuple(extent), tuple(tile)
+        self.extent, self.tile = tuple(n for n in here if isinstance(n, int)), tuple(tile)
+        self.dynamic = sizes if any(sizes) else ()
         return tuple(Index("block", axis) * size for axis, size in enumerate(tile))
 
     def cover(self, extent: int) -> int:
-        """Return the least power of two from ``extent`` up: a tile that holds a whole row."""
+        """Return the least power of two from ``extent`` up: a tile that holds a whole row. Raises ProgramError for a
+        dynamic size."""
+        if type(extent) is not int:
+            fail("cover", f"a tile's shape is a whole number, not {extent}: a dynamic size is cut into tiles")
         return 1 << max(extent - 1, 0).bit_length()
 
     def _map(self, operation: str, map: WgMap | None, shape: Shape) -> WgMap | None:

@@ -215,8 +215,11 @@ class EmitterBase:
         array, terms, tests, stride = operation.array, list[str](), list[str](), 1
         for extent, place in reversed(list(zip(array.full, operation.at, strict=True))):
             terms.append(f"static_cast<long long>({place.code}) * {stride}")
-            low, high = place.interval(self.found.trace.blocks, self.found.trace.turns())
-            if low < 0 or high >= extent:
+            low, high = place.interval(self.found.trace.most_blocks, self.found.trace.turns())
+            size = array.dynamic if len(terms) == len(array.full) else None  # of the first dimension
+            if size is not None:
+                tests.append(f"unsigned({place.code}) < unsigned({size.code})")
+            elif low < 0 or high >= extent:
                 tests.append(f"unsigned({place.code}) < {extent}u")
             stride *= extent
         pointer, inside = " + ".join([f"{array.name}_array", *reversed(terms)]), " && ".join(tests) or "true"

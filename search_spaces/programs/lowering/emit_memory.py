@@ -15,7 +15,7 @@ from search_spaces.programs.lowering.emit_shared import WIDEST, SharedTiles
 from search_spaces.programs.lowering.placed import by_turn
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
-from search_spaces.programs.planning.staging import StagedNumbers
+from search_spaces.programs.planning.staging import FIRST_OUTSIDE, StagedNumbers
 
 
 class MemoryAccess(SharedTiles):
@@ -26,7 +26,13 @@ class MemoryAccess(SharedTiles):
         if by_turn(staged):
             return f"{{place_{staged.name}, thread}}"
         places = ", ".join(self.places(staged))
-        return f"Operand_{staged.name}::Copy({self.base(staged.load.window.array)}, {places}, thread)"
+        base, array = self.base(staged.load.window.array), staged.load.window.array
+        if array.dynamic is not None:  # lines are counted such that the first one outside is FIRST_OUTSIDE
+            before = f"({FIRST_OUTSIDE} - {array.dynamic.code})"
+            lines, along = self.places(staged)
+            base = f"{base} - static_cast<long long>({before}) * {array.matrix[1]}"
+            places = f"{before} + {lines}, {along}"
+        return f"Operand_{staged.name}::Copy({base}, {places}, thread)"
 
     def _access(self, window: ir.Window, of: Distribution, source: ir.Source) -> tuple[str, list[int], list[str]]:
         """Return a pointer to the thread's register 0; the distance of each register; and of each dimension a name for
@@ -39,8 +45,8 @@ class MemoryAccess(SharedTiles):
                 continue
             start = self.coordinate(of, d)
             place = " + ".join(t for t in (window.at[d].code, start) if t != "0") or "0"
-            low, high = window.at[d].interval(self.found.trace.blocks, self.turns)
-            if low < 0 or high + window.shape[d] > window.extent[d]:
+            low, high = window.at[d].interval(self.found.trace.most_blocks, self.turns)
+            if low < 0 or high + window.shape[d] > window.least[d]:
                 name = self.new("place")
                 self.code.add(f"const int {name} = {place};", source)
                 inside.append(name)
@@ -88,14 +94,20 @@ class MemoryAccess(SharedTiles):
     ) -> str:
         tests = []
         if places is not None:
-            extent = window.array.matrix[1] if len(window.indexed) == 2 else window.array.matrix[0]
-            tests.append(f"unsigned({places.text(self.code, index)}) < {extent}u")
+            extent: object = window.array.matrix[1] if len(window.indexed) == 2 else window.array.matrix[0]
+            size = window.array.dynamic
+            end = f"{extent}u" if size is None else f"unsigned({size.code})"
+            tests.append(f"unsigned({places.text(self.code, index)}) < {end}")
         for d, name in enumerate(names):
             if name:
                 place = f"{name} + {self.code.at(of.of_registers(d), index)}"
-                low, _ = window.at[d].interval(self.found.trace.blocks, self.turns)
+                low, _ = window.at[d].interval(self.found.trace.most_blocks, self.turns)
                 # of unsigned numbers, what lies before the array is beyond its end
-                tests.append(f"unsigned({place}) < {window.extent[d]}u" if low < 0 else f"{place} < {window.extent[d]}")
+                tests.append(
+                    f"unsigned({place}) < {_unsigned_extent(window, d)}"
+                    if low < 0
+                    else f"{place} < {window.extent_code(d)}"
+                )
         if below:
             tests.append(f"{below} + {self.code.at(of.of_registers(0), index)} < 0")
         return " && ".join(tests) or "true"
@@ -105,7 +117,8 @@ class MemoryAccess(SharedTiles):
         line = line_dimension(window)
         if line in window.indexed:
             return 1
-        fits = math.gcd(window.array.matrix[1], window.at[line].divisor or window.array.matrix[1], most)
+        whole = window.array.places_of_line
+        fits = math.gcd(whole, window.at[line].divisor or whole, most)
         return math.gcd(fits, of.run(line))
 
     def _load(self, operation: ir.LoadTile, spread: Spread) -> Ref:
@@ -315,9 +328,16 @@ class MemoryAccess(SharedTiles):
         self.code.add(f"const int along = {window.at[along].code} + i % {count} * {line};", source)
         level = "l1" if operation.locality == 3 else "l2"
         self.code.add(
-            f"if (unsigned(across) < {window.extent[1 - along]}u && unsigned(along) < {window.extent[along]}u) "
+            f"if (unsigned(across) < {_unsigned_extent(window, 1 - along)} && "
+            f"unsigned(along) < {_unsigned_extent(window, along)}) "
             f"ptx::prefetch_{level}("
             f"{self.base(window.array)} + static_cast<long long>(across) * {strides[1 - along]} + along);",
             source,
         )
         self._leave()
+
+
+def _unsigned_extent(window: ir.Window, dimension: int) -> str:
+    """Return the array's extent along a dimension, as an unsigned number in CUDA C++."""
+    code = window.extent_code(dimension)
+    return f"{code}u" if window.dynamic(dimension) is None else f"unsigned({code})"

@@ -18,7 +18,12 @@ def grid_code(found: Inference, values: Mapping[str, Value], split: Split | None
         in_order = order_of(values) if of is not None and of.axis == axis else FORWARD
         return f"const int block_{axis} = {order_code(in_order, index, trace.blocks[axis])};"
 
-    blocks, index, lines = trace.blocks, "int(blockIdx.x)", list[str]()
+    index, lines = "int(blockIdx.x)", list[str]()
+    sizes = trace.dynamic or (None,) * len(trace.tile)
+    blocks = [
+        str(count) if size is None else f"(({size.code} - 1) / {tile} + 1)"
+        for count, size, tile in zip(trace.blocks, sizes, trace.tile, strict=True)
+    ]
     if split is not None and split.launched:
         lines, index = ["const int tile_place = part.tile, first_turn = part.first;"], "tile_place"
     elif split is not None:
@@ -31,14 +36,18 @@ def grid_code(found: Inference, values: Mapping[str, Value], split: Split | None
     if len(blocks) == 1:
         return [*lines, at(0, index)]
     rows, columns = blocks[-2:]
-    tile = index if len(blocks) == 2 else f"{index} % {rows * columns}"
+    is_constant = not any(sizes[-2:])
+    area = str(trace.blocks[-2] * trace.blocks[-1]) if is_constant else f"({rows} * {columns})"
+    tile = index if len(blocks) == 2 else f"{index} % {area}"
     first = len(blocks) - 2
     if len(blocks) > 2:
-        lines.append(at(0, f"{index} / {rows * columns}"))
+        lines.append(at(0, f"{index} / {area}"))
     return [
         *lines,
         f'constexpr Choice order = "{values["raster"]}";',
-        f"const TileIndex block = raster<raster_order(order), raster_group(order), {rows}, {columns}>({tile});",
+        f"const TileIndex block = raster<raster_order(order), raster_group(order), {rows}, {columns}>({tile});"
+        if is_constant
+        else f"const TileIndex block = raster<raster_order(order), raster_group(order)>({tile}, {rows}, {columns});",
         at(first, "block.m"),
         at(first + 1, "block.n"),
     ]

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from search_spaces.hardware.devices import Device
+from search_spaces.hardware.dtypes import I32
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.headers import Headers, include_dir
-from search_spaces.launches.launch import Argument
+from search_spaces.launches.launch import Argument, ScalarArgument
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import ATOMICS
 from search_spaces.programs.lowering.emit import Emitter
@@ -63,7 +64,12 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
         for n in operands.values()
         if isinstance(n, BoxedNumbers) and n.tma
     ]
-    arguments: tuple[Argument, ...] = (*problem.operands(), *maps, *emitter.workspaces)
+    sizes = {a.dynamic.number: a.dynamic for a in trace.arrays if a.dynamic is not None}
+    scalars = [
+        ScalarArgument(f"size_{problem.program.sizes[number]}", I32, size.args[0].number)
+        for number, size in sorted(sizes.items())
+    ]
+    arguments: tuple[Argument, ...] = (*problem.operands(), *maps, *emitter.workspaces, *scalars)
     entry = f"autosched_{problem.program.name}"
     parameters = ", ".join(
         [
@@ -72,6 +78,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
         ]
         + [f"const __grid_constant__ ptx::TensorMap {m.name}" for m in maps]
         + [f"{o.dtype.c_name}* __restrict__ {o.name}" for o in emitter.workspaces]
+        + [f"const int {sizes[number].code}" for number in sorted(sizes)]
     )
     row = emitter.row
     includes = list(INCLUDES)

@@ -38,6 +38,8 @@ class Uneven:
 def uneven(found: Inference) -> Uneven | None:
     """Return the axis along which blocks differ in length, or None. Other coordinates are 0."""
     trace = found.trace
+    if trace.is_dynamic:
+        return None
     zero = {number: 0 for number in found.loops}
     best: Uneven | None = None
     for loop in found.loops.values():

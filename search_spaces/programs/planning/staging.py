@@ -22,6 +22,7 @@ from search_spaces.templates.common.shared_tiles import stage_bytes
 
 Answer = TypeVar("Answer")
 SHARED, REGISTERS = "shared", "registers"  # homes of a tile that is loaded once
+FIRST_OUTSIDE = 2**30  # the number of the first line outside of an array whose lines a launch says
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ def operand_struct(
         "bool row_major": staged.row_major,
         "int rows": staged.shape[0],
         "int columns": staged.shape[1],
-        "int array_major": array.matrix[0],
+        "int array_major": array.matrix[0] if array.dynamic is None else FIRST_OUTSIDE,
         "int array_minor": array.matrix[1],
         "int threads": numbers.warps * 32,
         "bool copy_async": n.copy.method == "cp.async",

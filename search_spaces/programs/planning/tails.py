@@ -28,8 +28,8 @@ def leaves(window: ir.Window, dimension: int, found: Inference, turns: Turns) ->
         found: The program, whose blocks move the window.
         turns: The most turns of each loop, which move it, too.
     """
-    _, high = window.at[dimension].interval(found.trace.blocks, turns)
-    return high + window.shape[dimension] > window.extent[dimension]
+    _, high = window.at[dimension].interval(found.trace.most_blocks, turns)
+    return high + window.shape[dimension] > window.least[dimension]
 
 
 @cache

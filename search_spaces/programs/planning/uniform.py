@@ -25,8 +25,8 @@ def always(operation: ir.Map, found: Inference, turns: dict[int, int]) -> str | 
         return None
     open_tests = []
     for low, high, strict in tests:
-        _, most = low.interval(found.trace.blocks, turns)
-        least, _ = high.interval(found.trace.blocks, turns)
+        _, most = low.interval(found.trace.most_blocks, turns)
+        least, _ = high.interval(found.trace.most_blocks, turns)
         if not (most < least if strict else most <= least):
             open_tests.append(f"{low.code} {'<' if strict else '<='} {high.code}")
     return " && ".join(open_tests) or "true"

@@ -74,14 +74,14 @@ def _check_windows(found: Inference) -> None:
             continue
         window, name = operation.window, ir.spelled(operation)
         for d, axis in enumerate(("rows", "columns")):
-            low, high = window.at[d].interval(found.trace.blocks, turns)
+            low, high = window.at[d].interval(found.trace.most_blocks, turns)
             _check_quotients(window.at[d], found, turns, operation.source, name)
             if low < 0 and window.index is not None and d in window.indexed:
                 _refuse(operation.source, name, f"the window begins {-low} {axis} before {window.array.name}")
             if window.array.role == "shared" and (low < 0 or high + window.shape[d] > window.extent[d]):
                 _refuse(operation.source, name, f"the window leaves {window.array.name}, which is in shared memory")
         for place, extent in zip(window.array.lead, window.array.full, strict=False):
-            low, high = place.interval(found.trace.blocks, turns)
+            low, high = place.interval(found.trace.most_blocks, turns)
             if low < 0 or high >= extent:
                 _refuse(
                     operation.source, name, f"{window.array.name}[{place}] reaches {low} to {high}, but it has {extent}"
@@ -91,7 +91,7 @@ def _check_windows(found: Inference) -> None:
 def _check_quotients(index: Index, found: Inference, turns: dict[int, int], source: Source, name: str) -> None:
     """Check that numbers are divided from 0 up alone: C++ rounds others up, and Python down."""
     for inner in index.args:
-        low, _ = inner.interval(found.trace.blocks, turns)
+        low, _ = inner.interval(found.trace.most_blocks, turns)
         if index.kind in ("floordiv", "mod") and low < 0:
             _refuse(source, name, f"{index} divides a number that may be {low}: use p.maximum(.., 0) before")
         _check_quotients(inner, found, turns, source, name)
@@ -105,7 +105,7 @@ def notes(found: Inference) -> tuple[str, ...]:
             continue
         window = operation.window
         for d, axis in enumerate(("rows", "columns")):
-            low, high = window.at[d].interval(found.trace.blocks, turns)
+            low, high = window.at[d].interval(found.trace.most_blocks, turns)
             if low >= window.extent[d] or high + window.shape[d] <= 0:
                 told.append(
                     f"{operation.source}: {ir.spelled(operation)}: the window begins at {axis} {low} to "

@@ -260,7 +260,7 @@ class _Counter(BlockWork):
         """Count loads or stores of registers: requests, and the sectors that they touch."""
         line = 0 if window.turned else 1
         element = window.array.dtype.bytes
-        width = math.gcd(of.run(line), 16 // element, window.array.matrix[1])
+        width = math.gcd(of.run(line), 16 // element, window.array.places_of_line)
         requests = of.registers // width * self.made.warps
         side_by_side = width
         for digit, weight in of.weighted(line):

@@ -194,6 +194,8 @@ def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
         for axis in range(len(first.trace.tile)):
             sizes = {v: i.trace.tile[axis] for v, i in found.inferences.items()}
             place = list(found.domains).index(name)
+            if first.trace.is_dynamic:
+                break  # schedules are those of every size
             if all(tile == v[place] for v, tile in sizes.items()):
                 extent, least = first.trace.extent[axis], min(values)
                 rules.append(

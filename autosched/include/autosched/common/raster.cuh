@@ -49,4 +49,21 @@ __device__ __forceinline__ TileIndex raster(int id) {
   }
 }
 
+// The same where a launch says how many tiles there are.
+template <Raster Order, int Group>
+__device__ __forceinline__ TileIndex raster(int id, int tiles_m, int tiles_n) {
+  if constexpr (Order == Raster::row) {
+    return {id / tiles_n, id % tiles_n};
+  } else if constexpr (Order == Raster::column) {
+    return {id % tiles_m, id / tiles_m};
+  } else if constexpr (Order == Raster::hilbert) {
+    const int tile = hilbert(id, tiles_m, tiles_n);
+    return {tile / tiles_n, tile % tiles_n};
+  } else {
+    const int band = Group * tiles_n, first = id / band * Group, inside = id % band;
+    const int height = min(Group, tiles_m - first);
+    return {first + inside % height, inside / height};
+  }
+}
+
 }  // namespace autosched

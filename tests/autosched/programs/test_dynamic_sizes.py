@@ -1,0 +1,163 @@
+"""Programs of which one kernel serves every value of a size: the same source at all sizes, and right numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched.programs.loading import problem
+from measurements.emulator import Order, emulate
+from measurements.trials.comparison import check
+from search_spaces.hardware.devices import device
+from search_spaces.programs.builder import Argument, Builder, InOut, Input, Output, Program, program
+from search_spaces.programs.language.ir import Array, ProgramError
+from search_spaces.programs.template import template
+
+
+@program(dynamic="m", x=Input("m n", "f32"), v=Input("m", "f32"), out=Output("m n", "f32"), total=Output("m", "f32"))
+def scaled_rows(p: Builder, x: Array, v: Array, out: Array, total: Array) -> None:
+    (m, n), bm = x.shape, p.choose(bm=(4, 16))
+    width = p.cover(n)
+    (i,) = p.blocks((m,), (bm,))
+    tile = p.load(p.window(x, (i, 0), (bm, width)))
+    factor = p.load(p.window(v, (i, 0), (bm, 1), column=True))
+    scaled = p.where(p.rows(i, bm) < m, tile * factor, 0.0)
+    p.store(scaled, p.window(out, (i, 0), (bm, width)))
+    p.store(p.reduction("add", scaled, 1), p.window(total, (i, 0), (bm, 1), column=True))
+
+
+@program(dynamic="m", x=Input("m", "f16"), y=Input("m", "f16"), out=Output("m", "f16"))
+def added(p: Builder, x: Array, y: Array, out: Array) -> None:
+    (i,) = p.blocks(x.shape, (512,))
+    one, two = (p.load(p.window(a, (0, i), (1, 512))).cast("f32") for a in (x, y))
+    p.store((one + two).cast("f16"), p.window(out, (0, i), (1, 512)))
+
+
+@program(dynamic="m", a=Input("m k", "f16"), b=Input("k n", "f16"), bias=Input("n", "f32"), out=Output("m n", "f16"))
+def product(p: Builder, a: Array, b: Array, bias: Array, out: Array) -> None:
+    (m, n), k = out.shape, a.shape[1]
+    bm, bn = p.choose(bm=(32, 64), bn=(32, 64))
+    i, j = p.blocks((m, n), (bm, bn))
+    acc = p.state(p.zeros((bm, bn)))
+    for at in p.steps(k, 32):
+        left, right = p.load(p.window(a, (i, at), (bm, 32))), p.load(p.window(b, (at, j), (32, bn)))
+        acc.set(p.mma(left, right, acc))
+    p.store((acc + p.load(p.window(bias, (0, j), (1, bn)))).cast("f16"), p.window(out, (i, j), (bm, bn)))
+
+
+@program(
+    dynamic="m r", x=Input("m n", "f32"), ids=Input("r", "i32"), out=Output("r n", "f32"), sums=InOut("m n", "f32")
+)
+def rows_of_table(p: Builder, x: Array, ids: Array, out: Array, sums: Array) -> None:
+    """Look up as many rows of a table as there are numbers, and add them to others: both sizes are dynamic."""
+    i, j = p.blocks(out.shape, (8, 32))
+    rows = p.load(p.window(ids, (i, 0), (8, 1), column=True), padding=-1)
+    tile = p.load(p.window(x, (rows, j), (8, 32)))
+    p.store(tile, p.window(out, (i, j), (8, 32)))
+    p.atomic_add(tile, p.window(sums, (rows, j), (8, 32)))
+
+
+def hint(size: int) -> int:
+    return next(n for n in (16, 8, 1) if size % n == 0)
+
+
+def check_sizes(made: Program, where: str, sizes: list[dict[str, int]], seed: int, schedules: int = 1) -> None:
+    """Sample schedules of the first sizes, and run each at all sizes: one source for each divisibility."""
+    gpu, own = device(where), template(made)
+    tuned = problem(made, **sizes[0])
+    assert own.why_not(tuned, gpu) is None
+    for schedule in own.space(tuned, gpu).sample(schedules, seed):
+        sources: dict[tuple[int, ...], str] = {}
+        for each in sizes:
+            p = problem(made, **each)
+            kernel = own.kernel(p, schedule, gpu)
+            key = tuple(hint(each[name]) for name in made.dynamic)
+            assert sources.setdefault(key, kernel.source) == kernel.source, each
+            inputs = p.random_inputs(seed)
+            run = emulate(kernel, inputs, time_limit=60.0, order=Order("random", seed=seed))
+            assert run.status == "ok", (run.reason, each, schedule)
+            judged = check(p, inputs, run.outputs)
+            assert judged.ok, (judged.reason, each, schedule)
+
+
+def around(tile: int, **fixed: int) -> list[dict[str, int]]:
+    return [{"m": m, **fixed} for m in (4 * tile, 1, tile - 1, tile, tile + 1, 3 * tile + 5)]
+
+
+@pytest.mark.parametrize("where", ["t4", "a100", "h100", "b200"])
+def test_rows(where: str) -> None:
+    check_sizes(scaled_rows, where, around(16, n=40), 1)
+
+
+@pytest.mark.parametrize("where", ["a100", "t4"])
+def test_vectors_by_what_divides_their_length(where: str) -> None:
+    """Accesses are as wide as the length allows: one kernel for multiples of 16, one of 8, and one for others."""
+    check_sizes(added, where, [{"m": m} for m in (2048, 16, 512, 8, 520, 1, 511, 513)], 2)
+    own, gpu = template(added), device(where)
+    (schedule,) = own.space(problem(added, m=2048), gpu).sample(1, 2)
+    sources = [own.kernel(problem(added, m=m), schedule, gpu).source for m in (2048, 511)]
+    assert schedule.integer("width_1") == 1 or sources[0] != sources[1]
+
+
+@pytest.mark.parametrize("where", ["t4", "a100", "h100", "b200"])
+def test_products(where: str) -> None:
+    check_sizes(product, where, around(64, n=72, k=80), DEVICE_SEEDS[where])
+
+
+DEVICE_SEEDS = {"t4": 1, "a100": 2, "h100": 3, "b200": 4}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("where", ["t4", "a100", "h100", "b200"])
+def test_many_products(where: str) -> None:
+    check_sizes(product, where, around(64, n=72, k=80), 5, 40)
+
+
+def test_two_dynamic_sizes() -> None:
+    sizes = [{"m": m, "r": r, "n": 40} for m, r in ((40, 50), (1, 1), (9, 8), (300, 7), (16, 129))]
+    check_sizes(rows_of_table, "a100", sizes, 3)
+
+
+def test_rows_outside_of_the_array_do_not_reach_memory() -> None:
+    """Numbers of rows that the tuned size has, and the launched one has not, are padding."""
+    p = problem(rows_of_table, m=5, r=12, n=32)
+    ids = np.array([0, 4, 5, 39, -1, 3, 2, 1, 0, 7, 4, 4], dtype=np.int32)
+    inputs = {**p.random_inputs(1), "ids": ids}
+    gpu, own = device("a100"), template(rows_of_table)
+    (schedule,) = own.space(problem(rows_of_table, m=40, r=12, n=32), gpu).sample(1, 4)
+    run = emulate(own.kernel(p, schedule, gpu), inputs, time_limit=60.0)
+    assert run.status == "ok", run.reason
+    wanted = np.where(((ids >= 0) & (ids < 5))[:, None], inputs["x"][np.clip(ids, 0, 4)], 0.0)
+    assert np.array_equal(run.outputs["out"], wanted)
+
+
+def test_a_sum_over_a_dynamic_size_needs_padding_that_adds_nothing() -> None:
+    def body(p: Builder, x: Array, out: Array) -> None:
+        (i,) = p.blocks((x.shape[0],), (16,))
+        tile = p.load(p.window(x, (i, 0), (16, 32)), padding=1.0)
+        p.store(p.reduction("add", tile, 0), p.window(out, (0, 0), (1, 32)))
+
+    made = program(dynamic="m", x=Input("m n", "f32"), out=Output("one n", "f32"))(body)
+    assert "reduction" in (template(made).why_not(problem(made, m=64, n=32, one=1), device("a100")) or "")
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "arrays", "token"),
+    [
+        ("n", {"x": Input("m n", "f32"), "out": Output("m n", "f32")}, "first extent"),
+        ("b", {"x": Input("b m n", "f32"), "out": Output("m n", "f32")}, "first extent"),
+        ("q", {"x": Input("m n", "f32"), "out": Output("m n", "f32")}, "q"),
+    ],
+)
+def test_other_extents_are_refused(dynamic: str, arrays: dict[str, Argument], token: str) -> None:
+    with pytest.raises(ProgramError, match=token):
+        program(dynamic=dynamic, **arrays)(lambda p, x, out: None)
+
+
+def test_a_tile_is_not_as_long_as_a_dynamic_size() -> None:
+    def body(p: Builder, x: Array, out: Array) -> None:
+        p.cover(x.shape[0])
+
+    made = program(dynamic="m", x=Input("m n", "f32"), out=Output("m n", "f32"))(body)
+    with pytest.raises(ProgramError, match=r"test_dynamic_sizes\.py:\d+: cover"):
+        problem(made, m=8, n=8)

@@ -17,6 +17,7 @@ from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
 
 if TYPE_CHECKING:  # what takes long to import is imported where the database itself is asked
+    from autosched.dispatch.any_size import KernelOfAnySize
     from autosched.dispatch.kernel import LoadedKernel
     from autosched.dispatch.lookup import Answer
     from measurements.store.store import Store
@@ -176,6 +177,17 @@ class Database:
             kernel = CubinKernel(cp, resolved.launch, resolved.cubin, resolved.provenance)
         self._warn(kernel.provenance)
         return kernel
+
+    def kernel_of_any_size(self, program: Program, **sizes: int) -> KernelOfAnySize:
+        """Return a program with dynamic sizes as a function of arrays, whose shapes say these in every call.
+
+        ``database.kernel_of_any_size(program, n=4096, k=4096)(a, b)`` takes an ``a`` of any number of rows, and uses
+        the schedule of the nearest number that was tuned. Raises ValueError for other ``sizes`` than the constants;
+        calls raise as ``kernel`` does.
+        """
+        from autosched.dispatch.any_size import KernelOfAnySize
+
+        return KernelOfAnySize(self.kernel, program, sizes)
 
     def _warn(self, provenance: KernelProvenance) -> None:
         if provenance.warning and provenance.problem not in self._warned:

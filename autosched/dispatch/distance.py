@@ -2,9 +2,10 @@
 
 Two problems can stand in for each other if they are of one operator and differ in whole-number sizes only: types,
 storage orders, epilogues, kinds and every other text must be equal. Their distance is the sum over the sizes of
-|log2(asked / recorded)|: 1 for each doubling. A device can stand in for another of the same family, which is the
-architecture that code is compiled for ("sm_90a"); that adds |log2| of the ratios of SM counts and of DRAM bandwidths,
-and OTHER_DEVICE at least.
+|log2(asked / recorded)|: 1 for each doubling. Of a dynamic size one kernel serves every value, so that it is no
+difference: its doublings only decide which record is nearest, after what divides it (16, 8, or nothing). A device can
+stand in for another of the same family, which is the architecture that code is compiled for ("sm_90a"); that adds
+|log2| of the ratios of SM counts and of DRAM bandwidths, and OTHER_DEVICE at least.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from search_spaces.hardware.devices import Device
-from search_spaces.operators.problem import Problem
+from search_spaces.operators.problem import Problem, divisor_of
 
 MAX_DOUBLINGS = 4.0  # doublings, in all: beyond it, a schedule says nothing
 OTHER_DEVICE = 0.25
+DYNAMIC_DOUBLING = 2.0**-7  # 31 of them count less than another divisor
+OTHER_DIVISOR = 0.25
 UNKNOWN_DEVICE = 1.0  # of the same family, but of no known row
 
 
@@ -45,8 +48,12 @@ def problem_distance(asked: Problem, recorded: Mapping[str, Any]) -> ProblemDist
         ours, theirs = wanted.get(name), recorded.get(name)
         if ours == theirs:
             continue
-        differences.append(f"{name} is {ours}, recorded {theirs}")
         is_size = name in sizes and type(ours) is int and type(theirs) is int and min(ours, theirs) > 0
+        if is_size and name in asked.dynamic_sizes:
+            total += DYNAMIC_DOUBLING * abs(math.log2(ours) - math.log2(theirs))  # type: ignore[arg-type]
+            total += OTHER_DIVISOR * (divisor_of(ours) != divisor_of(theirs))  # type: ignore[arg-type]
+            continue
+        differences.append(f"{name} is {ours}, recorded {theirs}")
         if is_size:
             total += abs(math.log2(ours) - math.log2(theirs))  # type: ignore[arg-type]
         elif not isinstance(ours, float) or not isinstance(

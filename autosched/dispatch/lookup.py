@@ -4,8 +4,9 @@
    library won, that is the answer; so it is where it won the nearest problem.
 2. Otherwise the recording of this problem on this device that comes with autosched.
 3. Otherwise the nearest record by ``problem_distance``, if its schedule is valid for the problem as asked and the time
-   model does not put it behind the default choice (``default_choice``). The nearest MOST_TRIED are asked. The database
-   comes before the recordings at the same distance; recordings serve their own device only.
+   model does not put it behind the default choice (``default_choice``), or if it differs in dynamic sizes alone. The
+   nearest MOST_TRIED are asked. The database comes before the recordings at the same distance; recordings serve their
+   own device only.
 4. Otherwise the default choice; without a database only where a recorded problem is near enough to stand in.
 
 Every schedule is validated before a kernel is generated from it; a record that fails is passed over, and the answer
@@ -176,7 +177,7 @@ class _LookUp:
             kernel = templates.kernel(self._problem, record.schedule, self._device)
             if default is not None and its.counts is not None:
                 (predicted,) = predicted_seconds(TemplateSet([its]), self._problem, [record.schedule], self._device)
-                if predicted > NEIGHBOUR_SLACK * default.seconds:
+                if neighbour.distance.differences and predicted > NEIGHBOUR_SLACK * default.seconds:
                     times = predicted / default.seconds
                     why = f"the time model expects it to take {times:.3g} times as long as its own choice"
             why = why or self._usable(kernel)

@@ -14,6 +14,7 @@ from itertools import chain
 from autosched.verify.emulated_size import EMULATED_BYTES, EMULATED_FLOPS
 from autosched.verify.large_runs import cheap_large_runs, large_runs, stress_runs, true_runs
 from autosched.verify.launch_limits import why_refused
+from autosched.verify.other_sizes import runs_of_other_sizes
 from autosched.verify.planned_run import PlannedRun
 from autosched.verify.runs import (
     RANDOM,
@@ -100,6 +101,7 @@ def _runs(
                 return
     first, rest = whole_runs(small, cut, settings)
     yield from first
+    yield from runs_of_other_sizes(template, small, schedule, device, settings)
     if small != problem and problem.is_reduced_unasked:
         if settings.depth == "full":  # nobody has stated that the smaller problem shows the same
             yield from _unreduced_runs(problem, true, settings)

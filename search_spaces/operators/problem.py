@@ -67,6 +67,14 @@ class EarlierReference(ValueError):
     """The JSON of a problem that a user's file described otherwise when it was written: the file has been edited."""
 
 
+DIVISORS = (16, 8, 1)  # of dynamic sizes: kernels of multiples of the first two have wider accesses
+
+
+def divisor_of(size: int) -> int:
+    """Return the first of DIVISORS that divides a dynamic size, by which kernels differ."""
+    return next(n for n in DIVISORS if size % n == 0)
+
+
 @dataclass(frozen=True)
 class Problem(ABC):
     """What to compute. Subclasses are frozen dataclasses of JSON scalars; equal problems have equal ``key()``."""
@@ -110,6 +118,16 @@ class Problem(ABC):
         """Return what is wrong with stored ``outputs``, "" for nothing, of a problem that judges them itself; None for
         one whose outputs are compared with ``reference``."""
         return None
+
+    @property
+    def dynamic_sizes(self) -> tuple[str, ...]:
+        """Names of the fields of which one kernel serves every value: a launch says it."""
+        return ()
+
+    def at_other_sizes(self, values: Mapping[str, Any]) -> tuple[Self, ...]:
+        """Return problems that the kernel of a schedule with these ``values`` must serve, too: with dynamic sizes at
+        and around the edges of its tiles."""
+        return ()
 
     def _take_defaults(self, **values: str) -> None:
         """Set these fields where they were left empty."""

@@ -10,6 +10,7 @@ from typing import Literal
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import DType, dtype
 from search_spaces.layouts.wg_map import WgMap
+from search_spaces.operators.problem import divisor_of
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.depths import pad_depths
 from search_spaces.programs.language.index import Index, constant
@@ -21,7 +22,6 @@ from search_spaces.short_repr import short_repr
 
 __all__ = ["ARRAY_DTYPES", "Argument", "Builder", "InOut", "Input", "Output", "Program", "program", "wg_map"]
 
-DIVISORS = (16, 8)  # of dynamic sizes, for which kernels have wider accesses
 Role = Literal["input", "output", "inout"]
 # Of sizes, inputs as float64, and the shapes of outputs: what these must be.
 Reference = Callable[
@@ -130,8 +130,7 @@ class Program:
         if name not in self.dynamic:
             return None
         value = sizes[name]
-        divisor = next(n for n in (*DIVISORS, 1) if value % n == 0)
-        return Index("size", self.sizes.index(name), (constant(value), constant(divisor)))
+        return Index("size", self.sizes.index(name), (constant(value), constant(divisor_of(value))))
 
     def _run(self, sizes: Mapping[str, int], chosen: Mapping[str, int]) -> tuple[Builder, tuple[ir.Array, ...]]:
         builder = Builder(chosen)

@@ -28,6 +28,8 @@ from search_spaces.programs.language.ir import Trace
 from search_spaces.programs.language.place_inputs import PlaceInput, place_inputs
 from search_spaces.programs.language.scalar_inputs import ScalarInput, scalar_inputs
 
+AROUND_TILES = ((0, 1), (1, -1), (1, 0), (1, 1), (3, 5))  # dynamic sizes to be verified: tiles, and elements more
+
 
 class ProgramProblem(Problem):
     """The base of the types that ``problem_type`` makes. Their JSON holds the sizes, and ``computes`` for the rest."""
@@ -68,6 +70,25 @@ class ProgramProblem(Problem):
         types = {o.name: o.dtype for o in self.operands()}
         both = {name: rounded(types[name], (values[name], bound)) for name, bound in bounds.items()}
         return {name: value for name, (value, _) in both.items()}, {name: bound for name, (_, bound) in both.items()}
+
+    @property
+    def dynamic_sizes(self) -> tuple[str, ...]:
+        return self.program.dynamic
+
+    def at_other_sizes(self, values: Mapping[str, Any]) -> tuple[Self, ...]:
+        if not self.program.dynamic:
+            return ()
+        chosen = {name: values[name] for name in self.program.domains(self.sizes) if name in values}
+        trace = self.program.trace(self.sizes, chosen)
+        tiles = {size.number: tile for size, tile in zip(trace.dynamic, trace.tile, strict=False) if size is not None}
+        found = list[Self]()
+        for at in range(len(AROUND_TILES)):
+            sizes = {}
+            for place, name in enumerate(self.program.dynamic):  # another edge for each size
+                tiles_, more = AROUND_TILES[(at + place) % len(AROUND_TILES)]
+                sizes[name] = max(1, tiles_ * tiles.get(self.program.sizes.index(name), 1) + more)
+            found.append(dataclasses.replace(self, **sizes))
+        return tuple(dict.fromkeys(p for p in found if p != self))
 
     @property
     def _unordered(self) -> tuple[str, ...]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autosched.programs.loading import problem
+from autosched.programs.loading import load_program, problem
+from autosched.verify.schedules import ScheduleVerifier
 from measurements.emulator import Order, emulate
 from measurements.trials.comparison import check
 from search_spaces.hardware.devices import device
+from search_spaces.operators.problem import divisor_of
 from search_spaces.programs.builder import Argument, Builder, InOut, Input, Output, Program, program
 from search_spaces.programs.language.ir import Array, ProgramError
 from search_spaces.programs.template import template
@@ -57,10 +59,6 @@ def rows_of_table(p: Builder, x: Array, ids: Array, out: Array, sums: Array) -> 
     p.atomic_add(tile, p.window(sums, (rows, j), (8, 32)))
 
 
-def hint(size: int) -> int:
-    return next(n for n in (16, 8, 1) if size % n == 0)
-
-
 def check_sizes(made: Program, where: str, sizes: list[dict[str, int]], seed: int, schedules: int = 1) -> None:
     """Sample schedules of the first sizes, and run each at all sizes: one source for each divisibility."""
     gpu, own = device(where), template(made)
@@ -71,7 +69,7 @@ def check_sizes(made: Program, where: str, sizes: list[dict[str, int]], seed: in
         for each in sizes:
             p = problem(made, **each)
             kernel = own.kernel(p, schedule, gpu)
-            key = tuple(hint(each[name]) for name in made.dynamic)
+            key = tuple(divisor_of(each[name]) for name in made.dynamic)
             assert sources.setdefault(key, kernel.source) == kernel.source, each
             inputs = p.random_inputs(seed)
             run = emulate(kernel, inputs, time_limit=60.0, order=Order("random", seed=seed))
@@ -111,6 +109,11 @@ DEVICE_SEEDS = {"t4": 1, "a100": 2, "h100": 3, "b200": 4}
 @pytest.mark.parametrize("where", ["t4", "a100", "h100", "b200"])
 def test_many_products(where: str) -> None:
     check_sizes(product, where, around(64, n=72, k=80), 5, 40)
+
+
+def test_the_example() -> None:
+    made = load_program("examples/programs/any_rows_matmul.py")
+    check_sizes(made, "a100", [{"m": m, "n": 72, "k": 80} for m in (64, 1, 17, 100)], 6)
 
 
 def test_two_dynamic_sizes() -> None:
@@ -161,3 +164,14 @@ def test_a_tile_is_not_as_long_as_a_dynamic_size() -> None:
     made = program(dynamic="m", x=Input("m n", "f32"), out=Output("m n", "f32"))(body)
     with pytest.raises(ProgramError, match=r"test_dynamic_sizes\.py:\d+: cover"):
         problem(made, m=8, n=8)
+
+
+def test_a_verification_runs_the_kernel_at_other_sizes() -> None:
+    p, gpu = problem(scaled_rows, m=64, n=40), device("a100")
+    own = template(scaled_rows)
+    (schedule,) = own.space(p, gpu).sample(1, 1)
+    verdict = ScheduleVerifier(own, p, gpu).verify(schedule)
+    assert verdict.ok, verdict.reason
+    tile = schedule.integer("bm")
+    names = {run.name for run in verdict.runs}
+    assert {f"m={m}" for m in (1, tile - 1, tile, tile + 1)} <= names

@@ -1,0 +1,45 @@
+"""Runs of one kernel at other values of the sizes that a launch says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from autosched.verify.orders import quick_orders
+from autosched.verify.planned_run import PlannedRun
+from autosched.verify.runs import RANDOM, VerifySettings, refused, run_whole
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.input_cases import StressInputs
+from search_spaces.operators.problem import Problem, divisor_of
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.template import KernelTemplate
+
+
+def runs_of_other_sizes(
+    template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device, settings: VerifySettings
+) -> Iterator[PlannedRun]:
+    """Yield a run of ``schedule`` at each of the problem's other dynamic sizes; none of a problem without any.
+
+    Args:
+        template: Generates the kernels.
+        problem: What is emulated.
+        schedule: What is verified.
+        device: The GPU.
+        settings: Depth, seed and limits.
+    """
+    order, sources = quick_orders(settings.seed)[1], dict[tuple[int, ...], str]()
+    for other in (problem, *problem.at_other_sizes(schedule.values)):
+        sizes = {name: getattr(other, name) for name in problem.dynamic_sizes}
+        name = " ".join(f"{size}={value}" for size, value in sizes.items())
+        try:
+            kernel = template.kernel(other, schedule, device)
+        except ValueError as error:  # such as accesses that are wider than what divides this size
+            yield PlannedRun(name, None, absent=str(error))
+            continue
+        divisors = tuple(divisor_of(value) for value in sizes.values())
+        if sources.setdefault(divisors, kernel.source) != kernel.source:
+            why = f"the kernel of {name} is another one than that of sizes with the same divisors"
+            yield PlannedRun(name, partial(refused, other, settings.seed, why))
+        if other != problem:
+            given = StressInputs((RANDOM,), other.random_inputs(settings.seed))
+            yield PlannedRun(name, partial(run_whole, other, kernel, given, order, settings))

@@ -1,0 +1,70 @@
+"""Calls of programs whose sizes the arrays say, and which tuned size is nearest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched.dispatch.any_size import KernelOfAnySize
+from autosched.dispatch.distance import problem_distance
+from autosched.programs.loading import problem
+from search_spaces.programs.builder import Builder, Input, Output, Program, program
+from search_spaces.programs.language.ir import Array
+
+
+@program(dynamic="m", a=Input("m k", "f16"), v=Input("m", "f32"), b=Input("k n", "f16"), out=Output("m n", "f32"))
+def scaled_product(p: Builder, a: Array, v: Array, b: Array, out: Array) -> None:
+    i, j = p.blocks(out.shape, (32, 32))
+    found = p.mma(p.load(p.window(a, (i, 0), (32, 64))), p.load(p.window(b, (0, j), (64, 32))))
+    factor = p.load(p.window(v, (i, 0), (32, 1), column=True))
+    p.store(found * factor, p.window(out, (i, j), (32, 32)))
+
+
+def shapes(m: int) -> tuple[Any, ...]:
+    return np.zeros((m, 64), np.float16), np.zeros(m, np.float32), np.zeros((64, 96), np.float16)
+
+
+class Asked:
+    """Stands for a database: notes the sizes of the kernels that it is asked for."""
+
+    def __init__(self) -> None:
+        self.sizes: list[dict[str, int]] = []
+
+    def __call__(self, made: Program, **sizes: int) -> Any:
+        self.sizes.append(sizes)
+        return lambda *arrays, out=None, **named: (sizes["m"], len(arrays) + len(named), out)
+
+
+def test_arrays_say_the_size() -> None:
+    asked = Asked()
+    kernel = KernelOfAnySize(asked, scaled_product, {"k": 64, "n": 96})
+    for m in (5, 4096, 5):
+        assert kernel(*shapes(m)) == (m, 3, None)
+    assert asked.sizes == [{"k": 64, "n": 96, "m": m} for m in (5, 4096)]
+    a, v, b = shapes(7)
+    assert kernel(a, b=b, v=v, out="there") == (7, 3, "there")
+    assert kernel(a[0], v[:1], b)[0] == 1  # a first dimension of 1 may be left out
+
+
+def test_arrays_that_disagree_are_refused() -> None:
+    kernel = KernelOfAnySize(Asked(), scaled_product, {"k": 64, "n": 96})
+    (a, _, b), (_, v, _) = shapes(7), shapes(8)
+    with pytest.raises(ValueError, match="m is 8 in v, but 7 in a"):
+        kernel(a, v, b)
+
+
+@pytest.mark.parametrize("sizes", [{}, {"k": 64}, {"k": 64, "n": 96, "m": 5}])
+def test_the_constants_are_given(sizes: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="k, n"):
+        KernelOfAnySize(Asked(), scaled_product, sizes)
+
+
+def test_the_nearest_size_of_the_same_divisor() -> None:
+    asked = problem(scaled_product, m=1000, k=64, n=96)
+    others = {m: problem_distance(asked, problem(scaled_product, m=m, k=64, n=96).to_json()) for m in (1, 999, 1024, 8)}
+    assert all(d.usable and not d.differences for d in others.values())
+    assert sorted(others, key=lambda m: others[m].doublings) == [8, 999, 1024, 1]
+    other = problem_distance(asked, problem(scaled_product, m=1000, k=64, n=192).to_json())
+    assert other.differences and other.doublings == 1.0

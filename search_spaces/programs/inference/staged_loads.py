@@ -47,7 +47,7 @@ def stage_loads(found: Inference) -> None:
 
 def _staged(found: Inference, load: ir.LoadTile, spread: Spread, turned: bool, names: list[str]) -> Staged | None:
     window, around = load.window, found.inside[load.result.id]
-    if window.array.role == "shared" or any(number not in found.loops for number in around):
+    if window.array.role != "input" or any(number not in found.loops for number in around):
         return None
     if load.padding != 0.0 or len(around) > 1:
         return None

@@ -1,4 +1,4 @@
-"""Programs whose atomics give old values: that their results do not depend on the order of blocks and threads."""
+"""Programs that load what they write: that their results do not depend on the order of blocks and threads."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ ORDERS = (0, 1, 2, 3)  # of ``interpret``
 Outputs = tuple[dict[str, FloatArray], dict[str, FloatArray]]
 
 
-def fetch_of(trace: ir.Trace) -> ir.AtomicFetch | None:
-    """Return the first atomic of which the program takes old values, or None."""
-    return next((o for o, _ in trace.walk() if isinstance(o, ir.AtomicFetch)), None)
+def fetch_of(trace: ir.Trace) -> ir.AtomicFetch | ir.LoadTile | None:
+    """Return the first operation that takes what blocks write: old values of atomics, and loads of InOut arrays."""
+    for operation, _ in trace.walk():
+        if isinstance(operation, ir.AtomicFetch):
+            return operation
+        if isinstance(operation, ir.LoadTile) and operation.window.array.role == "inout":
+            return operation
+    return None
 
 
 def in_order(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -52,9 +57,9 @@ def interpret_in_any_order(trace: ir.Trace, inputs: Mapping[str, Array], unorder
                 one, two = in_order(*one), in_order(*two)
             if not agrees(two[0], one[0], one[1] + two[1]).all():
                 raise ProgramError(
-                    f"{fetch.source}: atomic_rmw: {name} depends on the order in which blocks and threads come, through"
-                    f" old values of {fetch.window.array.name}: use what is the same in any order, or declare a vector "
-                    "unordered=True"
+                    f"{fetch.source}: {ir.spelled(fetch)}: {name} depends on the order in which blocks and threads "
+                    f"come, through values of {fetch.window.array.name} that others write: use what is the same in any "
+                    "order, or declare a vector unordered=True"
                 )
     return first
 

@@ -147,11 +147,14 @@ class _Block:
                 return parts[0], parts[1]
             case ir.LoadTile(result, window, padding) if window.index is not None:
                 inside, places = self._scattered(window)
-                values = np.where(inside, self._lines(self.arrays, window)[places], padding)
+                values = np.where(inside, self._lines(self._held(window), window)[places], padding)
                 unsure = np.broadcast_to(self.values[window.index.id][1] > 0, result.shape)
-                return values, np.where(unsure, np.inf, 0.0)
+                errors = self._lines(self.bounds, window)[places] if window.array.role == "inout" else 0.0
+                return values, np.where(unsure, np.inf, np.where(inside, errors, 0.0))
             case ir.LoadTile(result, window, padding):
-                return self._loaded(window, padding), np.zeros(result.shape)
+                if window.array.role == "inout":
+                    return self._loaded(self.outputs, window, padding), self._loaded(self.bounds, window, 0.0)
+                return self._loaded(self.arrays, window, padding), np.zeros(result.shape)
             case ir.Fill(result, number):
                 return rounded(result.dtype, (np.full(result.shape, number), np.zeros(result.shape)))
             case ir.Coordinates(result, _, base):
@@ -250,8 +253,12 @@ class _Block:
         matrix: FloatArray = arrays[window.array.name][lead].reshape(window.array.matrix)
         return matrix
 
-    def _loaded(self, window: ir.Window, padding: float) -> FloatArray:
-        part, place = self._matrix(self.arrays, window)
+    def _held(self, window: ir.Window) -> Mapping[str, FloatArray]:
+        """Return the arrays that the window's is among, as they are now."""
+        return self.outputs if window.array.role == "inout" else self.arrays
+
+    def _loaded(self, arrays: Mapping[str, FloatArray], window: ir.Window, padding: float) -> FloatArray:
+        part, place = self._matrix(arrays, window)
         tile = np.full(window.shape, padding)
         tile[place] = part
         return tile

@@ -432,7 +432,7 @@ Computing = (
 
 def spelled(operation: Operation) -> str:
     """Return the name of an operation in messages and listings, such as "load"."""
-    return type(operation).__name__.removesuffix("Tile").lower()
+    return "atomic_rmw" if isinstance(operation, AtomicRmw) else type(operation).__name__.removesuffix("Tile").lower()
 
 
 @dataclass(frozen=True)

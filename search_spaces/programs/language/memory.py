@@ -179,10 +179,12 @@ class Memory(NamedFunctions, Recorder):
         return ir.Array(f"shared_{self._shared}", "shared", found, (), (rows, columns))
 
     def load(self, window: WindowHandle, *, padding: float = 0.0) -> Tile:
-        """Return the elements of a window (RFC, load_tile); ``padding`` outside of the array."""
+        """Return the elements of a window (RFC, load_tile); ``padding`` outside of the array.
+
+        Of an InOut array, as the block has left them; no block loads what another one stores."""
         target = _window_of("load", window)
-        if target.array.role not in ("input", "shared"):
-            fail("load", f"{target.array.name} is an output: a program does not read what it writes")
+        if target.array.role == "output":
+            fail("load", f"{target.array.name} is an output, which holds nothing yet: declare it InOut")
         return self.result(
             target.shape, target.array.dtype, lambda v: ir.LoadTile(v, target, float(padding), caller()), target.map
         )
@@ -197,8 +199,6 @@ class Memory(NamedFunctions, Recorder):
         self._check_target("store", "store_tile", tile, to)
         if to.index is not None and to.array.role != "inout":
             fail("store", f"{to.array.name} must be InOut: what no place says keeps the value that it has before")
-        if to.index is None and to.array.role == "inout":
-            fail("store", f"{to.array.name} is InOut: it is combined by p.atomic_rmw, or stored to where a tile says")
         end = None if rows_below is None else place_of("store", rows_below)
         if end is not None and (to.index is not None or to.array.role == "shared"):
             fail("store", "rows_below is for windows of an array at a place of their own")

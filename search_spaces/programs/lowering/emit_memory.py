@@ -133,9 +133,11 @@ class MemoryAccess(SharedTiles):
                 else:
                     self._keep(n, source)
             return Ref("staged", n.staged.name, result.dtype)
-        of = self.of(spread)
+        of, written = self.of(spread), window.array.role == "inout"
+        if written and self._meets(window.array, operation):
+            self.code.add(self.barrier, source)
         pointer, distance, names = self._access(window, of, source)
-        type_ = window.array.dtype
+        type_, function = window.array.dtype, "load_written" if written else "load"
 
         def offset(r: str) -> str:
             return self.code.at(tuple(distance), r)
@@ -145,7 +147,7 @@ class MemoryAccess(SharedTiles):
         lines = [of.of_registers(d) for d in window.indexed]
         in_pairs = len(lines) < 2 and all(x[r] == x[r + 1] for x in lines for r in range(0, of.registers - 1, 2))
         packed = self.is_packed(type_, base)
-        if packed and type_.bits == 16 and operation.padding == 0.0 and in_pairs:
+        if packed and type_.bits == 16 and operation.padding == 0.0 and in_pairs and not written:
             return self._load_words(operation, of, pointer, distance, names, places)
         width = self._width(window, of, WIDEST // type_.bytes)
         register = register_type(type_)
@@ -154,7 +156,7 @@ class MemoryAccess(SharedTiles):
         self.code.each(
             of.registers,
             lambda r: (
-                f"tile::load<{type_.c_name}, {width}, {register}>(&{name}[{r}], {pointer} + {offset(r)}"
+                f"tile::{function}<{type_.c_name}, {width}, {register}>(&{name}[{r}], {pointer} + {offset(r)}"
                 f"{self._far(window, places, r)}, {self._inside(window, of, names, r, places)}, {padding});"
             ),
             source,
@@ -164,7 +166,8 @@ class MemoryAccess(SharedTiles):
         )
         self.code.flush()  # all loads are on their way before one of them is waited for
         ref = Ref("array", name, result.dtype)
-        return self._pack(ref, of.registers, source) if packed and (places is not None or type_.bits == 8) else ref
+        packs = packed and (places is not None or written or type_.bits == 8)
+        return self._pack(ref, of.registers, source) if packs else ref
 
     def _load_words(
         self,
@@ -242,8 +245,10 @@ class MemoryAccess(SharedTiles):
             tests = [t for t in (leader, inside) if t not in ("", "true")]
             return " && ".join(tests) or "true"
 
-        if isinstance(operation, ir.AtomicRmw) and self._follows(operation, place):
-            self.code.add(self.barrier, source)  # another thread may have combined the element before
+        if self._meets(window.array, operation) or (
+            isinstance(operation, ir.AtomicRmw) and self._follows(operation, place)
+        ):
+            self.code.add(self.barrier, source)  # another thread may have loaded the element, or combined it before
         if isinstance(operation, ir.AtomicFetch):
             old = self.declare("old", register_type(type_), of.registers)
             scattered = (*raw.scattered, *(() if places is None else places.scattered))
@@ -278,6 +283,20 @@ class MemoryAccess(SharedTiles):
 
         scattered = (*raw.scattered, *(() if places is None else places.scattered))
         self.code.each(of.registers, text, source, width=width, scattered=scattered)
+
+    def _meets(self, array: ir.Array, operation: ir.Operation) -> bool:
+        """Say whether threads of the block may have loaded or stored elements of an array that it loads and writes."""
+        before, loads, found = 0, False, False
+        for other, around in self.found.trace.walk():
+            if not isinstance(other, ir.LoadTile | ir.StoreTile | ir.AtomicRmw):
+                continue
+            if other.window.array.name != array.name or array.role != "inout":
+                continue
+            loads = loads or isinstance(other, ir.LoadTile)
+            if other is operation:
+                found = before > 0 or bool(around)
+            before += 1
+        return loads and found
 
     def _follows(self, operation: ir.AtomicRmw, place: int) -> bool:
         """Say whether the order of this atomic and one before it shows in an old value."""

@@ -26,6 +26,28 @@ __device__ __forceinline__ AlignedVector<Bytes> ld_global_nc(const void* address
   return p;
 }
 
+// Data that the block itself may write.
+template <int Bytes>
+__device__ __forceinline__ AlignedVector<Bytes> ld_global(const void* address) {
+  AlignedVector<Bytes> p;
+  if constexpr (Bytes == 16) {
+    asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(p.word[0]), "=r"(p.word[1]), "=r"(p.word[2]), "=r"(p.word[3])
+                 : "l"(address) : "memory");
+  } else if constexpr (Bytes == 8) {
+    asm volatile("ld.global.v2.b32 {%0, %1}, [%2];" : "=r"(p.word[0]), "=r"(p.word[1]) : "l"(address) : "memory");
+  } else if constexpr (Bytes == 4) {
+    asm volatile("ld.global.b32 %0, [%1];" : "=r"(p.word[0]) : "l"(address) : "memory");
+  } else if constexpr (Bytes == 2) {
+    asm volatile("ld.global.b16 %0, [%1];" : "=h"(p.half) : "l"(address) : "memory");
+  } else {
+    unsigned value;
+    asm volatile("ld.global.u8 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
+    p.byte = static_cast<unsigned char>(value);
+  }
+  return p;
+}
+
 // Data another block has written (ld.global.cg): read at L2, which all SMs share.
 template <int Bytes>
 __device__ __forceinline__ AlignedVector<Bytes> ld_global_cg(const void* address) {

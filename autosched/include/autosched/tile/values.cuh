@@ -215,6 +215,17 @@ __device__ __forceinline__ void load(X* x, const T* from, bool inside, X padding
     for (int i = 0; i < V; ++i) x[i] = X(get_element<T>(vector, i));
   }
 }
+// Likewise, of an array that the kernel writes.
+template <class T, int V, class X>
+__device__ __forceinline__ void load_written(X* x, const T* from, bool inside, X padding) {
+#pragma unroll
+  for (int i = 0; i < V; ++i) x[i] = padding;
+  if (inside) {
+    const auto vector = ptx::ld_global<V * int(sizeof(T))>(from);
+#pragma unroll
+    for (int i = 0; i < V; ++i) x[i] = X(get_element<T>(vector, i));
+  }
+}
 // Two elements of 16 bits as they are, side by side (V of 2) or a stride apart.
 template <class T, int V>
 __device__ __forceinline__ unsigned load_pair(const T* from, int stride, bool inside, bool second_inside) {

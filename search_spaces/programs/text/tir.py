@@ -148,7 +148,7 @@ def _read_matmul(text: str, name: str, file: str, product: re.Match[str], note: 
         p.store(acc, p.window(c, (rows, columns), (bm, bn)))
 
     def k_of(a: Array, b: Array) -> int:
-        return int(a.shape[0] if turned[0] else a.shape[1])
+        return a.full[0] if turned[0] else a.full[1]
 
     kind, f32 = dtype(element or "f16", ARRAY_DTYPES), dtype("f32", ARRAY_DTYPES)
     arguments = (

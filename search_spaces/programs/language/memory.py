@@ -50,7 +50,7 @@ def shape_of(operation: str, shape: object) -> Shape:
     return shape[0], shape[1]
 
 
-class Memory(NamedFunctions, Recorder):
+class ArrayOperations(NamedFunctions, Recorder):
     """What the builder offers for arrays."""
 
     _shared: int  # tiles in shared memory so far

@@ -18,7 +18,7 @@ from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Shape
 from search_spaces.programs.language.loops import Loops
-from search_spaces.programs.language.memory import ARRAY_DTYPES, Memory, shape_of
+from search_spaces.programs.language.memory import ARRAY_DTYPES, ArrayOperations, shape_of
 from search_spaces.programs.language.named_functions import place_of
 from search_spaces.programs.language.reductions import Reductions
 from search_spaces.programs.language.slices import Slices
@@ -37,7 +37,7 @@ from search_spaces.programs.language.values import (
 MULTIPLIED = (F16, BF16, F32, E4M3, E5M2, I8)
 
 
-class Builder(Loops, Slices, Reductions, Memory):
+class Builder(Loops, Slices, Reductions, ArrayOperations):
     """What a program's function gets as ``p``."""
 
     def __init__(self, chosen: Mapping[str, int]) -> None:

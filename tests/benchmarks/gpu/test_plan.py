@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from needs import needs_nvrtc
 
-from benchmarks.gpu.plan import counters
+from benchmarks.gpu.plan import counters, device_child
 from benchmarks.gpu.plan.prepared import choose, load, prepare
 from benchmarks.gpu.plan.problems import FINALS, LANGUAGE, PROBLEMS, SUSTAINED, YARDSTICKS
 from benchmarks.gpu.plan.results import Results
@@ -146,3 +146,15 @@ def test_counters_are_read_or_the_reason_is_given(text: str, found: dict[str, An
     ncu.write_text(text.format(python=sys.executable))
     ncu.chmod(0o755)
     assert counters.profiled("2048^3 tf32", tmp_path, 2.0, str(ncu)) == found
+
+
+@pytest.mark.parametrize("key", device_child.HOST)
+def test_each_time_of_the_host_part_has_a_function(
+    key: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("host_calls", "decode_chain", "dependent_chain"):
+        monkeypatch.setattr(device_child, name, lambda name=name: {name: 2.0})
+    assert device_child.main(["host", key]) == 0
+    row = json.loads(capsys.readouterr().out)
+    expected = dict(zip(device_child.HOST, ("host_calls", "decode_chain", "dependent_chain"), strict=True))[key]
+    assert row == {"key": key, "microseconds": {expected: 2.0}}

@@ -134,7 +134,7 @@ FAULTS = (
     # Copies by threads.
     WgmmaFault("a fence before the shift alone", SHIFTED, _FENCE, _ARRIVE, (K.MISSING_PROXY_FENCE,)),
     WgmmaFault("reads past the last line", SHIFTED,
-               "Height % Operand::lines == 0 || pass * lines_of_pass < lines_left", "true",
+               "(!Anywhere && Height % Operand::lines == 0) || pass * lines_of_pass < lines_left", "true",
                (WRONG, K.OUT_OF_BOUNDS_GLOBAL), _COPY),
     WgmmaFault("waits for one k-tile too few", BY_WARP, "wait_group<behind>", "wait_group<behind + 1>",
                (K.ASYNC_READ_BEFORE_WAIT,)),
@@ -166,7 +166,7 @@ FAULTS = (
     WgmmaFault("passes of 16 bytes overlap", THREADS, "pass / repeats * period", "pass / repeats * 1024",
                (WRONG, K.SHARED_RACE, K.ASYNC_READ_BEFORE_WAIT, K.UNINITIALIZED_SHARED_READ), _COPY),
     WgmmaFault("copies of 16 bytes read past the last line", THREADS,
-               "Height % Operand::lines == 0 || pass * lines_of_pass < lines_left", "true",
+               "(!Anywhere && Height % Operand::lines == 0) || pass * lines_of_pass < lines_left", "true",
                (WRONG, K.OUT_OF_BOUNDS_GLOBAL), _COPY),
     # A from registers.
     WgmmaFault("loads of other lanes are not waited for", FRAGMENTS, _READ, "ptx::fence_async_proxy();",
@@ -239,7 +239,7 @@ FAULTS = (
                "if (false) ptx::barrier_arrive", (K.BARRIER_NOT_REACHED,)),
     WgmmaFault("both multiply the same tiles", TURNS, "if (turn % 2 != group)", "if (turn % 2 != 0)",
                (K.BARRIER_NOT_REACHED, *LOST)),
-    WgmmaFault("a stage waits for both", TURNS, "4 * sharing * peers", "4 * C::consumers * peers",
+    WgmmaFault("a stage waits for both", TURNS, "4 * sharing * peers", "4 * C::consumer_warpgroups * peers",
                (K.BARRIER_NOT_REACHED,)),
     # Clusters.
     WgmmaFault("the rank of the block goes into its descriptors", "cluster of boxes side by side",

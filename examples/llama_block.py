@@ -74,7 +74,6 @@ class Torch:
     def __init__(self):
         import torch
 
-
         of = torch.ops.autosched
         self.cat, self.matmul, self.decode_attention = torch.cat, of.matmul, of.decode_attention
         self.rmsnorm = lambda x, weight: of.rmsnorm(x, weight, EPS)

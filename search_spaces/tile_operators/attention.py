@@ -15,7 +15,7 @@ from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, I32
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import option
 from search_spaces.tile_operators.softmax_rows import LOG2_E
-from search_spaces.tile_operators.tile_problem import TileProblem, Turns, cut
+from search_spaces.tile_operators.tile_problem import TileProblem, ReducedLoops, cut
 
 TYPES = ("f16", "bf16")
 DEPTH = 16  # of a product of tensor cores: a head's elements are padded to a multiple
@@ -300,7 +300,7 @@ class Attention(TileProblem):
             result = weights @ v / np.where(total == 0.0, 1.0, total)
             return result, (centre + np.log(total))[:, 0]
 
-    def reduced(self, turns: Turns) -> Self:
+    def reduced(self, turns: ReducedLoops) -> Self:
         """Return one with two sequences, heads of one group, a few tiles of queries and keys."""
         bm, bn = turns.chosen["bm"], turns.chosen["bn"]
         batch, kv_heads = min(self.batch, 2), 1

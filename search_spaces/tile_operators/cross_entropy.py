@@ -14,7 +14,7 @@ from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, I32
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import option
 from search_spaces.tile_operators.softmax_rows import LOG2_E
-from search_spaces.tile_operators.tile_problem import TileProblem, Turns, cut
+from search_spaces.tile_operators.tile_problem import TileProblem, ReducedLoops, cut
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class CrossEntropy(TileProblem):
         found["label"] = np.where(rng.random(self.rows) < 0.2, -100, label).astype(np.int32)
         return found
 
-    def reduced(self, turns: Turns) -> Self:
+    def reduced(self, turns: ReducedLoops) -> Self:
         """Return one with a few rows, and columns of a few iterations."""
         width = turns.chosen["width"]
         columns = min(self.columns, turns.count * width + (self.columns % width or width))

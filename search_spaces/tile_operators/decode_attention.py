@@ -13,7 +13,7 @@ from search_spaces.hardware.dtypes import E4M3, F32, FLOAT_DTYPES, I32
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import option
 from search_spaces.tile_operators.softmax_rows import exponents
-from search_spaces.tile_operators.tile_problem import TileProblem, Turns
+from search_spaces.tile_operators.tile_problem import TileProblem, ReducedLoops
 
 TYPES = ("f16", "bf16")
 CACHES = ("", "e4m3")
@@ -256,7 +256,7 @@ class DecodeAttention(TileProblem):
             found[name] = np.abs(found[name]) + np.float32(0.5)
         return found
 
-    def reduced(self, turns: Turns) -> Self:
+    def reduced(self, turns: ReducedLoops) -> Self:
         """Two sequences of two groups of heads, with the same last page."""
         step = turns.chosen.get("bn", min(self.page, MOST_TILE))
         needed = -(-(turns.count + 1) * step // self.page)

@@ -12,7 +12,7 @@ from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import FLOAT_DTYPES, I32
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import option
-from search_spaces.tile_operators.tile_problem import TileProblem, Turns, cut
+from search_spaces.tile_operators.tile_problem import TileProblem, ReducedLoops, cut
 
 TYPES = ("f16", "bf16")
 ROWS = ("contiguous", "masked")
@@ -198,7 +198,7 @@ class GroupedMatmul(TileProblem):
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(gate / (1.0 + np.exp(-gate)) * up)
 
-    def reduced(self, turns: Turns) -> Self:
+    def reduced(self, turns: ReducedLoops) -> Self:
         """Return one with a few tiles; contiguous rows keep the groups, which blocks search for theirs."""
         bm, bn, bk = (turns.chosen[name] for name in ("bm", "bn", "bk"))
         masked = self.rows == "masked"

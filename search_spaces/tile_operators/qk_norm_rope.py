@@ -12,7 +12,7 @@ from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, I32
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import option
-from search_spaces.tile_operators.tile_problem import TileProblem, Turns, cut
+from search_spaces.tile_operators.tile_problem import TileProblem, ReducedLoops, cut
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class QkNormRope(TileProblem):
             low, high, cosines, sines = rows[..., :half], rows[..., half:], turns[..., :half], turns[..., half:]
             return {"out": np.concatenate((low * cosines - high * sines, high * cosines + low * sines), axis=-1)}
 
-    def reduced(self, turns: Turns) -> Self:
+    def reduced(self, turns: ReducedLoops) -> Self:
         """Return one with a few heads of a few tokens."""
         return replace(
             self, tokens=min(self.tokens, 3), heads=cut(self.heads, turns.chosen["bh"]), length=min(self.length, 64)

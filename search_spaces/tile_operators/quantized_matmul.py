@@ -13,7 +13,7 @@ from search_spaces.hardware.dtypes import E4M3, FLOAT_DTYPES, I8, I32, U8
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import option
 from search_spaces.tile_operators.packed_weights import SPAN, pack_int4, unpack_int4
-from search_spaces.tile_operators.tile_problem import TileProblem, Turns, cut
+from search_spaces.tile_operators.tile_problem import TileProblem, ReducedLoops, cut
 
 TYPES = ("f16", "bf16")
 WEIGHTS = {"int4": I32, "int8": I8, "e4m3": E4M3}
@@ -177,7 +177,7 @@ class QuantizedMatmul(TileProblem):
             found["zeros"] = rng.integers(0, 16, found["zeros"].shape).astype(np.uint8)
         return found
 
-    def reduced(self, turns: Turns) -> Self:
+    def reduced(self, turns: ReducedLoops) -> Self:
         """Return one with a few tiles of out, and k that fills each part of the loop."""
         unit = max(SPAN, self.group)
         k = min(self.k, -(-(turns.count + 1) * SPAN // unit) * unit)

@@ -14,7 +14,7 @@ from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, I32
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import option
 from search_spaces.tile_operators.softmax_rows import LOG2_E
-from search_spaces.tile_operators.tile_problem import TileProblem, Turns, cut
+from search_spaces.tile_operators.tile_problem import TileProblem, ReducedLoops, cut
 
 MOST_EXPERTS, MOST_CHOSEN = 512, 16
 NONE = 2**31 - 1  # no expert
@@ -109,6 +109,6 @@ class RouterTopK(TileProblem):
         total = (chosen if self.renormalize else scores).sum(axis=1, keepdims=True)
         return {"weight": chosen / total, "expert": order.astype(np.float64)}
 
-    def reduced(self, turns: Turns) -> Self:
+    def reduced(self, turns: ReducedLoops) -> Self:
         """Return one with a few tokens."""
         return replace(self, tokens=cut(self.tokens, turns.chosen["bm"]))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # the compiler of tile programs is imported when a program is
 
 
 @dataclasses.dataclass(frozen=True)
-class Turns:
+class ReducedLoops:
     """How far a reduced problem must go.
 
     Attributes:
@@ -95,7 +95,7 @@ class TileProblem(Problem):
         fields = (f.name for f in dataclasses.fields(self) if f.name not in self.size_fields)
         return {name: getattr(self, name) for name in fields}
 
-    def reduced(self, turns: Turns) -> Self:
+    def reduced(self, turns: ReducedLoops) -> Self:
         """Return a smaller problem with the same remainders for the emulator; the problem itself where none is."""
         return self
 

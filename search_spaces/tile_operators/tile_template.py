@@ -10,7 +10,7 @@ from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.schedules.proxy import enough_turns
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate
-from search_spaces.tile_operators.tile_problem import TileProblem, Turns
+from search_spaces.tile_operators.tile_problem import TileProblem, ReducedLoops
 
 
 @cache
@@ -28,4 +28,4 @@ def tile_template(problem: type[TileProblem]) -> KernelTemplate:
 def _reduced(problem: TileProblem, schedule: Schedule) -> Problem:
     own = problem.tile_problem()
     chosen = {name: schedule.integer(name) for name in choices(own).domains}
-    return problem.reduced(Turns(enough_turns(own, schedule), chosen))
+    return problem.reduced(ReducedLoops(enough_turns(own, schedule), chosen))

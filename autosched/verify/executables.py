@@ -13,7 +13,7 @@ from search_spaces.hardware.devices import Device
 
 def run_planned(
     program: Sequence[str], device: Device, plan: LaunchPlan, on_finding: Callable[[LaunchFinding | str], None],
-    *, driver: bool = False,
+    *, driver: bool = False, undefined_memory: bool = True,
 ) -> tuple[ExecutableResult, Verdict]:  # fmt: skip
     """Run an executable whose launches are emulated.
 
@@ -24,6 +24,7 @@ def run_planned(
             a copy of memory.
         on_finding: Called with each finding, and each line on what is not emulated, as soon as it is known.
         driver: Whether the executable opens libcuda itself.
+        undefined_memory: Whether memory of the device holds no value until something writes it.
 
     Returns:
         What happened, and the verdict.
@@ -33,7 +34,14 @@ def run_planned(
         HostFailure: This machine cannot emulate.
     """
     options = ExecutableOptions(
-        device, plan.time_limit, plan.orders[0], plan.orders[1:], plan.perturb_all, plan.suppressions, driver
+        device,
+        plan.time_limit,
+        plan.orders[0],
+        plan.orders[1:],
+        plan.perturb_all,
+        plan.suppressions,
+        driver,
+        undefined_memory,
     )
     result = run_executable(program, options, on_finding)
     return result, verdict_of_executable(result)

@@ -233,8 +233,8 @@ def run_launch(
         done = run_job(compiled, text, folder, time_limit)
         if done.status not in ("ok", "findings"):
             return done
-        defined, written = read_flags(data, launch, memory)
-        return replace(done, outputs=read_outputs(data, operands), defined=defined, written=written)
+        defined, written, used = read_flags(data, launch, memory)
+        return replace(done, outputs=read_outputs(data, operands), defined=defined, written=written, used=used)
 
     done = run(settings.time_limit)
     if not settings.check:
@@ -314,6 +314,7 @@ def run_job(compiled: CompiledBytecode, text: str, folder: Path, time_limit: flo
         chains=events.chains,
         code=events.code,
         unknown=events.unknown,
+        uses=events.uses,
         variables=events.variables,
         waited=events.waited,
     )

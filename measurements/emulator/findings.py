@@ -16,7 +16,8 @@ from search_spaces.short_repr import short_repr
 
 
 class FindingKind(StrEnum):
-    """One kind of fault. runtime/machine/report.hpp has the same names, but for ``crash`` and ``timeout``."""
+    """One kind of fault. runtime/machine/report.hpp has the same names, but for ``crash``, ``timeout`` and
+    those of the host."""
 
     OUT_OF_BOUNDS_GLOBAL = "out_of_bounds_global"
     OUT_OF_BOUNDS_SHARED = "out_of_bounds_shared"
@@ -55,6 +56,8 @@ class FindingKind(StrEnum):
     MISSING_TCGEN05_WAIT = "missing_tcgen05_wait"  # registers of a tcgen05.ld that are touched before tcgen05.wait::ld
     TENSOR_MEMORY_MISUSE = "tensor_memory_misuse"  # not allocated, not freed, another warp's lanes, ...
     UNINITIALIZED_TENSOR_MEMORY = "uninitialized_tensor_memory"
+    HOST_RACE = "host_race"  # of streams and the host
+    UNINITIALIZED_HOST_READ = "uninitialized_host_read"  # of memory of the device that nobody has written
     CRASH = "crash"
     TIMEOUT = "timeout"
 
@@ -245,14 +248,15 @@ class Emulation:
     are there for ok and findings, in the operands' storage types and shapes; elements never written hold bytes of 0xFF.
     ``reason`` is one sentence for every status but ok, ``log`` the compiler's output where that failed, ``printed``
     what the kernel printed (``printf``). Seconds are host wall-clock time; ``from_cache`` says that the compiled object
-    was there already. ``defined`` and ``written`` are of arrays that came with flags (memory.Memory): of each byte,
-    whether it holds a value now, and whether the launch has written it. ``suppressed`` are findings that are expected,
-    each with the reason that was given (suppression.py).
+    was there already. ``defined``, ``written`` and ``used`` are of arrays that came with flags (memory.Memory): of each
+    byte, whether it holds a value now, whether the launch has written it, and how it has used it (host_order.Use).
+    ``suppressed`` are findings that are expected, each with the reason that was given (suppression.py).
     Where the launch is counted, ``executed`` has how often warps executed each PTX operation ("fma.rn.f32"), ``lines``
     the same by lines of the source, ``chains`` the number of warps and the cycles of their longest chains of dependent
     instructions together, and ``code`` how many different instructions there were that have machine code.
     ``unknown`` are stretches of a program's memory, addresses and bytes, that held no value before the launch and hold
-    none now (programs/session.py). ``variables`` is a number of what it left in variables that are no arrays of the
+    none now (executables/session.py). ``uses`` are stretches of it that the launch has used: address, bytes, and how
+    (host_order.Use). ``variables`` is a number of what it left in variables that are no arrays of the
     caller, where it uses values that nobody has written (effect.py). ``waited``: a dependent launch has waited for
     those before it before it let later ones begin.
     ``elements`` is for a launch of which only some blocks ran (sparse.py): what they wrote of each output, by its name.
@@ -272,12 +276,14 @@ class Emulation:
     from_cache: bool = False
     defined: Mapping[str, Flags] = field(default_factory=dict)
     written: Mapping[str, Flags] = field(default_factory=dict)
+    used: Mapping[str, npt.NDArray[np.uint8]] = field(default_factory=dict)
     suppressed: tuple[tuple[Finding, str], ...] = ()
     executed: tuple[tuple[str, int], ...] = ()
     lines: tuple[ExecutedLine, ...] = ()
     chains: tuple[int, int] = (0, 0)
     code: int = 0
     unknown: tuple[tuple[int, int], ...] = ()
+    uses: tuple[tuple[int, int, int], ...] = ()
     variables: int = 0
     elements: Mapping[str, WrittenElements] = field(default_factory=dict)
     waited: bool = False
@@ -403,6 +409,15 @@ MEANINGS: Mapping[FindingKind, str] = {
     FindingKind.MISSING_TCGEN05_WAIT: "registers of a `tcgen05.ld` are touched before `tcgen05.wait::ld`",
     FindingKind.TENSOR_MEMORY_MISUSE: "tensor memory that is not allocated, not freed, or of another warp's lanes",
     FindingKind.UNINITIALIZED_TENSOR_MEMORY: "tensor memory that nobody has written is read",
+    FindingKind.HOST_RACE: (
+        "two streams, or a stream and the host, use the same bytes, one of them writes, and no event, wait or "
+        "stream orders the two"
+    ),
+    FindingKind.UNINITIALIZED_HOST_READ: (
+        "the host takes memory of the device that nobody has written: of a program that copies an allocation of which "
+        "nothing was written, a note where it is only part of one, and the program does not fail; of torch, a value "
+        "that depends on such memory"
+    ),
     FindingKind.CRASH: "the runner was ended by a signal, which is a fault of the emulator",
     FindingKind.TIMEOUT: "not done within the time limit; says who waits for what",
 }

@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from measurements.emulator.emulate_options import EmulateOptions
 from measurements.emulator.findings import (
@@ -194,13 +195,19 @@ def read_outputs(path: Path, operands: tuple[Operand, ...]) -> dict[str, Array]:
     return outputs
 
 
-def read_flags(path: Path, kernel: Launch, memory: Memory) -> tuple[dict[str, Flags], dict[str, Flags]]:
-    """Return of each byte whether it holds a value now, and whether the launch has written it."""
-    defined, written = {}, {}
+def read_flags(
+    path: Path, kernel: Launch, memory: Memory
+) -> tuple[dict[str, Flags], dict[str, Flags], dict[str, npt.NDArray[np.uint8]]]:
+    """Return of each byte whether it holds a value now, whether the launch has written it, and how it has used it."""
+    defined, written, used = {}, {}, {}
     for name, at in _flags_at(kernel, memory).items():
         flags = np.fromfile(path, dtype=np.uint8, count=memory.defined[name].size, offset=at)
-        defined[name], written[name] = (flags & 1).astype(bool), (flags & 2).astype(bool)
-    return defined, written
+        defined[name], written[name], used[name] = (
+            (flags & 1).astype(bool),
+            (flags & 2).astype(bool),
+            flags >> np.uint8(2),
+        )
+    return defined, written, used
 
 
 def _operation(shown: str) -> str:
@@ -230,6 +237,7 @@ class RunnerReport:
         lowered: dict[int, str] = {}  # faults that have turned out to be notes
         printed: list[str] = []
         unknown: list[tuple[int, int]] = []
+        uses: list[tuple[int, int, int]] = []
         self.variables = 0
         self.waited = False
         complete = text.rpartition("\n")[0]
@@ -268,6 +276,8 @@ class RunnerReport:
                     self.chains = (event["warps"], event["cycles"])
                 case "unknown":
                     unknown.append((event["address"], event["bytes"]))
+                case "use":
+                    uses.append((event["address"], event["bytes"], event["use"]))
                 case "variables":
                     self.variables = event["digest"]
                 case "waited":
@@ -285,7 +295,7 @@ class RunnerReport:
                 found = replace(found, grade="note", message=f"{found.message}; {lowered[i]}")
             graded.append(found)
         self.findings = sorted(_merged(graded), key=lambda f: not f.is_fault)
-        self.printed, self.unknown = "".join(printed), tuple(unknown)
+        self.printed, self.unknown, self.uses = "".join(printed), tuple(unknown), tuple(uses)
 
     def status(self, killed: bool, code: int, time_limit: float) -> tuple[EmulationStatus, str]:
         """Return the status and its reason; a crash and a timeout become findings too."""

@@ -172,12 +172,21 @@ class Script:
             help="Of a launch with more blocks, run only N: the first, the last and some in between.",
         ),
     ] = None
-    allow_undefined: Annotated[
-        bool,
-        typer.Option("--allow-undefined", help="Reading memory of torch.empty before it is written is no fault."),
-    ] = False
     first_config: Annotated[
         bool, typer.Option("--first-config", help="Run only the first configuration of each triton.autotune.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class UndefinedMemory:
+    """Whether memory of the device holds values before something writes it."""
+
+    allow_undefined: Annotated[
+        bool,
+        typer.Option(
+            "--allow-undefined",
+            help="Reading memory of torch.empty or cudaMalloc before it is written is no fault.",
+        ),
     ] = False
 
 
@@ -250,6 +259,7 @@ _TAKERS: Mapping[type[Any], tuple[str, ...]] = {
     Script: (FileKind.SCRIPT,),
     Submission: (SUBMISSION,),
     Executable: (FileKind.EXECUTABLE,),
+    UndefinedMemory: (FileKind.SCRIPT, FileKind.EXECUTABLE),
 }
 _SINGLE: Mapping[str, tuple[str, ...]] = {
     "device": (FileKind.EXECUTABLE, FileKind.SCRIPT, SUBMISSION),

@@ -20,7 +20,8 @@ from measurements.emulator.host.work_folders import temporary_folder
 _SOURCES = Path(__file__).parent / "library"
 _RUNNER = Path(__file__).parents[1] / "runtime"
 # Of libcudart: what is the same in each of its versions, and what has VERSION in it.
-_OF_ALL_VERSIONS = tuple(f"cudart/{name}.cpp" for name in ("arrays", "launches", "memory", "registration", "streams"))
+_NAMES = ("arrays", "launches", "memory", "per_thread", "registration", "streams")
+_OF_ALL_VERSIONS = tuple(f"cudart/{name}.cpp" for name in _NAMES)
 _OF_A_VERSION = ("cudart/devices.cpp", "cudart/graphs.cpp")
 _SHARED = ("isa/access/reduction.hpp", "isa/async/tensor_map.hpp")  # headers of the runner's that the libraries include
 _FLAGS = ("-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=default")
@@ -55,7 +56,7 @@ def _build(compiler: HostCompiler, folder: Path) -> None:
         temporary_folder() as work,
         CompileStatus("the emulated CUDA runtime", total, lambda: len([*work.glob("*.o"), *work.glob("*.so*")])),
     ):
-        _compile(compiler, work / _CORE, ("core.cpp",), [], _CORE, "")
+        _compile(compiler, work / _CORE, ("core.cpp", "order.cpp"), [], _CORE, "")
         linked = ["-L", str(work), "-lautosched_program", "-Wl,-rpath,$ORIGIN"]
 
         def runtime(soname: str) -> None:

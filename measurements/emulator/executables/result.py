@@ -19,7 +19,8 @@ class ExecutableRefused(ValueError):
 class ExecutableOptions:
     """``time_limit``: CPU seconds of a launch. ``order``, ``perturb`` and ``suppressions``: of each launch, as
     ``emulate`` takes them. ``more_orders``: each launch runs in these before, on a copy of memory that is dropped, for
-    what is found there. ``driver``: the program opens libcuda when it runs, which its file does not tell."""
+    what is found there. ``driver``: the program opens libcuda when it runs, which its file does not tell.
+    ``undefined_memory``: memory of the device holds no value until something writes it."""
 
     device: Device
     time_limit: float = 60.0
@@ -28,6 +29,7 @@ class ExecutableOptions:
     perturb: bool = False
     suppressions: tuple[Suppression, ...] = ()
     driver: bool = False
+    undefined_memory: bool = True
 
 
 @dataclass(frozen=True)

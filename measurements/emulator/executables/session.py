@@ -33,6 +33,7 @@ from measurements.emulator.effect import (
 )
 from measurements.emulator.emulator import machine_failures, run_job
 from measurements.emulator.executables.fatbin import FatBinaryError, ptx_texts
+from measurements.emulator.executables.launch import ARENA_BASE, ARENA_BYTES, HEAP_BYTES, ExecutableLaunch
 from measurements.emulator.executables.libraries import (
     DRIVER,
     RUNTIMES,
@@ -43,6 +44,7 @@ from measurements.emulator.executables.libraries import (
     opens_driver,
 )
 from measurements.emulator.executables.link import link
+from measurements.emulator.executables.order import ProgramOrder, frames_of, where
 from measurements.emulator.executables.result import (
     ExecutableOptions,
     ExecutableRefused,
@@ -50,7 +52,7 @@ from measurements.emulator.executables.result import (
     LaunchFinding,
 )
 from measurements.emulator.executables.writes import Stretch, Writes, stretches
-from measurements.emulator.findings import Emulation, FindingKind, of_compiled_code
+from measurements.emulator.findings import Emulation, Finding, FindingKind, Grade, of_compiled_code
 from measurements.emulator.host.build import runner
 from measurements.emulator.host.work_folders import temporary_folder
 from measurements.emulator.order import Order
@@ -63,12 +65,9 @@ from measurements.files.bounded import open_readable
 from measurements.files.demangle import demangled
 from search_spaces.hardware.devices import Device
 
-_ARENA_BASE, _ARENA_BYTES = 0x3000_0000_0000, 2**43  # addresses that neither Linux nor the sanitizers give out
-_HEAP_BYTES = 2**40  # at its end: the heap of device code and the books of it (runtime/memory/global/heap.cpp)
 _SIZES = struct.Struct("<QQ")
 _NO_IMAGE, _INVALID_FUNCTION, _LAUNCH_FAILURE, _TIMEOUT, _ASSERTION, _NOT_SUPPORTED = 209, 98, 719, 702, 710, 801
 _CLOCK_KHZ = 1000
-_MOST_WATCHED = 256 * 2**20  # bytes of an allocation in which each byte's value may be unknown
 _DEPENDENT_SINCE = 90  # compute capability of programmatic dependent launch
 _LAUNCH_WITH_ATTRIBUTES = b"LaunchKernelEx"
 _MANGLED = re.compile(r"\b_Z\w+")
@@ -105,19 +104,21 @@ def run_executable(
         arena = os.memfd_create("autosched-device-memory")
         ours, theirs = socket.socketpair()
         try:
-            os.ftruncate(arena, _ARENA_BYTES)
+            os.ftruncate(arena, ARENA_BYTES)
             preload = [str(folder / n) for n in mine] + ([str(missing)] if missing else [])
             environment = dict(os.environ)
             environment["LD_LIBRARY_PATH"] = ":".join(filter(None, (str(folder), environment.get("LD_LIBRARY_PATH"))))
             environment["LD_PRELOAD"] = ":".join([*preload, *filter(None, [environment.get("LD_PRELOAD")])])
-            environment["AUTOSCHED_PROGRAM"] = f"{theirs.fileno()} {arena} {_ARENA_BASE} {_ARENA_BYTES} {_HEAP_BYTES}"
+            environment["AUTOSCHED_PROGRAM"] = f"{theirs.fileno()} {arena} {ARENA_BASE} {ARENA_BYTES} {HEAP_BYTES}"
             process = subprocess.Popen([str(program), *command[1:]], env=environment, pass_fds=(theirs.fileno(), arena))
             theirs.close()
             try:
                 memory = f"/proc/{os.getpid()}/fd/{arena}"
                 may_overlap = options.device.sm >= _DEPENDENT_SINCE and _names(program, _LAUNCH_WITH_ATTRIBUTES)
-                _ExecutableSession(options, work, memory, result, told, may_overlap).serve(ours)
+                session = _ExecutableSession(options, program, work, memory, result, told, may_overlap)
+                session.serve(ours)
                 result.status = process.wait()
+                session.end(result.status)
             finally:
                 if process.poll() is None:
                     process.kill()
@@ -167,6 +168,7 @@ class _ExecutableSession:
     def __init__(
         self,
         options: ExecutableOptions,
+        program: Path,
         work: Path,
         arena: str,
         result: ExecutableResult,
@@ -176,6 +178,7 @@ class _ExecutableSession:
         self.options, self.work, self.arena, self.result, self.told = options, work, arena, result, told
         self.modules: dict[int, _LoadedModule] = {}
         self.seen: set[tuple[object, ...]] = set()
+        self.order = ProgramOrder(program, self.raced)
         self.answers: Mapping[str, Callable[[str, bytes], str]] = {
             "hello": self.hello,
             "module": self.load,
@@ -185,6 +188,10 @@ class _ExecutableSession:
             "lacking": self.lacking,
             "machine_code": self.machine_code,
             "used": self.used,
+            "unwritten": self.unwritten,
+            "order": self.follow,
+            "touch": self.touch,
+            "pending": self.pending,
         }
         self.refused_cubin = False
         self.heap_was_used = False
@@ -203,6 +210,17 @@ class _ExecutableSession:
             self.add(replace(found, message=message, finding=note), (*key, "note"))
         if self.refused_cubin:
             self.complain("a cubin is machine code alone, and PTX is emulated: have PTX beside it")
+
+    def end(self, status: int) -> None:
+        """Take the program's exit status: memory without a value that it has copied is a fault of one that fails."""
+        copied = [
+            f for f in self.result.findings if f.kind == str(FindingKind.UNINITIALIZED_HOST_READ) and not f.is_fault
+        ]
+        for found in copied if status else ():
+            assert found.finding is not None
+            message = f"{found.message}; the program has failed"
+            finding = replace(found.finding, grade="fault", message=message)
+            self.add(replace(found, message=message, finding=finding), (found.kind, found.message, "failed"))
 
     def answer_all(self, connection: socket.socket) -> None:
         while (head := _received(connection, _SIZES.size)) is not None:
@@ -227,6 +245,7 @@ class _ExecutableSession:
             "minor": d.sm % 10,
             "sm_count": d.sm_count,
             "clock_khz": int(d.clock_hz / _CLOCK_KHZ),
+            "undefined_memory": int(self.options.undefined_memory),
         }
         names = (
             "memory_bytes", "l2_bytes", "shared_per_block", "shared_per_sm", "max_threads_per_sm", "max_blocks_per_sm",
@@ -319,6 +338,42 @@ class _ExecutableSession:
         self.unread.clear()
         return ""
 
+    def unwritten(self, rest: str, _: bytes) -> str:
+        """Take a copy to the host of memory that nobody has written."""
+        all_of_it, first, end, size, _stream, frames, name = rest.split(" ", 6)
+        function, file, line = self.order.sites.place(frames_of(frames))
+        at = where(function, file, line)
+        if all_of_it == "1":
+            message = f"the host{at} copies {name}, which has {size} bytes, and nobody has written any of them"
+        else:
+            message = (
+                f"the host{at} copies bytes {first} to {int(end) - 1} of {name}, which has {size}, and nobody has "
+                "written them; it gets bytes of 0xFF"
+            )
+        grade: Grade = "fault" if all_of_it == "1" else "note"
+        finding = Finding(FindingKind.UNINITIALIZED_HOST_READ, message, file, line, grade=grade)
+        self.host_finding(finding, "", (finding.kind, name, grade))
+        return ""
+
+    def host_finding(self, finding: Finding, kernel: str, key: tuple[object, ...]) -> None:
+        """Add a finding of what the host does, unless it is expected."""
+        if not any(s.matches(finding) for s in self.options.suppressions):
+            self.add(LaunchFinding(str(finding.kind), finding.message, finding, kernel), key)
+
+    def raced(self, finding: Finding, kernel: str, key: tuple[object, ...]) -> None:
+        self.host_finding(finding, kernel, key)
+
+    def follow(self, rest: str, _: bytes) -> str:
+        self.order.follow(rest.split("\n")[1:])
+        return ""
+
+    def touch(self, rest: str, _: bytes) -> str:
+        block, address, use, frames = rest.split()
+        return "pending" if self.order.touch(int(block), int(address), int(use), frames_of(frames)) else ""
+
+    def pending(self, _: str, __: bytes) -> str:
+        return _lines_of(self.order.pending())
+
     def complain(self, sentence: str) -> None:
         if sentence not in self.result.lacking:
             self.result.lacking.append(sentence)
@@ -334,7 +389,7 @@ class _ExecutableSession:
 
     def launch(self, rest: str, _: bytes) -> str:
         self.result.launches += 1
-        asked = _Launch.read(rest)
+        asked = ExecutableLaunch.read(rest)
         self.may_overlap = self.may_overlap or asked.dependent
         if asked.dependent:
             asked.unfinished = self.unfinished.get(asked.stream, ())
@@ -347,11 +402,14 @@ class _ExecutableSession:
         waiting = {key for _, key in self.unread}
         self.unread += [one for one in doubt.findings if one[1] not in waiting]
         error, stays = _error_of(done)
-        unknown = [*done.unknown, *doubt.memory]
-        lines = [f"{address} {count}" for address, count in _joined(unknown)]
-        return "\n".join((f"{error} {int(stays)} {len(lines)}", *lines)) + f"\n{done.printed}"
+        self.order.launch(asked.timeline, demangled(asked.kernel), asked.frames, done.uses)
+        stretches: list[list[tuple[int, ...]]]
+        stretches = [[*_joined(done.unknown)], [*_joined(doubt.memory)], [*self.order.pending()]]
+        head = " ".join(map(str, (error, int(stays), *map(len, stretches))))
+        lines = [head, *(_lines_of(each) for each in stretches if each)]
+        return "\n".join(lines) + f"\n{done.printed}"
 
-    def run(self, asked: _Launch, order: Order, *, kept: bool) -> tuple[Emulation, _Doubt]:
+    def run(self, asked: ExecutableLaunch, order: Order, *, kept: bool) -> tuple[Emulation, _Doubt]:
         """Emulate a launch; what it writes stays in memory where it is ``kept``."""
         raw = self.emulate(asked, order, kept=kept)
         writes = Writes.read(self.work / "data")
@@ -386,17 +444,23 @@ class _ExecutableSession:
             self.complain(f"{kernel} cannot be emulated: {done.reason}")
         return done, doubt
 
-    def emulate(self, asked: _Launch, order: Order, *, kept: bool, garbage: int = 0, limit: float = 0.0) -> Emulation:
+    def emulate(
+        self, asked: ExecutableLaunch, order: Order, *, kept: bool, garbage: int = 0, limit: float = 0.0
+    ) -> Emulation:
         limit = limit or self.options.time_limit
         copied = not kept or not self.heap_was_used
         job = asked.job(self.options, order, self.arena, copied=copied, kept=kept and copied)
-        job += f"garbage {garbage}\ntime_limit {limit!r}\nlist_writes {int(kept and self.may_overlap)}\n"
+        job += (
+            f"garbage {garbage}\ntime_limit {limit!r}\nuses {int(kept)}\nlist_writes {int(kept and self.may_overlap)}\n"
+        )
         (self.work / "data").write_bytes(b"")
         done = run_job(self.modules[asked.module].programs[asked.kernel], job, self.work, limit)
         self.result.emulated_seconds += done.run_seconds
         return done
 
-    def left_differently(self, done: Emulation, writes: Writes, asked: _Launch, order: Order) -> list[Stretch] | None:
+    def left_differently(
+        self, done: Emulation, writes: Writes, asked: ExecutableLaunch, order: Order
+    ) -> list[Stretch] | None:
         """Return the memory that depends on values that nobody has written; None where the launch does."""
         differ = np.zeros(0, np.uint64)
         for garbage in KINDS_OF_GARBAGE:
@@ -412,7 +476,7 @@ class _ExecutableSession:
         """Write what a launch has left open into the program's memory."""
         with open(self.arena, "r+b", buffering=0) as memory:
             for address, data in writes.each():
-                memory.seek(address - _ARENA_BASE)
+                memory.seek(address - ARENA_BASE)
                 memory.write(data)
 
 
@@ -422,6 +486,10 @@ class _Doubt:
 
     findings: list[tuple[LaunchFinding, tuple[object, ...]]] = field(default_factory=list)
     memory: list[Stretch] = field(default_factory=list)
+
+
+def _lines_of(stretches: Iterable[tuple[int, ...]]) -> str:
+    return "\n".join(" ".join(map(str, stretch)) for stretch in stretches)
 
 
 def _joined(unknown: Iterable[Stretch]) -> list[Stretch]:
@@ -462,105 +530,6 @@ def _error_of(done: Emulation) -> tuple[int, bool]:
     if kinds & {FindingKind.TRAP, FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED, FindingKind.MISSING_LANES}:
         return _LAUNCH_FAILURE, True
     return 0, False
-
-
-@dataclass(eq=False)
-class _Launch:
-    module: int = 0
-    kernel: str = ""
-    grid: tuple[int, ...] = ()
-    block: tuple[int, ...] = ()
-    cluster: tuple[int, ...] = ()  # where the launch names one
-    shared: int = 0
-    cooperative: bool = False
-    stream: int = 0
-    dependent: bool = False  # it may begin before the kernel in front of it in the stream has ended
-    unfinished: tuple[Stretch, ...] = ()  # what such kernels write
-    arguments: list[str] = field(default_factory=list)
-    buffers: list[tuple[str, str, int, int, bool]] = field(default_factory=list)  # name, role, address, bytes, unset
-    symbols: list[tuple[str, int]] = field(default_factory=list)
-    textures: list[tuple[str, int, str]] = field(default_factory=list)  # handle, address, the rest
-    on_device: list[Stretch] = field(default_factory=list)  # allocations that the host has no access to
-    unknown: list[Stretch] = field(default_factory=list)  # that hold no value
-    heap: tuple[int, int] = (8 << 20, 0)  # bytes of it that may be allotted, how often it was reset
-
-    @classmethod
-    def read(cls, text: str) -> _Launch:
-        """From the lines of a message (core.cpp, run)."""
-        it = cls()
-        for line in text.splitlines():
-            key, _, rest = line.strip().partition(" ")
-            words = rest.split()
-            match key:
-                case "module":
-                    it.module = int(rest)
-                case "kernel":
-                    it.kernel = rest
-                case "grid" | "block" | "cluster":
-                    setattr(it, key, tuple(map(int, words)))
-                case "shared" | "stream":
-                    setattr(it, key, int(rest))
-                case "cooperative" | "dependent":
-                    setattr(it, key, rest == "1")
-                case "heap":
-                    it.heap = (int(words[0]), int(words[1]))
-                case "argument":
-                    it.arguments.append(rest)
-                case "unknown":
-                    it.unknown.append((int(words[0]), int(words[1])))
-                case "buffer":
-                    if words[1] == "device" and int(words[3]) <= _MOST_WATCHED:
-                        it.on_device.append((int(words[2]), int(words[3])))
-                    it.buffers.append((words[0], "variable", int(words[2]), int(words[3]), False))
-                case "variable":
-                    module, name, constant, unset, address, size = words
-                    if int(module) == it.module:
-                        it.symbols.append((name, len(it.buffers)))
-                    shown = "".join(demangled(name).rpartition("::")[2].split())
-                    role = "input" if constant == "1" else "variable"
-                    it.buffers.append((shown, role, int(address), int(size), unset == "1"))
-                case "texture":
-                    it.textures.append((words[0], int(words[1]), " ".join(words[2:])))
-        return it
-
-    def is_on_device(self, stretch: Stretch) -> bool:
-        """Whether bytes lie in one allocation of which the host sees what it copies."""
-        first, count = stretch
-        return any(begin <= first and first + count <= begin + size for begin, size in self.on_device)
-
-    def job(self, options: ExecutableOptions, order: Order, arena: str, *, copied: bool, kept: bool) -> str:
-        """As the runner reads it (runtime/main.cpp)."""
-
-        def numbers(values: Sequence[int]) -> str:
-            return " ".join(map(str, values))
-
-        lines = [
-            f"grid {numbers(self.grid)}", "launches 1", "calls 1", f"block {numbers(self.block)}",
-            *([f"cluster {numbers(self.cluster)}"] if self.cluster else []), f"dynamic_shared_bytes {self.shared}",
-            f"cooperative {int(self.cooperative)}", f"dependent {int(self.dependent)}",
-            *(f"unfinished {first} {count}" for first, count in self.unfinished),
-            "check 1", f"perturb {int(options.perturb)}", "sparse 0",
-            f"order_seed {order.seed}", f"resident {order.resident}",
-            f"interleaved {int(order.blocks == 'interleaved')}",
-            f"arena {arena} {_ARENA_BASE} {_ARENA_BYTES} {int(copied)} {int(kept)}",
-            f"heap {_ARENA_BASE + _ARENA_BYTES - _HEAP_BYTES} {_HEAP_BYTES} {numbers(self.heap)} {int(copied)}",
-        ]  # fmt: skip
-        if order.blocks != "ascending":
-            blocks = [int(b) for b in order.of(math.prod(self.grid))]
-            lines.append(f"blocks {len(blocks)} {numbers(blocks)}")
-        for name, role, address, size, unset in self.buffers:
-            lines.append(f"placed {name} {role} {size} {1 if size % 4 else 4} {address} {int(unset)}")
-        for first, count in self.unknown:
-            for number, (_, _, start, size, _) in enumerate(self.buffers):
-                if start <= first < start + size:
-                    lines.append(f"unknown {number} {first - start} {count}")
-        lines += [f"symbol {name} {buffer}" for name, buffer in self.symbols]
-        for handle, address, rest in self.textures:
-            for number, (_, _, start, size, _) in enumerate(self.buffers):
-                if start <= address < start + max(size, 1):
-                    lines.append(f"texture {handle} {number} {address - start} {rest}")
-        lines += [f"value {argument}" for argument in self.arguments]
-        return "\n".join(lines) + "\n"
 
 
 def _received(connection: socket.socket, count: int) -> bytes | None:

@@ -19,7 +19,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <map>
 #include <new>
 #include <utility>
 
@@ -70,7 +69,7 @@ struct Job {
   // Of each parameter: p with a pointer, v with a value, t with a tensor map, by their indices.
   std::vector<std::pair<char, std::size_t>> parameters;
   std::string arena;
-  std::vector<AddressInMemory> unknown;  // stretches that hold no value: buffer, at, and bytes (stood)
+  bool uses = false;  // whether to report how a program's memory is used
   std::vector<std::pair<std::string, std::size_t>> symbols;  // variables of the program that are buffers
   std::vector<ptx::Texture> textures;
   std::vector<std::pair<std::string, std::size_t>> fills;  // __constant__ variables that buffers are copied to
@@ -231,11 +230,12 @@ Job read_job(Machine& machine, const char* path) {
       file >> job.arena >> base >> bytes >> copied >> kept;
       map_arena(machine, job.arena.c_str(), base, bytes, copied, kept);
     } else if (key == "unknown") {
-      AddressInMemory a{};
-      file >> a.buffer >> a.at >> a.stood;
-      if (a.buffer >= job.buffers.size() || a.at + a.stood > job.buffers[a.buffer].bytes) fail("unknown bytes of no buffer");
-      job.buffers[a.buffer].zeroed = false;  // some of its bytes hold no value
-      job.unknown.push_back(a);
+      std::size_t buffer = 0, first = 0, bytes = 0;
+      file >> buffer >> first >> bytes;
+      if (buffer >= job.buffers.size() || first + bytes > job.buffers[buffer].bytes) fail("unknown bytes of no buffer");
+      job.buffers[buffer].unknown.push_back({first, first + bytes});
+    } else if (key == "uses") {
+      file >> job.uses;
     } else if (key == "placed") {
       BufferSpec b{};
       std::string role;
@@ -390,7 +390,7 @@ void finish(Machine& machine, bool finished, const Job& job, int data, const std
   for (const AddressInMemory& a : job.addresses) replace_address(buffers, a, address_of(buffers, a.target), a.stood);
   for (const auto& [buffer, offset] : job.defined) {
     std::vector<unsigned char> flags(job.buffers[buffer].bytes);
-    flag_written_bytes(machine, buffer, flags.data());
+    flag_used_bytes(machine, buffer, flags.data());
     transfer(data, flags.data(), flags.size(), offset, false);
   }
   if (machine.garbage != 0) clear_unwritten(machine);
@@ -406,6 +406,7 @@ void finish(Machine& machine, bool finished, const Job& job, int data, const std
                        was_found(machine.report, Kind::uninitialized_global_read);
   if (!job.arena.empty()) hand_over_writes(machine, finished && (is_open || job.lists_writes), data);
   if (waited_for_launches(machine)) report_waited(machine.report);
+  if (job.uses && machine.garbage == 0) report_uses(machine);
   if (machine.launch.check && (machine.garbage != 0 || is_open)) report_variables(machine.report, digest_of_variables(machine));
   keep_heap(machine);
   report_counts(machine);
@@ -468,13 +469,6 @@ int run(Machine& machine, int argc, char** argv) {
     std::vector<unsigned char>& of_buffer = flags.emplace_back(job.buffers[buffer].bytes);
     transfer(data, of_buffer.data(), of_buffer.size(), offset, true);
     job.buffers[buffer].defined = of_buffer.data();
-  }
-  std::map<std::size_t, std::vector<unsigned char>> known;  // of bytes of buffers with unknown ones
-  for (const AddressInMemory& a : job.unknown) {
-    std::vector<unsigned char>& of_buffer = known[a.buffer];
-    of_buffer.resize(job.buffers[a.buffer].bytes, 1);
-    std::fill_n(of_buffer.begin() + static_cast<std::ptrdiff_t>(a.at), a.stood, static_cast<unsigned char>(0));
-    job.buffers[a.buffer].defined = of_buffer.data();
   }
   std::vector<BufferSpec> specs = job.buffers;
   for (const BufferSpec& variable : ptx::variable_specs(machine)) specs.push_back(variable);

@@ -17,6 +17,7 @@ from autosched.cli.options.verification import (
     KernelLaunch,
     Script,
     Submission,
+    UndefinedMemory,
     VerificationEffort,
     describes_a_launch,
     refuse_others,
@@ -44,6 +45,7 @@ def verify_file(
     findings: Findings,
     script: Script,
     executable: Executable,
+    undefined: UndefinedMemory,
     submission: Submission,
     inputs: Inputs,
     output: Output,
@@ -75,11 +77,11 @@ def verify_file(
     if kind is FileKind.EXECUTABLE:
         from autosched.cli.commands.verification.program import verify_program
 
-        return verify_program("verify", [file, *(arguments or ())], effort, findings, executable, output)
+        return verify_program("verify", [file, *(arguments or ())], effort, findings, executable, undefined, output)
     if kind is FileKind.SCRIPT:
         from autosched.cli.commands.verification.script import verify_script
 
-        return verify_script(given, arguments or (), effort, findings, script, inputs, output)
+        return verify_script(given, arguments or (), effort, findings, script, undefined, inputs, output)
     if kind in (FileKind.TILE_PROGRAM, FileKind.KERNEL_FILE):
         raise InputError(f"{file} is {kind}: options go behind the file, as in 'autosched verify {file} --sample 1'")
     from autosched.cli.commands.verification.kernel_launch import verify_launch

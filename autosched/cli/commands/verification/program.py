@@ -21,7 +21,7 @@ from autosched.cli.answers import CommandAnswer, Output, give, write_files
 from autosched.cli.commands.verification.cases import status_of
 from autosched.cli.options.devices import target
 from autosched.cli.options.groups import grouped
-from autosched.cli.options.verification import Executable, Findings, VerificationEffort
+from autosched.cli.options.verification import Executable, Findings, UndefinedMemory, VerificationEffort
 from autosched.cli.terminal.errors import InputError
 from autosched.reporting.ci import CheckedCase, Summary
 from autosched.reporting.exit_status import ExitStatus
@@ -43,6 +43,7 @@ def run(
     effort: VerificationEffort,
     findings: Findings,
     executable: Executable,
+    undefined: UndefinedMemory,
     output: Output,
 ) -> int:
     """Run a CUDA program without a GPU (verify PROGRAM).
@@ -52,7 +53,7 @@ def run(
     Compile it with nvcc -cudart shared -lineinfo. Copies, streams, events, symbols, textures and managed memory work;
     times are those of this machine's CPU.
     """
-    return verify_program("run", program, effort, findings, executable, output)
+    return verify_program("run", program, effort, findings, executable, undefined, output)
 
 
 def verify_program(
@@ -61,6 +62,7 @@ def verify_program(
     effort: VerificationEffort,
     findings: Findings,
     executable: Executable,
+    undefined: UndefinedMemory,
     output: Output,
 ) -> ExitStatus:
     """Run an executable whose launches are emulated, and answer.
@@ -71,6 +73,7 @@ def verify_program(
         effort: Device, depth and time limit.
         findings: In which order launches run, and which findings count.
         executable: How it is run.
+        undefined: Whether memory that nobody has written counts as written.
         output: Where the answer goes.
 
     Raises:
@@ -81,7 +84,14 @@ def verify_program(
     plan = replace(findings.plan(effort), time_limit=effort.seconds(TIME_LIMIT))
     try:
         with _stdout_as_stderr(output.json):
-            result, verdict = run_planned(program, target(effort.device), plan, _tell, driver=executable.driver)
+            result, verdict = run_planned(
+                program,
+                target(effort.device),
+                plan,
+                _tell,
+                driver=executable.driver,
+                undefined_memory=not undefined.allow_undefined,
+            )
     except ExecutableRefused as refused:
         raise InputError(str(refused)) from None
     conclusion = _conclusion(result)

@@ -22,7 +22,7 @@ from autosched.cli.answers import CommandAnswer, Output, give, line, write_files
 from autosched.cli.commands.verification.cases import launch_case, outcome_of_launch, status_of
 from autosched.cli.options.devices import target
 from autosched.cli.options.recognition import Given
-from autosched.cli.options.verification import Findings, Inputs, Script, VerificationEffort
+from autosched.cli.options.verification import Findings, Inputs, Script, UndefinedMemory, VerificationEffort
 from autosched.cli.terminal.errors import InputError
 from autosched.cli.terminal.output import stderr_console
 from autosched.reporting.ci import CheckedCase, Summary
@@ -40,6 +40,7 @@ def verify_script(
     effort: VerificationEffort,
     findings: Findings,
     script: Script,
+    undefined: UndefinedMemory,
     inputs: Inputs,
     output: Output,
 ) -> ExitStatus:
@@ -51,6 +52,7 @@ def verify_script(
         effort: Device, depth and time limit.
         findings: In which order launches run, and which findings count.
         script: How launches are run.
+        undefined: Whether memory that nobody has written counts as written.
         inputs: Sizes of the function.
         output: Where the answer goes.
 
@@ -83,7 +85,7 @@ def verify_script(
         seconds=None if effort.time_limit is None else effort.seconds(0.0),
         function=given.name,
         sizes=sizes,
-        undefined_memory=not script.allow_undefined,
+        undefined_memory=not undefined.allow_undefined,
         first_configuration=script.first_config,
     )
     cases = _cases(proof, given.path, notes_fail)

@@ -1,5 +1,8 @@
 #include "core.hpp"
 
+#include "intervals.hpp"
+#include "order.hpp"
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -74,7 +77,9 @@ class Session {
   std::deque<Allocation> freed;                     // the last ones
   std::size_t used = 0;
   std::vector<Module*> modules;
-  std::map<std::uint64_t, std::uint64_t> unknown;  // stretches of bytes, from and to, none beside another
+  Intervals unwritten;  // bytes that hold no value
+  Intervals unknown;    // bytes that a launch has made of such
+  std::set<std::pair<std::uint64_t, bool>> taken;  // allocations whose unwritten bytes the host has copied, in part or all
   std::map<std::uint64_t, std::string> textures;  // lines, by handle
   std::uint64_t next_texture = 0x7e5700000001;
   int sticky = success;
@@ -118,33 +123,36 @@ const char* kind_name(Allocation::Kind kind) {
   }
 }
 
-// The stretches of ``unknown`` in a range, and what is left of it without them.
-std::map<std::uint64_t, std::uint64_t> unknown_in(std::uint64_t from, std::uint64_t to) {
-  std::map<std::uint64_t, std::uint64_t> found;
-  for (const auto& [begin, end] : session().unknown) {
-    if (begin < to && from < end) found[std::max(begin, from)] = std::min(end, to);
-  }
-  return found;
-}
 void make_known(std::uint64_t from, std::uint64_t to) {
-  std::map<std::uint64_t, std::uint64_t> left;
-  for (const auto& [begin, end] : session().unknown) {
-    if (begin < from) left[begin] = std::min(end, from);
-    if (end > to) left[std::max(begin, to)] = end;
-  }
-  session().unknown = std::move(left);
+  session().unwritten.remove(from, to);
+  session().unknown.remove(from, to);
+}
+// The host copies bytes that hold no value: it gets bytes of 0xFF, so that what depends on them shows.
+void take_unwritten(void* to, const void* from, const std::vector<Intervals::Stretch>& unwritten) {
+  Session& s = session();
+  const Allocation* a = allocation_of(from);
+  if (a == nullptr || a->kind != Allocation::Kind::device || unwritten.empty()) return;
+  for (const auto& [begin, end] : unwritten) std::memset(static_cast<char*>(to) + (begin - number_of(from)), 0xff, end - begin);
+  const bool all = s.unwritten.has_all(a->address, a->address + a->bytes);
+  if (!s.taken.insert({a->address, all}).second) return;
+  std::ostringstream text;
+  text << "unwritten " << all << " " << unwritten[0].first - a->address << " " << unwritten[0].second - a->address << " " << a->bytes << " "
+       << running_stream_and_site() << " " << a->name;
+  s.ask(text.str());
 }
 // What a copy brings. Only memory of the device keeps that from the host.
-void carry_unknown(const void* to, const void* from, std::size_t bytes) {
-  if (session().unknown.empty()) return;
-  const auto carried = unknown_in(number_of(from), number_of(from) + bytes);
+void carry_unknown(void* to, const void* from, std::size_t bytes) {
+  Session& s = session();
+  const std::uint64_t begin = number_of(from), target = number_of(to);
+  const auto unwritten = s.unwritten.in(begin, begin + bytes), unknown = s.unknown.in(begin, begin + bytes);
   const Allocation* a = allocation_of(to);
-  if (!carried.empty() && (a == nullptr || a->kind != Allocation::Kind::device)) use_unknown(number_of(from), bytes);
-  make_known(number_of(to), number_of(to) + bytes);
-  if (a == nullptr || a->kind != Allocation::Kind::device) return;
-  for (const auto& [begin, end] : carried) {
-    session().unknown[begin - number_of(from) + number_of(to)] = end - number_of(from) + number_of(to);
-  }
+  const bool on_device = a != nullptr && a->kind == Allocation::Kind::device;
+  if (!unknown.empty() && !on_device) s.ask("used");
+  make_known(target, target + bytes);
+  std::memmove(to, from, bytes);
+  if (!on_device) return take_unwritten(to, from, unwritten);
+  for (const auto& [first, end] : unwritten) s.unwritten.add(first - begin + target, end - begin + target);
+  for (const auto& [first, end] : unknown) s.unknown.add(first - begin + target, end - begin + target);
 }
 
 std::string hex(const void* from, std::size_t count) {
@@ -164,6 +172,8 @@ int failed(int error) {
   return error;
 }
 int sticky_error() { return session().sticky; }
+std::recursive_mutex& session_mutex() { return session().mutex; }
+std::string ask(const std::string& text) { return session().ask(text); }
 
 std::uint64_t fact(const std::string& name) { return session().numbers[name]; }
 const std::string& device_name() { return session().name; }
@@ -197,12 +207,17 @@ void reset_heap() {
   s.heap_used = false;
 }
 
-void use_unknown(std::uint64_t address, std::size_t bytes) {
+void set_all(const Variable& v) {
   const Lock lock(session().mutex);
-  if (!unknown_in(address, address + bytes).empty()) session().ask("used");
+  make_known(v.address, v.address + v.bytes);
 }
 
-void* allocate(std::size_t bytes, Allocation::Kind kind, const char* function) {
+void use_unknown(std::uint64_t address, std::size_t bytes) {
+  const Lock lock(session().mutex);
+  if (!session().unknown.in(address, address + bytes).empty()) session().ask("used");
+}
+
+void* allocate(std::size_t bytes, Allocation::Kind kind, const char* function, bool pooled) {
   Session& s = session();
   const Lock lock(s.mutex);
   const std::size_t body = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
@@ -212,12 +227,14 @@ void* allocate(std::size_t bytes, Allocation::Kind kind, const char* function) {
   s.next = address + body;
   std::string name = function;
   if (kind != Allocation::Kind::variable) name += "#" + std::to_string(++s.counts[function]);
-  s.allocations[address] = {address, bytes, name, kind};
+  s.allocations[address] = {address, bytes, name, kind, pooled};
+  if (kind == Allocation::Kind::device && s.numbers["undefined_memory"] != 0) s.unwritten.add(address, address + bytes);
+  note_allocation(s.allocations[address]);
   if (on_device) s.used += bytes;
   return reinterpret_cast<void*>(address);
 }
 
-int release(const void* address, const char* function) {
+int release(const void* address, const char* function, bool in_stream_order) {
   Session& s = session();
   const Lock lock(s.mutex);
   if (address == nullptr) return success;
@@ -227,6 +244,12 @@ int release(const void* address, const char* function) {
     return failed(invalid_value);
   }
   const Allocation freed = found->second;
+  if (in_stream_order) {
+    note_use(address, freed.bytes, use_write);
+  } else if (!freed.pooled) {
+    host_waits_for_device();
+  }
+  note_free(freed, in_stream_order);
   if (freed.kind != Allocation::Kind::host) s.used -= freed.bytes;
   s.allocations.erase(found);
   make_known(freed.address, freed.address + freed.bytes);
@@ -271,6 +294,7 @@ void end_overlaps() {
 }
 
 int copy(void* to, const void* from, std::size_t bytes, int kind, const char* function) {
+  const Operation operation(function);
   const Lock lock(session().mutex);
   session().overlappable.clear();
   if (session().sticky != success) return failed(session().sticky);
@@ -283,14 +307,16 @@ int copy(void* to, const void* from, std::size_t bytes, int kind, const char* fu
     return failed(invalid_value);
   }
   if (!check_range(to, bytes, function) || !check_range(from, bytes, function)) return failed(invalid_value);
+  note_use(from, bytes, use_read);
+  note_use(to, bytes, use_write);
   carry_unknown(to, from, bytes);
-  std::memmove(to, from, bytes);
   return success;
 }
 
 int copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height,
               int kind, const char* function) {
   if (width > to_pitch || width > from_pitch) return failed(12);  // invalid pitch value
+  const Operation operation(function);
   for (std::size_t row = 0; row < height; ++row) {
     const int error = copy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width, kind, function);
     if (error != success) return error;
@@ -299,6 +325,7 @@ int copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from
 }
 
 int fill(void* to, int value, std::size_t bytes, const char* function) {
+  const Operation operation(function);
   const Lock lock(session().mutex);
   session().overlappable.clear();
   if (session().sticky != success) return failed(session().sticky);
@@ -308,6 +335,7 @@ int fill(void* to, int value, std::size_t bytes, const char* function) {
     return failed(invalid_value);
   }
   if (!check_range(to, bytes, function)) return failed(invalid_value);
+  note_use(to, bytes, use_write);
   make_known(number_of(to), number_of(to) + bytes);
   std::memset(to, value, bytes);
   return success;
@@ -351,6 +379,7 @@ int load(Module* module) {
     }
     if (v == nullptr || value == "-") continue;
     v->unset = false;
+    make_known(v->address, v->address + v->bytes);
     for (std::size_t k = 0; k + 1 < value.size() && k / 2 < v->bytes; k += 2) {
       reinterpret_cast<unsigned char*>(v->address)[k / 2] =
           static_cast<unsigned char>(std::strtoul(value.substr(k, 2).c_str(), nullptr, 16));
@@ -362,6 +391,7 @@ int load(Module* module) {
 Variable* add_variable(Module* module, const char* name, std::size_t bytes, bool constant, bool managed) {
   void* at = allocate(bytes, managed ? Allocation::Kind::managed : Allocation::Kind::variable, name);
   auto* v = new Variable{module, name, number_of(at), bytes, constant, constant};
+  if (constant && session().numbers["undefined_memory"] != 0) session().unwritten.add(v->address, v->address + bytes);
   module->variables.push_back(v);
   return v;
 }
@@ -386,6 +416,7 @@ int learn(Kernel* kernel) {
 }
 
 int run(const Launch& launch) {
+  const Operation operation("");
   Session& s = session();
   const Lock lock(s.mutex);
   if (s.sticky != success) return failed(s.sticky);
@@ -442,16 +473,28 @@ int run(const Launch& launch) {
     }
   }
   for (const auto& [handle, line] : s.textures) text << "texture " << handle << " " << line << "\n";
-  for (const auto& [from, to] : s.unknown) text << "unknown " << from << " " << to - from << "\n";
   s.overlappable.insert(launch.stream);
+  Intervals without_value = s.unwritten;
+  for (const auto& [from, to] : s.unknown) without_value.add(from, to);
+  for (const auto& [from, to] : without_value) text << "unknown " << from << " " << to - from << "\n";
+  text << "site " << running_stream_and_site() << "\n";
+  flush_order();
   s.heap_used = s.heap_used || k->uses_heap;
   std::fflush(nullptr);  // what was printed before comes first
   std::istringstream answer(s.ask(text.str()));
   int error = success, stays = 0;
-  std::size_t stretches = 0;
-  answer >> error >> stays >> stretches;
-  s.unknown.clear();
-  for (std::uint64_t address = 0, bytes = 0; stretches != 0 && answer >> address >> bytes; --stretches) s.unknown[address] = address + bytes;
+  std::size_t counts[3] = {};  // of stretches: without a value as before, made of such by the launch, to be guarded
+  answer >> error >> stays >> counts[0] >> counts[1] >> counts[2];
+  Intervals still;
+  std::uint64_t address = 0, bytes = 0;
+  for (; counts[0] != 0 && answer >> address >> bytes; --counts[0]) still.add(address, address + bytes);
+  s.unwritten = s.unwritten.both(still);
+  s.unknown = s.unknown.both(still);
+  for (; counts[1] != 0 && answer >> address >> bytes; --counts[1]) {
+    s.unwritten.remove(address, address + bytes);
+    s.unknown.add(address, address + bytes);
+  }
+  for (unsigned use = 0; counts[2] != 0 && answer >> address >> bytes >> use; --counts[2]) guard(address, address + bytes, use);
   answer.get();
   const std::string printed{std::istreambuf_iterator<char>(answer), {}};
   std::fwrite(printed.data(), 1, printed.size(), stdout);

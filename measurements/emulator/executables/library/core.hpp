@@ -1,5 +1,6 @@
 // What the stand-ins of libcudart and libcuda share: memory, modules, kernels, and the talk with `autosched run`, which
-// emulates the launches. Everything is done at once, in the order of the calls: streams hold nothing back.
+// emulates the launches. Everything is done at once, in the order of the calls: streams hold nothing back (order.hpp says
+// what they would order).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -46,6 +47,7 @@ struct Allocation {
   std::size_t bytes;
   std::string name;  // "cudaMalloc#3"
   enum class Kind { device, host, managed, array, variable } kind;
+  bool pooled = false;  // allotted in the order of a stream
 };
 
 struct Module;
@@ -55,7 +57,7 @@ struct Variable {
   std::uint64_t address;
   std::size_t bytes;
   bool constant;
-  bool unset;  // no value of its own, and none from the host
+  bool unset;  // a constant without a value of its own, and without any from the host
 };
 struct Module {
   int id;
@@ -120,12 +122,16 @@ void complain_machine_code();       // made known at the end, if no PTX is loade
 int limit_heap(std::size_t bytes);
 void reset_heap();
 
-// Bytes of device memory that depend on what nobody has written: what launches leave, copies carry on, and other writes end.
-// Who else uses them makes it a finding.
+std::recursive_mutex& session_mutex();
+std::string ask(const std::string& text);  // sends a message to `autosched run`, and returns the answer
+
+// Device memory holds no value until something writes it, and what launches make of such bytes depends on what nobody has
+// written. Copies carry both on, other writes end them. Who else uses the latter makes it a finding.
+void set_all(const Variable& v);  // whoever has its address may set it
 void use_unknown(std::uint64_t address, std::size_t bytes);
 
-void* allocate(std::size_t bytes, Allocation::Kind kind, const char* function);
-int release(const void* address, const char* function);
+void* allocate(std::size_t bytes, Allocation::Kind kind, const char* function, bool pooled = false);
+int release(const void* address, const char* function, bool in_stream_order = false);
 const Allocation* allocation_of(const void* address);  // nullptr: none
 std::size_t free_bytes();
 bool in_arena(const void* address);

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "core.hpp"
+#include "order.hpp"
 #include "isa/async/tensor_map.hpp"
 
 using namespace autosched::program;
@@ -42,9 +42,17 @@ int give(DevicePointer* to, std::size_t bytes, Allocation::Kind kind, const char
   return *to = reinterpret_cast<DevicePointer>(p), success;
 }
 
+// Work of a stream.
+template <class Do>
+int on(void* stream, const char* function, Do work) {
+  const Operation operation(stream, function);
+  return work();
+}
+
 template <class T>
 int fill_with(DevicePointer to, T value, std::size_t count, const char* function) {
-  if (!in_arena(pointer(to)) || !check_range(pointer(to), count * sizeof(T), function)) return failed(invalid_value);
+  const Operation operation(function);
+  if (const int error = fill(pointer(to), 0, count * sizeof(T), function); error != success) return error;
   std::fill_n(static_cast<T*>(pointer(to)), count, value);
   return success;
 }
@@ -110,7 +118,7 @@ BOTH(cuCtxPushCurrent, (void* c), (c))
 API int cuCtxPopCurrent(void** to) { return (to != nullptr ? *to = &context : nullptr), success; }
 BOTH(cuCtxPopCurrent, (void** to), (to))
 API int cuCtxGetDevice(int* device) { return *device = 0, success; }
-API int cuCtxSynchronize() { return end_overlaps(), failed(sticky_error()); }
+API int cuCtxSynchronize() { return end_overlaps(), host_waits_for_device(), failed(sticky_error()); }
 API int cuCtxSetLimit(int limit, std::size_t value) {
   constexpr int heap_size = 2;  // CU_LIMIT_MALLOC_HEAP_SIZE
   return limit == heap_size ? limit_heap(value) : success;
@@ -195,6 +203,7 @@ API int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* function,
 namespace {
 int launch(void* function, Dim3 grid, Dim3 block, std::optional<Dim3> cluster, unsigned shared, void* stream, void** arguments, bool cooperative,
            bool dependent = false) {
+  const Operation operation(stream, "");
   if (function == nullptr) return failed(invalid_handle);
   if (arguments == nullptr && !static_cast<Kernel*>(function)->parameters.empty()) return lacking("cuLaunchKernel with CU_LAUNCH_PARAM_BUFFER_POINTER");
   return run({static_cast<Kernel*>(function), grid, block, cluster, shared, arguments, cooperative, stream, dependent});
@@ -343,11 +352,20 @@ API int cuTensorMapEncodeIm2col(void* to, int element, unsigned rank, void* base
 
 API int cuMemAlloc(DevicePointer* to, std::size_t bytes) { return give(to, bytes, Allocation::Kind::device, "cuMemAlloc"); }
 BOTH(cuMemAlloc, (DevicePointer * to, std::size_t bytes), (to, bytes))
-API int cuMemAllocAsync(DevicePointer* to, std::size_t bytes, void*) { return give(to, bytes, Allocation::Kind::device, "cuMemAllocAsync"); }
+API int cuMemAllocAsync(DevicePointer* to, std::size_t bytes, void* stream) {
+  if (to == nullptr || bytes == 0) return failed(invalid_value);
+  const Operation operation(stream, "cuMemAllocAsync");
+  void* p = allocate(bytes, Allocation::Kind::device, "cuMemAllocAsync", true);
+  if (p == nullptr) return failed(out_of_memory);
+  note_use(p, bytes, use_write);
+  return *to = reinterpret_cast<DevicePointer>(p), success;
+}
 API int cuMemAllocManaged(DevicePointer* to, std::size_t bytes, unsigned) { return give(to, bytes, Allocation::Kind::managed, "cuMemAllocManaged"); }
 API int cuMemFree(DevicePointer p) { return release(pointer(p), "cuMemFree"); }
 BOTH(cuMemFree, (DevicePointer p), (p))
-API int cuMemFreeAsync(DevicePointer p, void*) { return release(pointer(p), "cuMemFreeAsync"); }
+API int cuMemFreeAsync(DevicePointer p, void* stream) {
+  return on(stream, "cuMemFreeAsync", [=] { return release(pointer(p), "cuMemFreeAsync", true); });
+}
 API int cuMemAllocHost(void** to, std::size_t bytes) { return (*to = allocate(bytes, Allocation::Kind::host, "cuMemAllocHost")) != nullptr ? success : failed(out_of_memory); }
 BOTH(cuMemAllocHost, (void** to, std::size_t bytes), (to, bytes))
 API int cuMemHostAlloc(void** to, std::size_t bytes, unsigned) { return cuMemAllocHost(to, bytes); }
@@ -360,38 +378,42 @@ API int cuMemcpyDtoH(void* to, DevicePointer from, std::size_t n) { return copy(
 BOTH(cuMemcpyDtoH, (void* to, DevicePointer from, std::size_t n), (to, from, n))
 API int cuMemcpyDtoD(DevicePointer to, DevicePointer from, std::size_t n) { return copy(pointer(to), pointer(from), n, 3, "cuMemcpyDtoD"); }
 BOTH(cuMemcpyDtoD, (DevicePointer to, DevicePointer from, std::size_t n), (to, from, n))
-API int cuMemcpyHtoDAsync(DevicePointer to, const void* from, std::size_t n, void*) { return cuMemcpyHtoD(to, from, n); }
+API int cuMemcpyHtoDAsync(DevicePointer to, const void* from, std::size_t n, void* stream) { return on(stream, "cuMemcpyHtoDAsync", [=] { return cuMemcpyHtoD(to, from, n); }); }
 BOTH(cuMemcpyHtoDAsync, (DevicePointer to, const void* from, std::size_t n, void* s), (to, from, n, s))
-API int cuMemcpyDtoHAsync(void* to, DevicePointer from, std::size_t n, void*) { return cuMemcpyDtoH(to, from, n); }
+API int cuMemcpyDtoHAsync(void* to, DevicePointer from, std::size_t n, void* stream) { return on(stream, "cuMemcpyDtoHAsync", [=] { return cuMemcpyDtoH(to, from, n); }); }
 BOTH(cuMemcpyDtoHAsync, (void* to, DevicePointer from, std::size_t n, void* s), (to, from, n, s))
-API int cuMemcpyDtoDAsync(DevicePointer to, DevicePointer from, std::size_t n, void*) { return cuMemcpyDtoD(to, from, n); }
+API int cuMemcpyDtoDAsync(DevicePointer to, DevicePointer from, std::size_t n, void* stream) { return on(stream, "cuMemcpyDtoDAsync", [=] { return cuMemcpyDtoD(to, from, n); }); }
 BOTH(cuMemcpyDtoDAsync, (DevicePointer to, DevicePointer from, std::size_t n, void* s), (to, from, n, s))
 API int cuMemcpy(DevicePointer to, DevicePointer from, std::size_t n) { return copy(pointer(to), pointer(from), n, 4, "cuMemcpy"); }
-API int cuMemcpyAsync(DevicePointer to, DevicePointer from, std::size_t n, void*) { return cuMemcpy(to, from, n); }
+API int cuMemcpyAsync(DevicePointer to, DevicePointer from, std::size_t n, void* stream) { return on(stream, "cuMemcpyAsync", [=] { return cuMemcpy(to, from, n); }); }
 API int cuMemsetD8(DevicePointer to, unsigned char value, std::size_t n) { return fill_with(to, value, n, "cuMemsetD8"); }
 BOTH(cuMemsetD8, (DevicePointer to, unsigned char value, std::size_t n), (to, value, n))
 API int cuMemsetD16(DevicePointer to, unsigned short value, std::size_t n) { return fill_with(to, value, n, "cuMemsetD16"); }
 BOTH(cuMemsetD16, (DevicePointer to, unsigned short value, std::size_t n), (to, value, n))
 API int cuMemsetD32(DevicePointer to, unsigned value, std::size_t n) { return fill_with(to, value, n, "cuMemsetD32"); }
 BOTH(cuMemsetD32, (DevicePointer to, unsigned value, std::size_t n), (to, value, n))
-API int cuMemsetD8Async(DevicePointer to, unsigned char value, std::size_t n, void*) { return cuMemsetD8(to, value, n); }
-API int cuMemsetD32Async(DevicePointer to, unsigned value, std::size_t n, void*) { return cuMemsetD32(to, value, n); }
+API int cuMemsetD8Async(DevicePointer to, unsigned char value, std::size_t n, void* stream) { return on(stream, "cuMemsetD8Async", [=] { return cuMemsetD8(to, value, n); }); }
+API int cuMemsetD32Async(DevicePointer to, unsigned value, std::size_t n, void* stream) { return on(stream, "cuMemsetD32Async", [=] { return cuMemsetD32(to, value, n); }); }
 
 // Streams and events hold nothing back.
-API int cuStreamCreate(void** to, unsigned) { return *to = new char, success; }
-API int cuStreamCreateWithPriority(void** to, unsigned, int) { return *to = new char, success; }
-API int cuStreamDestroy(void* s) { return delete static_cast<char*>(s), success; }
+API int cuStreamCreate(void** to, unsigned flags) { return *to = add_stream(flags, 0), success; }
+API int cuStreamCreateWithPriority(void** to, unsigned flags, int priority) { return *to = add_stream(flags, priority), success; }
+API int cuStreamDestroy(void* s) { return destroy_stream(s), success; }
 BOTH(cuStreamDestroy, (void* s), (s))
-API int cuStreamSynchronize(void*) { return end_overlaps(), failed(sticky_error()); }
-API int cuStreamQuery(void*) { return end_overlaps(), failed(sticky_error()); }
-API int cuStreamWaitEvent(void*, void*, unsigned) { return success; }
-API int cuEventCreate(void** to, unsigned) { return *to = new double(0), success; }
-API int cuEventDestroy(void* e) { return delete static_cast<double*>(e), success; }
+API int cuStreamSynchronize(void* s) { return end_overlaps(), host_waits_for_stream(s), failed(sticky_error()); }
+API int cuStreamQuery(void* s) { return cuStreamSynchronize(s); }
+API int cuStreamWaitEvent(void* s, void* e, unsigned) { return wait_for_event(s, e), success; }
+API int cuEventCreate(void** to, unsigned) { return *to = add_event(), success; }
+API int cuEventDestroy(void* e) { return destroy_event(e), success; }
 BOTH(cuEventDestroy, (void* e), (e))
-API int cuEventRecord(void* e, void*) { return *static_cast<double*>(e) = now_milliseconds(), success; }
-API int cuEventSynchronize(void*) { return end_overlaps(), failed(sticky_error()); }
-API int cuEventQuery(void*) { return end_overlaps(), failed(sticky_error()); }
-API int cuEventElapsedTime(float* to, void* a, void* b) { return *to = static_cast<float>(*static_cast<double*>(b) - *static_cast<double*>(a)), success; }
+API int cuEventRecord(void* e, void* s) { return record_event(e, s), success; }
+API int cuEventSynchronize(void* e) { return end_overlaps(), host_waits_for_event(e), failed(sticky_error()); }
+API int cuEventQuery(void* e) { return cuEventSynchronize(e); }
+API int cuEventElapsedTime(float* to, void* a, void* b) {
+  double begin = 0, end = 0;
+  if (!event_milliseconds(a, begin) || !event_milliseconds(b, end)) return failed(invalid_handle);
+  return *to = static_cast<float>(end - begin), success;
+}
 BOTH(cuEventElapsedTime, (float* to, void* a, void* b), (to, a, b))
 
 API int cuGetErrorName(int error, const char** name) {

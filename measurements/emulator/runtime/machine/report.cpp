@@ -233,6 +233,10 @@ void report_unknown(Report& report, std::uint64_t address, std::uint64_t bytes) 
 
 void report_waited(Report& report) { Line("waited").write(report); }
 
+void report_use(Report& report, std::uint64_t address, std::uint64_t bytes, unsigned use) {
+  Line("use").number("address", address).number("bytes", bytes).number("use", use).write(report);
+}
+
 void report_variables(Report& report, std::uint64_t digest) { Line("variables").number("digest", digest).write(report); }
 
 void report_print(Report& report, const char* text) { Line("print").escaped("text", text).write(report); }

@@ -113,6 +113,8 @@ void report_end(Report& report, const char* status, SiteIndex site, const char* 
 
 // Bytes of a program's memory that held no value before the launch, and hold none now.
 void report_unknown(Report& report, std::uint64_t address, std::uint64_t bytes);
+// How the launch has used a stretch of a program's memory.
+void report_use(Report& report, std::uint64_t address, std::uint64_t bytes, unsigned use);
 
 // The launch has waited for all before it that it might overlap (griddepcontrol.wait).
 void report_waited(Report& report);

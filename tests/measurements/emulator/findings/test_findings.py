@@ -149,13 +149,14 @@ def test_every_kind_has_a_case() -> None:
                  K.MBARRIER_MISUSE, K.MISSING_MBARRIER_FENCE, K.BLOCK_EXITED}  # fmt: skip
     of_blackwell = {K.TCGEN05_IN_FLIGHT, K.MISSING_TCGEN05_FENCE, K.MISSING_TCGEN05_WAIT, K.TENSOR_MEMORY_MISUSE,
                     K.UNINITIALIZED_TENSOR_MEMORY}  # fmt: skip
-    assert {case.kind for case in CASES} == set(FindingKind) - of_ptx - of_hopper - of_blackwell
+    of_host = {K.HOST_RACE, K.UNINITIALIZED_HOST_READ}  # executables/test_host_order.py
+    assert {case.kind for case in CASES} == set(FindingKind) - of_ptx - of_hopper - of_blackwell - of_host
 
 
 def test_runtime_and_python_name_the_same_kinds() -> None:
     source = Path(RUNTIME / "machine" / "report.cpp").read_text()
     names = {line.split('"')[1] for line in source.splitlines() if line.strip().startswith("case Kind::")}
-    assert names | {"crash", "timeout"} == {kind.value for kind in FindingKind}
+    assert names | {"crash", "timeout", "host_race", "uninitialized_host_read"} == {kind.value for kind in FindingKind}
 
 
 def test_message_names_both_sides_of_a_race(run: Callable[..., Emulation], test_kernel: Callable[[str], str]) -> None:

@@ -60,14 +60,14 @@ API Channel cudaCreateChannelDesc(int x, int y, int z, int w, int kind) { return
 API int cudaMemcpy2DToArray(Array* to, std::size_t x, std::size_t y, const void* from, std::size_t pitch, std::size_t width, std::size_t height, int kind) {
   return copy_rows(in_array(to, x, y), to->pitch(), from, pitch, width, height, kind, "cudaMemcpy2DToArray");
 }
-API int cudaMemcpy2DToArrayAsync(Array* to, std::size_t x, std::size_t y, const void* from, std::size_t pitch, std::size_t width, std::size_t height, int kind, void*) {
-  return cudaMemcpy2DToArray(to, x, y, from, pitch, width, height, kind);
+API int cudaMemcpy2DToArrayAsync(Array* to, std::size_t x, std::size_t y, const void* from, std::size_t pitch, std::size_t width, std::size_t height, int kind, void* stream) {
+  return enqueue(stream, Work::copy, [=] { return cudaMemcpy2DToArray(to, x, y, from, pitch, width, height, kind); });
 }
 API int cudaMemcpy2DFromArray(void* to, std::size_t pitch, const Array* from, std::size_t x, std::size_t y, std::size_t width, std::size_t height, int kind) {
   return copy_rows(to, pitch, in_array(from, x, y), from->pitch(), width, height, kind, "cudaMemcpy2DFromArray");
 }
-API int cudaMemcpy2DFromArrayAsync(void* to, std::size_t pitch, const Array* from, std::size_t x, std::size_t y, std::size_t width, std::size_t height, int kind, void*) {
-  return cudaMemcpy2DFromArray(to, pitch, from, x, y, width, height, kind);
+API int cudaMemcpy2DFromArrayAsync(void* to, std::size_t pitch, const Array* from, std::size_t x, std::size_t y, std::size_t width, std::size_t height, int kind, void* stream) {
+  return enqueue(stream, Work::copy, [=] { return cudaMemcpy2DFromArray(to, pitch, from, x, y, width, height, kind); });
 }
 API int cudaMemcpyToArray(Array* to, std::size_t x, std::size_t y, const void* from, std::size_t bytes, int kind) {
   return copy(in_array(to, x, y), from, bytes, kind, "cudaMemcpyToArray");

@@ -98,9 +98,9 @@ API int cudaGetDeviceProperties_v2(void* to, int device) { return properties(to,
 API int cudaGetDeviceProperties(void* to, int device) {
   return properties(to, device, VERSION >= 13 ? DeviceProperties::cuda13 : DeviceProperties::cuda11);
 }
-API int cudaDeviceSynchronize() { return end_overlaps(), failed(sticky_error()); }
-API int cudaThreadSynchronize() { return failed(sticky_error()); }
-API int cudaDeviceReset() { return reset_heap(), success; }
+API int cudaDeviceSynchronize() { return end_overlaps(), host_waits_for_device(), failed(sticky_error()); }
+API int cudaThreadSynchronize() { return cudaDeviceSynchronize(); }
+API int cudaDeviceReset() { return host_waits_for_device(), reset_heap(), success; }
 API int cudaThreadExit() { return success; }
 namespace {
 std::size_t limits[16] = {1024, 1 << 20, 8 << 20, 2, 2048, 128, 0};

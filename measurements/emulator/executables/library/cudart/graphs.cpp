@@ -313,7 +313,10 @@ API int cudaGraphInstantiateWithFlags(Executable** to, const Graph* graph, unsig
 API int cudaGraphUpload(Executable*, void*) { return success; }
 API int cudaGraphLaunch(Executable* executable, void* stream) {
   if (executable == nullptr) return failed(invalid_value);
-  if (!captured(stream)) return failed(run_all(executable->steps));
+  if (!captured(stream)) {
+    const Operation operation(stream, "");
+    return failed(run_all(executable->steps));
+  }
   return keep(stream, Work::graph, [steps = executable->steps]() -> int { return run_all(steps); });
 }
 API int cudaGraphExecDestroy(Executable* executable) { return delete executable, success; }

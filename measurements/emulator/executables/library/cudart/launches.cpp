@@ -22,7 +22,10 @@ int launch(const void* function, Dim3 grid, Dim3 block, void** arguments, std::s
   Kernel* k = kernel_of(function);
   if (k == nullptr) return failed(invalid_device_function);
   const Launch one{k, grid, block, cluster, shared, arguments, cooperative, stream, dependent};
-  if (!captured(stream)) return run(one);
+  if (!captured(stream)) {
+    const Operation operation(stream, "");
+    return run(one);
+  }
   if (const int error = learn(k); error != success) return failed(error);
   return keep(stream, Work::kernel, kept_launch(one));
 }
@@ -46,9 +49,6 @@ API int __cudaGetKernel(void** to, const void* function) {
   return *to != nullptr ? success : failed(invalid_device_function);
 }
 API int __cudaLaunchKernel(void* kernel, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, void* stream) {
-  return launch(kernel, grid, block, arguments, shared, stream, false);
-}
-API int __cudaLaunchKernel_ptsz(void* kernel, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, void* stream) {
   return launch(kernel, grid, block, arguments, shared, stream, false);
 }
 

@@ -27,6 +27,7 @@ namespace autosched::program::runtime {
 
 int copy_3d(const Copy3D* p, const char* function) {
   if (p == nullptr) return failed(invalid_value);
+  const Operation operation(function);
   const Array* array = p->source_array != nullptr ? p->source_array : p->target_array;
   const std::size_t texel = array != nullptr ? array->texel() : 1;  // with arrays, widths and places count elements
   const std::size_t width = p->extent.width * texel;
@@ -45,6 +46,7 @@ int copy_3d(const Copy3D* p, const char* function) {
 }
 
 int fill_rows(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height, const char* function) {
+  const Operation operation(function);
   for (std::size_t row = 0; row < height; ++row) {
     if (const int error = fill(static_cast<char*>(to) + row * pitch, value, width, function); error != success) return error;
   }
@@ -54,14 +56,30 @@ int fill_rows(void* to, std::size_t pitch, int value, std::size_t width, std::si
 }  // namespace autosched::program::runtime
 
 API int cudaMalloc(void** to, std::size_t bytes) { return give(to, bytes, Allocation::Kind::device, "cudaMalloc"); }
-API int cudaMallocAsync(void** to, std::size_t bytes, void*) { return give(to, bytes, Allocation::Kind::device, "cudaMallocAsync"); }
-API int cudaMallocFromPoolAsync(void** to, std::size_t bytes, void*, void*) { return give(to, bytes, Allocation::Kind::device, "cudaMallocFromPoolAsync"); }
+namespace {
+// A stream may use it from its place in the stream on.
+int give_in_order(void** to, std::size_t bytes, void* stream, const char* function) {
+  if (to == nullptr) return failed(invalid_value);
+  const Operation operation(stream, function);
+  if (bytes == 0) return *to = nullptr, success;
+  void* p = allocate(bytes, Allocation::Kind::device, function, true);
+  if (p == nullptr) return failed(out_of_memory);
+  note_use(p, bytes, use_write);
+  return *to = p, success;
+}
+}  // namespace
+API int cudaMallocAsync(void** to, std::size_t bytes, void* stream) { return give_in_order(to, bytes, stream, "cudaMallocAsync"); }
+API int cudaMallocFromPoolAsync(void** to, std::size_t bytes, void*, void* stream) { return give_in_order(to, bytes, stream, "cudaMallocFromPoolAsync"); }
 API int cudaMallocManaged(void** to, std::size_t bytes, unsigned) { return give(to, bytes, Allocation::Kind::managed, "cudaMallocManaged"); }
 API int cudaMallocHost(void** to, std::size_t bytes) { return give(to, bytes, Allocation::Kind::host, "cudaMallocHost"); }
 API int cudaHostAlloc(void** to, std::size_t bytes, unsigned) { return give(to, bytes, Allocation::Kind::host, "cudaHostAlloc"); }
 API int cudaFree(void* p) { return release(p, "cudaFree"); }
 // Memory that a capture allots stays: the graph may run again.
-API int cudaFreeAsync(void* p, void* stream) { return captured(stream) ? success : release(p, "cudaFreeAsync"); }
+API int cudaFreeAsync(void* p, void* stream) {
+  if (captured(stream)) return success;
+  const Operation operation(stream, "cudaFreeAsync");
+  return release(p, "cudaFreeAsync", true);
+}
 API int cudaFreeHost(void* p) { return release(p, "cudaFreeHost"); }
 API int cudaHostRegister(void*, std::size_t, unsigned) { return success; }
 API int cudaHostUnregister(void*) { return success; }
@@ -124,13 +142,16 @@ API int cudaMemset2DAsync(void* to, std::size_t pitch, int value, std::size_t wi
   return enqueue(stream, Work::fill, [=] { return fill_rows(to, pitch, value, width, height, "cudaMemset2DAsync"); });
 }
 API int cudaMemset3D(Pitched to, int value, Extent extent) {
+  const Operation operation("cudaMemset3D");
   for (std::size_t z = 0; z < extent.depth; ++z) {
     const int error = cudaMemset2D(static_cast<char*>(to.pointer) + z * to.ysize * to.pitch, to.pitch, value, extent.width, extent.height);
     if (error != success) return error;
   }
   return success;
 }
-API int cudaMemset3DAsync(Pitched to, int value, Extent extent, void*) { return cudaMemset3D(to, value, extent); }
+API int cudaMemset3DAsync(Pitched to, int value, Extent extent, void* stream) {
+  return enqueue(stream, Work::fill, [=] { return cudaMemset3D(to, value, extent); });
+}
 // Where memory lies makes no difference; the structs of CUDA 13 and the numbers of CUDA 12 are not looked at.
 API int cudaMemPrefetchAsync(const void*, std::size_t, std::uint64_t, unsigned long, void*) { return success; }
 API int cudaMemPrefetchAsync_v2(const void*, std::size_t, std::uint64_t, unsigned, void*) { return success; }
@@ -203,7 +224,8 @@ API int cudaMemcpyFromSymbolAsync(void* to, const void* symbol, std::size_t byte
 API int cudaGetSymbolAddress(void** to, const void* symbol) {
   Variable* v = variable_of(symbol);
   if (v == nullptr) return failed(invalid_symbol);
-  v->unset = false;  // whoever has the address may set it
+  v->unset = false;
+  set_all(*v);
   return *to = reinterpret_cast<void*>(v->address), success;
 }
 API int cudaGetSymbolSize(std::size_t* bytes, const void* symbol) {

@@ -3,7 +3,7 @@
 #pragma once
 #include <functional>
 
-#include "core.hpp"
+#include "order.hpp"
 
 #define API extern "C" __attribute__((visibility("default")))
 
@@ -46,7 +46,9 @@ bool captured(void* stream);
 int keep(void* stream, Work kind, std::function<int()> work);
 template <class Do>
 int enqueue(void* stream, Work kind, Do work) {
-  return captured(stream) ? keep(stream, kind, work) : work();
+  if (captured(stream)) return keep(stream, kind, work);
+  const Operation operation(stream, "");
+  return work();
 }
 void record_in_capture(void* event, void* stream);  // who waits for the event belongs to the capture
 void wait_in_capture(void* stream, void* event);

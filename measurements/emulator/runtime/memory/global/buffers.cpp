@@ -19,18 +19,6 @@ namespace autosched::emulator {
 
 using namespace global_shadow;
 
-// The buffers of the launch.
-struct Buffers {
-  // Sparse launches: what a page holds is made when it is touched first.
-  struct Page {
-    Buffer* buffer;
-    std::size_t index;
-  };
-  std::vector<Buffer> list;
-  std::vector<Page> touched_pages;
-  Buffer* last = nullptr;  // the one that was found last
-};
-
 namespace {
 using Page = Buffers::Page;
 }  // namespace
@@ -183,6 +171,12 @@ Buffer* check_access(Machine& machine, const void* address, int bytes, const cha
 void note_unset_read(Machine& machine, Buffer& b) {
   if (b.unset_read == 0) b.unset_read = machine.self->site;
   if (b.writable()) return;  // the kernel itself may set it later
+  if (!b.spec.unset) {
+    FINDING(machine.report, unset_symbol, machine.self->site,
+            "%s reads bytes of %s, a __constant__ variable, that nobody has set: they are zero", describe_self(machine).c_str(),
+            b.spec.name.c_str());
+    return;
+  }
   FINDING(machine.report, unset_symbol, machine.self->site,
           "%s reads %s, a __constant__ variable that nobody has set: it is zero", describe_self(machine).c_str(),
           b.spec.name.c_str());
@@ -207,7 +201,7 @@ std::vector<void*> reserve_buffers(Machine& machine, const std::vector<BufferSpe
       Buffer b{spec,   static_cast<char*>(spec.address), {}, std::min(spec.element_bytes, machine.launch.narrowest_store), 1,
                nullptr};
       if (b.writable()) reserve_marks(machine, b);
-      if (b.writable()) b.dirty.resize(spec.bytes / page_bytes + 1);
+      if (b.writable()) b.pages.resize(spec.bytes / page_bytes + 1);
       machine.buffers.list.push_back(b);
       addresses.push_back(spec.address);
       continue;
@@ -241,24 +235,6 @@ std::vector<void*> reserve_buffers(Machine& machine, const std::vector<BufferSpe
   return addresses;
 }
 
-void keep_heap(Machine& machine) {
-  for (const Buffer& b : machine.buffers.list) {
-    if (b.spec.role != BufferSpec::Role::heap) continue;
-    const std::size_t used = std::min(heap_used_bytes(machine), b.spec.bytes);
-    for (std::size_t cell = 0; cell * b.cell_bytes < used; ++cell) {
-      if (b.written(machine, cell)) std::memset(b.spec.defined + cell * b.cell_bytes, 1, b.cell_bytes);
-    }
-  }
-}
-
-void flag_written_bytes(Machine& machine, std::size_t buffer, unsigned char* flags) {
-  const Buffer& b = machine.buffers.list[buffer];
-  for (std::size_t i = 0; i < b.spec.bytes; ++i) {
-    const bool written = b.written(machine, i / b.cell_bytes);
-    flags[i] = static_cast<unsigned char>((b.spec.defined[i] != 0 || written ? 1 : 0) | (written ? 2 : 0));
-  }
-}
-
 std::string locate_global(Machine& machine, const void* address) {
   const char* p = static_cast<const char*>(address);
   const auto distance = [p](const Buffer& b) {
@@ -285,30 +261,6 @@ std::string locate_global(Machine& machine, const void* address) {
 }
 
 namespace {
-
-void put_bytes(int file, const void* bytes, std::size_t size) {
-  for (std::size_t done = 0; done < size;) {
-    const ssize_t n = write(file, static_cast<const char*>(bytes) + done, size - done);
-    if (n <= 0) std::exit(1);
-    done += static_cast<std::size_t>(n);
-  }
-}
-
-// Calls ``visit`` with stretches of bytes of the pages that something has been written to.
-template <class Visit>
-void for_dirty(Machine& machine, Visit visit) {
-  for (const Buffer& b : machine.buffers.list) {
-    for (std::size_t p = 0; p < b.dirty.size(); ++p) {
-      if (b.dirty[p] == 0) continue;
-      std::size_t end = p;
-      while (end < b.dirty.size() && b.dirty[end] != 0) ++end;
-      visit(b, p * page_bytes, std::min(end * page_bytes, b.spec.bytes));
-      p = end;
-    }
-  }
-}
-
-std::uint64_t address_in(const Buffer& b, std::size_t at) { return reinterpret_cast<std::uint64_t>(b.begin) + at; }
 
 // The block that wrote each of some elements last; all ones: none.
 void list_writers(Machine& machine, const Buffer& b, std::size_t first, std::size_t count, std::uint32_t* writers) {
@@ -355,46 +307,6 @@ void write_pages(Machine& machine, int file, const Buffer& b, const std::vector<
 
 }  // namespace
 
-void keep_writes(Machine& machine) {
-  if (machine.program_memory.file < 0) return;
-  for_dirty(machine, [&](const Buffer& b, std::size_t first, std::size_t end) {
-    while (first < end) {
-      const ssize_t n = pwrite(machine.program_memory.file, b.begin + first, end - first,
-                               static_cast<off_t>(address_in(b, first) - machine.program_memory.begin));
-      if (n <= 0) std::exit(1);
-      first += static_cast<std::size_t>(n);
-    }
-  });
-}
-
-void list_writes(Machine& machine, int file) {
-  for_dirty(machine, [&](const Buffer& b, std::size_t first, std::size_t end) {
-    for (std::size_t at = first; at < end;) {
-      std::size_t last = at;
-      while (last < end && b.written(machine, last / b.cell_bytes)) last = std::min(end, (last / b.cell_bytes + 1) * b.cell_bytes);
-      if (last > at) {
-        const std::uint64_t head[] = {address_in(b, at), last - at};
-        put_bytes(file, head, sizeof head);
-        put_bytes(file, b.begin + at, last - at);
-      }
-      at = last == at ? std::min(end, (at / b.cell_bytes + 1) * b.cell_bytes) : last;
-    }
-  });
-}
-
-void report_still_unknown(Machine& machine) {
-  for (const Buffer& b : machine.buffers.list) {
-    if (b.dirty.empty() || b.spec.defined == nullptr) continue;
-    const auto unknown = [&](std::size_t at) { return b.spec.defined[at] == 0 && !b.written(machine, at / b.cell_bytes); };
-    for (std::size_t at = 0; at < b.spec.bytes; ++at) {
-      std::size_t end = at;
-      while (end < b.spec.bytes && unknown(end)) ++end;
-      if (end > at) report_unknown(machine.report, address_in(b, at), end - at);
-      at = end;
-    }
-  }
-}
-
 void write_touched_outputs(Machine& machine, int file) {
   std::vector<Page> pages;
   for (const Page& page : machine.buffers.touched_pages) {
@@ -408,19 +320,6 @@ void write_touched_outputs(Machine& machine, int file) {
     const Buffer& b = *first->buffer;
     end = std::find_if(first, pages.end(), [&b](const Page& page) { return page.buffer != &b; });
     write_pages(machine, file, b, std::vector<Page>(first, end));
-  }
-}
-
-void fill_unwritten(Machine& machine) {
-  for (Buffer& b : machine.buffers.list) {
-    if (machine.launch.sparse || !b.writable() || b.spec.zeroed || b.spec.role == BufferSpec::Role::heap) continue;
-    if (b.spec.defined == nullptr) {
-      fill_garbage(machine, b.begin, b.spec.bytes);
-      continue;
-    }
-    for (std::size_t i = 0; i < b.spec.bytes; ++i) {
-      if (b.spec.defined[i] == 0) fill_garbage(machine, b.begin + i, 1);
-    }
   }
 }
 

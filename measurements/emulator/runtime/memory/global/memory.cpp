@@ -105,6 +105,8 @@ void note_read(Machine& machine, Buffer& b, std::size_t cell, unsigned count, co
 bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bool read_only, bool relaxed, bool narrow = false,
                  unsigned char* known = nullptr) {
   if (!b.writable() || !machine.launch.check) return true;
+  note_pages(b, address, bytes, page_was_loaded);
+  if (machine.garbage != 0 && !b.spec.unknown.empty()) fill_unknown(machine, b, address, bytes);
   bool whole = true;
   const Cells cells = cells_of(b, address, bytes);
   Stamp mine = stamp(machine, relaxed, narrow);
@@ -343,7 +345,7 @@ bool read_input(Machine& machine, const std::uint64_t* addresses, std::uint32_t 
   if ((together & static_cast<unsigned>(bytes - 1)) != 0 || span > std::numeric_limits<int>::max()) return false;
   const auto* const first = reinterpret_cast<const char*>(lowest);
   Buffer* const b = buffer_at(machine, first, static_cast<int>(span));
-  if (b == nullptr || b->writable() || !is_array(*b) || b->spec.unset || machine.launch.dependent) return false;
+  if (b == nullptr || b->writable() || !is_array(*b) || b->spec.unset || !b->spec.unknown.empty() || machine.launch.dependent) return false;
   if (!machine.launch.sparse) return true;
   if (span <= page_bytes) {  // no page lies between those of the first and the last
     touch(machine, *b, first, static_cast<int>(span));
@@ -394,7 +396,9 @@ bool read_global(Machine& machine, void* to, const void* address, int bytes, con
     return true;
   }
   check_alignment(machine, *b, address, bytes, instruction);
-  if (b->spec.unset) [[unlikely]] note_unset_read(machine, *b);
+  const auto at = static_cast<std::size_t>(static_cast<const char*>(address) - b->begin);
+  const bool is_unset = !b->writable() && !b->spec.unknown.empty() && !b->holds_values(at, at + static_cast<std::size_t>(bytes));
+  if (b->spec.unset || is_unset) [[unlikely]] note_unset_read(machine, *b);
   const bool whole = shadow_read(machine, *b, address, bytes, read_only, relaxed, narrow, known);
   if (relaxed && machine.global_uses.any_release && machine.launch.check) acquire_from(machine, address);
   if (relaxed && machine.launch.check) glimpse(machine, address);

@@ -1,8 +1,11 @@
 // The launch's buffers, and who wrote and read each of their elements. For global_*.cpp alone.
 #pragma once
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
@@ -72,6 +75,7 @@ inline bool is_apart(Mark write) { return (write & apart) == apart; }
 inline Mark mark_of_part(Mark word, unsigned part) { return (word & spread) == 0 ? word : (word & ~spread) + (part << lane_shift); }
 
 constexpr std::size_t page_bytes = 4096;
+constexpr unsigned char page_is_dirty = 1, page_was_loaded = 2, page_has_garbage = 4;  // of a program's memory
 constexpr unsigned char page_has_content = 1, page_was_read = 2;
 
 struct Buffer {
@@ -84,7 +88,7 @@ struct Buffer {
   unsigned cell_bytes;
   unsigned cells_of_word;
   unsigned char* touched;  // of a sparse launch: one a page, whether it has its content, and readers of what is written
-  std::vector<unsigned char> dirty;  // one a page of a program's memory: whether something has been written there
+  std::vector<unsigned char> pages;  // of a program's memory, one a page: whether it was written, read, ...
   SiteIndex unset_read = 0;  // of a variable that nothing has set: where it is read
   std::size_t elements() const { return spec.bytes / spec.element_bytes; }
   std::size_t words() const { return spec.bytes / (std::size_t{cell_bytes} * cells_of_word) + 1; }
@@ -142,17 +146,32 @@ struct Buffer {
   Stamp write(Machine& machine, std::size_t cell) const { return stamp_of(machine, mark(machine, 0, cell) & ~was_read); }
   // Whether what a cell stands for held a value when the launch began.
   bool held_value(std::size_t cell) const {
+    if (!spec.unknown.empty()) return holds_values(cell * cell_bytes, (cell + 1) * cell_bytes);
     if (spec.defined == nullptr) return spec.zeroed;
     const unsigned char* first = spec.defined + cell * cell_bytes;
     return std::all_of(first, first + cell_bytes, [](unsigned char flag) { return flag != 0; });
   }
+  bool holds_values(std::size_t from, std::size_t to) const {
+    const auto after = std::upper_bound(spec.unknown.begin(), spec.unknown.end(), from,
+                                        [](std::size_t at, const BufferSpec::Stretch& s) { return at < s.end; });
+    return after == spec.unknown.end() || after->first >= to;
+  }
 };
 
-// Before a write.
-inline void note_dirty(Buffer& b, const void* address, int bytes) {
-  if (b.dirty.empty()) return;
+// Before a write or a read: of what pages this is.
+inline void note_pages(Buffer& b, const void* address, int bytes, unsigned char what) {
+  if (b.pages.empty()) return;
   const auto first = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin);
-  for (std::size_t p = first / page_bytes; p <= (first + static_cast<std::size_t>(bytes) - 1) / page_bytes; ++p) b.dirty[p] = 1;
+  for (std::size_t p = first / page_bytes; p <= (first + static_cast<std::size_t>(bytes) - 1) / page_bytes; ++p) b.pages[p] |= what;
+}
+inline void note_dirty(Buffer& b, const void* address, int bytes) { note_pages(b, address, bytes, page_is_dirty); }
+
+inline void put_bytes(int file, const void* bytes, std::size_t size) {
+  for (std::size_t done = 0; done < size;) {
+    const ssize_t n = ::write(file, static_cast<const char*>(bytes) + done, size - done);
+    if (n <= 0) std::exit(1);
+    done += static_cast<std::size_t>(n);
+  }
 }
 
 struct Cells {
@@ -175,6 +194,8 @@ void touch(Machine& machine, Buffer& b, const void* address, int bytes);
 void check_dependence(Machine& machine, const Buffer& b, const void* address, int bytes, const char* instruction);
 // The buffer of an access, or nullptr (and a finding) where it is in none.
 Buffer* check_access(Machine& machine, const void* address, int bytes, const char* instruction);
+// Garbage in what holds no value of the pages that are read. Once for each page.
+void fill_unknown(Machine& machine, Buffer& b, const void* address, int bytes);
 // A read of a variable that nothing has set, which is a finding, at the latest once the launch is over.
 void note_unset_read(Machine& machine, Buffer& b);
 // Whether an access of the heap is one of what is allotted; a finding where not.
@@ -202,3 +223,19 @@ void synchronize(Machine& machine, void* address);         // and publishes
 void forget_releases(Machine& machine, const void* address);
 
 }  // namespace autosched::emulator::global_shadow
+
+namespace autosched::emulator {
+
+// The buffers of the launch.
+struct Buffers {
+  // Sparse launches: what a page holds is made when it is touched first.
+  struct Page {
+    global_shadow::Buffer* buffer;
+    std::size_t index;
+  };
+  std::vector<global_shadow::Buffer> list;
+  std::vector<Page> touched_pages;
+  global_shadow::Buffer* last = nullptr;  // the one that was found last
+};
+
+}  // namespace autosched::emulator

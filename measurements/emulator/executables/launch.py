@@ -1,0 +1,123 @@
+"""A launch of a program, between its stand-in of CUDA's libraries and the runner."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from measurements.emulator.executables.order import frames_of
+from measurements.emulator.executables.result import ExecutableOptions
+from measurements.emulator.executables.writes import Stretch
+from measurements.emulator.host_order import LEGACY
+from measurements.emulator.order import Order
+from measurements.files.demangle import demangled
+
+ARENA_BASE, ARENA_BYTES = 0x3000_0000_0000, 2**43  # addresses that neither Linux nor the sanitizers give out
+HEAP_BYTES = 2**40  # at its end: the heap of device code and the books of it (runtime/memory/global/heap.cpp)
+_MOST_WATCHED = 256 * 2**20  # bytes of an allocation in which each byte's value may be unknown
+
+
+@dataclass(eq=False)
+class ExecutableLaunch:
+    """One launch as the program's stand-in of CUDA's libraries describes it, and as the runner reads it."""
+
+    module: int = 0
+    kernel: str = ""
+    grid: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
+    cluster: tuple[int, ...] = ()  # where the launch names one
+    shared: int = 0
+    arguments: list[str] = field(default_factory=list)
+    buffers: list[tuple[str, str, int, int, bool]] = field(default_factory=list)  # name, role, address, bytes, unset
+    symbols: list[tuple[str, int]] = field(default_factory=list)
+    textures: list[tuple[str, int, str]] = field(default_factory=list)  # handle, address, the rest
+    on_device: list[Stretch] = field(default_factory=list)  # allocations that the host has no access to
+    unknown: list[Stretch] = field(default_factory=list)  # that hold no value
+    cooperative: bool = False
+    stream: int = 0
+    dependent: bool = False  # it may begin before the kernel in front of it in the stream has ended
+    unfinished: tuple[Stretch, ...] = ()  # what such kernels write
+    timeline: int = LEGACY  # of its stream, as order.ProgramOrder has it
+    frames: tuple[int, ...] = ()  # where the program calls it (order.CallSite)
+    heap: tuple[int, int] = (8 << 20, 0)  # bytes of it that may be allotted, how often it was reset
+
+    @classmethod
+    def read(cls, text: str) -> ExecutableLaunch:
+        """From the lines of a message (core.cpp, run)."""
+        it = cls()
+        for line in text.splitlines():
+            key, _, rest = line.strip().partition(" ")
+            words = rest.split()
+            match key:
+                case "module":
+                    it.module = int(rest)
+                case "kernel":
+                    it.kernel = rest
+                case "grid" | "block" | "cluster":
+                    setattr(it, key, tuple(map(int, words)))
+                case "shared" | "stream":
+                    setattr(it, key, int(rest))
+                case "cooperative" | "dependent":
+                    setattr(it, key, rest == "1")
+                case "heap":
+                    it.heap = (int(words[0]), int(words[1]))
+                case "site":
+                    it.timeline, it.frames = int(words[0]), frames_of(words[1])
+                case "argument":
+                    it.arguments.append(rest)
+                case "unknown":
+                    it.unknown.append((int(words[0]), int(words[1])))
+                case "buffer":
+                    if words[1] == "device" and int(words[3]) <= _MOST_WATCHED:
+                        it.on_device.append((int(words[2]), int(words[3])))
+                    it.buffers.append((words[0], "variable", int(words[2]), int(words[3]), False))
+                case "variable":
+                    module, name, constant, unset, address, size = words
+                    if int(module) == it.module:
+                        it.symbols.append((name, len(it.buffers)))
+                    shown = "".join(demangled(name).rpartition("::")[2].split())
+                    role = "input" if constant == "1" else "variable"
+                    it.buffers.append((shown, role, int(address), int(size), unset == "1"))
+                case "texture":
+                    it.textures.append((words[0], int(words[1]), " ".join(words[2:])))
+        return it
+
+    def is_on_device(self, stretch: Stretch) -> bool:
+        """Whether bytes lie in one allocation of which the host sees what it copies."""
+        first, count = stretch
+        return any(begin <= first and first + count <= begin + size for begin, size in self.on_device)
+
+    def job(self, options: ExecutableOptions, order: Order, arena: str, *, copied: bool, kept: bool) -> str:
+        """As the runner reads it (runtime/main.cpp)."""
+
+        def numbers(values: Sequence[int]) -> str:
+            return " ".join(map(str, values))
+
+        lines = [
+            f"grid {numbers(self.grid)}", "launches 1", "calls 1", f"block {numbers(self.block)}",
+            *([f"cluster {numbers(self.cluster)}"] if self.cluster else []), f"dynamic_shared_bytes {self.shared}",
+            f"cooperative {int(self.cooperative)}", f"dependent {int(self.dependent)}",
+            *(f"unfinished {first} {count}" for first, count in self.unfinished),
+            "check 1", f"perturb {int(options.perturb)}", "sparse 0",
+            f"order_seed {order.seed}", f"resident {order.resident}",
+            f"interleaved {int(order.blocks == 'interleaved')}",
+            f"arena {arena} {ARENA_BASE} {ARENA_BYTES} {int(copied)} {int(kept)}",
+            f"heap {ARENA_BASE + ARENA_BYTES - HEAP_BYTES} {HEAP_BYTES} {numbers(self.heap)} {int(copied)}",
+        ]  # fmt: skip
+        if order.blocks != "ascending":
+            blocks = [int(b) for b in order.of(math.prod(self.grid))]
+            lines.append(f"blocks {len(blocks)} {numbers(blocks)}")
+        for name, role, address, size, unset in self.buffers:
+            lines.append(f"placed {name} {role} {size} {1 if size % 4 else 4} {address} {int(unset)}")
+        for first, count in self.unknown:
+            for number, (_, _, start, size, _) in enumerate(self.buffers):
+                if start <= first < start + size:
+                    lines.append(f"unknown {number} {first - start} {count}")
+        lines += [f"symbol {name} {buffer}" for name, buffer in self.symbols]
+        for handle, address, rest in self.textures:
+            for number, (_, _, start, size, _) in enumerate(self.buffers):
+                if start <= address < start + max(size, 1):
+                    lines.append(f"texture {handle} {number} {address - start} {rest}")
+        lines += [f"value {argument}" for argument in self.arguments]
+        return "\n".join(lines) + "\n"

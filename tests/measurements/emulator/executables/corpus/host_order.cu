@@ -1,0 +1,143 @@
+// Streams and the host use one array. The first argument names how, the second says "sound" where they wait for each other.
+#include <cstring>
+
+#include "check.h"
+
+constexpr int count = 256, bytes = count * sizeof(int);
+
+__global__ void fill(int* to, int value) { to[threadIdx.x] = value; }
+__global__ void twice(const int* from, int* to) { to[threadIdx.x] = 2 * from[threadIdx.x]; }
+__global__ void tally(int* to) { atomicAdd(to, 1); }
+
+static cudaStream_t stream(unsigned flags = cudaStreamNonBlocking) {
+  cudaStream_t made;
+  CHECK(cudaStreamCreateWithFlags(&made, flags));
+  return made;
+}
+static void after(cudaStream_t later, cudaStream_t earlier) {
+  cudaEvent_t event;
+  CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  CHECK(cudaEventRecord(event, earlier));
+  CHECK(cudaStreamWaitEvent(later, event, 0));
+  CHECK(cudaEventDestroy(event));
+}
+
+int main(int argc, char** argv) {
+  const char* how = argc > 1 ? argv[1] : "";
+  const bool sound = argc > 2;
+  const auto is = [how](const char* name) { return std::strcmp(how, name) == 0; };
+  int *x, *y, *pinned, *managed, plain[count];
+  CHECK(cudaMalloc(&x, bytes));
+  CHECK(cudaMalloc(&y, bytes));
+  CHECK(cudaMallocHost(&pinned, bytes));
+  CHECK(cudaMallocManaged(&managed, bytes));
+  CHECK(cudaMemset(x, 0, bytes));
+  CHECK(cudaMemset(y, 0, bytes));
+  CHECK(cudaDeviceSynchronize());
+  for (int i = 0; i < count; ++i) pinned[i] = managed[i] = plain[i] = i;
+  if (is("streams")) {
+    cudaStream_t a = stream(), b = stream();
+    fill<<<1, count, 0, a>>>(x, 1);
+    if (sound) after(b, a);
+    twice<<<1, count, 0, b>>>(x, y);  // streams
+  } else if (is("blocking")) {  // the legacy stream waits for blocking streams alone
+    cudaStream_t a = stream(sound ? cudaStreamDefault : cudaStreamNonBlocking);
+    fill<<<1, count, 0, a>>>(x, 1);
+    twice<<<1, count>>>(x, y);  // blocking
+  } else if (is("halves")) {  // of one array, for each stream one
+    cudaStream_t a = stream(), b = stream();
+    fill<<<1, count / 2, 0, a>>>(x, 1);
+    fill<<<1, count / 2, 0, b>>>(x + (sound ? count / 2 : count / 2 - 1), 2);  // halves
+  } else if (is("atomics")) {
+    cudaStream_t a = stream(), b = stream();
+    tally<<<1, count, 0, a>>>(x);
+    if (sound) {
+      tally<<<1, count, 0, b>>>(x);
+    } else {
+      fill<<<1, 1, 0, b>>>(x, 0);  // atomics
+    }
+  } else if (is("managed")) {
+    fill<<<1, count>>>(managed, 1);
+    if (sound) CHECK(cudaDeviceSynchronize());
+    plain[0] = managed[7];  // managed
+  } else if (is("managed_write")) {
+    twice<<<1, count>>>(managed, x);
+    if (sound) CHECK(cudaStreamSynchronize(0));
+    managed[7] = 3;  // managed_write
+  } else if (is("managed_read")) {  // both read
+    twice<<<1, count>>>(managed, x);
+    plain[0] = managed[7];
+    if (!sound) managed[7] = plain[0];  // managed_read
+  } else if (is("result")) {
+    cudaStream_t a = stream();
+    CHECK(cudaMemcpyAsync(pinned, x, bytes, cudaMemcpyDeviceToHost, a));
+    if (sound) CHECK(cudaStreamSynchronize(a));
+    plain[0] = pinned[9];  // result
+  } else if (is("reuse")) {
+    cudaStream_t a = stream();
+    CHECK(cudaMemcpyAsync(x, pinned, bytes, cudaMemcpyHostToDevice, a));
+    plain[0] = pinned[9];
+    if (sound) {
+      cudaEvent_t copied;
+      CHECK(cudaEventCreate(&copied));
+      CHECK(cudaEventRecord(copied, a));
+      while (cudaEventQuery(copied) == cudaErrorNotReady) {
+      }
+    }
+    std::memset(pinned, 0, bytes);  // reuse
+  } else if (is("pageable")) {  // copies from and to pageable memory are done, as far as the host sees
+    cudaStream_t a = stream();
+    CHECK(cudaMemcpyAsync(x, sound ? plain : pinned, bytes, cudaMemcpyHostToDevice, a));
+    (sound ? plain : pinned)[3] = 1;  // pageable
+    CHECK(cudaMemcpyAsync(plain, x, bytes, cudaMemcpyDeviceToHost, a));
+    plain[0] = plain[3];
+  } else if (is("pool")) {
+    cudaStream_t a = stream(), b = stream();
+    int* p;
+    CHECK(cudaMallocAsync((void**)&p, bytes, a));
+    fill<<<1, count, 0, a>>>(p, 1);
+    if (sound) after(b, a);
+    twice<<<1, count, 0, b>>>(p, y);
+    if (sound) after(a, b);
+    CHECK(cudaFreeAsync(p, a));  // pool
+  } else if (is("pool_free")) {  // cudaFree waits for nothing here
+    cudaStream_t a = stream();
+    int* p;
+    CHECK(cudaMallocAsync((void**)&p, bytes, a));
+    fill<<<1, count, 0, a>>>(p, 1);
+    if (sound) CHECK(cudaStreamSynchronize(a));
+    CHECK(cudaFree(p));  // pool_free
+  } else if (is("default")) {  // with --default-stream per-thread two streams, else one
+    fill<<<1, count>>>(x, 1);
+    twice<<<1, count, 0, sound ? cudaStreamPerThread : stream()>>>(x, y);  // default
+  } else if (is("rows")) {  // columns of one matrix
+    cudaStream_t a = stream(), b = stream();
+    const std::size_t pitch = 16 * sizeof(int), half = pitch / 2;
+    CHECK(cudaMemset2DAsync(x, pitch, 0, half, 16, a));
+    CHECK(cudaMemset2DAsync(sound ? x + 8 : x + 7, pitch, 1, half, 16, b));  // rows
+  } else if (is("graph")) {
+    cudaStream_t a = stream(), b = stream();
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    CHECK(cudaStreamBeginCapture(a, cudaStreamCaptureModeGlobal));
+    fill<<<1, count, 0, a>>>(x, 1);
+    CHECK(cudaStreamEndCapture(a, &graph));
+    CHECK(cudaGraphInstantiate(&executable, graph, 0));
+    CHECK(cudaGraphLaunch(executable, a));
+    if (sound) after(b, a);
+    twice<<<1, count, 0, b>>>(x, y);  // graph
+  } else if (is("device_copy")) {  // between places of the device the host does not wait
+    cudaStream_t b = stream();
+    CHECK(cudaMemcpy(y, x, bytes, cudaMemcpyDeviceToDevice));
+    if (sound) CHECK(cudaDeviceSynchronize());
+    fill<<<1, count, 0, b>>>(y, 1);  // device_copy
+  } else if (is("callback")) {
+    cudaStream_t a = stream();
+    if (!sound) fill<<<1, count, 0, stream()>>>(managed, 1);
+    fill<<<1, count, 0, a>>>(managed, 1);  // callback
+    CHECK(cudaLaunchHostFunc(a, [](void* data) { static_cast<int*>(data)[0] += 1; }, managed));
+    if (sound) plain[0] = managed[0];
+  }
+  CHECK(cudaDeviceSynchronize());
+  return verdict(true);
+}

@@ -1,0 +1,129 @@
+"""What a program's streams and host do in no order, and memory that nobody has written: each with its sound sibling."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from needs import needs_compiler
+
+pytestmark = [
+    needs_compiler,
+    pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc"),
+    pytest.mark.skipif(sys.platform != "linux", reason="needs Linux"),
+]
+
+CORPUS = Path(__file__).parent / "corpus"
+QUICK = ("streams", "managed", "reuse", "result")
+ORDERS = (
+    "streams", "blocking", "halves", "atomics", "managed", "managed_write", "managed_read", "result", "reuse",
+    "pageable", "pool", "pool_free", "default", "rows", "graph", "device_copy", "callback",
+)  # fmt: skip
+
+
+def compiled(folder: Path, name: str, *options: str) -> Path:
+    program = folder / name
+    command = ["nvcc", "-cudart", "shared", "-lineinfo", "-Xcompiler", "-g", "-arch=sm_80", "-o", str(program)]
+    done = subprocess.run([*command, str(CORPUS / f"{name}.cu"), *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("orders"), "host_order")
+
+
+@pytest.fixture(scope="module")
+def unwritten(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("unwritten"), "unwritten")
+
+
+def run(program: Path, *arguments: str, options: tuple[str, ...] = ()) -> tuple[int, list[dict[str, Any]]]:
+    """Return the exit status, and the findings."""
+    command = [sys.executable, "-m", "autosched", "run", "--json", *options, str(program), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    findings = json.loads(done.stdout)["findings"]
+    return done.returncode, [{"grade": "fault", **f} for f in findings]
+
+
+def line_of(name: str, mark: str) -> int:
+    lines = (CORPUS / f"{name}.cu").read_text().splitlines()
+    return next(k for k, line in enumerate(lines, 1) if line.endswith(f"// {mark}"))
+
+
+def marked(name: str) -> object:
+    return pytest.param(name, marks=[] if name in QUICK else [pytest.mark.nightly])
+
+
+@pytest.mark.parametrize("how", [marked(name) for name in ORDERS])
+def test_what_nothing_orders_is_found_where_the_program_calls_it(orders: Path, how: str) -> None:
+    status, findings = run(orders, how)
+    assert status == 1
+    assert {f["kind"] for f in findings} == {"host_race"}
+    first = findings[0]
+    assert Path(first["file"]).name == "host_order.cu" and first["line"] == line_of("host_order", how)
+
+
+@pytest.mark.parametrize("how", [marked(name) for name in ORDERS])
+def test_what_streams_events_and_waits_order_is_not(orders: Path, how: str) -> None:
+    status, findings = run(orders, how, "sound")
+    if how in ("result", "reuse", "pageable", "rows"):  # no kernel is launched, so nothing was verified
+        assert (status, findings) == (2, [])
+    else:
+        assert (status, findings) == (0, [])
+
+
+def test_both_calls_of_a_race_are_named(orders: Path) -> None:
+    _, (found,) = run(orders, "streams")
+    assert found["kernel"] == "twice(int const*, int*)"
+    assert "kernel fill(int*, int)" in found["message"] and "cudaMalloc#1" in found["message"]
+    assert re.search(r"stream 1 .*host_order\.cu:\d+", found["message"])
+
+
+def test_an_expected_race_is_suppressed(orders: Path) -> None:
+    assert run(orders, "streams", options=("--suppress", "host_race:host_order.cu:*:they write the same"))[0] == 0
+
+
+@pytest.mark.nightly
+def test_the_default_stream_of_each_thread_is_one_that_blocks(tmp_path: Path) -> None:
+    program = compiled(tmp_path, "host_order", "--default-stream", "per-thread")
+    for how in ("managed", "result", "streams", "graph", "device_copy"):
+        assert [f["kind"] for f in run(program, how)[1]] == ["host_race"], how
+        assert run(program, how, "sound")[1] == [], how
+
+
+@pytest.mark.parametrize(
+    ("how", "kinds"),
+    [
+        ("sum", {"uninitialized_global_read"}),
+        ("sum_half", {"uninitialized_global_read"}),
+        ("copy", {"uninitialized_host_read"}),
+        ("tail_compared", {"uninitialized_host_read"}),
+        ("table", {"unset_symbol"}),
+    ],
+)
+def test_memory_that_nobody_has_written_and_the_host_takes_is_a_fault(
+    unwritten: Path, how: str, kinds: set[str]
+) -> None:
+    status, findings = run(unwritten, how)
+    assert status == 1
+    assert {f["kind"] for f in findings if f["grade"] == "fault"} == kinds
+
+
+@pytest.mark.parametrize("how", ["sum_written", "tail", "carried", "scratch", "table_part"])
+def test_memory_that_nobody_takes_is_none(unwritten: Path, how: str) -> None:
+    status, findings = run(unwritten, how)
+    assert status == 0
+    assert not [f for f in findings if f["grade"] == "fault"]
+    assert bool(findings) == (how in ("tail", "scratch")), "notes"
+
+
+def test_undefined_memory_may_be_allowed(unwritten: Path) -> None:
+    assert run(unwritten, "sum", options=("--allow-undefined",)) == (0, [])

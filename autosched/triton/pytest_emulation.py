@@ -80,12 +80,12 @@ class TritonEmulation:
         return result
 
     def _faults(self) -> list[str]:
-        """Those of the launches since the last call."""
+        """Return those since the last call."""
         if self._session is None:
             return []
         lines = self._session.fault_lines()
         self._launches += len(self._session.launches)
-        self._session.launches.clear()
+        self._session.forget()
         return lines
 
     def pytest_unconfigure(self) -> None:

@@ -45,6 +45,7 @@ class ScriptReport:
             "ok": self.ok,
             "failure": self.failure,
             "launches": [_launch_document(launch) for launch in self.session.launches],
+            "host_findings": [asdict(f) for f in self.session.host_findings],
             "notes": self.session.notes,
             "fidelity": asdict(self.fidelity),
         }

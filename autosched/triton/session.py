@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from autosched.triton.call_site import call_site
 from autosched.triton.described import LaunchFailed, described_launch
 from autosched.triton.driver import TritonLaunch, activated, first_configurations
 from autosched.triton.estimate import estimated_seconds
@@ -20,7 +20,9 @@ from autosched.triton.simulated_cuda import SimulatedCuda
 from autosched.triton.simulated_tensors import TrackedTensors
 from autosched.triton.sizes import named, stress_sizes
 from autosched.triton.storages import Storages, storage_bytes
+from autosched.triton.streams import StreamOrder
 from autosched.triton.torch_compile import torch_compiled
+from autosched.triton.undefined import UndefinedValues
 from autosched.verify.launch import LaunchUnderTest
 from autosched.verify.launch_counting import CountedRun
 from autosched.verify.launch_plan import QUICK, LaunchPlan
@@ -28,12 +30,13 @@ from autosched.verify.launches import runs_of_launch, verdict_of, verdict_of_pro
 from autosched.verify.oracle import Comparison
 from autosched.verify.run import Run
 from autosched.verify.verdict import Verdict
-from measurements.emulator import Emulation, Finding
+from measurements.emulator import Emulation, Finding, FindingKind
+from measurements.emulator.findings import Grade
 from search_spaces.arrays import Array
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
 
-_OURS = ("autosched.", "triton.", "torch.", "contextlib", "functools")
+_HOST_RACE = FindingKind.HOST_RACE
 
 
 class FaultsFound(AssertionError):
@@ -107,14 +110,19 @@ class Session:
     notes: list[str] = field(default_factory=list)
     milliseconds: float = 0.0  # of the simulated GPU, so far
     storages: Storages = field(default_factory=Storages)
+    host_findings: list[Finding] = field(default_factory=list)  # of what the program does between launches
+    _streams: StreamOrder = field(init=False)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _simulated: SimulatedCuda | None = None
     _size: str = ""
 
+    def __post_init__(self) -> None:
+        self._streams = StreamOrder(self.storages, lambda message, at: self._host_found(_HOST_RACE, message, at))
+
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Faults and notes, each grade and kind at each line once, over all launches."""
-        return tuple(finding for _, finding in self._first_shown())
+        """Faults and notes, each grade and kind at each line once, over all launches and what is between them."""
+        return (*(finding for _, finding in self._first_shown()), *self.host_findings)
 
     @property
     def ok(self) -> bool:
@@ -130,12 +138,32 @@ class Session:
 
     def fault_lines(self) -> list[str]:
         """One line a fault, with the launch that showed it first."""
-        return [_line(launch, f) for launch, f in self._first_shown() if f.is_fault]
+        return [*(_line(launch, f) for launch, f in self._first_shown() if f.is_fault), *self._host_lines("fault")]
 
     def note_lines(self) -> list[str]:
         """One line for what is true and harms nothing: notes of the emulator, and the session's own ``notes``."""
         own = [f"note: {note}" for note in self.notes]
-        return [_line(launch, f) for launch, f in self._first_shown() if not f.is_fault] + own
+        of_launches = [_line(launch, f) for launch, f in self._first_shown() if not f.is_fault]
+        return [*of_launches, *self._host_lines("note"), *own]
+
+    def _host_lines(self, grade: Grade) -> list[str]:
+        return [str(f) for f in self.host_findings if f.grade == grade]
+
+    def _host_found(self, kind: FindingKind, message: str, at: tuple[str, int], grade: Grade = "fault") -> None:
+        """Add a finding of what the program does between launches, once for each line."""
+        finding = Finding(kind, message, *at, grade=grade)
+        known = {(f.kind, f.grade, f.file, f.line) for f in self.host_findings}
+        expected = any(suppression.matches(finding) for suppression in self.plan.suppressions)
+        if (kind, grade, *at) not in known and not expected:
+            self.host_findings.append(finding)
+
+    def _taken(self, message: str, grade: Grade) -> None:
+        self._host_found(FindingKind.UNINITIALIZED_HOST_READ, message, call_site(), grade)
+
+    def forget(self) -> None:
+        """Forget all launches and findings so far."""
+        self.launches.clear()
+        self.host_findings.clear()
 
     def _first_shown(self) -> list[tuple[LaunchRecord, Finding]]:
         found: dict[tuple[object, ...], tuple[LaunchRecord, Finding]] = {}
@@ -167,7 +195,8 @@ class Session:
             self.milliseconds += 1e3 * record.seconds
 
     def _launch(self, launch: TritonLaunch) -> LaunchRecord:
-        where = _called_at()
+        site = call_site()
+        where = f"{site[0]}:{site[1]}"
         arguments, described = described_launch(launch, self.storages)
         inputs, memory = arguments.inputs(), arguments.memory()
 
@@ -212,6 +241,8 @@ class Session:
         if done.status not in ("ok", "findings"):
             self.launches.append(record)
             raise LaunchFailed(f"{launch.name}, launched at {where}: {done.status}: {done.reason}")
+        used = [(storage, done.used[name]) for name, storage in arguments.tensors.items() if name in done.used]
+        self._streams.launch(launch.name, site, used)
         for name, storage in arguments.tensors.items():
             after = done.outputs[name].reshape(-1).view(np.uint8)
             before = storage_bytes(storage)
@@ -272,7 +303,8 @@ def emulated(
         plan: the runs of each launch; ``THOROUGH`` has several orders and a second launch.
         pretend_cuda: the program sees one such GPU: ``device="cuda"``, ``torch.cuda`` and ``is_cuda``. Its tensors
             are on the CPU all the same.
-        undefined_memory: what ``torch.empty`` returns holds no values until they are written.
+        undefined_memory: what ``torch.empty`` returns holds no values until they are written. A value that the program
+            takes, and that depends on such memory, is a fault.
         first_configuration: of each ``@triton.autotune`` only the first configuration runs.
         check: raise FaultsFound at the end where a launch had a fault.
 
@@ -281,16 +313,17 @@ def emulated(
     """
     row = device_named(device) if isinstance(device, str) else device
     session = Session(row, plan)
+    values = UndefinedValues(session.storages, session._taken) if undefined_memory else None
     with ExitStack() as stack:
         stack.enter_context(activated(session))
         stack.enter_context(torch_compiled(pretend_cuda))
         if first_configuration:
             stack.enter_context(first_configurations())
         if pretend_cuda:
-            simulated = SimulatedCuda(row, lambda: session.milliseconds, session.storages, undefined=undefined_memory)
+            simulated = SimulatedCuda(row, lambda: session.milliseconds, session.storages, session._streams, values)
             session._simulated = stack.enter_context(simulated)
-        elif undefined_memory:
-            stack.enter_context(TrackedTensors(session.storages))
+        elif values is not None:
+            stack.enter_context(TrackedTensors(session.storages, values, session._streams))
         yield session
     if check and not session.ok:
         raise FaultsFound(session)
@@ -331,14 +364,3 @@ def _line(launch: LaunchRecord, finding: Finding) -> str:
 
 def _same(a: Array, b: Array | None) -> bool:
     return b is not None and a.shape == b.shape and a.tobytes() == b.tobytes()
-
-
-def _called_at() -> str:
-    """Return the nearest line of the program that is not ours, Triton's or torch's."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        if not f"{name}.".startswith(_OURS):
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]
-    return "unknown"

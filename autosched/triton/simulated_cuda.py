@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +13,8 @@ import torch
 
 from autosched.triton.simulated_tensors import CUDA, modes, on_cpu, tensor_attributes, thread_run
 from autosched.triton.storages import Storages
+from autosched.triton.streams import StreamOrder, stream_classes
+from autosched.triton.undefined import UndefinedValues
 from search_spaces.hardware.devices import Device
 
 _ABSENT = object()
@@ -26,21 +28,29 @@ class SimulatedCuda:
         device: The GPU that ``torch.cuda`` describes.
         clock: Returns the milliseconds of the simulated device, for events.
         storages: Where the program's tensors are noted.
-        undefined: What ``torch.empty`` returns holds no values.
+        streams: Follows its streams.
+        values: Follows values that depend on memory which nobody has written; None: such memory counts as written.
     """
 
-    def __init__(self, device: Device, clock: Callable[[], float], storages: Storages, *, undefined: bool) -> None:
-        self._modes = partial(modes, storages, undefined=undefined)
+    def __init__(
+        self,
+        device: Device,
+        clock: Callable[[], float],
+        storages: Storages,
+        streams: StreamOrder,
+        values: UndefinedValues | None,
+    ) -> None:
+        self._modes = partial(modes, storages, streams, values)
         self._replaced = [
-            *((torch.cuda, name, answer) for name, answer in _answers(device, clock).items()),
-            *((torch.accelerator, name, answer) for name, answer in _accelerator_answers().items()),
-            *((torch.Tensor, name, answer) for name, answer in tensor_attributes(storages).items()),
+            *((torch.cuda, name, answer) for name, answer in _answers(device, clock, streams).items()),
+            *((torch.accelerator, name, answer) for name, answer in _accelerator_answers(streams).items()),
+            *((torch.Tensor, name, answer) for name, answer in tensor_attributes(storages, streams, values).items()),
             (threading.Thread, "run", thread_run(self._modes)),
             (torch, "Generator", _CpuGenerator),
             (torch, "from_numpy", _noted_on_host(torch.from_numpy, storages)),
             (torch.version, "cuda", _CUDA_VERSION),
             # Of torch built with CUDA; code that its compiler has generated imports them from here.
-            (torch._C, "_cuda_getCurrentRawStream", lambda _device: SimulatedStream.cuda_stream),
+            (torch._C, "_cuda_getCurrentRawStream", lambda _device: torch.cuda.current_stream().cuda_stream),
             (torch._C._dynamo.guards, "_empty_strided_cuda", _empty_strided),
         ]
         self._entered = ExitStack()
@@ -97,64 +107,6 @@ class _CpuGenerator(torch.Generator):  # type: ignore[misc]
         return made
 
 
-class SimulatedStream:
-    """A stream on which everything is done at once."""
-
-    cuda_stream = 0
-    device = CUDA
-    device_index = 0
-    priority = 0
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        pass
-
-    def __enter__(self) -> SimulatedStream:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        pass
-
-    def synchronize(self) -> None:
-        pass
-
-    def wait_stream(self, _stream: Any) -> None:
-        pass
-
-    def wait_event(self, _event: Any) -> None:
-        pass
-
-    def record_event(self, event: Any = None) -> Any:
-        return event
-
-    def query(self) -> bool:
-        return True
-
-
-def _event_class(clock: Callable[[], float]) -> type:
-    class SimulatedEvent:
-        """An event at a time of the simulated device."""
-
-        def __init__(self, *_: Any, **__: Any) -> None:
-            self._at = clock()
-
-        def record(self, _stream: Any = None) -> None:
-            self._at = clock()
-
-        def elapsed_time(self, end: SimulatedEvent) -> float:
-            return max(end._at - self._at, 1e-6)
-
-        def wait(self, _stream: Any = None) -> None:
-            pass
-
-        def synchronize(self) -> None:
-            pass
-
-        def query(self) -> bool:
-            return True
-
-    return SimulatedEvent
-
-
 class _DeviceContext:
     """``with torch.cuda.device(0)``."""
 
@@ -168,23 +120,18 @@ class _DeviceContext:
         pass
 
 
-@contextmanager
-def _stream(_stream: Any) -> Any:
-    yield
-
-
-def _accelerator_answers() -> dict[str, Any]:
+def _accelerator_answers(streams: StreamOrder) -> dict[str, Any]:
     """Of ``torch.accelerator``. It is not available to who asks that: torch would ask CUDA for the current stream."""
     return {
         "current_accelerator": lambda check_available=False: None if check_available else torch.device("cuda"),
         "device_count": lambda: 1,
         "current_device_index": lambda: 0,
         "set_device_index": lambda _device: None,
-        "synchronize": lambda _device=None: None,
+        "synchronize": lambda _device=None: streams.synchronize(),
     }
 
 
-def _answers(device: Device, clock: Callable[[], float]) -> dict[str, Any]:
+def _answers(device: Device, clock: Callable[[], float], streams: StreamOrder) -> dict[str, Any]:
     major, minor = divmod(device.sm, 10)
     name = device.driver_names[0] if device.driver_names else device.name
     properties = SimpleNamespace(
@@ -204,7 +151,6 @@ def _answers(device: Device, clock: Callable[[], float]) -> dict[str, Any]:
         is_integrated=0,
         is_multi_gpu_board=0,
     )
-    current = SimulatedStream()
 
     def answer(value: Any) -> Callable[..., Any]:
         return lambda *_, **__: value
@@ -223,16 +169,9 @@ def _answers(device: Device, clock: Callable[[], float]) -> dict[str, Any]:
         "_get_device_properties": answer(properties),  # of torch built with CUDA; torch's compiler calls what calls it
         "get_arch_list": answer([f"sm_{device.sm}"]),
         "is_bf16_supported": answer(True),
-        "synchronize": answer(None),
         "empty_cache": answer(None),
         "ipc_collect": answer(None),
-        "current_stream": answer(current),
-        "default_stream": answer(current),
-        "set_stream": answer(None),
-        "stream": _stream,
-        "Stream": SimulatedStream,
-        "ExternalStream": SimulatedStream,
-        "Event": _event_class(clock),
+        **stream_classes(streams, clock, CUDA),
         "device": _DeviceContext,
         "device_of": _DeviceContext,
         "_DeviceGuard": _DeviceContext,  # of generated code

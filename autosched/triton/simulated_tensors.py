@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -17,12 +18,23 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from autosched.triton.storages import Host, Storages
+from autosched.triton.streams import StreamOrder
 from autosched.triton.torch_compile import in_compiler
+from autosched.triton.undefined import UndefinedValues
 
 CPU = torch.device("cpu")
 CUDA = torch.device("cuda", 0)
 _TENSOR = torch._C.TensorBase  # whose attributes say where a tensor is indeed
 _FACTORIES = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")
+_WAITING = (
+    "_local_scalar_dense",
+    "is_nonzero",
+    "equal",
+    "nonzero",
+    "masked_select",
+    "_unique2",
+    "unique_dim",
+)  # the host
 _BUILT_IN = ("aten", "prim", "prims", "inductor", "quantized", "mkldnn", "profiler", "rngprims", "higher_order")
 
 
@@ -43,8 +55,14 @@ def is_index(device: Any) -> bool:
     return isinstance(device, int) and not isinstance(device, bool)
 
 
-def tensor_attributes(storages: Storages) -> dict[str, Any]:
-    """Return the attributes of ``torch.Tensor`` for a program that sees one GPU."""
+def tensor_attributes(storages: Storages, streams: StreamOrder, values: UndefinedValues | None) -> dict[str, Any]:
+    """Return the attributes of ``torch.Tensor`` for a program that sees one GPU.
+
+    Args:
+        storages: Where tensors are.
+        streams: Is told of copies, and of what the host reads.
+        values: Is told of what the host reads; None: all memory counts as written.
+    """
 
     def device(tensor: torch.Tensor) -> torch.device:
         actual = _TENSOR.device.__get__(tensor)
@@ -53,7 +71,7 @@ def tensor_attributes(storages: Storages) -> dict[str, Any]:
         return CUDA if is_device else actual
 
     def to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        wanted, changes = destination(args, kwargs)
+        wanted, changes, non_blocking = destination(args, kwargs)
         wanted = CUDA if is_index(wanted) else torch.device(wanted) if wanted is not None else None
         if wanted is not None and wanted.type not in ("cpu", "cuda"):
             return _TENSOR.to(tensor, *args, **kwargs)
@@ -61,7 +79,9 @@ def tensor_attributes(storages: Storages) -> dict[str, Any]:
         if wanted is None or (wanted.type == "cpu") == (storages.host_of(tensor) is not None):
             return result
         moved = result if storage_address(result) != storage_address(tensor) else result.clone()
-        storages.place(moved, "plain" if wanted.type == "cpu" else None)
+        host: Host = "pinned" if non_blocking else "plain"  # as torch pins what it copies to without waiting
+        storages.place(moved, host if wanted.type == "cpu" else None)
+        streams.copy(tensor, moved, non_blocking=non_blocking)
         return moved
 
     def pinned(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
@@ -70,6 +90,19 @@ def tensor_attributes(storages: Storages) -> dict[str, Any]:
         result = tensor.clone()
         storages.place(result, "pinned")
         return result
+
+    def read_by_host(name: str, *, is_shown: bool = False) -> Callable[..., Any]:
+        """Return a function of ``torch.Tensor`` that hands a tensor's memory over to the host."""
+        read = getattr(torch.Tensor, name)
+
+        def reads(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            if not in_compiler():
+                streams.host_reads(tensor)
+                if values is not None:
+                    values.take(tensor, name, is_shown=is_shown)
+            return read(tensor, *args, **kwargs)
+
+        return reads
 
     return {
         "device": property(device),
@@ -81,7 +114,10 @@ def tensor_attributes(storages: Storages) -> dict[str, Any]:
         "cpu": lambda tensor, *args, **kwargs: to(tensor, CPU, *args, **kwargs),
         "pin_memory": pinned,
         "is_pinned": lambda tensor, *_: storages.host_of(tensor) == "pinned",
-        "record_stream": lambda tensor, stream: None,
+        "record_stream": lambda tensor, stream: streams.record_stream(tensor, stream.number),
+        "numpy": read_by_host("numpy"),
+        "tolist": read_by_host("tolist"),
+        "__repr__": read_by_host("__repr__", is_shown=True),
     }
 
 
@@ -90,8 +126,9 @@ def storage_address(tensor: torch.Tensor) -> int | None:
     return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else None
 
 
-def destination(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the device that ``Tensor.to`` is given in one of its three forms, and by name what else it changes."""
+def destination(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any], bool]:
+    """Return the device that ``Tensor.to`` is given in one of its three forms, by name what else it changes, and
+    whether it waits for nothing."""
     first, *rest = args or (None,)
     if isinstance(first, torch.dtype | torch.Tensor):
         given = {"dtype" if isinstance(first, torch.dtype) else "other": first}
@@ -105,16 +142,18 @@ def destination(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, dict[
     if other is not None:
         given |= {"device": other.device, "dtype": other.dtype}
     wanted = given.pop("device", None)
-    given.pop("non_blocking", None)
-    return wanted, {name: value for name, value in given.items() if value is not None and value is not False}
+    non_blocking = bool(given.pop("non_blocking", False))
+    changes = {name: value for name, value in given.items() if value is not None and value is not False}
+    return wanted, changes, non_blocking
 
 
 class DeviceArguments(TorchFunctionMode):  # type: ignore[misc]
     """Turns devices among the arguments of torch's functions into the CPU, and notes where their results are."""
 
-    def __init__(self, storages: Storages) -> None:
+    def __init__(self, storages: Storages, streams: StreamOrder) -> None:
         super().__init__()
         self._storages = storages
+        self._streams = streams
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -132,25 +171,44 @@ class DeviceArguments(TorchFunctionMode):  # type: ignore[misc]
         is_placed = (moves or pinned) and not torch.compiler.is_compiling()  # its compiler traces this
         if is_placed and isinstance(result, torch.Tensor):
             self._storages.place(result, None if moves else "pinned")
+            if moves:
+                self._made(getattr(func, "__name__", ""), result)
         return result
+
+    def _made(self, name: str, tensor: torch.Tensor) -> None:
+        """Take a tensor that the program makes on the device."""
+        self._streams.made(tensor)
+        if name in ("tensor", "as_tensor", "asarray"):
+            self._streams.synchronize(self._streams.current)  # copied from the host
+        elif name not in _FACTORIES:
+            self._streams.operator(name, (), (tensor,))
 
 
 class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
-    """Tells ``storages`` of every tensor that is made, and of every write of torch.
+    """Follows every tensor that is made, and what torch's operators read and write.
 
     Args:
         storages: Where tensors are noted.
-        undefined: What ``torch.empty`` returns holds no values.
+        values: Follows values that depend on memory which nobody has written; None: what ``torch.empty`` returns counts
+            as written.
+        streams: Is told what operators use, of a program that sees a simulated GPU.
         arguments: Of a program that sees a simulated GPU, its ``DeviceArguments``: factories below the dispatcher make
             tensors for it, and operators that are registered for CUDA are called.
     """
 
     supports_higher_order_operators = True  # as the launches of ``torch.library.wrap_triton``
 
-    def __init__(self, storages: Storages, *, undefined: bool = True, arguments: DeviceArguments | None = None) -> None:
+    def __init__(
+        self,
+        storages: Storages,
+        values: UndefinedValues | None,
+        streams: StreamOrder | None = None,
+        arguments: DeviceArguments | None = None,
+    ) -> None:
         super().__init__()
         self._storages = storages
-        self._undefined = undefined
+        self._values = values
+        self._streams = streams
         self._arguments = arguments
 
     @classmethod
@@ -178,17 +236,48 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
                 kwargs = {name: on_cpu(value) for name, value in kwargs.items() if name != "pin_memory"}
             if func is torch.ops.aten.histc.default and not args[0].is_floating_point():  # CUDA's takes integers
                 return func(args[0].double(), *args[1:], **kwargs).to(args[0].dtype)
-        result = func(*args, **kwargs)
-        is_aten = func.namespace == "aten"
-        name = func._schema.name.removeprefix("aten::") if is_aten else ""
+        name, is_view = _described(func)
+        values = self._values if self._values is not None and not is_view else None
+        judged = values.run(func, args, kwargs) if values is not None and values.concern(args, kwargs) else None
+        result = judged.result if judged is not None else func(*args, **kwargs)
+        new = []
         for tensor, alias in zip(_results(result), _aliases(func, result), strict=False):
             if alias is None:
-                self._storages.add(tensor, undefined=self._undefined and name in _FACTORIES)
+                undefined = self._values is not None and name in _FACTORIES
+                self._storages.add(tensor, undefined=undefined, on_host=host is not None)
+                new.append(tensor)
             if host is not None and (alias is None or name == "lift_fresh"):
                 self._storages.place(tensor, host)
+        if judged is not None and values is not None:
+            values.settle(judged, new, list(_written(func, args, kwargs)))
+            return self._used(func, name, args, kwargs, result, new)
         for tensor in _written(func, args, kwargs):
             self._storages.define(tensor)
+        return result if is_view else self._used(func, name, args, kwargs, result, new)
+
+    def _used(
+        self, func: Any, name: str, args: Any, kwargs: dict[str, Any], result: Any, new: list[torch.Tensor]
+    ) -> Any:
+        """Tell the streams what an operator has used, and return its result."""
+        streams = self._streams
+        if name == "lift_fresh" or self._arguments is None or streams is None:
+            return result
+        for tensor in new if streams.is_active else ():
+            if self._storages.host_of(tensor) is None:
+                streams.made(tensor)
+        if name == "copy_" and isinstance(args[1], torch.Tensor) and self._on_both_sides(args[0], args[1]):
+            streams.copy(args[1], args[0], non_blocking=bool(args[2] if len(args) > 2 else kwargs.get("non_blocking")))
+            return result
+        written = [*_written(func, args, kwargs), *(new if name not in _FACTORIES else ())]
+        read = [t for t in _inputs(args, kwargs) if all(t is not w for w in written)] if streams.is_active else []
+        if read or written:
+            streams.operator(name or func._schema.name, read, written)
+        if name in _WAITING:
+            streams.synchronize(streams.current)
         return result
+
+    def _on_both_sides(self, a: torch.Tensor, b: torch.Tensor) -> bool:
+        return (self._storages.host_of(a) is None) != (self._storages.host_of(b) is None)
 
     def _host_of_result(self, args: Any, kwargs: dict[str, Any]) -> Host | None:
         """Return where on the host a new tensor is; None where the program has it on the GPU."""
@@ -218,14 +307,22 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
 _DISABLED = torch.Tensor.__torch_dispatch__
 
 
-def modes(storages: Storages, *, undefined: bool) -> ExitStack:
+@lru_cache(maxsize=4096)
+def _described(func: Any) -> tuple[str, bool]:
+    """Return the name of an operator of ATen, "" for others, and whether its results are views of its arguments."""
+    schema = func._schema
+    is_view = bool(schema.returns) and all(r.alias_info is not None for r in schema.returns) and not schema.is_mutable
+    return schema.name.removeprefix("aten::") if func.namespace == "aten" else "", is_view
+
+
+def modes(storages: Storages, streams: StreamOrder, values: UndefinedValues | None) -> ExitStack:
     """Return the modes of a thread of a program that sees a simulated GPU, entered when the stack is."""
 
     class Modes(ExitStack):
         def __enter__(self) -> Modes:
             super().__enter__()
-            arguments = DeviceArguments(storages)
-            self.enter_context(TrackedTensors(storages, undefined=undefined, arguments=arguments))
+            arguments = DeviceArguments(storages, streams)
+            self.enter_context(TrackedTensors(storages, values, streams, arguments))
             self.enter_context(arguments)
             return self
 

@@ -40,11 +40,19 @@ class Storages:
         self._flags: dict[int, tuple[StorageWeakRef, Flags]] = {}
         self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
         self._on_host: dict[int, tuple[StorageWeakRef, Host]] = {}
+        # Of ``torch.empty`` on the host, which may write there unseen: counts only once it is found to be the GPU's.
+        self._flags_on_host: dict[int, tuple[StorageWeakRef, Flags]] = {}
         self._lock = threading.RLock()
         self._adds_until_sweep = _FIRST_SWEEP
 
-    def add(self, tensor: torch.Tensor, undefined: bool) -> None:
-        """Take note of a new tensor."""
+    def add(self, tensor: torch.Tensor, undefined: bool, on_host: bool = False) -> None:
+        """Take note of a new tensor.
+
+        Args:
+            tensor: The tensor.
+            undefined: Its bytes hold no values.
+            on_host: As far as is known it is the host's, which may write there unseen.
+        """
         if tensor.layout is not torch.strided:
             return  # a sparse tensor has no storage; its indices and values are tensors of their own
         storage = tensor.untyped_storage()
@@ -59,16 +67,18 @@ class Storages:
             self._alive[storage.data_ptr()] = (reference, size)
             self._flags.pop(storage.data_ptr(), None)
             self._on_host.pop(storage.data_ptr(), None)
+            self._flags_on_host.pop(storage.data_ptr(), None)
             if undefined:
                 storage_bytes(storage)[:] = _NO_VALUE
-                self._flags[storage.data_ptr()] = (reference, np.zeros(size, dtype=np.bool_))
+                flags = self._flags_on_host if on_host else self._flags
+                flags[storage.data_ptr()] = (reference, np.zeros(size, dtype=np.bool_))
 
     def _forget_expired(self) -> None:
         """Drop the entries of freed storages, whose flags would keep as many bytes as their tensors had.
 
         The next sweep comes after as many new tensors as entries remain, so a tensor costs constant time on average.
         """
-        for entries in (self._flags, self._alive, self._on_host):
+        for entries in (self._flags, self._flags_on_host, self._alive, self._on_host):
             for address in [a for a, (reference, _) in entries.items() if reference.expired()]:
                 del entries[address]
         self._adds_until_sweep = max(_FIRST_SWEEP, len(self._alive))
@@ -81,10 +91,35 @@ class Storages:
         flags = self.defined(storage) if storage.device.type == "cpu" else None
         if flags is None or tensor.numel() == 0:
             return
-        each = tensor.element_size()
-        strides = [each * stride for stride in tensor.stride()]
-        first = flags[each * tensor.storage_offset() :]
-        np.lib.stride_tricks.as_strided(first, (*tensor.shape, each), (*strides, 1))[...] = True
+        _of_elements(flags, tensor)[...] = True
+        self._forget_whole(storage, flags)
+
+    @property
+    def has_undefined(self) -> bool:
+        """Whether any memory of the program holds no value."""
+        return bool(self._flags)
+
+    def defined_bytes(self, tensor: torch.Tensor) -> Flags | None:
+        """Return a flag for each byte of a tensor's elements, in their order; None where all hold values."""
+        if tensor.layout is not torch.strided or tensor.untyped_storage().device.type != "cpu":
+            return None
+        flags = self.defined(tensor.untyped_storage())
+        return None if flags is None else _of_elements(flags, tensor).reshape(-1)
+
+    def set_defined_bytes(self, tensor: torch.Tensor, now: Flags) -> None:
+        """Set those flags."""
+        storage = tensor.untyped_storage()
+        flags = self.defined(storage)
+        if flags is None:
+            if now.all():
+                return
+            flags = np.ones(storage.nbytes(), np.bool_)
+            with self._lock:
+                self._flags[storage.data_ptr()] = (StorageWeakRef(storage), flags)
+        _of_elements(flags, tensor)[...] = now.reshape((*tensor.shape, tensor.element_size()))
+        self._forget_whole(storage, flags)
+
+    def _forget_whole(self, storage: torch.UntypedStorage, flags: Flags) -> None:
         with self._lock:
             if flags.all():
                 self._flags.pop(storage.data_ptr(), None)
@@ -97,6 +132,8 @@ class Storages:
         with self._lock:
             if host is None:
                 self._on_host.pop(storage.data_ptr(), None)
+                if (found := self._flags_on_host.pop(storage.data_ptr(), None)) is not None:
+                    self._flags[storage.data_ptr()] = found
             else:
                 self._on_host[storage.data_ptr()] = (StorageWeakRef(storage), host)
 
@@ -127,6 +164,7 @@ class Storages:
         flags = self.defined(storage)
         if flags is not None:
             flags[:] = now
+            self._forget_whole(storage, flags)
 
     def holding(self, address: int) -> torch.UntypedStorage | None:
         """Return the living storage that the address is in; None where no mode has seen one."""
@@ -138,3 +176,11 @@ class Storages:
                         continue
                     return torch.UntypedStorage._new_with_weak_ptr(reference.cdata)
         return None
+
+
+def _of_elements(flags: Flags, tensor: torch.Tensor) -> Flags:
+    """Return a storage's flags as those of a tensor's elements: its shape, and the bytes of an element. A view."""
+    each = tensor.element_size()
+    strides = [each * stride for stride in tensor.stride()]
+    first = flags[each * tensor.storage_offset() :]
+    return np.lib.stride_tricks.as_strided(first, (*tensor.shape, each), (*strides, 1))

@@ -16,6 +16,7 @@ from autosched.triton.tuning.function import TritonFunction
 from autosched.triton.tuning.search import TritonTuning, tune_call
 from autosched.triton.tuning.space import RuleText
 from autosched.triton.tuning.verifier import Reference
+from autosched.triton.undefined import UndefinedValues
 from autosched.tuning.options import SearchOptions
 from autosched.tuning.plan import TRIALS
 from autosched.tuning.result import TuneResult
@@ -132,7 +133,7 @@ class TunedFunction:
         storages = _storages()
         given = proof
         if given is None and self.proof_args is not None:
-            with TrackedTensors(storages):
+            with TrackedTensors(storages, UndefinedValues(storages, lambda *_: None)):
                 given = self.proof_args()
         further = {"workers": self.workers, **(options or {})}
         compile_seconds = further.pop("compile_seconds", COMPILE_SECONDS)

@@ -1,9 +1,10 @@
 """``autosched verify SCRIPT.py``: a Python script whose Triton launches run in the emulator.
 
-``--json`` adds ``device``, ``ok``, ``failure``, ``notes``, ``fidelity``, and ``launches``, each with ``kernel``,
-``called_at``, ``grid``, ``blocks`` (with those of clusters), ``left_out`` (of them, that did not run), ``threads``,
-``size`` (of ``--size``), ``constants``, ``runs``, ``differing`` (arrays whose bits depend on the order of blocks),
-``findings``, ``shared_sites`` and ``global_sites`` (as in ``measurements.emulator``).
+``--json`` adds ``device``, ``ok``, ``failure``, ``notes``, ``fidelity``, ``host_findings`` (of what the script does
+between launches), and ``launches``, each with ``kernel``, ``called_at``, ``grid``, ``blocks`` (with those of clusters),
+``left_out`` (of them, that did not run), ``threads``, ``size`` (of ``--size``), ``constants``, ``runs``, ``differing``
+(arrays whose bits depend on the order of blocks), ``findings``, ``shared_sites`` and ``global_sites`` (as in
+``measurements.emulator``).
 """
 
 from __future__ import annotations
@@ -116,6 +117,11 @@ def _cases(proof: ScriptReport, path: Path, notes: bool) -> list[CheckedCase]:
             notes=notes,
         )
         for launch in launches
+    ]
+    cases += [
+        CheckedCase(str(f.kind), "refused", str(f.kind), (f.message,), file=f.file, line=f.line)
+        for f in proof.session.host_findings
+        if f.is_fault or notes
     ]
     if proof.failure and not (launches and outcome_of_launch(launches[-1].verdict.status) == "uncertain"):
         cases.append(CheckedCase("the script", "refused", "fails", (proof.failure,), file=str(path)))

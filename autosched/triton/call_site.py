@@ -1,0 +1,18 @@
+"""Where a program calls what runs in the emulator."""
+
+from __future__ import annotations
+
+import sys
+
+_OURS = ("autosched.", "triton.", "torch.", "contextlib", "functools", "numpy.", "threading")
+
+
+def call_site() -> tuple[str, int]:
+    """Return file and line of the nearest call that is not ours, Triton's or torch's; ("unknown", 0) without one."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not f"{name}.".startswith(_OURS):
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return "unknown", 0

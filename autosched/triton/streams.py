@@ -1,0 +1,410 @@
+"""Streams and events of a simulated GPU: everything is done at once, and ``HostOrder`` judges what they would order.
+
+As torch has it, streams do not wait for the default one, the memory of a freed tensor goes to the next tensor that is
+made on the same stream, and copies are asynchronous only from and to pinned memory, with ``non_blocking=True``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from autosched.triton.call_site import call_site
+from autosched.triton.storages import Storages
+from measurements.emulator.host_order import HOST, LEGACY, Access, Clock, HostOrder, HostRace, Ranges, Use, one_range
+
+_MOST_ROWS = 4096  # of a tensor; one with more is not judged
+
+Raced = Callable[[str, tuple[str, int]], None]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What uses memory, and where the program calls it."""
+
+    what: str
+    file: str
+    line: int
+
+
+@dataclass(eq=False)
+class _Block:
+    """The memory of a tensor: when it is freed, the next one made on ``stream`` may get it, unless others still use it
+    that ``recorded`` holds."""
+
+    reference: StorageWeakRef
+    first: int
+    size: int
+    stream: int
+    recorded: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True, eq=False)
+class _Freed:
+    stream: int
+    size: int
+    pending: list[Access]
+
+
+class StreamOrder:
+    """Follows a program's streams. May be used by several threads.
+
+    Args:
+        storages: Where the program's tensors are.
+        raced: Is told of each race, with the file and line of its later use.
+    """
+
+    def __init__(self, storages: Storages, raced: Raced) -> None:
+        self.order = HostOrder()
+        self._storages = storages
+        self._raced = raced
+        self._lock = threading.RLock()
+        self._thread = threading.local()
+        self._blocks: dict[int, tuple[int, _Block]] = {}  # by address: number, memory
+        self._numbers = 0
+        self._freed: list[_Freed] = []
+        self._work = 0  # on the default stream, before there was any other
+        self._waited = 0
+        self._written: dict[
+            int, tuple[int, StorageWeakRef, Work]
+        ] = {}  # by that work, which nobody may have waited for
+        self.is_active = False
+
+    # Streams --------------------------------------------------------------------------------------------------------
+
+    @property
+    def current(self) -> int:
+        """The current stream of this thread."""
+        return int(getattr(self._thread, "stream", LEGACY))
+
+    @current.setter
+    def current(self, stream: int) -> None:
+        self._thread.stream = stream
+
+    def add_stream(self) -> int:
+        """Return a new stream. From the first one on the order matters."""
+        with self._lock:
+            self._activate()
+            return self.order.add_stream(blocking=False)
+
+    def _activate(self) -> None:
+        if self.is_active:
+            return
+        self.is_active = True
+        for work, reference, by in self._written.values():
+            if work > self._waited and not reference.expired():
+                storage = torch.UntypedStorage._new_with_weak_ptr(reference.cdata)
+                first = storage.data_ptr()
+                self.order.begin(LEGACY)
+                self.order.use(LEGACY, self._number(storage), Use.WRITE, one_range(first, first + storage.nbytes()), by)
+        self._written.clear()
+
+    def record(self, stream: int) -> Clock:
+        """Return what an event stands for that is recorded on a stream."""
+        with self._lock:
+            return self.order.record(stream)
+
+    def wait(self, stream: int, event: Clock) -> None:
+        """Have a stream wait for an event."""
+        with self._lock:
+            self.order.wait(stream, event)
+
+    def synchronize(self, stream: int | None = None) -> None:
+        """Have the host wait for a stream, or for all."""
+        with self._lock:
+            self._waited = self._work
+            if self.is_active and stream is not None:
+                self.order.synchronize(stream)
+            elif self.is_active:
+                self.order.synchronize_device()
+
+    def synchronize_event(self, clock: Clock) -> None:
+        """Have the host wait for an event."""
+        with self._lock:
+            self.order.synchronize_event(clock)
+            if not self.is_active:
+                self._waited = self._work
+
+    # Uses -----------------------------------------------------------------------------------------------------------
+
+    def operator(self, what: str, read: Sequence[torch.Tensor], written: Sequence[torch.Tensor]) -> None:
+        """Take an operator of torch on the current stream, and on the host's memory."""
+        if not self.is_active:
+            if any(self._storages.host_of(t) is None for t in written):
+                self._note(written, what)
+            return
+        with self._lock:
+            by = Work(what, *call_site())
+            stream = self.current
+            self.order.begin(stream)
+            if torch._C._current_graph_task_id() != -1:  # backward: torch orders its streams
+                self.order.wait_for_all(stream)
+            for use, tensors in ((Use.READ, read), (Use.WRITE, written)):
+                for tensor in tensors:
+                    host = self._storages.host_of(tensor)
+                    if host != "plain":
+                        self._use(stream if host is None else HOST, tensor, use, by)
+
+    def copy(self, source: torch.Tensor, target: torch.Tensor, *, non_blocking: bool) -> None:
+        """Take a copy between the host and the device on the current stream."""
+        hosts = [self._storages.host_of(t) for t in (source, target)]
+        asynchronous = non_blocking and "pinned" in hosts and "plain" not in hosts
+        if not self.is_active and not asynchronous:
+            self._waited = self._work
+            return
+        with self._lock:
+            self._activate()
+            by = Work("a copy", *call_site())
+            self.order.begin(self.current)
+            self._use(self.current, source, Use.READ, by)
+            self._use(self.current, target, Use.WRITE, by)
+            if not asynchronous:
+                self.synchronize(self.current)
+
+    def launch(self, kernel: str, at: tuple[str, int], uses: Sequence[tuple[torch.UntypedStorage, Any]]) -> None:
+        """Take a launch on the current stream.
+
+        Args:
+            kernel: Its name.
+            at: File and line that launched it.
+            uses: Storages, and of each byte how it was used (``host_order.Use``); 0 where it was not.
+        """
+        by = Work(f"kernel {kernel}", *at)
+        with self._lock:
+            if not self.is_active:
+                self._work += 1
+                for storage, used in uses:
+                    if (used & Use.WRITE).any():
+                        self._written[storage.data_ptr()] = (self._work, StorageWeakRef(storage), by)
+                return
+            self.order.begin(self.current)
+            for storage, used in uses:
+                for use in np.unique(used[used != 0]).tolist():
+                    ranges = storage.data_ptr() + _stretches(used == use)
+                    self._judge(self.current, self._number(storage), Use(use), ranges, by)
+
+    def host_reads(self, tensor: torch.Tensor) -> None:
+        """Take a use of a tensor by the host that no operator is, as by numpy."""
+        if self.is_active and self._storages.host_of(tensor) == "pinned":
+            with self._lock:
+                self._use(HOST, tensor, Use.READ, Work("the host", *call_site()))
+
+    def made(self, tensor: torch.Tensor) -> None:
+        """Take a new tensor of the device, which may get memory that was freed on the current stream."""
+        if not self.is_active:
+            return
+        with self._lock:
+            self._collect_freed()
+            storage = tensor.untyped_storage()
+            size = storage.nbytes()
+            fitting = [f for f in self._freed if f.stream == self.current and f.size >= size > 0]
+            number = self._number(storage)
+            if fitting:
+                taken = min(fitting, key=lambda f: f.size)
+                self._freed.remove(taken)
+                self.order.inherit(number, taken.pending, one_range(storage.data_ptr(), storage.data_ptr() + size))
+
+    def record_stream(self, tensor: torch.Tensor, stream: int) -> None:
+        """Keep a tensor's memory, once it is freed, until a stream has done what it has been given."""
+        if self.is_active:
+            with self._lock:
+                self._number(tensor.untyped_storage())
+                self._blocks[tensor.untyped_storage().data_ptr()][1].recorded.add(stream)
+
+    def _note(self, written: Sequence[torch.Tensor], what: str) -> None:
+        self._work += 1
+        for tensor in written:
+            if tensor.layout is torch.strided and tensor.device.type != "meta":
+                storage = tensor.untyped_storage()
+                self._written[storage.data_ptr()] = (self._work, StorageWeakRef(storage), Work(what, "", 0))
+        if len(self._written) > 1024 and self._work % 1024 == 0:
+            self._written = {a: w for a, w in self._written.items() if w[0] > self._waited and not w[1].expired()}
+
+    def _collect_freed(self) -> None:
+        """Put aside the memory of tensors that are gone, as far as other streams may still use it."""
+        for address, (number, block) in list(self._blocks.items()):
+            if not block.reference.expired():
+                continue
+            del self._blocks[address]
+            pending = [
+                access
+                for access in self.order.forget(number)
+                if access.timeline not in block.recorded and not self.order.knows(block.stream, access)
+            ]
+            if pending:
+                self._freed.append(_Freed(block.stream, block.size, pending))
+
+    def _number(self, storage: torch.UntypedStorage) -> int:
+        address = storage.data_ptr()
+        if (known := self._blocks.get(address)) is not None and not known[1].reference.expired():
+            return known[0]
+        if known is not None:
+            self._collect_freed()
+        self._numbers += 1
+        block = _Block(StorageWeakRef(storage), address, storage.nbytes(), self.current)
+        self._blocks[address] = (self._numbers, block)
+        return self._numbers
+
+    def _use(self, timeline: int, tensor: torch.Tensor, use: Use, by: Work) -> None:
+        if tensor.layout is not torch.strided or tensor.numel() == 0 or tensor.device.type == "meta":
+            return
+        rows = _rows(tensor)
+        if rows is not None:
+            self._judge(timeline, self._number(tensor.untyped_storage()), use, rows, by)
+
+    def _judge(self, timeline: int, block: int, use: Use, ranges: Ranges, by: Work) -> None:
+        race = self.order.use(timeline, block, use, ranges, by)
+        if race is not None:
+            self._raced(_message(race), (by.file, by.line))
+
+
+def _message(race: HostRace) -> str:
+    by_host = race.later.timeline == HOST
+    remedy = "the host has not waited for it" if by_host else "nothing orders the two streams"
+    return f"{_who(race.later)} {_verb(race.later)} memory that {_who(race.earlier)} {_verb(race.earlier)}: {remedy}"
+
+
+def _who(access: Access) -> str:
+    stream = {HOST: "", LEGACY: " on the default stream"}.get(access.timeline, f" on stream {access.timeline - LEGACY}")
+    at = f" ({Path(access.by.file).name}:{access.by.line})" if access.by.file else ""
+    what = "the host" if access.timeline == HOST else access.by.what
+    return f"{what}{stream}{at}"
+
+
+def _verb(access: Access) -> str:
+    return "writes" if access.use & Use.WRITE else "reads"
+
+
+def _stretches(used: Any) -> Ranges:
+    """Return the bytes that are flagged, as ranges."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], used, [False])).astype(np.int8)))
+    return edges.reshape(-1, 2).astype(np.int64)
+
+
+def _rows(tensor: torch.Tensor) -> Ranges | None:
+    """Return the bytes of a tensor's elements; None where they are too many stretches."""
+    each = tensor.element_size()
+    run, starts = each, np.zeros(1, np.int64)
+    for size, stride in sorted(zip(tensor.shape, tensor.stride(), strict=True), key=lambda dim: dim[1]):
+        step = each * stride
+        if size == 1 or step == 0:
+            continue
+        if len(starts) == 1 and step == run:
+            run *= size
+            continue
+        if len(starts) * size > _MOST_ROWS:
+            return None
+        starts = (starts[None, :] + step * np.arange(size, dtype=np.int64)[:, None]).reshape(-1)
+    starts = np.sort(starts) + tensor.untyped_storage().data_ptr() + each * tensor.storage_offset()
+    return np.stack([starts, starts + run], axis=1)
+
+
+def stream_classes(streams: StreamOrder, clock: Callable[[], float], device: Any) -> dict[str, Any]:
+    """Return what ``torch.cuda`` has of streams and events for a program that sees a simulated GPU.
+
+    Args:
+        streams: Follows them.
+        clock: Returns the milliseconds of the simulated device.
+        device: That of the streams.
+    """
+
+    class SimulatedStream:
+        """A stream on which everything is done at once."""
+
+        device_index = 0
+
+        def __init__(self, *_: Any, number: int | None = None, priority: int = 0, **__: Any) -> None:
+            self.number = streams.add_stream() if number is None else number
+            self.priority = priority
+            self.device = device
+            self._before: list[int] = []
+
+        @property
+        def cuda_stream(self) -> int:
+            return 0 if self.number == LEGACY else self.number
+
+        stream_id = cuda_stream
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, SimulatedStream) and other.number == self.number
+
+        def __hash__(self) -> int:
+            return hash(self.number)
+
+        def __enter__(self) -> SimulatedStream:
+            self._before.append(streams.current)
+            streams.current = self.number
+            return self
+
+        def __exit__(self, *_: Any) -> None:
+            streams.current = self._before.pop()
+
+        def synchronize(self) -> None:
+            streams.synchronize(self.number)
+
+        def wait_stream(self, stream: SimulatedStream) -> None:
+            streams.wait(self.number, streams.record(stream.number))
+
+        def wait_event(self, event: Any) -> None:
+            event.wait(self)
+
+        def record_event(self, event: Any = None) -> Any:
+            event = SimulatedEvent() if event is None else event
+            event.record(self)
+            return event
+
+        def query(self) -> bool:
+            self.synchronize()
+            return True
+
+    class SimulatedEvent:
+        """An event at a time of the simulated device, and in the order of its streams."""
+
+        def __init__(self, *_: Any, **__: Any) -> None:
+            self._at = clock()
+            self._clock: Clock = {}
+
+        def record(self, stream: SimulatedStream | None = None) -> None:
+            self._at = clock()
+            self._clock = streams.record(streams.current if stream is None else stream.number)
+
+        def elapsed_time(self, end: SimulatedEvent) -> float:
+            return max(end._at - self._at, 1e-6)
+
+        def wait(self, stream: SimulatedStream | None = None) -> None:
+            streams.wait(streams.current if stream is None else stream.number, self._clock)
+
+        def synchronize(self) -> None:
+            streams.synchronize_event(self._clock)
+
+        def query(self) -> bool:
+            self.synchronize()
+            return True
+
+    @contextmanager
+    def stream_context(stream: SimulatedStream | None) -> Iterator[None]:
+        with stream if stream is not None else SimulatedStream(number=streams.current):
+            yield
+
+    def set_stream(stream: SimulatedStream) -> None:
+        streams.current = stream.number
+
+    return {
+        "synchronize": lambda *_, **__: streams.synchronize(),
+        "current_stream": lambda *_, **__: SimulatedStream(number=streams.current),
+        "default_stream": lambda *_, **__: SimulatedStream(number=LEGACY),
+        "set_stream": set_stream,
+        "stream": stream_context,
+        "StreamContext": stream_context,
+        "Stream": SimulatedStream,
+        "ExternalStream": lambda pointer=0, *_, **__: SimulatedStream(number=pointer or LEGACY),
+        "Event": SimulatedEvent,
+    }

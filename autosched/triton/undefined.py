@@ -1,0 +1,191 @@
+"""Values that depend on memory which nobody has written, followed through torch's operators.
+
+An operator that is given such memory runs again with other bytes there. What differs in its results depends on them
+and holds no value either. It is a finding only where the program takes such a value: a number, an answer, a shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from autosched.triton.storages import Storages, storage_bytes
+from measurements.emulator.findings import Grade
+from measurements.emulator.memory import Flags
+
+_OTHER_BYTES = (0x00, 0x77)  # in place of those of 0xFF: zeros, and large numbers
+# No byte that is tried may be the one for which the answer is another, so each depends on what it compares.
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+
+Taken = Callable[[str, Grade], None]
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedCall:
+    """What an operator has returned, and the same of its runs with other bytes."""
+
+    result: Any
+    func: Any
+    args: Any
+    kwargs: dict[str, Any]
+    others: list[tuple[_Copies, Any]]
+
+
+class UndefinedValues:
+    """Runs operators on memory without values.
+
+    Args:
+        storages: Which bytes hold values.
+        taken: Is told what the program takes that depends on others.
+    """
+
+    def __init__(self, storages: Storages, taken: Taken) -> None:
+        self._storages = storages
+        self._taken = taken
+
+    def concern(self, args: Any, kwargs: dict[str, Any]) -> bool:
+        """Return whether an argument of an operator has bytes that hold no value."""
+        return self._storages.has_undefined and any(self._is_undefined(t) for t in tensors_of((args, kwargs)))
+
+    def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> JudgedCall:
+        """Run an operator whose arguments have such bytes."""
+        state = torch.default_generator.get_state()
+        others: list[tuple[_Copies, Any]] = []
+        for byte in _OTHER_BYTES:
+            torch.default_generator.set_state(state)
+            copies = _Copies(self._storages, byte)
+            other_args, other_kwargs = copies.of(args), copies.of(kwargs)
+            try:
+                others.append((copies, func(*other_args, **other_kwargs)))
+            except Exception:  # it decides whether the operator can run at all
+                others.append((copies, None))
+        torch.default_generator.set_state(state)
+        return JudgedCall(func(*args, **kwargs), func, args, kwargs, others)
+
+    def settle(self, call: JudgedCall, new: list[torch.Tensor], written: list[torch.Tensor]) -> None:
+        """Note what depends on such bytes of an operator's new tensors and of the arguments that it has written."""
+        name = call.func._schema.name.removeprefix("aten::")
+        results = list(tensors_of(call.result))
+        others = [list(tensors_of(other)) for _, other in call.others]
+        if name in ("equal", "allclose"):
+            differs = self._may_be_equal(call)
+        else:  # a number; repr, as not-a-number differs from itself
+            differs = not results and any(repr(other) != repr(call.result) for _, other in call.others)
+        if differs:
+            self._taken(f"{name} depends on memory that nobody has written", "fault")
+        for k, tensor in enumerate(results):
+            alike = [each[k] for each in others if len(each) > k and each[k].shape == tensor.shape]
+            if len(alike) < len(others):
+                self._taken(f"the shape of {name}'s result depends on memory that nobody has written", "fault")
+            elif any(tensor is each for each in new):
+                self._compare(tensor, alike)
+                if name in _COMPARISONS:
+                    self._forget_compared(tensor, list(tensors_of(call.args)))
+        for tensor in written:
+            self._compare(tensor, [copy for each, _ in call.others if (copy := each.known(tensor)) is not None])
+
+    def _holds_value(self, tensor: torch.Tensor) -> Flags:
+        """Return a flag for each element, in the tensor's shape."""
+        flags = self._storages.defined_bytes(tensor)
+        if flags is None:
+            return np.ones(tuple(tensor.shape), np.bool_)
+        return np.asarray(flags.reshape((*tensor.shape, tensor.element_size())).all(axis=-1))
+
+    def _may_be_equal(self, call: JudgedCall) -> bool:
+        """Return whether two tensors are equal where both hold values."""
+        a, b, *rest = call.args
+        if a.shape != b.shape:
+            return False
+        known = torch.from_numpy(self._holds_value(a) & self._holds_value(b))
+        return bool(call.func(a[known], b[known], *rest, **call.kwargs))
+
+    def _forget_compared(self, answers: torch.Tensor, compared: list[torch.Tensor]) -> None:
+        known = [np.broadcast_to(self._holds_value(tensor), tuple(answers.shape)) for tensor in compared]
+        flags = np.logical_and.reduce(known)
+        self._storages.set_defined_bytes(answers, np.repeat(flags.reshape(-1), answers.element_size()))
+
+    def _compare(self, tensor: torch.Tensor, others: list[torch.Tensor]) -> None:
+        if others and tensor.numel() and tensor.layout is torch.strided:
+            differ = [_bytes_of(tensor) != _bytes_of(other) for other in others]
+            self._storages.set_defined_bytes(tensor, ~np.logical_or.reduce(differ))
+
+    def take(self, tensor: torch.Tensor, what: str, *, is_shown: bool = False) -> None:
+        """Note that the host gets the memory of a tensor, where nothing sees what it does with it.
+
+        Args:
+            tensor: The tensor.
+            what: Of torch, that hands it over.
+            is_shown: All of it becomes output of the program.
+        """
+        flags = self._storages.defined_bytes(tensor) if self._storages.has_undefined else None
+        if flags is None or flags.all():
+            return
+        unwritten = int((~flags).sum())
+        grade: Grade = "note" if flags.any() and not is_shown else "fault"
+        self._taken(f"{what} of a tensor in which nobody has written {unwritten} of {flags.size} bytes", grade)
+        self._storages.define(tensor)
+
+    def _is_undefined(self, tensor: torch.Tensor) -> bool:
+        flags = self._storages.defined_bytes(tensor)
+        return flags is not None and not flags.all()
+
+
+class _Copies:
+    """Copies of tensors, with other bytes where they hold no value. Views of one storage are views of one copy."""
+
+    def __init__(self, storages: Storages, byte: int) -> None:
+        self._storages, self._byte = storages, byte
+        self._copied: dict[int, torch.UntypedStorage] = {}
+
+    def of(self, value: Any) -> Any:
+        """Return arguments with copies in place of their tensors."""
+        if isinstance(value, torch.Tensor):
+            return self._copy(value)
+        if isinstance(value, dict):
+            return {key: self.of(each) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(self.of(each) for each in value)
+        return value
+
+    def known(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Return the copy of a tensor that was an argument; None where it was none."""
+        if tensor.layout is not torch.strided or tensor.untyped_storage().data_ptr() not in self._copied:
+            return None
+        return self._copy(tensor)
+
+    def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.layout is not torch.strided or tensor.device.type == "meta":
+            return tensor
+        storage = tensor.untyped_storage()
+        copied = self._copied.get(storage.data_ptr())
+        if copied is None:
+            copied = self._copied[storage.data_ptr()] = storage.clone()
+            if (flags := self._storages.defined(storage)) is not None:
+                storage_bytes(copied)[~flags] = self._byte
+        empty = torch.empty(0, dtype=tensor.dtype)
+        return empty.set_(copied, tensor.storage_offset(), tensor.size(), tensor.stride())
+
+
+def tensors_of(value: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors among arguments or results, and in lists among them."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from tensors_of(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from tensors_of(each)
+
+
+def _bytes_of(tensor: torch.Tensor) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Return the bytes of a tensor's elements, one row an element."""
+    each = tensor.element_size()
+    flat = storage_bytes(tensor.untyped_storage())[each * tensor.storage_offset() :]
+    strides = [each * stride for stride in tensor.stride()]
+    rows = np.lib.stride_tricks.as_strided(flat, (*tensor.shape, each), (*strides, 1), writeable=False)
+    return np.ascontiguousarray(rows).reshape(-1)

@@ -133,9 +133,10 @@ class ProgramOrder:
                     self._work(rest)
 
     def _work(self, rest: list[str]) -> None:
-        stream, by = self._streams[int(rest[0])], CallSite(rest[2], frames_of(rest[3]))
+        stream, end = self._streams[int(rest[0])], 4 + 6 * int(rest[3])
+        by = CallSite(" ".join(rest[end:]), frames_of(rest[2]))
         self.order.begin(stream)
-        numbers = [int(n) for n in rest[4:]]
+        numbers = [int(n) for n in rest[4:end]]
         for k in range(0, len(numbers), 6):
             block, first, width, rows, pitch, use = numbers[k : k + 6]
             starts = first + pitch * np.arange(min(rows, _MOST_RANGES), dtype=np.int64)

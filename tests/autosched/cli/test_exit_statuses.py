@@ -185,7 +185,8 @@ def test_a_launch_of_a_script_that_cannot_be_emulated_decides_nothing(
 ) -> None:
     done = SimpleNamespace(status=launched, reason="why")
     launch = SimpleNamespace(kernel="k", called_at="s.py:1", size="", verdict=done, findings=(), runs=())
-    proof: Any = SimpleNamespace(failure=failure, session=SimpleNamespace(launches=[launch] if launched else []))
+    session = SimpleNamespace(launches=[launch] if launched else [], host_findings=[])
+    proof: Any = SimpleNamespace(failure=failure, session=session)
     assert status_of(script_cases(proof, Path("s.py"), False)) is expected
 
 

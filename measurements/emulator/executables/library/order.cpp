@@ -254,10 +254,11 @@ void end() {
   const std::lock_guard lock(session_mutex());
   const bool waits = host_waits();
   std::ostringstream text;
-  text << "work " << running.stream << " " << waits << " " << running.function << " " << running.site;
+  text << "work " << running.stream << " " << waits << " " << running.site << " " << running.uses.size();
   for (const Noted& n : running.uses) {
     text << " " << n.allocation->address << " " << n.first << " " << n.width << " " << n.rows << " " << n.pitch << " " << n.use;
   }
+  text << " " << running.function;
   note(text.str());
   if (waits) return renew_guards();
   for (const Noted& n : running.uses) {

@@ -23,7 +23,8 @@ CORPUS = Path(__file__).parent / "corpus"
 QUICK = ("streams", "managed", "reuse", "result")
 ORDERS = (
     "streams", "blocking", "halves", "atomics", "managed", "managed_write", "managed_read", "result", "reuse",
-    "pageable", "pool", "pool_free", "default", "rows", "graph", "device_copy", "callback",
+    "pageable", "pool", "pool_free", "default", "rows", "graph", "graph_node", "device_copy",
+    "callback",
 )  # fmt: skip
 
 

@@ -126,6 +126,17 @@ int main(int argc, char** argv) {
     CHECK(cudaGraphLaunch(executable, a));
     if (sound) after(b, a);
     twice<<<1, count, 0, b>>>(x, y);  // graph
+  } else if (is("graph_node")) {  // made node by node
+    cudaStream_t a = stream(), b = stream();
+    cudaGraph_t graph;
+    cudaGraphNode_t node;
+    cudaGraphExec_t executable;
+    CHECK(cudaGraphCreate(&graph, 0));
+    CHECK(cudaGraphAddMemcpyNode1D(&node, graph, nullptr, 0, y, x, bytes, cudaMemcpyDeviceToDevice));
+    CHECK(cudaGraphInstantiate(&executable, graph, 0));
+    CHECK(cudaGraphLaunch(executable, a));
+    if (sound) after(b, a);
+    fill<<<1, count, 0, b>>>(y, 1);  // graph_node
   } else if (is("device_copy")) {  // between places of the device the host does not wait
     cudaStream_t b = stream();
     CHECK(cudaMemcpy(y, x, bytes, cudaMemcpyDeviceToDevice));

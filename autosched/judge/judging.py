@@ -212,8 +212,9 @@ class _CaseRun:
         with TorchOperators() as operators, torch.no_grad():
             output = self.call(inputs)
         launched = session.launches[launches:]
-        error, limit = _relative_error(output, expected, self.tolerance)
-        accepts = _accepts(case, before, output, expected)
+        with session.comparing():
+            error, limit = _relative_error(output, expected, self.tolerance)
+            accepts = _accepts(case, before, output, expected)
         compared = _compared(self.name, error, limit, accepts)
         verdict, lines = session.verdict(compared), session.fault_lines()
         for fault, line in zip(verdict.emulation.faults, lines, strict=True):

@@ -112,6 +112,7 @@ class Session:
     storages: Storages = field(default_factory=Storages)
     host_findings: list[Finding] = field(default_factory=list)  # of what the program does between launches
     _streams: StreamOrder = field(init=False)
+    _is_comparing: bool = False
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _simulated: SimulatedCuda | None = None
     _size: str = ""
@@ -134,7 +135,7 @@ class Session:
         Args:
             output: The output of the program, compared with an oracle; None if nothing is known of it.
         """
-        return verdict_of_program([launch.verdict for launch in self.launches], output)
+        return verdict_of_program([launch.verdict for launch in self.launches], output, self.host_findings)
 
     def fault_lines(self) -> list[str]:
         """One line a fault, with the launch that showed it first."""
@@ -157,7 +158,18 @@ class Session:
         if (kind, grade, *at) not in known and not expected:
             self.host_findings.append(finding)
 
+    @contextmanager
+    def comparing(self) -> Iterator[None]:
+        """Within, values are taken by whoever compares them, and not by the program."""
+        self._is_comparing = True
+        try:
+            yield
+        finally:
+            self._is_comparing = False
+
     def _taken(self, message: str, grade: Grade) -> None:
+        if self._is_comparing:
+            return
         self._host_found(FindingKind.UNINITIALIZED_HOST_READ, message, call_site(), grade)
 
     def forget(self) -> None:

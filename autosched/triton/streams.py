@@ -7,8 +7,7 @@ made on the same stream, and copies are asynchronous only from and to pinned mem
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -389,10 +388,19 @@ def stream_classes(streams: StreamOrder, clock: Callable[[], float], device: Any
             self.synchronize()
             return True
 
-    @contextmanager
-    def stream_context(stream: SimulatedStream | None) -> Iterator[None]:
-        with stream if stream is not None else SimulatedStream(number=streams.current):
-            yield
+    class StreamContext:
+        """``with torch.cuda.stream(stream)``."""
+
+        def __init__(self, stream: SimulatedStream | None) -> None:
+            self.stream = stream
+
+        def __enter__(self) -> None:
+            if self.stream is not None:
+                self.stream.__enter__()
+
+        def __exit__(self, *_: Any) -> None:
+            if self.stream is not None:
+                self.stream.__exit__()
 
     def set_stream(stream: SimulatedStream) -> None:
         streams.current = stream.number
@@ -402,8 +410,8 @@ def stream_classes(streams: StreamOrder, clock: Callable[[], float], device: Any
         "current_stream": lambda *_, **__: SimulatedStream(number=streams.current),
         "default_stream": lambda *_, **__: SimulatedStream(number=LEGACY),
         "set_stream": set_stream,
-        "stream": stream_context,
-        "StreamContext": stream_context,
+        "stream": StreamContext,
+        "StreamContext": StreamContext,
         "Stream": SimulatedStream,
         "ExternalStream": lambda pointer=0, *_, **__: SimulatedStream(number=pointer or LEGACY),
         "Event": SimulatedEvent,

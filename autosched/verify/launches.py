@@ -123,21 +123,24 @@ def verify_launch(
     return verdict_of(list(runs_of_launch(launch, plan, oracle, count=count)), plan)
 
 
-def verdict_of_program(launches: Sequence[Verdict], output: Comparison | None = None) -> Verdict:
+def verdict_of_program(
+    launches: Sequence[Verdict], output: Comparison | None = None, between: Sequence[Finding] = ()
+) -> Verdict:
     """Return the verdict on a program that launched kernels, and on its output.
 
     Args:
         launches: The verdicts on its launches.
         output: Its output, compared with an oracle; None if nothing is known of it.
+        between: Findings of what it does between launches.
 
     Returns:
-        A fault of a launch decides the status, else the first launch that is not ok, else the output.
+        A fault decides the status, else the first launch that is not ok, else the output.
     """
     if not launches:
         return Verdict.not_launched("unsupported", "no kernel was launched")
     runs = tuple(run for verdict in launches for run in verdict.runs)
     found: dict[tuple[object, ...], Finding] = {}
-    for f in (f for verdict in launches for f in verdict.findings):
+    for f in (*(f for verdict in launches for f in verdict.findings), *between):
         found.setdefault((f.grade, f.kind, f.file, f.line), f)
     emulation = launches[0].emulation.with_findings(tuple(found.values()))
     failed = next((verdict for verdict in launches if not verdict.ok), None)

@@ -18,7 +18,17 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from autosched.triton.call_site import call_site
 from autosched.triton.storages import Storages
-from measurements.emulator.host_order import HOST, LEGACY, Access, Clock, HostOrder, HostRace, Ranges, Use, one_range
+from measurements.emulator.host_order import (
+    HOST,
+    LEGACY,
+    Clock,
+    HostAccess,
+    HostOrder,
+    HostRace,
+    Ranges,
+    Use,
+    one_range,
+)
 
 _MOST_ROWS = 4096  # of a tensor; one with more is not judged
 
@@ -50,7 +60,7 @@ class _Block:
 class _Freed:
     stream: int
     size: int
-    pending: list[Access]
+    pending: list[HostAccess]
 
 
 class StreamOrder:
@@ -271,14 +281,14 @@ def _message(race: HostRace) -> str:
     return f"{_who(race.later)} {_verb(race.later)} memory that {_who(race.earlier)} {_verb(race.earlier)}: {remedy}"
 
 
-def _who(access: Access) -> str:
+def _who(access: HostAccess) -> str:
     stream = {HOST: "", LEGACY: " on the default stream"}.get(access.timeline, f" on stream {access.timeline - LEGACY}")
     at = f" ({Path(access.by.file).name}:{access.by.line})" if access.by.file else ""
     what = "the host" if access.timeline == HOST else access.by.what
     return f"{what}{stream}{at}"
 
 
-def _verb(access: Access) -> str:
+def _verb(access: HostAccess) -> str:
     return "writes" if access.use & Use.WRITE else "reads"
 
 

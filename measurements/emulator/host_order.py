@@ -35,7 +35,7 @@ class Use(IntFlag):
 
 
 @dataclass(frozen=True, eq=False)
-class Access:
+class HostAccess:
     """One use of memory.
 
     Attributes:
@@ -64,8 +64,8 @@ class HostRace:
         end: End of the bytes side by side from there on.
     """
 
-    earlier: Access
-    later: Access
+    earlier: HostAccess
+    later: HostAccess
     first: int
     end: int
 
@@ -84,7 +84,7 @@ class HostOrder:
         self._next = LEGACY + 1
         self._destroyed: Clock = {}  # what streams that are gone had done
         self._destroyed_blocking: Clock = {}
-        self._uses: dict[int, list[Access]] = {}  # by block
+        self._uses: dict[int, list[HostAccess]] = {}  # by block
 
     # Streams --------------------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class HostOrder:
             The race with the first earlier use that nothing orders; None without one.
         """
         clock = self._clocks[timeline]
-        access = Access(timeline, clock[timeline], use, ranges, by)
+        access = HostAccess(timeline, clock[timeline], use, ranges, by)
         earlier = [] if (known := self._uses.get(block)) is None else known
         race = next(self._races(access, clock, earlier), None)
         if timeline != HOST:
@@ -182,14 +182,14 @@ class HostOrder:
         return race
 
     @staticmethod
-    def _races(access: Access, clock: Clock, earlier: list[Access]) -> Iterator[HostRace]:
+    def _races(access: HostAccess, clock: Clock, earlier: list[HostAccess]) -> Iterator[HostRace]:
         for other in earlier:
             if _conflict(access.use, other.use) and not _before(other, clock):
                 common = _common(access.ranges, other.ranges)
                 if common is not None:
                     yield HostRace(other, access, *common)
 
-    def pending(self, block: int) -> list[Access]:
+    def pending(self, block: int) -> list[HostAccess]:
         """Return the uses of a block that the host has not waited for."""
         host = self._clocks[HOST]
         return [access for access in self._uses.get(block, ()) if not _before(access, host)]
@@ -198,13 +198,13 @@ class HostOrder:
         """Return the blocks with uses that the host may not have waited for."""
         return list(self._uses)
 
-    def forget(self, block: int) -> list[Access]:
+    def forget(self, block: int) -> list[HostAccess]:
         """Forget a block that is freed. Return the uses that the host has not waited for."""
         pending = self.pending(block)
         self._uses.pop(block, None)
         return pending
 
-    def inherit(self, block: int, accesses: list[Access], ranges: Ranges) -> None:
+    def inherit(self, block: int, accesses: list[HostAccess], ranges: Ranges) -> None:
         """Have a block lie where another one lay: what was pending there uses all of the new one.
 
         Args:
@@ -212,9 +212,9 @@ class HostOrder:
             accesses: What ``forget`` returned of the old one.
             ranges: The new block's bytes.
         """
-        self._uses[block] = [Access(a.timeline, a.time, a.use, ranges, a.by) for a in accesses]
+        self._uses[block] = [HostAccess(a.timeline, a.time, a.use, ranges, a.by) for a in accesses]
 
-    def knows(self, timeline: int, access: Access) -> bool:
+    def knows(self, timeline: int, access: HostAccess) -> bool:
         """Return whether an access happened before what a timeline does next."""
         return _before(access, self._clocks[timeline])
 
@@ -225,7 +225,7 @@ def _join(clock: Clock, other: Mapping[int, int]) -> None:
             clock[timeline] = time
 
 
-def _before(access: Access, clock: Clock) -> bool:
+def _before(access: HostAccess, clock: Clock) -> bool:
     return access.time <= clock.get(access.timeline, 0)
 
 
@@ -233,7 +233,7 @@ def _conflict(a: Use, b: Use) -> bool:
     return bool((a | b) & Use.WRITE) and not a & b & Use.STRONG
 
 
-def _repeats(access: Access, earlier: Access) -> bool:
+def _repeats(access: HostAccess, earlier: HostAccess) -> bool:
     return (
         access.timeline == earlier.timeline
         and access.use == earlier.use

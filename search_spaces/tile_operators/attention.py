@@ -15,7 +15,7 @@ from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, I32
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import option
 from search_spaces.tile_operators.softmax_rows import LOG2_E
-from search_spaces.tile_operators.tile_problem import TileProblem, ReducedLoops, cut
+from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
 
 TYPES = ("f16", "bf16")
 DEPTH = 16  # of a product of tensor cores: a head's elements are padded to a multiple

@@ -13,7 +13,7 @@ from search_spaces.hardware.dtypes import E4M3, F32, FLOAT_DTYPES, I32
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import option
 from search_spaces.tile_operators.softmax_rows import exponents
-from search_spaces.tile_operators.tile_problem import TileProblem, ReducedLoops
+from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem
 
 TYPES = ("f16", "bf16")
 CACHES = ("", "e4m3")

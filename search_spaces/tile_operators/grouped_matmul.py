@@ -12,7 +12,7 @@ from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import FLOAT_DTYPES, I32
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import option
-from search_spaces.tile_operators.tile_problem import TileProblem, ReducedLoops, cut
+from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
 
 TYPES = ("f16", "bf16")
 ROWS = ("contiguous", "masked")

@@ -13,7 +13,7 @@ from search_spaces.hardware.dtypes import E4M3, FLOAT_DTYPES, I8, I32, U8
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import option
 from search_spaces.tile_operators.packed_weights import SPAN, pack_int4, unpack_int4
-from search_spaces.tile_operators.tile_problem import TileProblem, ReducedLoops, cut
+from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
 
 TYPES = ("f16", "bf16")
 WEIGHTS = {"int4": I32, "int8": I8, "e4m3": E4M3}

@@ -13,7 +13,7 @@ from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import E4M3, F32, FLOAT_DTYPES
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import option
-from search_spaces.tile_operators.tile_problem import TileProblem, ReducedLoops, cut
+from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
 
 LARGEST = 448.0  # of e4m3
 LEAST_SCALE = 2.0**-40  # of a row of zeros: quotients stay numbers

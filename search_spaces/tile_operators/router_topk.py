@@ -14,7 +14,7 @@ from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, I32
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import option
 from search_spaces.tile_operators.softmax_rows import LOG2_E
-from search_spaces.tile_operators.tile_problem import TileProblem, ReducedLoops, cut
+from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
 
 MOST_EXPERTS, MOST_CHOSEN = 512, 16
 NONE = 2**31 - 1  # no expert

@@ -10,7 +10,7 @@ from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.schedules.proxy import enough_turns
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate
-from search_spaces.tile_operators.tile_problem import TileProblem, ReducedLoops
+from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem
 
 
 @cache

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from measurements.emulator.findings import Finding, FindingKind
-from measurements.emulator.host_order import HOST, LEGACY, Access, Clock, HostOrder, HostRace, Ranges, Use
+from measurements.emulator.host_order import HOST, LEGACY, Clock, HostAccess, HostOrder, HostRace, Ranges, Use
 from measurements.files.demangle import demangled
 
 _KINDS_OF_HOST = (1, 2)  # library/core.hpp: pinned, managed
@@ -207,7 +207,7 @@ class ProgramOrder:
             f"{self._who(race.earlier, earlier)} {_verb(race.earlier.use)}: {remedy}"
         )
 
-    def _who(self, access: Access, place: tuple[str, str, int]) -> str:
+    def _who(self, access: HostAccess, place: tuple[str, str, int]) -> str:
         stream = ""
         if access.timeline == LEGACY:
             stream = " on the default stream"

@@ -42,7 +42,8 @@ TILE_PROBLEMS: tuple[type[TileProblem], ...] = (
 
 
 class BuiltInTemplate(NamedTuple):
-    """A template of ours, which is imported once it is asked for: a proof waits for those of its operator alone."""
+    """A template of ours, which is imported once it is asked for: a verification waits for those of its operator
+    alone."""
 
     name: str  # the constant is called so too, in capitals
     operators: tuple[str, ...]

@@ -1,7 +1,7 @@
 """Installed packages, as the names of their metadata folders say.
 
-importlib.metadata, which reads them by a parser of mail, takes a tenth of a small proof to import: what most commands
-ask is answered without it.
+importlib.metadata, which reads them by a parser of mail, takes a tenth of a small verification to import: what most
+commands ask is answered without it.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from search_spaces.templates.template import TemplateSet
 
 @dataclass(frozen=True)
 class SearchTask:
-    """The value that a search hands to samplers, models and records.
+    """The value that a search hands to samplers, models and trials.
 
     Attributes:
         problem: Problem that is computed.

@@ -129,7 +129,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """Leave thousands of collected tests out of every later search for garbage, and search less often: PTX that is read
-    makes objects by the hundred thousand, and a search every 700 of them takes a twentieth of the time of a proof."""
+    makes objects by the hundred thousand, and a search every 700 of them takes a twentieth of the time of a
+    verification."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -170,8 +171,8 @@ def no_database_of_the_user(data_homes: Iterator[Path], monkeypatch: pytest.Monk
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_full_proof_of_winners() -> None:
+def no_full_verification_of_winners() -> None:
     """Leave it out: it takes seconds for each of many runs of ``tune``; tests of it ask for it."""
-    from autosched.tuning.winner import winner_proof
+    from autosched.tuning.winner import winner_verification
 
-    winner_proof.PROOF_SECONDS = 0.0
+    winner_verification.VERIFICATION_SECONDS = 0.0

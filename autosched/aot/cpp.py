@@ -152,12 +152,12 @@ def _kernel(kernel: ExportedKernel, number: int, module: int) -> list[str]:
         f"const char* refuses_{number}(const Int* s)",
         ["bool ok = true;", *checks, "(void)ok, (void)s;", "return nullptr;"],
     )
-    proof = "none" if kernel.proof is None else stored.brief(kernel.proof)
+    verification = "none" if kernel.verification is None else stored.brief(kernel.verification)
     provenance = json.dumps(kernel.provenance.to_json(), sort_keys=True)
     sm, exact = _sm(kernel.device.arch)
     values = [
         *(_literal(t) for t in (kernel.problem.operator, kernel.text, driver_name(kernel.device), launch.entry)),
-        *(_literal(t) for t in (kernel.digest, proof, provenance)),
+        *(_literal(t) for t in (kernel.digest, verification, provenance)),
         str(sm), _bool(exact),
         *_list(f"sizes_{number}", sizes), *_list(f"texts_{number}", texts), *_list(f"operands_{number}", operands),
         *_list(f"arguments_{number}", launch.arguments), f"maps_{number}" if maps else "nullptr",

@@ -1,8 +1,8 @@
 """From a database to a folder of kernels that programs launch without autosched.
 
-``DIR/manifest.json`` says everything: the problem, the launch as expressions, tensor maps, digests, the proof, and
-where the schedule comes from. Cubins lie beside it, PTX where it is asked for, a C++ header with all of it inside, its
-launcher, a C interface, and a Python loader.
+``DIR/manifest.json`` says everything: the problem, the launch as expressions, tensor maps, digests, the verification,
+and where the schedule comes from. Cubins lie beside it, PTX where it is asked for, a C++ header with all of it inside,
+its launcher, a C interface, and a Python loader.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def collect(
         skipped: Called with one line for each problem that has no kernel.
 
     Returns:
-        The kernels, each with its cubin, launch, proof and provenance.
+        The kernels, each with its cubin, launch, verification and provenance.
 
     Raises:
         NvrtcMissing: There is no compiler.
@@ -131,7 +131,7 @@ def _made(
     assert not isinstance(compiled, CompileFailure)  # it was usable
     ptx = None
     if with_ptx:
-        # As the proof is of: the same options, and lines of the source.
+        # As the verification is of: the same options, and lines of the source.
         output = compile_to_ptx(
             kernel.source,
             kernel.entry,
@@ -141,8 +141,8 @@ def _made(
             [step.entry for step in kernel.then],
         )
         ptx = output.text
-    record = store.best(problem, device.name)
-    proven = record is not None and answer.provenance.tuned and not stored.stale_reason(record.proof, kernel)
+    trial = store.best(problem, device.name)
+    verified = trial is not None and answer.provenance.tuned and not stored.stale_reason(trial.verification, kernel)
     return ExportedKernel(
         problem,
         device,
@@ -150,7 +150,7 @@ def _made(
         portable(problem, answer.provenance.schedule, kernel, device),
         compiled.cubin,
         ptx,
-        record.proof if record is not None and proven else None,
+        trial.verification if trial is not None and verified else None,
         answer.provenance,
     )
 

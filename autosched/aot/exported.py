@@ -1,4 +1,4 @@
-"""One kernel of an export: compiled, with its launch, its proof and where its schedule comes from."""
+"""One kernel of an export: compiled, with its launch, its verification and where its schedule comes from."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from search_spaces.operators.row_reduction import RowProblem
 
 @dataclass(frozen=True)
 class ExportedKernel:
-    """A kernel, compiled; ``launch.entry`` is its name in the cubin. ``proof`` is the JSON text of the record that it
-    comes from, None where nothing was proven of this very kernel. ``seconds`` is the time of that record, 0 where a
-    model chose."""
+    """A kernel, compiled; ``launch.entry`` is its name in the cubin. ``verification`` is the JSON text of the trial
+    that it comes from, None where nothing was verified of this very kernel. ``seconds`` is the time of that trial, 0
+    where a model chose."""
 
     problem: Problem
     device: Device
@@ -29,7 +29,7 @@ class ExportedKernel:
     portable: PortableLaunch
     cubin: bytes = field(repr=False)
     ptx: str | None = field(repr=False)
-    proof: str | None = field(repr=False)
+    verification: str | None = field(repr=False)
     provenance: KernelProvenance
 
     @property

@@ -64,7 +64,7 @@ def manifest_entry(kernel: ExportedKernel) -> dict[str, Any]:
             for o, shape in zip(launch.operands, expressions.shapes, strict=True)
         ],
         "arguments": [_argument(a, expressions) for a in launch.arguments],
-        "proof": _proof(kernel.proof),
+        "proof": _verification(kernel.verification),
         "provenance": kernel.provenance.to_json(),
         "seconds": kernel.seconds,
     }
@@ -89,8 +89,8 @@ def _argument(argument: Argument, expressions: PortableLaunch) -> dict[str, Any]
             return {"kind": "tensor_map", **recipe, "operand": argument.operand.name}
 
 
-def _proof(proof: str | None) -> dict[str, Any] | None:
-    if proof is None:
+def _verification(verification: str | None) -> dict[str, Any] | None:
+    if verification is None:
         return None
-    summary, document = stored.summary(proof), stored.document(proof)
-    return {"depth": stored.brief(proof), "summary": summary, "document": document}
+    summary, document = stored.summary(verification), stored.document(verification)
+    return {"depth": stored.brief(verification), "summary": summary, "document": document}

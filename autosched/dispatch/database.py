@@ -1,4 +1,4 @@
-"""The results of tuning, for programs: the best record of a problem, and its kernel."""
+"""The results of tuning, for programs: the best trial of a problem, and its kernel."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class NotTuned(UserWarning):
 class Database:
     """What has been tuned into a database (a path or SQLAlchemy URL), for reading. It must exist.
 
-    Where it has no record, look-ups use the recordings that come with autosched. With None as the path there is no
+    Where it has no trial, look-ups use the recordings that come with autosched. With None as the path there is no
     database: only recorded problems and their neighbours are served.
 
     It may be read-only, in a read-only folder, and in use by others. Any number of threads may ask. Raises StoreError,
@@ -76,7 +76,7 @@ class Database:
         provenance: Provenance | str | None = None,
         **sizes: int,
     ) -> Trial | None:
-        """Return the best record of exactly this problem and device, as ``Store.best`` ranks them.
+        """Return the best trial of exactly this problem and device, as ``Store.best`` ranks them.
 
         Args:
             problem: A problem, or a tile program.
@@ -86,7 +86,7 @@ class Database:
             sizes: Of a tile program.
 
         Returns:
-            The record; None if there is none.
+            The trial; None if there is none.
 
         Raises:
             NoSchedule: There are several devices, because times of different ones are not compared; or the schedule is
@@ -103,11 +103,11 @@ class Database:
             name = self._only_device(problem) if gpu is None else gpu.name
         else:
             name = device_name(store, device)
-        record = None if name is None else store.best(problem, name, kind)
-        if record is not None and record is not self._checked.get(problem):
-            _refuse_invalid(store, problem, record)
-            self._checked[problem] = record
-        return record
+        trial = None if name is None else store.best(problem, name, kind)
+        if trial is not None and trial is not self._checked.get(problem):
+            _refuse_invalid(store, problem, trial)
+            self._checked[problem] = trial
+        return trial
 
     def look_up(
         self, problem: Problem | Program, device: str | Device | None = None, *, exact: bool = False, **sizes: int
@@ -119,7 +119,7 @@ class Database:
         Args:
             problem: A problem, or a tile program.
             device: As of ``best``.
-            exact: Only the record that this database has of this problem on this device.
+            exact: Only the trial that this database has of this problem on this device.
             sizes: Of a tile program.
 
         Raises:
@@ -219,20 +219,20 @@ def _problem(problem: Problem | Program, sizes: Mapping[str, int]) -> Problem:
     raise ValueError(f"only tile programs take sizes ({', '.join(sizes)}): {problem} has its own")
 
 
-def _refuse_invalid(store: Store, problem: Problem, record: Trial) -> None:
+def _refuse_invalid(store: Store, problem: Problem, trial: Trial) -> None:
     """Raise NoSchedule for a schedule that cannot be checked, or is none of its template's today."""
     from autosched.dispatch.validity import refuse_invalid
 
     try:
-        refuse_invalid(problem, record)
+        refuse_invalid(problem, trial)
     except ValueError as error:
         raise NoSchedule(
-            f"the best schedule in {store.name}, of trial {record.id}, cannot be used ({error}): tune the problem again"
+            f"the best schedule in {store.name}, of trial {trial.id}, cannot be used ({error}): tune the problem again"
         ) from error
 
 
 def device_name(store: Store, device: str | Device) -> str:
-    """Return the name of a device as in the records of ``store``.
+    """Return the name of a device as in the trials of ``store``.
 
     Raises UnknownDevice for one that is neither a row nor in the store: that is a mistake, not an empty answer.
     """

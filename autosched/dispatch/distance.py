@@ -3,7 +3,7 @@
 Two problems can stand in for each other if they are of one operator and differ in whole-number sizes only: types,
 storage orders, epilogues, kinds and every other text must be equal. Their distance is the sum over the sizes of
 |log2(asked / recorded)|: 1 for each doubling. Of a dynamic size one kernel serves every value, so that it is no
-difference: its doublings only decide which record is nearest, after what divides it (16, 8, or nothing). A device can
+difference: its doublings only decide which trial is nearest, after what divides it (16, 8, or nothing). A device can
 stand in for another of the same family, which is the architecture that code is compiled for ("sm_90a"); that adds
 |log2| of the ratios of SM counts and of DRAM bandwidths, and OTHER_DEVICE at least.
 """

@@ -1,15 +1,15 @@
-"""Which kernel calls get for a problem on a device: that of the exact record, of the nearest one, or the model's own.
+"""Which kernel calls get for a problem on a device: that of the exact trial, of the nearest one, or the model's own.
 
-1. The best record of exactly this problem and device, whatever the model says: it was tuned for it. Where the vendor's
+1. The best trial of exactly this problem and device, whatever the model says: it was tuned for it. Where the vendor's
    library won, that is the answer; so it is where it won the nearest problem.
 2. Otherwise the recording of this problem on this device that comes with autosched.
-3. Otherwise the nearest record by ``problem_distance``, if its schedule is valid for the problem as asked and the time
+3. Otherwise the nearest trial by ``problem_distance``, if its schedule is valid for the problem as asked and the time
    model does not put it behind the default choice (``default_choice``), or if it differs in dynamic sizes alone. The
    nearest MOST_TRIED are asked. The database comes before the recordings at the same distance; recordings serve their
    own device only.
 4. Otherwise the default choice; without a database only where a recorded problem is near enough to stand in.
 
-Every schedule is validated before a kernel is generated from it; a record that fails is passed over, and the answer
+Every schedule is validated before a kernel is generated from it; a trial that fails is passed over, and the answer
 says why. Nothing here needs a GPU.
 """
 
@@ -88,8 +88,8 @@ def look_up(
         store: The database. None: only ``shipped`` is used, and the model chooses for its neighbours alone.
         problem: What is to be computed.
         device: The GPU that it runs on.
-        here: Compiler, driver and CUDA of now, to say what is another one than when a record was timed.
-        exact: Nothing but the database's own record of this problem on this device.
+        here: Compiler, driver and CUDA of now, to say what is another one than when a trial was timed.
+        exact: Nothing but the database's own trial of this problem on this device.
         usable: Says why a kernel cannot be used here, or None. It may compile it.
         library: Gives the version of the vendor's library, and raises ValueError where a problem cannot be given to it.
         shipped: The recordings that come with autosched.
@@ -98,7 +98,7 @@ def look_up(
         The kernel, or the library, with its provenance.
 
     Raises:
-        NoSchedule: There is no record with ``exact``, or nothing can be used at all.
+        NoSchedule: There is no trial with ``exact``, or nothing can be used at all.
     """
     search = _LookUp(store, problem, device, here, usable, library)
     for source in (store, None if exact else shipped):
@@ -123,7 +123,7 @@ def look_up(
 
 
 class _LookUp:
-    """One look-up: what it is for, and why records were passed over so far."""
+    """One look-up: what it is for, and why trials were passed over so far."""
 
     def __init__(
         self,
@@ -143,15 +143,15 @@ class _LookUp:
         self._refused: list[str] = []
 
     def exact(self, source: Source) -> Answer | None:
-        record = self._best(source, self._problem, self._device.name)
-        if record is None:
+        trial = self._best(source, self._problem, self._device.name)
+        if trial is None:
             return None
-        if is_library(record.schedule):
-            return self._library(source, record, ProblemDistance(0.0, ()))
+        if is_library(trial.schedule):
+            return self._library(source, trial, ProblemDistance(0.0, ()))
         which = "its best schedule" if source is self._store else "the fastest schedule that autosched's recording has"
         try:
-            its = template(record.schedule.template)
-            kernel = its.kernel(self._problem, record.schedule, self._device)
+            its = template(trial.schedule.template)
+            kernel = its.kernel(self._problem, trial.schedule, self._device)
         except ValueError as error:
             self._refused.append(f"{which} is of an older version ({error})")
             return None
@@ -159,24 +159,24 @@ class _LookUp:
         if why is not None:
             self._refused.append(f"{which} cannot be used any more ({why})")
             return None
-        if isinstance(source, ShippedRecordings) and (record.rank or 1) > 1:
+        if isinstance(source, ShippedRecordings) and (trial.rank or 1) > 1:
             self._skip("the winner of the recorded comparison, which is not in the recording, as the vendor's library")
-        stale = stale_reasons(record, self._device, self._here, its, kernel)
-        origin = _origin(source, record)
-        return Answer(kernel, self._provenance(Kind.EXACT, record.schedule, origin=origin, stale=stale))
+        stale = stale_reasons(trial, self._device, self._here, its, kernel)
+        origin = _origin(source, trial)
+        return Answer(kernel, self._provenance(Kind.EXACT, trial.schedule, origin=origin, stale=stale))
 
     def nearest(self, neighbour: Neighbour, templates: TemplateSet, default: DefaultChoice | None) -> Answer | None:
-        record = self._record(neighbour)
-        if record is None:
+        trial = self._trial(neighbour)
+        if trial is None:
             return None
-        if is_library(record.schedule):
-            return self._library(neighbour.source, record, neighbour.distance)
+        if is_library(trial.schedule):
+            return self._library(neighbour.source, trial, neighbour.distance)
         predicted, why = None, None
         try:
-            its = templates.of(record.schedule)
-            kernel = templates.kernel(self._problem, record.schedule, self._device)
+            its = templates.of(trial.schedule)
+            kernel = templates.kernel(self._problem, trial.schedule, self._device)
             if default is not None and its.counts is not None:
-                (predicted,) = predicted_seconds(TemplateSet([its]), self._problem, [record.schedule], self._device)
+                (predicted,) = predicted_seconds(TemplateSet([its]), self._problem, [trial.schedule], self._device)
                 if neighbour.distance.differences and predicted > NEIGHBOUR_SLACK * default.seconds:
                     times = predicted / default.seconds
                     why = f"the time model expects it to take {times:.3g} times as long as its own choice"
@@ -188,17 +188,17 @@ class _LookUp:
             return None
         provenance = self._provenance(
             Kind.NEAREST,
-            record.schedule,
-            origin=_origin(neighbour.source, record),
+            trial.schedule,
+            origin=_origin(neighbour.source, trial),
             distance=neighbour.distance.doublings,
             differences=neighbour.distance.differences,
-            stale=stale_reasons(record, self._device, self._here, its, None),
+            stale=stale_reasons(trial, self._device, self._here, its, None),
             predicted_seconds=predicted,
             default_seconds=None if default is None else default.seconds,
         )
         return Answer(kernel, provenance)
 
-    def _library(self, source: Source, record: Trial, distance: ProblemDistance) -> Answer | None:
+    def _library(self, source: Source, trial: Trial, distance: ProblemDistance) -> Answer | None:
         """No time model knows the library; it was the fastest there, and serves every size."""
         try:
             version = self._vendor(self._problem)
@@ -208,11 +208,11 @@ class _LookUp:
         here = dataclasses.replace(self._here, library=version)
         provenance = self._provenance(
             Kind.LIBRARY,
-            record.schedule,
-            origin=_origin(source, record),
+            trial.schedule,
+            origin=_origin(source, trial),
             distance=distance.doublings,
             differences=distance.differences,
-            stale=stale_reasons(record, self._device, here, None, None),
+            stale=stale_reasons(trial, self._device, here, None, None),
         )
         return Answer(None, provenance)
 
@@ -232,11 +232,11 @@ class _LookUp:
         return Answer(kernel, provenance)
 
     def miss(self, neighbours: Sequence[Neighbour]) -> str:
-        """One line on a problem that was not tuned, or whose record cannot be used."""
+        """One line on a problem that was not tuned, or whose trial cannot be used."""
         if self._refused:
             why = "; ".join(self._refused)
         elif neighbours:
-            why = f"the nearest record differs: {', '.join(neighbours[0].distance.differences)}"
+            why = f"the nearest trial differs: {', '.join(neighbours[0].distance.differences)}"
         elif self._store is None:
             why = f"nothing of {self._problem.operator} is recorded there"
         else:
@@ -245,25 +245,25 @@ class _LookUp:
             usable = "no recording that comes with autosched can be used"
             remedy = f"tune something, give database=..., call autosched.use(...), or set {VARIABLE}"
             return f"no database, and {usable} on {self._device.name}: {remedy} ({why})"
-        return f"{self._store.name} has no usable record of this problem on {self._device.name}: {why}; tune it first"
+        return f"{self._store.name} has no usable trial of this problem on {self._device.name}: {why}; tune it first"
 
     def _provenance(self, kind: Kind, schedule: Schedule, **details: Any) -> KernelProvenance:
         asked = self._problem.key(), self._device.name, "" if self._store is None else self._store.name
         return KernelProvenance(kind, *asked, schedule, refused=tuple(self._refused), **details)
 
-    def _record(self, neighbour: Neighbour) -> Trial | None:
-        """Return the best record of a neighbour; None where it cannot be read or is of another family of devices."""
+    def _trial(self, neighbour: Neighbour) -> Trial | None:
+        """Return the best trial of a neighbour; None where it cannot be read or is of another family of devices."""
         try:
             recorded = problem_of(neighbour.problem_key)
         except ValueError:
             return None
-        record = self._best(neighbour.source, recorded, neighbour.device)
-        if record is None or neighbour.device == self._device.name or _row(neighbour.device) is not None:
-            return record
-        return record if record.runner_info.arch == self._device.arch else None
+        trial = self._best(neighbour.source, recorded, neighbour.device)
+        if trial is None or neighbour.device == self._device.name or _row(neighbour.device) is not None:
+            return trial
+        return trial if trial.runner_info.arch == self._device.arch else None
 
     def _best(self, source: Source, problem: Problem, device: str) -> Trial | None:
-        """Return the best record of a problem; None, and why, for a recording that cannot be read."""
+        """Return the best trial of a problem; None, and why, for a recording that cannot be read."""
         try:
             return source.best(problem, device)
         except (RecordingError, OSError) as error:
@@ -314,17 +314,17 @@ def _row(name: str) -> Device | None:
         return None
 
 
-def _origin(source: Source, record: Trial) -> Origin:
-    assert record.seconds is not None  # only ok records are the best ones
+def _origin(source: Source, trial: Trial) -> Origin:
+    assert trial.seconds is not None  # only ok trials are the best ones
     return Origin(
         database=source.name,
-        record=record.id,
-        problem=record.problem_key,
-        device=record.device,
-        time=record.provenance.value,
-        seconds=record.seconds,
-        created=record.created.isoformat(),
-        autosched_version=record.autosched_version,
-        toolchain=record.toolchain,
-        driver=record.driver,
+        record=trial.id,
+        problem=trial.problem_key,
+        device=trial.device,
+        time=trial.provenance.value,
+        seconds=trial.seconds,
+        created=trial.created.isoformat(),
+        autosched_version=trial.autosched_version,
+        toolchain=trial.toolchain,
+        driver=trial.driver,
     )

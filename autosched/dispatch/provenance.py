@@ -1,4 +1,4 @@
-"""Where a kernel that a program calls comes from: which record or model chose it, and what speaks against it."""
+"""Where a kernel that a program calls comes from: which trial or model chose it, and what speaks against it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Origin:
-    """The record that a kernel comes from.
+    """The trial that a kernel comes from.
 
     ``database`` names the database that holds it, or the recordings that come with autosched. ``time`` says where its
-    ``seconds`` come from: measured, replayed or estimated; ``created`` is in ISO 8601. ``record`` is the row in its
-    database, for people only: what a record means is in its problem, device and schedule.
+    ``seconds`` come from: measured, replayed or estimated; ``created`` is in ISO 8601. ``trial`` is the row in its
+    database, for people only: what a trial means is in its problem, device and schedule.
     """
 
     database: str
@@ -49,11 +49,11 @@ class Origin:
 class KernelProvenance:
     """What ``kernel`` of a database found. ``origin`` is None where the model chose.
 
-    ``database`` names the user's database, "" without one; ``origin.database`` is where the record was found.
+    ``database`` names the user's database, "" without one; ``origin.database`` is where the trial was found.
 
     ``distance`` is in doublings (``problem_distance``), ``differences`` say what was asked for and what is recorded; of
-    the nearest record that there is, where the model chose. ``stale`` says what has changed since the record was timed.
-    ``refused`` says why records at least as near were not taken. ``predicted_seconds`` and ``default_seconds`` are the
+    the nearest trial that there is, where the model chose. ``stale`` says what has changed since the trial was timed.
+    ``refused`` says why trials at least as near were not taken. ``predicted_seconds`` and ``default_seconds`` are the
     model's times of this kernel and of its own choice, None where it was not asked.
     """
 
@@ -94,9 +94,9 @@ class KernelProvenance:
                 Kind.NEAREST: "the nearest tuned schedule is used",
                 Kind.LIBRARY: "the vendor's library is used, which won the nearest tuned problem",
             }.get(self.kind, "the time model's own choice is used")
-            parts.append(f"{self.database or 'autosched without a database'} has no usable record of {what}: {used}")
+            parts.append(f"{self.database or 'autosched without a database'} has no usable trial of {what}: {used}")
             if self.differences:
-                parts.append(f"nearest record: {', '.join(self.differences)}")
+                parts.append(f"nearest trial: {', '.join(self.differences)}")
         if self.refused:
             parts.append(f"not used: {'; '.join(self.refused)}")
         if self.stale:

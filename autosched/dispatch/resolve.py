@@ -32,7 +32,7 @@ def resolve(
         gpu: The GPU that is here, with driver and CUDA.
         store: The database. None: only the recordings that come with autosched.
         problem: What is to be computed.
-        exact: Nothing but the database's own record of this problem on this GPU.
+        exact: Nothing but the database's own trial of this problem on this GPU.
         cache: Where the next process finds the answer.
         dependent: Whether the kernel is for dependent launches, where the GPU has them.
 

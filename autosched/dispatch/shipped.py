@@ -1,4 +1,4 @@
-"""The recordings that come with autosched, as what calls fall back to where the user's database has no record.
+"""The recordings that come with autosched, as what calls fall back to where the user's database has no trial.
 
 Each was measured on one GPU and serves that GPU only. The files are those that ``--backend replay`` reads; nothing is
 read before the first look-up, and each file once in a process.
@@ -62,10 +62,10 @@ def fastest(recorded: Recording) -> Trial | None:
     Where the vendor's library won the comparison, rank 1 is missing from the recording, and rank 2 is returned. A
     schedule that once gave a wrong result is left out, and so is the library itself.
     """
-    wrong = {trial.schedule for trial in recorded.records if trial.status is Status.WRONG_RESULT}
+    wrong = {trial.schedule for trial in recorded.trials if trial.status is Status.WRONG_RESULT}
     usable = [
         trial
-        for trial in recorded.records
+        for trial in recorded.trials
         if trial.ok and not is_library(trial.schedule) and trial.schedule not in wrong
     ]
     compared = [trial for trial in usable if trial.rank is not None]

@@ -1,4 +1,4 @@
-"""What has changed since a record was timed: device, driver, CUDA, compiler, kernel template."""
+"""What has changed since a trial was timed: device, driver, CUDA, compiler, kernel template."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ UNKNOWN = Environment()
 
 
 def stale_reasons(
-    record: Trial, device: Device, here: Environment, template: KernelTemplate | None, kernel: GeneratedKernel | None
+    trial: Trial, device: Device, here: Environment, template: KernelTemplate | None, kernel: GeneratedKernel | None
 ) -> tuple[str, ...]:
-    """Say what is another thing than when ``record`` was timed.
+    """Say what is another thing than when ``trial`` was timed.
 
     Args:
-        record: The best one of a problem.
+        trial: The best one of a problem.
         device: The GPU of now.
         here: Compiler, driver, CUDA and library of now; "" is not compared.
         template: That of the schedule today; None where there is none, as for the library.
@@ -42,19 +42,19 @@ def stale_reasons(
     Returns:
         One phrase for each change, such as "driver 570.1 to 580.2"; empty where nothing has changed.
     """
-    before_info = record.runner_info
+    before_info = trial.runner_info
     changed = []
-    if kernel is not None and record.kernel_digest != kernel.digest:
-        changed.append(f"the kernel's code (timed by autosched {record.autosched_version})")
-    elif template is not None and record.template_version != template.version:
+    if kernel is not None and trial.kernel_digest != kernel.digest:
+        changed.append(f"the kernel's code (timed by autosched {trial.autosched_version})")
+    elif template is not None and trial.template_version != template.version:
         changed.append(f"the template {template.name}")
-    if is_library(record.schedule):
-        pairs = [("library", record.toolchain, here.library)]
+    if is_library(trial.schedule):
+        pairs = [("library", trial.toolchain, here.library)]
     else:
-        pairs = [("compiler", record.toolchain, _compiler(template, here))]
-    if record.provenance is not Provenance.ESTIMATED:
-        pairs += [("driver", record.driver, here.driver), ("CUDA", before_info.cuda, here.cuda)]
-    if record.device == device.name:
+        pairs = [("compiler", trial.toolchain, _compiler(template, here))]
+    if trial.provenance is not Provenance.ESTIMATED:
+        pairs += [("driver", trial.driver, here.driver), ("CUDA", before_info.cuda, here.cuda)]
+    if trial.device == device.name:
         pairs.append(("SMs", before_info.sm_count, str(device.sm_count)))
     changed += [f"{what} {before} to {now}" for what, before, now in pairs if before and now and before != now]
     return tuple(changed)

@@ -1,4 +1,4 @@
-"""Whether the schedule of a record is one of its template's today: it may be edited, or of another version."""
+"""Whether the schedule of a trial is one of its template's today: it may be edited, or of another version."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
 
 
-def refuse_invalid(problem: Problem, record: Trial, device: Device | None = None) -> None:
-    """Raise ValueError for a schedule that breaks a rule on ``device``, by default that of the record.
+def refuse_invalid(problem: Problem, trial: Trial, device: Device | None = None) -> None:
+    """Raise ValueError for a schedule that breaks a rule on ``device``, by default that of the trial.
 
     For a device that no row describes only the values can be checked: each must be in its parameter's domain on some
     device that is known.
     """
-    if is_library(record.schedule):
+    if is_library(trial.schedule):
         return
-    its = template(record.schedule.template)
+    its = template(trial.schedule.template)
     if device is None:
         try:
-            device = device_row(record.device)
+            device = device_row(trial.device)
         except UnknownDevice:
             device = None
     if device is not None:
-        its.config(problem, record.schedule, device)
+        its.config(problem, trial.schedule, device)
         return
     refusal: ValueError = ValueError("no device is known")
     for row in DEVICES:
         try:
-            its.space(problem, row).explain(record.schedule)
+            its.space(problem, row).explain(trial.schedule)
             return
         except ValueError as error:
             refusal = error

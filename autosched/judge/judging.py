@@ -21,7 +21,7 @@ from autosched.triton.described import LaunchFailed
 from autosched.triton.session import Session, emulated
 from autosched.verify.launch_plan import QUICK, LaunchPlan
 from autosched.verify.launches import run_of_program, verdict_of_program
-from autosched.verify.oracle import UNPROVEN, Comparison
+from autosched.verify.oracle import UNVERIFIED, Comparison
 from autosched.verify.planned_run import PlannedRun, make_runs, results
 from autosched.verify.run import Run
 from autosched.verify.verdict import FAILED_PROGRAM, OUT_OF_MEMORY, Verdict
@@ -34,7 +34,7 @@ _TOLERANCES = {torch.float64: 1e-10, torch.float32: 2e-3, torch.float16: 5e-3, t
 _EIGHT_BITS = 0.1
 
 
-class _Unproven(Exception):
+class _Unverified(Exception):
     """What the submission needs cannot be judged here."""
 
 
@@ -118,8 +118,8 @@ class _Judging:
         """Return a run; what the submission raises is a verdict."""
         try:
             verdict = make()
-        except (LaunchFailed, _Unproven) as error:
-            verdict = Verdict.not_launched(UNPROVEN, one_line(str(error)))
+        except (LaunchFailed, _Unverified) as error:
+            verdict = Verdict.not_launched(UNVERIFIED, one_line(str(error)))
         except (TaskError, KeyboardInterrupt):
             raise
         except MemoryError:
@@ -330,7 +330,7 @@ def _result(seen: _Seen, runs: Sequence[Run]) -> SubmissionResult:
         SubmissionStatus.RACING,
         SubmissionStatus.FAULTY,
         SubmissionStatus.WRONG,
-        SubmissionStatus.UNPROVEN,
+        SubmissionStatus.UNVERIFIED,
     )
     reasons = [reason for status in order for reason in seen.reasons.get(status, [])]
     # A cheat explains a fault of the numbers; a crash explains more than both.
@@ -389,7 +389,7 @@ def _no_extensions() -> Iterator[None]:
     import torch.utils.cpp_extension as extension
 
     def refused(*_: Any, **__: Any) -> Any:
-        raise _Unproven("it builds a C++ or CUDA extension, and only Triton kernels are judged")
+        raise _Unverified("it builds a C++ or CUDA extension, and only Triton kernels are judged")
 
     names = ("load", "load_inline")
     before = {name: getattr(extension, name) for name in names}

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from autosched.verify.oracle import UNPROVEN
+from autosched.verify.oracle import UNVERIFIED
 from autosched.verify.verdict import FAILED_PROGRAM, OUT_OF_MEMORY, Verdict
 from measurements.emulator.findings import FindingKind
 
@@ -22,7 +22,7 @@ class SubmissionStatus(StrEnum):
     FAILED = "failed"  # it raises, or ends its process
     TIMED_OUT = "timed_out"
     OUT_OF_MEMORY = "out_of_memory"
-    UNPROVEN = "unproven"  # it may be right: the emulator lacks something, or time
+    UNVERIFIED = "unverified"  # it may be right: the emulator lacks something, or time
 
     @classmethod
     def of_fault(cls, kind: FindingKind) -> SubmissionStatus:
@@ -34,7 +34,7 @@ class SubmissionStatus(StrEnum):
         """Return what a run that did not end says of the submission; None for one that has ended."""
         if status in ("ok", "findings", "wrong_result"):
             return None
-        return {FAILED_PROGRAM: cls.FAILED, OUT_OF_MEMORY: cls.OUT_OF_MEMORY}.get(status, cls.UNPROVEN)
+        return {FAILED_PROGRAM: cls.FAILED, OUT_OF_MEMORY: cls.OUT_OF_MEMORY}.get(status, cls.UNVERIFIED)
 
     @property
     def verdict(self) -> str:
@@ -56,7 +56,7 @@ _VERDICTS = {
     SubmissionStatus.FAILED: FAILED_PROGRAM,
     SubmissionStatus.TIMED_OUT: FAILED_PROGRAM,
     SubmissionStatus.OUT_OF_MEMORY: OUT_OF_MEMORY,
-    SubmissionStatus.UNPROVEN: UNPROVEN,
+    SubmissionStatus.UNVERIFIED: UNVERIFIED,
 }
 
 

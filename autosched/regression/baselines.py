@@ -1,4 +1,4 @@
-"""Sources of a timed check's baseline: the record itself, another database, or another environment."""
+"""Sources of a timed check's baseline: the trial itself, another database, or another environment."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class RecordedBaseline:
     """The kernel that was recorded, which today's code can only make where it still makes the same one."""
 
     def __call__(self, entry: CheckedEntry, candidate: Candidate) -> Baseline | str:
-        if candidate.kernel.digest == entry.record.kernel_digest:
+        if candidate.kernel.digest == entry.trial.kernel_digest:
             return Baseline(candidate, "")
         return (
-            f"the kernel that autosched {entry.record.autosched_version} recorded is another one today: give "
+            f"the kernel that autosched {entry.trial.autosched_version} recorded is another one today: give "
             "--baseline PYTHON of an environment that still makes it, or --against a database"
         )
 
@@ -54,16 +54,16 @@ class DatabaseBaseline:
         self._store = store
 
     def __call__(self, entry: CheckedEntry, candidate: Candidate) -> Baseline | str:
-        record = self._store.best(entry.problem, entry.device.name)
-        if record is None or is_library(record.schedule):
+        trial = self._store.best(entry.problem, entry.device.name)
+        if trial is None or is_library(trial.schedule):
             return f"{self._store.name} has no schedule for it"
         try:
-            kernel = template(record.schedule.template).kernel(entry.problem, record.schedule, entry.device)
+            kernel = template(trial.schedule.template).kernel(entry.problem, trial.schedule, entry.device)
         except ValueError as error:
             return f"the schedule in {self._store.name} is no longer valid: {error}"
         return Baseline(
-            Candidate(entry.problem.under(record.schedule.values), record.schedule, kernel),
-            f"the schedule of {self._store.name} (record {record.id}) is the other one",
+            Candidate(entry.problem.under(trial.schedule.values), trial.schedule, kernel),
+            f"the schedule of {self._store.name} (trial {trial.id}) is the other one",
         )
 
 
@@ -124,7 +124,7 @@ class EnvironmentBaseline:
         except (KeyError, TypeError, ValueError) as error:
             return f"the baseline environment gave something that is no kernel: {type(error).__name__} {error}"
         self._pool.add(kernel, compiled)
-        made = "the kernel that was recorded" if answer["digest"] == entry.record.kernel_digest else "its own kernel"
+        made = "the kernel that was recorded" if answer["digest"] == entry.trial.kernel_digest else "its own kernel"
         if answer["digest"] == candidate.kernel.digest:
             why = f"the same source, compiled by {self._pool.toolchain} instead of {compiled.toolchain}"
         else:
@@ -141,8 +141,8 @@ def _ask(
         "entries": [
             {
                 "problem": entry.problem.to_json(),
-                "template": entry.record.schedule.template,
-                "schedule": entry.record.schedule.to_json(),
+                "template": entry.trial.schedule.template,
+                "schedule": entry.trial.schedule.to_json(),
                 "device": entry.device.name,
             }
             for entry in entries

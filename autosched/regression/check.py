@@ -36,7 +36,7 @@ class CannotCheck(ValueError):
 @dataclass(frozen=True)
 class CheckOptions:
     """``operators`` and ``device`` restrict the entries. ``against`` is a database, ``baseline`` the Python of another
-    environment: where a timed check takes its baselines from; by default from the records. ``kernel_files`` describe
+    environment: where a timed check takes its baselines from; by default from the trials. ``kernel_files`` describe
     kernels of the user that the database may hold, ``baseline_kernel_files`` those of the baseline environment, and
     ``programs`` name tile programs of the user, FILE[:NAME]. ``with_python`` is the Python of another environment,
     whose compiler a static check compares with this one's."""
@@ -65,7 +65,7 @@ class CheckRun:
         self.entries: Sequence[CheckedEntry | CheckFinding] = ()
         self.done: list[CheckFinding] = []
         self.tools: Mapping[str, str] = {}
-        self.left_out = ""  # a line that says how many records of an earlier reference there are
+        self.left_out = ""  # a line that says how many trials of an earlier reference there are
         self._began = time.monotonic()
 
     def report(self, doubt: str = "") -> CheckReport:

@@ -67,7 +67,8 @@ class TunedConfigs(Protocol):
         """The layer and the device, in one line."""
 
     def document(self) -> dict[str, Any]:
-        """``device``, ``kernel``, ``triton``, ``provenance`` and ``entries``: rows, config, seconds and proof."""
+        """``device``, ``kernel``, ``triton``, ``provenance`` and ``entries``: rows, config, seconds and
+        verification."""
 
 
 class ConfigFiles(Protocol):
@@ -146,8 +147,8 @@ class ConfigFiles(Protocol):
             ValueError: A folder without such files, or a file without a sidecar or model.
         """
 
-    def records(self, tuned: Any) -> Iterable[Trial]:
-        """Return records for the database, one for each batch size."""
+    def trials(self, tuned: Any) -> Iterable[Trial]:
+        """Return trials for the database, one for each batch size."""
 
     def stored(self, store: Store, device: str | None) -> Sequence[TunedConfigs]:
         """Return the best configurations in a database, by layer and device."""

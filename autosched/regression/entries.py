@@ -31,7 +31,7 @@ RIVALS = 3  # of the next fastest schedules, whose predicted order is looked at
 
 @dataclass(frozen=True)
 class CheckedEntry:
-    """The best record of a problem on a device, and what it is held to.
+    """The best trial of a problem on a device, and what it is held to.
 
     ``rivals`` are the next fastest of the same provenance, ``at_tuning`` the times of then, beside a control's.
     ``limits`` and ``noise`` are the database's own for this entry where it states them. ``position`` is its place among
@@ -41,7 +41,7 @@ class CheckedEntry:
     position: int
     problem: Problem
     device: Device
-    record: Trial
+    trial: Trial
     rivals: tuple[Trial, ...]
     limits: SlowdownLimits
     noise: float
@@ -66,8 +66,8 @@ class CheckedEntry:
             device=self.device.name,
             verdict=verdict,
             reasons=tuple(one_line(reason) for reason in reasons if reason),
-            provenance=self.record.provenance.value,
-            seconds=self.record.seconds,
+            provenance=self.trial.provenance.value,
+            seconds=self.trial.seconds,
             file=file,
             line=line,
         )
@@ -128,10 +128,10 @@ def _entry(
     """None where every schedule of the problem turned out to be wrong."""
     try:
         problem = store.problem(summary)
-        record = store.best(problem, summary.device)
-        if record is None:
+        trial = store.best(problem, summary.device)
+        if trial is None:
             return None
-        trials = store.trials(problem, record.device, record.provenance, policy=record.policy)
+        trials = store.trials(problem, trial.device, trial.provenance, policy=trial.policy)
         guard = store.guard(problem, summary.device)
     except StoreError as error:
         return _unreadable(summary, str(error))
@@ -139,8 +139,8 @@ def _entry(
         where = device or device_row(summary.device)
     except UnknownDevice as error:
         return _unreadable(summary, f"{error}; give the device of this machine a row, or check on that machine")
-    name = record.schedule.template
-    if not is_library(record.schedule) and name not in (t.name for t in templates()):
+    name = trial.schedule.template
+    if not is_library(trial.schedule) and name not in (t.name for t in templates()):
         return _unreadable(
             summary,
             f"its best schedule is one of {name!r:.60}, a kernel template that is not known here: give its tile "
@@ -157,7 +157,7 @@ def _entry(
         except ValueError as error:
             return _unreadable(summary, f"its threshold in the database cannot be used: {error}")
     return CheckedEntry(
-        position, problem, where, record, _rivals(trials, record), limits, noise, AtTuning.of(trials, record)
+        position, problem, where, trial, _rivals(trials, trial), limits, noise, AtTuning.of(trials, trial)
     )
 
 

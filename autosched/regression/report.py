@@ -48,7 +48,7 @@ class EntryStatus(StrEnum):
 class CheckFinding:
     """The verdict on one entry and why, each reason one line.
 
-    ``name`` tells the entry apart for people and tools. ``seconds`` are of the stored record and only for show;
+    ``name`` tells the entry apart for people and tools. ``seconds`` are of the stored trial and only for show;
     ``ratio`` is candidate over baseline, ``baseline_seconds`` and ``candidate_seconds`` the medians of this run: None
     where nothing was timed. ``numbers`` is whatever else was found, by name. ``file`` and ``line`` say where the
     entry is defined, where that is not the database; line 0 stands for the whole file.
@@ -99,8 +99,8 @@ class CheckFinding:
 @dataclass(frozen=True)
 class CheckReport:
     """All findings of one check of ``database``. ``kind`` is "static", "timed" or "configs" (then ``database`` is a
-    folder); ``doubt`` says in one line why the run as a whole proves nothing, "" where it does; ``tools`` are names and
-    versions of what was used; ``left_out`` says how many records of an earlier reference there are, "" for none."""
+    folder); ``doubt`` says in one line why the run as a whole shows nothing, "" where it does; ``tools`` are names and
+    versions of what was used; ``left_out`` says how many trials of an earlier reference there are, "" for none."""
 
     database: str
     kind: str
@@ -167,7 +167,7 @@ def status_of(verdicts: Sequence[EntryStatus], doubt: str = "") -> ExitStatus:
 
     Args:
         verdicts: Of its entries.
-        doubt: Why the run as a whole proves nothing; "" if it does.
+        doubt: Why the run as a whole shows nothing; "" if it does.
 
     Returns:
         0 for no confirmed regression, 1 for one, 2 if the check could not judge. That is also the case if nothing was

@@ -36,7 +36,7 @@ class AtTuning:
     def of(cls, trials: Sequence[Trial], best: Trial) -> AtTuning | None:
         """Return the control of the re-measurement that ``best`` won, or as the ``trials`` have it.
 
-        Re-measurements made before records had a control have the library among the trials. None if there is none, and
+        Re-measurements made before trials had a control have the library among the trials. None if there is none, and
         for times of another policy than the default, which no check has.
         """
         if best.control is not None and best.measurement.timing is not None:

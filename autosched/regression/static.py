@@ -63,19 +63,19 @@ def check_entry(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) 
 
 
 def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> CheckFinding:
-    if is_library(entry.record.schedule):
+    if is_library(entry.trial.schedule):
         return entry.finding(EntryStatus.CANNOT_COMPARE, LIBRARY_WON)
-    program = compiled_today(entry, entry.record, pool)
+    program = compiled_today(entry, entry.trial, pool)
     if isinstance(program, str):
         return entry.finding(EntryStatus.BROKEN, program)
-    recorded, code = entry.record.measurement.resources, entry.record.measurement.code
+    recorded, code = entry.trial.measurement.resources, entry.trial.measurement.code
     numbers = _numbers(program)
     reasons: list[str] = []
     verdict = EntryStatus.SAME
     if recorded is None:
         verdict, reasons = (
             EntryStatus.CANNOT_COMPARE,
-            ["its record does not say what it was compiled to: tune it again"],
+            ["its trial does not say what it was compiled to: tune it again"],
         )
     else:
         worse = _worse(program, recorded, code, options.growth)
@@ -84,24 +84,24 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
         if not reasons and _better(program, recorded):
             verdict = EntryStatus.FASTER
             reasons.append("it needs fewer resources than were recorded, and nothing more")
-    kernel = template(entry.record.schedule.template).kernel(entry.problem, entry.record.schedule, entry.device)
-    doubt = stored.stale_reason(entry.record.proof, kernel)
-    numbers["proof"] = doubt or "holds"
-    missing = stored.lacks(entry.record.proof)
+    kernel = template(entry.trial.schedule.template).kernel(entry.problem, entry.trial.schedule, entry.device)
+    doubt = stored.stale_reason(entry.trial.verification, kernel)
+    numbers["verification"] = doubt or "holds"
+    missing = stored.lacks(entry.trial.verification)
     if missing:
-        numbers["proof_lacks"] = "; ".join(missing)
-        reasons.append(f"its full verification lacks something: {numbers['proof_lacks']}")
+        numbers["verification_lacks"] = "; ".join(missing)
+        reasons.append(f"its full verification lacks something: {numbers['verification_lacks']}")
     # What was measured was also checked on the GPU; of what was estimated, the verdict says all that is known.
-    if doubt and (entry.record.proof is not None or entry.record.provenance is Provenance.ESTIMATED):
+    if doubt and (entry.trial.verification is not None or entry.trial.provenance is Provenance.ESTIMATED):
         if not options.emulate and not verdict.fails:
             verdict = EntryStatus.UNCERTAIN
         again = "and was verified again here" if options.emulate else "and nothing is emulated here"
         reasons.append(f"{doubt}, {again}: autosched verify --db renews it")
     if options.emulate:
         outcome = verify_one(
-            template(entry.record.schedule.template),
+            template(entry.trial.schedule.template),
             entry.problem,
-            entry.record.schedule,
+            entry.trial.schedule,
             entry.device,
             seed=options.seed,
         )
@@ -115,10 +115,10 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
     return entry.finding(verdict, *reasons, numbers=numbers)
 
 
-def compiled_today(entry: CheckedEntry, record: Trial, pool: CompilePool) -> Compiled | str:
-    """Return a record's kernel as it is generated and compiled today; or in one line why there is none."""
+def compiled_today(entry: CheckedEntry, trial: Trial, pool: CompilePool) -> Compiled | str:
+    """Return a trial's kernel as it is generated and compiled today; or in one line why there is none."""
     try:
-        kernel = template(record.schedule.template).kernel(entry.problem, record.schedule, entry.device)
+        kernel = template(trial.schedule.template).kernel(entry.problem, trial.schedule, entry.device)
     except ValueError as error:
         return f"its schedule is no longer valid: {error}"
     program = pool.compile(kernel, entry.device.arch)
@@ -172,36 +172,36 @@ def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool
     resources. If one was counted by other emulator code than today's, resources decide for all. Differences within the
     entry's limit do not change the order.
     """
-    names = {record.schedule.template for record in (entry.record, *entry.rivals)}
+    names = {trial.schedule.template for trial in (entry.trial, *entry.rivals)}
     try:
         model = AnalyticEstimator(entry.device, TemplateSet([template(name) for name in sorted(names)]))
     except ValueError:
         return []
 
-    estimates = [r for r in (entry.record, *entry.rivals) if r.provenance is Provenance.ESTIMATED]
+    estimates = [r for r in (entry.trial, *entry.rivals) if r.provenance is Provenance.ESTIMATED]
     one_code = {code_of(r.runner_info.model) for r in estimates} <= {code_of(model.name(entry.problem))}
 
-    def predicted(record: Trial, resources: Resources, program: Compiled | None = None) -> float | None:
-        kernel = template(record.schedule.template).kernel(entry.problem, record.schedule, entry.device)
-        return model(Candidate(entry.problem, record.schedule, kernel), resources, program)
+    def predicted(trial: Trial, resources: Resources, program: Compiled | None = None) -> float | None:
+        kernel = template(trial.schedule.template).kernel(entry.problem, trial.schedule, entry.device)
+        return model(Candidate(entry.problem, trial.schedule, kernel), resources, program)
 
-    def then(record: Trial, resources: Resources) -> float | None:
-        estimated = one_code and record.provenance is Provenance.ESTIMATED
-        return record.seconds if estimated else predicted(record, resources)
+    def then(trial: Trial, resources: Resources) -> float | None:
+        estimated = one_code and trial.provenance is Provenance.ESTIMATED
+        return trial.seconds if estimated else predicted(trial, resources)
 
-    def now(record: Trial, program: Compiled) -> float | None:
+    def now(trial: Trial, program: Compiled) -> float | None:
         """Return the predicted time of today, as ``then``; recorded resources have no machine code."""
-        estimated = one_code and record.provenance is Provenance.ESTIMATED
-        return predicted(record, program.resources, program if estimated else None)
+        estimated = one_code and trial.provenance is Provenance.ESTIMATED
+        return predicted(trial, program.resources, program if estimated else None)
 
-    mine_then, mine_now = then(entry.record, recorded), now(entry.record, program)
+    mine_then, mine_now = then(entry.trial, recorded), now(entry.trial, program)
     if mine_then is None or mine_now is None:
         return []
     found, margin = [], 1 + entry.limits.max_slowdown
     same_model = (
-        entry.record.provenance is Provenance.ESTIMATED
-        and entry.record.autosched_version == VERSION
-        and entry.record.runner_info.model == model.name(entry.problem)
+        entry.trial.provenance is Provenance.ESTIMATED
+        and entry.trial.autosched_version == VERSION
+        and entry.trial.runner_info.model == model.name(entry.problem)
     )
     if same_model and mine_now > mine_then * margin:
         found.append(f"estimated time: {formatting.time(mine_then)} was recorded, now {formatting.time(mine_now)}")
@@ -215,7 +215,7 @@ def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool
             continue
         if mine_then <= before and mine_now > after * margin:
             found.append(
-                f"the predicted order changed: record {rival.id} comes before it now, by {mine_now / after - 1:.1%}"
+                f"the predicted order changed: trial {rival.id} comes before it now, by {mine_now / after - 1:.1%}"
             )
     return found
 

@@ -1,7 +1,7 @@
 """The half of a check that needs the GPU: baseline, candidate, the baseline again and a control, in turns in one run.
 
 The candidate is what today's code and compiler make of a stored schedule. Where its baseline comes from is the
-caller's: the record itself, another database, or another environment. Both run now, on this machine and its driver, so
+caller's: the trial itself, another database, or another environment. Both run now, on this machine and its driver, so
 that neither can be the reason why one is slower than the other.
 """
 
@@ -187,14 +187,14 @@ def _pair(entry: CheckedEntry, device: Device, pool: CompilePool, baselines: Bas
         return entry.finding(
             EntryStatus.CANNOT_COMPARE, f"it is of {entry.device.name}, and the GPU of this machine is {device.name}"
         )
-    record = entry.record
-    if is_library(record.schedule):
+    trial = entry.trial
+    if is_library(trial.schedule):
         return entry.finding(EntryStatus.CANNOT_COMPARE, LIBRARY_WON)
     try:
-        kernel = template(record.schedule.template).kernel(entry.problem, record.schedule, device)
+        kernel = template(trial.schedule.template).kernel(entry.problem, trial.schedule, device)
     except ValueError as error:
         return entry.finding(EntryStatus.BROKEN, f"its schedule is no longer valid: {error}")
-    candidate = Candidate(entry.problem.under(record.schedule.values), record.schedule, kernel)
+    candidate = Candidate(entry.problem.under(trial.schedule.values), trial.schedule, kernel)
     program = _compiled(candidate, device, pool)
     if isinstance(program, str):
         return entry.finding(EntryStatus.BROKEN, program)

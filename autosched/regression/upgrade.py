@@ -77,12 +77,12 @@ def check_upgrade(
 def _finding(
     entry: CheckedEntry, here: CompilePool, there: CompilePool, other: OtherCompiler, options: StaticOptions
 ) -> CheckFinding:
-    if is_library(entry.record.schedule):
+    if is_library(entry.trial.schedule):
         return entry.finding(EntryStatus.CANNOT_COMPARE, LIBRARY_WON)
-    before = _compiled(entry, entry.record, here)
+    before = _compiled(entry, entry.trial, here)
     if isinstance(before, str):
         return entry.finding(EntryStatus.CANNOT_COMPARE, f"by {here.toolchain}: {before}")
-    after = _compiled(entry, entry.record, there)
+    after = _compiled(entry, entry.trial, there)
     if isinstance(after, str):
         return entry.finding(EntryStatus.BROKEN, f"by {there.toolchain}: {after}: tune it again there")
     worse = [
@@ -188,7 +188,7 @@ def _verified(entry: CheckedEntry, kernel: GeneratedKernel, other: OtherCompiler
     with compiled_elsewhere(other):
         if ptx_digest(kernel) == digest:
             return None
-        trial = entry.record
+        trial = entry.trial
         verdict = verify_one(template(trial.schedule.template), entry.problem, trial.schedule, entry.device, seed=seed)
     if verdict.ok:
         return None

@@ -17,7 +17,7 @@ from search_spaces.hardware.dtypes import MULTIPLIED_DTYPES
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
-if TYPE_CHECKING:  # proofs have no records
+if TYPE_CHECKING:  # a verification has no trials
     from measurements.trials.measurement import Resources
     from measurements.trials.trial import Trial
 
@@ -210,7 +210,7 @@ def cut(text: str, most: int) -> str:
 
 
 def name_without_file(problem_key: str, facts: ProblemFacts | None) -> str:
-    """Return the name of a problem that is not known here: what its record says, else its fields."""
+    """Return the name of a problem that is not known here: what its trial says, else its fields."""
     from measurements.trials.problem_key import fields_of
 
     if facts is not None:
@@ -220,64 +220,64 @@ def name_without_file(problem_key: str, facts: ProblemFacts | None) -> str:
     return " ".join((str(operator), *(f"{name}={value}" for name, value in sorted(fields.items()))))
 
 
-def record_facts(problem: Costed, record: Trial) -> list[tuple[str, str]]:
+def trial_facts(problem: Costed, trial: Trial) -> list[tuple[str, str]]:
     """Return what is known about a schedule that works: its time and where that comes from, its error, its
-    resources. ``problem`` may be what the record says of one that is not known here."""
+    resources. ``problem`` may be what the trial says of one that is not known here."""
     from measurements.trials.policy import DEFAULT, NONE, described
 
-    timing, resources = record.measurement.timing, record.measurement.resources
+    timing, resources = trial.measurement.timing, trial.measurement.resources
     if timing is None:
-        raise ValueError(f"record {record.id} has no time: its status is {record.status}")
-    note = PROVENANCE_NOTE[record.provenance]
-    rows = [("template", record.schedule.template)]
-    share = share_of_roof(problem, timing.median, record.device)
-    reached = rate(problem, timing.median, record.device) + (f" ({share})" if share else "")
+        raise ValueError(f"trial {trial.id} has no time: its status is {trial.status}")
+    note = PROVENANCE_NOTE[trial.provenance]
+    rows = [("template", trial.schedule.template)]
+    share = share_of_roof(problem, timing.median, trial.device)
+    reached = rate(problem, timing.median, trial.device) + (f" ({share})" if share else "")
     rows += [("time", f"{time(timing.median)}, {reached}, {note}")]
-    if record.policy not in (NONE, DEFAULT):
-        rows.append(("timed", described(record.runner_info.policy)))
-    if record.runner_info.derived:
-        rows.append(("device row", record.runner_info.derived))
+    if trial.policy not in (NONE, DEFAULT):
+        rows.append(("timed", described(trial.runner_info.policy)))
+    if trial.runner_info.derived:
+        rows.append(("device row", trial.runner_info.derived))
     metrics = (
-        problem.metrics if isinstance(problem, ProblemFacts) else problem.metrics(record.schedule.values, timing.median)
+        problem.metrics if isinstance(problem, ProblemFacts) else problem.metrics(trial.schedule.values, timing.median)
     )
     if metrics:
         rows.append(("metrics", ", ".join(f"{value:.4g} {name}" for name, value in metrics.items())))
     if timing.count > 1:
         rows.append(("quartiles", f"{time(timing.p25)} to {time(timing.p75)} over {count(timing.count)} repeats"))
-    error = record.measurement.error
-    if is_library(record.schedule):
+    error = trial.measurement.error
+    if is_library(trial.schedule):
         rows[0] = ("winner", "the vendor's library: no schedule tried was as fast")
     rows.append(("numbers", "not checked" if error is None else f"right: largest error {error:.2g} of its tolerance"))
     if resources is not None:
         rows.append(("resources", _resources(resources)))
-    bound = None if isinstance(problem, ProblemFacts) else bound_by(problem, record)
+    bound = None if isinstance(problem, ProblemFacts) else bound_by(problem, trial)
     if bound is not None:
         rows.append(("bound by", bound))
-    tools = ", ".join(name for name in (record.toolchain, record.driver and f"driver {record.driver}") if name)
-    rows.append(("compiled by" if not is_library(record.schedule) else "version", tools or "unknown"))
-    when = record.created.strftime("%Y-%m-%d %H:%M UTC")
+    tools = ", ".join(name for name in (trial.toolchain, trial.driver and f"driver {trial.driver}") if name)
+    rows.append(("compiled by" if not is_library(trial.schedule) else "version", tools or "unknown"))
+    when = trial.created.strftime("%Y-%m-%d %H:%M UTC")
     from autosched.samplers.first_choices.nvidia_heuristics import NAME  # with the samplers, which few tables need
 
-    proposer = f"proposed by {record.sampler}" if record.sampler == NAME else f"{record.sampler} sampler"
-    rows.append(("found", f"{when}, record {record.id}, {proposer}, seed {record.seed}"))
+    proposer = f"proposed by {trial.sampler}" if trial.sampler == NAME else f"{trial.sampler} sampler"
+    rows.append(("found", f"{when}, trial {trial.id}, {proposer}, seed {trial.seed}"))
     return rows
 
 
-def record_json(problem: Problem, record: Trial) -> dict[str, Any]:
-    """Return a record that has a time, as JSON values.
+def trial_json(problem: Problem, trial: Trial) -> dict[str, Any]:
+    """Return a trial that has a time, as JSON values.
 
     Added are its arithmetic rate, its share of the roofline, and the bounding resource (null if unknown).
     """
-    if record.seconds is None:
-        raise ValueError(f"record {record.id} has no time: its status is {record.status}")
-    metrics = dict(problem.metrics(record.schedule.values, record.seconds))
-    chip = known(record.device)
+    if trial.seconds is None:
+        raise ValueError(f"trial {trial.id} has no time: its status is {trial.status}")
+    metrics = dict(problem.metrics(trial.schedule.values, trial.seconds))
+    chip = known(trial.device)
     return {
-        **record.to_json(),
-        "policy": record.policy,
-        "flops_per_second": problem.flops / record.seconds,
-        "share_of_roof": None if chip is None else roofline(problem, chip).share(record.seconds),
-        "bound_by": bound_by(problem, record),
+        **trial.to_json(),
+        "policy": trial.policy,
+        "flops_per_second": problem.flops / trial.seconds,
+        "share_of_roof": None if chip is None else roofline(problem, chip).share(trial.seconds),
+        "bound_by": bound_by(problem, trial),
         "metrics": metrics,
     }
 

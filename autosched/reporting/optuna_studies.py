@@ -72,36 +72,38 @@ def _name(store: Store, summary: ProblemSummary) -> str:
     return f"{problem} on {summary.device} ({summary.provenance}{how})"
 
 
-def _trials(records: Sequence[Trial]) -> list[Any]:
+def _trials(trials: Sequence[Trial]) -> list[Any]:
     from optuna.trial import TrialState, create_trial
 
-    domains = _domains(records)
+    domains = _domains(trials)
     found = []
-    for record in records:
-        params = _named(record)
-        attributes: dict[str, Any] = {"record": record.id, "status": record.status.value, "sampler": record.sampler}
-        if record.measurement.reason:
-            attributes["reason"] = record.measurement.reason
-        if record.measurement.error is not None:
-            attributes["error"] = str(record.measurement.error)
-        trial = create_trial(
-            state=TrialState.COMPLETE if record.seconds is not None else TrialState.FAIL,
-            value=record.seconds,
+    for trial in trials:
+        params = _named(trial)
+        attributes: dict[str, Any] = {"record": trial.id, "status": trial.status.value, "sampler": trial.sampler}
+        if trial.measurement.reason:
+            attributes["reason"] = trial.measurement.reason
+        if trial.measurement.error is not None:
+            attributes["error"] = str(trial.measurement.error)
+        optuna_trial = create_trial(
+            state=TrialState.COMPLETE if trial.seconds is not None else TrialState.FAIL,
+            value=trial.seconds,
             params=params,
             distributions={name: domains[name] for name in params},
             user_attrs=attributes,
         )
-        trial.datetime_start = record.created.astimezone().replace(tzinfo=None)
-        trial.datetime_complete = trial.datetime_start + timedelta(seconds=record.measurement.compile_seconds or 0.0)
-        found.append(trial)
+        optuna_trial.datetime_start = trial.created.astimezone().replace(tzinfo=None)
+        optuna_trial.datetime_complete = optuna_trial.datetime_start + timedelta(
+            seconds=trial.measurement.compile_seconds or 0.0
+        )
+        found.append(optuna_trial)
     return found
 
 
-def _named(record: Trial) -> dict[str, Value]:
-    return {"template": record.schedule.template, **dict(record.schedule.items)}
+def _named(trial: Trial) -> dict[str, Value]:
+    return {"template": trial.schedule.template, **dict(trial.schedule.items)}
 
 
-def _domains(records: Sequence[Trial]) -> dict[str, Any]:
+def _domains(trials: Sequence[Trial]) -> dict[str, Any]:
     """Return the tried values of each parameter.
 
     The space at the time is not stored.
@@ -109,8 +111,8 @@ def _domains(records: Sequence[Trial]) -> dict[str, Any]:
     from optuna.distributions import CategoricalDistribution
 
     values: dict[str, dict[Value, None]] = {}
-    for record in records:
-        for name, value in _named(record).items():
+    for trial in trials:
+        for name, value in _named(trial).items():
             values.setdefault(name, {})[value] = None
     ordered = {name: sorted(each, key=lambda v: (str(type(v)), v)) for name, each in values.items()}
     return {name: CategoricalDistribution(choices) for name, choices in ordered.items()}

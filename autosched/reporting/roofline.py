@@ -71,30 +71,30 @@ def known(name: str) -> Device | None:
         return None
 
 
-def bound_by(problem: Problem, record: Trial) -> str | None:
+def bound_by(problem: Problem, trial: Trial) -> str | None:
     """``tensor cores, 71% of the time by the model; then shared memory, 52%``: the two largest of ``busy_shares``."""
-    shares = busy_shares(problem, record)
+    shares = busy_shares(problem, trial)
     if shares is None:
         return None
     (first, most), (second, next_most), *_ = sorted(shares.items(), key=lambda item: -item[1])
     return f"{first}, {most:.0%} of the time by the model; then {second}, {next_most:.0%}"
 
 
-def busy_shares(problem: Problem, record: Trial) -> dict[str, float] | None:
+def busy_shares(problem: Problem, trial: Trial) -> dict[str, float] | None:
     """Return the share of the time, 0..1, for which each resource is busy.
 
     The time model predicts it, with the registers and spills of the compiled kernel. None if it cannot: for a library,
     an unknown device, a template without counts, or a schedule of another version.
     """
-    chip = known(record.device)
-    if chip is None or is_library(record.schedule):
+    chip = known(trial.device)
+    if chip is None or is_library(trial.schedule):
         return None
     try:
-        template = templates_for(problem, chip).of(record.schedule)
+        template = templates_for(problem, chip).of(trial.schedule)
         if template.counts is None:
             return None
-        counts = template.counts(problem, template.config(problem, record.schedule, chip), chip)
-        used = record.measurement.resources
+        counts = template.counts(problem, template.config(problem, trial.schedule, chip), chip)
+        used = trial.measurement.resources
         registers = None if used is None else used.registers
         spilled = 0 if used is None else used.spill_store_bytes + used.spill_load_bytes
         from cost_models.analytic import busy  # the time model, which a roof needs not

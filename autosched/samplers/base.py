@@ -100,7 +100,7 @@ class Sampler(ABC):
         return 1
 
     def proposer(self, schedule: Schedule) -> str:
-        """Return the name that records keep as the source of ``schedule``: the sampler's or the adviser's."""
+        """Return the name that trials keep as the source of ``schedule``: the sampler's or the adviser's."""
         return self.name
 
 

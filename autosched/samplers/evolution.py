@@ -2,11 +2,11 @@
 
 A population of legal schedules of all templates, part of it the best measured so far and the rest random, is mutated
 and crossed over for a few generations. One model predicts all times, and the best predictions that are new are
-proposed, with a few random schedules among them. The model is trained again whenever the number of records has grown by
+proposed, with a few random schedules among them. The model is trained again whenever the number of trials has grown by
 a fifth.
 
 Estimated times (of an analytic model) lead from the first proposal. The learned model corrects them: it is trained on
-measured over estimated time, which needs far fewer records than learning the time itself.
+measured over estimated time, which needs far fewer trials than learning the time itself.
 
 Each proposal depends on the seed and on the proposals and results so far, and on nothing else: a search that was
 stopped and restored continues as if it had not been.
@@ -48,7 +48,7 @@ class EvolutionSettings:
     """Constants of the search.
 
     Attributes:
-        warmup: Number of ok records before a model is trained. Until then estimates lead ``guided`` of the proposals,
+        warmup: Number of ok trials before a model is trained. Until then estimates lead ``guided`` of the proposals,
             and the others are random.
         guided: Fraction of proposals that estimates lead.
         first: Number of random schedules whose best start the first population, with estimated times.
@@ -57,9 +57,9 @@ class EvolutionSettings:
         elite: Fraction of the first generation that is the best measured.
         mutation: Probability that a child is a mutant; else two parents are crossed over.
         epsilon: Fraction of proposals that stay random.
-        growth: A model is trained when the number of records has grown by this factor.
+        growth: A model is trained when the number of trials has grown by this factor.
         distance: Number of parameters in which the proposals of one batch differ where possible.
-        failure_factor: A failure counts as this many times the slowest ok record, for the model alone.
+        failure_factor: A failure counts as this many times the slowest ok trial, for the model alone.
     """
 
     warmup: int = 24
@@ -131,7 +131,7 @@ class EvolutionSampler(Sampler):
         return self._settings.guided if self._estimates.has_times else 0.0
 
     def _train(self) -> None:
-        """Train on the longest prefix of the records whose number of ok ones is a step of the growing series."""
+        """Train on the longest prefix of the trials whose number of ok ones is a step of the growing series."""
         ok = sum(1 for times in self._times.values() if times)
         size, step = 0, self._settings.warmup
         while step <= ok:

@@ -15,7 +15,7 @@ class SeededSampler(Sampler):
     Args:
         sampler: Proposes everything else.
         advice: Schedules of its space, the best first; each is proposed once.
-        adviser: Name of the adviser in the records of these trials.
+        adviser: Name of the adviser that these trials keep.
         own_first: Whether the sampler's own first proposal comes before them.
     """
 

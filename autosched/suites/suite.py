@@ -70,7 +70,7 @@ class Standing:
     def add(self, result: TuneResult) -> None:
         """Another chunk has come to an end."""
         if not self.bests:
-            new = {record.id for record in result.trials}
+            new = {trial.id for trial in result.trials}
             earlier = result.best is not None and result.best.id not in new
             self.bests.append(_seconds(result.best) if earlier else math.inf)
         self.best = result.best
@@ -253,5 +253,5 @@ def _look_up(standings: Sequence[Standing], database: str | Path, device: str | 
         return
 
 
-def _seconds(record: Trial | None) -> float:
-    return math.inf if record is None or record.seconds is None else record.seconds
+def _seconds(trial: Trial | None) -> float:
+    return math.inf if trial is None or trial.seconds is None else trial.seconds

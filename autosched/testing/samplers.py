@@ -159,7 +159,7 @@ class SamplerContract:
         assert len(more) == 20
         assert not {s.key() for s in told} & {s.key() for s in more}
 
-    def test_restored_twice_from_the_same_records_it_proposes_the_same(self, make: Make, space: SearchSpace) -> None:
+    def test_restored_twice_from_the_same_trials_it_proposes_the_same(self, make: Make, space: SearchSpace) -> None:
         told = proposed(make, space)[:30]
         proposals = []
         for _ in range(2):
@@ -199,7 +199,7 @@ class SamplerContract:
         with pytest.raises(ValueError, match="cannot ask for -1"):
             make(space, 1).ask(-1)
 
-    def test_it_has_a_name_for_the_records(self, make: Make, space: SearchSpace) -> None:
+    def test_it_has_a_name_for_the_trials(self, make: Make, space: SearchSpace) -> None:
         name = make(space, 1).name
         assert name and name == name.strip() and "\n" not in name
 

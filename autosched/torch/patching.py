@@ -175,8 +175,8 @@ def patch(database: Source | None, device: str | None = None, *, exact: bool = T
     Args:
         database: Database whose problems get their tuned kernels. None: no call is taken, and all can be recorded
             (``autosched.log_calls``).
-        device: Device of the records. Default: this machine's GPU.
-        exact: Serve only problems of the database; if False, the nearest record and the time model serve others.
+        device: Device of the trials. Default: this machine's GPU.
+        exact: Serve only problems of the database; if False, the nearest trial and the time model serve others.
 
     Returns:
         The context manager, which counts the calls.

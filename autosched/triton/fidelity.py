@@ -1,4 +1,5 @@
-"""What a proof rests on: which instructions are exact, and which within an error bound; what was run, and what not."""
+"""What a verification rests on: which instructions are exact, and which within an error bound; what was run, and what
+not."""
 
 from __future__ import annotations
 

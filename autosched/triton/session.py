@@ -202,9 +202,9 @@ class Session:
         Raises LaunchFailed where there are no outputs to go on with.
         """
         with self._lock:
-            record = self._launch(launch)
-            self.launches.append(record)
-            self.milliseconds += 1e3 * record.seconds
+            trial = self._launch(launch)
+            self.launches.append(trial)
+            self.milliseconds += 1e3 * trial.seconds
 
     def _launch(self, launch: TritonLaunch) -> LaunchRecord:
         site = call_site()

@@ -18,24 +18,24 @@ _REMEDIES = {
     Status.LAUNCH_ERROR: "fix the launch: its grid, block and arguments",
     Status.WRONG_RESULT: "fix the kernel or its reference; 'autosched verify' shows every finding",
     Status.CRASHED: "fix the kernel; 'autosched verify' shows every finding",
-    Status.UNPROVEN: "give --no-verify (verify=False) to search without verification",
+    Status.UNVERIFIED: "give --no-verify (verify=False) to search without verification",
     Status.UNRANKED: "state the kernel's costs, or tune on a GPU",
 }
 _NO_VERDICT_YET = re.compile("timeout|time limit|no time")
 _VARIES = re.compile(r"0x[0-9a-f]+|\d[\d.,e+-]*|'[^']*'|\"[^\"]*\"", re.IGNORECASE)
 
 
-def common_failure(records: Sequence[Trial]) -> str:
-    """Return why all ``records`` fail and how to remedy it, in one line.
+def common_failure(trials: Sequence[Trial]) -> str:
+    """Return why all ``trials`` fail and how to remedy it, in one line.
 
     Args:
-        records: The first trials of a search, in order. Those without a kernel are ignored.
+        trials: The first trials of a search, in order. Those without a kernel are ignored.
 
     Returns:
         The reason; "" for fewer than ENOUGH different kernels, and where a trial works or reasons differ.
     """
-    tried = [record for record in records if record.kernel_digest is not None]
-    if len({r.kernel_digest for r in tried}) < ENOUGH or len({_reason_class(record) for record in tried}) != 1:
+    tried = [trial for trial in trials if trial.kernel_digest is not None]
+    if len({r.kernel_digest for r in tried}) < ENOUGH or len({_reason_class(trial) for trial in tried}) != 1:
         return ""
     first = tried[0]
     remedy = _REMEDIES.get(first.status)
@@ -45,9 +45,9 @@ def common_failure(records: Sequence[Trial]) -> str:
     return f"all of the first {len(tried)} configurations fail alike, {first.status.value}: {reason}; {remedy}"
 
 
-def _reason_class(record: Trial) -> tuple[Status, str]:
+def _reason_class(trial: Trial) -> tuple[Status, str]:
     """Return the status and the reason without what varies between configurations: numbers, names, further clauses."""
-    reason = one_line(record.measurement.reason)
-    if record.status is Status.UNPROVEN and _NO_VERDICT_YET.search(reason):
-        return record.status, str(record.id)
-    return record.status, re.split("[;,(]", _VARIES.sub("#", reason), maxsplit=1)[0]
+    reason = one_line(trial.measurement.reason)
+    if trial.status is Status.UNVERIFIED and _NO_VERDICT_YET.search(reason):
+        return trial.status, str(trial.id)
+    return trial.status, re.split("[;,(]", _VARIES.sub("#", reason), maxsplit=1)[0]

@@ -12,13 +12,13 @@ class Effort:
     Attributes:
         trials: Number of trials.
         min_gain: Expected gain below which a search ends, as a fraction of the best time.
-        proof_seconds: Time limit of the winner's full verification without a GPU, in seconds.
+        verification_seconds: Time limit of the winner's full verification without a GPU, in seconds.
         model_first: Whether the time model's own choice is the first trial.
     """
 
     trials: int
     min_gain: float
-    proof_seconds: float
+    verification_seconds: float
     model_first: bool = False
 
 

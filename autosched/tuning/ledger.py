@@ -45,7 +45,7 @@ class VerifyOutcome(Protocol):
 
 @runtime_checkable
 class Storable(Protocol):
-    """Outcome that records keep."""
+    """Outcome that trials keep."""
 
     def stored(self) -> dict[str, Any]: ...
 
@@ -58,8 +58,8 @@ class Trials(Protocol):
 
     @property
     def name(self) -> str: ...
-    def append(self, record: Trial) -> Trial: ...
-    def set_proof(self, record: Trial, proof: str) -> None: ...
+    def append(self, trial: Trial) -> Trial: ...
+    def set_verification(self, trial: Trial, verification: str) -> None: ...
     def trials(
         self, problem: Problem, device: str, provenance: Provenance, *, policy: str | None = None
     ) -> Sequence[Trial]: ...
@@ -70,13 +70,13 @@ class Trials(Protocol):
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """What all records of a run have in common.
+    """What all trials of a run have in common.
 
     Attributes:
         problem: Problem that is computed.
         device: GPU that it is tuned for.
         provenance: Kind of the times: measured, estimated or replayed.
-        policy: How times are taken; records of another policy are left out. None: of any.
+        policy: How times are taken; trials of another policy are left out. None: of any.
         seed: Random seed.
         versions: Version of each kernel template, by name.
         space_versions: Version of each template's space, by name.
@@ -97,22 +97,22 @@ class RunIdentity:
 
 
 class TrialLedger:
-    """Keeps the trials of a run. Every record is stored before it is used.
+    """Keeps the trials of a run. Every trial is stored before it is used.
 
     Args:
-        run: What all records have in common.
-        store: Database of the records.
+        run: What all trials have in common.
+        store: Database of the trials.
         generate: Generates a kernel; raises ValueError for a schedule without one.
         proposer: Returns the name of the sampler or adviser that proposed a schedule.
         objectives: What is optimised.
 
     Attributes:
-        stored: After ``open``, the records of this problem, device, provenance and policy.
+        stored: After ``open``, the trials of this problem, device, provenance and policy.
         known: Measurement of each kernel, by its digest.
-        proofs: Verification reports of this run by schedule, as canonical JSON.
+        verifications: Verification reports of this run by schedule, as canonical JSON.
         verified: Schedules that were emulated in this run.
         fingerprint: Fingerprint of the runner, once it has started.
-        best: Best record so far.
+        best: Best trial so far.
         budget: What the run is allowed.
     """
 
@@ -135,7 +135,7 @@ class TrialLedger:
         self._proposer = proposer
         self.fingerprint: dict[str, str] = {}
         self.known: dict[str, Measurement] = {}
-        self.proofs: dict[Schedule, str] = {}
+        self.verifications: dict[Schedule, str] = {}
         self.verified: set[Schedule] = set()
         self.stored: list[Trial] = []
         self.best: Trial | None = None
@@ -168,16 +168,16 @@ class TrialLedger:
         if self.objectives.is_time:
             self.best = self._store.best(self.problem, self.device.name, self.provenance, self.run.policy)
             return
-        points = [(costs, record) for record in self._newest if (costs := self._costs(record)) is not None]
+        points = [(costs, trial) for trial in self._newest if (costs := self._costs(trial)) is not None]
         self.best = min(points, key=lambda point: point[0], default=(None, None))[1]
 
     @property
     def _newest(self) -> Iterable[Trial]:
-        """Newest record of each schedule, without the library's."""
+        """Newest trial of each schedule, without the library's."""
         return {r.schedule: r for r in self.stored if not is_library(r.schedule)}.values()
 
-    def _costs(self, record: Trial) -> tuple[float, ...] | None:
-        return self.objectives.costs(self.problem, record.schedule, record.measurement)
+    def _costs(self, trial: Trial) -> tuple[float, ...] | None:
+        return self.objectives.costs(self.problem, trial.schedule, trial.measurement)
 
     def front(self) -> list[Row]:
         """Return the rows of the trials that no other one beats in all objectives."""
@@ -189,22 +189,22 @@ class TrialLedger:
             self.problem.under(schedule.values), schedule, self._generate(self.problem, schedule, self.device)
         )
 
-    def is_of_this_code(self, record: Trial) -> bool:
-        """Return whether a record's kernel template and space have not changed since."""
-        template = record.schedule.template
+    def is_of_this_code(self, trial: Trial) -> bool:
+        """Return whether a trial's kernel template and space have not changed since."""
+        template = trial.schedule.template
         versions = self.run.space_versions.get(template), self.run.versions.get(template, "")
-        return (record.space_version, record.template_version) == versions
+        return (trial.space_version, trial.template_version) == versions
 
-    def append(self, record: Trial) -> Trial:
-        """Append a record and return it with its id."""
-        stored = self._store.append(record)
+    def append(self, trial: Trial) -> Trial:
+        """Append a trial and return it with its id."""
+        stored = self._store.append(trial)
         self.stored.append(stored)
         return stored
 
-    def record(
+    def make_trial(
         self, schedule: Schedule, digest: str | None, measurement: Measurement, rank: int | None = None
     ) -> Trial:
-        """Return a new record of this run, not stored yet.
+        """Return a new trial of this run, not stored yet.
 
         Args:
             schedule: Schedule of the trial.
@@ -213,7 +213,7 @@ class TrialLedger:
             rank: Rank among the finalists, 1 for the winner; None for a trial.
 
         Returns:
-            The record, with the run's problem, device, versions, seed and budget, created now (UTC).
+            The trial, with the run's problem, device, versions, seed and budget, created now (UTC).
         """
         timing = measurement.timing
         return Trial(
@@ -233,34 +233,34 @@ class TrialLedger:
             seed=self.run.seed,
             rank=rank,
             budget=self.budget,
-            proof=self.proofs.get(schedule),
+            verification=self.verifications.get(schedule),
             facts=ProblemFacts.of(self.problem, schedule.values, None if timing is None else timing.median),
         )
 
-    def mark_wrong(self, record: Trial, found: Measurement) -> Trial:
-        """Append a failed verification of an earlier record, which is then no longer the best.
+    def mark_wrong(self, trial: Trial, found: Measurement) -> Trial:
+        """Append a failed verification of an earlier trial, which is then no longer the best.
 
         Args:
-            record: Earlier record.
+            trial: Earlier trial.
             found: Measurement with the failure.
 
         Returns:
-            The new record with its id.
+            The new trial with its id.
         """
-        stored = self.append(self.record(record.schedule, record.kernel_digest, found))
-        if record.kernel_digest is not None:
-            self.known[record.kernel_digest] = found
+        stored = self.append(self.make_trial(trial.schedule, trial.kernel_digest, found))
+        if trial.kernel_digest is not None:
+            self.known[trial.kernel_digest] = found
         self.read_best()
         return stored
 
-    def prove(self, record: Trial, proof: str) -> None:
+    def keep_verification(self, trial: Trial, verification: str) -> None:
         """Store the verification report (canonical JSON) of the best."""
-        self._store.set_proof(record, proof)
-        self.best = dataclasses.replace(record, proof=proof)
+        self._store.set_verification(trial, verification)
+        self.best = dataclasses.replace(trial, verification=verification)
 
-    def is_complete(self, record: Trial) -> bool:
-        """Return whether a record has all objectives, or failed. One without measured power may lack some."""
-        return not record.ok or self.objectives.is_time or self._costs(record) is not None
+    def is_complete(self, trial: Trial) -> bool:
+        """Return whether a trial has all objectives, or failed. One without measured power may lack some."""
+        return not trial.ok or self.objectives.is_time or self._costs(trial) is not None
 
     def is_better(self, schedule: Schedule, measurement: Measurement) -> bool:
         """Return whether a measurement is better than the best, in time or in the first objective that differs."""
@@ -278,7 +278,7 @@ class TrialLedger:
         if len(self.objectives.names) == 1:
             return self.is_better(schedule, measurement)
         costs = self.objectives.costs(self.problem, schedule, measurement)
-        points = [point for record in self._newest if (point := self._costs(record)) is not None]
+        points = [point for trial in self._newest if (point := self._costs(trial)) is not None]
         return costs is not None and not any(dominates(point, costs) or point == costs for point in points)
 
     def judged(self, schedule: Schedule, measurement: Measurement, verifier: Verifier) -> Measurement:
@@ -299,14 +299,14 @@ class TrialLedger:
             outcome = verifier(self.problem, schedule)
         except KernelFileError:  # no schedule can be judged: the user's reference fails
             raise
-        except ValueError as error:  # a record of earlier code, whose schedule is no longer valid
-            status, reason, worst = Status.UNPROVEN, str(error), None
+        except ValueError as error:  # a trial of earlier code, whose schedule is no longer valid
+            status, reason, worst = Status.UNVERIFIED, str(error), None
         else:
             self.verified.add(schedule)
             if isinstance(outcome, Storable):
-                self.proofs[schedule] = canonical_json(outcome.stored())
+                self.verifications[schedule] = canonical_json(outcome.stored())
             if outcome.ok:
                 return dataclasses.replace(measurement, error=outcome.worst)
-            status = Status.WRONG_RESULT if outcome.status in FAILURE_STATUSES else Status.UNPROVEN
+            status = Status.WRONG_RESULT if outcome.status in FAILURE_STATUSES else Status.UNVERIFIED
             reason, worst = f"{outcome.status}: {outcome.reason}", outcome.worst
         return dataclasses.replace(measurement, status=status, reason=f"emulated: {reason}", timing=None, error=worst)

@@ -25,9 +25,9 @@ from autosched.tuning.ledger import Generate, RunIdentity, TrialLedger, Trials
 from autosched.tuning.objectives import Objectives
 from autosched.tuning.plan import SearchPlan
 from autosched.tuning.result import Observer, Progress, Start, TuneResult
-from autosched.tuning.winner import finalists, paired_timing, winner_proof
+from autosched.tuning.winner import finalists, paired_timing, winner_verification
 from autosched.tuning.winner.finalists import Complexity, Default
-from autosched.tuning.winner.winner_proof import Verifiers
+from autosched.tuning.winner.winner_verification import Verifiers
 from measurements.emulator import HostFailure
 from measurements.runners.base import Candidate, Comparing, Runner, RunnerStopped, Stream
 from measurements.runners.streams import InOrder, stream_of
@@ -46,7 +46,7 @@ class TunerParts:
     """Parts of a search.
 
     Attributes:
-        run: What all records have in common.
+        run: What all trials have in common.
         runner: Times candidates.
         store: Database of the trials.
         sampler: Proposes schedules; results reported to it are by the same ``objectives``.
@@ -97,7 +97,7 @@ class Tuner:
         self._in_flight: dict[str, list[Schedule]] = {}  # schedules of each kernel that is measured, by its digest
         self._order: list[str] = []  # digests of kernels, in the order of submission
         self._num_unpromising = 0  # proposals in a row with too small an expected gain
-        self._records: list[Trial] = []
+        self._trials: list[Trial] = []
         self._failures: Counter[str] = Counter()
         self._any_worked = False  # a trial of this run or an earlier one
         self._common_failure = ""
@@ -116,15 +116,15 @@ class Tuner:
             early if its first configurations fail for one reason (``common_failure``).
 
         Raises:
-            StoreError: The database refuses a record.
+            StoreError: The database refuses a trial.
         """
         ledger = self._ledger
         self._started, self._plan, self._num_unpromising = time.monotonic(), plan, 0
-        self._records, self._failures, self._common_failure = [], Counter(), ""
+        self._trials, self._failures, self._common_failure = [], Counter(), ""
         earlier = ledger.open(Budget(plan.trials, plan.seconds if math.isfinite(plan.seconds) else None), earlier)
         # neither re-measuring nor the library is a trial
-        self._any_worked = any(record.ok for record in earlier)
-        tried = len({record.schedule for record in earlier if not is_library(record.schedule)})
+        self._any_worked = any(trial.ok for trial in earlier)
+        tried = len({trial.schedule for trial in earlier if not is_library(trial.schedule)})
         trials = f"{tried} {'trial' if tried == 1 else 'trials'}"
         existing = f"{trials} of this problem on {ledger.device.name} ({ledger.provenance})"
         self._num_expected = self._at_most(plan.trials, tried)
@@ -135,34 +135,36 @@ class Tuner:
             )
             self._observer.started(start)
         exhausted = interrupted = out_of_time = False
-        stopped = proof = ""
+        stopped = verification = ""
         remeasured: paired_timing.Remeasurement | None = None
         entrants: tuple[Candidate, ...] = ()
         try:
             ledger.fingerprint = self._runner.fingerprint()
             self._restore(earlier)
             exhausted = self._search()
-            out_of_time = len(self._records) < plan.trials and self._is_late
+            out_of_time = len(self._trials) < plan.trials and self._is_late
             if isinstance(self._runner, Comparing) and ledger.objectives.is_time:
                 entrants = finalists.entrants(ledger, self._parts.default)
                 if entrants:
                     remeasured = finalists.remeasure(
                         ledger, self._runner, entrants, self._parts.complexity, plan.final_seconds
                     )
-            if self._parts.verifiers.winner is not None and plan.proof_seconds > 0:
-                proof = winner_proof.prove_best(ledger, self._parts.verifiers.winner, plan.proof_seconds)
+            if self._parts.verifiers.winner is not None and plan.verification_seconds > 0:
+                verification = winner_verification.verify_best(
+                    ledger, self._parts.verifiers.winner, plan.verification_seconds
+                )
         except KeyboardInterrupt:
             interrupted = True
         except RunnerStopped as error:
             stopped = str(error)
         except HostFailure as error:
-            stopped = f"a new best cannot be proven: {error}; or give --no-verify"
+            stopped = f"a new best cannot be verified: {error}; or give --no-verify"
         return TuneResult(
             problem=ledger.problem,
             device=ledger.device,
             provenance=ledger.provenance,
             best=ledger.best,
-            trials=tuple(self._records),
+            trials=tuple(self._trials),
             earlier=tried,
             lines=lines,
             seconds=time.monotonic() - self._started,
@@ -174,7 +176,7 @@ class Tuner:
             common_failure=self._common_failure,
             remeasured=remeasured,
             entrants=tuple(candidate.schedule for candidate in entrants) if remeasured is not None else (),
-            proof=proof,
+            verification=verification,
             sampler=self._sampler.name,
             num_guessed=self._sampler.num_guessed,
             num_verified=len(ledger.verified),
@@ -190,24 +192,24 @@ class Tuner:
         """
         ledger = self._ledger
         fingerprint = canonical_json(ledger.fingerprint)
-        for record in earlier:
-            if record.status is Status.UNPROVEN:  # its kernel must be tried again, too
-                ledger.known.pop(record.kernel_digest or "", None)
-            elif record.kernel_digest is not None and record.fingerprint == fingerprint and ledger.is_complete(record):
-                ledger.known[record.kernel_digest] = record.measurement
+        for trial in earlier:
+            if trial.status is Status.UNVERIFIED:  # its kernel must be tried again, too
+                ledger.known.pop(trial.kernel_digest or "", None)
+            elif trial.kernel_digest is not None and trial.fingerprint == fingerprint and ledger.is_complete(trial):
+                ledger.known[trial.kernel_digest] = trial.measurement
         wrong_bests = self._wrong_bests()
-        newest = {record.schedule: record.status for record in earlier}
+        newest = {trial.schedule: trial.status for trial in earlier}
         wrong = {(r.schedule, r.kernel_digest) for r in earlier if r.status is Status.WRONG_RESULT}
         counts = [
-            record
-            for record in earlier
-            if record.schedule not in wrong_bests
-            and newest[record.schedule] is not Status.UNPROVEN
-            and not (record.ok and (record.schedule, record.kernel_digest) in wrong)
+            trial
+            for trial in earlier
+            if trial.schedule not in wrong_bests
+            and newest[trial.schedule] is not Status.UNVERIFIED
+            and not (trial.ok and (trial.schedule, trial.kernel_digest) in wrong)
         ]
-        for record in [*counts, *wrong_bests.values()]:
-            if ledger.is_of_this_code(record):  # else it is tried again
-                self._sampler.tell(record.schedule, record.measurement)
+        for trial in [*counts, *wrong_bests.values()]:
+            if ledger.is_of_this_code(trial):  # else it is tried again
+                self._sampler.tell(trial.schedule, trial.measurement)
                 self._num_reported += 1
 
     def _wrong_bests(self) -> dict[Schedule, Trial]:
@@ -332,16 +334,16 @@ class Tuner:
     def _complete(self, schedule: Schedule, digest: str | None, measurement: Measurement) -> None:
         ledger = self._ledger
         self._pending[schedule] = measurement
-        record = ledger.append(ledger.record(schedule, digest, measurement))
-        self._records.append(record)
+        trial = ledger.append(ledger.make_trial(schedule, digest, measurement))
+        self._trials.append(trial)
         if ledger.is_better(schedule, measurement):
-            ledger.best = record
-        self._any_worked = self._any_worked or record.ok
+            ledger.best = trial
+        self._any_worked = self._any_worked or trial.ok
         if not self._any_worked and not self._common_failure:
-            self._common_failure = common_failure(self._records)
+            self._common_failure = common_failure(self._trials)
         if self._observer is not None:
-            if not record.ok:
-                self._failures[record.status.value] += 1
-            done, seconds = len(self._records), time.monotonic() - self._started
-            progress = Progress(record, ledger.best, done, self._num_expected, dict(self._failures), seconds)
+            if not trial.ok:
+                self._failures[trial.status.value] += 1
+            done, seconds = len(self._trials), time.monotonic() - self._started
+            progress = Progress(trial, ledger.best, done, self._num_expected, dict(self._failures), seconds)
             self._observer.trial(progress)

@@ -112,9 +112,9 @@ class Objectives:
             raw.append((1.0,) * n)
         return tuple(tuple(w / sum(each) for w in each) for each in raw)
 
-    def front(self, problem: Problem, records: Iterable[Trial]) -> list[Row]:
+    def front(self, problem: Problem, trials: Iterable[Trial]) -> list[Row]:
         """Return the rows of the trials that no other one beats in all objectives, best by the first of them first."""
-        rows = trial_table.rows(problem, records)
+        rows = trial_table.rows(problem, trials)
         complete = [row for row in rows if all(name in row for name in self.names)]
         return trial_table.pareto(complete, dict(self.directions))
 

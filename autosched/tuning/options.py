@@ -14,7 +14,7 @@ from autosched.samplers import DEFAULT, MODEL, check
 from autosched.tuning.backends.options import BackendOptions
 from autosched.tuning.effort import effort
 from autosched.tuning.objectives import Objectives
-from autosched.tuning.plan import PROOF_SECONDS, TRIALS, SearchPlan
+from autosched.tuning.plan import TRIALS, VERIFICATION_SECONDS, SearchPlan
 from autosched.tuning.result import Observer
 from autosched.tuning.trial_table import Direction
 from measurements.files.data_folder import default_database
@@ -43,7 +43,8 @@ class SearchOptions:
             notebook, and prints a line every 10 seconds elsewhere; False or None shows nothing.
         seconds: Time limit of the search in seconds. Trials in flight are completed, and the fastest schedules are
             still timed in turns or verified. Default: none.
-        proof_seconds: Time limit of the full verification, in seconds; 0 leaves it out. Default: PROOF_SECONDS.
+        verification_seconds: Time limit of the full verification, in seconds; 0 leaves it out. Default:
+            VERIFICATION_SECONDS.
 
     Raises:
         ValueError: An option that cannot be used.
@@ -57,15 +58,17 @@ class SearchOptions:
     verify: bool = True
     progress: Observer | bool | None = None
     seconds: float | None = None
-    proof_seconds: float | None = None
+    verification_seconds: float | None = None
 
     def __post_init__(self) -> None:
         if self.trials is not None:
             object.__setattr__(self, "trials", whole_number("trials", self.trials, 1))
         if self.seconds is not None and (not _is_number(self.seconds) or not 0 < self.seconds < math.inf):
             raise ValueError(f"seconds are what the search may take, more than 0, not {self.seconds!r}")
-        if self.proof_seconds is not None and (not _is_number(self.proof_seconds) or not self.proof_seconds >= 0):
-            raise ValueError(f"proof_seconds are seconds, 0 or more, not {self.proof_seconds!r}")
+        if self.verification_seconds is not None and (
+            not _is_number(self.verification_seconds) or not self.verification_seconds >= 0
+        ):
+            raise ValueError(f"verification_seconds are seconds, 0 or more, not {self.verification_seconds!r}")
         check(DEFAULT if self.sampler is None else self.sampler, self.seed)
         observer = self.progress
         known = observer is None or isinstance(observer, bool | Observer)
@@ -82,7 +85,9 @@ class SearchOptions:
             trials=TRIALS if self.trials is None else self.trials,
             sampler=self.sampler or DEFAULT,
             seconds=math.inf if self.seconds is None else self.seconds,
-            proof_seconds=PROOF_SECONDS if self.proof_seconds is None else self.proof_seconds,
+            verification_seconds=VERIFICATION_SECONDS
+            if self.verification_seconds is None
+            else self.verification_seconds,
         )
 
 
@@ -99,8 +104,8 @@ class TuneOptions(BackendOptions, SearchOptions):
             the times of other problems in the database.
         min_gain: The search ends once UNPROMISING proposals in a row are expected to shorten the best time by less than
             this fraction of it.
-        effort: Sets ``trials``, ``min_gain`` and ``proof_seconds`` where they are not given. "model" tries the time
-            model's own choice alone, "quick" goes on while a gain of 2% is expected, "full" for long.
+        effort: Sets ``trials``, ``min_gain`` and ``verification_seconds`` where they are not given. "model" tries the
+            time model's own choice alone, "quick" goes on while a gain of 2% is expected, "full" for long.
         objective: What to optimise in place of the time: a column of a trial's row, or a metric of the problem, such as
             "registers", "GFLOP/s:max" or "joules" (on a GPU). Several give a Pareto front (``result.front``).
 
@@ -161,11 +166,11 @@ class TuneOptions(BackendOptions, SearchOptions):
         """
         plan = super().plan()
         its = None if self.effort is None else effort(self.effort)
-        trials, min_gain, proof_seconds = self.trials, self.min_gain, self.proof_seconds
+        trials, min_gain, verification_seconds = self.trials, self.min_gain, self.verification_seconds
         if its is not None:
             trials = its.trials if trials is None else trials
             min_gain = its.min_gain if min_gain is None else min_gain
-            proof_seconds = its.proof_seconds if proof_seconds is None else proof_seconds
+            verification_seconds = its.verification_seconds if verification_seconds is None else verification_seconds
         unplanned = self.trials is None and self.sampler is None and self.effort in (None, "quick")
         if unplanned and model_alone and self.objectives.is_time:
             plan = dataclasses.replace(plan, trials=MODEL_TRIALS, min_gain=MODEL_GAIN, sampler=MODEL, search_model=True)
@@ -173,7 +178,7 @@ class TuneOptions(BackendOptions, SearchOptions):
             plan,
             trials=plan.trials if trials is None else trials,
             min_gain=plan.min_gain if min_gain is None else min_gain,
-            proof_seconds=plan.proof_seconds if proof_seconds is None else proof_seconds,
+            verification_seconds=plan.verification_seconds if verification_seconds is None else verification_seconds,
             model_first=its is not None and its.model_first and not plan.search_model,
         )
 

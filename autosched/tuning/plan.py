@@ -9,7 +9,7 @@ from autosched.samplers import DEFAULT
 from autosched.tuning.winner import paired_timing
 
 TRIALS = 64  # by default: some minutes on a GPU
-PROOF_SECONDS = 60.0  # that the full proof of the winner may take
+VERIFICATION_SECONDS = 60.0  # that the full verification of the winner may take
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class SearchPlan:
         seconds: Time limit for proposing trials, in seconds; infinite for none.
         min_gain: The search ends once UNPROMISING proposals in a row are expected to shorten the best time by less than
             this fraction of it.
-        proof_seconds: Time limit of the full verification at the end, in seconds; 0 leaves it out.
+        verification_seconds: Time limit of the full verification at the end, in seconds; 0 leaves it out.
         final_seconds: Time after which no round of paired timing is added, in seconds.
         model_first: Whether the time model's own choice is the first trial.
         search_model: Whether the model that estimates the times is searched itself.
@@ -32,7 +32,7 @@ class SearchPlan:
     sampler: str = DEFAULT
     seconds: float = math.inf
     min_gain: float = 0.0
-    proof_seconds: float = PROOF_SECONDS
+    verification_seconds: float = VERIFICATION_SECONDS
     final_seconds: float = paired_timing.SECONDS
     model_first: bool = False
     search_model: bool = False

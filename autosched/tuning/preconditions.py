@@ -56,8 +56,8 @@ def _refuse_other_model(name: str, earlier: Sequence[Trial], runner: Runner) -> 
     if runner.provenance is not Provenance.ESTIMATED:
         return
     mine = runner.fingerprint().get("model", "")
-    for record in earlier:
-        theirs = record.runner_info.model
+    for trial in earlier:
+        theirs = trial.runner_info.model
         if theirs != mine and backends.TRAINED in f"{mine} {theirs}":
             raise ValueError(f"{name} holds times of this problem estimated by {theirs}, not {mine}: use another --db")
 
@@ -66,16 +66,16 @@ def _refuse_other_schedules(name: str, earlier: Sequence[Trial], space: SearchSp
     from measurements.store.store import unreadable
 
     installed = {*space.members, *(template.name for template in templates())}
-    for record in earlier:
-        its = record.schedule.template
-        if record.measurement.timing is not None and its not in installed and not is_library(record.schedule):
+    for trial in earlier:
+        its = trial.schedule.template
+        if trial.measurement.timing is not None and its not in installed and not is_library(trial.schedule):
             raise ValueError(
-                f"trial {record.id} of {name} is of the template {its!r}, which is not installed: install its package, "
+                f"trial {trial.id} of {name} is of the template {its!r}, which is not installed: install its package, "
                 "or use another --db"
             )
-        member = space.members.get(record.schedule.template)
-        if member is not None and record.space_version == member.fingerprint:
+        member = space.members.get(trial.schedule.template)
+        if member is not None and trial.space_version == member.fingerprint:
             try:
-                space.explain(record.schedule)
+                space.explain(trial.schedule)
             except ValueError as error:
-                raise unreadable(name, record.id, str(error)) from error
+                raise unreadable(name, trial.id, str(error)) from error

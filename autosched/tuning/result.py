@@ -51,7 +51,7 @@ class Progress:
     """State of a run after a trial.
 
     Attributes:
-        record: Record of the trial.
+        trial: The trial, as it was stored.
         best: Best so far, earlier trials included.
         done: Number of completed trials of this run.
         trials: Number of trials of the whole run.
@@ -59,7 +59,7 @@ class Progress:
         seconds: Time since the start of the run, in seconds.
     """
 
-    record: Trial
+    trial: Trial
     best: Trial | None
     done: int
     trials: int
@@ -92,8 +92,8 @@ class TuneResult:
         problem: Problem that was searched.
         device: GPU that it was searched for.
         provenance: Kind of the times: measured, estimated or replayed.
-        best: Best record of the database by the first objective; None if nothing has worked yet.
-        trials: Records of this run.
+        best: Best trial of the database by the first objective; None if nothing has worked yet.
+        trials: Trials of this run.
         earlier: Number of trials in the database before.
         lines: Lines for people about the run.
         seconds: Duration of the whole, set-up and verification included, in seconds.
@@ -106,7 +106,7 @@ class TuneResult:
         remeasured: Result of the paired timing of the fastest schedules; None without one.
         entrants: Candidates of the paired timing.
         worth: How well a warm start foresaw the times; "" without one.
-        proof: Outcome of the full verification of the best, in one line; "" without one.
+        verification: Outcome of the full verification of the best, in one line; "" without one.
         database: Path or URL of the database.
         sampler: Name of the sampler.
         num_guessed: Number of schedules whose times were estimated in order to propose the best of them.
@@ -132,7 +132,7 @@ class TuneResult:
     remeasured: Remeasurement | None = None
     entrants: tuple[Schedule, ...] = ()
     worth: str = ""
-    proof: str = ""
+    verification: str = ""
     database: str = ""
     sampler: str = ""
     num_guessed: int = 0
@@ -183,7 +183,9 @@ class TuneResult:
             facts.append(("schedule", f"{best.schedule.template}: {_listed(best.schedule.to_json())}"))
         failed = _listed(self.failures)
         facts.append(("trials", f"{len(self.trials)}, {self.ok} with a time{f'; {failed}' if failed else ''}"))
-        facts += [(name, text) for name, text in (("proof", self.proof), ("stopped", self.stopped)) if text]
+        facts += [
+            (name, text) for name, text in (("verification", self.verification), ("stopped", self.stopped)) if text
+        ]
         facts.append(("database", without_password(self.database)))
         rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts)
         return f"<table>{rows}</table>"
@@ -262,7 +264,7 @@ class SoFar:
     then: Observer | None = None
     start: Start | None = None
     now: Progress | None = None
-    records: list[Trial] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
 
     def started(self, start: Start) -> None:
         self.start = start
@@ -271,7 +273,7 @@ class SoFar:
 
     def trial(self, progress: Progress) -> None:
         self.now = progress
-        self.records.append(progress.record)
+        self.trials.append(progress.trial)
         if self.then is not None:
             self.then.trial(progress)
 
@@ -286,7 +288,7 @@ class SoFar:
             device=self.start.device,
             provenance=self.start.provenance,
             best=self.start.best if self.now is None else self.now.best,
-            trials=tuple(self.records),
+            trials=tuple(self.trials),
             earlier=self.start.earlier,
             lines=self.start.lines,
             seconds=0.0 if self.now is None else self.now.seconds,

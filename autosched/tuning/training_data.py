@@ -49,13 +49,13 @@ def gather(databases: Sequence[str | Path], recordings: Sequence[str | Path], ki
     for database in databases:
         with Store.open(database, create=False) as store:
             sources.append(store.trials())
-    sources += [[r for recorded in recording.read(path) for r in recorded.records] for path in recordings]
+    sources += [[r for recorded in recording.read(path) for r in recorded.trials] for path in recordings]
     left_out: Counter[str] = Counter()
     found: list[Observations] = []
     others = 0
-    for records in sources:
-        mine = [r for r in records if r.provenance in KINDS[kind] and not is_library(r.schedule)]
-        other = [r for r in records if r.ok and r.provenance not in KINDS[kind]]
+    for trials in sources:
+        mine = [r for r in trials if r.provenance in KINDS[kind] and not is_library(r.schedule)]
+        other = [r for r in trials if r.ok and r.provenance not in KINDS[kind]]
         usable_keys = {key for key, r in {r.problem_key: r for r in other}.items() if _problem(r) is not None}
         others += sum(r.problem_key in usable_keys for r in other)
         found += observations_of(mine, left_out)
@@ -74,19 +74,19 @@ def usable(data: TrainingData) -> TrainingData:
     return TrainingData(tuple(kept), dict(left_out), data.others)
 
 
-def observations_of(records: Iterable[Trial], left_out: dict[str, int]) -> list[Observations]:
-    """Return the times of ``records``, which are of one provenance; what is left out is counted in ``left_out`` by
+def observations_of(trials: Iterable[Trial], left_out: dict[str, int]) -> list[Observations]:
+    """Return the times of ``trials``, which are of one provenance; what is left out is counted in ``left_out`` by
     reason."""
 
     def leave_out(reason: str, times: int) -> None:
         left_out[reason] = left_out.get(reason, 0) + times
 
     by_key: dict[tuple[str, str], list[Trial]] = {}
-    for record in records:
-        if record.ok and record.policy not in (NONE, DEFAULT):
-            leave_out(f"timed otherwise than by default ({record.policy})", 1)
+    for trial in trials:
+        if trial.ok and trial.policy not in (NONE, DEFAULT):
+            leave_out(f"timed otherwise than by default ({trial.policy})", 1)
         else:
-            by_key.setdefault((record.problem_key, record.device), []).append(record)
+            by_key.setdefault((trial.problem_key, trial.device), []).append(trial)
     found = []
     for (_, name), group in by_key.items():
         times = _times(group)
@@ -105,17 +105,17 @@ def observations_of(records: Iterable[Trial], left_out: dict[str, int]) -> list[
     return found
 
 
-def _why_not(record: Trial) -> str:
-    """Why the problem of a record is none of this version's."""
-    return "of problems that this version does not have" if is_operator(record.operator) else UNKNOWN_OPERATOR
+def _why_not(trial: Trial) -> str:
+    """Why the problem of a trial is none of this version's."""
+    return "of problems that this version does not have" if is_operator(trial.operator) else UNKNOWN_OPERATOR
 
 
-def _times(records: Sequence[Trial]) -> dict[Trial, float]:
-    """Return the newest record of each schedule that works, with the median of its times, or that of its
+def _times(trials: Sequence[Trial]) -> dict[Trial, float]:
+    """Return the newest trial of each schedule that works, with the median of its times, or that of its
     re-measurement."""
     by_schedule: dict[str, list[Trial]] = {}
-    for record in records:
-        by_schedule.setdefault(record.schedule.key(), []).append(record)
+    for trial in trials:
+        by_schedule.setdefault(trial.schedule.key(), []).append(trial)
     found = {}
     for tried in by_schedule.values():
         newest = tried[-1]
@@ -127,9 +127,9 @@ def _times(records: Sequence[Trial]) -> dict[Trial, float]:
     return found
 
 
-def _problem(record: Trial) -> Problem | None:
+def _problem(trial: Trial) -> Problem | None:
     try:
-        problem = record.problem
+        problem = trial.problem
     except ValueError:
         return None
-    return problem if problem.key() == record.problem_key else None
+    return problem if problem.key() == trial.problem_key else None

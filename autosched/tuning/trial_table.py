@@ -19,9 +19,9 @@ OF_POWER = ("watts", "joules")  # columns that only a GPU gives, and only where 
 NUMBERS = ("seconds", "registers", "spill_bytes", "static_shared_bytes", *OF_POWER)  # columns of every problem
 
 
-def rows(problem: Problem, records: Iterable[Trial]) -> list[Row]:
+def rows(problem: Problem, trials: Iterable[Trial]) -> list[Row]:
     """One ``row`` a trial."""
-    return [row(problem, record.schedule, record.measurement) for record in records]
+    return [row(problem, trial.schedule, trial.measurement) for trial in trials]
 
 
 def row(problem: Problem, schedule: Schedule, measurement: Measurement) -> Row:

@@ -20,7 +20,7 @@ from autosched.tuning.plan import SearchPlan
 from autosched.tuning.progress_line import shown
 from autosched.tuning.proposing import sampler_of
 from autosched.tuning.result import Observer, TuneResult, completed
-from autosched.tuning.winner import winner_proof
+from autosched.tuning.winner import winner_verification
 from autosched.user_kernels.entry import COMPILED_FIRST, check_entry
 from autosched.user_kernels.problem import KernelProblem
 from autosched.verify.machine_counting import why_ptx
@@ -71,7 +71,7 @@ def tune(problem: Problem | Program, options: TuneOptions | None = None, **keywo
         start = None if trained is None else warm_start.from_model(trained, str(options.model), task, estimates)
         if backend.pool is not None:
             backend.pool.cache.check()  # before the emulator is compiled
-        verifiers = winner_proof.verifiers(task, backend) if options.verify else winner_proof.Verifiers()
+        verifiers = winner_verification.verifiers(task, backend) if options.verify else winner_verification.Verifiers()
         with _opened(options, backend) as store:
             earlier = store.trials(problem, run.device.name, run.provenance, policy=run.policy)
             preconditions.refuse_earlier(store.name, earlier, task, backend.runner)
@@ -140,14 +140,14 @@ def _tuner(
     backend: backends.Backend,
     store: Store,
     start: warm_start.WarmStart,
-    verifiers: winner_proof.Verifiers,
+    verifiers: winner_verification.Verifiers,
     observer: Observer | None,
 ) -> Tuner:
     """Assemble the loop from the parts of ``backend``.
 
     Args:
         task: What is searched.
-        run: What all records have in common.
+        run: What all trials have in common.
         options: Options of ``tune``.
         plan: Limits of the run.
         backend: Times and compiles candidates.

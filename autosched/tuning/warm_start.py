@@ -43,11 +43,11 @@ class WarmStart:
     source: str = ""
     lines: tuple[str, ...] = ()
 
-    def worth(self, records: Sequence[Trial]) -> str:
+    def worth(self, trials: Sequence[Trial]) -> str:
         """Return how well the estimates foresaw the times of a run; "" without a trained model or with few times."""
         from cost_models.trees.evaluation import rank_correlation
 
-        times = {r.schedule: r.seconds for r in records if r.seconds is not None}
+        times = {r.schedule: r.seconds for r in trials if r.seconds is not None}
         if self.analytic is None or len(times) < FEWEST_JUDGED:
             return ""
         schedules, seconds = list(times), np.array(list(times.values()))
@@ -134,14 +134,14 @@ def from_other_problems(store: Store, run: RunIdentity, task: SearchTask, estima
     """
     if not isinstance(estimates, AnalyticEstimates):
         return WarmStart(estimates)
-    records = _of_other_problems(store, run)
-    if sum(record.ok for record in records) < FEWEST_TIMES:
+    trials = _of_other_problems(store, run)
+    if sum(trial.ok for trial in trials) < FEWEST_TIMES:
         return WarmStart(estimates)
     from autosched.tuning.training_data import TrainingData, observations_of, usable
     from cost_models.trees.boosted import ModelMismatch
     from cost_models.trees.training import TRAINING, fitted
 
-    found = usable(TrainingData(tuple(observations_of(records[:MOST_TIMES], {})), {}, 0))
+    found = usable(TrainingData(tuple(observations_of(trials[:MOST_TIMES], {})), {}, 0))
     if found.rows < FEWEST_TIMES:
         return WarmStart(estimates)
     (part,) = fitted(found.observations, replace(TRAINING, members=1))
@@ -157,16 +157,16 @@ def from_other_problems(store: Store, run: RunIdentity, task: SearchTask, estima
 
 def _of_other_problems(store: Store, run: RunIdentity) -> list[Trial]:
     """Return the trials of other problems of the operator, those of the device first, some more than MOST_TIMES."""
-    records: list[Trial] = []
+    trials: list[Trial] = []
     own = run.problem.key(), run.device.name
     others = [s for s in store.problems(run.problem.operator) if s.ok and (s.problem_key, s.device) != own]
     others = [s for s in others if s.provenance is run.provenance and run.policy in (None, s.policy)]
     for summary in sorted(others, key=lambda s: (s.device != run.device.name, s.first)):
-        if len(records) >= MOST_TIMES:
+        if len(trials) >= MOST_TIMES:
             break
         try:
             other = store.problem(summary)
         except ValueError:  # of another version: 'best' reports it
             continue
-        records += store.trials(other, summary.device, run.provenance, policy=run.policy)
-    return records
+        trials += store.trials(other, summary.device, run.provenance, policy=run.policy)
+    return trials

@@ -172,7 +172,7 @@ class KernelSpec:
         return c_header(self.file, targets)
 
     def pinned(self, **values: Any) -> Self:
-        """Return the same kernel with parameters that have one value alone: its records are those of the kernel.
+        """Return the same kernel with parameters that have one value alone: its trials are those of the kernel.
 
         Raises KernelFileError for a parameter that it has not, and for a value that the parameter has not.
         """

@@ -22,7 +22,7 @@ from autosched.verify.block_choice import SampleLimits, chosen_blocks, seconds_o
 from autosched.verify.launch import LaunchUnderTest
 from autosched.verify.launch_plan import LaunchRun
 from autosched.verify.launches import compared, ended
-from autosched.verify.oracle import UNPROVEN, Comparison
+from autosched.verify.oracle import UNVERIFIED, Comparison
 from autosched.verify.orders import all_orders, quick_orders
 from autosched.verify.planned_run import PlannedRun
 from autosched.verify.run import Run
@@ -110,7 +110,7 @@ class BlocksAlone:
         done = launch.run(order, time_limit=settings.time_limit)
         oracle = ReferenceOfBlocks(problem, kernel, blocks, settings)
         run = None if _waits_or_adds(done) else compared(LaunchRun("", order), done, oracle, len(blocks))
-        if run is None or run.status == UNPROVEN:
+        if run is None or run.status == UNVERIFIED:
             self.conclusive = False
             return None
         where = f"; {len(blocks)} of {math.prod(kernel.grid)} blocks" if ended(done) and run.status != "ok" else ""
@@ -163,15 +163,15 @@ class ReferenceOfBlocks:
     settings: VerifySettings
 
     def compare(self, emulation: Emulation) -> Comparison:
-        """Compare what was written; the status is ``unproven`` if these blocks alone say nothing."""
+        """Compare what was written; the status is ``unverified`` if these blocks alone say nothing."""
         reference, tolerance = _expected(self.problem, self.settings.seed)
         elements = emulation.elements
         writers = {block for written in elements.values() for block in np.unique(written.blocks).tolist()}
         if not writers.issuperset(self.blocks):
-            return Comparison(None, "nobody knows whether a block that wrote nothing had to", status=UNPROVEN)
+            return Comparison(None, "nobody knows whether a block that wrote nothing had to", status=UNVERIFIED)
         wrong = _missing_of_all(self.problem, self.kernel, elements, self.blocks, self.settings)
         if wrong is None:
-            return Comparison(None, "no time to look for the blocks that write most", status=UNPROVEN)
+            return Comparison(None, "no time to look for the blocks that write most", status=UNVERIFIED)
         worst, error = 0.0, 0.0
         for output in (o for o in self.kernel.operands if o.role in ("output", "inout")):
             written = elements[output.name]

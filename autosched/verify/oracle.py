@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from measurements.emulator import Emulation
 
-UNPROVEN = "unproven"  # status of outputs of which an oracle can say nothing
+UNVERIFIED = "unverified"  # status of outputs of which an oracle can say nothing
 
 
 class Comparison(NamedTuple):

@@ -95,7 +95,7 @@ def recorded_searches(device_name: str) -> tuple[Evidence, ...]:
 def of_recording(recorded: Recording, chip: Device) -> Evidence | None:
     """Return what a recording says; None where too few of its schedules work or can be predicted today."""
     times: dict[Any, list[float]] = {}
-    for trial in recorded.records:
+    for trial in recorded.trials:
         if trial.ok and trial.seconds is not None and not is_library(trial.schedule):
             times.setdefault(trial.schedule, []).append(trial.seconds)
     try:

@@ -6,10 +6,10 @@ the time model's predictions:
 ============  ==============================  ============================================================
 what runs     today                           best
 ============  ==============================  ============================================================
-timed         the log's own seconds           a measured record, else the model's time, corrected
-tuned         the record's seconds            what a search twice as long finds, as earlier searches say
+timed         the log's own seconds           a measured trial, else the model's time, corrected
+tuned         the trial's seconds             what a search twice as long finds, as earlier searches say
 not tuned     the model's time, corrected     today over the regret of the model's first choice
-library       best over a measured ratio      a measured record, else the model's time, corrected
+library       best over a measured ratio      a measured trial, else the model's time, corrected
 ============  ==============================  ============================================================
 
 The correction is measured over predicted time of the best schedule. Corrections, regrets and ratios are drawn from
@@ -143,9 +143,9 @@ class Estimator:
         return self._headroom(problem, Today.NOT_TUNED, best * regret, best)
 
     def _tuned(self, problem: Problem) -> tuple[float, int] | None:
-        """Return measured seconds of the best record, and how many schedules were measured; None where none were.
+        """Return measured seconds of the best trial, and how many schedules were measured; None where none were.
 
-        The library's own record counts: it is what runs, and what a longer search would have to beat.
+        The library's own trial counts: it is what runs, and what a longer search would have to beat.
         """
         try:
             answer = look_up(self._store, problem, self._chip, shipped=self._shipped)

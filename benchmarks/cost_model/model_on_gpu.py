@@ -65,13 +65,13 @@ def described(problem: Problem) -> str:
     return ", ".join([str(said["operator"]), *sizes, *kinds, *orders])
 
 
-def measured(records: Iterable[Trial]) -> tuple[dict[Key, Measured], int]:
+def measured(trials: Iterable[Trial]) -> tuple[dict[Key, Measured], int]:
     """Return what the model says of the schedules of each problem, and how many problems are left out: of a program
     that is not loaded, or with too few schedules that this version knows."""
     groups: dict[Key, dict[Schedule, list[Trial]]] = {}
-    for record in records:
-        if record.ok:
-            groups.setdefault((record.problem_key, record.device), {}).setdefault(record.schedule, []).append(record)
+    for trial in trials:
+        if trial.ok:
+            groups.setdefault((trial.problem_key, trial.device), {}).setdefault(trial.schedule, []).append(trial)
     found = {key: judged for key, group in groups.items() if (judged := _measured(key[1], group)) is not None}
     return found, len(groups) - len(found)
 
@@ -82,7 +82,7 @@ def _measured(name: str, group: Mapping[Schedule, Sequence[Trial]]) -> Measured 
         problem, chip = next(iter(group.values()))[0].problem, device(name)
     except (ValueError, UnknownDevice):
         return None
-    for schedule, records in group.items():
+    for schedule, trials in group.items():
         try:
             row = template(schedule.template)
             if row.counts is None:
@@ -90,10 +90,10 @@ def _measured(name: str, group: Mapping[Schedule, Sequence[Trial]]) -> Measured 
             work = row.counts(problem, row.config(problem, schedule, chip), chip)
         except (ValueError, KeyError):  # of another version's space
             continue
-        used = next((r.measurement.resources for r in records if r.measurement.resources), None)
+        used = next((r.measurement.resources for r in trials if r.measurement.resources), None)
         registers, spilled = (None, 0) if used is None else ([used.registers], _spilled(used))
         predicted = float(analyse([work], chip, registers=registers, spill_bytes=[spilled]).seconds[0])
-        kept.append((schedule, statistics.median(r.seconds for r in records if r.seconds is not None), predicted))
+        kept.append((schedule, statistics.median(r.seconds for r in trials if r.seconds is not None), predicted))
     if len(kept) < LEAST_SCHEDULES:
         return None
     schedules, seconds, predicted_seconds = zip(*kept, strict=True)
@@ -113,11 +113,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for place in given.program:
             register_place(place)
         files = given.files or sorted(RECORDED.glob(f"*/*{SUFFIX}"))
-        records = [record for path in files for recording in read(path) for record in recording.records]
+        trials = [trial for path in files for recording in read(path) for trial in recording.trials]
     except (OSError, RecordingError, ProgramError) as error:
         print(f"benchmarks.cost_model.model_on_gpu: {error}", file=sys.stderr)
         return 2
-    found, left_out = measured(records)
+    found, left_out = measured(trials)
     if not found:
         print("benchmarks.cost_model.model_on_gpu: no recorded problem can be compared", file=sys.stderr)
         return 2

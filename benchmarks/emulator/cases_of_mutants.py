@@ -1,4 +1,5 @@
-"""Which right kernels a mutant is proven with, and in which order: those first that go other ways than the ones before.
+"""Which right kernels a mutant is verified with, and in which order: those first that go other ways than the ones
+before.
 
 Kernels that differ in size alone show the same of a mutant. So each next case is the one that has the most ways (values
 of its problem and schedule) that no case before it had, for the time that it takes.
@@ -26,9 +27,9 @@ _REGISTER = re.compile(r"%(p|rs|rd|r|fd|f)\d+\b")
 def cases_of(
     mutant: Mutant, cases: Iterable[Case], tried: Sequence[Case], ptx: Callable[[Case], str]
 ) -> Iterator[Case]:
-    """Those that the mutant is part of; ``tried``, which grows meanwhile, are those that were proven, and ``ptx`` gives
-    the text of a right kernel. Of a header: those with an instruction of the mutant's line, or where there are none, as
-    of what is computed when it is compiled, all that include it."""
+    """Those that the mutant is part of; ``tried``, which grows meanwhile, are those that were verified, and ``ptx``
+    gives the text of a right kernel. Of a header: those with an instruction of the mutant's line, or where there are
+    none, as of what is computed when it is compiled, all that include it."""
     if mutant.header.startswith(OF_CASE):
         yield from (case for case in cases if mutant.header == OF_CASE + case.name)
         return
@@ -55,7 +56,7 @@ def _in_other_ways(cases: Iterable[Case], tried: Sequence[Case]) -> Iterator[Cas
 
 
 def seconds(case: Case) -> float:
-    """Return that it takes to compile and to prove it, roughly."""
+    """Return that it takes to compile and to verify it, roughly."""
     return _FIXED_SECONDS + case.cost / _COST_OF_A_SECOND
 
 

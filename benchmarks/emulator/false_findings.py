@@ -1,12 +1,12 @@
-"""Sample schedules of every kernel template, for all types and operators, and prove each.
+"""Sample schedules of every kernel template, for all types and operators, and verify each.
 
 What is reported is a fault of a kernel, of a rule or of the emulator.
 
     python -m benchmarks.emulator.false_findings [--sample 100] [--seed 0] [--workers 2] [--device h200] [--log FILE]
 
-Schedules are drawn in turn from one problem after the other, and proven as ``autosched verify`` does (a quick proof;
-large problems are cut to a few tiles). The log has a JSON line for each: a run that is started again goes on behind it,
-and a larger sample begins with a smaller one.
+Schedules are drawn in turn from one problem after the other, and verified as ``autosched verify`` does (a quick
+verification; large problems are cut to a few tiles). The log has a JSON line for each: a run that is started again goes
+on behind it, and a larger sample begins with a smaller one.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def drawn(seed: int, of: Device) -> Iterator[tuple[Problem, Schedule]]:
             yield problem, schedule
 
 
-def proven(problem: Problem, schedule: Schedule, of: Device) -> dict[str, Any]:
+def verified(problem: Problem, schedule: Schedule, of: Device) -> dict[str, Any]:
     started = time.monotonic()
     made = template(schedule.template)
     small = emulated_problem(made, problem, schedule)
@@ -104,7 +104,7 @@ def main() -> int:
     left = islice(drawn(options.seed, of), len(done), options.sample)
     with ThreadPoolExecutor(options.workers) as pool, options.log.open("a") as file:
         while some := list(islice(left, 4 * options.workers)):
-            for outcome in pool.map(lambda pair: proven(*pair, of), some):
+            for outcome in pool.map(lambda pair: verified(*pair, of), some):
                 file.write(json.dumps(outcome) + "\n")
                 file.flush()
                 done.append(outcome)

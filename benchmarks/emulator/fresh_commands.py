@@ -1,10 +1,11 @@
 """CPU seconds of ``autosched verify`` as a command of its own: one schedule of each operator, quickly and fully.
 
-    python -m benchmarks.emulator.fresh_commands [--before TREE] [--depth quick full] [--repeats 3] > fresh_proofs.md
+    python -m benchmarks.emulator.fresh_commands [--before TREE] [--depth quick full] [--repeats 3] >
+    fresh_verifications.md
 
 ``--before`` is the tree of an earlier commit, whose commands run in turns with those of this one. Seconds are user and
-system, of the command and all its processes; that of a quick proof is the least of ``--repeats``. The cache has nothing
-but the runner at first: "new" is the first proof of a kernel, which NVRTC compiles, "again" a later one.
+system, of the command and all its processes; that of a quick verification is the least of ``--repeats``. The cache has
+nothing but the runner at first: "new" is the first verification of a kernel, which NVRTC compiles, "again" a later one.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ COMMANDS = {
     "copy": "copy --rows 4096 --columns 4096",
 }
 DEVICE = "a100"
-NOTE = """## What a quick proof takes
+NOTE = """## What a quick verification takes
 Of the 0.5 s of RMS norm by `--schedule`, at a load of 2, on 2026-11-28: Python's start 0.02, to import numpy, typer,
 rich and 130 modules of our own 0.16, to read the command and look for NVRTC and the compiler 0.03, five launches 0.11,
 to plan them, draw inputs, run the float64 reference and compare 1.4 million elements 0.13, Python's end 0.01.
@@ -55,12 +56,12 @@ from a hash of 32 bits, and what blocks have written from one table (0.02 s); mo
 kernels are made of those sizes alone that are run.
 
 On 2026-11-28, in the median 0.53 s before and 0.49 s behind it: inputs of sampled blocks are made in pieces that fit a
-cache; a quick proof draws random inputs once and not again for the run in turns; the words that tell a kernel's
+cache; a quick verification draws random inputs once and not again for the run in turns; the words that tell a kernel's
 architecture are looked for as words, not as patterns; the places of a program are read once; a schedule that is given
 is checked without what counts spaces; seventeen records are tuples and not frozen dataclasses.
 
-What resists: a module costs 0.1 ms, but each frozen dataclass 0.5 ms under Python 3.11, and a proof needs eighty of
-them; where addresses lie far apart, as in a transposed matrix of 2^38 elements, each page that is touched takes the
+What resists: a module costs 0.1 ms, but each frozen dataclass 0.5 ms under Python 3.11, and a verification needs eighty
+of them; where addresses lie far apart, as in a transposed matrix of 2^38 elements, each page that is touched takes the
 kernel some microseconds.
 """
 
@@ -100,7 +101,7 @@ def with_runner(folder: Path, tree: Path) -> Path:
 
 
 def quick(before: Path | None, repeats: int, folder: Path) -> list[str]:
-    """Return the table of quick proofs."""
+    """Return the table of quick verifications."""
     trees = {"now": HERE, **({} if before is None else {"before": before})}
     caches = {name: with_runner(folder / name, tree) for name, tree in trees.items()}
     ways = {f"{tree}, `{how}`": (tree, how) for how in ("--sample 1", "--schedule") for tree in reversed(trees)}
@@ -126,7 +127,7 @@ def quick(before: Path | None, repeats: int, folder: Path) -> list[str]:
 
 
 def full(folder: Path) -> list[str]:
-    """Return the table of full proofs, once each, of kernels that nobody has compiled yet."""
+    """Return the table of full verifications, once each, of kernels that nobody has compiled yet."""
     cache, seconds = with_runner(folder / "full", HERE), {}
     for name, text in COMMANDS.items():
         file = drawn(text.split(), folder)
@@ -157,11 +158,12 @@ def main() -> int:
             tables.append(full(Path(place)))
     load = os.getloadavg()[2]
     print(
-        f"# Proofs as commands of their own\n`python -m benchmarks.emulator.fresh_commands`, "
+        f"# Verifications as commands of their own\n`python -m benchmarks.emulator.fresh_commands`, "
         f"{datetime.now(UTC):%Y-%m-%d}, a 2-core x86-64 machine with a load of {load:.0f}, "
         f"CPython {platform.python_version()}.\n"
         f"CPU seconds, user and system, of `autosched verify` for {DEVICE}: Python's start, imports, NVRTC are\n"
-        "among them. A busy machine makes them longer. Goals, in the median: a quick proof 0.5 s, a full one 10 s.\n"
+        "among them. A busy machine makes them longer. Goals, in the median: a quick verification 0.5 s, a full one "
+        "10 s.\n"
     )
     print("\n\n".join("\n".join(table) for table in tables))
     print(f"\n{NOTE}", end="")

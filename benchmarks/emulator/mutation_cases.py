@@ -1,5 +1,5 @@
-"""The right kernels that mutants are proven with: golden cases, and schedules of wgmma_matmul and matmul in which their
-other ways show."""
+"""The right kernels that mutants are verified with: golden cases, and schedules of wgmma_matmul and matmul in which
+their other ways show."""
 
 from __future__ import annotations
 
@@ -358,7 +358,7 @@ class Case:
 
     @property
     def cost(self) -> int:
-        """Threads of a block times operations: roughly how long a proof of it takes."""
+        """Threads of a block times operations: roughly how long a verification of it takes."""
         return self.kernel.threads * self.problem.flops
 
     def with_headers(self, headers: Headers) -> GeneratedKernel:

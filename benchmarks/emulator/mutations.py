@@ -1,4 +1,4 @@
-"""Plant faults in the device code, one at a time, and see whether a proof reports them.
+"""Plant faults in the device code, one at a time, and see whether a verification reports them.
 
     python -m benchmarks.emulator.mutations [--of headers|ptx|all] [--sample 1000] [--seed 0] [--workers 2]
         [--header F ...] [--case NAME ...] [--log FILE]
@@ -8,11 +8,11 @@
 Mutants are made by ``mutants`` (C++ of the headers) and ``ptx_mutants`` (inline PTX of the
 headers, PTX that NVRTC makes of golden kernels). One of a header runs with the cases (``mutation_cases``)
 that include it, those first that differ in what they do (``cases_of_mutants``), until one reports it; one
-of a case's PTX with that case. Proofs are quick ones (``autosched verify``), and where those of all cases find nothing,
-full ones of the smallest. What does not compile is not a mutant; one that leaves the PTX of all cases as it was, but
-for names of registers, is not reached. Both are left out of the score. Results go to a log of JSON lines as they come:
-one that is started again goes on. The report lists the survivors, with reasons for those that cannot be told from the
-right program (``benchmarks/emulator/equivalent_mutants.toml``).
+of a case's PTX with that case. Verifications are quick ones (``autosched verify``), and where those of all cases find
+nothing, full ones of the smallest. What does not compile is not a mutant; one that leaves the PTX of all cases as it
+was, but for names of registers, is not reached. Both are left out of the score. Results go to a log of JSON lines as
+they come: one that is started again goes on. The report lists the survivors, with reasons for those that cannot be told
+from the right program (``benchmarks/emulator/equivalent_mutants.toml``).
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ WGMMA = (
 )  # beginnings of the names of what wgmma_matmul is made of, some of it shared
 TIME_LIMIT = 8.0  # seconds of one launch, or SLOWER times what the right one takes now, where that is more
 SLOWER = 10.0
-FULL = "full proof: "  # in front of what only that reports
+FULL = "full verification: "  # in front of what only that reports
 MOST_CASES = 24  # that a mutant of a header runs with: what none of them reports has survived
-FULL_CASES = 2  # of those, the smallest, that have a full proof where a quick one of each finds nothing
+FULL_CASES = 2  # of those, the smallest, that have a full verification where a quick one of each finds nothing
 
 
 def right_ptx(case: Case) -> PtxOutput:
@@ -175,7 +175,7 @@ def sample_of_all(cases: Sequence[Case], count: int, seed: int) -> list[Mutant]:
 
 
 def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
-    """Compile and prove ``mutant`` in those of ``cases`` that it is part of, until one reports it."""
+    """Compile and verify ``mutant`` in those of ``cases`` that it is part of, until one reports it."""
     started = time.monotonic()
     result, case_name, said = "refused", "", ""
     files = dict(Headers.from_folder(include_dir()).files)
@@ -187,8 +187,8 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
         headers = Headers.of(files | {name: mutant.applied(files[name])})
         opcode = _opcode(files[name], mutant) if of_asm else ""
     columns = 0 if of_ptx else _columns(files[f"autosched/{mutant.header}"], mutant)
-    proven: list[Case] = []
-    chosen = cases_of_columns(columns) if columns else cases_of(mutant, cases, proven, _right_text)
+    verified: list[Case] = []
+    chosen = cases_of_columns(columns) if columns else cases_of(mutant, cases, verified, _right_text)
     for case in chosen:
         if len(tried) == MOST_CASES:
             break
@@ -210,7 +210,7 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
                 result = "unreached" if result == "refused" else result
                 continue
         tried.append((case, kernel, made))
-        proven.append(case)
+        verified.append(case)
         result, said = _judged(_last_run(case, kernel, executed(made)))
         case_name = case.name
         if result != "survived":
@@ -245,7 +245,7 @@ def _columns(text: str, mutant: Mutant) -> int:
 
 
 def _judged(last: Run) -> tuple[str, str]:
-    """Return what the last run of a proof says of a mutant, and in which words."""
+    """Return what the last run of a verification says of a mutant, and in which words."""
     if last.status in ("compile_error", "unsupported"):
         return "refused", last.reason[:200]
     if last.status != "ok":
@@ -254,18 +254,18 @@ def _judged(last: Run) -> tuple[str, str]:
 
 
 def _last_run(case: Case, kernel: GeneratedKernel, execute: Execute, depth: Depth = "quick") -> Run:
-    """Return the run that ends a proof of ``kernel`` in the place of the right one. What does not end in time has more
-    of it if the right one is slow too, as it is on a busy machine."""
-    last = _proven(case, kernel, execute, TIME_LIMIT, depth)
+    """Return the run that ends a verification of ``kernel`` in the place of the right one. What does not end in time
+    has more of it if the right one is slow too, as it is on a busy machine."""
+    last = _verified(case, kernel, execute, TIME_LIMIT, depth)
     if last.status == "timeout":
         runs = list(verify_kernel(case.problem, case.kernel, execute=executed(right_ptx(case))))
         limit = SLOWER * max(run.emulation.run_seconds for run in runs)
         if limit > TIME_LIMIT:
-            last = _proven(case, kernel, execute, limit, depth)
+            last = _verified(case, kernel, execute, limit, depth)
     return last
 
 
-def _proven(case: Case, kernel: GeneratedKernel, execute: Execute, time_limit: float, depth: Depth) -> Run:
+def _verified(case: Case, kernel: GeneratedKernel, execute: Execute, time_limit: float, depth: Depth) -> Run:
     *_, last = verify_kernel(case.problem, kernel, time_limit=time_limit, depth=depth, execute=execute)
     return replace(last, reason=f"{FULL}{last.reason}") if depth == "full" and last.status != "ok" else last
 
@@ -277,7 +277,7 @@ def _passes(case: Case, right: PtxOutput, text: str) -> bool:
 
 
 def judged_again(log: Path) -> Iterator[Outcome]:
-    """Survivors of the log that are none by what proofs and ``why_same`` say now."""
+    """Survivors of the log that are none by what verifications and ``why_same`` say now."""
     cases = all_cases()
     for outcome in read(log):
         if outcome.result == "survived":

@@ -1,4 +1,5 @@
-"""Why a mutant of PTX that a proof does not report is the same program, as far as that can be found out by running it.
+"""Why a mutant of PTX that a verification does not report is the same program, as far as that can be found out by
+running it.
 
 Questions, of a kernel whose sizes are constants:
 - Does any lane ever execute the instruction? A ``trap`` in its place is not reported either.
@@ -9,7 +10,7 @@ Questions, of a kernel whose sizes are constants:
   comparisons, choices, shifts, addresses and stores.
 - Of a shuffle with the wrong lane: does any lane need it whose partner is another one?
 
-Where the instruction depends on the inputs, the answers are for the inputs of the proof.
+Where the instruction depends on the inputs, the answers are for the inputs of the verification.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable, Mapping
 
 from benchmarks.emulator.mutants import Mutant
 
-Passes = Callable[[str], bool]  # whether a proof of this text finds nothing
+Passes = Callable[[str], bool]  # whether a verification of this text finds nothing
 
 _PARTS = re.compile(r"(?P<guard>@!?%\w+\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>[^;]*);")
 _REGISTER = re.compile(r"%[a-z]+\d*\b")

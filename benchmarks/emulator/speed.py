@@ -1,10 +1,12 @@
-"""CPU seconds of proofs: the runner, quick proofs of matmul candidates, full proofs of what the model would pick.
+"""CPU seconds of verifications: the runner, quick verifications of matmul candidates, full verifications of what the
+model would pick.
 
     python -m benchmarks.emulator.speed [--candidates 12] [--sample 100] [--seed 7] [--full] [--json]
 
 Nothing is taken from an earlier run's cache. Seconds are those of this process and its children, user and system, which
-do not depend on what else the machine does; runs of one proof come one after another. Goals: a quick proof of a
-256x256x256 tensor-core candidate in 0.5 s with everything cached but the kernel, a full proof in 60 s.
+do not depend on what else the machine does; runs of one verification come one after another. Goals: a quick
+verification of a 256x256x256 tensor-core candidate in 0.5 s with everything cached but the kernel, a full verification
+in 60 s.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ WINNERS: tuple[tuple[str, Problem], ...] = (
 
 
 @dataclass(frozen=True)
-class Proof:
+class Verification:
     """``compiling`` is NVRTC and the translation of its PTX, by the wall clock; the rest is CPU seconds."""
 
     what: str
@@ -80,28 +82,28 @@ def seconds_of(work: Callable[[], object]) -> float:
     return cpu() - before
 
 
-def quick_proofs(count: int) -> Iterator[Proof]:
+def quick_verifications(count: int) -> Iterator[Verification]:
     problem, matmul = MIXED[0], template("matmul")
     drawn = (s for s in matmul.space(problem, H200).sample(500, 0) if s.text("intrinsic") == INTRINSIC)
     schedules = [next(drawn) for _ in range(count + 1)]
     verify_one(matmul, problem, schedules[0], H200)  # loads what a process loads once
     for schedule in schedules[1:]:
-        yield proof("matmul", problem, schedule, "quick")
+        yield verification("matmul", problem, schedule, "quick")
 
 
-def proof(name: str, problem: Problem, schedule: object, depth: Depth) -> Proof:
+def verification(name: str, problem: Problem, schedule: object, depth: Depth) -> Verification:
     before = cpu()
     done = verify_one(template(name), problem, schedule, H200, depth=depth)  # type: ignore[arg-type]
     done.stored()
     compiling = sum(run.emulation.compile_seconds for run in done.runs)
-    return Proof(f"{name}: {problem.key()}", done.status, len(done.runs), cpu() - before, compiling)
+    return Verification(f"{name}: {problem.key()}", done.status, len(done.runs), cpu() - before, compiling)
 
 
-def full_proofs() -> Iterator[Proof]:
+def full_verifications() -> Iterator[Verification]:
     for name, problem in WINNERS:
         chosen = default_choice(problem, H200, templates_for(problem, H200, [name]))
         if chosen is not None:
-            yield proof(name, problem, chosen.schedule, "full")
+            yield verification(name, problem, chosen.schedule, "full")
 
 
 def mixed(count: int, seed: int) -> dict[str, object]:
@@ -117,26 +119,29 @@ def main() -> int:
     parser.add_argument("--candidates", type=int, default=12)
     parser.add_argument("--sample", type=int, default=100)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--full", action="store_true", help="also full proofs, minutes in all")
+    parser.add_argument("--full", action="store_true", help="also full verifications, minutes in all")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="emulator-speed-") as folder:
         os.environ["AUTOSCHED_CACHE_DIR"] = folder
         built = seconds_of(runner)
         print(f"{host_compiler().identity}, {toolchain_version()}; runner {built:.0f} s", file=sys.stderr)
-        quick = list(quick_proofs(options.candidates))
+        quick = list(quick_verifications(options.candidates))
         sampled = mixed(options.sample, options.seed)
-        full: list[Proof] = []
+        full: list[Verification] = []
         if not options.json:
             each = sorted(p.seconds for p in quick)
             print(
-                f"quick proofs of {INTRINSIC}: median {statistics.median(each):.2f} s, {each[0]:.2f} to {each[-1]:.2f}"
+                f"quick verifications of {INTRINSIC}: median {statistics.median(each):.2f} s, {each[0]:.2f} to "
+                f"{each[-1]:.2f}"
             )
             print(f"mixed candidates: {sampled}", flush=True)
-        for one in full_proofs() if options.full else ():
+        for one in full_verifications() if options.full else ():
             full.append(one)
             if not options.json:
-                print(f"full proof of {one.what}: {one.status}, {one.runs} runs, {one.seconds:.1f} s", flush=True)
+                print(
+                    f"full verification of {one.what}: {one.status}, {one.runs} runs, {one.seconds:.1f} s", flush=True
+                )
     if options.json:
         report = {"runner": built, "quick": [asdict(p) for p in quick], "mixed": sampled}
         print(json.dumps(report | {"full": [asdict(p) for p in full]}, indent=2))

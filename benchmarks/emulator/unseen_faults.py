@@ -1,10 +1,11 @@
-"""48 faults that proofs were not tuned to, planted in our kernels and in the launches that our host code makes.
+"""48 faults that verifications were not tuned to, planted in our kernels and in the launches that our host code makes.
 
     python -m benchmarks.emulator.unseen_faults [--only TEXT ...] [--depth quick full] [--log FILE] [--check]
 
-The list was frozen before the first proof saw it (``benchmarks/results/unseen_faults.md``). Each fault is real for its problem: the kernel that a device would launch is wrong, races, or cannot be launched. It is judged
-as the command line judges a schedule: by a quick proof, as candidates have, and by a full one, as winners have.
-``--check`` proves nothing: it says whether each edit applies, and whether the edited kernel compiles.
+The list was frozen before the first verification saw it (``benchmarks/results/unseen_faults.md``). Each fault is real
+for its problem: the kernel that a device would launch is wrong, races, or cannot be launched. It is judged as the
+command line judges a schedule: by a quick verification, as candidates have, and by a full one, as winners have.
+``--check`` verifies nothing: it says whether each edit applies, and whether the edited kernel compiles.
 """
 
 # ruff: noqa: E501 - an edit is a line of a table
@@ -268,7 +269,7 @@ FAULTS: tuple[Fault, ...] = (
 
 
 def judge(fault: Fault, depth: str) -> dict[str, Any]:
-    """Return what a proof of ``depth`` says of the schedule with the fault, and in how many seconds."""
+    """Return what a verification of ``depth`` says of the schedule with the fault, and in how many seconds."""
     from autosched.verify.schedules import verify_one
     from benchmarks.emulator.speed import cpu
 
@@ -309,9 +310,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", default=[""], help="parts of names")
     parser.add_argument("--depth", nargs="+", choices=("quick", "full"), default=["quick", "full"])
-    parser.add_argument("--log", type=Path, help="a JSON document for each proof is added to this file")
+    parser.add_argument("--log", type=Path, help="a JSON document for each verification is added to this file")
     parser.add_argument("--from", dest="first", type=int, default=0, help="number of the first")
-    parser.add_argument("--check", action="store_true", help="whether the edits apply and compile; proves nothing")
+    parser.add_argument("--check", action="store_true", help="whether the edits apply and compile; verifies nothing")
     options = parser.parse_args()
     chosen = [f for f in FAULTS[options.first :] if any(part in f.name for part in options.only)]
     if options.check:

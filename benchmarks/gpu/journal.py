@@ -14,26 +14,26 @@ from search_spaces.operators.problem import Problem
 
 
 def read(path: Path) -> tuple[Trial, ...]:
-    """Return the records that a journal left in a file, up to the line that a kill or a full disk cut short."""
-    records = []
+    """Return the trials that a journal left in a file, up to the line that a kill or a full disk cut short."""
+    trials = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            records.append(Trial.from_json(json.loads(line)))
+            trials.append(Trial.from_json(json.loads(line)))
         except ValueError:
             break
-    return tuple(records)
+    return tuple(trials)
 
 
 class Journal:
-    """An append-only file of records; each line is on its way to the disk before ``append`` returns."""
+    """An append-only file of trials; each line is on its way to the disk before ``append`` returns."""
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
         self.records: list[Trial] = []
         self._file = path.open("a", encoding="utf-8")
 
-    def append(self, record: Trial) -> Trial:
-        numbered = dataclasses.replace(record, id=len(self.records) + 1)
+    def append(self, trial: Trial) -> Trial:
+        numbered = dataclasses.replace(trial, id=len(self.records) + 1)
         self._file.write(json.dumps(numbered.to_json(), separators=(",", ":")) + "\n")
         self._file.flush()
         self.records.append(numbered)
@@ -55,8 +55,8 @@ class Journal:
         if winners:
             return winners[-1]
         times: dict[str, list[float]] = {}
-        for record in ok:
-            times.setdefault(record.schedule.key(), []).append(record.seconds or 0.0)
+        for trial in ok:
+            times.setdefault(trial.schedule.key(), []).append(trial.seconds or 0.0)
         return min(ok, key=lambda r: statistics.median(times[r.schedule.key()]), default=None)
 
     def close(self) -> None:

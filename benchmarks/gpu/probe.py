@@ -69,7 +69,7 @@ AGREES = 0.25  # a constant is as assumed where it is found within this part of 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """``assumed`` of what the emulator proves kernels by, and a kernel that is right only where that holds."""
+    """``assumed`` of what the emulator verifies kernels by, and a kernel that is right only where that holds."""
 
     name: str
     assumed: str

@@ -288,8 +288,8 @@ class Benchmark:
         return row | agreement(problem, inputs, ran, emulated.outputs)
 
     def _sampled(self, seconds: float) -> None:
-        """Measure schedules that are drawn at random: what the proofs let pass is right, and times that no search has
-        chosen."""
+        """Measure schedules that are drawn at random: what the verifications let pass is right, and times that no
+        search has chosen."""
         until = time.monotonic() + seconds
         problems = self.plan.sampled
         for i, problem in enumerate(problems):
@@ -304,8 +304,8 @@ class Benchmark:
                 result = self._tuned(problem, left / (len(problems) - i), until, journal, "random", 0.0)
             finally:
                 journal.close()
-                self._record(journal.records, path)
-            wrong = [r for r in journal.records if r.measurement.status is Status.WRONG_RESULT]
+                self._record(journal.trials, path)
+            wrong = [r for r in journal.trials if r.measurement.status is Status.WRONG_RESULT]
             self.failed |= bool(wrong)
             self.results["sampled"].append(
                 {
@@ -363,7 +363,7 @@ class Benchmark:
             return row
         finally:
             journal.close()
-            self._record(journal.records, path)
+            self._record(journal.trials, path)
 
     def _tuned(
         self,
@@ -471,9 +471,9 @@ class Benchmark:
         for path in sorted(out.glob("trials-*.jsonl")):
             self._record(read(path), path)
 
-    def _record(self, records: Sequence[Trial], path: Path) -> None:
+    def _record(self, trials: Sequence[Trial], path: Path) -> None:
         """Move a shape's trials into a recording of limited size."""
-        recordings = Recording.of(records)
+        recordings = Recording.of(trials)
         if recordings:
             target = self._recordings(self._file)
             if target.exists() and target.stat().st_size > FILE_BYTES * 0.8:

@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def tuned(path: str, sizes: dict[str, int]) -> None:
-    """Add a record of a matmul on h200 to a database, as tune would leave it."""
+    """Add a trial of a matmul on h200 to a database, as tune would leave it."""
     import dataclasses
     from datetime import UTC, datetime
 
@@ -88,7 +88,7 @@ def tuned(path: str, sizes: dict[str, int]) -> None:
         s for s in its.space(problem, row).sample(64, 0)
         if all(o.role != "workspace" for o in its.kernel(problem, s, row).operands)
     )  # fmt: skip
-    record = Trial(
+    trial = Trial(
         problem_key=problem.key(),
         schedule=schedule,
         device=row.name,
@@ -105,7 +105,7 @@ def tuned(path: str, sizes: dict[str, int]) -> None:
         seed=0,
     )
     with Store.open(path) as store:
-        store.append(dataclasses.replace(record))
+        store.append(dataclasses.replace(trial))
 
 
 def started(path: str) -> tuple[float, float]:

@@ -3,8 +3,8 @@
     python -m benchmarks.overhead.store_size 1000000 [--problems N] [--load] [--folder F]
     python -m benchmarks.overhead.store_size 100000 --merge --problems 100
 
-Writes a database of so many records (2.3 GB for a million), then times ``Store.best``, ``Database.best`` and opening
-with a look-up, as medians of 200: of a database that is at rest, and of one to which a record was just committed. With
+Writes a database of so many trials (2.3 GB for a million), then times ``Store.best``, ``Database.best`` and opening
+with a look-up, as medians of 200: of a database that is at rest, and of one to which a trial was just committed. With
 ``--load``, loading all trials of one problem, too. With ``--merge``, two databases are written, of which each has half
 of its problems in common with the other, and the one is merged into the other. Prints JSON; times are those of the
 processor (``_cpu``) and of the wall.
@@ -40,15 +40,15 @@ from search_spaces.operators.matmul import Matmul
 _BATCH = 10_000
 
 
-def fill(path: Path, records: int, problems: int, first: int = 0) -> list[Matmul]:
-    """Return a database of ``records`` random trials of ``problems`` problems, from the one called ``first`` on."""
+def fill(path: Path, trials: int, problems: int, first: int = 0) -> list[Matmul]:
+    """Return a database of ``trials`` random trials of ``problems`` problems, from the one called ``first`` on."""
     random, h200 = Random(1 + first), device("h200")
     made = [Matmul(m=64 * (1 + first + i), n=64, k=64) for i in range(problems)]
     schedules = template("matmul").space(made[0], h200).sample(512, 0)
     with Store.open(path) as store:
-        for start in range(0, records, _BATCH):
+        for start in range(0, trials, _BATCH):
             rows = []
-            for i in range(start, min(records, start + _BATCH)):
+            for i in range(start, min(trials, start + _BATCH)):
                 turn = i // problems  # the valid schedules come first, and are the fastest
                 seconds = random.uniform(1e-5, 2e-5) * (1 if turn < len(schedules) else 10)
                 schedule = schedules[turn % len(schedules)]
@@ -118,10 +118,10 @@ def look_ups(path: Path, one: Matmul) -> dict[str, float]:
     return found | medians("open_and_best", lambda: Database(path).best(one, "h200"), 20)
 
 
-def merged(folder: Path, records: int, problems: int) -> dict[str, Any]:
+def merged(folder: Path, trials: int, problems: int) -> dict[str, Any]:
     """Return the second database into the first; half of their problems are the same, with other times."""
-    fill(folder / "mine.db", records, problems)
-    fill(folder / "theirs.db", records, problems, first=problems // 2)
+    fill(folder / "mine.db", trials, problems)
+    fill(folder / "theirs.db", trials, problems, first=problems // 2)
     with Store.open(folder / "theirs.db", create=False) as source, Store.open(folder / "mine.db") as target:
         found: dict[str, Any] = seconds("merge", lambda: merge(source, target))
         return found | {"after": target.count()}
@@ -131,7 +131,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.overhead.store_size", description=__doc__.partition("\n")[0]
     )
-    parser.add_argument("records", type=int)
+    parser.add_argument("trials", type=int)
     parser.add_argument("--problems", type=int, default=1)
     parser.add_argument("--load", action="store_true", help="load all trials of one problem, too")
     parser.add_argument("--merge", action="store_true", help="merge two databases of that size instead")
@@ -139,11 +139,11 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(given.folder or temporary)
-        found: dict[str, Any] = {"records": given.records, "problems": given.problems}
+        found: dict[str, Any] = {"trials": given.trials, "problems": given.problems}
         if given.merge:
-            found |= merged(folder, given.records, given.problems)
+            found |= merged(folder, given.trials, given.problems)
         else:
-            problems = fill(folder / "large.db", given.records, given.problems)
+            problems = fill(folder / "large.db", given.trials, given.problems)
             one = problems[len(problems) // 2]
             found |= {"bytes": (folder / "large.db").stat().st_size, **look_ups(folder / "large.db", one)}
             if given.load:

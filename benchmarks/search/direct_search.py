@@ -2,8 +2,8 @@
 
     python -m benchmarks.search.direct_search [--trials 64] [--only NAME ...]
 
-Both are ``autosched.tune`` with a new database, set-up and full proof of the winner included: by default, and with
-``--trials``. CPU seconds are those of the process and its children, with the emulator built and no kernel compiled
+Both are ``autosched.tune`` with a new database, set-up and full verification of the winner included: by default, and
+with ``--trials``. CPU seconds are those of the process and its children, with the emulator built and no kernel compiled
 before. Writes ``benchmarks/results/direct_search.md`` after each problem. Goal: never slower than the trials, and less
 CPU time.
 """
@@ -116,7 +116,8 @@ def report(found: Sequence[tuple[Case, Search, Search]], trials: int) -> str:
         f"Written by `python -m benchmarks.search.direct_search`, {datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} "
         f"shared cores ({platform.machine()}) without a GPU.",
         "Times of the best schedule are estimates of the time model for the compiled kernel.",
-        "CPU seconds are those of the whole search, with the full proof of the winner and every kernel compiled anew.",
+        "CPU seconds are those of the whole search, with the full verification of the winner and every kernel "
+        "compiled anew.",
         "",
         f"| problem | GPU | best, direct | best, {trials} trials | CPU, direct | CPU, trials | compiled, direct |",
         "|---|---|---:|---:|---:|---:|---:|",

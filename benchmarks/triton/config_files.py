@@ -1,7 +1,7 @@
 """The tuned-configuration files that vLLM and SGLang ship, judged: ``python -m benchmarks.triton.config_files``.
 
 ``FORMAT --device h100 --dtype fp8_w8a8 ...`` judges what the installed package ships for these devices and types, as
-``autosched check --format`` does: each distinct configuration of an architecture is compiled, must fit, and is proven
+``autosched check --format`` does: each distinct configuration of an architecture is compiled, must fit, and is verified
 with the package's own kernel. What came of it is a line of ``--journal``; what has one is not judged again, so that a
 long run can be cut into short ones (``--seconds``). ``--out PAGE`` writes the page of what the journal has.
 """
@@ -34,7 +34,7 @@ _FOLDERS: dict[Format, tuple[str, ...]] = {
 _NAMES = {"vllm": "vLLM", "sglang": "SGLang"}
 _KEPT = "\n## By `autosched check` itself\n"  # a section of the page that stays as it is
 _HEADINGS = (
-    *("kernel", "device", "type", "entries", "distinct", "sound", "wrong", "broken", "unproven", "no kernel"),
+    *("kernel", "device", "type", "entries", "distinct", "sound", "wrong", "broken", "unverified", "no kernel"),
     *("not judged", "spill", "shared bytes, at most", "error"),
 )
 _WORDS = (
@@ -42,7 +42,7 @@ _WORDS = (
     "the emulator what float64 does, without a race, an access out of bounds or an undefined value, at sizes with last "
     "blocks, last columns, a last part of the loop, an expert without rows and one of another rank.",
     "",
-    "*Distinct*: entries of one architecture, type, tile, warps and stages are proven once, with the GROUP_SIZE_M of "
+    "*Distinct*: entries of one architecture, type, tile, warps and stages are verified once, with the GROUP_SIZE_M of "
     "the first of them: it orders the blocks, and no more. *Broken*: does not compile, does not fit, or is no "
     "configuration. *No kernel*: the package's kernel cannot be called with that type here. *Spill*: distinct "
     "configurations whose registers do. *Error*: the largest, over what rounding and sums in f32 allow.",
@@ -162,7 +162,7 @@ class Line:
             *(self.entries, len(self.keys)),
             *(sum(count[s] for s in kinds) for kinds in (_RIGHT, _WRONG)),
             sum(count[s] for s in _BROKEN) + self.faults,
-            *(count["unproven"], count["no_kernel"], count["not judged"]),
+            *(count["unverified"], count["no_kernel"], count["not judged"]),
             *(sum(bool(r.get("local_bytes")) for r in rows), f"{shared:,}", f"{error:.2f}"),
         ]
         return " | ".join(map(str, cells))
@@ -185,7 +185,7 @@ def page(entries: Sequence[Shipped], known: Mapping[str, Any], command: str) -> 
         f"Written by `{command}`; judged {_span(days)} on a machine without a GPU ({platform.machine()}, "
         f"{os.cpu_count()} cores shared with other work) with Triton {tritons}, in {minutes:.0f} minutes for "
         f"{len(rows)} distinct configurations. The files come with the packages (wheels of PyPI, Apache-2.0; they "
-        "are not in this repository). Proven were the packages' own kernels, read from their installed files: "
+        "are not in this repository). Verified were the packages' own kernels, read from their installed files: "
         f"{kernels}. Where the model puts these entries is in [moe_winners.md](moe_winners.md).",
         "",
         *_WORDS,

@@ -48,7 +48,7 @@ int main() {
 
   autosched::Selection softmax;
   if (autosched::Error error = autosched::select(autosched::kernels, "softmax rows=64 columns=512 dtype=f32", device, softmax)) return failed(error);
-  std::printf("kernel: %s, proof: %s\n", softmax.kernel->problem, softmax.kernel->proof);
+  std::printf("kernel: %s, verification: %s\n", softmax.kernel->problem, softmax.kernel->verification);
 
   std::vector<float> x(rows * columns), out(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(0.37f * static_cast<float>(i));

@@ -1,4 +1,4 @@
-"""How many cores there are to compile, and to prove, on."""
+"""How many cores there are to compile, and to verify, on."""
 
 from __future__ import annotations
 

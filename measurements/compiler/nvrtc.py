@@ -179,8 +179,8 @@ def compile_to_ptx(
 def toolchain_version() -> str:
     """For example "nvrtc 13.0.88": part of every compile's identity. Raises NvrtcMissing.
 
-    Most proofs find their programs compiled: for the version alone NVRTC, which takes as long to load as a small proof,
-    is not loaded where it comes from a wheel.
+    Most verifications find their programs compiled: for the version alone NVRTC, which takes as long to load as a small
+    verification, is not loaded where it comes from a wheel.
     """
     wheel = _wheel_version()
     return loaded_version() if wheel is None else f"nvrtc {wheel}"

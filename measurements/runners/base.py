@@ -68,7 +68,7 @@ class Runner(Protocol):
 
     def fingerprint(self) -> dict[str, str]:
         """Return what times may depend on besides the kernel: device, driver, toolchain, model. Stored with every
-        record."""
+        trial."""
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
         """(position, measurement) of each candidate, once."""

@@ -28,15 +28,15 @@ class ReplayRunner:
         self._recording = recording
         self._why = why
         self._closed = False
-        self._newest: dict[str, Trial] = {r.schedule.key(): r for r in recording.records}
+        self._newest: dict[str, Trial] = {r.schedule.key(): r for r in recording.trials}
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
         """The recorded schedules, each once, in the order they were first tried."""
-        return tuple(record.schedule for record in self._newest.values())
+        return tuple(trial.schedule for trial in self._newest.values())
 
     def describe(self) -> str:
-        recording, newest = self._recording, self._recording.records[-1]
+        recording, newest = self._recording, self._recording.trials[-1]
         because = f": {self._why}" if self._why else ""
         return (
             f"backend replay{because}; times are REPLAYED, as {newest.runner_info.name or recording.device} "
@@ -46,7 +46,7 @@ class ReplayRunner:
 
     def fingerprint(self) -> dict[str, str]:
         """Return what was recorded, and when and by which version."""
-        recorded = f"{self._recording.records[-1].created.isoformat()} by autosched {self._recording.autosched_version}"
+        recorded = f"{self._recording.trials[-1].created.isoformat()} by autosched {self._recording.autosched_version}"
         return {**stated_of(self._recording.fingerprint), "recorded": recorded}
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
@@ -62,10 +62,10 @@ class ReplayRunner:
         self._closed = True
 
     def _measurement(self, candidate: Candidate) -> Measurement:
-        record = self._newest.get(candidate.schedule.key())
-        if record is None or candidate.problem.key() != self._recording.problem_key:
+        trial = self._newest.get(candidate.schedule.key())
+        if trial is None or candidate.problem.key() != self._recording.problem_key:
             return _UNRECORDED
-        return dataclasses.replace(record.measurement, provenance=self.provenance)
+        return dataclasses.replace(trial.measurement, provenance=self.provenance)
 
 
 class TableReplayRunner:

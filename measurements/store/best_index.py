@@ -1,4 +1,4 @@
-"""The entries of a record store: one row per problem, device, provenance and policy, with what is best of it.
+"""The entries of a trial store: one row per problem, device, provenance and policy, with what is best of it.
 
 Entries repeat what the trials say, so that the best of a million trials is found by its key. Every append brings its
 entry up to date in its own transaction. What that would take reading all trials of the entry for (a schedule tried
@@ -52,7 +52,7 @@ _KEPT_OF = (
     .where(*(ENTRIES.c[name] == sa.bindparam(name) for name in _KEY[:2]))
 )
 _STATUSES = frozenset(status.value for status in Status)
-_OK, _UNPROVEN = Status.OK.value, Status.UNPROVEN.value
+_OK, _UNVERIFIED = Status.OK.value, Status.UNVERIFIED.value
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ def _winner(rows: Iterable[Any], wrong: set[tuple[str, str | None]], name: str) 
     usable: list[_Ranked] = []
     for schedule, trials in tried.items():
         newest = trials[-1]
-        if newest.status == _UNPROVEN:
+        if newest.status == _UNVERIFIED:
             continue
         digest = newest.kernel_digest
         for row in trials:

@@ -160,7 +160,7 @@ class StoreDatabase:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """As ``transaction`` with ``write``, in write-ahead mode from now on: for records."""
+        """As ``transaction`` with ``write``, in write-ahead mode from now on: for trials."""
         self._enter_write_ahead()
         with self.transaction(write=True) as connection:
             yield connection
@@ -177,7 +177,7 @@ class StoreDatabase:
                 yield connection
         except IntegrityError as error:
             raise StoreError(
-                f"the database {self.name} refuses the record: {first_line(error.orig or error)}"
+                f"the database {self.name} refuses the trial: {first_line(error.orig or error)}"
             ) from error
         except (DBAPIError, sqlite3.Error, UnicodeDecodeError) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
@@ -190,7 +190,7 @@ class StoreDatabase:
             raise StoreError(f"the database {self.name} cannot be used: {first_line(error)}") from error
 
     def _enter_write_ahead(self) -> None:
-        """Only before the first record: a file that is merely read, or refused, stays as it is."""
+        """Only before the first trial: a file that is merely read, or refused, stays as it is."""
         if self._file is None:
             return
         if sqlite_file.identity(self._file) != self._identity:

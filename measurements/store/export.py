@@ -2,7 +2,7 @@
 
 One file per device and operator, ``DEVICE.OPERATOR.json``: entries in the order of their problems and provenances, keys
 sorted, one value a line, so that a changed schedule is a small difference. ``schemas/export.schema.json`` describes the
-format. An export holds the best record of each entry, and what CI holds it to; the trials behind it stay in the
+format. An export holds the best trial of each entry, and what CI holds it to; the trials behind it stay in the
 database.
 """
 
@@ -45,8 +45,8 @@ def documents(store: Store, operator: str | None = None, device: str | None = No
         store.problems(operator), key=lambda s: (s.device, s.operator, s.problem_key, s.provenance, s.policy)
     )
     for summary in ordered:
-        record = store.best_of(summary) if device in (None, summary.device) else None
-        if record is None:
+        trial = store.best_of(summary) if device in (None, summary.device) else None
+        if trial is None:
             continue
         for part in (summary.device, summary.operator):
             if len(part) > _LONGEST_PART or not _FILE_PART.fullmatch(part):
@@ -56,7 +56,7 @@ def documents(store: Store, operator: str | None = None, device: str | None = No
             {"export": FORMAT, "device": summary.device, "operator": summary.operator, "entries": []},
         )
         guard = store.guard_of(summary.problem_key, summary.device)
-        best = record.to_json()
+        best = trial.to_json()
         del best["id"]  # of a database
         document["entries"].append(
             {
@@ -96,7 +96,7 @@ def write(
 
     Raises:
         StoreError: The database cannot be read.
-        ExportError: ``folder`` is no folder, or a record cannot be exported.
+        ExportError: ``folder`` is no folder, or a trial cannot be exported.
         OSError: A file cannot be written.
     """
     made = []
@@ -133,10 +133,10 @@ def read(paths: Iterable[str | os.PathLike[str]]) -> Store:
             entries = list(_entries(document))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ExportError(f"{path} is not an export of autosched: {first_line(error)}") from error
-        store.extend([record for record, _ in entries])
-        for record, guard in entries:
+        store.extend([trial for trial, _ in entries])
+        for trial, guard in entries:
             if guard is not None:
-                store.set_guard_of(record.problem_key, record.device, guard)
+                store.set_guard_of(trial.problem_key, trial.device, guard)
     return store
 
 
@@ -151,13 +151,13 @@ def _entries(document: Any) -> Iterable[tuple[Trial, Guard | None]]:
         raise ValueError(f"its format is {document['export']!r:.20}, and this autosched reads {FORMAT}: upgrade it")
     seen: set[tuple[str, Provenance, str]] = set()
     for entry in document["entries"]:
-        record = Trial.from_json({**entry["best"], "id": None})
-        if not record.ok:
+        trial = Trial.from_json({**entry["best"], "id": None})
+        if not trial.ok:
             raise ValueError("the best of an entry has no time")
-        if (record.device, record.operator) != (document["device"], document["operator"]):
+        if (trial.device, trial.operator) != (document["device"], document["operator"]):
             raise ValueError("an entry is of another device or operator than the file says")
-        key = record.problem_key, record.provenance, record.policy
+        key = trial.problem_key, trial.provenance, trial.policy
         if key in seen:
-            raise ValueError(f"two entries are of one problem: {record.problem_key}")
+            raise ValueError(f"two entries are of one problem: {trial.problem_key}")
         seen.add(key)
-        yield record, None if entry["guard"] is None else Guard(**entry["guard"])
+        yield trial, None if entry["guard"] is None else Guard(**entry["guard"])

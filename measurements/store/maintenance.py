@@ -48,16 +48,16 @@ def check(store: Store) -> list[str]:
     with store.reading() as connection:
         for row in connection.execute(sa.select(*columns).order_by(TRIALS.c.id)):
             try:
-                record = reader.record(row)
+                trial = reader.trial(row)
             except StoreError as error:
                 found.append(str(error))
                 continue
-            if row[width : width + 2] != (digest_of(record.problem_key), digest_of(record.schedule.key())):
-                found.append(f"trial {record.id} is filed under another problem or schedule than its own")
-            if row[width + 2] != record.operator:
-                found.append(f"trial {record.id} is filed under {row[width + 2]!a:.60}, which is not its operator")
-            if row[width + 3] != record.policy:
-                found.append(f"trial {record.id} is filed under another policy than its own, {record.policy}")
+            if row[width : width + 2] != (digest_of(trial.problem_key), digest_of(trial.schedule.key())):
+                found.append(f"trial {trial.id} is filed under another problem or schedule than its own")
+            if row[width + 2] != trial.operator:
+                found.append(f"trial {trial.id} is filed under {row[width + 2]!a:.60}, which is not its operator")
+            if row[width + 3] != trial.policy:
+                found.append(f"trial {trial.id} is filed under another policy than its own, {trial.policy}")
         kept = {_key(row): dict(row) for row in connection.execute(sa.select(ENTRIES)).mappings()}
         if not found:
             for counted in best_index.counted(connection):
@@ -99,7 +99,7 @@ def collect(store: Store, keep: int | None = None, *, dry_run: bool = False) -> 
     before: dict[tuple[str, ...], int | None] = {}
     for summary in store.problems():
         trials = store.entry(summary)
-        newest = {record.schedule: record.kernel_digest for record in trials}
+        newest = {trial.schedule: trial.kernel_digest for trial in trials}
         best = store.best_of(summary)
         before[summary.problem_key, summary.device, summary.provenance.value, summary.policy] = (
             None if best is None else best.id
@@ -107,16 +107,16 @@ def collect(store: Store, keep: int | None = None, *, dry_run: bool = False) -> 
         fastest = sorted((r.seconds or 0.0, i, r.schedule) for i, r in enumerate(trials) if r.ok)
         chosen = list(dict.fromkeys(schedule for _, _, schedule in fastest))[:keep]
         kept = {*chosen, *(r.schedule for r in trials if r.rank is not None), *([best.schedule] if best else [])}
-        for record in trials:
-            if record.status.value == "wrong_result" or record.id is None:
+        for trial in trials:
+            if trial.status.value == "wrong_result" or trial.id is None:
                 continue
-            if record.kernel_digest != newest[record.schedule]:
+            if trial.kernel_digest != newest[trial.schedule]:
                 removed["of an older kernel"] += 1
-            elif keep is not None and record.schedule not in kept:
+            elif keep is not None and trial.schedule not in kept:
                 removed["slower than those kept, or failed"] += 1
             else:
                 continue
-            rejected.append(record.id)
+            rejected.append(trial.id)
     left = store.count() - len(rejected)
     if rejected and not dry_run:
         with store.writing() as connection:

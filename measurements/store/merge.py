@@ -64,7 +64,7 @@ class Merged:
 Doubt = Callable[[ProblemSummary, Trial], str]  # why the best of an entry cannot be used, "" where it can
 
 
-def merge(source: Store, target: Store, doubt: Doubt = lambda summary, record: "") -> Merged:
+def merge(source: Store, target: Store, doubt: Doubt = lambda summary, trial: "") -> Merged:
     """Take what ``source`` knows better into ``target``; its trials all or none. Raises StoreError, with nothing taken.
 
     Others may merge into the target meanwhile: what they took is not taken again.
@@ -91,10 +91,10 @@ def merge(source: Store, target: Store, doubt: Doubt = lambda summary, record: "
             continue
         there = target.entry(mine)
         known = set(map(_identity, there))
-        new = [record for record in trials if _identity(record) not in known]
+        new = [trial for trial in trials if _identity(trial) not in known]
         verdict, why = _judged(best, target.best_of(mine), trials, there)
         if verdict is not MergeOutcome.REPLACED:
-            new = [record for record in new if record.status is Status.WRONG_RESULT]
+            new = [trial for trial in new if trial.status is Status.WRONG_RESULT]
         entries.append(MergedEntry(summary, verdict, why, len(new)))
         taken += new
     guards, conflicts = _guards(source, target)
@@ -140,7 +140,7 @@ def _paired(trials: Iterable[Trial], source: Trial, target: Trial) -> bool | Non
     """Whether ``source`` came before ``target`` in the newest re-measurement that had both; None where none had."""
     newest: tuple[datetime, bool] | None = None
     for run in remeasurements(trials):
-        ranks = {_kernel(record): record.rank or 0 for record in run}
+        ranks = {_kernel(trial): trial.rank or 0 for trial in run}
         if _kernel(source) in ranks and _kernel(target) in ranks:
             when = run[-1].created
             if newest is None or when > newest[0]:
@@ -152,18 +152,18 @@ def remeasurements(trials: Iterable[Trial]) -> list[list[Trial]]:
     """Return the rows of each re-measurement in the ``trials`` of one entry: stored one after the other, the winner
     last."""
     runs: list[list[Trial]] = [[]]
-    for record in trials:
-        if record.rank is not None:
-            runs[-1].append(record)
-        if record.rank in (None, 1) and runs[-1]:
+    for trial in trials:
+        if trial.rank is not None:
+            runs[-1].append(trial)
+        if trial.rank in (None, 1) and runs[-1]:
             runs.append([])
     return [run for run in runs if run]
 
 
-def _kernel(record: Trial) -> tuple[str, str | None]:
-    return record.schedule.key(), record.kernel_digest
+def _kernel(trial: Trial) -> tuple[str, str | None]:
+    return trial.schedule.key(), trial.kernel_digest
 
 
-def _identity(record: Trial) -> tuple[object, ...]:
+def _identity(trial: Trial) -> tuple[object, ...]:
     """Return what two copies of one trial share, and no two trials of one entry."""
-    return record.schedule.key(), record.kernel_digest, record.created, record.status, record.seconds, record.rank
+    return trial.schedule.key(), trial.kernel_digest, trial.created, trial.status, trial.seconds, trial.rank

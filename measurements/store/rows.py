@@ -1,4 +1,4 @@
-"""How a record becomes a row of the table of trials, and back."""
+"""How a trial becomes a row of the table of trials, and back."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ _OWN = (
     *("id", "kernel_digest", "schedule", *_TIMES, "error", "compile_seconds", "clock_mhz", "created", "final_rank"),
     *("proof", "control", "watts", "facts", *_RESOURCES, *_CODE),
 )
-COLUMNS = tuple(TRIALS.c[name] for name in (*_SHARED, *_OWN))  # that make a record
+COLUMNS = tuple(TRIALS.c[name] for name in (*_SHARED, *_OWN))  # that make a trial
 _Part = TypeVar("_Part")
 
 
-def to_row(record: Trial) -> dict[str, Any]:
-    """Return the columns of a record, but for its id."""
-    m = record.measurement
-    timing, resources, schedule_key = m.timing, m.resources, record.schedule.key()
+def to_row(trial: Trial) -> dict[str, Any]:
+    """Return the columns of a trial, but for its id."""
+    m = trial.measurement
+    timing, resources, schedule_key = m.timing, m.resources, trial.schedule.key()
     return {
-        "operator": record.operator,
-        "problem": record.problem_key,
-        "device": record.device,
-        "fingerprint": record.fingerprint,
-        "template": record.schedule.template,
-        "template_version": record.template_version,
-        "space_version": record.space_version,
-        "kernel_digest": record.kernel_digest,
-        "schedule": json.dumps(record.schedule.to_json(), separators=(",", ":")),
+        "operator": trial.operator,
+        "problem": trial.problem_key,
+        "device": trial.device,
+        "fingerprint": trial.fingerprint,
+        "template": trial.schedule.template,
+        "template_version": trial.template_version,
+        "space_version": trial.space_version,
+        "kernel_digest": trial.kernel_digest,
+        "schedule": json.dumps(trial.schedule.to_json(), separators=(",", ":")),
         "schedule_key": schedule_key,
         "provenance": m.provenance.value,
         "status": m.status.value,
@@ -64,20 +64,20 @@ def to_row(record: Trial) -> dict[str, Any]:
         "compile_seconds": m.compile_seconds,
         "clock_mhz": m.clock_mhz,
         "watts": m.watts,
-        "toolchain": record.toolchain,
-        "driver": record.driver,
-        "autosched_version": record.autosched_version,
-        "created": record.created.isoformat(timespec="microseconds"),
-        "sampler": record.sampler,
-        "seed": record.seed,
-        "final_rank": record.rank,
+        "toolchain": trial.toolchain,
+        "driver": trial.driver,
+        "autosched_version": trial.autosched_version,
+        "created": trial.created.isoformat(timespec="microseconds"),
+        "sampler": trial.sampler,
+        "seed": trial.seed,
+        "final_rank": trial.rank,
         **{name: None if m.code is None else getattr(m.code, name) for name in _CODE},
-        "budget": None if record.budget is None else canonical_json(dataclasses.asdict(record.budget)),
-        "proof": record.proof,
-        "control": None if record.control is None else canonical_json(dataclasses.asdict(record.control)),
-        "facts": None if record.facts is None else canonical_json(dataclasses.asdict(record.facts)),
-        "policy": record.policy,
-        "problem_digest": digest_of(record.problem_key),
+        "budget": None if trial.budget is None else canonical_json(dataclasses.asdict(trial.budget)),
+        "proof": trial.verification,
+        "control": None if trial.control is None else canonical_json(dataclasses.asdict(trial.control)),
+        "facts": None if trial.facts is None else canonical_json(dataclasses.asdict(trial.facts)),
+        "policy": trial.policy,
+        "problem_digest": digest_of(trial.problem_key),
         "schedule_digest": digest_of(schedule_key),
     }
 
@@ -96,7 +96,7 @@ def unknown(connection: Connection, rows: Sequence[dict[str, Any]], since: int) 
 
 
 def from_row(row: Mapping[Any, Any], database: str) -> Trial:
-    """Return the record of a row, which has COLUMNS, of the database ``database``. Raises StoreError that names the
+    """Return the trial of a row, which has COLUMNS, of the database ``database``. Raises StoreError that names the
     trial and its bad cell."""
     cells = read_cells(row, COLUMNS, database)
     timed = cells["median"] is not None
@@ -129,7 +129,7 @@ def from_row(row: Mapping[Any, Any], database: str) -> Trial:
             seed=cells["seed"],
             rank=cells["final_rank"],
             budget=cells["budget"],
-            proof=cells["proof"],
+            verification=cells["proof"],
             control=cells["control"],
             facts=cells["facts"],
             id=cells["id"],
@@ -147,7 +147,7 @@ def _whole(kind: type[_Part], cells: Mapping[str, Any], names: Sequence[str]) ->
 
 
 def read_cells(row: Mapping[Any, Any], columns: Iterable[sa.Column[Any]], database: str) -> dict[str, Any]:
-    """Return the cells of ``columns`` as a record has them. SQLite itself lets any cell hold anything.
+    """Return the cells of ``columns`` as a trial has them. SQLite itself lets any cell hold anything.
 
     Raises StoreError that names the trial and the cell, for one that autosched cannot have stored.
     """
@@ -234,7 +234,7 @@ class RowReader:
         self._kinds: set[tuple[Any, ...]] = set()  # of own cells, which ``from_row`` took
         self._pairs: dict[tuple[str, Value], tuple[str, Value]] = {}
 
-    def record(self, row: sa.Row[Any]) -> Trial:
+    def trial(self, row: sa.Row[Any]) -> Trial:
         """Raise StoreError as ``from_row``."""
         shared, own = row[: len(_SHARED)], row[len(_SHARED) :]
         first = self._first.get(shared)
@@ -243,17 +243,32 @@ class RowReader:
             if kinds in self._kinds:
                 with suppress(ValueError, TypeError, RecursionError, OverflowError):
                     return self._like(first, own)
-        record = from_row(row._mapping, self._name)
-        first = self._first.setdefault(shared, record)
+        trial = from_row(row._mapping, self._name)
+        first = self._first.setdefault(shared, trial)
         self._kinds.add((first.status, *map(type, own)))
-        return record
+        return trial
 
     def _like(self, first: Trial, own: tuple[Any, ...]) -> Trial:
-        (row, digest, schedule, median, p25, p75, repeats, error, compiled, clock, created, rank, proof, *more) = own
+        (
+            row,
+            digest,
+            schedule,
+            median,
+            p25,
+            p75,
+            repeats,
+            error,
+            compiled,
+            clock,
+            created,
+            rank,
+            verification,
+            *more,
+        ) = own
         control, watts, facts, *sizes = more
         resources, code = sizes[: len(_RESOURCES)], sizes[len(_RESOURCES) :]
-        if proof is not None:
-            _json_object(proof)
+        if verification is not None:
+            _json_object(verification)
         return Trial(
             problem_key=first.problem_key,
             schedule=self._schedule(first.schedule.template, schedule),
@@ -282,7 +297,7 @@ class RowReader:
             seed=first.seed,
             rank=rank,
             budget=first.budget,
-            proof=proof,
+            verification=verification,
             control=None if control is None else Control.from_json(_json_object(control)),
             facts=None if facts is None else ProblemFacts.from_json(_json_object(facts)),
             id=row,

@@ -1,4 +1,4 @@
-"""The tables of a record store, and whether a database is one of ours."""
+"""The tables of a trial store, and whether a database is one of ours."""
 
 from __future__ import annotations
 

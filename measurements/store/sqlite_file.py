@@ -1,4 +1,4 @@
-"""A record store's SQLite file: where it may be, how it is inspected, opened and closed, and what went wrong."""
+"""A trial store's SQLite file: where it may be, how it is inspected, opened and closed, and what went wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record store: one append-only table of trials, in SQLite (a path) or any database SQLAlchemy knows (a URL).
+"""The trial store: one append-only table of trials, in SQLite (a path) or any database SQLAlchemy knows (a URL).
 
 Every append is a transaction of its own; ``database`` says what a crash can cost.
 """
@@ -50,7 +50,7 @@ _RANKING = (Provenance.MEASURED, Provenance.REPLAYED, Provenance.ESTIMATED)
 class ProblemSummary:
     """How many schedules of one provenance and policy were tried for a problem on a device, and how many were ok: a
     schedule that is re-measured counts once. ``library``: beside them the vendor's library was timed, which is no
-    trial. ``first`` is the id of the first record."""
+    trial. ``first`` is the id of the first trial."""
 
     first: int
     operator: str
@@ -122,38 +122,38 @@ class Store:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
-    def append(self, record: Trial) -> Trial:
-        """Store a record and commit; returns it with its ``id``. Raises StoreError where the database refuses, and
+    def append(self, trial: Trial) -> Trial:
+        """Store a trial and commit; returns it with its ``id``. Raises StoreError where the database refuses, and
         where its file is no longer the one that was opened."""
-        row = to_row(record)
+        row = to_row(trial)
         with self._database.writing() as connection:
             made = best_index.insert(connection, row)
             if made is None:
                 raise StoreError(f"the database {self.name} assigns no ids to new rows: use another one")
         with self._lock:
             self._grown.add((row["problem_digest"], row["device"]))
-        return replace(record, id=made)
+        return replace(trial, id=made)
 
-    def set_proof(self, record: Trial, proof: str) -> None:
-        """Keep ``proof`` (canonical JSON of an object) with every trial of the record's schedule that had its kernel,
-        in place of what they have. Raises StoreError as ``append``, ValueError for a record without a kernel."""
-        if record.kernel_digest is None:
-            raise ValueError("a trial without a kernel has no proof")
-        row, c = to_row(record), TRIALS.c
-        of_kernel = (c.kernel_digest == record.kernel_digest, c.device == record.device)
+    def set_verification(self, trial: Trial, verification: str) -> None:
+        """Keep ``verification`` (canonical JSON of an object) with every trial of the same schedule and kernel,
+        in place of what they have. Raises StoreError as ``append``, ValueError for a trial without a kernel."""
+        if trial.kernel_digest is None:
+            raise ValueError("a trial without a kernel has no verification")
+        row, c = to_row(trial), TRIALS.c
+        of_kernel = (c.kernel_digest == trial.kernel_digest, c.device == trial.device)
         digests = (c.problem_digest == row["problem_digest"], c.schedule_digest == row["schedule_digest"])
         with self._database.writing() as connection:
-            connection.execute(TRIALS.update().where(*digests, *of_kernel).values(proof=proof))
+            connection.execute(TRIALS.update().where(*digests, *of_kernel).values(proof=verification))
 
     def newest(self) -> int:
         """Return the id of the newest trial, 0 where there is none."""
         with self._database.transaction() as connection:
             return connection.execute(sa.select(sa.func.max(TRIALS.c.id))).scalar_one() or 0
 
-    def extend(self, records: Sequence[Trial], unless_since: int | None = None) -> None:
-        """Store many records in their order, all or none; but not those that others have stored after the trial of the
+    def extend(self, trials: Sequence[Trial], unless_since: int | None = None) -> None:
+        """Store many trials in their order, all or none; but not those that others have stored after the trial of the
         id ``unless_since``. Raises StoreError as ``append``."""
-        rows = [to_row(record) for record in records]
+        rows = [to_row(trial) for trial in trials]
         if not rows:
             return
         with self._database.writing() as connection:
@@ -166,7 +166,7 @@ class Store:
                 best_index.rebuild(connection, self.name, digest)
 
     def entry(self, summary: ProblemSummary) -> list[Trial]:
-        """All records of a problem, device, provenance and policy, in the order they were stored."""
+        """All trials of a problem, device, provenance and policy, in the order they were stored."""
         c = TRIALS.c
         wanted = (
             c.device == summary.device,
@@ -179,7 +179,7 @@ class Store:
     def _read(self, query: sa.Select[Any]) -> list[Trial]:
         reader = RowReader(self.name)
         with self._database.transaction() as connection:
-            return [reader.record(row) for row in connection.execute(query)]
+            return [reader.trial(row) for row in connection.execute(query)]
 
     def trials(
         self,
@@ -190,7 +190,7 @@ class Store:
         policy: str | None = None,
         status: Status | None = None,
     ) -> list[Trial]:
-        """Return the records that match everything given, in the order they were stored.
+        """Return the trials that match everything given, in the order they were stored.
 
         Args:
             problem: Only trials of this one; None for all.
@@ -209,7 +209,7 @@ class Store:
     def count(
         self, problem: Problem | None = None, device: str | None = None, provenance: Provenance | None = None
     ) -> int:
-        """How many records match everything given."""
+        """How many trials match everything given."""
         query = sa.select(sa.func.count()).select_from(TRIALS).where(*_where(problem, device, provenance))
         with self._database.transaction() as connection:
             return int(connection.execute(query).scalar_one())
@@ -257,15 +257,15 @@ class Store:
 
     def current(self, summaries: Iterable[ProblemSummary]) -> tuple[list[ProblemSummary], str]:
         """Return the summaries without those of an earlier reference of a kernel that is known here, and a line that
-        says how many records that leaves out, "" for none."""
+        says how many trials that leaves out, "" for none."""
         found, earlier = self.by_reference(summaries)
         left_out = sum(summary.trials for summary in earlier)
         if not left_out:
             return found, ""
         return found, (
-            "1 record of an earlier reference is left out"
+            "1 trial of an earlier reference is left out"
             if left_out == 1
-            else f"{left_out:,} records of an earlier reference are left out"
+            else f"{left_out:,} trials of an earlier reference are left out"
         )
 
     def by_reference(self, summaries: Iterable[ProblemSummary]) -> tuple[list[ProblemSummary], list[ProblemSummary]]:
@@ -339,8 +339,8 @@ class Store:
         """Return the fastest schedule by median time, on exactly this device.
 
         Repeated trials of a schedule count as one, with the medians of their times and the sum of their repeats, in the
-        newest record; only trials of the schedule's newest kernel count. A kernel with a wrong result on any device is
-        never the best, nor is a schedule while its newest trial is unproven. The first one tried wins a tie.
+        newest trial; only trials of the schedule's newest kernel count. A kernel with a wrong result on any device is
+        never the best, nor is a schedule while its newest trial is unverified. The first one tried wins a tie.
 
         The winner of the newest paired re-measurement ranks before everything tried until then; only schedules tried
         since can beat it by their medians. The time of a re-measured schedule is that of its newest re-measurement.
@@ -352,7 +352,7 @@ class Store:
             policy: So is one policy (a text of ``Policy``). None: the default, else the first in the alphabet.
 
         Returns:
-            The record; None if there is no ok trial.
+            The trial; None if there is no ok trial.
 
         Raises:
             StoreError: The database cannot be read.
@@ -392,17 +392,17 @@ class Store:
     def _won(self, row: RowMapping, timing: Timing, key: tuple[str, str, Provenance, str]) -> Trial:
         """Return the same object for the same winner, which whoever has checked it need not check again."""
         cells = timing, tuple(row.values())
-        known, record = self._winners.get(key, (None, None))
-        if record is not None and known == cells:
-            return record
-        record = from_row(row, self.name)
-        if (record.problem_key, record.device, record.provenance, record.policy) != key:
-            raise unreadable(self.name, record.id, "it is filed under another problem, device or policy")
-        record = replace(record, measurement=replace(record.measurement, timing=timing))
+        known, trial = self._winners.get(key, (None, None))
+        if trial is not None and known == cells:
+            return trial
+        trial = from_row(row, self.name)
+        if (trial.problem_key, trial.device, trial.provenance, trial.policy) != key:
+            raise unreadable(self.name, trial.id, "it is filed under another problem, device or policy")
+        trial = replace(trial, measurement=replace(trial.measurement, timing=timing))
         if len(self._winners) == _MOST_ANSWERS:
             self._winners = {}
-        self._winners[key] = cells, record
-        return record
+        self._winners[key] = cells, trial
+        return trial
 
     def reading(self) -> AbstractContextManager[Connection]:
         """Begin a transaction of queries (``maintenance``), on the connection that is entered. Raises StoreError."""

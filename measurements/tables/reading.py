@@ -65,10 +65,10 @@ def _database(path: Path) -> Table:
                 raise TableError(
                     f"{path} holds the trials of {len(held)} problems, devices and provenances: give a database of one"
                 )
-            records = store.trials()
+            trials = store.trials()
     except StoreError as error:
         raise TableError(str(error)) from None
-    return _of_records(path, records)
+    return _of_trials(path, trials)
 
 
 def _recording(path: Path) -> Table:
@@ -79,18 +79,18 @@ def _recording(path: Path) -> Table:
     origins = {(r.problem_key, r.device) for r in recordings}
     if len(origins) > 1:
         raise TableError(f"{path} holds recordings of {len(origins)} problems or devices: give them one by one")
-    return _of_records(path, [record for recording in recordings for record in recording.records])
+    return _of_trials(path, [trial for recording in recordings for trial in recording.trials])
 
 
-def _of_records(path: Path, records: Sequence[Trial]) -> Table:
+def _of_trials(path: Path, trials: Sequence[Trial]) -> Table:
     """Return the table of trials of one problem on one device."""
     rows = [
-        Row(r.schedule.template, dict(r.schedule.items), r.measurement) for r in records if not is_library(r.schedule)
+        Row(r.schedule.template, dict(r.schedule.items), r.measurement) for r in trials if not is_library(r.schedule)
     ]
-    operator = records[0].operator or "problem"
-    estimated = any(r.provenance is Provenance.ESTIMATED for r in records)
+    operator = trials[0].operator or "problem"
+    estimated = any(r.provenance is Provenance.ESTIMATED for r in trials)
     try:
-        table = table_of(records[0].device, rows, (ESTIMATED,) if estimated else ())
+        table = table_of(trials[0].device, rows, (ESTIMATED,) if estimated else ())
     except ValueError as error:  # of a table, or of a parameter
         raise TableError(f"{path}: {error}") from None
     return Table(str(operator), table.device, table.parameters, table.measurements, table.notes)

@@ -1,4 +1,4 @@
-"""What a record keeps of a problem that a user's file describes, for reports that do not have the file."""
+"""What a trial keeps of a problem that a user's file describes, for reports that do not have the file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ProblemFacts:
     """The problem's name for people, and what it costs.
 
     ``flops`` and ``min_bytes`` are of one launch, ``multiplied_as`` is the type that tensor cores multiply ("" for
-    none), as of the problem itself. ``metrics`` are those of the file at the time of the record, by name and unit.
+    none), as of the problem itself. ``metrics`` are those of the file at the time of the trial, by name and unit.
     Raises ValueError for a name that cannot be printed and for numbers that are not finite.
     """
 

@@ -16,7 +16,7 @@ class Status(StrEnum):
     LAUNCH_ERROR = "launch_error"
     TIMEOUT = "timeout"
     WRONG_RESULT = "wrong_result"
-    UNPROVEN = "unproven"  # without a GPU: its emulation was inconclusive, for example because it did not finish
+    UNVERIFIED = "unverified"  # without a GPU: its emulation was inconclusive, for example because it did not finish
     CRASHED = "crashed"
     UNRANKED = "unranked"  # without a GPU: compiled, and nobody can say how long it would take
     UNRECORDED = "unrecorded"  # replay: the recording does not hold this schedule

@@ -55,7 +55,7 @@ class Policy:
         return cls(found[1], found[2], None if found[3] is None else int(found[3]))
 
 
-DEFAULT = str(Policy())  # of measured times whose records predate policies, too, but for a warm L2
+DEFAULT = str(Policy())  # of measured times whose trials predate policies, too, but for a warm L2
 NONE = ""  # of times that nobody took: estimates, and replays of what others measured
 
 

@@ -1,4 +1,4 @@
-"""The reader of ``Problem.key()``, the text by which records, summaries and logs name a problem."""
+"""The reader of ``Problem.key()``, the text by which trials, summaries and logs name a problem."""
 
 from __future__ import annotations
 

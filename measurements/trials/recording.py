@@ -66,74 +66,74 @@ class Recording:
     trials, for trials of different origin, and for times that were not measured.
     """
 
-    records: tuple[Trial, ...]
+    trials: tuple[Trial, ...]
 
     def __post_init__(self) -> None:
-        if not self.records:
+        if not self.trials:
             raise RecordingError("a recording needs at least one trial")
-        first = _origin(self.records[0])
-        for record in self.records:
-            if record.provenance is not Provenance.MEASURED or record.status is Status.UNRECORDED:
-                raise RecordingError(f"a recording holds measured trials, not {record.provenance} {record.status} ones")
-            for name, value in _origin(record).items():
+        first = _origin(self.trials[0])
+        for trial in self.trials:
+            if trial.provenance is not Provenance.MEASURED or trial.status is Status.UNRECORDED:
+                raise RecordingError(f"a recording holds measured trials, not {trial.provenance} {trial.status} ones")
+            for name, value in _origin(trial).items():
                 if value != first[name]:
                     raise RecordingError(f"the trials of a recording must have one {name}: record them apart")
-            if record.space_version != self.spaces[record.schedule.template]:
+            if trial.space_version != self.spaces[trial.schedule.template]:
                 raise RecordingError("the trials of a template must have one space_version: record them apart")
 
     @classmethod
-    def of(cls, records: Iterable[Trial]) -> tuple[Self, ...]:
-        """Return the recordings that ``records`` make, in the order of their first trials; only measured ones are
+    def of(cls, trials: Iterable[Trial]) -> tuple[Self, ...]:
+        """Return the recordings that ``trials`` make, in the order of their first trials; only measured ones are
         taken."""
         groups: list[tuple[dict[str, str], dict[str, str], list[Trial]]] = []
-        for record in records:
-            if record.provenance is not Provenance.MEASURED or is_library(record.schedule):
+        for trial in trials:
+            if trial.provenance is not Provenance.MEASURED or is_library(trial.schedule):
                 continue
-            origin, template, version = _origin(record), record.schedule.template, record.space_version
+            origin, template, version = _origin(trial), trial.schedule.template, trial.space_version
             fitting = (g for g in groups if g[0] == origin and g[1].get(template, version) == version)
             chosen = next(fitting, None)
             if chosen is None:
                 groups.append(chosen := (origin, {}, []))
             _, spaces, group = chosen
             spaces[template] = version
-            group.append(record)
+            group.append(trial)
         return tuple(cls(tuple(group)) for _, _, group in groups)
 
     @property
     def problem(self) -> Problem:
         """Raises ValueError for an operator that this version does not know."""
-        return self.records[0].problem
+        return self.trials[0].problem
 
     @property
     def problem_key(self) -> str:
-        return self.records[0].problem_key
+        return self.trials[0].problem_key
 
     @property
     def device(self) -> str:
         """The name that look-ups compare."""
-        return self.records[0].device
+        return self.trials[0].device
 
     @property
     def fingerprint(self) -> str:
-        return self.records[0].fingerprint
+        return self.trials[0].fingerprint
 
     @cached_property
     def spaces(self) -> dict[str, str]:
         """The version of each template's space."""
-        return {record.schedule.template: record.space_version for record in reversed(self.records)}
+        return {trial.schedule.template: trial.space_version for trial in reversed(self.trials)}
 
     @property
     def autosched_version(self) -> str:
-        return self.records[0].autosched_version
+        return self.trials[0].autosched_version
 
     @property
     def toolchain(self) -> str:
-        return self.records[0].toolchain
+        return self.trials[0].toolchain
 
     @property
     def ok(self) -> int:
         """How many trials have a time."""
-        return sum(r.ok for r in self.records)
+        return sum(r.ok for r in self.trials)
 
 
 def write(path: str | os.PathLike[str], recordings: Sequence[Recording]) -> None:
@@ -223,8 +223,8 @@ def find(problem: Problem, device: str, folder: str | os.PathLike[str] | None = 
     if not path.is_file():
         return None
     asked = problem.key(), device
-    same = [r for r in read(path) if (r.problem_key, r.device) == asked and r.records[0].policy in (NONE, DEFAULT)]
-    return max(same, key=lambda r: r.records[-1].created, default=None)
+    same = [r for r in read(path) if (r.problem_key, r.device) == asked and r.trials[0].policy in (NONE, DEFAULT)]
+    return max(same, key=lambda r: r.trials[-1].created, default=None)
 
 
 def recorded_problems(
@@ -292,22 +292,22 @@ def place(problem_key: str, device: str, folder: str | os.PathLike[str] | None =
     return Path(RECORDED if folder is None else folder) / device / f"{os.path.basename(operator)}-{digest}{SUFFIX}"
 
 
-def _origin(record: Trial) -> dict[str, str]:
+def _origin(trial: Trial) -> dict[str, str]:
     return {
-        "problem": record.problem_key,
-        "device": record.device,
-        "fingerprint": record.fingerprint,
-        "autosched_version": record.autosched_version,
-        "toolchain": record.toolchain,
+        "problem": trial.problem_key,
+        "device": trial.device,
+        "fingerprint": trial.fingerprint,
+        "autosched_version": trial.autosched_version,
+        "toolchain": trial.toolchain,
     }
 
 
 def _lines(recording: Recording) -> Iterator[dict[str, Any]]:
-    header, first = _origin(recording.records[0]), recording.records[0].to_json()
+    header, first = _origin(recording.trials[0]), recording.trials[0].to_json()
     texts = {name: first[name] for name in ("problem", "fingerprint")}
-    yield {"recording": FORMAT, "trials": len(recording.records), **header, **texts, "spaces": recording.spaces}
-    for record in recording.records:
-        yield {**record.to_json(), "id": None}  # ids are those of a database
+    yield {"recording": FORMAT, "trials": len(recording.trials), **header, **texts, "spaces": recording.spaces}
+    for trial in recording.trials:
+        yield {**trial.to_json(), "id": None}  # ids are those of a database
 
 
 def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
@@ -318,16 +318,16 @@ def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
             raise ValueError(_NO_HEADER)
         if header["recording"] != FORMAT:
             raise ValueError(f"its format is {header['recording']}, and this autosched reads {FORMAT}: upgrade it")
-        trials = header["trials"]
-        if type(trials) is not int or trials < 0:
+        count = header["trials"]
+        if type(count) is not int or count < 0:
             raise ValueError("its header does not say how many trials follow")
         # Each is read before the next is unpacked: of lines that are no trials there may be any number.
-        records = tuple(Trial.from_json(json.loads(line)) for line in islice(lines, min(trials, sys.maxsize)))
-        if len(records) < trials:
-            raise ValueError(f"it is cut short: it should hold {trials} trials")
-        recording = Recording(records)
+        trials = tuple(Trial.from_json(json.loads(line)) for line in islice(lines, min(count, sys.maxsize)))
+        if len(trials) < count:
+            raise ValueError(f"it is cut short: it should hold {count} trials")
+        recording = Recording(trials)
         said = {name: canonical_json(header[name]) for name in ("problem", "fingerprint")}
-        for name, value in _origin(recording.records[0]).items():
+        for name, value in _origin(recording.trials[0]).items():
             if value != said.get(name, header[name]):
                 raise ValueError(f"its header and its trials differ in {name}")
         if recording.spaces != header["spaces"]:

@@ -1,4 +1,4 @@
-"""The reader of ``Record.fingerprint``: what a runner said of the machine and the way in which it timed."""
+"""The reader of ``Trial.fingerprint``: what a runner said of the machine and the way in which it timed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""One row of the record store: a trial of one schedule of one problem on one device, and everything needed to trust it
-later. Plain text and numbers, so that a record of an operator that this version does not know can still be listed."""
+"""One row of the trial store: a trial of one schedule of one problem on one device, and everything needed to trust it
+later. Plain text and numbers, so that a trial of an operator that this version does not know can still be listed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONTROLS = ("library", "copy")  # the vendor's library where it computes the pro
 
 @dataclass(frozen=True)
 class Budget:
-    """What the run that made a record was allowed: so many trials, and so many seconds of search (None: no limit).
+    """What the run that made a trial was allowed: so many trials, and so many seconds of search (None: no limit).
 
     A winner of 16 trials says less than one of 4,096. Raises ValueError for what is not a budget.
     """
@@ -52,7 +52,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Control:
-    """The time of a program that no schedule changes, taken in turns with the record's own: ``name`` is "library", the
+    """The time of a program that no schedule changes, taken in turns with the trial's own: ``name`` is "library", the
     vendor's of that ``version``, or "copy", a plain copy of the operands' bytes.
 
     Raises ValueError for another name and for what is no time.
@@ -94,15 +94,15 @@ class Trial:
     """What was tried, on which device, with which versions, and the result.
 
     ``sampler`` is the name of who proposed it, a sampler or nvMatmulHeuristics. ``problem_key`` is ``Problem.key()``,
-    canonical JSON. ``template_version`` is that of the schedule's kernel template, "" in records that predate
+    canonical JSON. ``template_version`` is that of the schedule's kernel template, "" in trials that predate
     templates. ``device`` is the name that look-ups compare exactly, ``fingerprint`` JSON text of everything known about
     the device. ``kernel_digest`` is None where no source could be generated. ``toolchain`` and ``driver`` name
     versions, such as "NVRTC 13.0" and "580.65"; "" means there is none. ``created`` is in UTC. ``rank`` is the place in
     a paired re-measurement, 1 for the winner; None for what was timed alone. ``budget`` is that of the run that tried
-    it, ``proof`` the canonical JSON text of an object that says what was proven of the kernel and how; None in records
-    that predate them. ``control`` is what was timed beside the winner of a re-measurement, to tell a machine that has
-    changed from a kernel that has. ``facts`` are of a problem that a user's file describes. ``id`` is the row, None
-    before it is stored. Raises ValueError for a name that
+    it, ``verification`` the canonical JSON text of an object that says what was verified of the kernel and how; None in
+    trials that predate them. ``control`` is what was timed beside the winner of a re-measurement, to tell a machine
+    that has changed from a kernel that has. ``facts`` are of a problem that a user's file describes. ``id`` is the row,
+    None before it is stored. Raises ValueError for a name that
     cannot be printed, for a time that is not a positive finite number, and for a ``created`` without a time zone. An
     error that is NaN is kept as infinity: worse than every tolerance.
     """
@@ -123,7 +123,7 @@ class Trial:
     seed: int
     rank: int | None = None
     budget: Budget | None = None
-    proof: str | None = None
+    verification: str | None = None
     control: Control | None = None
     facts: ProblemFacts | None = None
     id: int | None = None
@@ -227,20 +227,20 @@ class Trial:
             "seed": self.seed,
             "code": None if m.code is None else dataclasses.asdict(m.code),
             "budget": None if self.budget is None else dataclasses.asdict(self.budget),
-            "proof": None if self.proof is None else json.loads(self.proof),
+            "proof": None if self.verification is None else json.loads(self.verification),
             "control": None if self.control is None else dataclasses.asdict(self.control),
             "facts": None if self.facts is None else dataclasses.asdict(self.facts),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the record whose ``to_json()`` was ``data``; ``code``, ``budget``, ``proof``, ``control``,
+        """Return the trial whose ``to_json()`` was ``data``; ``code``, ``budget``, ``proof``, ``control``,
         ``watts`` and ``facts`` may be missing.
 
         Raises ValueError for a missing or malformed field.
         """
         if not isinstance(data, Mapping):
-            raise ValueError(f"this is not the JSON of a record: {data!r:.60}")
+            raise ValueError(f"this is not the JSON of a trial: {data!r:.60}")
         data = {**dict.fromkeys(_MAY_BE_MISSING), **data}
         try:
             _check(data, _KINDS)
@@ -276,16 +276,16 @@ class Trial:
                 seed=data["seed"],
                 rank=data["rank"],
                 budget=None if data["budget"] is None else Budget.from_json(data["budget"]),
-                proof=None if data["proof"] is None else canonical_json(data["proof"]),
+                verification=None if data["proof"] is None else canonical_json(data["proof"]),
                 control=None if data["control"] is None else Control.from_json(data["control"]),
                 facts=None if data["facts"] is None else ProblemFacts.from_json(data["facts"]),
                 id=data.get("id"),
             )
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"this is not the JSON of a record: {type(error).__name__} {error}") from error
+            raise ValueError(f"this is not the JSON of a trial: {type(error).__name__} {error}") from error
 
 
-MOST_LEVELS = 40  # of tables and lists in each other, in a record
+MOST_LEVELS = 40  # of tables and lists in each other, in a trial
 
 _NUMBER = (int, float)
 _MAYBE_NUMBER = (int, float, type(None))

@@ -1,6 +1,6 @@
-"""The vendor's library as an answer: how a record says that no kernel of ours is as fast as it.
+"""The vendor's library as an answer: how a trial says that no kernel of ours is as fast as it.
 
-Such a record has the schedule of this file, no kernel, and the library's version as its toolchain. It takes part in
+Such a trial has the schedule of this file, no kernel, and the library's version as its toolchain. It takes part in
 rankings like every other, and is served by a call of the library.
 """
 

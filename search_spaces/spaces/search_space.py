@@ -45,7 +45,7 @@ class Member(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """The version of the template's space, stored with records of its schedules."""
+        """The version of the template's space, stored with trials of its schedules."""
 
 
 class SearchSpace(Protocol):

@@ -23,7 +23,7 @@ from search_spaces.spaces.rules import Attribute, Rejection, Rule, Violation
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import Stratum
 
-if TYPE_CHECKING:  # a proof of one schedule neither counts nor draws
+if TYPE_CHECKING:  # a verification of one schedule neither counts nor draws
     from search_spaces.spaces.counting.constraints import Constraints
     from search_spaces.spaces.counting.count_tree import CountTree
     from search_spaces.spaces.legality import Legality

@@ -128,7 +128,7 @@ class GroupedMatmul(TileProblem):
 
     @staticmethod
     def compute(p: Any, o: Any, x: Any, w: Any, ends: Any, out: Any, token: Any = None) -> None:
-        """Record blocks that find the group of their tile by the offsets; those behind the last tile do nothing."""
+        """Trial blocks that find the group of their tile by the offsets; those behind the last tile do nothing."""
         groups, n, k = w.shape[0], out.shape[-1], x.shape[-1]
         bm, bn, bk = p.choose(bm=(16, 64, 128), bn=(64, 128), bk=(32, 64))
         if o.rows == "masked":

@@ -87,7 +87,7 @@ class TileProblem(Problem):
     @staticmethod
     @abstractmethod
     def compute(*arguments: Any, **arrays: Any) -> None:
-        """Record the tile program: ``arguments`` are the builder and the options, ``arrays`` the program's arrays by
+        """Write the tile program: ``arguments`` are the builder and the options, ``arrays`` the program's arrays by
         the names of the operands."""
 
     def options(self) -> Mapping[str, Any]:
@@ -194,7 +194,10 @@ def _program(
     return Program(
         name=own.operator,
         function=function,
-        arguments=tuple((n, Argument(tuple(view.split()), t, role)) for n, view, t, role in arguments),  # type: ignore[arg-type]
+        arguments=tuple(
+            (name, Argument(tuple(view.split()), dtype, role))  # type: ignore[arg-type]
+            for name, view, dtype, role in arguments
+        ),
         content=f"{arguments}\0{options}\0{Path(own.compute.__code__.co_filename).read_text('utf-8')}",
         summary=own.summary,
     )

@@ -41,7 +41,7 @@ def test_what_is_shipped_is_emulated_and_right(
     monkeypatch.setattr(example, "run", lambda python, dash, module, *arguments: main(arguments))
     path, problem, row, its = tmp_path / "best.db", example.PROBLEM, device("h200"), template("row_reduction")
     schedule = its.space(problem, row).sample(1, 4)[0]
-    record = Trial(
+    trial = Trial(
         problem_key=problem.key(),
         schedule=schedule,
         device=row.name,
@@ -58,7 +58,7 @@ def test_what_is_shipped_is_emulated_and_right(
         seed=0,
     )
     with Store.open(path) as store:
-        store.append(record)
+        store.append(trial)
     example.ship(path, tmp_path / "configs", tmp_path / "shipped.db")
     assert json.loads((tmp_path / "configs" / "h200.softmax.json").read_text())["operator"] == "softmax"
     path.unlink()
@@ -77,7 +77,7 @@ def test_wrong_numbers_are_noticed(example: Any) -> None:
 def test_a_database_without_it(example: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Store.open(tmp_path / "best.db").close()
     monkeypatch.setattr("autosched.dispatch.lookup.default_choice", lambda *_: None)
-    with pytest.raises(NoSchedule, match="has no usable record"):
+    with pytest.raises(NoSchedule, match="has no usable trial"):
         example.emulate(tmp_path / "best.db")
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from store_records import matmul_record
+from store_trials import matmul_trial
 
 from measurements.emulator.host.compiler import HostFailure, host_compiler
 from measurements.store.store import Store
@@ -34,7 +34,7 @@ def test_importing_brings_no_heavy_package() -> None:
 
 def test_asking_a_database_brings_its_driver_alone(tmp_path: Path) -> None:
     with Store.open(tmp_path / "best.db") as store:
-        store.append(matmul_record())
+        store.append(matmul_trial())
     code = "import sys\nfrom measurements.store.store import Store\nStore.open(sys.argv[1], create=False).problems()"
     assert heavy_modules(code, str(tmp_path / "best.db")) == ["sqlalchemy"]
 
@@ -47,7 +47,7 @@ def run(folder: Path, *lines: str) -> list[tuple[int, str]]:
 
 def test_a_client_reads_shares_and_reports(tmp_path: Path) -> None:
     with Store.open(tmp_path / "best.db") as store:
-        store.append(matmul_record())
+        store.append(matmul_trial())
     commands = (
         "devices",
         "space softmax --rows 4 --columns 64 --device h200",

@@ -12,7 +12,7 @@ struct autosched_selection {
   unsigned arrays;    // that the launch takes: inputs, then outputs
   double doublings;   // from the problem that the kernel was tuned for
   const char* kernel; // its problem
-  const char* proof;  // "full", "quick" or "none"
+  const char* verification;  // "full", "quick" or "none"
 };
 
 // Both return a Status of autosched_launch.hpp, 0 for ok; `message` gets one line on what went wrong.
@@ -31,7 +31,7 @@ int autosched_select(const char* problem, int gpu, double growth, autosched_sele
          static_cast<unsigned>(autosched::arrays_of(*selection->kernel).size()),
          selection->doublings,
          selection->kernel->problem,
-         selection->kernel->proof};
+         selection->kernel->verification};
   return 0;
 }
 

@@ -84,7 +84,7 @@ struct Step {
   void (*shape)(const std::int64_t*, Shape&);
 };
 struct Kernel {
-  const char *op, *problem, *device, *entry, *digest, *proof, *provenance;
+  const char *op, *problem, *device, *entry, *digest, *verification, *provenance;
   int sm;
   bool exact_sm;  // code for sm_90a runs on nothing else
   const Size* sizes;

@@ -377,7 +377,7 @@ class ShippedKernel:
         doublings: How far the problem that it was tuned for is from here.
         by_ptx: Whether the driver compiles it from PTX, for lack of a cubin for this GPU.
 
-    ``problem``, ``proof`` and ``provenance`` are the manifest's.
+    ``problem``, ``verification`` and ``provenance`` are the manifest's.
     """
 
     def __init__(
@@ -390,7 +390,7 @@ class ShippedKernel:
         by_ptx: bool,
     ) -> None:
         self.entry, self.sizes, self.match, self.doublings, self.by_ptx = entry, dict(sizes), match, doublings, by_ptx
-        self.problem, self.proof, self.provenance = entry["problem"], entry["proof"], entry["provenance"]
+        self.problem, self.verification, self.provenance = entry["problem"], entry["proof"], entry["provenance"]
         self._folder = folder
         self._lock = threading.Lock()
         self._functions: dict[int, list[ctypes.c_void_p]] = {}  # by context, to which a module belongs

@@ -1,10 +1,10 @@
 """``autosched best``: what the database knows to be fastest.
 
-``--json``: ``database`` and ``best``, a list of records (``Trial.to_json``), one for each problem and device, each
+``--json``: ``database`` and ``best``, a list of trials (``Trial.to_json``), one for each problem and device, each
 with its ``provenance``, ``timing`` in seconds and ``schedule``, and besides ``flops_per_second``, and ``trials`` and
 ``ok``: how many of its provenance there are, and how many of them have a time, ``stale``: what has changed in the code
-of the kernel since it was timed, ``proof_lacks``: what its full proof had no run for, and why, and with several
-objectives ``front``: the trials that no other one beats in all of them (``trial_table.row``).
+of the kernel since it was timed, ``verification_lacks``: what its full verification had no run for, and why, and with
+several objectives ``front``: the trials that no other one beats in all of them (``trial_table.row``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ class Best:
     in the code of its kernel since it was timed."""
 
     problem: Problem
-    record: Trial
+    trial: Trial
     trials: int
     ok: int
     stale: tuple[str, ...]
@@ -54,11 +54,11 @@ class Best:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            **formatting.record_json(self.problem, self.record),
+            **formatting.trial_json(self.problem, self.trial),
             "trials": self.trials,
             "ok": self.ok,
             "stale": list(self.stale),
-            "proof_lacks": list(stored.lacks(self.record.proof)),
+            "verification_lacks": list(stored.lacks(self.trial.verification)),
             **({"front": list(self.front)} if self.front else {}),
         }
 
@@ -138,29 +138,29 @@ def _find(
     found = []
     for s in wanted.values():
         one = problem or store.problem(s)
-        record = store.best(one, s.device)
+        trial = store.best(one, s.device)
         front: tuple[Row, ...] = ()
-        if record is not None and not objectives.is_time:
-            record, front = _by(objectives, one, store.entry(s))
-        if record is not None:
+        if trial is not None and not objectives.is_time:
+            trial, front = _by(objectives, one, store.entry(s))
+        if trial is not None:
             where = _known(s.device)
             try:
-                refuse_unusable(store.name, one, record, where)
-                changed = stale(one, record, where)
+                refuse_unusable(store.name, one, trial, where)
+                changed = stale(one, trial, where)
             except InputError as error:
                 if problem is not None:
                     raise
                 say(f"left out: {error}")
                 continue
-            told = counts[s.problem_key, s.device, record.provenance, record.policy]
-            found.append(Best(one, record, *told, changed, front))
+            told = counts[s.problem_key, s.device, trial.provenance, trial.policy]
+            found.append(Best(one, trial, *told, changed, front))
     return found
 
 
-def _by(objectives: Objectives, problem: Problem, records: Sequence[Trial]) -> tuple[Trial | None, tuple[Row, ...]]:
-    """Return the record that is best by the first objective, and the Pareto front of several. Raises ValueError for an
+def _by(objectives: Objectives, problem: Problem, trials: Sequence[Trial]) -> tuple[Trial | None, tuple[Row, ...]]:
+    """Return the trial that is best by the first objective, and the Pareto front of several. Raises ValueError for an
     objective that no trial has."""
-    newest = [r for r in {r.schedule: r for r in records}.values() if r.measurement.ok and not is_library(r.schedule)]
+    newest = [r for r in {r.schedule: r for r in trials}.values() if r.measurement.ok and not is_library(r.schedule)]
     rows = trial_table.rows(problem, newest)
     objectives.check(dict.fromkeys(key for row in rows for key in row))
     costs = [objectives.costs(problem, r.schedule, r.measurement) for r in newest]
@@ -183,20 +183,20 @@ def _show_each(console: Console, found: Sequence[Best], objectives: Objectives) 
     for i, b in enumerate(found):
         if i:
             console.print()
-        console.print(f"{formatting.one_line(b.problem)} on {b.record.device}")
-        trials = f"{formatting.count(b.trials)} {b.record.provenance}, {formatting.count(b.ok)} of them ok"
-        facts = [*formatting.record_facts(b.problem, b.record), ("trials", trials)]
-        if b.record.proof is not None:
-            facts.append(("proof", stored.summary(b.record.proof)))
-            facts += [("proof lacks", one_line(text)) for text in stored.lacks(b.record.proof)]
+        console.print(f"{formatting.one_line(b.problem)} on {b.trial.device}")
+        trials = f"{formatting.count(b.trials)} {b.trial.provenance}, {formatting.count(b.ok)} of them ok"
+        facts = [*formatting.trial_facts(b.problem, b.trial), ("trials", trials)]
+        if b.trial.verification is not None:
+            facts.append(("verification", stored.summary(b.trial.verification)))
+            facts += [("verification lacks", one_line(text)) for text in stored.lacks(b.trial.verification)]
         if b.stale:
             facts.append(("stale", f"{', '.join(b.stale)} has changed since it was timed: tune the problem again"))
         show(console, formatting.facts(facts))
         console.print()
-        show(console, formatting.decisions(b.record.schedule, console.width))
+        show(console, formatting.decisions(b.trial.schedule, console.width))
         if b.front:
             console.print(f"\nPareto front of {', '.join(objectives.names)}")
-            show(console, formatting.front(objectives.names, b.record.schedule.values, b.front))
+            show(console, formatting.front(objectives.names, b.trial.schedule.values, b.front))
 
 
 def _show_table(console: Console, found: Sequence[Best]) -> None:
@@ -223,7 +223,7 @@ def _show_table(console: Console, found: Sequence[Best]) -> None:
 
 
 def _answer(b: Best) -> tuple[str, ...]:
-    seconds = b.record.seconds
-    assert seconds is not None  # Store.best gives ok records only
-    rate = formatting.rate(b.problem, seconds, b.record.device)
-    return b.record.device, formatting.time(seconds), rate, formatting.count(b.trials), b.record.provenance.value
+    seconds = b.trial.seconds
+    assert seconds is not None  # Store.best gives ok trials only
+    rate = formatting.rate(b.problem, seconds, b.trial.device)
+    return b.trial.device, formatting.time(seconds), rate, formatting.count(b.trials), b.trial.provenance.value

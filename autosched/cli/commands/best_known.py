@@ -32,10 +32,10 @@ _MOST_NAME = 200  # characters
 
 @dataclass(frozen=True)
 class Known:
-    """The best record of a problem on a device, and how many schedules of its provenance were tried."""
+    """The best trial of a problem on a device, and how many schedules of its provenance were tried."""
 
     name: str
-    record: Trial
+    trial: Trial
     rate: str
     trials: int
 
@@ -71,7 +71,7 @@ def best_known(
     for summary in sorted(summaries, key=lambda s: list(formatting.PROVENANCE_NOTE).index(s.provenance)):
         wanted.setdefault((summary.problem_key, summary.device), summary)
     found = [known for summary in wanted.values() if (known := _known(store, summary)) is not None]
-    found.sort(key=lambda known: (known.record.operator, known.name, known.record.device))
+    found.sort(key=lambda known: (known.trial.operator, known.name, known.trial.device))
     if json:
         print_json({"database": store.name, "best": [_as_json(known) for known in found]})
     elif found:
@@ -81,9 +81,9 @@ def best_known(
             fold=("problem",),
         )
         for known in found:
-            seconds, provenance = known.record.seconds or 0.0, known.record.provenance.value
+            seconds, provenance = known.trial.seconds or 0.0, known.trial.provenance.value
             numbers = formatting.time(seconds), known.rate, formatting.count(known.trials)
-            made.add_row(known.name, known.record.device, *numbers, provenance)
+            made.add_row(known.name, known.trial.device, *numbers, provenance)
         show(stdout_console(), made)
     if not found:
         where = "" if device is None else f" on {device}"
@@ -94,28 +94,28 @@ def best_known(
 
 def _known(store: Store, summary: ProblemSummary) -> Known | None:
     """None where every schedule has turned out to be wrong."""
-    record = store.best_of(summary)
-    if record is None or record.seconds is None:
+    trial = store.best_of(summary)
+    if trial is None or trial.seconds is None:
         return None
-    costed = record.facts
+    costed = trial.facts
     name = formatting.name_without_file(summary.problem_key, costed)
     if is_operator(summary.operator):
         problem = store.problem(summary)
         name = formatting.one_line(problem)
-        rate = formatting.rate(problem, record.seconds, record.device)
+        rate = formatting.rate(problem, trial.seconds, trial.device)
     else:
-        rate = "" if costed is None else formatting.rate(costed, record.seconds, record.device)
-    return Known(formatting.cut(one_line(name), _MOST_NAME), record, rate, summary.trials)
+        rate = "" if costed is None else formatting.rate(costed, trial.seconds, trial.device)
+    return Known(formatting.cut(one_line(name), _MOST_NAME), trial, rate, summary.trials)
 
 
 def _as_json(known: Known) -> dict[str, object]:
-    record = known.record
+    trial = known.trial
     return {
         "name": known.name,
-        "problem": fields_of(record.problem_key),
-        "device": record.device,
-        "template": "library" if is_library(record.schedule) else record.schedule.template,
-        "seconds": record.seconds,
-        "provenance": record.provenance.value,
+        "problem": fields_of(trial.problem_key),
+        "device": trial.device,
+        "template": "library" if is_library(trial.schedule) else trial.schedule.template,
+        "seconds": trial.seconds,
+        "provenance": trial.provenance.value,
         "trials": known.trials,
     }

@@ -1,7 +1,7 @@
 """``autosched check``: is every entry of a database still valid, right, and as fast as it was?
 
 ``--json``: ``database``, ``kind`` ("static" or "timed"), ``status`` (the exit status), ``conclusion``, ``doubt``,
-``left_out`` (how many records of an earlier reference there are, in words, or ""), ``judged``, ``counts`` by verdict,
+``left_out`` (how many trials of an earlier reference there are, in words, or ""), ``judged``, ``counts`` by verdict,
 ``tools``, ``seconds``, and ``entries``, each with ``name``, ``problem``, ``device``, ``verdict``, ``reasons``,
 ``ratio`` (candidate over baseline: ``median``, ``low``, ``high``, ``pairs``, or null), ``baseline_seconds``,
 ``candidate_seconds``, ``recorded_seconds`` and ``numbers``.

@@ -120,13 +120,13 @@ def check_db(
     if not found:
         current, left_out = store.current(store.problems())
         for summary in current:
-            record = store.best_of(summary)
-            if record is None:
+            trial = store.best_of(summary)
+            if trial is None:
                 continue
             unknown[summary.operator] += not is_operator(summary.operator)
-            why = unusable_reason(store, summary, record)
+            why = unusable_reason(store, summary, trial)
             if why:
-                found.append(f"trial {record.id} is the best of its problem and cannot be used: {why}")
+                found.append(f"trial {trial.id} is the best of its problem and cannot be used: {why}")
     unknown = +unknown
     if left_out:
         say(left_out)
@@ -143,12 +143,12 @@ def check_db(
     return ExitStatus.NO if found else 0
 
 
-def unusable_reason(store: Store, summary: ProblemSummary, record: Trial) -> str:
-    """Why a record cannot be used; "" also for what nobody can judge here."""
+def unusable_reason(store: Store, summary: ProblemSummary, trial: Trial) -> str:
+    """Why a trial cannot be used; "" also for what nobody can judge here."""
     if not is_operator(summary.operator):
         return ""
     try:
-        refuse_invalid(store.problem(summary), record)
+        refuse_invalid(store.problem(summary), trial)
     except ValueError as error:
         return str(error)
     return ""

@@ -49,8 +49,8 @@ def export_kernels(
         return 0
     for k in kernels:
         origin = "chosen by the time model" if k.provenance.origin is None else k.provenance.origin.time
-        proof = "proven" if k.proof is not None else "no proof of this kernel"
-        answer(f"{k.text} on {k.device.name}: {k.provenance.schedule.template}, {origin}, {proof}")
+        verification = "verified" if k.verification is not None else "not verified"
+        answer(f"{k.text} on {k.device.name}: {k.provenance.schedule.template}, {origin}, {verification}")
     answer(f"{formatting.plural(len(kernels), 'kernel')} in {folder}: see manifest.json and autosched_launch.hpp")
     return 0
 

@@ -1,8 +1,8 @@
 """``autosched report``: a database as one HTML page.
 
 ``--json``: ``out``, ``database``, ``against`` (null without it), and ``problems``, a list with the first screen's
-columns: ``problem``, ``device``, ``winner``, ``seconds``, ``share_of_roof``, ``provenance``, ``proof``, ``age`` and
-``advice``; and ``changes``, with ``problem``, ``device``, ``verdict``, ``ratio`` and ``decisions``.
+columns: ``problem``, ``device``, ``winner``, ``seconds``, ``share_of_roof``, ``provenance``, ``verification``, ``age``
+and ``advice``; and ``changes``, with ``problem``, ``device``, ``verdict``, ``ratio`` and ``decisions``.
 """
 
 from pathlib import Path
@@ -102,7 +102,7 @@ def _as_json(made: "ReportPage", out: str) -> dict[str, Any]:
                 "seconds": e.seconds,
                 "share_of_roof": e.share,
                 "provenance": e.provenance,
-                "proof": e.proof,
+                "verification": e.verification,
                 "age": e.age,
                 "advice": e.advice,
             }

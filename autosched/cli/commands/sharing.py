@@ -137,13 +137,13 @@ def _import_configs(files: Sequence[str], db: str, format: str, model: str | Non
     configs = config_files(format)
     with bad_input():
         tuned = configs.read(map(Path, files), None if model is None else Path(model))
-        records = [record for _, one in tuned for record in configs.records(one)]
+        trials = [trial for _, one in tuned for trial in configs.trials(one)]
     with Store.open(db) as store:
-        store.extend(records)
+        store.extend(trials)
     if json:
-        print_json({"files": [str(path) for path, _ in tuned], "records": len(records)})
+        print_json({"files": [str(path) for path, _ in tuned], "trials": len(trials)})
     else:
-        answer(f"{formatting.plural(len(records), 'configuration')} of {formatting.plural(len(tuned), 'file')}")
+        answer(f"{formatting.plural(len(trials), 'configuration')} of {formatting.plural(len(tuned), 'file')}")
     return 0
 
 
@@ -194,8 +194,8 @@ def _refuse_invalid_best(source: Store) -> None:
     from measurements.store.export import ExportError
 
     for summary in source.problems():
-        record = source.best_of(summary)
-        why = "" if record is None else unusable_reason(source, summary, record)
+        trial = source.best_of(summary)
+        why = "" if trial is None else unusable_reason(source, summary, trial)
         if why:
             raise ExportError(f"the best {summary.operator} on {summary.device} cannot be used: {why}")
 

@@ -15,8 +15,8 @@ class Command(TyperCommand):
     """Options that are typed as they should be are converted here. All else is left to the library, which knows what to
     say."""
 
-    # Newer releases of typer convert everything by pydantic, which takes 0.07 s of the CPU: a quick proof may take half
-    # a second.
+    # Newer releases of typer convert everything by pydantic, which takes 0.07 s of the CPU: a quick verification may
+    # take half a second.
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Fill the parameters of ``ctx``; what is not given has its default."""

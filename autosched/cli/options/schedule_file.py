@@ -1,6 +1,6 @@
 """A schedule that a person wrote, or that one of our commands printed with ``--json``, read from a file or stdin.
 
-It is an object of parameter values; or a document that holds exactly one under these keys: ``schedule`` (of a record,
+It is an object of parameter values; or a document that holds exactly one under these keys: ``schedule`` (of a trial,
 and of ``space --explain``), ``samples`` (``space --sample 1``), ``best`` (``best``, ``tune``), ``candidates``
 (``verify``). Beside a ``schedule`` stands the name of its ``template``; without it, the parameters tell.
 """

@@ -71,8 +71,8 @@ def _recorded(db: str, operator: str) -> dict[str, list[Any]] | None:
     found: dict[str, dict[Any, None]] = {}
     store = Store.open(db, create=False)
     for summary in store.problems(operator):
-        for record in store.trials(store.problem(summary), summary.device, summary.provenance):
-            for name, value in record.schedule.items:
+        for trial in store.trials(store.problem(summary), summary.device, summary.provenance):
+            for name, value in trial.schedule.items:
                 found.setdefault(name, {})[value] = None
     return {name: list(values) for name, values in found.items()} or None
 

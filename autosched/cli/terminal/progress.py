@@ -175,11 +175,11 @@ class TuneDisplay:
 
     @property
     def _best(self) -> str:
-        record = self._now.best if self._now is not None else self._start.best if self._start is not None else None
-        if record is None or record.seconds is None or self._start is None:
+        trial = self._now.best if self._now is not None else self._start.best if self._start is not None else None
+        if trial is None or trial.seconds is None or self._start is None:
             return "none yet"
-        rate = formatting.rate(self._start.problem, record.seconds, record.device)
-        return f"{formatting.time(record.seconds)}, {rate}, {record.provenance.value}, record {record.id}"
+        rate = formatting.rate(self._start.problem, trial.seconds, trial.device)
+        return f"{formatting.time(trial.seconds)}, {rate}, {trial.provenance.value}, trial {trial.id}"
 
     @property
     def _failed(self) -> str:

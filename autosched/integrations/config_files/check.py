@@ -1,6 +1,6 @@
 """Checks folders of tuned configurations that vLLM and SGLang ship: a finding for each entry, and one for each file.
 
-A configuration is compiled and proven once for each architecture that it is used on. No time is taken: what is slow
+A configuration is compiled and verified once for each architecture that it is used on. No time is taken: what is slow
 here is not seen.
 """
 
@@ -84,13 +84,13 @@ def check_configs(
 class ProcessConfigJudge:
     """Judges entries, in processes of its own, each distinct configuration of an architecture once.
 
-    Raises CannotCheck where configurations cannot be proven here.
+    Raises CannotCheck where configurations cannot be verified here.
     """
 
     def __init__(self, format: Format, check: ConfigCheck, workers: int | None = None) -> None:
         self.check = check
         self.tools: dict[str, str] = {}
-        self._pool = JudgePool(format, prove=check.emulate, workers=workers)
+        self._pool = JudgePool(format, verify=check.emulate, workers=workers)
         self._other = OtherTriton(format, check, workers) if check.with_python else None
 
     def __enter__(self) -> ProcessConfigJudge:
@@ -155,7 +155,7 @@ class ProcessConfigJudge:
         if found.get("local_bytes") and not verdict.fails:
             reasons.append(f"{found['local_bytes']} bytes of a thread lie in local memory: registers spill")
         if not self.check.emulate and found["status"] == "compiled":
-            reasons.append("it compiles and fits; nothing was proven")
+            reasons.append("it compiles and fits; nothing was verified")
         if self._other is not None and not verdict.fails:
             began = time.monotonic()
             device = entry.file.name.device

@@ -13,8 +13,8 @@ from autosched.integrations.config_files.check import FileEntry, ProcessConfigJu
 from autosched.integrations.config_files.file_names import Format
 from autosched.integrations.config_files.files import fits, read_folder
 from autosched.integrations.config_files.layer import BATCH_SIZES, layer_of_model
-from autosched.integrations.config_files.tuning.records import records_of, tuned_layers
 from autosched.integrations.config_files.tuning.sidecar import TunedLayer, read_tuned, write_tuned
+from autosched.integrations.config_files.tuning.trials import trials_of, tuned_layers
 from autosched.regression.config_files import ConfigCheck
 from autosched.regression.config_files import ConfigFiles as Protocol
 from autosched.regression.report import CheckReport
@@ -81,8 +81,8 @@ class MoeConfigFiles:
         layer = layer_of_model(model) if model is not None else None
         return [(file.path, read_tuned(file, layer)) for path in paths for file in read_folder(path, self.format)[0]]
 
-    def records(self, tuned: TunedLayer) -> Iterator[Trial]:
-        return records_of(tuned)
+    def trials(self, tuned: TunedLayer) -> Iterator[Trial]:
+        return trials_of(tuned)
 
     def stored(self, store: Store, device: str | None) -> list[TunedLayer]:
         return tuned_layers(store, device)

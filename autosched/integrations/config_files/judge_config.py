@@ -1,4 +1,4 @@
-"""One configuration on one device: compiled by the installed Triton, its resources looked at, then proven."""
+"""One configuration on one device: compiled by the installed Triton, its resources looked at, then verified."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autosched.triton.cubin import cubin_resources
 from autosched.triton.described import LaunchFailed
 from autosched.triton.session import emulated
 from autosched.verify.launch_plan import LaunchPlan
-from autosched.verify.oracle import UNPROVEN, Comparison
+from autosched.verify.oracle import UNVERIFIED, Comparison
 from autosched.verify.run import FAILED_LAUNCH
 from measurements.compiler.disassembly import DisassemblerMissing, NotDisassembled, disassemble, main_loop
 from measurements.files.text import one_line
@@ -53,7 +53,7 @@ class ConfigOutcome:
         return asdict(self)
 
 
-def judge(format: Format, name: FileName, config: Mapping[str, int], device: Device, *, prove: bool) -> ConfigOutcome:
+def judge(format: Format, name: FileName, config: Mapping[str, int], device: Device, *, verify: bool) -> ConfigOutcome:
     """Judge one configuration of a file of vLLM or SGLang by compiling its kernel and emulating a small launch.
 
     Args:
@@ -61,7 +61,7 @@ def judge(format: Format, name: FileName, config: Mapping[str, int], device: Dev
         name: What the file's name says: experts, sizes, types, block shape.
         config: The configuration: BLOCK_SIZE_M, num_warps and so on.
         device: The GPU.
-        prove: Whether the launch is emulated; else only compiled and checked against the device's limits.
+        verify: Whether the launch is emulated; else only compiled and checked against the device's limits.
 
     Returns:
         The status with its reason, and the resources of a block.
@@ -92,13 +92,13 @@ def judge(format: Format, name: FileName, config: Mapping[str, int], device: Dev
         reason = _too_large(found, config.get("num_warps", 4), device)
         if reason:
             return replace(found, status=FAILED_LAUNCH, reason=reason)
-        if not prove:
+        if not verify:
             return found
         try:
             kernel.function[launch.grid](**launch.arguments)
         except LaunchFailed as error:
             return replace(
-                found, status=session.verdict().status if session.launches else UNPROVEN, reason=one_line(str(error))
+                found, status=session.verdict().status if session.launches else UNVERIFIED, reason=one_line(str(error))
             )
         faults = session.fault_lines()
     verdict = session.verdict(_compared(launch))

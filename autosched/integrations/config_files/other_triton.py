@@ -40,7 +40,7 @@ class OtherTriton:
 
     def __init__(self, format: Format, check: ConfigCheck, workers: int | None = None) -> None:
         self._python = check.with_python
-        self._pool = JudgePool(format, prove=check.emulate, workers=workers, python=self._python)
+        self._pool = JudgePool(format, verify=check.emulate, workers=workers, python=self._python)
         self.version = ""
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""The process in which configurations are compiled and proven: a compiler that crashes ends it, not the check."""
+"""The process in which configurations are compiled and verified: a compiler that crashes ends it, not the check."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _origin = lru_cache(maxsize=8)(kernel_for)
 
 
 def handle(request: Message) -> Message:
-    """``format``, ``name`` (of a file), ``config``, ``device`` and ``prove`` to a judgement and the kernel's origin;
-    with ``layer`` and ``rows`` for ``name`` and ``prove``, to ESTIMATED ``seconds``, or None with a reason."""
+    """``format``, ``name`` (of a file), ``config``, ``device`` and ``verify`` to a judgement and the kernel's origin;
+    with ``layer`` and ``rows`` for ``name`` and ``verify``, to ESTIMATED ``seconds``, or None with a reason."""
     import triton
 
     if "version" in request:
@@ -27,7 +27,7 @@ def handle(request: Message) -> Message:
     if "layer" in request:
         return _counted(request)
     name = parse_file_name(request["name"])
-    found = judge(request["format"], name, request["config"], device(request["device"]), prove=request["prove"])
+    found = judge(request["format"], name, request["config"], device(request["device"]), verify=request["verify"])
     origin = _origin(request["format"], name.is_moe).origin
     return Message({**found.to_json(), "kernel": origin, "triton": triton.__version__})
 

@@ -1,13 +1,13 @@
-"""Helion's autotuner, by its public hooks: what is legal and proven wins, found by our samplers, kept in our store.
+"""Helion's autotuner, by its public hooks: what is legal and verified wins, found by our samplers, kept in our store.
 
     @helion.kernel(autotuner_fn=autosched.integrations.helion.autotuner("best.db"))
 
-``autotuner`` is a search of its own; ``proven`` filters the configurations of Helion's, ``seeds`` starts it, and
+``autotuner`` is a search of its own; ``verified`` filters the configurations of Helion's, ``seeds`` starts it, and
 ``DatabaseBackend`` keeps its winners. Without a GPU, times are ESTIMATED.
 """
 
 from autosched.integrations.helion.cache import DatabaseBackend
-from autosched.integrations.helion.proven import ProvenConfigs, proven
 from autosched.integrations.helion.search import autotuner, seeds
+from autosched.integrations.helion.verified import VerifiedConfigs, verified
 
-__all__ = ["DatabaseBackend", "ProvenConfigs", "autotuner", "proven", "seeds"]
+__all__ = ["DatabaseBackend", "VerifiedConfigs", "autotuner", "seeds", "verified"]

@@ -70,10 +70,10 @@ class DatabaseBackend(RemoteCacheBackend):  # type: ignore[misc]
         if store is None:
             return ()
         with store:
-            records = [r for summary in store.problems(CACHE) for r in store.entry(summary)]
-        newest = {record.problem_key: record for record in sorted(records, key=lambda record: record.id or 0)}
-        found = sorted(newest.values(), key=lambda record: record.id or 0, reverse=True)
-        return [_text_of(record) for record in found[:max_results]]
+            trials = [r for summary in store.problems(CACHE) for r in store.entry(summary)]
+        newest = {trial.problem_key: trial for trial in sorted(trials, key=lambda trial: trial.id or 0)}
+        found = sorted(newest.values(), key=lambda trial: trial.id or 0, reverse=True)
+        return [_text_of(trial) for trial in found[:max_results]]
 
     def _reading(self) -> Store | None:
         try:
@@ -82,5 +82,5 @@ class DatabaseBackend(RemoteCacheBackend):  # type: ignore[misc]
             return None
 
 
-def _text_of(record: Trial) -> str:
-    return record.schedule.text(_ENTRY)
+def _text_of(trial: Trial) -> str:
+    return trial.schedule.text(_ENTRY)

@@ -1,4 +1,4 @@
-"""A call of a Helion kernel as a problem, and an entry of Helion's cache as one: what their records are kept under."""
+"""A call of a Helion kernel as a problem, and an entry of Helion's cache as one: what their trials are kept under."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from helion.exc import InvalidConfig, NoConfigFound
 from autosched.integrations.helion.emulating import emulating
 from autosched.integrations.helion.estimates import EstimateProvider
 from autosched.integrations.helion.problem import problem_of
-from autosched.integrations.helion.proven import ProvenConfigs, proven
 from autosched.integrations.helion.space import ConfigSpace
+from autosched.integrations.helion.verified import VerifiedConfigs, verified
 from autosched.samplers import DEFAULT
 from autosched.samplers import check as check_sampler
 from autosched.samplers import sampler as make_sampler
@@ -43,7 +43,7 @@ _ROUNDS = 4  # of proposals for each trial: those of known configurations are pa
 _STATUSES = {
     "timeout": Status.TIMEOUT,
     "accuracy_error": Status.WRONG_RESULT,
-    "filtered": Status.UNPROVEN,
+    "filtered": Status.UNVERIFIED,
     "peer_compilation_fail": Status.COMPILE_ERROR,
     "error": Status.COMPILE_ERROR,
 }
@@ -60,7 +60,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
         trials: How many configurations.
         sampler: By name.
         seed: Of all that is drawn.
-        filtered: Proves a configuration before it is called the best; None proves none.
+        filtered: Verifies a configuration before it is called the best; None verifies none.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
         trials: int,
         sampler: str,
         seed: int,
-        filtered: ProvenConfigs | None,
+        filtered: VerifiedConfigs | None,
     ) -> None:
         self.device = active_device() if device is None else device
         # A tensor of a pretended GPU says that it is on one; its storage does not.
@@ -83,7 +83,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
         super().__init__(bound, args, provider)
         self._database = database_or_default(database)
         self._trials, self._sampler, self._seed = trials, sampler, seed
-        self._proven = filtered
+        self._verified = filtered
         self._problem = problem_of(bound.kernel, args)
         self._domain = ConfigSpace.of(bound)
         self._toolchain = f"Helion {importlib.metadata.version('helion')}, Triton {triton.__version__}"
@@ -113,9 +113,9 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
         return next(iter(self.best(1)), None)
 
     def _restore(self, store: Store) -> None:
-        for record in store.trials(self._problem, self.device.name, self.provenance):
-            if record.template_version == self._version and record.toolchain == self._toolchain:
-                self.measured[record.schedule] = record.measurement
+        for trial in store.trials(self._problem, self.device.name, self.provenance):
+            if trial.template_version == self._version and trial.toolchain == self._toolchain:
+                self.measured[trial.schedule] = trial.measurement
 
     def _autotune(self) -> Any:
         sampler = make_sampler(self._sampler, self._domain.space, seed=self._seed)
@@ -127,7 +127,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
                 for schedule, measurement in self._measured(schedules):
                     self.measured[schedule] = measurement
                     sampler.tell(schedule, measurement)
-                    store.append(self._record(schedule, measurement))
+                    store.append(self._trial(schedule, measurement))
         found = self._best()
         if found is None:
             raise NoConfigFound
@@ -177,20 +177,20 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
             yield schedule, measurement
 
     def _measurement(self, result: Any, best: float) -> Measurement:
-        """Prove what would be the best before it counts."""
+        """Verify what would be the best before it counts."""
         seconds = result.perf * 1e-3
         if not 0 < seconds < math.inf:
             status = _STATUSES.get(result.status, Status.CRASHED)
             known = getattr(self.benchmark_provider, "reasons", {})
             why = known.get(result.config.to_json(), f"Helion: {result.status}")
             return Measurement(status, self.provenance, why, compile_seconds=result.compile_time)
-        if seconds < best and self._proven is not None and self._proven(result.config) is None:
-            why = next((why for config, why in self._proven.refused if config == result.config), "it is not proven")
+        if seconds < best and self._verified is not None and self._verified(result.config) is None:
+            why = next((why for config, why in self._verified.refused if config == result.config), "it is not verified")
             return Measurement(Status.WRONG_RESULT, self.provenance, why, compile_seconds=result.compile_time)
         timing = Timing.estimate(seconds) if self.provenance is Provenance.ESTIMATED else Timing.of([seconds])
         return Measurement(Status.OK, self.provenance, timing=timing, compile_seconds=result.compile_time)
 
-    def _record(self, schedule: Schedule, measurement: Measurement) -> Trial:
+    def _trial(self, schedule: Schedule, measurement: Measurement) -> Trial:
         return Trial(
             problem_key=self._problem.key(),
             schedule=schedule,
@@ -216,8 +216,8 @@ def autotuner(
     trials: int = TRIALS,
     sampler: str = DEFAULT,
     seed: int = 0,
-    prove: bool = True,
-    proof_args: Sequence[Any] | None = None,
+    verify: bool = True,
+    verification_args: Sequence[Any] | None = None,
 ) -> Callable[..., SampledSearch]:
     """Make Helion's setting ``autotuner_fn``: what a database holds for a call, else a search by one of our samplers.
 
@@ -229,9 +229,9 @@ def autotuner(
         trials: How many configurations a search tries.
         sampler: What is tried next, by name.
         seed: Of all that is drawn.
-        prove: Whether a configuration is emulated before it is called the best: it must have no fault, and compute what
-            Helion's default does.
-        proof_args: Tensors of small sizes to prove on; None for the arguments themselves.
+        verify: Whether a configuration is emulated before it is called the best: it must have no fault, and compute
+            what Helion's default does.
+        verification_args: Tensors of small sizes to verify on; None for the arguments themselves.
 
     Returns:
         The function for the setting.
@@ -245,8 +245,8 @@ def autotuner(
 
     def make(bound: Any, args: Sequence[Any], **_: Any) -> SampledSearch:
         where = active_device() if row is None else row
-        small = args if proof_args is None else proof_args
-        filtered = proven(bound.kernel, small, device=where) if prove else None
+        small = args if verification_args is None else verification_args
+        filtered = verified(bound.kernel, small, device=where) if verify else None
         return SampledSearch(
             bound,
             args,
@@ -270,8 +270,8 @@ def seeds(
     trials: int = 32,
     database: str | Path | None = None,
     seed: int = 0,
-    prove: bool = True,
-    proof_args: Sequence[Any] | None = None,
+    verify: bool = True,
+    verification_args: Sequence[Any] | None = None,
 ) -> list[Any]:
     """Find configurations for Helion's setting ``autotune_seed_configs`` without a GPU.
 
@@ -283,8 +283,8 @@ def seeds(
         trials: How many are tried.
         database: Where every trial is kept; None for the usual one.
         seed: Of all that is drawn.
-        prove: As of ``autotuner``.
-        proof_args: As of ``autotuner``.
+        verify: As of ``autotuner``.
+        verification_args: As of ``autotuner``.
 
     Returns:
         The best by their ESTIMATED times, the fastest first.
@@ -294,7 +294,7 @@ def seeds(
     """
     row = device_named(device) if isinstance(device, str) else device
     here = tuple(a.detach().cpu() if isinstance(a, torch.Tensor) else a for a in args)
-    make = autotuner(database, device=row, trials=trials, seed=seed, prove=prove, proof_args=proof_args)
+    make = autotuner(database, device=row, trials=trials, seed=seed, verify=verify, verification_args=verification_args)
     with emulating(row):
         search = make(kernel.bind(here), here)
         search.autotune(skip_cache=len(search.best(count)) < count)

@@ -31,7 +31,7 @@ from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 
-OPERATOR = "inductor_mm"  # of records: a problem of Inductor's template, with the strides that it is called for
+OPERATOR = "inductor_mm"  # of trials: a problem of Inductor's template, with the strides that it is called for
 TEMPLATES = {"mm": "triton::mm", "addmm": "triton::mm", "bmm": "triton::bmm"}
 _DTYPES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
 _GROUP_M = 8
@@ -269,12 +269,12 @@ def _recorded(database: str, device: Device) -> dict[str, tuple[TritonConfig, fl
     found = {}
     with Store.open(database, create=False) as store:
         for summary in store.problems(OPERATOR):
-            record = store.best_of(summary) if summary.device == device.name else None
-            if record is None or record.toolchain != _versions() or record.seconds is None:
+            trial = store.best_of(summary) if summary.device == device.name else None
+            if trial is None or trial.toolchain != _versions() or trial.seconds is None:
                 continue
-            values = record.schedule.values
+            values = trial.schedule.values
             config = TritonConfig(**{f.name: int(values[f.name]) for f in dataclasses.fields(TritonConfig)})
-            found[record.problem_key] = config, record.seconds
+            found[trial.problem_key] = config, trial.seconds
     return found
 
 
@@ -317,12 +317,12 @@ def record_winner(database: str | Path, device: Device, key: str, config: Triton
         seconds: Its time.
 
     Returns:
-        The record as it was stored.
+        The trial as it was stored.
 
     Raises:
         StoreError: The database refuses it.
     """
-    record = Trial(
+    trial = Trial(
         problem_key=key,
         schedule=Schedule("inductor", tuple(dataclasses.asdict(config).items())),
         device=device.name,
@@ -339,4 +339,4 @@ def record_winner(database: str | Path, device: Device, key: str, config: Triton
         seed=0,
     )
     with Store.open(database) as store:
-        return store.append(record)
+        return store.append(trial)

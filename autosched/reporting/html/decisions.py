@@ -40,7 +40,7 @@ def decisions(best: Trial, trials: Sequence[Trial]) -> tuple[Decision, ...]:
     """Return the decisions of ``best``, those that were worth most first; of the template, and of its parameters among
     the ``trials`` of the same template. Raises ValueError for a winner without a time."""
     if best.seconds is None:
-        raise ValueError(f"record {best.id} has no time: its status is {best.status}")
+        raise ValueError(f"trial {best.id} has no time: its status is {best.status}")
     timed = [(r, r.seconds) for r in trials if r.seconds is not None]
     templates = [(r.schedule.template, seconds, False) for r, seconds in timed]
     found = [_decision("template", best.schedule.template, best.seconds, templates)]

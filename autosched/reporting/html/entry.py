@@ -45,7 +45,7 @@ class ReportEntry:
     """One problem on one device. ``trials`` are all of the winner's provenance, in their order.
 
     ``share`` is that of the roofline, None where it is not known; ``problem`` is None for an operator that is not known
-    here; ``costed`` is then what a record says of it. ``replaced``: a later revision of its file has been tried.
+    here; ``costed`` is then what a trial says of it. ``replaced``: a later revision of its file has been tried.
     ``advice`` says what to do next, "" where nothing is left to do.
     """
 
@@ -59,7 +59,7 @@ class ReportEntry:
     trials: tuple[Trial, ...]
     share: float | None
     memory_bound: bool
-    proof: str
+    verification: str
     age: str
     advice: str
     decisions: tuple[Decision, ...]
@@ -130,7 +130,7 @@ def _entry(store: Store, summaries: Sequence[ProblemSummary], now: datetime, rep
         roof = roofline(costed, chip)
         share, memory_bound = roof.share(best.seconds), roof.memory_bound
     usable, stale = _today(problem, best)
-    proof = "" if best is None or is_library(best.schedule) else stored.brief(best.proof)
+    verification = "" if best is None or is_library(best.schedule) else stored.brief(best.verification)
     advised = best is not None and not is_library(best.schedule)
     shares = busy_shares(problem, best) if best is not None and problem is not None and not usable else None
     name = (
@@ -149,13 +149,13 @@ def _entry(store: Store, summaries: Sequence[ProblemSummary], now: datetime, rep
         trials=tuple(t for t in trials if not is_library(t.schedule)),
         share=share,
         memory_bound=memory_bound,
-        proof=proof,
+        verification=verification,
         age="" if best is None else age(best.created, now),
         advice="",
         decisions=decisions(best, trials) if best is not None and advised else (),
         failures=_failures(trials),
         busy=() if shares is None else tuple(sorted(shares.items(), key=lambda item: -item[1])),
-        facts=() if best is None or costed is None else tuple(formatting.record_facts(costed, best)),
+        facts=() if best is None or costed is None else tuple(formatting.trial_facts(costed, best)),
     )
     return dataclasses.replace(entry, advice=_advice(entry, usable, stale))
 
@@ -203,7 +203,7 @@ def _advice(entry: ReportEntry, unusable: str, stale: Sequence[str]) -> str:
         return ""
     if entry.provenance != Provenance.MEASURED:
         return f"measure on a GPU: the time is {entry.provenance}"
-    if best.measurement.error is None and entry.proof not in (stored.FULL, stored.QUICK):
+    if best.measurement.error is None and entry.verification not in (stored.FULL, stored.QUICK):
         return "verify: its numbers were neither checked on the GPU nor emulated"
     if best.rank is None and sum(t.ok for t in entry.trials) > 1:
         return "confirm: it was not timed in turns with the next best"

@@ -75,7 +75,7 @@ class BayesSampler(Sampler):
     Args:
         space: Schedules to propose.
         seed: Random seed.
-        estimates: Estimated times, which lead the search as far as they prove right. Default: none.
+        estimates: Estimated times, which lead the search as far as they turn out right. Default: none.
         settings: Constants of the search. Default: ``BayesSettings()``.
     """
 

@@ -1,6 +1,6 @@
-"""The records of tunings in a database: a time for each configuration, and the choice from each list of them.
+"""The trials of tunings in a database: a time for each configuration, and the choice from each list of them.
 
-Records are only ever added, and the first one counts. So processes that tune the same kernel at the same time end with
+Trials are only ever added, and the first one counts. So processes that tune the same kernel at the same time end with
 the same times and the same choice, whether or not they waited for each other.
 """
 
@@ -49,13 +49,13 @@ class Answers:
 
     def choice(self, identity: Identity) -> Schedule | None:
         """Return the choice from this list of configurations, if there is one. Raises StoreError."""
-        return next((record.schedule for record in self._records(identity, identity.chosen)), None)
+        return next((trial.schedule for trial in self._trials(identity, identity.chosen)), None)
 
     def times(self, identity: Identity) -> dict[Schedule, Milliseconds]:
         """Return the times of configurations in any list. Raises StoreError."""
         times: dict[Schedule, Milliseconds] = {}
-        for record in self._records(identity, identity.timed):
-            times.setdefault(record.schedule, _milliseconds(record.measurement))
+        for trial in self._trials(identity, identity.timed):
+            times.setdefault(trial.schedule, _milliseconds(trial.measurement))
         return times
 
     def keep(self, identity: Identity, schedule: Schedule, milliseconds: Sequence[float]) -> None:
@@ -85,16 +85,16 @@ class Answers:
             choice = self.choice(identity)
         return otherwise if choice is None else choice
 
-    def _records(self, identity: Identity, problem: TritonProblem) -> Iterator[Trial]:
-        for record in self.open().trials(problem, identity.device, identity.provenance):
-            if (record.template_version, record.toolchain) == (identity.source, identity.toolchain):
-                yield record
+    def _trials(self, identity: Identity, problem: TritonProblem) -> Iterator[Trial]:
+        for trial in self.open().trials(problem, identity.device, identity.provenance):
+            if (trial.template_version, trial.toolchain) == (identity.source, identity.toolchain):
+                yield trial
 
     def _add(
         self, identity: Identity, problem: TritonProblem, schedule: Schedule, milliseconds: Sequence[float]
     ) -> None:
         store = self.open()
-        record = Trial(
+        trial = Trial(
             problem_key=problem.key(),
             schedule=schedule,
             device=identity.device,
@@ -110,7 +110,7 @@ class Answers:
             sampler=_NAME,
             seed=0,
         )
-        store.extend([record], unless_since=store.newest())  # one writer at a time, so that ids are in order
+        store.extend([trial], unless_since=store.newest())  # one writer at a time, so that ids are in order
 
 
 def _measurement(milliseconds: Sequence[float], identity: Identity) -> Measurement:

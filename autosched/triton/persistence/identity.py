@@ -1,4 +1,4 @@
-"""Which records belong to a tuning: the kernel's source, Triton's version, the device, and the values of its key."""
+"""Which trials belong to a tuning: the kernel's source, Triton's version, the device, and the values of its key."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class NotPersistable(ValueError):
 
 @dataclass(frozen=True)
 class Identity:
-    """Facts that all records of one tuning share.
+    """Facts that all trials of one tuning share.
 
-    ``timed`` is the problem of the times, ``chosen`` that of the choice from this list of configurations: one record is
+    ``timed`` is the problem of the times, ``chosen`` that of the choice from this list of configurations: one trial is
     all that a process has to read. ``schedules`` are those of the configurations, in their order.
     """
 

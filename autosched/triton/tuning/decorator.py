@@ -38,7 +38,7 @@ class TunedFunction:
         tolerance: (relative, absolute); None for that of the types.
         database: A path or an SQLAlchemy URL; None for the usual one.
         trials: Of each problem that the database does not know.
-        proof_args: Makes smaller arguments to prove on; None for those of the call.
+        verification_args: Makes smaller arguments to verify on; None for those of the call.
         workers: Processes that compile; None for one per core.
     """
 
@@ -53,14 +53,14 @@ class TunedFunction:
         tolerance: tuple[float, float] | None,
         database: str | Path | None,
         trials: int,
-        proof_args: Arguments | None,
+        verification_args: Arguments | None,
         workers: int | None,
     ) -> None:
         self.fn = function
         self.tuning = TritonTuning(TritonFunction.of(function), space, tuple(rules), default, reference, tolerance)
         self.database = database
         self.trials = trials
-        self.proof_args = proof_args
+        self.verification_args = verification_args
         self.workers = workers
         self.__name__ = self.tuning.function.name
         self.__doc__ = function.__doc__
@@ -91,11 +91,11 @@ class TunedFunction:
         row = active_device()
         key = (row.name, call.described(function))
         if key not in self._chosen:
-            record = self.best(*args, grid=grid, device=row, **kwargs)
-            if record is None:
-                record = self.tune(*args, grid=grid, device=row, **kwargs).best
+            trial = self.best(*args, grid=grid, device=row, **kwargs)
+            if trial is None:
+                trial = self.tune(*args, grid=grid, device=row, **kwargs).best
             domain = self.tuning.space_of(self.tuning.problem(call))
-            schedule = domain.defaults()[0] if record is None else record.schedule
+            schedule = domain.defaults()[0] if trial is None else trial.schedule
             self._chosen[key] = domain.values(schedule)
         return function.run.run(grid=grid, warmup=warmup, **{**call.arguments, **self._chosen[key]})
 
@@ -106,7 +106,7 @@ class TunedFunction:
         device: str | Device,
         trials: int | None = None,
         database: str | Path | None = None,
-        proof: Mapping[str, Any] | None = None,
+        verification: Mapping[str, Any] | None = None,
         options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> TuneResult:
@@ -118,7 +118,8 @@ class TunedFunction:
             device: The name of the GPU, or its row.
             trials: How many further configurations; None for those of the decorator.
             database: None for that of the decorator.
-            proof: A smaller call to prove on: ``grid`` and arguments by name. None for ``proof_args`` of the decorator.
+            verification: A smaller call to verify on: ``grid`` and arguments by name. None for ``verification_args`` of
+                the decorator.
             options: Further ones of ``SearchOptions``, and ``compile_seconds`` of ``tune_call``.
             kwargs: Arguments of the kernel by name.
 
@@ -131,10 +132,10 @@ class TunedFunction:
         """
         function = self.tuning.function
         storages = _storages()
-        given = proof
-        if given is None and self.proof_args is not None:
+        given = verification
+        if given is None and self.verification_args is not None:
             with TrackedTensors(storages, UndefinedValues(storages, lambda *_: None)):
-                given = self.proof_args()
+                given = self.verification_args()
         further = {"workers": self.workers, **(options or {})}
         compile_seconds = further.pop("compile_seconds", COMPILE_SECONDS)
         return tune_call(
@@ -146,7 +147,7 @@ class TunedFunction:
                 database=self.database if database is None else database,
                 **further,
             ),
-            proof_call=None if given is None else KernelCall.of(function, given),
+            verification_call=None if given is None else KernelCall.of(function, given),
             storages=storages,
             compile_seconds=compile_seconds,
         )
@@ -161,7 +162,7 @@ class TunedFunction:
             kwargs: Arguments of the kernel by name.
 
         Returns:
-            The record; None where there is no database, none for this problem, or one of another version of the
+            The trial; None where there is no database, none for this problem, or one of another version of the
             function.
 
         Raises:
@@ -177,9 +178,9 @@ class TunedFunction:
         problem = self.tuning.problem(KernelCall.positional(self.tuning.function, grid, args, kwargs))
         template = self.tuning.register()
         with Store.open(database, create=False) as store:
-            record = store.best(problem, row.name)
-        usable = record is not None and record.schedule in template.space(problem, row)
-        return record if usable and record is not None and record.template_version == template.version else None
+            trial = store.best(problem, row.name)
+        usable = trial is not None and trial.schedule in template.space(problem, row)
+        return trial if usable and trial is not None and trial.template_version == template.version else None
 
 
 def _storages() -> Storages:
@@ -197,7 +198,7 @@ def tune(
     tolerance: tuple[float, float] | None = None,
     database: str | Path | None = None,
     trials: int = TRIALS,
-    proof_args: Arguments | None = None,
+    verification_args: Arguments | None = None,
     workers: int | None = None,
 ) -> Callable[[Any], TunedFunction]:
     """Decorate a Triton function so that ``database`` says with which configuration it is launched.
@@ -206,13 +207,14 @@ def tune(
         space: values to try, by the names of ``tl.constexpr`` parameters and of ``num_warps``, ``num_stages``,
             ``num_ctas``, ``maxnreg``. Without it, the list of ``@triton.autotune`` below; else powers of two.
         rules: what every configuration must satisfy, such as ``"BLOCK_M * BLOCK_N <= 16384"``.
-        default: the configuration that others are proven against; by default the first listed, or Triton's defaults and
-            first values.
+        default: the configuration that others are verified against; by default the first listed, or Triton's defaults
+            and first values.
         reference: called with the arguments by name, returns the outputs by name.
         tolerance: relative and absolute errors that are allowed.
         database: a path or URL; by default the user's.
         trials: of a search that the first call of a problem starts.
-        proof_args: makes a smaller call to prove configurations on: a dict of ``grid`` and the arguments by name.
+        verification_args: makes a smaller call to verify configurations on: a dict of ``grid`` and the arguments by
+            name.
         workers: processes that compile, by default one per core; 0: this process does.
     """
 
@@ -226,7 +228,7 @@ def tune(
             tolerance=tolerance,
             database=database,
             trials=trials,
-            proof_args=proof_args,
+            verification_args=verification_args,
             workers=workers,
         )
 

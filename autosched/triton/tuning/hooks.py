@@ -99,10 +99,10 @@ class AutotuneHooks:
         fingerprint = {"device": row.name, "sm_count": str(row.sm_count), "toolchain": f"Triton {triton.__version__}"}
         fingerprint["by"] = NAME
         with Store.open(database) as store:
-            for record in reversed(store.trials(problem, row.name, provenance)):
-                same = record.schedule == schedule and record.template_version == template.version
-                if same and record.ok and record.fingerprint == canonical_json(fingerprint):
-                    timing = record.measurement.timing
+            for trial in reversed(store.trials(problem, row.name, provenance)):
+                same = trial.schedule == schedule and trial.template_version == template.version
+                if same and trial.ok and trial.fingerprint == canonical_json(fingerprint):
+                    timing = trial.measurement.timing
                     assert timing is not None
                     return [1e3 * timing.median, 1e3 * timing.p25, 1e3 * timing.p75]
             found = time()

@@ -19,7 +19,7 @@ from autosched.triton.tuning.outputs import (
     values_at_places,
     values_of,
 )
-from autosched.verify.oracle import UNPROVEN, Comparison
+from autosched.verify.oracle import UNVERIFIED, Comparison
 from measurements.emulator import Emulation
 from measurements.trials.comparison import told_apart
 from search_spaces.arrays import FloatArray
@@ -86,7 +86,8 @@ class SomeBlocks:
     made: CompiledCandidate
 
     def compare(self, emulation: Emulation) -> Comparison:
-        """Compare the elements that the blocks wrote; the status is ``unproven`` if the reference has none of them."""
+        """Compare the elements that the blocks wrote; the status is ``unverified`` if the reference has none of
+        them."""
         worst, compared, tensors = 0.0, 0, dict(self.outputs.call.tensors())
         for name, expected in self.outputs.expected.items():
             tensor = tensors[name]
@@ -101,5 +102,5 @@ class SomeBlocks:
             worst = max(worst, error)
         if not compared:
             reason = "the blocks that were run write nothing that the reference gives"
-            return Comparison(None, reason, status=UNPROVEN)
+            return Comparison(None, reason, status=UNVERIFIED)
         return Comparison(worst)

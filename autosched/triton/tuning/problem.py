@@ -1,4 +1,4 @@
-"""A call of a Triton function as a problem: what its records are kept under."""
+"""A call of a Triton function as a problem: what its trials are kept under."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.options import SearchOptions
 from autosched.tuning.progress_line import shown
 from autosched.tuning.result import TuneResult, completed
-from autosched.tuning.winner.winner_proof import Verifiers
+from autosched.tuning.winner.winner_verification import Verifiers
 from autosched.verify.launch_plan import EVERY_ORDER
 from measurements.compiler.cores import usable_cores
 from measurements.emulator import check_ready
@@ -135,7 +135,7 @@ def tune_call(
     device: str | Device,
     options: SearchOptions,
     *,
-    proof_call: KernelCall | None = None,
+    verification_call: KernelCall | None = None,
     storages: Storages | None = None,
     compile_seconds: float = COMPILE_SECONDS,
 ) -> TuneResult:
@@ -152,7 +152,7 @@ def tune_call(
         options: Of the search. ``workers`` are processes that compile, each of which imports the function's file; with
             0, and for a function that cannot be imported (of a notebook, or of the program itself), this process
             compiles.
-        proof_call: A smaller call that new bests are proven on; None for ``call`` itself.
+        verification_call: A smaller call that new bests are verified on; None for ``call`` itself.
         storages: Know which bytes of the arguments hold no values; None: all do.
         compile_seconds: What takes longer, or crashes its process, is refused.
 
@@ -183,16 +183,18 @@ def tune_call(
         stack.callback(processes.close)
     candidates = Candidates(tuning.function, call, domain, row, known, processes)
     runner = TritonEstimateRunner(row, candidates, candidates.start)
-    checked = call if proof_call is None else proof_call
+    checked = call if verification_call is None else verification_call
     verifier = ConfigurationVerifier(
         tuning.problem(checked),
         checked,
-        candidates if proof_call is None else Candidates(tuning.function, checked, domain, row, known, processes),
+        candidates
+        if verification_call is None
+        else Candidates(tuning.function, checked, domain, row, known, processes),
         [s for s in domain.defaults() if s in space],
         tuning.reference,
         tuning.tolerance,
         restored=(*tuning.function.reset_to_zero, *tuning.function.restore_value),
-        lacks=() if proof_call is None else ("its runs were at other sizes than those that are timed",),
+        lacks=() if verification_call is None else ("its runs were at other sizes than those that are timed",),
     )
     with stack:
         if options.verify:

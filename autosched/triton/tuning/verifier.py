@@ -74,7 +74,8 @@ class ConfigurationVerifier:
             if self._blocks is not None and self.reference is None:
                 raise NoReference(
                     f"one launch at these sizes takes about {seconds * default.launch.blocks:,.0f} s in the emulator: "
-                    "give a smaller call to prove on (proof_args, --proof-size), whose last tile is not full, or a "
+                    "give a smaller call to verify on (verification_args, --verification-size), whose last tile is "
+                    "not full, or a "
                     "reference"
                 )
         once = None if default is None or self._blocks is not None else self._launched_twice(default)

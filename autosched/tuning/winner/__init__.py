@@ -1,5 +1,5 @@
 """Which of the fastest schedules wins?
 
 Start at ``paired_timing.py``, which times finalists in turns and compares them in pairs. ``finalists.py`` selects
-them, ``winner_proof.py`` verifies the winner in full. This room knows nothing of samplers.
+them, ``winner_verification.py`` verifies the winner in full. This room knows nothing of samplers.
 """

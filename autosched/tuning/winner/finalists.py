@@ -1,4 +1,4 @@
-"""The end of a search on a GPU: which trials are timed again in turns, and the records of their results."""
+"""The end of a search on a GPU: which trials are timed again in turns, and how their results are stored."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def _incumbent(book: TrialLedger, entrants: Sequence[Candidate]) -> int | None:
 def remeasure(
     book: TrialLedger, runner: Comparing, entrants: Sequence[Candidate], complexity: Complexity, seconds: float
 ) -> paired_timing.Remeasurement:
-    """Time the finalists in turns and store the results, losers first, so that the winner is the newest record.
+    """Time the finalists in turns and store the results, losers first, so that the winner is the newest trial.
 
-    The library has a record too, at its rank: a later check compares the winner with it.
+    The library has a trial too, at its rank: a later check compares the winner with it.
 
     Args:
-        book: The run's ledger, which the records are appended to.
+        book: The run's ledger, which the trials are appended to.
         runner: Times several kernels in turns.
         entrants: Finalists of one problem, at least one.
         complexity: Complexity of a schedule, which decides between finalists that are equally fast.
@@ -92,7 +92,7 @@ def remeasure(
         The ranking, with the failed finalists and the library's times.
 
     Raises:
-        StoreError: The database refuses a record.
+        StoreError: The database refuses a trial.
         RunnerStopped: The GPU can no longer be used.
     """
     places = [float(place) for place in _simplest_first(book, entrants, complexity)]
@@ -109,7 +109,7 @@ def remeasure(
     for place, rank in rows:
         if place is None:
             if vendor is not None:
-                book.append(_library_record(book, vendor, seconds_of_it, rank))
+                book.append(_library_trial(book, vendor, seconds_of_it, rank))
             continue
         candidate, entrant = entrants[place.position], place.entrant
         known = book.known.get(candidate.kernel.digest)
@@ -123,8 +123,8 @@ def remeasure(
             clock_mhz=entrant.clock_mhz,
             code=None if known is None else known.code,
         )
-        record = book.record(candidate.schedule, candidate.kernel.digest, measurement, rank)
-        book.append(record if rank != 1 else dataclasses.replace(record, control=_control(remeasured)))
+        trial = book.make_trial(candidate.schedule, candidate.kernel.digest, measurement, rank)
+        book.append(trial if rank != 1 else dataclasses.replace(trial, control=_control(remeasured)))
     book.read_best()
     return remeasured
 
@@ -136,7 +136,7 @@ def _control(remeasured: paired_timing.Remeasurement) -> Control | None:
     return Control("copy", Timing.of(remeasured.copy_seconds)) if remeasured.copy_seconds else None
 
 
-def _library_record(book: TrialLedger, vendor: Entrant, seconds: Sequence[float], rank: int | None) -> Trial:
+def _library_trial(book: TrialLedger, vendor: Entrant, seconds: Sequence[float], rank: int | None) -> Trial:
     measurement = Measurement(
         Status.OK,
         book.provenance,
@@ -144,5 +144,5 @@ def _library_record(book: TrialLedger, vendor: Entrant, seconds: Sequence[float]
         error=vendor.error,
         clock_mhz=vendor.clock_mhz,
     )
-    record = book.record(LIBRARY_SCHEDULE, None, measurement, rank)
-    return dataclasses.replace(record, toolchain=vendor.version)
+    trial = book.make_trial(LIBRARY_SCHEDULE, None, measurement, rank)
+    return dataclasses.replace(trial, toolchain=vendor.version)

@@ -1,7 +1,7 @@
 """Published kernels, written as their users would: ``python -m benchmarks.users_kernels.published``.
 
-Each file is tuned by estimates for one device, with every new best proven in the emulator, and the best in full. What a
-file that is refused is told stands on the page, too.
+Each file is tuned by estimates for one device, with every new best verified in the emulator, and the best in full. What
+a file that is refused is told stands on the page, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def files() -> list[Path]:
     return [path for folder in FROM for path in sorted((HERE / folder).glob("*.toml"))]
 
 
-def tuned(path: Path, chip: str, trials: int, proof_seconds: float) -> TuneResult:
+def tuned(path: Path, chip: str, trials: int, verification_seconds: float) -> TuneResult:
     """Return what ``tune`` makes of a file. Raises ValueError where the kernel cannot be used."""
     with tempfile.TemporaryDirectory() as folder:
         return tune(
@@ -36,7 +36,7 @@ def tuned(path: Path, chip: str, trials: int, proof_seconds: float) -> TuneResul
             device=chip,
             backend="estimate",
             workers=1,
-            proof_seconds=proof_seconds,
+            verification_seconds=verification_seconds,
         )
 
 
@@ -48,51 +48,52 @@ def row(path: Path, result: TuneResult) -> str:
     failures = "".join(f", {n} {status}" for status, n in result.failures.items())
     return (
         f"| {path.stem} | {FROM[path.parent.name]} | {space.count():,} | {result.ok} of {len(result.trials)}{failures} "
-        f"| {time} | {shown} | {_proof(result)} |"
+        f"| {time} | {shown} | {_verification(result)} |"
     )
 
 
-def _proof(result: TuneResult) -> str:
-    """Return what was run to prove the best; why there is none."""
-    if result.best is None or result.best.proof is None:
+def _verification(result: TuneResult) -> str:
+    """Return what was run to verify the best; why there is none."""
+    if result.best is None or result.best.verification is None:
         return result.why_none
-    return stored.summary(result.best.proof).partition("; emulator")[0]
+    return stored.summary(result.best.verification).partition("; emulator")[0]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="a100")
     parser.add_argument("--trials", type=int, default=3)
-    parser.add_argument("--proof-seconds", type=float, default=0.0)
+    parser.add_argument("--verification-seconds", type=float, default=0.0)
     parser.add_argument("--only", nargs="*", help="names of files, without .toml; the page is not written")
     given = parser.parse_args()
-    rows, proven, refused = [], 0, []
+    rows, verified, refused = [], 0, []
     for path in files():
         if given.only and path.stem not in given.only:
             continue
         try:
-            result = tuned(path, device(given.device).name, given.trials, given.proof_seconds)
+            result = tuned(path, device(given.device).name, given.trials, given.verification_seconds)
         except ValueError as error:
             refused.append(f"| {path.stem} | {FROM[path.parent.name]} | {error} |")
             print(refused[-1], flush=True)
             continue
-        proven += result.best is not None and result.best.proof is not None
+        verified += result.best is not None and result.best.verification is not None
         rows.append(row(path, result))
         print(rows[-1], flush=True)
-    more = f" --proof-seconds {given.proof_seconds:g}" if given.proof_seconds else ""
-    full = f", the best in full for {given.proof_seconds:g} s" if given.proof_seconds else ""
+    more = f" --verification-seconds {given.verification_seconds:g}" if given.verification_seconds else ""
+    full = f", the best in full for {given.verification_seconds:g} s" if given.verification_seconds else ""
     today, everything = f"{datetime.now(UTC):%Y-%m-%d}", len(rows) + len(refused)
     lines = [
         "# Published kernels, written as their users would",
         f"`python -m benchmarks.users_kernels.published{more}`, {today}, NVRTC 13, two shared cores, no GPU.",
-        f"{given.trials} trials each by estimates for {given.device}, every new best proven in the emulator{full}. The "
+        f"{given.trials} trials each by estimates for {given.device}, every new best verified in the emulator{full}. "
+        f"The "
         "kernels were written anew after those of",
         "Kernel Tuner's examples, of its benchmark hub and of BAT, at sizes that the emulator runs whole, each with a "
         "reference or a judge in numpy.",
         "",
-        f"{len(rows)} of {everything} are expressed and tuned, {proven} of them proven; {len(refused)} refused.",
+        f"{len(rows)} of {everything} are expressed and tuned, {verified} of them verified; {len(refused)} refused.",
         "",
-        "| kernel | from | configurations | trials | best (estimated) | its parameters | proof |",
+        "| kernel | from | configurations | trials | best (estimated) | its parameters | verification |",
         "|---|---|---|---|---|---|---|",
         *rows,
         "",

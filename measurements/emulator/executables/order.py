@@ -119,7 +119,7 @@ class ProgramOrder:
                     self._streams[int(rest[0])] = self.order.add_stream(blocking=rest[1] == "1")
                 case "destroy":
                     self.order.destroy_stream(self._streams.pop(int(rest[0])))
-                case "record":
+                case "trial":
                     self._events[int(rest[0])] = self.order.record(self._streams[int(rest[1])])
                 case "wait":
                     self.order.wait(self._streams[int(rest[0])], self._events.get(int(rest[1]), {}))

@@ -217,7 +217,7 @@ def read_program_facts(path: Path) -> ProgramFacts:
     )
 
 
-@lru_cache(maxsize=8)  # a proof runs a program several times, and its name says what is in it
+@lru_cache(maxsize=8)  # a verification runs a program several times, and its name says what is in it
 def read_places(path: Path) -> SitePositions:
     """Return what ``_publish`` wrote of each site."""
     _, _, places = unsealed(path.read_bytes()).partition(_PLACES)

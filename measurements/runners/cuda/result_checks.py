@@ -41,7 +41,7 @@ class ResultChecks:
         self._functions = functions
         self._blocks = blocks
 
-    def prove_healthy(self, stream: Any) -> None:
+    def verify_healthy(self, stream: Any) -> None:
         """Run known-good kernels on ``stream``. Raises RuntimeError where their answers are wrong."""
         cp = self._cp
         slots = Slots(cp, Operand("health", "input", DTYPES["u32"], (1000,)), 3)

@@ -96,7 +96,7 @@ class GpuWorker:
             case Open():
                 return self._open(request, blobs)
             case Health():
-                self._checks.prove_healthy(self._stream)
+                self._checks.verify_healthy(self._stream)
                 return {}
             case Prepare():
                 return self._prepare(request, blobs)

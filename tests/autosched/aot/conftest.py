@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from needs import cpp_compiler
-from store_records import record
+from store_trials import make_trial
 
 from autosched.user_kernels.user_kernel import KernelSpec
 from measurements.store.store import Store
@@ -74,7 +74,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Export:
     database = folder / "best.db"
     with Store.open(database) as store:
         for problem, name, schedule in entries:
-            store.append(replace(record(schedule, _TIMED, problem, name), fingerprint="{}"))
+            store.append(replace(make_trial(schedule, _TIMED, problem, name), fingerprint="{}"))
     # Another process: what it registers is no kernel of other tests.
     command = [sys.executable, "-m", "autosched", "export", "--db", str(database), "--cubin", str(folder / "kernels")]
     done = subprocess.run(

@@ -195,7 +195,7 @@ import ctypes, sys
 library, fake = ctypes.CDLL(sys.argv[1]), ctypes.CDLL("libcuda.so.1")
 class Selection(ctypes.Structure):
     _fields_ = [("handle", ctypes.c_void_p), ("match", ctypes.c_int), ("arrays", ctypes.c_uint),
-                ("doublings", ctypes.c_double), ("kernel", ctypes.c_char_p), ("proof", ctypes.c_char_p)]
+                ("doublings", ctypes.c_double), ("kernel", ctypes.c_char_p), ("verification", ctypes.c_char_p)]
 message = ctypes.create_string_buffer(500)
 def select(problem):
     found = Selection()
@@ -210,7 +210,7 @@ print(*select("vector_add n=5 m=6")[::2], sep=": ")
 print(*select("vector_add n=1")[::2], sep=": ")
 print(*select("matmul m=128 n=128 k=64 a=bf16")[::2], sep=": ")
 status, shared, _ = select("matmul m=64 n=64 k=64")
-assert status == 0 and shared.proof == b"none", status
+assert status == 0 and shared.verification == b"none", status
 print(*launch(shared, 256, 0, 512), sep=": ")
 print(*launch(shared, 256, 8, 512), sep=": ")
 for name, code in (("cuModuleLoadData", 200), ("cuModuleGetFunction", 500), ("cuMemAlloc", 2), ("cuLaunchKernel", 700)):
@@ -248,7 +248,7 @@ def test_errors_are_typed_and_modules_belong_to_their_gpu(export: Export, tmp_pa
 
 def test_the_command_says_what_it_wrote(export: Export) -> None:
     assert "6 kernels in" in export.said
-    assert "vector_add n=10007 on a100: vector_add, estimated, no proof of this kernel" in export.said
+    assert "vector_add n=10007 on a100: vector_add, estimated, not verified" in export.said
     names = {"manifest.json", "autosched_kernels.hpp", "autosched_kernels.cpp", "autosched_launch.hpp"}
     assert names | {"autosched_loader.py", "cubins", "ptx"} <= {p.name for p in export.folder.iterdir()}
     document = json.loads((export.folder / "manifest.json").read_text())
@@ -276,7 +276,7 @@ def test_the_example_runs(export: Export, tmp_path: Path) -> None:
     program = compiled(tmp_path / "example", source, f"-I{export.folder}")
     done = emulated("h200", str(program))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "kernel: softmax rows=64 columns=512 dtype=f32, proof: none" in done.stdout
+    assert "kernel: softmax rows=64 columns=512 dtype=f32, verification: none" in done.stdout
     elsewhere = emulated("a100", str(program))
     assert (elsewhere.returncode, elsewhere.stderr.count("it is for sm_90a")) == (1, 1)
     assert "status 4" in elsewhere.stderr

@@ -149,7 +149,7 @@ def test_all_outputs_of_run_agree(
     ("status", "expected"),
     [
         ("right", ExitStatus.OK), ("wrong", ExitStatus.NO), ("racing", ExitStatus.NO), ("cheating", ExitStatus.NO),
-        ("failed", ExitStatus.NO), ("timed_out", ExitStatus.NO), ("unproven", ExitStatus.NO_ANSWER),
+        ("failed", ExitStatus.NO), ("timed_out", ExitStatus.NO), ("unverified", ExitStatus.NO_ANSWER),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("command", ["judge", "verify"])
@@ -186,8 +186,8 @@ def test_a_launch_of_a_script_that_cannot_be_emulated_decides_nothing(
     done = SimpleNamespace(status=launched, reason="why")
     launch = SimpleNamespace(kernel="k", called_at="s.py:1", size="", verdict=done, findings=(), runs=())
     session = SimpleNamespace(launches=[launch] if launched else [], host_findings=[])
-    proof: Any = SimpleNamespace(failure=failure, session=session)
-    assert status_of(script_cases(proof, Path("s.py"), False)) is expected
+    report: Any = SimpleNamespace(failure=failure, session=session)
+    assert status_of(script_cases(report, Path("s.py"), False)) is expected
 
 
 def test_a_status_needs_something_that_passes() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from rich.table import Table
-from store_records import record
+from store_trials import make_trial
 
 from autosched.cli.app import run
 from autosched.cli.terminal.output import show, stdout_console
@@ -28,7 +28,7 @@ def stored(path: Path, **changes: object) -> Trial:
     its = template("transpose")
     schedule = its.space(PROBLEM, H200).sample(1, 0)[0]
     measurement = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(1e-6, 1e-6, 1e-6, 9))
-    made = record(schedule, measurement, PROBLEM)
+    made = make_trial(schedule, measurement, PROBLEM)
     made = dataclasses.replace(
         made, kernel_digest=its.kernel(PROBLEM, schedule, H200).digest, template_version=its.version
     )

@@ -259,7 +259,7 @@ def test_no_usage_error_repeats_a_password(run: Run, command: tuple[str, ...]) -
     assert status == 2 and "hunter2" not in out + err and err.count("\n") == 1
 
 
-def test_nested_proofs_and_other_operators_are_found(run: Run) -> None:
+def test_nested_verifications_and_other_operators_are_found(run: Run) -> None:
     tune = ("tune", *SCALE, "--device", "h200", "--backend", "estimate", "--trials", "1", "--db", "b.db", "--no-verify")
     assert run(*tune)[0] == 0
     with closing(sqlite3.connect("b.db")) as raw:

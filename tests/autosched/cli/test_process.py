@@ -66,7 +66,7 @@ def test_the_version_waits_for_no_command() -> None:
 
 
 @needs_nvrtc
-def test_a_proof_waits_for_nothing_that_it_does_not_use() -> None:
+def test_a_verification_waits_for_nothing_that_it_does_not_use() -> None:
     """Neither for databases nor tile programs, nor for NVRTC, which another process loads to compile."""
     unused = ["sqlalchemy", "search_spaces.programs", "autosched.user_kernels.problem"]
     if any(d.metadata["Name"] == "nvidia-cuda-nvrtc" for d in importlib.metadata.distributions()):

@@ -1,4 +1,4 @@
-"""Records that were damaged, edited, or written by another version: one line that names the trial, exit status 2."""
+"""Trials that were damaged, edited, or written by another version: one line that names the trial, exit status 2."""
 
 import json
 import sqlite3
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from store_records import tell_entries
+from store_trials import tell_entries
 
 from autosched.cli import main
 from measurements.store.store import Store

@@ -44,7 +44,7 @@ def schedules() -> list[Schedule]:
     return template("matmul").space(PROBLEM, H200).sample(3, 5)
 
 
-def record(seconds: float, on: str = "h200", which: int = 0, digest: str | None = None) -> Trial:
+def make_trial(seconds: float, on: str = "h200", which: int = 0, digest: str | None = None) -> Trial:
     return Trial(
         problem_key=PROBLEM.key(),
         schedule=schedules()[which],
@@ -63,9 +63,9 @@ def record(seconds: float, on: str = "h200", which: int = 0, digest: str | None 
     )
 
 
-def written(path: Path, *records: Trial) -> Database:
+def written(path: Path, *trials: Trial) -> Database:
     with Store.open(path / "best.db") as store:
-        for one in records:
+        for one in trials:
             store.append(one)
     return Database(path / "best.db")
 
@@ -83,27 +83,27 @@ def an_h200(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class TestBest:
     def test_the_only_device_need_not_be_named(self, tmp_path: Path, no_gpu: None) -> None:
-        database = written(tmp_path, record(2e-6, "a100"), record(1e-6, "a100", 1))
+        database = written(tmp_path, make_trial(2e-6, "a100"), make_trial(1e-6, "a100", 1))
         best = database.best(PROBLEM)
         assert best is not None and best.seconds == 1e-6
         assert database.best(PROBLEM, "h200") is None
         assert database.best(PROBLEM, H200) is None
 
     def test_devices_are_not_compared(self, tmp_path: Path, no_gpu: None) -> None:
-        database = written(tmp_path, record(2e-6, "a100"), record(1e-6, "h200"))
+        database = written(tmp_path, make_trial(2e-6, "a100"), make_trial(1e-6, "h200"))
         with pytest.raises(NoSchedule, match="for a100, h200: name one"):
             database.best(PROBLEM)
         best = database.best(PROBLEM, "a100")
         assert best is not None and best.seconds == 2e-6
 
     def test_the_gpu_that_is_here_comes_first(self, tmp_path: Path, an_h200: None) -> None:
-        database = written(tmp_path, record(1e-6, "a100"), record(2e-6, "h200"))
+        database = written(tmp_path, make_trial(1e-6, "a100"), make_trial(2e-6, "h200"))
         best = database.best(PROBLEM)
         assert best is not None and best.device == "h200"
 
     def test_nothing_is_none(self, tmp_path: Path, no_gpu: None) -> None:
         assert written(tmp_path).best(PROBLEM) is None
-        assert written(tmp_path, record(1e-6)).best(Matmul(m=97, n=80, k=64)) is None
+        assert written(tmp_path, make_trial(1e-6)).best(Matmul(m=97, n=80, k=64)) is None
 
     @pytest.mark.parametrize(
         ("arguments", "message"),
@@ -115,13 +115,13 @@ class TestBest:
         ],
     )
     def test_what_is_no_question(self, tmp_path: Path, no_gpu: None, arguments: tuple[Any, ...], message: str) -> None:
-        database = written(tmp_path, record(1e-6, "a100"), record(1e-6, "mine"))
+        database = written(tmp_path, make_trial(1e-6, "a100"), make_trial(1e-6, "mine"))
         with pytest.raises(ValueError, match=message) as caught:
             database.best(*arguments)
         assert "\n" not in str(caught.value)
 
     def test_names_as_people_write_them(self, tmp_path: Path, no_gpu: None) -> None:
-        database = written(tmp_path, record(1e-6, "h200"), record(2e-6, "mine"))
+        database = written(tmp_path, make_trial(1e-6, "h200"), make_trial(2e-6, "mine"))
         for name, seconds in (("H200", 1e-6), ("mine", 2e-6)):
             best = database.best(PROBLEM, name, "estimated")
             assert best is not None and best.seconds == seconds
@@ -152,7 +152,7 @@ def small(problem: Softmax, **changes: Any) -> Trial:
     schedule = changes.pop("schedule", template("row_reduction").space(SMALL, H200).sample(1, 5)[0])
     digest = generate(problem, schedule, H200).digest
     version = template("row_reduction").version
-    made = dataclasses.replace(record(1e-6, digest=digest), template_version=version, schedule=schedule)
+    made = dataclasses.replace(make_trial(1e-6, digest=digest), template_version=version, schedule=schedule)
     return dataclasses.replace(made, problem_key=problem.key(), **changes)
 
 
@@ -160,7 +160,7 @@ class TestKernel:
     def test_without_cupy(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "cupy", None)
         with pytest.raises(RuntimeUnavailable, match=r"kernels are called through cupy .*: pip install"):
-            written(tmp_path, record(1e-6)).kernel(PROBLEM)
+            written(tmp_path, make_trial(1e-6)).kernel(PROBLEM)
 
     def test_without_a_gpu(self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuse() -> None:
@@ -169,7 +169,7 @@ class TestKernel:
         monkeypatch.setattr(cupy.cuda, "Device", refuse)
         monkeypatch.setattr(ctypes, "CDLL", lambda name: name)
         with pytest.raises(RuntimeUnavailable, match=r"kernels need a GPU, and none can be used: .*no CUDA-capable"):
-            written(tmp_path, record(1e-6)).kernel(PROBLEM)
+            written(tmp_path, make_trial(1e-6)).kernel(PROBLEM)
 
     def test_without_a_driver(self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuse() -> None:
@@ -181,7 +181,7 @@ class TestKernel:
         monkeypatch.setattr(cupy.cuda, "Device", refuse)
         monkeypatch.setattr(ctypes, "CDLL", missing)
         with pytest.raises(RuntimeUnavailable, match="no NVIDIA driver") as unavailable:
-            written(tmp_path, record(1e-6)).kernel(PROBLEM)
+            written(tmp_path, make_trial(1e-6)).kernel(PROBLEM)
         assert "insufficient" not in str(unavailable.value)
 
     def test_what_was_tuned(self, tmp_path: Path, cupy: PretendedCupy) -> None:
@@ -216,7 +216,7 @@ class TestKernel:
 
     def test_what_was_not_is_said_once(self, tmp_path: Path, cupy: PretendedCupy) -> None:
         database = written(tmp_path, small(NEAR))
-        with pytest.warns(NotTuned, match="nearest record: rows is 4, recorded 8; .*tune it") as said:
+        with pytest.warns(NotTuned, match="nearest trial: rows is 4, recorded 8; .*tune it") as said:
             kernel = database.kernel(SMALL)
         assert len(said) == 1 and "\n" not in str(said[0].message)
         assert kernel.provenance.kind in ("nearest", "model")
@@ -224,7 +224,7 @@ class TestKernel:
         assert kernel(cupy.zeros((4, 64), "f2")).shape == (4, 64)
 
     def test_unless_only_the_exact_one_is_wanted(self, tmp_path: Path, cupy: PretendedCupy) -> None:
-        with pytest.raises(NoSchedule, match=r"best.db has no usable record .* rows is 4, recorded 8; tune"):
+        with pytest.raises(NoSchedule, match=r"best.db has no usable trial .* rows is 4, recorded 8; tune"):
             written(tmp_path, small(NEAR)).kernel(SMALL, exact=True)
 
     def test_what_has_changed_is_said(self, tmp_path: Path, cupy: PretendedCupy) -> None:
@@ -234,7 +234,7 @@ class TestKernel:
             kernel = written(tmp_path, old).kernel(SMALL)
         assert kernel.provenance.kind == "exact" and len(kernel.provenance.stale) == 2
 
-    def test_a_record_that_no_longer_compiles_is_passed_over(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+    def test_a_trial_that_no_longer_compiles_is_passed_over(self, tmp_path: Path, cupy: PretendedCupy) -> None:
         broken = small(SMALL, schedule=dataclasses.replace(small(SMALL).schedule))
         database = written(tmp_path, broken)
         digest = generate(SMALL, broken.schedule, H200).digest
@@ -274,7 +274,7 @@ class TestKernel:
         monkeypatch.setattr(library_kernel, "library_multiplier", multiplier)
         problem = Matmul(m=8, n=16, k=32, order_b="col")
         won = dataclasses.replace(
-            record(1e-6), problem_key=problem.key(), schedule=LIBRARY_SCHEDULE, kernel_digest=None, toolchain=""
+            make_trial(1e-6), problem_key=problem.key(), schedule=LIBRARY_SCHEDULE, kernel_digest=None, toolchain=""
         )
         kernel = written(tmp_path, won).kernel(problem)
         assert (kernel.provenance.kind, kernel.provenance.warning) == ("library", "")
@@ -294,7 +294,7 @@ class TestKernel:
         its = template(problem.operator)
         schedule = its.space(problem, H200).sample(1, 2)[0]
         compiled = its.kernel(problem, schedule, H200)
-        made = record(1e-6, digest=compiled.digest)
+        made = make_trial(1e-6, digest=compiled.digest)
         made = dataclasses.replace(made, problem_key=problem.key(), schedule=schedule, template_version=its.version)
         kernel = written(tmp_path, made).kernel(problem)
         assert (kernel.provenance.kind, kernel.provenance.schedule) == ("exact", schedule)
@@ -338,13 +338,13 @@ class TestNextProcess:
         monkeypatch.setattr(library_kernel, "library_version", lambda: "cublas 13.2.0")
         problem = Matmul(m=8, n=16, k=32)
         won = dataclasses.replace(
-            record(1e-6), problem_key=problem.key(), schedule=LIBRARY_SCHEDULE, kernel_digest=None, toolchain=""
+            make_trial(1e-6), problem_key=problem.key(), schedule=LIBRARY_SCHEDULE, kernel_digest=None, toolchain=""
         )
         first = written(tmp_path, won).kernel(problem)
         request.getfixturevalue("offline")
         assert Database(tmp_path / "best.db").kernel(problem).provenance == first.provenance
 
-    def test_another_record_is_seen(self, path: Path, cupy: PretendedCupy) -> None:
+    def test_another_trial_is_seen(self, path: Path, cupy: PretendedCupy) -> None:
         other = template("row_reduction").space(SMALL, H200).sample(2, 9)[1]
         with Store.open(path) as store:
             faster = Measurement(Status.OK, Provenance.MEASURED, timing=Timing.of([1e-9]))
@@ -437,7 +437,7 @@ class TestLookUp:
         answer = database.look_up(SMALL)
         assert answer.kernel == generate(SMALL, small(SMALL).schedule, H200)
         assert database.look_up(SMALL, "H200").provenance == answer.provenance
-        with pytest.raises(NoSchedule, match=r"has no usable record of this problem on h100: .* recorded h200"):
+        with pytest.raises(NoSchedule, match=r"has no usable trial of this problem on h100: .* recorded h200"):
             database.look_up(SMALL, "h100", exact=True)
         with pytest.raises(NoSchedule, match="for any device: name the device"):
             database.look_up(NEAR)
@@ -456,7 +456,7 @@ class TestOnGpu:
         some = template("matmul").space(problem, gpu).sample(300, 1)
         schedule = next(s for s in some if (s.integer("split_k") > 1) == split_k)
         made = dataclasses.replace(
-            record(1e-6, gpu.name),
+            make_trial(1e-6, gpu.name),
             problem_key=problem.key(),
             schedule=schedule,
             kernel_digest=generate(problem, schedule, gpu).digest,
@@ -487,7 +487,7 @@ class TestOnGpu:
         gpu = cuda.cuda_device()
         schedule = template("matmul").space(problem, gpu).sample(1, 1)[0]
         made = dataclasses.replace(
-            record(1e-6, gpu.name),
+            make_trial(1e-6, gpu.name),
             problem_key=problem.key(),
             schedule=schedule,
             kernel_digest=generate(problem, schedule, gpu).digest,

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from cases import spread
 from pretended_cupy import PretendedCupy
-from store_records import record
+from store_trials import make_trial
 
 import autosched
 from autosched.cli import main
@@ -50,7 +50,7 @@ def stored(path: Path) -> Path:
     timing = Timing(1e-6, 1e-6, 1e-6, 9)
     measurement = Measurement(Status.OK, Provenance.MEASURED, timing=timing, resources=Resources(32, 0, 0, 0, 0, 4096))
     with Store.open(path) as store:
-        store.append(record(schedule(), measurement, PROBLEM))
+        store.append(make_trial(schedule(), measurement, PROBLEM))
     return path
 
 

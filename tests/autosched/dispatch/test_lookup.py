@@ -1,4 +1,4 @@
-"""Which kernel a database gives: the exact record's, the nearest one's behind its guard, or the model's own choice."""
+"""Which kernel a database gives: the exact trial's, the nearest one's behind its guard, or the model's own choice."""
 
 import dataclasses
 import itertools
@@ -46,7 +46,9 @@ def default() -> DefaultChoice:
     return found
 
 
-def record(problem: Problem, schedule: Schedule, on: str = "h200", seconds: float = 1e-6, **changes: object) -> Trial:
+def make_trial(
+    problem: Problem, schedule: Schedule, on: str = "h200", seconds: float = 1e-6, **changes: object
+) -> Trial:
     its = template(schedule.template)
     row = next((row for row in (H200, H100, A100) if row.name == on), H200)
     made = Trial(
@@ -112,10 +114,10 @@ class TestDistance:
 
 
 class TestChoice:
-    def test_the_exact_record_whatever_the_model_says(self, store: Store, default: DefaultChoice) -> None:
+    def test_the_exact_trial_whatever_the_model_says(self, store: Store, default: DefaultChoice) -> None:
         slow = max(samples(), key=lambda s: predicted(ASKED, s))
-        store.append(record(NEAR, samples()[0]))
-        stored = store.append(record(ASKED, slow, seconds=5e-6))
+        store.append(make_trial(NEAR, samples()[0]))
+        stored = store.append(make_trial(ASKED, slow, seconds=5e-6))
         answer = look_up(store, ASKED, H200)
         assert answer.kernel == template(slow.template).kernel(ASKED, slow, H200)
         found = answer.provenance
@@ -124,17 +126,17 @@ class TestChoice:
         assert (found.origin.record, found.origin.seconds, found.origin.time) == (stored.id, 5e-6, "measured")
 
     def test_the_nearest_one_that_the_model_does_not_put_behind(self, store: Store, default: DefaultChoice) -> None:
-        store.append(record(NEAR, default.schedule))
-        store.append(record(Softmax(512, 1024), samples()[0], seconds=1e-7))
+        store.append(make_trial(NEAR, default.schedule))
+        store.append(make_trial(Softmax(512, 1024), samples()[0], seconds=1e-7))
         found = look_up(store, ASKED, H200).provenance
         assert (found.kind, found.schedule, found.distance) == (Kind.NEAREST, default.schedule, 1.0)
         assert found.differences == ("rows is 64, recorded 128",)
-        assert "the nearest tuned schedule is used; nearest record: rows is 64, recorded 128" in found.warning
+        assert "the nearest tuned schedule is used; nearest trial: rows is 64, recorded 128" in found.warning
         assert found.predicted_seconds == found.default_seconds == default.seconds
 
     def test_never_one_that_it_does(self, store: Store, default: DefaultChoice) -> None:
         slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * NEIGHBOUR_SLACK * default.seconds)
-        store.append(record(NEAR, slow))
+        store.append(make_trial(NEAR, slow))
         found = look_up(store, ASKED, H200).provenance
         assert (found.kind, found.schedule, found.origin) == (Kind.MODEL, default.schedule, None)
         assert "the time model expects it to take" in found.refused[0]
@@ -143,26 +145,26 @@ class TestChoice:
 
     def test_a_farther_one_where_the_nearest_is_refused(self, store: Store, default: DefaultChoice) -> None:
         slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * NEIGHBOUR_SLACK * default.seconds)
-        store.append(record(NEAR, slow))
-        store.append(record(Softmax(256, 1024), default.schedule))
+        store.append(make_trial(NEAR, slow))
+        store.append(make_trial(Softmax(256, 1024), default.schedule))
         found = look_up(store, ASKED, H200).provenance
         assert (found.kind, found.distance, len(found.refused)) == (Kind.NEAREST, 2.0, 1)
 
     def test_not_one_that_is_too_far(self, store: Store, default: DefaultChoice) -> None:
-        store.append(record(Softmax(64 * 2 ** int(MAX_DOUBLINGS + 1), 1024), default.schedule))
+        store.append(make_trial(Softmax(64 * 2 ** int(MAX_DOUBLINGS + 1), 1024), default.schedule))
         assert look_up(store, ASKED, H200).provenance.kind is Kind.MODEL
 
     def test_another_device_of_the_family_but_of_no_other(self, store: Store, default: DefaultChoice) -> None:
-        store.append(record(ASKED, default.schedule, "h100"))
-        store.append(record(NEAR, default.schedule, "a100"))
+        store.append(make_trial(ASKED, default.schedule, "h100"))
+        store.append(make_trial(NEAR, default.schedule, "a100"))
         found = look_up(store, ASKED, H200).provenance
         assert (found.kind, found.differences) == (Kind.NEAREST, ("device is h200, recorded h100",))
 
     def test_an_unknown_device_says_its_architecture_itself(self, store: Store, default: DefaultChoice) -> None:
         ours, other = json.dumps({"sm": "sm_90a"}), json.dumps({"sm": "sm_80"})
-        store.append(record(NEAR, default.schedule, "theirs", fingerprint=other))
+        store.append(make_trial(NEAR, default.schedule, "theirs", fingerprint=other))
         assert look_up(store, ASKED, H200).provenance.kind is Kind.MODEL
-        store.append(record(Softmax(256, 1024), default.schedule, "mine", fingerprint=ours))
+        store.append(make_trial(Softmax(256, 1024), default.schedule, "mine", fingerprint=ours))
         assert look_up(store, ASKED, H200).provenance.differences[-1] == "device is h200, recorded mine"
 
     def test_an_empty_database(self, store: Store, default: DefaultChoice) -> None:
@@ -170,15 +172,15 @@ class TestChoice:
         assert (found.kind, found.schedule, found.differences) == (Kind.MODEL, default.schedule, ())
         assert found.warning.endswith("the time model's own choice is used; tune it")
 
-    def test_a_record_that_is_not_valid_any_more_is_a_miss(self, store: Store, default: DefaultChoice) -> None:
-        broken = dataclasses.replace(record(ASKED, samples()[0]), schedule=samples()[0].replace(vector_x=7))
+    def test_a_trial_that_is_not_valid_any_more_is_a_miss(self, store: Store, default: DefaultChoice) -> None:
+        broken = dataclasses.replace(make_trial(ASKED, samples()[0]), schedule=samples()[0].replace(vector_x=7))
         store.append(broken)
         found = look_up(store, ASKED, H200).provenance
         assert found.kind is Kind.MODEL and "of an older version" in found.refused[0]
         assert "older version" in found.warning
 
     def test_nor_is_one_that_cannot_be_compiled(self, store: Store, default: DefaultChoice) -> None:
-        store.append(record(ASKED, samples()[0]))
+        store.append(make_trial(ASKED, samples()[0]))
         bad = template("row_reduction").kernel(ASKED, samples()[0], H200).digest
         found = look_up(store, ASKED, H200, usable=lambda kernel: "no room" if kernel.digest == bad else None)
         assert found.provenance.refused == ("its best schedule cannot be used any more (no room)",)
@@ -188,10 +190,10 @@ class TestChoice:
     def test_only_the_exact_one_where_that_is_asked_for(self, store: Store, default: DefaultChoice) -> None:
         with pytest.raises(NoSchedule, match="it holds nothing of softmax; tune it first"):
             look_up(store, ASKED, H200, exact=True)
-        store.append(record(NEAR, default.schedule))
-        with pytest.raises(NoSchedule, match="the nearest record differs: rows is 64, recorded 128; tune it first"):
+        store.append(make_trial(NEAR, default.schedule))
+        with pytest.raises(NoSchedule, match="the nearest trial differs: rows is 64, recorded 128; tune it first"):
             look_up(store, ASKED, H200, exact=True)
-        store.append(record(ASKED, samples()[0]))
+        store.append(make_trial(ASKED, samples()[0]))
         assert look_up(store, ASKED, H200, exact=True).provenance.kind is Kind.EXACT
 
     def test_the_nearest_are_tried_and_no_more(
@@ -200,8 +202,8 @@ class TestChoice:
         monkeypatch.setattr(lookup, "MOST_TRIED", 2)
         slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * NEIGHBOUR_SLACK * default.seconds)
         for rows in (128, 256):
-            store.append(record(Softmax(rows, 1024), slow))
-        store.append(record(Softmax(512, 1024), default.schedule))
+            store.append(make_trial(Softmax(rows, 1024), slow))
+        store.append(make_trial(Softmax(512, 1024), default.schedule))
         assert look_up(store, ASKED, H200).provenance.kind is Kind.MODEL
 
 
@@ -209,7 +211,7 @@ class TestLibrary:
     PROBLEM = Matmul(64, 64, 64)
 
     def won(self, problem: Problem) -> Trial:
-        made = record(NEAR, samples()[0])
+        made = make_trial(NEAR, samples()[0])
         return dataclasses.replace(
             made, problem_key=problem.key(), schedule=LIBRARY_SCHEDULE, kernel_digest=None, toolchain="cublas 13.2.0"
         )
@@ -243,7 +245,7 @@ class TestStale:
     HERE = Environment("nvrtc 13.0.88", "580.65", "13000")
 
     def stale(self, store: Store, here: Environment, on: Device = H200, **changes: object) -> tuple[str, ...]:
-        store.append(record(ASKED, samples()[0], **changes))
+        store.append(make_trial(ASKED, samples()[0], **changes))
         return look_up(store, ASKED, on, here).provenance.stale
 
     def test_nothing_has_changed(self, store: Store) -> None:
@@ -271,7 +273,7 @@ class TestStale:
         assert self.stale(store, self.HERE, part) == ("SMs 132 to 60",)
 
     def test_the_template_of_a_neighbour(self, store: Store, default: DefaultChoice) -> None:
-        store.append(record(NEAR, default.schedule, template_version="other"))
+        store.append(make_trial(NEAR, default.schedule, template_version="other"))
         assert look_up(store, ASKED, H200, self.HERE).provenance.stale == ("the template row_reduction",)
 
 
@@ -283,7 +285,7 @@ def test_what_is_not_tuned_is_the_same_choice_every_time(default: DefaultChoice)
 
 
 def test_provenance_as_json_and_back(store: Store, default: DefaultChoice) -> None:
-    store.append(record(NEAR, default.schedule, driver="1"))
+    store.append(make_trial(NEAR, default.schedule, driver="1"))
     for found in (
         look_up(store, ASKED, H200, Environment(driver="2")).provenance,
         look_up(store, Softmax(8, 8), H200).provenance,

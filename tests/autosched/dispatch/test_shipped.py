@@ -78,14 +78,14 @@ class TestExact:
         for trial in beaten:
             assert "vendor's library" in look_up(None, trial.problem, H100).provenance.refused[0]
 
-    def test_a_record_of_the_database_comes_first(self, store: Store) -> None:
-        slowest = max((t for t in recorded().records if t.ok), key=lambda t: t.seconds or 0.0)
+    def test_a_trial_of_the_database_comes_first(self, store: Store) -> None:
+        slowest = max((t for t in recorded().trials if t.ok), key=lambda t: t.seconds or 0.0)
         store.append(dataclasses.replace(slowest, rank=None))
         found = look_up(store, RECORDED, H100).provenance
         assert (found.schedule, found.own) == (slowest.schedule, True)
 
     def test_the_recording_comes_before_a_neighbour_of_the_database(self, store: Store) -> None:
-        (trial,) = (t for t in recorded().records if t.rank == 1)
+        (trial,) = (t for t in recorded().trials if t.rank == 1)
         store.append(dataclasses.replace(trial, problem_key=NEAR.key()))
         found = look_up(store, RECORDED, H100).provenance
         assert found.tuned and not found.own
@@ -104,7 +104,7 @@ class TestNearest:
         assert "rows is 2048, recorded 4096" in found.warning
 
     def test_the_database_comes_first_at_the_same_distance(self, store: Store, chosen_by_the_recording: None) -> None:
-        (trial,) = (t for t in recorded().records if t.rank == 1)
+        (trial,) = (t for t in recorded().trials if t.rank == 1)
         store.append(dataclasses.replace(trial, problem_key=Softmax(rows=1024, columns=8192).key()))
         found = look_up(store, NEAR, H100).provenance
         assert found.origin is not None
@@ -136,7 +136,7 @@ class TestOtherDevices:
 
 class TestChoice:
     def test_the_best_place_else_the_lowest_median_and_never_the_library(self) -> None:
-        trials = [t for t in recorded().records if t.ok]
+        trials = [t for t in recorded().trials if t.ok]
         alone = tuple(dataclasses.replace(t, rank=None) for t in trials)
         quickest = min(trials, key=lambda t: t.seconds or 0.0)
         assert fastest(Recording(alone)).schedule == quickest.schedule  # type: ignore[union-attr]
@@ -151,7 +151,7 @@ class TestChoice:
         assert best is not None
         wrong = Measurement(Status.WRONG_RESULT, Provenance.MEASURED, reason="wrong")
         failed: Trial = dataclasses.replace(best, measurement=wrong, rank=None)
-        found = fastest(Recording((*recorded().records, failed)))
+        found = fastest(Recording((*recorded().trials, failed)))
         assert found is not None and found.schedule != best.schedule
         assert fastest(Recording((failed,))) is None
 
@@ -160,7 +160,7 @@ class TestBroken:
     @pytest.fixture
     def broken(self, tmp_path: Path) -> ShippedRecordings:
         """Return recordings of which that of RECORDED is cut short, and its neighbour's is whole."""
-        trials = tuple(dataclasses.replace(t, problem_key=NEAR.key()) for t in recorded().records)
+        trials = tuple(dataclasses.replace(t, problem_key=NEAR.key()) for t in recorded().trials)
         recording.write(tmp_path / "near", [Recording(trials)])
         recording.install(tmp_path / "near", tmp_path)
         cut = recording.place(RECORDED.key(), "h100", tmp_path)

@@ -56,8 +56,8 @@ def test_sampled_schedules_of_random_problems_are_right(name: str, nightly: bool
         }  # fmt: skip
         problem = Matmul(m, n, 32 * blocks, a=name, **chosen)
         (schedule,) = space_of(problem, RTX5090).sample(1, seed=seed)
-        proof = verify_one(template("matmul"), problem, schedule, RTX5090, depth="quick")
-        assert proof.ok, (problem, schedule, proof.reason)
+        verdict = verify_one(template("matmul"), problem, schedule, RTX5090, depth="quick")
+        assert verdict.ok, (problem, schedule, verdict.reason)
 
 
 @pytest.mark.parametrize("name", representative(("e4m3", "e5m2"), "e4m3"))
@@ -66,10 +66,10 @@ def test_8_bit_floats_are_multiplied_by_scales_of_one(name: str) -> None:
     problem = Matmul(100, 72, 192, a=name, scale="row_column")
     space = template("matmul").space(problem, RTX5090)
     schedule = next(s for s in space.sample(64, seed=2) if s["intrinsic"] == f"mma_m16n8k32_{name}_unit_scales")
-    proof = verify_one(template("matmul"), problem, schedule, RTX5090, depth="quick")
-    assert proof.ok, proof.reason
-    assert proof.kernel is not None
-    output = compile_to_ptx(proof.kernel.source, proof.kernel.entry, "compute_120a", proof.kernel.headers)
+    verdict = verify_one(template("matmul"), problem, schedule, RTX5090, depth="quick")
+    assert verdict.ok, verdict.reason
+    assert verdict.kernel is not None
+    output = compile_to_ptx(verdict.kernel.source, verdict.kernel.entry, "compute_120a", verdict.kernel.headers)
     assert output.text is not None and f"block_scale.scale_vec::1X.f32.{name}.{name}.f32.ue8m0" in output.text
 
 
@@ -99,5 +99,5 @@ def test_sampled_schedules_with_tensor_memory_are_right(name: str) -> None:
         }  # fmt: skip
         problem = Matmul(m, 8 * n, 64 * blocks, a=name, scale_order="tiled", **chosen)
         (schedule,) = template("tcgen05_matmul").space(problem, b200).sample(1, seed=seed)
-        proof = verify_one(template("tcgen05_matmul"), problem, schedule, b200, depth="quick")
-        assert proof.ok, (problem, schedule, proof.reason)
+        verdict = verify_one(template("tcgen05_matmul"), problem, schedule, b200, depth="quick")
+        assert verdict.ok, (problem, schedule, verdict.reason)

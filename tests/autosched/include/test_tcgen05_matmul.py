@@ -57,8 +57,8 @@ def test_kernels_are_right(case: str) -> None:
     name, changes, fields = CASES[case]
     problem = Matmul(**{"m": 256, "n": 128, "k": 320, "a": "bf16", "order_b": "col", **fields})  # type: ignore[arg-type]
     schedule = Schedule(name, SMALL.replace(**changes).items)
-    proof = verify_one(template(name), problem, schedule, B200, depth="quick")
-    assert proof.ok, proof.reason
+    verdict = verify_one(template(name), problem, schedule, B200, depth="quick")
+    assert verdict.ok, verdict.reason
 
 
 @pytest.mark.parametrize("name", representative(TYPES, "bf16", "i8"))
@@ -77,8 +77,8 @@ def test_sampled_schedules_of_random_problems_are_right(name: str, nightly: bool
         problem = Matmul(m, 8 * n, 16 * k, a=name, **chosen)  # type: ignore[arg-type]
         of = template("tcgen05_matmul_transposed" if few else "tcgen05_matmul")
         (schedule,) = of.space(problem, B200).sample(1, seed=seed)
-        proof = verify_one(of, problem, schedule, B200, depth="quick")
-        assert proof.ok, (problem, schedule, proof.reason)
+        verdict = verify_one(of, problem, schedule, B200, depth="quick")
+        assert verdict.ok, (problem, schedule, verdict.reason)
 
 
 def test_who_takes_few_rows() -> None:

@@ -45,8 +45,8 @@ def test_sampled_schedules_of_random_problems_are_right(name: str, nightly: bool
             fields["epilogue"] = str(rng.choice(EPILOGUES))
         problem = Matmul(m, n, 16 * k if fields["a"] in ("mxf8", "nvf4", "e4m3", "i8") else k, **fields)
         (schedule,) = TMA.space(problem, RTX5090).sample(1, seed=seed)
-        proof = verify_one(TMA, problem, schedule, RTX5090, depth="quick")
-        assert proof.ok, (problem, schedule, proof.reason)
+        verdict = verify_one(TMA, problem, schedule, RTX5090, depth="quick")
+        assert verdict.ok, (problem, schedule, verdict.reason)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ FOUND = {
     "too much": ("return bytearray(1 << 60)", SubmissionStatus.OUT_OF_MEMORY, ()),
     "an extension": (
         "from torch.utils.cpp_extension import load_inline\nreturn load_inline('a', '')",
-        SubmissionStatus.UNPROVEN,
+        SubmissionStatus.UNVERIFIED,
         (),
     ),
     "no launch": ("o = x * self.factor\nreturn o", SubmissionStatus.CHEATING, (Cheat.NO_LAUNCH, Cheat.TORCH)),

@@ -37,7 +37,7 @@ def combining(kind: str, type_: str, places: bool = False) -> Program:
 Change = Callable[[GeneratedKernel], GeneratedKernel]
 
 
-def proven(
+def verified(
     made: Program, where: str, sizes: dict[str, int], seed: int, width: int = 1, changed: Change | None = None
 ) -> str:
     p, row = problem(made, **sizes), device(where)
@@ -61,7 +61,7 @@ def proven(
 def test_all_kinds(kind: str, type_: str) -> None:
     """Of a matrix whose last line has an odd number of elements, so that no pair is whole, and an even one."""
     seed = CASES.index((kind, type_))
-    proven(combining(kind, type_), "a100", {"k": 60, "n": 31 if seed % 2 else 32, "m": 13}, seed)
+    verified(combining(kind, type_), "a100", {"k": 60, "n": 31 if seed % 2 else 32, "m": 13}, seed)
 
 
 @pytest.mark.parametrize("type_", ATOMICS["assign"].types)
@@ -73,7 +73,7 @@ def test_each_element_is_assigned_by_one_block(type_: str) -> None:
 
     made = program(x=Input("k n", type_), out=InOut("k n", type_))(body)
     named = Program(f"assign_{type_}", *list(vars(made).values())[1:])
-    proven(named, "a100", {"k": 60, "n": 31}, 4)
+    verified(named, "a100", {"k": 60, "n": 31}, 4)
 
 
 def test_two_blocks_that_assign_an_element_are_refused() -> None:
@@ -103,13 +103,15 @@ def test_halves_are_added_by_what_a_device_has(type_: str, where: str) -> None:
         return  # Turing does not convert to bf16
     native = str(type_ == "f16" or where == "h100").lower()
     for n, count in ((32, 2), (31, 1)):
-        source = proven(combining("addf", type_), where, {"k": 64, "n": n, "m": 16}, 3, width=2)
+        source = verified(combining("addf", type_), where, {"k": 64, "n": n, "m": 16}, 3, width=2)
         assert f"tile::add_halves<autosched::{type_}, {count}, {native}>" in source
 
 
 @pytest.mark.parametrize("type_", ["bf16", "i32"])
 def test_places_that_come_twice(type_: str) -> None:
-    proven(combining("addf" if type_ == "bf16" else "muli", type_, places=True), "a100", {"k": 40, "n": 32, "m": 9}, 5)
+    verified(
+        combining("addf" if type_ == "bf16" else "muli", type_, places=True), "a100", {"k": 40, "n": 32, "m": 9}, 5
+    )
 
 
 def test_a_lost_element_is_found() -> None:
@@ -124,6 +126,6 @@ def test_a_lost_element_is_found() -> None:
 
     sizes = {"k": 40, "n": 32, "m": 9}
     made = combining("muli", "i32", places=True)
-    proven(made, "a100", sizes, 5)
+    verified(made, "a100", sizes, 5)
     with pytest.raises(AssertionError):
-        proven(made, "a100", sizes, 5, changed=changed)
+        verified(made, "a100", sizes, 5, changed=changed)

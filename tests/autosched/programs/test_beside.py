@@ -1,4 +1,4 @@
-"""A program of matmul as one more template of the operator: one union space, one proof, one command line."""
+"""A program of matmul as one more template of the operator: one union space, one verification, one command line."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from search_spaces import catalogue
 
 PROGRAMS = Path(__file__).parents[3] / "examples" / "programs"
 GEMM, MATMUL = str(PROGRAMS / "gemm_relu.py"), str(PROGRAMS / "matmul.py")
-QUICK = ("--no-verify", "--proof-seconds", "0", "--device", "a100")
+QUICK = ("--no-verify", "--verification-seconds", "0", "--device", "a100")
 SIZES = ("--size", "m=96", "--size", "n=64", "--size", "k=64")
 
 

@@ -30,7 +30,7 @@ def test_distances_that_an_int_does_not_hold() -> None:
 
 @pytest.mark.parametrize("store", representative(["direct", "turned"], "turned"))
 def test_lines_far_apart(store: str) -> None:
-    """A full proof has places far down and far across."""
+    """A full verification has places far down and far across."""
     made = load_program(PROGRAM)
     p, own = problem(made, m=80, n=72, k=32), template(made)
     schedule = next(

@@ -1,4 +1,5 @@
-"""Tile programs, proven: sampled schedules in the emulator against the interpreter, the command line, machine code."""
+"""Tile programs, verified: sampled schedules in the emulator against the interpreter, the command line, machine
+code."""
 
 from __future__ import annotations
 
@@ -298,7 +299,7 @@ def test_a_listing_is_tuned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "nothing is stored to %z: %vz is, behind the loop" in " ".join(capsys.readouterr().out.split())
     assert main(["tune", "--program", place, *sizes, "--trials", "1", "--db", database]) == 0
     assert main(["best", "--program", place, *sizes, "--db", database]) == 0
-    assert re.search(r"proof\s+ok", capsys.readouterr().out)
+    assert re.search(r"verification\s+ok", capsys.readouterr().out)
 
 
 def test_the_proxy_keeps_remainders() -> None:
@@ -344,7 +345,7 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", "--program", f"{place}:gemm_relu", *sizes, "--trials", "2", "--db", database]) == 0
     assert main(["best", "--program", place, *sizes, "--db", database]) == 0
     told = capsys.readouterr().out
-    assert "estimated" in told and re.search(r"proof\s+ok", told), told
+    assert "estimated" in told and re.search(r"verification\s+ok", told), told
     assert main(["space", "--program", f"{place}:other", *sizes]) == 2
     assert "has no program other: it has gemm_relu" in capsys.readouterr().err
     assert main(["space", "--program", place, "--size", "q=1"]) == 2

@@ -29,12 +29,12 @@ def check_tiles(seed: int, orders: int = 1) -> None:
     p = problem(made, m=rng.randint(1, 130), n=rng.choice((8, 24, 96, 130, 77)))
     if "outside of the array" in (template(made).why_not(p, A100) or ""):
         p = problem(made, m=192, n=768)  # multiples of all shapes: nothing lies outside
-    prove(p, seed, orders)
+    verify(p, seed, orders)
 
 
 def check(seed: int, orders: int = 1) -> None:
     rng = random.Random(-seed)
-    prove(problem(random_program(seed), **{name: rng.randint(1, 130) for name in "mnk"}), seed, orders)
+    verify(problem(random_program(seed), **{name: rng.randint(1, 130) for name in "mnk"}), seed, orders)
 
 
 def loops(seed: int) -> ProgramProblem:
@@ -48,7 +48,7 @@ def loops(seed: int) -> ProgramProblem:
 
 
 def check_loops(seed: int, orders: int = 1) -> None:
-    prove(loops(seed), seed, orders)
+    verify(loops(seed), seed, orders)
 
 
 def carried(seed: int) -> ProgramProblem:
@@ -63,12 +63,12 @@ def carried(seed: int) -> ProgramProblem:
 
 
 def check_carried(seed: int, schedules: int, orders: int = 1) -> None:
-    """Lower some schedules of a program, and prove the first one."""
+    """Lower some schedules of a program, and verify the first one."""
     p = carried(seed)
     own = template(p.program)
     for schedule in own.space(p, A100).sample(schedules, seed):
         own.kernel(p, schedule, A100)
-    prove(p, seed, orders)
+    verify(p, seed, orders)
 
 
 def by_wgmma(p: ProgramProblem, seed: int) -> Schedule | None:
@@ -84,7 +84,7 @@ def check_loops_by_wgmma(seed: int, orders: int = 1) -> bool:
     p = loops(seed)
     schedule = by_wgmma(p, seed)
     if schedule is not None:
-        prove(p, seed, orders, H100, schedule)
+        verify(p, seed, orders, H100, schedule)
     return schedule is not None
 
 
@@ -94,7 +94,7 @@ def check_wgmma(seed: int, orders: int = 1) -> None:
     p = problem(random_program(seed), **{name: rng.choice((8, 16, 40, 64, 72, 130)) for name in "mnk"})
     schedule = by_wgmma(p, seed)
     if schedule is not None:
-        prove(p, seed, orders, H100, schedule)
+        verify(p, seed, orders, H100, schedule)
 
 
 def check_buffered(seed: int, orders: int = 1) -> bool:
@@ -105,7 +105,7 @@ def check_buffered(seed: int, orders: int = 1) -> bool:
     given: dict[str, int | str] = {q.name: "cp.async" for q in space.parameters if "cp.async" in q.values}
     schedule = random_start(space, seed, {**given, "fragment_buffers": 2})
     if schedule is not None:
-        prove(p, seed, orders, schedule=schedule)
+        verify(p, seed, orders, schedule=schedule)
     return schedule is not None
 
 
@@ -116,12 +116,12 @@ def check_streamed(seed: int, orders: int = 1) -> str:
     schedule = random_start(template(p.program).space(p, FEW), seed, {"stream_k": 1})
     if schedule is None:
         return ""
-    prove(p, seed, orders, FEW, schedule)
+    verify(p, seed, orders, FEW, schedule)
     return template(p.program).kernel(p, schedule, FEW).source
 
 
-def prove(p: ProgramProblem, seed: int, orders: int, where: Device = A100, schedule: Schedule | None = None) -> None:
-    """Prove that a schedule, or else a random one, gives the interpreter's numbers, within its bounds."""
+def verify(p: ProgramProblem, seed: int, orders: int, where: Device = A100, schedule: Schedule | None = None) -> None:
+    """Verify that a schedule, or else a random one, gives the interpreter's numbers, within its bounds."""
     own = template(p.program)
     reason = own.why_not(p, where)
     assert reason is None, reason

@@ -1,4 +1,4 @@
-"""Databases to check: records that say what today's compiler really makes of a schedule."""
+"""Databases to check: trials that say what today's compiler really makes of a schedule."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from search_spaces.spaces.schedule import Schedule
 H200 = device("h200")
 PROBLEM = Matmul(m=64, n=64, k=64)
 
-MakeRecord = Callable[..., Trial]
+MakeTrial = Callable[..., Trial]
 
 
 @pytest.fixture(scope="session")
@@ -39,8 +39,8 @@ def pool() -> Iterator[CompilePool]:
 
 
 @pytest.fixture(scope="session")
-def record(pool: CompilePool) -> MakeRecord:
-    """Return a record of a schedule with what it compiles to today; ``resources`` and ``code`` overrule fields of
+def make_trial(pool: CompilePool) -> MakeTrial:
+    """Return a trial of a schedule with what it compiles to today; ``resources`` and ``code`` overrule fields of
     that."""
 
     def make(
@@ -86,12 +86,12 @@ def record(pool: CompilePool) -> MakeRecord:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Callable[..., Path]:
-    """Return a database of the given records."""
+    """Return a database of the given trials."""
 
-    def make(*records: Trial, name: str = "best.db") -> Path:
+    def make(*trials: Trial, name: str = "best.db") -> Path:
         path = tmp_path / name
         with Store.open(path) as store:
-            for one in records:
+            for one in trials:
                 store.append(one)
         return path
 

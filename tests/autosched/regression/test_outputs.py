@@ -55,7 +55,7 @@ def cases(report: CheckReport) -> dict[str, ET.Element]:
     [
         ("ok", "sound"), ("wrong_result", "wrong"), ("findings", "wrong"), ("crashed", "wrong"),
         ("compile_error", "broken"), ("device_limit", "broken"), ("timeout", "uncertain"), ("unsupported", "uncertain"),
-        ("unproven", "uncertain"),
+        ("unverified", "uncertain"),
     ],
 )  # fmt: skip
 def test_an_entry_has_one_word_for_the_status_of_a_verdict(status: str, entry: str) -> None:
@@ -117,8 +117,8 @@ def test_junit_has_a_case_for_each_entry_with_both_times_and_the_interval() -> N
 
 
 @pytest.mark.parametrize("report", [FINE, NONE, EVERY])
-def test_records_that_were_left_out_are_in_every_report(report: CheckReport) -> None:
-    left_out = "7 records of an earlier reference are left out"
+def test_trials_that_were_left_out_are_in_every_report(report: CheckReport) -> None:
+    left_out = "7 trials of an earlier reference are left out"
     told = replace(report, left_out=left_out)
     assert told.status == report.status and told.to_json()["left_out"] == left_out
     assert told.conclusion == f"{report.conclusion}; {left_out}" and left_out in ci.markdown(summary(told))

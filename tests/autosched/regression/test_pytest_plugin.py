@@ -25,7 +25,7 @@ from search_spaces.spaces.schedule import Schedule
 REPOSITORY = Path(__file__).parents[3]
 PROBLEM = Matmul(m=64, n=64, k=64)
 
-MakeRecord = Callable[..., Trial]
+MakeTrial = Callable[..., Trial]
 MakeDatabase = Callable[..., Path]
 
 
@@ -75,12 +75,12 @@ def project(tmp_path: Path) -> Path:
 
 @needs_nvrtc
 def test_every_entry_is_a_test(
-    run: Callable[..., Done], project: Path, record: MakeRecord, database: MakeDatabase, schedules: list[Schedule]
+    run: Callable[..., Done], project: Path, make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule]
 ) -> None:
-    good = record(schedules[0])
+    good = make_trial(schedules[0])
     resources = good.measurement.resources
     assert resources is not None
-    worse = record(schedules[0], problem=Matmul(64, 64, 128), resources={"registers": 8})
+    worse = make_trial(schedules[0], problem=Matmul(64, 64, 128), resources={"registers": 8})
     stranger = dataclasses.replace(good, problem_key='{"operator":"stencil","x":3}')
     path = database(good, worse, stranger)
     (project / "test_own.py").write_text("def test_own(): pass\n")
@@ -131,11 +131,11 @@ def test_projects_that_do_not_use_it_import_nothing_of_it(project: Path) -> None
 @needs_nvrtc
 @needs_compiler
 def test_a_program_that_calls_tuned_kernels_is_tested_without_a_gpu(
-    run: Callable[..., Done], project: Path, record: MakeRecord, database: MakeDatabase, schedules: list[Schedule]
+    run: Callable[..., Done], project: Path, make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule]
 ) -> None:
     problem = Transpose(rows=64, columns=48)
     schedule = template("transpose").space(problem, device("h200")).sample(1, 0)[0]
-    path = database(record(schedule, problem=problem))
+    path = database(make_trial(schedule, problem=problem))
     (project / "pytest.ini").write_text(f"[pytest]\nautosched_db = {path}\n")
     (project / "test_own.py").write_text(
         "import numpy as np, autosched\n"

@@ -38,7 +38,7 @@ PROBLEM = Matmul(m=64, n=64, k=64)
 QUICK = CheckOptions(static=StaticOptions(emulate=False))
 EXAMPLE = Path(__file__).parents[3] / "examples" / "vector_add"
 
-MakeRecord = Callable[..., Trial]
+MakeTrial = Callable[..., Trial]
 MakeDatabase = Callable[..., Path]
 
 
@@ -46,8 +46,10 @@ def checked(database: Path, options: CheckOptions = QUICK) -> CheckReport:
     return check_database(database, options, static=True)
 
 
-def test_an_unchanged_entry_is_the_same(record: MakeRecord, database: MakeDatabase, schedules: list[Schedule]) -> None:
-    report = checked(database(record(schedules[0])))
+def test_an_unchanged_entry_is_the_same(
+    make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule]
+) -> None:
+    report = checked(database(make_trial(schedules[0])))
     (finding,) = report.findings
     assert (finding.verdict, finding.reasons, report.status) == (EntryStatus.SAME, (), 0)
     assert finding.name == "matmul m=64 n=64 k=64 a=f16 b=f16 acc=f32 out=f16 on h200"
@@ -55,19 +57,19 @@ def test_an_unchanged_entry_is_the_same(record: MakeRecord, database: MakeDataba
 
 @pytest.mark.parametrize("field", ["registers", "dynamic_shared_bytes", "sass_bytes"])
 def test_what_needs_more_than_was_recorded_is_slower_and_says_what(
-    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], field: str
+    make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], field: str
 ) -> None:
-    whole = record(schedules[0])
+    whole = make_trial(schedules[0])
     resources, code = whole.measurement.resources, whole.measurement.code
     assert resources is not None and code is not None
     if field == "sass_bytes":
-        less = record(schedules[0], code={field: code.sass_bytes // 2})
+        less = make_trial(schedules[0], code={field: code.sass_bytes // 2})
         told = f"bytes of machine code: {code.sass_bytes // 2} were recorded, now {code.sass_bytes}"
     else:
         before = getattr(resources, field)
         if not before:
             pytest.skip(f"this schedule needs no {field}")
-        less = record(schedules[0], resources={field: before - 1})
+        less = make_trial(schedules[0], resources={field: before - 1})
         told = "were recorded, now"
     report = checked(database(less))
     (finding,) = report.findings
@@ -78,9 +80,9 @@ def test_what_needs_more_than_was_recorded_is_slower_and_says_what(
 
 
 def test_a_new_spill_is_never_tolerated(
-    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], monkeypatch: pytest.MonkeyPatch
+    make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = database(record(schedules[0]))
+    path = database(make_trial(schedules[0]))
     really = static.compiled_today
 
     def spilling(*arguments: Any) -> Any:
@@ -94,17 +96,17 @@ def test_a_new_spill_is_never_tolerated(
     assert "bytes of spills: 0 were recorded, now 8" in report.findings[0].reason
 
 
-def test_what_needs_less_is_faster(record: MakeRecord, database: MakeDatabase, schedules: list[Schedule]) -> None:
-    whole = record(schedules[0]).measurement.resources
+def test_what_needs_less_is_faster(make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule]) -> None:
+    whole = make_trial(schedules[0]).measurement.resources
     assert whole is not None
-    report = checked(database(record(schedules[0], resources={"registers": whole.registers + 8})))
+    report = checked(database(make_trial(schedules[0], resources={"registers": whole.registers + 8})))
     assert (report.findings[0].verdict, report.status) == (EntryStatus.FASTER, 0)
 
 
 def test_a_schedule_that_is_no_longer_valid_is_broken(
-    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule]
+    make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule]
 ) -> None:
-    good = record(schedules[0])
+    good = make_trial(schedules[0])
     items = tuple((name, 999 if name == "tile_m" else value) for name, value in good.schedule.items)
     bad = dataclasses.replace(good, schedule=Schedule("matmul", items))
     report = checked(database(bad))
@@ -113,9 +115,9 @@ def test_a_schedule_that_is_no_longer_valid_is_broken(
 
 
 def test_what_no_longer_compiles_is_broken_with_the_compilers_words(
-    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], monkeypatch: pytest.MonkeyPatch
+    make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = database(record(schedules[0]))
+    path = database(make_trial(schedules[0]))
     failure = CompileFailure(Status.COMPILE_ERROR, "matmul.cuh:7: no such thing")
     monkeypatch.setattr("measurements.compiler.pool.CompilePool.compile", lambda pool, kernel, arch: failure)
     report = checked(path)
@@ -124,13 +126,13 @@ def test_what_no_longer_compiles_is_broken_with_the_compilers_words(
 
 
 @pytest.fixture
-def predicted(record: MakeRecord) -> Callable[[Schedule], float]:
+def predicted(make_trial: MakeTrial) -> Callable[[Schedule], float]:
     """Return what the time model says of a schedule today."""
     model = AnalyticEstimator(device("h200"), TemplateSet([template("matmul")]))
 
     def seconds(schedule: Schedule) -> float:
         kernel = template("matmul").kernel(PROBLEM, schedule, device("h200"))
-        resources = record(schedule).measurement.resources
+        resources = make_trial(schedule).measurement.resources
         assert resources is not None
         found = model(Candidate(PROBLEM, schedule, kernel), resources)
         assert found is not None
@@ -140,26 +142,27 @@ def predicted(record: MakeRecord) -> Callable[[Schedule], float]:
 
 
 def test_a_rival_that_is_predicted_to_be_faster_now_is_told(
-    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], predicted: Callable[[Schedule], float]
+    make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], predicted: Callable[[Schedule], float]
 ) -> None:
-    """Records whose estimated times are the other way round than the model has them today."""
+    """Trials whose estimated times are the other way round than the model has them today."""
     fast, *_, slow = sorted(schedules, key=predicted)
     best = predicted(slow)
     assert best > 1.05 * predicted(fast)
     estimated = [
-        record(slow, best, provenance=Provenance.ESTIMATED), record(fast, 1.1 * best, provenance=Provenance.ESTIMATED)
-    ]  # fmt: skip
+        make_trial(slow, best, provenance=Provenance.ESTIMATED),
+        make_trial(fast, 1.1 * best, provenance=Provenance.ESTIMATED),
+    ]
     path = database(*estimated)
     report = checked(path)
     assert (report.findings[0].verdict, report.status) == (EntryStatus.SLOWER, 1)
-    assert "the predicted order changed: record 2 comes before it now" in report.findings[0].reason
+    assert "the predicted order changed: trial 2 comes before it now" in report.findings[0].reason
     with Store.open(path) as store:
         store.set_guard(PROBLEM, "h200", Guard(max_slowdown=5.0))
     allowed = checked(path).findings[0]
     assert not allowed.verdict.fails, "the database may allow this entry more than others"
-    right = record(fast, predicted(fast), provenance=Provenance.ESTIMATED), record(slow, best)
+    right = make_trial(fast, predicted(fast), provenance=Provenance.ESTIMATED), make_trial(slow, best)
     assert not checked(database(*right, name="right.db")).findings[0].verdict.fails
-    measured = record(slow, 1e-6), record(fast, 2e-6)
+    measured = make_trial(slow, 1e-6), make_trial(fast, 2e-6)
     assert checked(database(*measured, name="measured.db")).status == 0, "the model never said what was measured"
     by_ptx = [dataclasses.replace(r, fingerprint=json.dumps({"model": "a model (PTX)"})) for r in estimated]
     elsewhere = checked(database(*by_ptx, name="by_ptx.db")).findings[0]
@@ -167,9 +170,9 @@ def test_a_rival_that_is_predicted_to_be_faster_now_is_told(
 
 
 def test_an_estimate_that_is_longer_now_is_slower(
-    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], predicted: Callable[[Schedule], float]
+    make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], predicted: Callable[[Schedule], float]
 ) -> None:
-    half = record(schedules[0], predicted(schedules[0]) / 2, provenance=Provenance.ESTIMATED)
+    half = make_trial(schedules[0], predicted(schedules[0]) / 2, provenance=Provenance.ESTIMATED)
     model = AnalyticEstimator(device("h200"), TemplateSet([template("matmul")])).name(PROBLEM)
     half = dataclasses.replace(half, fingerprint=json.dumps({"model": model}))
     report = checked(database(half))
@@ -181,29 +184,29 @@ def test_an_estimate_that_is_longer_now_is_slower(
     assert not checked(database(by_ptx, name="by_ptx.db")).findings[0].verdict.fails
 
 
-def test_what_nobody_has_proven_is_uncertain_unless_it_was_measured(
-    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], predicted: Callable[[Schedule], float]
+def test_what_nobody_has_verified_is_uncertain_unless_it_was_measured(
+    make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], predicted: Callable[[Schedule], float]
 ) -> None:
     seconds = predicted(schedules[0])
-    estimated = checked(database(record(schedules[0], seconds, provenance=Provenance.ESTIMATED)))
+    estimated = checked(database(make_trial(schedules[0], seconds, provenance=Provenance.ESTIMATED)))
     assert (estimated.findings[0].verdict, estimated.status) == (EntryStatus.UNCERTAIN, 2)
     assert "it has no verification, and nothing is emulated here" in estimated.findings[0].reason
-    assert checked(database(record(schedules[0], seconds), name="measured.db")).status == 0
+    assert checked(database(make_trial(schedules[0], seconds), name="measured.db")).status == 0
 
 
 def test_without_recorded_resources_there_is_nothing_to_compare(
-    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule]
+    make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule]
 ) -> None:
-    old = record(schedules[0])
+    old = make_trial(schedules[0])
     old = dataclasses.replace(old, measurement=dataclasses.replace(old.measurement, resources=None, code=None))
     report = checked(database(old))
     assert (report.findings[0].verdict, report.judged, report.status) == (EntryStatus.CANNOT_COMPARE, 0, 2)
 
 
 def test_entries_that_cannot_be_looked_at_are_listed_and_do_not_make_a_check_pass(
-    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule]
+    make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule]
 ) -> None:
-    good = record(schedules[0])
+    good = make_trial(schedules[0])
     stranger = dataclasses.replace(good, problem_key='{"operator":"stencil","x":3}')
     elsewhere = dataclasses.replace(good, device="gtx-9000")
     report = checked(database(stranger, elsewhere))
@@ -226,7 +229,7 @@ def test_a_database_without_entries_never_passes(database: MakeDatabase, capsys:
 @needs_compiler
 def test_a_users_kernel_that_computes_something_else_now_is_wrong(
     tmp_path: Path,
-    record: MakeRecord,
+    make_trial: MakeTrial,
     database: MakeDatabase,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -244,7 +247,7 @@ def test_a_users_kernel_that_computes_something_else_now_is_wrong(
     problem = kernel.problems[0]
     space = template(kernel.file.name).space(problem, device("h200"))
     schedule = next(s for s in space.sample(20, 0) if s["vector_width"] == 4)
-    path = database(record(schedule, problem=problem))
+    path = database(make_trial(schedule, problem=problem))
     command = ["check", "--db", str(path), "--static", "--growth", "100%", "--kernel", str(toml), "--json", "--github"]
     monkeypatch.chdir(tmp_path)
     assert main(command) == 0
@@ -265,7 +268,7 @@ def test_a_users_kernel_that_computes_something_else_now_is_wrong(
 
 
 def test_without_a_host_compiler_it_says_how_to_go_on(
-    record: MakeRecord,
+    make_trial: MakeTrial,
     database: MakeDatabase,
     schedules: list[Schedule],
     monkeypatch: pytest.MonkeyPatch,
@@ -275,27 +278,27 @@ def test_without_a_host_compiler_it_says_how_to_go_on(
         raise HostCompilerMissing("there is no C++ compiler")
 
     monkeypatch.setattr("autosched.regression.check.check_ready", missing)
-    path = str(database(record(schedules[0])))
+    path = str(database(make_trial(schedules[0])))
     assert main(["check", "--db", path, "--static"]) == 2
     assert "or give --no-emulate" in capsys.readouterr().err
     assert main(["check", "--db", path, "--static", "--no-emulate"]) == 0
 
 
 def test_an_emulation_without_a_verdict_is_uncertain(
-    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], monkeypatch: pytest.MonkeyPatch
+    make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Late:
         status, reason, worst, ok = "timeout", "not done in 60 s", None, False
 
     monkeypatch.setattr(static, "verify_one", lambda *arguments, **more: Late())
-    report = checked(database(record(schedules[0])), CheckOptions())
+    report = checked(database(make_trial(schedules[0])), CheckOptions())
     assert (report.findings[0].verdict, report.status) == (EntryStatus.UNCERTAIN, 2)
 
 
 @pytest.mark.parametrize("failure", [HostFailure("the disk is full: make room"), MemoryError()])
 def test_a_machine_that_fails_meanwhile_passes_nothing(
     failure: Exception,
-    record: MakeRecord,
+    make_trial: MakeTrial,
     database: MakeDatabase,
     schedules: list[Schedule],
     tmp_path: Path,
@@ -304,8 +307,8 @@ def test_a_machine_that_fails_meanwhile_passes_nothing(
 ) -> None:
     """The entries before it keep their verdicts, the reports are written, and the exit status is 2."""
     larger = Matmul(m=128, n=64, k=64)
-    failing = record(template("matmul").space(larger, device("h200")).sample(1, 1)[0], problem=larger)
-    path = database(record(schedules[0]), failing)
+    failing = make_trial(template("matmul").space(larger, device("h200")).sample(1, 1)[0], problem=larger)
+    path = database(make_trial(schedules[0]), failing)
 
     class Right:
         status, reason, worst, ok = "ok", "", 0.1, True
@@ -328,12 +331,12 @@ def test_a_machine_that_fails_meanwhile_passes_nothing(
 
 
 def test_a_problem_too_large_for_the_emulator_ends_no_other_check(
-    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], monkeypatch: pytest.MonkeyPatch
+    make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     larger = Matmul(m=128, n=64, k=64)
-    large = record(template("matmul").space(larger, device("h200")).sample(1, 1)[0], problem=larger)
+    large = make_trial(template("matmul").space(larger, device("h200")).sample(1, 1)[0], problem=larger)
     monkeypatch.setattr(schedule_verification, "MOST_BYTES", PROBLEM.min_bytes)
-    report = checked(database(large, record(schedules[0])), CheckOptions())
+    report = checked(database(large, make_trial(schedules[0])), CheckOptions())
     assert [f.verdict for f in report.findings] == [EntryStatus.UNCERTAIN, EntryStatus.SAME]
     assert report.status == 0 and "[proxy]" in report.findings[0].reason
 

@@ -42,12 +42,12 @@ H200 = device("h200")
 PROBLEMS = [Matmul(m=64, n=64, k=64), Matmul(m=64, n=64, k=128), Matmul(m=64, n=128, k=64)]
 OPTIONS = CheckOptions(effort=ComparisonEffort(rounds=20, most_rounds=60))
 
-MakeRecord = Callable[..., Trial]
+MakeTrial = Callable[..., Trial]
 MakeDatabase = Callable[..., Path]
 
 
-def digest(record: Trial) -> str:
-    return template("matmul").kernel(record.problem, record.schedule, H200).digest
+def digest(trial: Trial) -> str:
+    return template("matmul").kernel(trial.problem, trial.schedule, H200).digest
 
 
 class Gpu:
@@ -135,9 +135,9 @@ def run(programs: KnownPrograms) -> Callable[..., CheckReport]:
 
 
 @pytest.fixture
-def measured(record: MakeRecord, schedules: list[Schedule]) -> Callable[..., Trial]:
+def measured(make_trial: MakeTrial, schedules: list[Schedule]) -> Callable[..., Trial]:
     def make(schedule: int = 0, problem: int = 0, **more: Any) -> Trial:
-        return record(schedules[schedule], problem=PROBLEMS[problem], provenance=Provenance.MEASURED, **more)
+        return make_trial(schedules[schedule], problem=PROBLEMS[problem], provenance=Provenance.MEASURED, **more)
 
     return make
 
@@ -212,7 +212,7 @@ def test_a_slower_schedule_is_found_in_two_processes(run, measured, database, tm
     report = run(database(new, measured(0, 1)), gpu, options)
     slow, same = report.findings
     assert (slow.verdict, same.verdict, report.status) == (EntryStatus.SLOWER, EntryStatus.SAME, 1)
-    assert "found in two processes" in slow.reason and "before.db (record 1)" in slow.reason
+    assert "found in two processes" in slow.reason and "before.db (trial 1)" in slow.reason
     assert slow.ratio is not None and slow.ratio.low <= 1.06 <= slow.ratio.high
     assert len(gpu.sessions) == 2
     assert set(gpu.sessions[1].compared) == {PROBLEMS[0].key()}, "only what was found slower is looked at again"
@@ -296,7 +296,7 @@ def test_the_baseline_of_another_environment_is_what_its_compiler_made(
             run(database(measured(), name=f"{told}.db"), Gpu(), dataclasses.replace(options, baseline=python))
 
 
-def test_a_users_kernel_is_compared_with_the_one_of_the_base_branch(run, record, database, tmp_path) -> None:
+def test_a_users_kernel_is_compared_with_the_one_of_the_base_branch(run, make_trial, database, tmp_path) -> None:
     from autosched.user_kernels.user_kernel import KernelSpec
 
     example = Path(__file__).parents[3] / "examples" / "vector_add"
@@ -308,7 +308,7 @@ def test_a_users_kernel_is_compared_with_the_one_of_the_base_branch(run, record,
     kernel = KernelSpec.from_file(head)
     kernel.register()
     schedule = template("vector_add").space(kernel.problems[0], H200).sample(1, 0)[0]
-    mine = record(schedule, problem=kernel.problems[0], provenance=Provenance.MEASURED)
+    mine = make_trial(schedule, problem=kernel.problems[0], provenance=Provenance.MEASURED)
     options = dataclasses.replace(
         OPTIONS, baseline=sys.executable, kernel_files=(str(head),), baseline_kernel_files=(str(base),)
     )

@@ -51,7 +51,7 @@ else:
 """
 
 MakeOther = Callable[..., str]
-MakeRecord = Callable[..., Trial]
+MakeTrial = Callable[..., Trial]
 MakeDatabase = Callable[..., Path]
 
 
@@ -88,19 +88,19 @@ def large(schedules: list[Schedule]) -> Schedule:
 
 
 def test_an_equal_compiler_changes_nothing(
-    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], other_python: MakeOther
+    make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], other_python: MakeOther
 ) -> None:
-    found = finding(database(record(schedules[0])), other_python())
+    found = finding(database(make_trial(schedules[0])), other_python())
     assert (found.verdict, found.reasons) == (EntryStatus.SAME, ())
     assert str(found.numbers["toolchain_there"]).startswith("nvrtc 99.")
     assert found.numbers["registers_here"] == found.numbers["registers_there"]
 
 
 def test_new_spills_are_named(
-    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], other_python: MakeOther
+    make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], other_python: MakeOther
 ) -> None:
     problem = Matmul(256, 256, 256)
-    greedy = record(large(schedules), problem=problem)
+    greedy = make_trial(large(schedules), problem=problem)
     few_registers = (b"__launch_bounds__(128, 1)", b"__maxnreg__(48)")
     found = finding(database(greedy), other_python(replaced=few_registers))
     assert found.verdict is EntryStatus.SLOWER
@@ -110,25 +110,27 @@ def test_new_spills_are_named(
 
 
 def test_a_longer_main_loop_is_named(
-    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], other_python: MakeOther
+    make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], other_python: MakeOther
 ) -> None:
-    found = finding(database(record(schedules[0])), other_python(b"--ptxas-options=-O0"))
+    found = finding(database(make_trial(schedules[0])), other_python(b"--ptxas-options=-O0"))
     assert found.verdict is EntryStatus.SLOWER
     assert any("main loop" in reason for reason in found.reasons)
 
 
 def test_what_does_not_compile_there_is_broken(
-    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], other_python: MakeOther
+    make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], other_python: MakeOther
 ) -> None:
-    found = finding(database(record(schedules[0])), other_python(b"--include-path=x", b"-Dmain", b"-Dfloat=nonsense"))
+    found = finding(
+        database(make_trial(schedules[0])), other_python(b"--include-path=x", b"-Dmain", b"-Dfloat=nonsense")
+    )
     assert found.verdict is EntryStatus.BROKEN
 
 
 @needs_compiler
 def test_other_ptx_is_verified(
-    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], other_python: MakeOther
+    make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], other_python: MakeOther
 ) -> None:
-    path = database(record(schedules[0]))
+    path = database(make_trial(schedules[0]))
     emulated = StaticOptions(emulate=True)
     assert finding(path, other_python(b"--ftz=true"), emulated).verdict is EntryStatus.SAME
     wrong = finding(path, other_python(replaced=(b"cvt.rn.f16.f32 %0, %1", b"mov.b16 %0, 0")), emulated)
@@ -138,7 +140,7 @@ def test_other_ptx_is_verified(
 
 @pytest.mark.parametrize("python", ["/nowhere/python", "/bin/true", "/bin/sh"])
 def test_what_is_no_environment_is_refused(
-    record: MakeRecord,
+    make_trial: MakeTrial,
     database: MakeDatabase,
     schedules: list[Schedule],
     python: str,
@@ -146,7 +148,7 @@ def test_what_is_no_environment_is_refused(
 ) -> None:
     with pytest.raises(NoOtherCompiler):
         OtherCompiler.of(python)
-    path = database(record(schedules[0]))
+    path = database(make_trial(schedules[0]))
     with pytest.raises(CannotCheck):
         check_database(path, CheckOptions(with_python=python), static=True)
     assert main(["check", "--db", str(path), "--with-python", python]) == 2
@@ -155,13 +157,13 @@ def test_what_is_no_environment_is_refused(
 
 
 def test_the_command_says_what_is_to_be_tuned_again(
-    record: MakeRecord,
+    make_trial: MakeTrial,
     database: MakeDatabase,
     schedules: list[Schedule],
     other_python: MakeOther,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    path = database(record(schedules[0]))
+    path = database(make_trial(schedules[0]))
     options = ["--no-emulate", "--with-python"]
     assert main(["check", "--db", str(path), *options, other_python(b"--ptxas-options=-O0")]) == 1
     assert "tune it again with nvrtc 99." in capsys.readouterr().out

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from store_records import record
+from store_trials import make_trial
 
 from autosched.cli import main
 from autosched.replay.curves import draw_curves
@@ -42,7 +42,7 @@ def store_of_two_templates(path: Path) -> None:
         for name, more in KERNELS.items():
             for x in (2, 4):
                 chosen = Schedule(name, (("x", x), *more.items()))
-                store.append(record(chosen, measured(x, 4, 1), Copy(8, 8)))
+                store.append(make_trial(chosen, measured(x, 4, 1), Copy(8, 8)))
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ class TestCommand:
             for x in (2, 4):
                 seconds = 1e-6 * x
                 estimate = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(seconds))
-                store.append(record(Schedule("fma", (("x", x),)), estimate, Copy(8, 8)))
+                store.append(make_trial(Schedule("fma", (("x", x),)), estimate, Copy(8, 8)))
         for file in ("a.db", "t4.json"):
             status, out, _ = run(file, "--budget", "2", "--repeats", "1")
             assert status == 0 and "the times are ESTIMATED by a model, not measured" in out

@@ -29,7 +29,7 @@ PROBLEM = Softmax(4, 64)
 NAME = "softmax rows=4 columns=64 dtype=f16 out=f16 on h200 (measured)"
 
 
-def record(batch: int, seconds: float | None, cache: str = "cold") -> Trial:
+def make_trial(batch: int, seconds: float | None, cache: str = "cold") -> Trial:
     timing = None if seconds is None else Timing.of([seconds])
     status = Status.TIMEOUT if seconds is None else Status.OK
     return Trial(
@@ -53,7 +53,7 @@ def record(batch: int, seconds: float | None, cache: str = "cold") -> Trial:
 @pytest.fixture
 def journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     with Store.open(tmp_path / "best.db") as store:
-        store.extend([record(1, 2e-6), record(2, None), record(4, 1e-6), record(1, 5e-7, cache="warm")])
+        store.extend([make_trial(1, 2e-6), make_trial(2, None), make_trial(4, 1e-6), make_trial(1, 5e-7, cache="warm")])
     out = tmp_path / "studies.log"
     for _ in range(2):  # the second replaces the first
         assert run(["report", "--db", str(tmp_path / "best.db"), "--optuna", str(out)]) == 0

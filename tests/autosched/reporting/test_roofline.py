@@ -63,7 +63,7 @@ def test_memory_bound_times_are_shown_as_bandwidth_and_others_as_arithmetic() ->
     assert formatting.share_of_roof(softmax, seconds, "a GPU of somebody") is None
 
 
-def record(problem: Problem, schedule: Schedule, name: str = "h200") -> Trial:
+def make_trial(problem: Problem, schedule: Schedule, name: str = "h200") -> Trial:
     measurement = Measurement(
         Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(1e-3), resources=Resources(128, 0, 0, 0, 0, 0)
     )
@@ -78,10 +78,10 @@ def record(problem: Problem, schedule: Schedule, name: str = "h200") -> Trial:
 def test_what_bounds_a_schedule_is_said_in_one_line() -> None:
     problem = Softmax(4096, 4096)
     (schedule,) = template("row_reduction").space(problem, H200).sample(1, 3)
-    said = bound_by(problem, record(problem, schedule))
+    said = bound_by(problem, make_trial(problem, schedule))
     assert said is not None and "\n" not in said and "% of the time" in said
-    assert bound_by(problem, record(problem, schedule, "somebody's GPU")) is None
-    assert bound_by(problem, record(problem, dataclasses.replace(schedule, template="gone"))) is None
+    assert bound_by(problem, make_trial(problem, schedule, "somebody's GPU")) is None
+    assert bound_by(problem, make_trial(problem, dataclasses.replace(schedule, template="gone"))) is None
 
 
 def test_no_resource_is_busy_for_longer_than_the_launch_takes() -> None:

@@ -76,7 +76,7 @@ class TestEvolution:
             [seconds(s) / math.exp(g) for s, g in zip(told, estimates.log_seconds(told), strict=True)]
         )
 
-    def test_it_is_trained_whenever_a_fifth_more_records_have_come(self) -> None:
+    def test_it_is_trained_whenever_a_fifth_more_trials_have_come(self) -> None:
         sizes: list[int] = []
 
         def fit(rows: Matrix, times: FloatArray) -> Nearest:

@@ -105,7 +105,7 @@ def of_recorded_space(name: str, how: str, *, transferred: bool) -> list[str]:
     problem = PROBLEMS[name]
     found = recording.find(problem, "h100")
     assert found is not None
-    results = {record.schedule: record.measurement for record in found.records}
+    results = {trial.schedule: trial.measurement for trial in found.trials}
     space = recorded_union(templates_for(problem, H100).space(problem, H100), tuple(results))
     others = dict(list(results.items())[::3])
     estimates = TransferredTimes(space, others).estimates if transferred else estimates_of(name)

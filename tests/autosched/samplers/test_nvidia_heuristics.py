@@ -1,4 +1,4 @@
-"""nvMatmulHeuristics, where it is installed, proposes some of the first trials of a matmul, and the records say so."""
+"""nvMatmulHeuristics, where it is installed, proposes some of the first trials of a matmul, and the trials say so."""
 
 import dataclasses
 import importlib.util
@@ -192,18 +192,18 @@ class TestAdvice:
 
 
 @needs_nvrtc
-def test_its_choices_are_among_the_first_trials_and_the_records_say_so(stub: Path, tmp_path: Path) -> None:
+def test_its_choices_are_among_the_first_trials_and_the_trials_say_so(stub: Path, tmp_path: Path) -> None:
     database = tmp_path / "best.db"
     result = tune(SMALL, trials=3, database=database, device="a100", backend="estimate", verify=False, workers=1)
     assert sum(NAME in line for line in result.lines) == 1
-    assert sorted(record.sampler for record in result.trials) == ["bayes", NAME, NAME]
+    assert sorted(trial.sampler for trial in result.trials) == ["bayes", NAME, NAME]
     with Store.open(database) as store:
         stored = store.trials(SMALL, "a100", Provenance.ESTIMATED)
-    proposed = {record.schedule["tile_m"]: record for record in stored if record.sampler == NAME}
-    assert set(proposed) == {64, 128} and all(record.ok for record in stored)
+    proposed = {trial.schedule["tile_m"]: trial for trial in stored if trial.sampler == NAME}
+    assert set(proposed) == {64, 128} and all(trial.ok for trial in stored)
     assert proposed[64].to_json()["sampler"] == NAME
-    assert f"proposed by {NAME}, seed 0" in dict(formatting.record_facts(SMALL, proposed[64]))["found"]
-    assert "bayes sampler, seed 0" in dict(formatting.record_facts(SMALL, stored[0]))["found"]
+    assert f"proposed by {NAME}, seed 0" in dict(formatting.trial_facts(SMALL, proposed[64]))["found"]
+    assert "bayes sampler, seed 0" in dict(formatting.trial_facts(SMALL, stored[0]))["found"]
 
 
 @pytest.mark.skipif(not REAL, reason=f"{NAME} is not installed")

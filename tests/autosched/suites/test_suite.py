@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from observed import observations, records
+from observed import make_trials, observations
 
 from autosched.cli import main
 from autosched.suites import suite
@@ -86,10 +86,10 @@ class Tunes:
         times = self.bests[problem]
         seconds = times[min(done, len(times)) - 1]
         one = observations(problem, rows=1)
-        (record,) = records(one)
-        best = None if math.isinf(seconds) else records(_timed(one, seconds))[0]
+        (trial,) = make_trials(one)
+        best = None if math.isinf(seconds) else make_trials(_timed(one, seconds))[0]
         h200 = device("h200")
-        return TuneResult(problem, h200, Provenance.MEASURED, best, (record,) * trials, 0, (), 1.0)
+        return TuneResult(problem, h200, Provenance.MEASURED, best, (trial,) * trials, 0, (), 1.0)
 
 
 def _timed(one: Any, seconds: float) -> Any:
@@ -236,7 +236,7 @@ def test_a_problem_that_is_not_reached_has_the_best_of_the_database(
     assert main(command) == 130
     out = capsys.readouterr().out
     assert "not reached" in out and "none works" not in out
-    (known,) = records(observations(softmax, rows=1))
+    (known,) = make_trials(observations(softmax, rows=1))
     with Store.open(tmp_path / "b.db") as store:
         store.append(known)
     assert main([*command, "--json"]) == 130
@@ -257,7 +257,7 @@ def test_stopped_where_the_tuner_cannot_say_so_it_says_what_there_is(
 ) -> None:
     """Before the second problem has started, before its first trial, and after three."""
     inner = tunes({FAST: [1e-3], SLOW: [1e-3]})
-    (record,) = records(observations(SLOW, rows=1))
+    (trial,) = make_trials(observations(SLOW, rows=1))
 
     def tune(problem: Problem, *, progress: Any, **options: Any) -> TuneResult:
         if problem == FAST:
@@ -265,7 +265,7 @@ def test_stopped_where_the_tuner_cannot_say_so_it_says_what_there_is(
         if done is not None:
             progress.started(Start(problem, device("h200"), Provenance.MEASURED, (), 16, 0, None))
             for number in range(1, done + 1):
-                progress.trial(Progress(record, record, number, 16, {}, 1.0))
+                progress.trial(Progress(trial, trial, number, 16, {}, 1.0))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tuner, "tune", tune)

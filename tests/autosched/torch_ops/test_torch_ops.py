@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_records import record
+from store_trials import make_trial
 
 from measurements.store.store import Store
 from measurements.trials.measurement import Measurement, Provenance, Status, Timing
@@ -41,7 +41,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Store.open(path) as store:
         for name, problem in PROBLEMS:
             (schedule,) = template(name).space(problem, H200).sample(1, 0)
-            store.append(record(schedule, timing, problem))
+            store.append(make_trial(schedule, timing, problem))
     return path
 
 

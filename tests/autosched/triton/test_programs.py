@@ -83,7 +83,7 @@ def test_a_faulty_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         ("pass", "the program launched no Triton kernel", 2),
     ],
 )
-def test_a_program_that_proves_nothing(
+def test_a_program_that_verifies_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, expected: str, status: int
 ) -> None:
     path = tmp_path / "program.py"

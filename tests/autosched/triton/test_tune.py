@@ -1,4 +1,4 @@
-"""Triton kernels are tuned without a GPU: compiled, refused, proven, ranked, and kept in a database."""
+"""Triton kernels are tuned without a GPU: compiled, refused, verified, ranked, and kept in a database."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -94,13 +94,15 @@ class TestSpace:
         assert (made.space({}, H100).count(), made.space({}, A100).count()) == (2, 1)
 
 
-def test_the_best_is_proven_kept_and_launched(tmp_path):
+def test_the_best_is_verified_kept_and_launched(tmp_path):
     space = {"BLOCK": [64, 256, 1024], "num_warps": [2, 4]}
-    full = {"proof_seconds": 60.0}
+    full = {"verification_seconds": 60.0}
     kernel, result = tuned(kernels.scale, kernels.scale_args(), tmp_path, options=full, space=space, trials=6)
     assert result.ok == 6 and result.best.measurement.error == 0 and not result.stopped
-    proof = json.loads(result.best.proof)
-    assert [run["order"] for run in proof["runs"]][:2] == ["ascending", "random"] and proof["status"] == "ok"
+    verification = json.loads(result.best.verification)
+    assert [run["order"] for run in verification["runs"]][:2] == ["ascending", "random"] and verification[
+        "status"
+    ] == "ok"
     assert result.best.measurement.resources.registers > 8
     assert any("the default configuration (BLOCK=64, num_warps=4)" in line for line in result.lines)
     arguments = kernels.scale_args()
@@ -148,7 +150,7 @@ def test_what_does_not_fit_is_refused_with_its_reason(tmp_path):
         trials=8,
         workers=0,
     )(kernels.matmul)
-    result = kernel.tune(**call.arguments, grid=call.grid, device="a100", proof=small(session))
+    result = kernel.tune(**call.arguments, grid=call.grid, device="a100", verification=small(session))
     refused = [r.measurement.reason for r in result.trials if r.status == "out_of_resources"]
     assert refused and all("bytes of shared memory, and a100 has 166,912" in reason for reason in refused)
     assert result.best is not None and 0 < result.best.measurement.error <= 1
@@ -235,13 +237,13 @@ class TestLargeGrids:
         monkeypatch.setattr("autosched.triton.tuning.verifier.WHOLE_SECONDS", -1.0)
         space = {"BM": [64, 128], "BN": [128], "BK": [64], "num_warps": [4], "num_stages": [3]}
         return tuned(
-            kernels.matmul, self.large(), tmp_path, space=space, trials=1, options={"proof_seconds": 0}, **more
+            kernels.matmul, self.large(), tmp_path, space=space, trials=1, options={"verification_seconds": 0}, **more
         )
 
     def test_some_blocks_are_compared_with_the_reference(self, tmp_path, monkeypatch):
         _, result = self.tune(tmp_path, monkeypatch, reference=kernels.product)
         assert 0 < result.best.measurement.error <= 1
-        (lack,) = json.loads(result.best.proof)["lacks"]
+        (lack,) = json.loads(result.best.verification)["lacks"]
         assert lack.endswith("blocks of the grid were run")
 
     def test_a_wrong_element_of_them_is_seen(self, tmp_path, monkeypatch):
@@ -254,7 +256,7 @@ class TestLargeGrids:
         assert result.best is None and "element (1023, 1023) of c" in result.why_none
 
     def test_without_a_reference_a_smaller_call_is_asked_for(self, tmp_path, monkeypatch):
-        with pytest.raises(NoReference, match="in the emulator: give a smaller call to prove on"):
+        with pytest.raises(NoReference, match="in the emulator: give a smaller call to verify on"):
             self.tune(tmp_path, monkeypatch)
         assert not (tmp_path / "best.db").exists()
 

@@ -28,7 +28,7 @@ def tuned(folder: Path, **options: Any) -> Any:
 @pytest.fixture(scope="module")
 def direct(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     folder = tmp_path_factory.mktemp("direct")
-    return folder, tuned(folder, proof_seconds=60)
+    return folder, tuned(folder, verification_seconds=60)
 
 
 def test_it_compiles_the_models_best_verifies_the_winner_and_stops(direct: tuple[Path, Any]) -> None:
@@ -36,7 +36,7 @@ def test_it_compiles_the_models_best_verifies_the_winner_and_stops(direct: tuple
     assert result.satisfied and UNPROMISING <= len(result.trials) < MODEL_TRIALS
     assert result.sampler == MODEL and {trial.sampler for trial in result.trials} == {MODEL}
     assert result.num_guessed > 1000 and 1 <= result.num_verified < len(result.trials)
-    assert result.proof.startswith("ok")
+    assert result.verification.startswith("ok")
     assert len({trial.schedule for trial in result.trials}) == len(result.trials)
 
 

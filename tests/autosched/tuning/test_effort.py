@@ -23,10 +23,14 @@ PROBLEM = autosched.Softmax(rows=64, columns=256)
 def test_explicit_options_override_it() -> None:
     quick = EFFORTS["quick"]
     plan = TuneOptions(effort="quick").plan()
-    assert (plan.trials, plan.min_gain, plan.proof_seconds) == (quick.trials, quick.min_gain, quick.proof_seconds)
+    assert (plan.trials, plan.min_gain, plan.verification_seconds) == (
+        quick.trials,
+        quick.min_gain,
+        quick.verification_seconds,
+    )
     assert plan.model_first and not plan.search_model
     plan = TuneOptions(effort="quick", trials=5, min_gain=0.1).plan(model_alone=True)
-    assert (plan.trials, plan.min_gain, plan.proof_seconds) == (5, 0.1, quick.proof_seconds)
+    assert (plan.trials, plan.min_gain, plan.verification_seconds) == (5, 0.1, quick.verification_seconds)
     assert plan.model_first and not plan.search_model
 
 
@@ -48,9 +52,9 @@ def test_the_order_of_efforts_is_that_of_their_cost() -> None:
 @needs_nvrtc
 def test_model_tries_the_models_choice_alone(tmp_path: Path) -> None:
     result = autosched.tune(PROBLEM, database=tmp_path / "a.db", device="h100", effort="model", verify=False)
-    (record,) = result.trials
+    (trial,) = result.trials
     choice = default_choice(PROBLEM, device("h100"), templates_for(PROBLEM, device("h100")))
-    assert choice is not None and record.schedule == choice.schedule and record.sampler == "model"
+    assert choice is not None and trial.schedule == choice.schedule and trial.sampler == "model"
     # A notebook shows it, and nothing of it is taken for HTML.
     shown = dataclasses.replace(result, stopped="<b>no</b> & more")._repr_html_()
     assert shown.startswith(f"<table><tr><th>problem</th><td>{PROBLEM.operator}: ") and "(ESTIMATED)" in shown

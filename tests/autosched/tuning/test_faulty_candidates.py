@@ -96,9 +96,9 @@ def test_every_one_is_accounted_for_and_the_best_is_found(tmp_path: Path, nightl
         runner.close()
     assert not result.stopped
     assert sorted(r.schedule.integer("i") for r in trials) == list(range(many))
-    for record in trials:
-        expected = BAD.get(fate(record.schedule.integer("i")), Status.OK)
-        assert record.status is expected, (record.schedule["i"], record.measurement.reason)
+    for trial in trials:
+        expected = BAD.get(fate(trial.schedule.integer("i")), Status.OK)
+        assert trial.status is expected, (trial.schedule["i"], trial.measurement.reason)
     assert sum(result.failures.values()) == many // 5
     assert result.best is not None and result.best.schedule["i"] == BEST
     assert result.best.rank == 1 and result.remeasured is not None and result.remeasured.clear

@@ -141,7 +141,7 @@ def test_kills_lose_nothing_double_nothing_and_the_run_goes_on(tmp_path: Path, n
     keys = [r.schedule.key() for r in trials]
     assert len(set(keys)) == len(keys)
     assert {r.status for r in trials} == {Status.OK}, "no candidate pays for what happened to its process"
-    for record in trials:
-        x, y = record.schedule.integer("x"), record.schedule.integer("y")
-        assert record.seconds == pytest.approx(1e-9 * (1000 * x + y))
+    for trial in trials:
+        x, y = trial.schedule.integer("x"), trial.schedule.integer("y")
+        assert trial.seconds == pytest.approx(1e-9 * (1000 * x + y))
     assert best is not None and best.seconds == min(r.seconds for r in trials if r.seconds is not None)

@@ -61,14 +61,14 @@ def test_several_objectives_give_a_front_that_nobody_beats(store: Store) -> None
     result = searched(store, 45, "seconds", "watts")
     points = [(row["seconds"], row["watts"]) for row in result.front]
     assert len(points) >= 3 and points == sorted(points)
-    for record in result.trials:
-        if record.ok:
-            here = (seconds(record.schedule), watts(record.schedule))
+    for trial in result.trials:
+        if trial.ok:
+            here = (seconds(trial.schedule), watts(trial.schedule))
             assert not any(here != p and here[0] <= p[0] and here[1] <= p[1] for p in points)
     assert result.best is not None and result.best.seconds == points[0][0], "the first objective decides"
 
 
-def test_what_is_on_the_front_was_proven(store: Store) -> None:
+def test_what_is_on_the_front_was_verified(store: Store) -> None:
     judged: list[Schedule] = []
 
     def verifier(problem: object, schedule: Schedule) -> Outcome:

@@ -19,7 +19,7 @@ def test_keywords_build_options_and_override_those_handed_in() -> None:
         ({"trials": 0}, "trials"),
         ({"min_gain": 1.0}, "min_gain"),
         ({"seconds": 0}, "seconds"),
-        ({"proof_seconds": -1}, "proof_seconds"),
+        ({"verification_seconds": -1}, "verification_seconds"),
         ({"effort": "most"}, "effort"),
         ({"objective": "registers:least"}, "direction"),
         ({"sampler": "genetic"}, "sampler"),

@@ -138,8 +138,8 @@ class TestStream:
                     verifier=verdict,
                 )
                 assert result.best is not None and runner.streams[0].closed
-                records = [(r.schedule, r.status) for r in store.trials()]
-                found.append((records, result.best.schedule))
+                trials = [(r.schedule, r.status) for r in store.trials()]
+                found.append((trials, result.best.schedule))
                 orders.append(runner.measured)
         assert all(one == found[0] for one in found)
         assert not all(order == orders[0] for order in orders)

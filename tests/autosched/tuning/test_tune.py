@@ -130,20 +130,20 @@ class TestEndToEnd:
         used = {r.schedule.template for r in result.trials}
         assert used <= {"matmul", "wgmma_matmul", "wgmma_matmul_transposed", "tma_matmul"}
         assert {r.template_version for r in result.trials} == {template(name).version for name in used}
-        again = tune(PROBLEM, trials=1, **arguments)  # now the best is proven
+        again = tune(PROBLEM, trials=1, **arguments)  # now the best is verified
         assert again.earlier == 4
         assert again.best is not None, [r.measurement.reason for r in again.trials]
         assert os.listdir(tmp_path) == ["best.db"]
 
-    def test_without_a_host_compiler_it_says_that_nothing_is_proven(
+    def test_without_a_host_compiler_it_says_that_nothing_is_verified(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def missing() -> None:
             raise HostCompilerMissing("no C++ compiler: install one")
 
-        monkeypatch.setattr("autosched.tuning.winner.winner_proof.check_ready", missing)
+        monkeypatch.setattr("autosched.tuning.winner.winner_verification.check_ready", missing)
         result = tune(PROBLEM, trials=1, database=tmp_path / "a.db", device="h200", backend="estimate", workers=1)
-        assert result.lines[2] == "new bests are not proven: no C++ compiler: install one"
+        assert result.lines[2] == "new bests are not verified: no C++ compiler: install one"
 
     def test_a_problem_without_schedules_says_which_rule_refuses_them(self, tmp_path: Path) -> None:
         nothing = Space("toy", [ordinal("x", (1, 2))], (), (Rule("never", lambda x: x < 0, "no"),))
@@ -160,7 +160,7 @@ class TestEndToEnd:
         assert os.listdir(tmp_path) == []
 
     @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
-    def test_ctrl_c_leaves_records_and_no_process(self, tmp_path: Path) -> None:
+    def test_ctrl_c_leaves_trials_and_no_process(self, tmp_path: Path) -> None:
         code = INTERRUPTED.replace("PATHS", json.dumps([p for p in sys.path if p]))
         command = [sys.executable, "-c", code, str(tmp_path / "a.db")]
         tuning = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)

@@ -79,7 +79,7 @@ class TestTheEnd:
 
 
 class TestTrials:
-    def test_every_trial_is_a_record_and_the_fastest_is_best(self, store: Store) -> None:
+    def test_every_trial_is_stored_and_the_fastest_is_best(self, store: Store) -> None:
         result = tuned(store, 20)
         assert list(result.trials) == store.trials()
         assert len(result.trials) == 20
@@ -89,19 +89,19 @@ class TestTrials:
         assert result.best == store.best(PROBLEM, "h200")
         assert not (result.exhausted or result.interrupted or result.stopped)
 
-    def test_a_record_says_all_about_its_origin(self, store: Store) -> None:
-        record = next(r for r in tuned(store, 8, space_version="v7").trials if r.ok)
-        assert record.problem == PROBLEM
-        assert (record.device, record.space_version, record.sampler, record.seed) == ("h200", "v7", "random", 1)
-        assert json.loads(record.fingerprint)["device"] == "h200"
-        assert (record.toolchain, record.driver) == ("tool 1", "driver 2")
-        assert record.kernel_digest == generate(PROBLEM, record.schedule, H200).digest
-        assert record.seconds == seconds(record.schedule)
+    def test_a_trial_says_all_about_its_origin(self, store: Store) -> None:
+        trial = next(r for r in tuned(store, 8, space_version="v7").trials if r.ok)
+        assert trial.problem == PROBLEM
+        assert (trial.device, trial.space_version, trial.sampler, trial.seed) == ("h200", "v7", "random", 1)
+        assert json.loads(trial.fingerprint)["device"] == "h200"
+        assert (trial.toolchain, trial.driver) == ("tool 1", "driver 2")
+        assert trial.kernel_digest == generate(PROBLEM, trial.schedule, H200).digest
+        assert trial.seconds == seconds(trial.schedule)
 
     def test_the_number_of_trials_is_exact_whatever_the_batch(self, store: Store) -> None:
         assert len(tuned(store, 7).trials) == 7
 
-    def test_a_record_is_stored_before_the_next_result_is_asked_for(self, store: Store) -> None:
+    def test_a_trial_is_stored_before_the_next_result_is_asked_for(self, store: Store) -> None:
         class Watching(FakeRunner):
             def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
                 for result in super().measure(candidates):
@@ -128,7 +128,7 @@ class TestTrials:
 
 
 class TestFailures:
-    def test_they_are_records_with_a_reason_and_never_best(self, store: Store) -> None:
+    def test_they_are_trials_with_a_reason_and_never_best(self, store: Store) -> None:
         result = tuned(store, 30, FakeRunner(fail=lambda s: Status.TIMEOUT if s["y"] == 16 else None))
         failed = [r for r in result.trials if r.schedule["y"] == 16]
         assert failed and all(r.status is Status.TIMEOUT and r.seconds is None for r in failed)
@@ -147,10 +147,10 @@ class TestFailures:
         result = tuned(store, TOTAL)
         broken = [r for r in result.trials if r.schedule["x"] == 2 and r.schedule["y"] == 32]
         assert len(broken) == 3
-        for record in broken:
-            assert record.status is Status.COMPILE_ERROR
-            assert record.kernel_digest is None
-            assert record.measurement.reason == "no kernel could be generated: 2 does not go with 32"
+        for trial in broken:
+            assert trial.status is Status.COMPILE_ERROR
+            assert trial.kernel_digest is None
+            assert trial.measurement.reason == "no kernel could be generated: 2 does not go with 32"
         assert result.failures == {"compile_error": 3}
 
     def test_a_time_that_is_none_is_refused_and_not_stored(self, store: Store) -> None:
@@ -213,7 +213,7 @@ class TestResume:
             tuned(parts, 20, made=made(), out=1)
             assert [r.schedule for r in whole.trials()] == [r.schedule for r in parts.trials()]
 
-    def test_the_model_is_restored_with_the_records(self, store: Store) -> None:
+    def test_the_model_is_restored_with_the_trials(self, store: Store) -> None:
         trained: list[int] = []
 
         class Flat:
@@ -233,7 +233,7 @@ class TestResume:
         assert trained and trained[-1] >= 10, "all but the last batches have been learned from"
         trained.clear()
         tuned(store, 4, made=made())
-        assert trained[0] >= 14, "the first proposals of the second run come from a model of the first run's records"
+        assert trained[0] >= 14, "the first proposals of the second run come from a model of the first run's trials"
 
     def test_earlier_trials_are_counted_and_their_best_is_shown_first(self, store: Store) -> None:
         first = tuned(store, 20)
@@ -267,7 +267,7 @@ class TestResume:
             assert result.best.device == "h200" and result.best.provenance is Provenance.MEASURED
 
 
-class TestProof:
+class TestVerification:
     """New bests are judged before they are called best."""
 
     def test_a_wrong_kernel_is_recorded_as_wrong_and_is_not_best(self, store: Store) -> None:
@@ -284,7 +284,7 @@ class TestProof:
         assert wrong[0].measurement.error == 300.0
         assert result.best is not None and result.best.schedule["x"] != 8
         assert store.best(PROBLEM, "h200") == result.best
-        assert result.best.measurement.error == 0.5, "the best is proven, and its error is stored"
+        assert result.best.measurement.error == 0.5, "the best is verified, and its error is stored"
 
     def test_only_new_bests_are_judged(self, store: Store) -> None:
         judged: list[Schedule] = []
@@ -305,10 +305,10 @@ class TestProof:
         assert result.best is None
         assert result.ok == 0
 
-    def test_an_unproven_best_of_an_earlier_run_is_judged_first(self, store: Store) -> None:
-        unproven = tuned(store, 20, FakeRunner(Provenance.ESTIMATED))
-        assert unproven.best is not None
-        fastest = unproven.best.schedule
+    def test_an_unverified_best_of_an_earlier_run_is_judged_first(self, store: Store) -> None:
+        unverified = tuned(store, 20, FakeRunner(Provenance.ESTIMATED))
+        assert unverified.best is not None
+        fastest = unverified.best.schedule
         result = tuned(
             store,
             1,
@@ -330,16 +330,16 @@ class TestProof:
 
         judging, later = Listening(), Listening()
         tuned(store, 1, FakeRunner(Provenance.ESTIMATED), judging, verifier=verifier)
-        rejected = {r.schedule for r in store.trials() if r.status in (Status.WRONG_RESULT, Status.UNPROVEN)}
+        rejected = {r.schedule for r in store.trials() if r.status in (Status.WRONG_RESULT, Status.UNVERIFIED)}
         assert rejected and all(s["x"] == fastest["x"] for s in rejected)
         tuned(store, 1, FakeRunner(Provenance.ESTIMATED), later)
         for heard in (judging, later):
             assert not [told for told in heard.restored if told[0] in rejected and told[1] is Status.OK]
             assert {s for s, _ in heard.restored} >= {r.schedule for r in first.trials if r.schedule not in rejected}
         known = {s for s, _ in later.restored} & rejected
-        assert known == (rejected if status == "findings" else set()), "what is unproven may be tried again"
+        assert known == (rejected if status == "findings" else set()), "what is unverified may be tried again"
 
-    def test_a_schedule_that_breaks_a_law_of_today_is_no_proof(self, store: Store) -> None:
+    def test_a_schedule_that_breaks_a_law_of_today_is_not_verified(self, store: Store) -> None:
         tuned(store, 4, FakeRunner(Provenance.ESTIMATED))
 
         def verifier(problem: Problem, schedule: Schedule) -> Outcome:
@@ -355,22 +355,22 @@ class TestProof:
             return Outcome(False, status, "60 s", None) if schedule["x"] == 8 else Outcome(True)
 
         first = tuned(store, TOTAL, FakeRunner(Provenance.ESTIMATED), verifier=verifier)
-        unproven = [r for r in first.trials if r.status is Status.UNPROVEN]
-        assert unproven and all(r.schedule["x"] == 8 for r in unproven)
-        assert unproven[0].measurement.reason == f"emulated: {status}: 60 s"
+        unverified = [r for r in first.trials if r.status is Status.UNVERIFIED]
+        assert unverified and all(r.schedule["x"] == 8 for r in unverified)
+        assert unverified[0].measurement.reason == f"emulated: {status}: 60 s"
         assert first.best is not None and first.best.schedule["x"] != 8
         assert not any(r.status is Status.WRONG_RESULT for r in store.trials())
 
         runner = FakeRunner(Provenance.ESTIMATED)
         again = tuned(store, TOTAL, runner, verifier=lambda p, s: Outcome(True))
-        assert {s.key() for s in runner.measured} <= {r.schedule.key() for r in unproven}, "they are tried again"
+        assert {s.key() for s in runner.measured} <= {r.schedule.key() for r in unverified}, "they are tried again"
         assert again.best is not None and again.best.schedule["x"] == 8
         assert store.best(PROBLEM, "h200") == again.best
 
     def test_an_earlier_best_without_a_verdict_is_not_best_until_it_has_one(self, store: Store) -> None:
-        unproven = tuned(store, 20, FakeRunner(Provenance.ESTIMATED))
-        assert unproven.best is not None
-        fastest = unproven.best.schedule
+        unverified = tuned(store, 20, FakeRunner(Provenance.ESTIMATED))
+        assert unverified.best is not None
+        fastest = unverified.best.schedule
         arguments = {"runner": FakeRunner(Provenance.ESTIMATED, fail=lambda s: Status.CRASHED)}
         late = tuned(store, 1, verifier=lambda p, s: Outcome(s["x"] != fastest["x"], "timeout", "60 s"), **arguments)
         assert late.best is not None and late.best.schedule["x"] != fastest["x"]
@@ -383,9 +383,9 @@ class TestProof:
             return Outcome(True)
 
         result = tuned(store, TOTAL, FakeRunner(Provenance.ESTIMATED), verifier=verifier)
-        assert result.stopped == "a new best cannot be proven: g++ cannot compile: repair it; or give --no-verify"
+        assert result.stopped == "a new best cannot be verified: g++ cannot compile: repair it; or give --no-verify"
         assert store.trials() == list(result.trials)
-        assert not any(r.status in (Status.WRONG_RESULT, Status.UNPROVEN) for r in result.trials)
+        assert not any(r.status in (Status.WRONG_RESULT, Status.UNVERIFIED) for r in result.trials)
         assert result.best == store.best(PROBLEM, "h200")
         whole = tuned(store, TOTAL, FakeRunner(Provenance.ESTIMATED), verifier=lambda p, s: Outcome(True))
         assert whole.best is not None and whole.best.schedule["x"] == 8
@@ -432,12 +432,12 @@ class TestObserver:
     def test_it_sees_every_trial_and_the_best_so_far(self, store: Store) -> None:
         log = Log()
         result = tuned(store, 15, FakeRunner(fail=lambda s: Status.CRASHED if s["x"] == 1 else None), observer=log)
-        assert [p.record for p in log.steps] == list(result.trials)
+        assert [p.trial for p in log.steps] == list(result.trials)
         assert [p.done for p in log.steps] == list(range(1, 16))
         fastest: float | None = None
         for step in log.steps:
-            if step.record.seconds is not None:
-                fastest = min(step.record.seconds, fastest or math.inf)
+            if step.trial.seconds is not None:
+                fastest = min(step.trial.seconds, fastest or math.inf)
             assert (step.best.seconds if step.best else None) == fastest
         assert log.steps[-1].failures == result.failures
         assert log.steps[-1].seconds_left == 0

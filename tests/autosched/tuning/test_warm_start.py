@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from needs import needs_nvrtc
-from observed import QUICK, observations, records, seconds, store
+from observed import QUICK, make_trials, observations, seconds, store
 
 from autosched.tuning import tune as tuner
 from autosched.tuning import warm_start
@@ -93,7 +93,7 @@ def test_a_model_that_does_not_fit_is_refused() -> None:
 
 
 def test_other_problems_of_the_database_are_used_by_default(tmp_path: Path) -> None:
-    path = store(tmp_path / "b.db", *(r for p in OTHERS for r in records(observations(p))))
+    path = store(tmp_path / "b.db", *(r for p in OTHERS for r in make_trials(observations(p))))
     with Store.open(path) as opened:
         start = warm_start.from_other_problems(opened, run_of(Provenance.MEASURED), TASK, estimates_of(TASK))
         none = warm_start.from_other_problems(opened, run_of(Provenance.ESTIMATED), TASK, estimates_of(TASK))
@@ -101,7 +101,8 @@ def test_other_problems_of_the_database_are_used_by_default(tmp_path: Path) -> N
     assert start.source == f"90 measured times of 3 other problems in {path}"
     assert start.analytic is not None
     assert agreement(start) > 0.9
-    np.testing.assert_array_equal(again.estimates.log_seconds(SCHEDULES), start.estimates.log_seconds(SCHEDULES))  # type: ignore[arg-type]
+    # type: ignore[arg-type]
+    np.testing.assert_array_equal(again.estimates.log_seconds(SCHEDULES), start.estimates.log_seconds(SCHEDULES))
     assert none.analytic is None  # times of another kind say nothing here
     assert none.lines == ()
 
@@ -110,14 +111,14 @@ def test_what_it_was_worth_is_said() -> None:
     start = warm_start.from_model(model(), "m.json", TASK, estimates_of(TASK))
     times = seconds(PROBLEM, "h200", SCHEDULES)
     one = dataclasses.replace(observations(PROBLEM), schedules=tuple(SCHEDULES), seconds=times)
-    said = start.worth(records(one))
+    said = start.worth(make_trials(one))
     assert said.startswith(
         "m.json, which knows 90 measured times of copy: its order agrees with this run's times to 0.9"
     )
     within = 100 * (min(times[:5]) / min(times) - 1)
     assert f"the first five trials came within {within:.1f} % of the best" in said
-    assert start.worth(records(one)[:3]) == ""
-    assert WarmStart(start.analytic).worth(records(one)) == ""  # type: ignore[attr-defined]
+    assert start.worth(make_trials(one)[:3]) == ""
+    assert WarmStart(start.analytic).worth(make_trials(one)) == ""  # type: ignore[attr-defined]
 
 
 @needs_nvrtc

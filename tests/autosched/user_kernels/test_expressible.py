@@ -1,4 +1,4 @@
-"""Kernels that a kernel file once could not express: proven in the emulator, from the right one to the wrong one."""
+"""Kernels that a kernel file once could not express: verified in the emulator, from the right one to the wrong one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several launches as one kernel: read, proven, estimated, and what is wrong between them found."""
+"""Several launches as one kernel: read, verified, estimated, and what is wrong between them found."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def verified(kernel: KernelSpec) -> Verdict:
 
 @needs_compiler
 @needs_nvrtc
-def test_a_pipeline_is_proven_in_full() -> None:
+def test_a_pipeline_is_verified_in_full() -> None:
     done = verified(pipeline("pipe_right"))
     assert done.ok, done.reason
     assert len(done.runs) == 6  # in other orders, twice, with functions that err
@@ -132,7 +132,7 @@ def test_one_module_has_all_functions_and_the_time_is_the_sum(tmp_path: Path) ->
     assert again.steps == first.steps and first.resources.registers == max(s.resources.registers for s in first.steps)
     assert why_not_launched(made, first, A100) is None
     result = autosched.tune(problem, trials=2, device="a100", backend="estimate", database=tmp_path / "best.db")
-    assert result.best is not None and result.best.proof is not None
+    assert result.best is not None and result.best.verification is not None
     assert result.best.seconds is not None and result.best.seconds > 2 * LAUNCH_SECONDS
 
 

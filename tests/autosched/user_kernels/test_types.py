@@ -57,7 +57,7 @@ def verified(made: KernelSpec, kind: str) -> Verdict:
 @needs_nvrtc
 @pytest.mark.parametrize("kind", ["f32", "half", "double"])
 @pytest.mark.parametrize("reference", [{"reference": lambda x: 3 * x}, {}], ids=["function", "itself"])
-def test_each_type_is_proven_at_its_precision(kind: str, reference: dict[str, Any]) -> None:
+def test_each_type_is_verified_at_its_precision(kind: str, reference: dict[str, Any]) -> None:
     computed = "(double)" if kind == "double" else "(float)"
     done = verified(kernel("typed", computed=computed, **reference), kind)
     assert done.ok, done.reason
@@ -84,7 +84,7 @@ def test_types_are_searched_and_recorded_as_one_problem(tmp_path: Path) -> None:
     made = kernel("typed_tuned", parameters={"b": [32, 64], "T": ["f32", "half"]}, reference=lambda x: 3 * x)
     result = autosched.tune(made.problem(), trials=4, device="a100", backend="estimate", database=tmp_path / "best.db")
     assert {(r["T"], r["status"]) for r in result.rows()} == {("f32", "ok"), ("half", "ok")}
-    assert result.best is not None and result.best.proof is not None
+    assert result.best is not None and result.best.verification is not None
 
 
 def test_what_is_no_type_is_one_line() -> None:

@@ -62,21 +62,21 @@ def whole_launches_take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks_on_inputs, "_SMALL_THREADS", 0)
 
 
-def proven(kernel: KernelSpec, depth: Depth = "quick") -> Verdict:
+def verified(kernel: KernelSpec, depth: Depth = "quick") -> Verdict:
     problem = kernel.problem()
     (schedule,) = kernel.template.space(problem, A100).sample(1, 0)
     return verify_one(kernel.template, problem, schedule, A100, depth=depth)
 
 
-def test_some_blocks_in_several_orders_prove_a_kernel_of_fixed_sizes() -> None:
-    found = proven(blur())
+def test_some_blocks_in_several_orders_verify_a_kernel_of_fixed_sizes() -> None:
+    found = verified(blur())
     assert found.ok and [(r.name, r.order.blocks) for r in found.runs] == [
         ("some blocks", "ascending"),
         ("some blocks", "random"),
     ]
     assert all(0 < (r.blocks or 0) <= 48 for r in found.runs)
     assert found.max_abs_error is not None and found.max_abs_error < 1e-4
-    whole = proven(blur(), "full")
+    whole = verified(blur(), "full")
     assert whole.ok and {r.order.blocks for r in whole.runs} == {"ascending", "random", "descending", "interleaved"}
     assert not any("true size" in lack for lack in whole.lacks)
 
@@ -91,7 +91,7 @@ def test_some_blocks_in_several_orders_prove_a_kernel_of_fixed_sizes() -> None:
     ],
 )
 def test_what_is_wrong_is_found_in_some_blocks(first: str, then: str, status: str, said: str) -> None:
-    found = proven(blur(first, then))
+    found = verified(blur(first, then))
     assert found.status == status and said in found.reason and "of 1024 blocks" in found.reason
     assert found.runs[-1].blocks is not None
 
@@ -106,7 +106,7 @@ def test_what_is_wrong_is_found_in_some_blocks(first: str, then: str, status: st
     ],
 )
 def test_what_some_blocks_cannot_say_is_emulated_whole(kernel: KernelSpec) -> None:
-    assert all(run.blocks is None for run in proven(kernel).runs)
+    assert all(run.blocks is None for run in verified(kernel).runs)
 
 
 def test_blocks_that_add_to_the_same_numbers_are_emulated_together() -> None:
@@ -125,7 +125,7 @@ def test_blocks_that_add_to_the_same_numbers_are_emulated_together() -> None:
         ],
         reference=lambda x: np.bincount(x, minlength=8),
     )
-    found = proven(kernel)
+    found = verified(kernel)
     assert found.ok and all(run.blocks is None for run in found.runs)
 
 
@@ -157,19 +157,19 @@ def ragged(last: str = "starts[blockIdx.x + 1]") -> KernelSpec:
 
 @pytest.mark.parametrize("depth", ["quick", "full"])
 def test_blocks_with_small_shares_say_nothing_of_the_others(depth: Depth) -> None:
-    found = proven(ragged(), depth)
+    found = verified(ragged(), depth)
     assert (found.status, found.reason) == ("ok", "")
     assert all(run.blocks for run in found.runs if run.name == "some blocks")
 
 
 def test_what_no_block_writes_is_missing_where_shares_are_unequal() -> None:
-    found = proven(ragged("min(starts[blockIdx.x + 1], starts[blockIdx.x] + 99)"))
+    found = verified(ragged("min(starts[blockIdx.x + 1], starts[blockIdx.x] + 99)"))
     assert found.status == "wrong_result" and "no block writes more than 99 elements" in found.reason
 
 
 def test_what_takes_too_long_to_look_for_is_emulated_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks_on_inputs, "_SEARCH_SECONDS", {"quick": 1e-4, "full": 1e-4})
-    found = proven(ragged())
+    found = verified(ragged())
     assert found.ok and all(run.blocks is None for run in found.runs)
 
 
@@ -199,7 +199,7 @@ def test_a_reference_that_is_not_made_for_the_true_size_is_not_asked_for_it() ->
         arguments=[array("out", "output", "n", "n"), array("in", "input", "n + 2", "n + 2")],
         reference=small_only,
     )
-    assert proven(kernel, "full").ok
+    assert verified(kernel, "full").ok
 
 
 def test_an_answer_of_kernel_tuners_is_compared_with_what_some_blocks_wrote() -> None:
@@ -217,6 +217,6 @@ def test_an_answer_of_kernel_tuners_is_compared_with_what_some_blocks_wrote() ->
             answer=[numbers * (2 if right else 3), None],
         )
 
-    found = proven(twice(True))
+    found = verified(twice(True))
     assert found.ok and all(run.blocks for run in found.runs)
-    assert proven(twice(False)).status == "wrong_result"
+    assert verified(twice(False)).status == "wrong_result"

@@ -1,4 +1,4 @@
-"""What a full proof says of the runs that a few tiles cannot stand for: it has them, or names why not."""
+"""What a full verification says of the runs that a few tiles cannot stand for: it has them, or names why not."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_is_no_coverage_is_refused(data: list[dict[str, object]]) -> None:
         Coverage.from_json(data)
 
 
-def test_a_stored_proof_says_what_it_lacks() -> None:
+def test_a_stored_verification_says_what_it_lacks() -> None:
     said = {"status": "ok", "emulator": "e", "runs": [], "depth": "full", "whole": True}
     assert stored.lacks(json.dumps({**said, "coverage": WHOLE.to_json()})) == WHOLE.lacks
     assert stored.coverage(json.dumps({**said, "coverage": WHOLE.to_json()})) == WHOLE

@@ -64,7 +64,7 @@ def test_shared_memory_is_counted_with_what_the_driver_keeps() -> None:
     assert "may have 232448" in why_refused(replace(kernel, dynamic_shared_bytes=228 * 1024), H200, kernel)
 
 
-def test_a_proof_of_what_the_device_refuses_fails() -> None:
+def test_a_verification_of_what_the_device_refuses_fails() -> None:
     matmul = template("matmul")
     schedule = matmul.space(PROBLEM, H200).sample(1, 0)[0]
     lower = matmul.lower

@@ -19,7 +19,7 @@ from autosched.verify.large_runs import at_true_size
 from autosched.verify.sampled_blocks import QUICK_SHARE, sampled_blocks, sampled_flops, verify_blocks, why_not_sampled
 from autosched.verify.schedule_runs import emulated_problem
 from autosched.verify.schedules import verify, verify_one
-from autosched.verify.stored import summary as proof_line
+from autosched.verify.stored import summary as verification_line
 from measurements.emulator import emulate
 from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.costs.bank_conflicts import fragment_traffic
@@ -54,25 +54,25 @@ def test_a_sample_of_odd_schedules_passes() -> None:
         assert result.seconds > 0
 
 
-def test_a_proof_is_json_that_names_every_run() -> None:
+def test_a_verification_is_json_that_names_every_run() -> None:
     problem = Matmul(20, 24, 40, order_a="col")
     (schedule,) = space(problem, H200).sample(1, seed=3)
-    proof = json.loads(json.dumps(verify_one(MATMUL, problem, schedule, H200, seed=5).stored()))
-    assert proof["status"] == "ok" and len(proof["emulator"]) == 64
-    of_name = {run["name"]: run for run in proof["runs"]}
+    verification = json.loads(json.dumps(verify_one(MATMUL, problem, schedule, H200, seed=5).stored()))
+    assert verification["status"] == "ok" and len(verification["emulator"]) == 64
+    of_name = {run["name"]: run for run in verification["runs"]}
     first, edge = of_name["random inputs"], of_name["edge inputs"]
-    assert first == proof["runs"][0]
+    assert first == verification["runs"][0]
     assert (first["cases"], first["order"], first["turns"]) == (["random"], "ascending", 0)
     assert {"integers", "nan"} <= set(edge["cases"]) and (edge["order"], edge["seed"]) == ("random", 5)
     assert first["problem"] == problem.to_json() and edge["blocks"] is None
-    again = [run for run in proof["runs"] if run["name"] == "inputs drawn again"]
+    again = [run for run in verification["runs"] if run["name"] == "inputs drawn again"]
     assert {run["seed"] for run in again} == {6, 7, 8} and {run["order"] for run in again} == {"random"}
-    shown = proof_line(json.dumps(proof))
+    shown = verification_line(json.dumps(verification))
     assert (
-        shown.startswith(f"ok in {len(proof['runs'])} emulated runs: random, integers")
+        shown.startswith(f"ok in {len(verification['runs'])} emulated runs: random, integers")
         and "blocks ascending, " in shown
     )
-    assert proof_line('{"runs": 3}') == proof_line('{"some": "other"}') == "of another kind, see --json"
+    assert verification_line('{"runs": 3}') == verification_line('{"some": "other"}') == "of another kind, see --json"
 
 
 def test_a_large_problem_is_cut() -> None:
@@ -272,5 +272,5 @@ def test_blocks_of_stream_k_with_narrow_tiles_alone_are_no_fault() -> None:
             **{"raster": "grouped_8", "batch_mapping": "outer", "l2_promotion": 256},
         },
     )
-    proof = verify_one(template("tma_matmul"), problem, schedule, device("rtx5090"))
-    assert proof.ok, proof.reason
+    verification = verify_one(template("tma_matmul"), problem, schedule, device("rtx5090"))
+    assert verification.ok, verification.reason

@@ -1,4 +1,5 @@
-"""Sound code is never rejected: schedules of every operator, type, epilogue, reduction and scale pass full proofs."""
+"""Sound code is never rejected: schedules of every operator, type, epilogue, reduction and scale pass full
+verifications."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proofs that records keep: what they say, when they say nothing any more, and who looks at them."""
+"""Verifications that trials keep: what they say, when they say nothing any more, and who looks at them."""
 
 from __future__ import annotations
 
@@ -36,9 +36,11 @@ H200 = device("h200")
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TuneResult]:
-    """Return a database, and the run that filled it, which proved its best for a short time."""
-    path = tmp_path_factory.mktemp("proofs") / "best.db"
-    return path, tune(PROBLEM, trials=2, database=path, backend="estimate", device="h200", seed=1, proof_seconds=1e-9)
+    """Return a database, and the run that filled it, which verified its best for a short time."""
+    path = tmp_path_factory.mktemp("verifications") / "best.db"
+    return path, tune(
+        PROBLEM, trials=2, database=path, backend="estimate", device="h200", seed=1, verification_seconds=1e-9
+    )
 
 
 @pytest.fixture
@@ -48,33 +50,33 @@ def database(tuned: tuple[Path, TuneResult], tmp_path: Path) -> Iterator[Path]:
     yield path
 
 
-def proof_of(path: Path) -> dict[str, object]:
+def verification_of(path: Path) -> dict[str, object]:
     with Store.open(path, create=False) as store:
         best = store.best(PROBLEM, "h200")
-        assert best is not None and best.proof is not None
-        return dict(json.loads(best.proof))
+        assert best is not None and best.verification is not None
+        return dict(json.loads(best.verification))
 
 
 def changed(path: Path, **fields: object) -> None:
-    """Make the proof of the best say something else."""
+    """Make the verification of the best say something else."""
     with Store.open(path, create=False) as store:
         best = store.best(PROBLEM, "h200")
-        assert best is not None and best.proof is not None
-        store.set_proof(best, json.dumps({**json.loads(best.proof), **fields}))
+        assert best is not None and best.verification is not None
+        store.set_verification(best, json.dumps({**json.loads(best.verification), **fields}))
 
 
-def test_tune_proves_its_winner_as_far_as_it_may(tuned: tuple[Path, TuneResult]) -> None:
+def test_tune_verifies_its_winner_as_far_as_it_may(tuned: tuple[Path, TuneResult]) -> None:
     path, result = tuned
-    assert result.best is not None and result.best.proof is not None
-    proof = proof_of(path)
-    assert (proof["status"], proof["depth"], proof["whole"]) == ("ok", "full", False)
+    assert result.best is not None and result.best.verification is not None
+    verification = verification_of(path)
+    assert (verification["status"], verification["depth"], verification["whole"]) == ("ok", "full", False)
     kernel = template(result.best.schedule.template).kernel(PROBLEM, result.best.schedule, H200)
-    assert proof["ptx"] == ptx_digest(kernel) and stored.stale_reason(result.best.proof, kernel) == ""
-    assert not stored.is_full(result.best.proof), "it was cut short"
-    assert "cut short" in result.proof and result.proof == stored.summary(result.best.proof)
+    assert verification["ptx"] == ptx_digest(kernel) and stored.stale_reason(result.best.verification, kernel) == ""
+    assert not stored.is_full(result.best.verification), "it was cut short"
+    assert "cut short" in result.verification and result.verification == stored.summary(result.best.verification)
 
 
-def test_a_best_that_fails_its_full_proof_is_not_best(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_best_that_fails_its_full_verification_is_not_best(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Store.open(database) as store:
         best = store.best(PROBLEM, "h200")
     assert best is not None
@@ -85,15 +87,17 @@ def test_a_best_that_fails_its_full_proof_is_not_best(database: Path, monkeypatc
         full = options.get("depth") == "full"
         return replace(found, status="findings", reason="a race") if full and found.schedule == wrong else found
 
-    monkeypatch.setattr("autosched.tuning.winner.winner_proof.verify_one", verify)
-    result = tune(PROBLEM, trials=1, database=database, backend="estimate", device="h200", seed=2, proof_seconds=30.0)
+    monkeypatch.setattr("autosched.tuning.winner.winner_verification.verify_one", verify)
+    result = tune(
+        PROBLEM, trials=1, database=database, backend="estimate", device="h200", seed=2, verification_seconds=30.0
+    )
     assert result.best is not None and result.best.schedule != wrong
     with Store.open(database) as store:
         assert [r.measurement.reason for r in store.trials() if r.status is Status.WRONG_RESULT] == [
             "emulated: findings: a race"
         ]
         assert store.best(PROBLEM, "h200") == result.best
-    assert result.proof.endswith("1 faster one failed")
+    assert result.verification.endswith("1 faster one failed")
 
 
 def test_comments_and_lines_are_no_other_program(tuned: tuple[Path, TuneResult]) -> None:
@@ -119,30 +123,34 @@ def test_comments_and_lines_are_no_other_program(tuned: tuple[Path, TuneResult])
         ({"status": "timeout"}, "ended in timeout"),
     ],
 )
-def test_the_gate_says_which_proofs_are_stale(database: Path, fields: dict[str, object], told: str) -> None:
+def test_the_gate_says_which_verifications_are_stale(database: Path, fields: dict[str, object], told: str) -> None:
     changed(database, **fields)
     options = CheckOptions(static=StaticOptions(emulate=False))
     (finding,) = check_database(database, options, static=True).findings
-    assert finding.verdict is EntryStatus.UNCERTAIN and told in finding.reason and told in str(finding.numbers["proof"])
+    assert (
+        finding.verdict is EntryStatus.UNCERTAIN
+        and told in finding.reason
+        and told in str(finding.numbers["verification"])
+    )
 
 
-def test_the_gate_lets_a_proof_that_holds_pass(database: Path) -> None:
+def test_the_gate_lets_a_verification_that_holds_pass(database: Path) -> None:
     report = check_database(database, CheckOptions(static=StaticOptions(emulate=False)), static=True)
-    assert report.findings[0].numbers["proof"] == "holds" and report.findings[0].verdict is EntryStatus.SAME
+    assert report.findings[0].numbers["verification"] == "holds" and report.findings[0].verdict is EntryStatus.SAME
 
 
-def test_verify_compares_renews_and_stores_proofs(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_compares_renews_and_stores_verifications(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["verify", "softmax", "--rows", "4", "--columns", "40", "--db", str(database), "--sample", "1", "--json"]
 
     def said() -> object:
         assert main(command) == 0
-        return json.loads(capsys.readouterr().out)["candidates"][0]["stored_proof"]
+        return json.loads(capsys.readouterr().out)["candidates"][0]["stored_verification"]
 
-    before = proof_of(database)
-    assert said() == {"before": "", "now": "holds", "why": ""} and proof_of(database) == before
+    before = verification_of(database)
+    assert said() == {"before": "", "now": "holds", "why": ""} and verification_of(database) == before
     changed(database, ptx="0" * 64)
     assert said() == {"before": "its kernel compiles to other PTX than was verified", "now": "renewed", "why": ""}
-    assert proof_of(database)["ptx"] == before["ptx"] and proof_of(database)["depth"] == "quick"
+    assert verification_of(database)["ptx"] == before["ptx"] and verification_of(database)["depth"] == "quick"
     with Store.open(database) as store, store.writing() as connection:
         connection.exec_driver_sql("UPDATE trials SET proof = NULL")
     assert said() == {"before": stored.ABSENT, "now": "stored", "why": ""}
@@ -152,18 +160,18 @@ def test_verify_compares_renews_and_stores_proofs(database: Path, capsys: pytest
     assert isinstance(now, dict) and now["now"] == "not stored" and "has changed" in now["why"]
 
 
-def test_a_full_proof_perturbs_approximate_functions() -> None:
+def test_a_full_verification_perturbs_approximate_functions() -> None:
     schedule = template("row_reduction").space(PROBLEM, H200).sample(1, 3)[0]
     found = verify_one(template("row_reduction"), PROBLEM, schedule, H200, depth="full")
     assert found.ok and found.whole
     edge = [run for run in found.runs if run.perturbed]
     assert len(edge) >= 2 and {"random"} in [set(run.cases) for run in edge]
-    proof = json.dumps(found.stored())
-    assert "perturbed" in stored.summary(proof) and stored.is_full(proof)
+    verification = json.dumps(found.stored())
+    assert "perturbed" in stored.summary(verification) and stored.is_full(verification)
 
 
 @pytest.mark.parametrize("text", ['"x"', "[]", "{}", '{"runs": 3, "status": 1, "emulator": 2}', "no JSON"])
-def test_proofs_of_others_are_said_to_be(text: str) -> None:
+def test_verifications_of_others_are_said_to_be(text: str) -> None:
     schedule = template("row_reduction").space(PROBLEM, H200).sample(1, 3)[0]
     kernel = template("row_reduction").kernel(PROBLEM, schedule, H200)
     assert stored.summary(text) == "of another kind, see --json"

@@ -74,7 +74,7 @@ def test_what_is_tuned_gains_what_a_longer_search_finds() -> None:
     assert found.today is Today.TUNED and found.measured
     assert 0.0 <= found.expected < 0.2
     slow = Estimator(H100).estimate(recorded, 2 * found.seconds)
-    assert slow.expected == pytest.approx(0.5, abs=1e-6)  # the record itself is the best
+    assert slow.expected == pytest.approx(0.5, abs=1e-6)  # the trial itself is the best
 
 
 def test_without_evidence_there_is_no_estimate(estimator: MakeEstimator) -> None:

@@ -34,7 +34,7 @@ def seconds(schedule: Schedule) -> float:
     return predict(ROW.counts(PROBLEM, ROW.config(PROBLEM, schedule, H100), H100), H100)
 
 
-def record(schedule: Schedule, time: float, problem: Problem = PROBLEM) -> Trial:
+def make_trial(schedule: Schedule, time: float, problem: Problem = PROBLEM) -> Trial:
     timing = Timing(time, time, time, 8)
     return Trial(
         problem_key=problem.key(),
@@ -55,21 +55,21 @@ def record(schedule: Schedule, time: float, problem: Problem = PROBLEM) -> Trial
 
 
 def test_times_that_are_predicted_rank_perfectly_and_repetitions_count_once(schedules: list[Schedule]) -> None:
-    records = [record(s, 2 * seconds(s)) for s in schedules]
-    again = [record(schedules[0], 4 * seconds(schedules[0])) for _ in range(1)]
-    found, left_out = measured([*records, *again])
+    trials = [make_trial(s, 2 * seconds(s)) for s in schedules]
+    again = [make_trial(schedules[0], 4 * seconds(schedules[0])) for _ in range(1)]
+    found, left_out = measured([*trials, *again])
     (judged,) = found.values()
     assert left_out == 0 and judged.schedules == tuple(schedules)
     assert judged.seconds[0] == pytest.approx(3 * seconds(schedules[0]))  # the median of two times
-    (judged,) = measured(records)[0].values()
+    (judged,) = measured(trials)[0].values()
     assert np.allclose(judged.seconds / judged.predicted, 2)
     assert judged.row.endswith("| 6 | 1.00 | 2.00 | 0.0% |")
 
 
 def test_what_cannot_be_compared_is_left_out(schedules: list[Schedule]) -> None:
-    few = [record(s, 1e-5) for s in schedules[:2]]
-    unknown = [dataclasses.replace(record(s, 1e-5), problem_key='{"operator":"no_such"}') for s in schedules]
-    foreign = [dataclasses.replace(record(s, 1e-5), device="abacus") for s in schedules]
+    few = [make_trial(s, 1e-5) for s in schedules[:2]]
+    unknown = [dataclasses.replace(make_trial(s, 1e-5), problem_key='{"operator":"no_such"}') for s in schedules]
+    foreign = [dataclasses.replace(make_trial(s, 1e-5), device="abacus") for s in schedules]
     assert measured([*few, *unknown, *foreign]) == ({}, 3)
 
 
@@ -77,7 +77,7 @@ def test_a_table_is_printed_and_what_is_no_recording_is_refused(
     schedules: list[Schedule], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "recorded.jsonl.gz"
-    write(path, [Recording(tuple(record(s, 2 * seconds(s)) for s in schedules))])
+    write(path, [Recording(tuple(make_trial(s, 2 * seconds(s)) for s in schedules))])
     assert main([str(path)]) == 0
     assert "| matmul, m 1024, n 1024, k 1024, f16 | h100 | 6 | 1.00 | 2.00 | 0.0% |" in capsys.readouterr().out
     path.write_bytes(b"nothing")

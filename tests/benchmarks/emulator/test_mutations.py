@@ -14,7 +14,7 @@ from needs import needs_nvrtc
 
 from benchmarks.emulator import mutations
 from benchmarks.emulator.cases_of_mutants import cases_of, program, ways
-from benchmarks.emulator.false_findings import drawn, proven
+from benchmarks.emulator.false_findings import drawn, verified
 from benchmarks.emulator.mutants import Mutant, mutants_of
 from benchmarks.emulator.mutation_cases import Case, all_cases
 from benchmarks.emulator.mutations import (
@@ -288,14 +288,14 @@ def test_a_sample_of_all_has_mutants_of_each_kind_in_turn() -> None:
 
 
 @needs_nvrtc
-def test_a_line_of_one_n_is_proven_with_a_tile_of_so_many_columns() -> None:
+def test_a_line_of_one_n_is_verified_with_a_tile_of_so_many_columns() -> None:
     mutant = next(m for m in all_mutants("ptx/wgmma/registers") if m.old == '"%23, %24"')
     outcome = run(mutant, [])
     assert (outcome.result, outcome.case) == ("reported", "wgmma_columns_40"), outcome
 
 
 def chosen_cases(mutant: Mutant, cases: Sequence[Case], count: int) -> list[Case]:
-    """Return the first ``count`` that it is proven with, of cases that all have its line."""
+    """Return the first ``count`` that it is verified with, of cases that all have its line."""
     tried: list[Case] = []
     for case in cases_of(mutant, cases, tried, lambda case: ""):
         if len(tried) == count:
@@ -342,7 +342,7 @@ def test_what_only_row_scales_show_is_reported() -> None:
     ],
 )
 @pytest.mark.nightly
-def test_a_line_of_one_n_is_proven_in_the_way_that_it_is_for(header: str, old: str, way: str) -> None:
+def test_a_line_of_one_n_is_verified_in_the_way_that_it_is_for(header: str, old: str, way: str) -> None:
     outcome = run(next(m for m in all_mutants(header) if m.old == old), [])
     assert (outcome.result, outcome.case) == ("reported", f"wgmma_columns_{way}"), outcome
 
@@ -359,8 +359,8 @@ def test_nearly_all_of_a_sample_are_reported() -> None:
 @needs_nvrtc
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
-def test_sampled_schedules_of_all_templates_are_proven() -> None:
+def test_sampled_schedules_of_all_templates_are_verified() -> None:
     h200 = device("h200")
     for problem, schedule in islice(drawn(7, h200), 120):
-        outcome = proven(problem, schedule, h200)
+        outcome = verified(problem, schedule, h200)
         assert outcome["status"] == "ok", outcome

@@ -1,4 +1,4 @@
-"""Faults of the list of unseen ones that show at large sizes alone, and cost a quick proof next to nothing."""
+"""Faults of the list of unseen ones that show at large sizes alone, and cost a quick verification next to nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("name", spread(LARGE, 1))
-def test_quick_proofs_report_them_and_pass_what_is_right(name: str) -> None:
+def test_quick_verifications_report_them_and_pass_what_is_right(name: str) -> None:
     (fault,) = (f for f in FAULTS if f.name == name)
     assert judge(fault, "quick")["run"] == LARGE[name]
     done = verify_one(template(fault.template), fault.problem, fault.schedule(), fault.where)

@@ -140,18 +140,18 @@ def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
     ]
     recordings = recording.read(out / "recordings-0.jsonl.gz")
     assert [r.problem for r in recordings] == [SHAPES[0][1], SHAPES[1][1], SHAPES[0][1]]
-    assert all(r.provenance is Provenance.MEASURED for recorded in recordings for r in recorded.records)
-    assert len(recordings[0].records) >= 12 + 2
+    assert all(r.provenance is Provenance.MEASURED for recorded in recordings for r in recorded.trials)
+    assert len(recordings[0].trials) >= 12 + 2
     versions = {t.name: t.version for t in templates()}
     for recorded in recordings:
-        assert all(r.template_version == versions[r.schedule.template] for r in recorded.records)
-    assert {r.measurement.clock_mhz for r in recordings[0].records if r.ok} == {1500.0}
+        assert all(r.template_version == versions[r.schedule.template] for r in recorded.trials)
+    assert {r.measurement.clock_mhz for r in recordings[0].trials if r.ok} == {1500.0}
     recording.install(out / "recordings-0.jsonl.gz", tmp_path / "recorded")
     assert recording.find(SHAPES[1][1], "h200", tmp_path / "recorded") == recordings[1]
 
     # and trained on
     data = usable(gather([], [out / "recordings-0.jsonl.gz"], "measured"))
-    timed = {(r.problem_key, r.schedule) for recorded in recordings for r in recorded.records if r.ok}
+    timed = {(r.problem_key, r.schedule) for recorded in recordings for r in recorded.trials if r.ok}
     assert data.rows == sum(not is_library(schedule) for _, schedule in timed)
     for model in train(data.observations, BoostedTreeSettings(rounds=10)):
         assert all(figures.rows for figures in model.held_out)
@@ -171,7 +171,7 @@ def test_a_gpu_that_goes_away_leaves_what_was_measured(make_runner, tmp_path, no
     assert "benchmarks.gpu: stopped: GPU 0 does not answer" in said.err
     assert json.loads((out / "results.json").read_text())["stopped"]
     (kept,) = recording.read(out / "recordings-0.jsonl.gz")
-    assert len(kept.records) >= 1
+    assert len(kept.trials) >= 1
 
 
 @pytest.mark.nightly
@@ -412,7 +412,7 @@ def test_a_second_run_into_the_same_folder_keeps_the_first(make_runner, tmp_path
 def test_what_a_killed_run_had_measured_becomes_a_recording_of_the_next(make_runner, tmp_path):
     out = tmp_path / "out"
     killed = Benchmark(Plan(600.0, out, trials=8), H200, make_runner(), generate=pretended)
-    killed._record = lambda records, path: None  # as if it had ended before
+    killed._trial = lambda trials, path: None  # as if it had ended before
     killed._shapes(SHAPES[:1], killed._end, ())
     (left,) = out.glob("trials-*.jsonl")
     lines = left.read_text().splitlines()
@@ -420,7 +420,7 @@ def test_what_a_killed_run_had_measured_becomes_a_recording_of_the_next(make_run
     Benchmark(Plan(60.0, out), H200, make_runner(), generate=pretended)
     assert not left.exists()
     (kept,) = recording.read(out / "recordings-0.jsonl.gz")
-    assert len(kept.records) == len(lines) - 1 >= 8  # all but the library's, which is no schedule
+    assert len(kept.trials) == len(lines) - 1 >= 8  # all but the library's, which is no schedule
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])

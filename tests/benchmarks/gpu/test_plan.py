@@ -80,7 +80,7 @@ def test_parts_run_over_a_simulated_gpu_and_are_done_once(plan: Path, tmp_path: 
     assert set(results.of("finals")[short_name(SMALL)]["ratios"]) == {"library", "cublaslt"}
     assert len(results.of("counters")) == len(counters.KERNELS)
     recorded = {r.problem: r for r in recording.read(tmp_path / f"recordings{recording.SUFFIX}")}
-    assert len(recorded[SMALL].records) == trials["measured"]
+    assert len(recorded[SMALL].trials) == trials["measured"]
     assert "Geometric mean" in (tmp_path / "table.md").read_text()
 
     rows = len(results.rows)

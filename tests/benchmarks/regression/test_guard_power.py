@@ -22,26 +22,26 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_it_reads_what_ran_fastest_first(folder: Path) -> None:
-    records = guard_power.recorded(folder / "toy.json.gz")
-    assert [len(r) for r in records] == [32] * 20
-    assert np.median(records[0]) == pytest.approx(1e-3, rel=0.01), "in seconds"
-    medians = [float(np.median(r)) for r in records]
+    trials = guard_power.recorded(folder / "toy.json.gz")
+    assert [len(r) for r in trials] == [32] * 20
+    assert np.median(trials[0]) == pytest.approx(1e-3, rel=0.01), "in seconds"
+    medians = [float(np.median(r)) for r in trials]
     assert medians == sorted(medians)
 
 
 @pytest.mark.parametrize("drawn", guard_power.DRAWS)
 def test_quiet_noise_gives_no_alarms_and_hides_nothing(folder: Path, drawn: str) -> None:
-    records = guard_power.recorded(folder / "toy.json.gz")
-    unchanged = guard_power.simulate(records, drawn, 0.0, 5, 20, 0, "toy")
+    trials = guard_power.recorded(folder / "toy.json.gz")
+    unchanged = guard_power.simulate(trials, drawn, 0.0, 5, 20, 0, "toy")
     assert (unchanged.false_alarms, unchanged.slowed) == (0, 0)
     assert unchanged.unsettled == 0 and unchanged.told == unchanged.settled > 90, "5% since tuning, at noise of 0.2%"
-    slow = guard_power.simulate(records, drawn, 0.05, 2, 20, 0, "toy")
+    slow = guard_power.simulate(trials, drawn, 0.05, 2, 20, 0, "toy")
     assert (slow.false_alarms, slow.slowed, slow.found, slow.found_quiet) == (0, 4, 4, 4)
 
 
 def test_a_slowdown_within_the_limit_is_not_found(folder: Path) -> None:
-    records = guard_power.recorded(folder / "toy.json.gz")
-    assert guard_power.simulate(records, "independent", 0.005, 2, 20, 0, "toy").found == 0
+    trials = guard_power.recorded(folder / "toy.json.gz")
+    assert guard_power.simulate(trials, "independent", 0.005, 2, 20, 0, "toy").found == 0
 
 
 def test_a_folder_without_recordings_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Published kernels: every file is read and every reference runs; a few are proven here, all of them at night."""
+"""Published kernels: every file is read and every reference runs; a few are verified here, all of them at night."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from search_spaces.hardware.devices import device
 
 A100 = device("a100")
 EXPRESSED = [path for path in files() if path.parent.name != "refused"]
-PROVEN_BY_DAY = ("stencil", "pnpoly", "sort")  # in place; a judge and constant memory; atomics
+VERIFIED_BY_DAY = ("stencil", "pnpoly", "sort")  # in place; a judge and constant memory; atomics
 
 
 def test_there_are_thirty() -> None:
@@ -35,15 +35,15 @@ def test_its_reference_or_judge_answers(path) -> None:  # type: ignore[no-untype
 @needs_nvrtc
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(path, marks=() if path.stem in PROVEN_BY_DAY else (pytest.mark.nightly,)) for path in EXPRESSED],
+    [pytest.param(path, marks=() if path.stem in VERIFIED_BY_DAY else (pytest.mark.nightly,)) for path in EXPRESSED],
     ids=lambda p: f"{p.parent.name}-{p.stem}",
 )
-def test_two_configurations_are_proven(path) -> None:  # type: ignore[no-untyped-def]
+def test_two_configurations_are_verified(path) -> None:  # type: ignore[no-untyped-def]
     kernel = KernelSpec.from_file(path)
     problem = kernel.problem()
     for schedule in kernel.template.space(problem, A100).sample(2, 7):
-        proof = verify_one(kernel.template, problem, schedule, A100)
-        assert proof.ok, f"{schedule.values}: {proof.status}: {proof.reason}"
+        verdict = verify_one(kernel.template, problem, schedule, A100)
+        assert verdict.ok, f"{schedule.values}: {verdict.status}: {verdict.reason}"
 
 
 @needs_nvrtc

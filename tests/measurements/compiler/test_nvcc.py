@@ -73,7 +73,7 @@ def test_a_kernel_file_asks_for_it(tmp_path: Path) -> None:
 @needs_nvcc
 @needs_nvrtc
 @needs_compiler
-def test_records_and_proofs_say_which_compiler_it_was(tmp_path: Path) -> None:
+def test_trials_and_verifications_say_which_compiler_it_was(tmp_path: Path) -> None:
     (tmp_path / "scaled.cuh").write_text(dict(HEADERS.files)["scaled.cuh"])
     (tmp_path / "scale.cu").write_text(SOURCE)
     made, a100 = kernel(tmp_path / "scale.cu"), device("a100")
@@ -82,14 +82,14 @@ def test_records_and_proofs_say_which_compiler_it_was(tmp_path: Path) -> None:
     assert json.loads(result.best.fingerprint)["toolchain"] == nvcc.nvcc_version()
     assert any(f"by {nvcc.nvcc_version()}" in line for line in result.lines)
     with Store.open(tmp_path / "b.db") as store:
-        (record,) = store.trials()
-    assert record.proof is not None and json.loads(record.proof)["compiler"] == nvcc.nvcc_version()
-    built = made.template.kernel(made.problem(), record.schedule, a100)
-    assert stored.stale_reason(record.proof, built) == ""
+        (trial,) = store.trials()
+    assert trial.verification is not None and json.loads(trial.verification)["compiler"] == nvcc.nvcc_version()
+    built = made.template.kernel(made.problem(), trial.schedule, a100)
+    assert stored.stale_reason(trial.verification, built) == ""
     here = Environment(toolchain_version())
-    assert stale_reasons(record, a100, here, made.template, built) == ()
-    assert stale_reasons(record, a100, here, made.template, None) == ()  # as of a neighbour
-    older = replace(record, toolchain="nvcc 1.2.3")
+    assert stale_reasons(trial, a100, here, made.template, built) == ()
+    assert stale_reasons(trial, a100, here, made.template, None) == ()  # as of a neighbour
+    older = replace(trial, toolchain="nvcc 1.2.3")
     assert stale_reasons(older, a100, here, made.template, built) == (f"compiler nvcc 1.2.3 to {nvcc.nvcc_version()}",)
 
 

@@ -78,7 +78,7 @@ def recorded(status: Status, index: int) -> Candidate:
 
 def recording() -> Recording:
     """Return some trials of every status that is recorded, of the schedules that ``recorded`` gives."""
-    records = []
+    trials = []
     for status in REPLAYED:
         for i in range(3001 if status is Status.OK else 40):
             seconds = 1e-9 * (1000 + i)
@@ -91,7 +91,7 @@ def recording() -> Recording:
                 resources=Resources(8, 0, 0, 0, 0, 0),
                 compile_seconds=0.1,
             )
-            records.append(
+            trials.append(
                 Trial(
                     problem_key=PROBLEM.key(),
                     schedule=recorded(status, i).schedule,
@@ -109,7 +109,7 @@ def recording() -> Recording:
                     seed=0,
                 )
             )
-    return Recording(tuple(records))
+    return Recording(tuple(trials))
 
 
 @contextmanager

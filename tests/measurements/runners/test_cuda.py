@@ -369,7 +369,7 @@ def test_a_later_minor_runs_portable_code_of_the_nearest_known_one():
     assert row.has("tma") and not row.has("tcgen05")
 
 
-def test_runners_and_their_records_say_that_a_row_is_derived(pool):
+def test_runners_and_their_trials_say_that_a_row_is_derived(pool):
     row = device_row("NVIDIA GeForce RTX 4070 Unknown", told(89, 58, 48), 12 * GIB)
     cuda, estimate = CudaRunner(row, pool), EstimateRunner(row, pool, lambda *_: 1.0)
     assert cuda.describe().endswith(f"; its row is {row.note}") and row.note in estimate.describe()

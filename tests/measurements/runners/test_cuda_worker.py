@@ -174,7 +174,7 @@ def test_kernels_beyond_those_that_cupy_may_remember_are_checked_too(arrays):
     assert measure(worker, "wrong")["status"] == Status.WRONG_RESULT
 
 
-def test_a_grid_that_is_no_larger_than_what_runs_at_a_time_is_in_the_record(arrays, monkeypatch):
+def test_a_grid_that_is_no_larger_than_what_runs_at_a_time_is_in_the_trial(arrays, monkeypatch):
     monkeypatch.setattr("measurements.runners.launch._clusters_at_a_time", lambda cp, function, launch: 6)
     assert measure(opened(FakeCupy(time=2e-3), arrays), "right")["reason"] == ""
     shrinking = {"grid": [8, 1, 1], "grid_may_shrink": True}

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from store_records import record
+from store_trials import make_trial
 
 from measurements.store import best_index
 from measurements.store.schema import ENTRIES
@@ -29,14 +29,14 @@ def trial(
 ) -> Trial:
     timing = Timing(time * 1e-6, time * 0.9e-6, time * 1.2e-6, 30) if status is Status.OK else None
     measurement = Measurement(status, kind, "" if timing else "it did", timing=timing)
-    made = record(Schedule("matmul", (("tile_m", tile),)), measurement, PROBLEM, device)
+    made = make_trial(Schedule("matmul", (("tile_m", tile),)), measurement, PROBLEM, device)
     return dataclasses.replace(made, kernel_digest=digest, rank=rank if timing else None)
 
 
 trials = st.builds(
     trial,
     st.integers(1, 4),
-    st.sampled_from((Status.OK, Status.OK, Status.OK, Status.WRONG_RESULT, Status.UNPROVEN, Status.TIMEOUT)),
+    st.sampled_from((Status.OK, Status.OK, Status.OK, Status.WRONG_RESULT, Status.UNVERIFIED, Status.TIMEOUT)),
     st.integers(1, 5),
     st.sampled_from(DEVICES),
     st.sampled_from(("a", "a", "b", None)),
@@ -83,7 +83,7 @@ def _cells(store: Store) -> list[dict[str, object]]:
 def test_trials_of_new_schedules_need_no_second_look(tmp_path: Path) -> None:
     with Store.open(tmp_path / "a.db") as store:
         for tile in range(1, 30):
-            status = (Status.OK, Status.OK, Status.WRONG_RESULT, Status.TIMEOUT, Status.UNPROVEN)[tile % 5]
+            status = (Status.OK, Status.OK, Status.WRONG_RESULT, Status.TIMEOUT, Status.UNVERIFIED)[tile % 5]
             store.append(trial(tile, status, 1 + tile * 7 % 11, "h200", f"d{tile}", None, Provenance.MEASURED))
             with store.reading() as connection:
                 kept = best_index.kept(connection, _cells(store)[0])

@@ -28,7 +28,7 @@ PAGE = 4096
 WITHOUT_INDEXES = "DROP INDEX trials_in_order; DROP INDEX trials_by_schedule; DROP INDEX trials_wrong"
 
 
-def record(tile: int) -> Trial:
+def make_trial(tile: int) -> Trial:
     return Trial(
         problem_key=PROBLEM.key(),
         schedule=Schedule("matmul", (("tile_n", 64), ("tile_m", tile))),
@@ -50,7 +50,7 @@ def record(tile: int) -> Trial:
 def database(path: Path, count: int = 3) -> Path:
     with Store.open(path) as store:
         for tile in range(1, count + 1):
-            store.append(record(tile))
+            store.append(make_trial(tile))
     return path
 
 
@@ -77,7 +77,7 @@ path, what, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
 if what == "killed":
     store = Store.open(path)
     for tile in range(1, number + 1):
-        store.append(t.record(tile))
+        store.append(t.make_trial(tile))
     os.kill(os.getpid(), signal.SIGKILL)
 if what == "full":
     store = Store.open(path)
@@ -86,14 +86,14 @@ if what == "full":
     stored = 0
     try:
         while True:
-            store.append(t.record(stored + 1))
+            store.append(t.make_trial(stored + 1))
             stored += 1
     except StoreError as error:
         print(stored, error)
 if what == "restless":
     for tile in range(1, number + 1):
         with Store.open(path) as store:
-            store.append(t.record(tile))
+            store.append(t.make_trial(tile))
         assert Store.open(path, create=False).count() >= tile
 """
 
@@ -123,7 +123,7 @@ class TestAftermath:
         torn.mkdir()
         with Store.open(path) as store:
             for tile in range(1, 101):
-                store.append(record(tile))
+                store.append(make_trial(tile))
             before = path.read_bytes()
             shutil.copy(f"{path}-wal", torn)
             with closing(sqlite3.connect(path)) as raw:
@@ -147,7 +147,7 @@ class TestAftermath:
             assert "check the disk, its quota and the limit on the size of files" in message
             assert Store.open(path, create=False).count() == there + int(stored)
         with Store.open(path) as store:
-            assert store.append(record(7)).id == store.count()
+            assert store.append(make_trial(7)).id == store.count()
         assert os.listdir(tmp_path) == ["a.db"]
 
     def test_four_processes_that_keep_opening_and_closing(self, tmp_path: Path, nightly: bool) -> None:
@@ -161,7 +161,7 @@ class TestAftermath:
 
 
 class TestInUse:
-    def test_nothing_is_written_before_the_first_record(self, tmp_path: Path) -> None:
+    def test_nothing_is_written_before_the_first_trial(self, tmp_path: Path) -> None:
         path = database(tmp_path / "b.db")
         before = content(tmp_path)
         with Store.open(path) as store:
@@ -170,16 +170,16 @@ class TestInUse:
         assert content(tmp_path) == before
 
     @pytest.mark.parametrize("replaced", [False, True])
-    def test_a_file_that_is_removed_or_replaced_takes_no_more_records(self, tmp_path: Path, replaced: bool) -> None:
+    def test_a_file_that_is_removed_or_replaced_takes_no_more_trials(self, tmp_path: Path, replaced: bool) -> None:
         path = database(tmp_path / "b.db")
         with Store.open(path) as store:
-            store.append(record(7))
+            store.append(make_trial(7))
             for file in tmp_path.iterdir():
                 file.unlink()
             if replaced:
                 database(path)
             with pytest.raises(StoreError, match="was removed or replaced while it was in use"):
-                store.append(record(8))
+                store.append(make_trial(8))
 
 
 class TestStrangers:
@@ -275,7 +275,7 @@ class TestCells:
     def test_a_winner_of_something_else_is_refused(self, tmp_path: Path) -> None:
         path = database(tmp_path / "a.db")
         with Store.open(path) as store:
-            other = store.append(dataclasses.replace(record(1), device="a100"))
+            other = store.append(dataclasses.replace(make_trial(1), device="a100"))
         with closing(sqlite3.connect(path)) as raw:
             raw.execute(f"UPDATE entries SET winner_id = {other.id} WHERE device = 'h200'")
             raw.commit()
@@ -292,9 +292,9 @@ class TestCells:
 
     def test_a_problem_of_another_form(self, tmp_path: Path) -> None:
         with Store.open(tmp_path / "a.db") as store:
-            store.append(record(1))
+            store.append(make_trial(1))
             odd = json.dumps({**PROBLEM.to_json(), "sparsity": 2})
-            store.append(dataclasses.replace(record(2), problem_key=odd))
+            store.append(dataclasses.replace(make_trial(2), problem_key=odd))
             good, bad = store.problems("matmul")
             assert store.problem(good) == PROBLEM
             with pytest.raises(StoreError, match=r"trial 2 of .*sparsity"):
@@ -360,7 +360,7 @@ class TestNames:
         assert "is empty" in refused(name, tmp_path, create=False)
         with Store.open(name) as store:
             assert store.in_memory
-            assert store.append(record(1)).id == 1
+            assert store.append(make_trial(1)).id == 1
         with Store.open(tmp_path / "a.db") as on_disk:
             assert not on_disk.in_memory
 

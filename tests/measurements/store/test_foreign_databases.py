@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from store_records import record
+from store_trials import make_trial
 
 from measurements.files.text import printable
 from measurements.store.store import Store, StoreError
@@ -26,7 +26,7 @@ ESCAPES = ("\x1b]0;owned\x07", "a\x9b31m", "ab\u202ecba", "zero\0byte", "\x1b[2J
 
 def trial(tile: int = 1) -> Trial:
     measurement = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(1e-6 * tile, 1e-6 * tile, 1e-6 * tile, 9))
-    return record(Schedule("matmul", (("tile_m", tile),)), measurement, PROBLEM)
+    return make_trial(Schedule("matmul", (("tile_m", tile),)), measurement, PROBLEM)
 
 
 @pytest.fixture

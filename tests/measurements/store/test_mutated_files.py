@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from store_records import record
+from store_trials import make_trial
 
 from autosched.dispatch.database import Database, NoSchedule
 from measurements.store import export, maintenance
@@ -47,7 +47,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
             outcome = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(time, time, time, 9), error=0.5)
             if i == 3:
                 outcome = Measurement(Status.WRONG_RESULT, Provenance.MEASURED, "it did")
-            store.append(record(schedule, outcome, PROBLEM))
+            store.append(make_trial(schedule, outcome, PROBLEM))
     with Store.open(folder / "a.db", create=False) as store:
         export.write(store, folder)
         recording.write(folder / "a.jsonl.gz", Recording.of(store.trials()))
@@ -192,7 +192,7 @@ def test_recordings(whole: Path, tmp_path: Path, numbers: range) -> None:
             path.write_bytes(gzip.compress(text.encode(), 1))
         try:
             for one in recording.read(path):
-                assert one.records
+                assert one.trials
                 recording.place(one.problem_key, one.device, tmp_path)
             loaded += 1
         except RecordingError as error:

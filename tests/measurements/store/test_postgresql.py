@@ -1,4 +1,4 @@
-"""The record store on a PostgreSQL server keeps the contract that it keeps in a file; many processes write at once."""
+"""The trial store on a PostgreSQL server keeps the contract that it keeps in a file; many processes write at once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def store(url: str) -> Iterator[Store]:
         yield opened
 
 
-class TestRecords(contract.TestRecords):
+class TestTrials(contract.TestTrials):
     test_the_database_itself_refuses_a_time_of_a_failure = None  # asks SQLite
     test_a_url_and_a_database_in_memory_work = None
 
@@ -61,7 +61,7 @@ class TestGuards(contract.TestGuards):
 
 def test_entries_are_those_of_the_trials(store: Store) -> None:
     for tile in (1, 2, 1, 3):
-        store.append(contract.record(tile, contract.ok(1e-6 * tile)))
+        store.append(contract.make_trial(tile, contract.ok(1e-6 * tile)))
     store.rank()
     assert maintenance.check(store) == [] and not store.in_memory
     found = maintenance.stats(store)
@@ -71,7 +71,7 @@ def test_entries_are_those_of_the_trials(store: Store) -> None:
 
 def test_a_server_and_a_file_are_merged(store: Store, tmp_path: Path) -> None:
     with Store.open(tmp_path / "a.db") as file:
-        file.append(contract.record(1))
+        file.append(contract.make_trial(1))
         assert [e.verdict for e in merge(file, store).entries] == [MergeOutcome.NEW]
         assert [e.verdict for e in merge(store, file).entries] == [MergeOutcome.SAME]
     assert store.count() == 1
@@ -111,7 +111,7 @@ def test_no_command_shows_a_password(
         "best copy",
     ):
         main([*command.split(), "--db", place])
-    Store.open(url).append(contract.record(1))
+    Store.open(url).append(contract.make_trial(1))
     for command in ("db stats", "db check", "best matmul", "export --out x", "check --static --no-emulate"):
         main([*command.split(), "--db", place])
     out, err = capsys.readouterr()
@@ -132,7 +132,7 @@ from measurements.store.store import Store
 url, who, number = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 with Store.open(url) as store:
     for i in range(number):
-        store.append(t.record(1000 * who + i, t.ok(1e-6 * (1 + (i * 7919 + who) % 1000))))
+        store.append(t.make_trial(1000 * who + i, t.ok(1e-6 * (1 + (i * 7919 + who) % 1000))))
 """
 
 
@@ -152,7 +152,7 @@ def test_processes_that_write_at_once_lose_nothing_and_double_nothing(
         _, err = process.communicate()
         assert process.returncode == 0, err
     with Store.open(place, create=False) as store:
-        tiles = Counter(record.schedule["tile_m"] for record in store.trials())
+        tiles = Counter(trial.schedule["tile_m"] for trial in store.trials())
         assert tiles == {1000 * who + i: 1 for who in range(writers) for i in range(each)}
         assert maintenance.check(store) == []
         best = store.best(contract.PROBLEM, "h200")

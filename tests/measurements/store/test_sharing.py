@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_records import record
+from store_trials import make_trial
 
 from measurements.store import export, maintenance
 from measurements.store import merge as store_merge
@@ -44,13 +44,13 @@ def trial(
 ) -> Trial:
     timing = None if time is None else Timing(time * 1e-6, time * 0.9e-6, time * 1.1e-6, 30)
     measurement = Measurement(Status.OK if timing else status, kind, "" if timing else "it did", timing=timing)
-    made = record(Schedule("matmul", (("tile_m", tile),)), measurement, problem)
+    made = make_trial(Schedule("matmul", (("tile_m", tile),)), measurement, problem)
     return dataclasses.replace(made, rank=rank, created=NOW + timedelta(days=day, seconds=tile), **changes)
 
 
-def database(path: Path, *records: Trial) -> Store:
+def database(path: Path, *trials: Trial) -> Store:
     store = Store.open(path)
-    for one in records:
+    for one in trials:
         store.append(one)
     return store
 
@@ -73,7 +73,7 @@ FULL = dataclasses.replace(
         code=MachineCode("c" * 64, "5" * 64, 4096),
     ),
     budget=Budget(64, 2.5),
-    proof='{"emulated":true}',
+    verification='{"emulated":true}',
     control=Control("copy", Timing(1e-6, 0.9e-6, 1.1e-6, 20)),
 )
 

@@ -33,7 +33,7 @@ def failed(status: Status = Status.TIMEOUT, provenance: Provenance = MEASURED) -
     return Measurement(status, provenance, reason="it did")
 
 
-def record(
+def make_trial(
     tile: int = 32,
     measurement: Measurement | None = None,
     problem: Problem = PROBLEM,
@@ -63,15 +63,15 @@ def best_seconds(store: Store, **arguments: object) -> float | None:
     return None if found is None else found.seconds
 
 
-def closed_store(path: Path, *records: Trial) -> Path:
-    """Return the file of a database with these records that nobody has open."""
+def closed_store(path: Path, *trials: Trial) -> Path:
+    """Return the file of a database with these trials that nobody has open."""
     with Store.open(path) as store:
-        for one in records:
+        for one in trials:
             store.append(one)
     return path
 
 
-class TestRecords:
+class TestTrials:
     def test_what_is_stored_comes_back_equal(self, store: Store) -> None:
         full = dataclasses.replace(
             ok(3e-5),
@@ -80,20 +80,20 @@ class TestRecords:
             compile_seconds=0.125,
             code=MachineCode("c" * 64, "5" * 64, 4096),
         )
-        proven = dataclasses.replace(
-            record(256),
+        verified = dataclasses.replace(
+            make_trial(256),
             budget=Budget(64, 30.0),
-            proof='{"emulated":true,"worst":0.5}',
+            verification='{"emulated":true,"worst":0.5}',
             control=Control("library", Timing(2e-6, 1e-6, 3e-6, 20), "cublas 13.2.0"),
         )
         stored = [
             store.append(r)
             for r in (
-                record(32, full),
-                record(64, failed()),
-                record(128, digest=None),
-                record(64, problem=OTHER),
-                proven,
+                make_trial(32, full),
+                make_trial(64, failed()),
+                make_trial(128, digest=None),
+                make_trial(64, problem=OTHER),
+                verified,
             )
         ]
         assert [r.id for r in stored] == [1, 2, 3, 4, 5]
@@ -101,20 +101,20 @@ class TestRecords:
         assert list(stored[0].schedule) == ["tile_n", "layout_a", "tile_m"], "the order of the parameters is kept"
 
     def test_it_is_there_for_another_opening(self, store: Store) -> None:
-        stored = store.append(record())
+        stored = store.append(make_trial())
         assert Store.open(store.name, create=False).trials() == [stored]
 
     def test_an_infinite_error_survives(self, store: Store) -> None:
         wrong = dataclasses.replace(failed(Status.WRONG_RESULT), error=float("nan"))
-        store.append(record(32, wrong))
+        store.append(make_trial(32, wrong))
         assert store.trials()[0].measurement.error == float("inf")
 
     def test_filters(self, store: Store) -> None:
-        store.append(record(1))
-        store.append(record(2, failed()))
-        store.append(record(3, problem=OTHER))
-        store.append(record(4, device="a100"))
-        store.append(record(5, ok(1e-6, ESTIMATED)))
+        store.append(make_trial(1))
+        store.append(make_trial(2, failed()))
+        store.append(make_trial(3, problem=OTHER))
+        store.append(make_trial(4, device="a100"))
+        store.append(make_trial(5, ok(1e-6, ESTIMATED)))
 
         def tiles(**wanted: object) -> list[object]:
             return [r.schedule["tile_m"] for r in store.trials(**wanted)]
@@ -126,8 +126,8 @@ class TestRecords:
         assert store.count(PROBLEM, "h200", MEASURED) == 2
 
     def test_summaries_count_a_schedule_once(self, store: Store) -> None:
-        again = (record(1), record(2, failed()))
-        for r in (*again, record(3, problem=OTHER), record(5, ok(1e-6, ESTIMATED)), *again):
+        again = (make_trial(1), make_trial(2, failed()))
+        for r in (*again, make_trial(3, problem=OTHER), make_trial(5, ok(1e-6, ESTIMATED)), *again):
             store.append(r)
         found = [(s.problem_key, s.device, s.provenance, s.trials, s.ok) for s in store.problems()]
         assert found == [
@@ -137,22 +137,22 @@ class TestRecords:
         ]
 
     def test_devices_are_those_with_a_time(self, store: Store) -> None:
-        for r in (record(1, device="h200"), record(2, device="a100"), record(3, failed(), device="l4")):
+        for r in (make_trial(1, device="h200"), make_trial(2, device="a100"), make_trial(3, failed(), device="l4")):
             store.append(r)
         assert store.devices(PROBLEM) == ("a100", "h200")
         assert store.devices(OTHER) == ()
 
     def test_the_database_itself_refuses_a_time_of_a_failure(self, store: Store) -> None:
-        store.append(record(1, failed()))
+        store.append(make_trial(1, failed()))
         with closing(sqlite3.connect(store.name)) as raw, pytest.raises(sqlite3.IntegrityError):
             raw.execute("UPDATE trials SET median = 1e9, p25 = 1e9, p75 = 1e9, repeats = 1")
 
     def test_a_url_and_a_database_in_memory_work(self, tmp_path: Path) -> None:
         with Store.open(f"sqlite:///{tmp_path / 'by_url.db'}") as by_url:
-            by_url.append(record())
+            by_url.append(make_trial())
         assert Store.open(tmp_path / "by_url.db", create=False).count() == 1
         memory = Store.open("sqlite://")
-        memory.append(record())
+        memory.append(make_trial())
         assert memory.count() == 1
 
 
@@ -162,72 +162,72 @@ class TestBest:
 
     def test_failures_are_never_ranked(self, store: Store) -> None:
         for tile, status in enumerate(s for s in Status if s is not Status.OK):
-            store.append(record(tile, failed(status)))
+            store.append(make_trial(tile, failed(status)))
         assert store.best(PROBLEM, "h200") is None
 
     def test_the_smallest_median_wins(self, store: Store) -> None:
         for tile, median in ((1, 3e-6), (2, 2e-6), (3, 4e-6)):
-            store.append(record(tile, ok(median)))
+            store.append(make_trial(tile, ok(median)))
         assert best_seconds(store) == 2e-6
 
     def test_the_median_ranks_and_not_another_statistic(self, store: Store) -> None:
         steady = Measurement(Status.OK, MEASURED, timing=Timing(2.0e-6, 1.9e-6, 2.1e-6, 9))
         lucky = Measurement(Status.OK, MEASURED, timing=Timing(2.1e-6, 0.1e-6, 2.1e-6, 9))
-        store.append(record(1, lucky))
-        store.append(record(2, steady))
+        store.append(make_trial(1, lucky))
+        store.append(make_trial(2, steady))
         assert best_seconds(store) == 2.0e-6
 
     def test_the_first_wins_a_tie(self, store: Store) -> None:
-        first = store.append(record(2, ok(1e-6)))
-        store.append(record(1, ok(1e-6)))
+        first = store.append(make_trial(2, ok(1e-6)))
+        store.append(make_trial(1, ok(1e-6)))
         assert store.best(PROBLEM, "h200") == first
 
     def test_device_and_problem_to_the_letter(self, store: Store) -> None:
-        store.append(record(1, device="h200_nvl"))
-        store.append(record(2, problem=OTHER))
+        store.append(make_trial(1, device="h200_nvl"))
+        store.append(make_trial(2, problem=OTHER))
         assert store.best(PROBLEM, "h200") is None
         assert store.best(PROBLEM, "H200_NVL") is None
 
     def test_provenances_are_never_mixed(self, store: Store) -> None:
-        store.append(record(1, ok(1e-6, ESTIMATED)))
+        store.append(make_trial(1, ok(1e-6, ESTIMATED)))
         assert best_seconds(store) == 1e-6
-        store.append(record(2, ok(5e-6, REPLAYED)))
+        store.append(make_trial(2, ok(5e-6, REPLAYED)))
         assert best_seconds(store) == 5e-6
-        store.append(record(3, ok(9e-6, MEASURED)))
+        store.append(make_trial(3, ok(9e-6, MEASURED)))
         assert best_seconds(store) == 9e-6
         assert best_seconds(store, provenance=REPLAYED) == 5e-6
         assert best_seconds(store, provenance=ESTIMATED) == 1e-6
 
     def test_a_schedule_measured_again_counts_with_its_median(self, store: Store) -> None:
         for median in (1e-6, 5e-6, 4e-6):  # one lucky run
-            store.append(record(1, ok(median, count=10)))
-        newest = store.append(record(1, ok(4.5e-6, count=10)))
+            store.append(make_trial(1, ok(median, count=10)))
+        newest = store.append(make_trial(1, ok(4.5e-6, count=10)))
         best = store.best(PROBLEM, "h200")
         assert best is not None
         assert best.measurement.timing is not None
         assert best.measurement.timing.median == pytest.approx(4.25e-6)
         assert best.measurement.timing.count == 40
         assert best.id == newest.id
-        store.append(record(2, ok(3e-6)))
+        store.append(make_trial(2, ok(3e-6)))
         assert best_seconds(store) == 3e-6
 
     def test_only_the_newest_kernel_of_a_schedule_counts(self, store: Store) -> None:
-        store.append(record(1, ok(1e-6), digest="old"))
-        store.append(record(2, ok(2e-6), digest="old"))
-        store.append(record(1, ok(3e-6), digest="new"))
+        store.append(make_trial(1, ok(1e-6), digest="old"))
+        store.append(make_trial(2, ok(2e-6), digest="old"))
+        store.append(make_trial(1, ok(3e-6), digest="new"))
         assert best_seconds(store) == 2e-6
-        store.append(record(2, failed(Status.COMPILE_ERROR), digest="new"))
+        store.append(make_trial(2, failed(Status.COMPILE_ERROR), digest="new"))
         assert best_seconds(store) == 3e-6
 
     def test_a_wrong_kernel_is_never_best_whoever_found_out(self, store: Store) -> None:
-        store.append(record(1, ok(1e-6)))
-        store.append(record(2, ok(2e-6)))
-        store.append(record(1, failed(Status.WRONG_RESULT, ESTIMATED), device="a100"))
+        store.append(make_trial(1, ok(1e-6)))
+        store.append(make_trial(2, ok(2e-6)))
+        store.append(make_trial(1, failed(Status.WRONG_RESULT, ESTIMATED), device="a100"))
         assert best_seconds(store) == 2e-6
 
     def test_a_kernel_whose_headers_were_repaired_may_be_best_again(self, store: Store) -> None:
-        store.append(record(1, failed(Status.WRONG_RESULT), digest="broken"))
-        store.append(record(1, ok(1e-6), digest="repaired"))
+        store.append(make_trial(1, failed(Status.WRONG_RESULT), digest="broken"))
+        store.append(make_trial(1, ok(1e-6), digest="repaired"))
         assert best_seconds(store) == 1e-6
 
     @settings(max_examples=25)
@@ -236,7 +236,7 @@ class TestBest:
         store = Store.open("sqlite://")
         times: dict[int, list[float]] = {}
         for tile, time_us in trials:
-            store.append(record(tile, failed() if time_us is None else ok(time_us * 1e-6)))
+            store.append(make_trial(tile, failed() if time_us is None else ok(time_us * 1e-6)))
             if time_us is not None:
                 times.setdefault(tile, []).append(time_us * 1e-6)
         assert best_seconds(store) == min(map(statistics.median, times.values()), default=None)
@@ -317,11 +317,11 @@ class TestBadPlaces:
     def test_an_empty_file_is_no_database_to_read_but_may_become_one(self, tmp_path: Path) -> None:
         (tmp_path / "a.db").touch()
         assert "is empty" in refused(tmp_path / "a.db", tmp_path, create=False)
-        closed_store(tmp_path / "a.db", record())
+        closed_store(tmp_path / "a.db", make_trial())
         assert Store.open(tmp_path / "a.db", create=False).count() == 1
 
     def test_damaged(self, tmp_path: Path) -> None:
-        path = closed_store(tmp_path / "a.db", record())
+        path = closed_store(tmp_path / "a.db", make_trial())
         path.write_bytes(path.read_bytes()[:100] + bytes(5000))
         assert "damaged" in refused(path, tmp_path) or "is not a database of autosched" in refused(path, tmp_path)
 
@@ -357,20 +357,20 @@ class TestBadPlaces:
             assert "is not a database of autosched" in refused(path, tmp_path)
 
     def test_a_newer_schema(self, tmp_path: Path) -> None:
-        path = closed_store(tmp_path / "a.db", record())
+        path = closed_store(tmp_path / "a.db", make_trial())
         set_meta(path, "schema_version", str(SCHEMA_VERSION + 1))
         for create in (True, False):
             assert "upgrade autosched" in refused(path, tmp_path, create=create)
 
     def test_a_newer_schema_in_wal_mode(self, tmp_path: Path) -> None:
-        path = closed_store(tmp_path / "a.db", record())
+        path = closed_store(tmp_path / "a.db", make_trial())
         set_meta(path, "schema_version", "12")
         with closing(sqlite3.connect(path)) as raw:
             raw.execute("PRAGMA journal_mode = WAL")
         assert "schema 12" in refused(path, tmp_path)
 
     def test_another_application(self, tmp_path: Path) -> None:
-        path = closed_store(tmp_path / "a.db", record())
+        path = closed_store(tmp_path / "a.db", make_trial())
         set_meta(path, "application", "else")
         assert "is not a database of autosched" in refused(path, tmp_path)
 
@@ -384,7 +384,7 @@ class TestBadPlaces:
             os.chmod(outer, 0o755)
             folder = Path(outer) / "folder"
             folder.mkdir()
-            closed_store(folder / "old.db", record())
+            closed_store(folder / "old.db", make_trial())
             (folder / "old.db").chmod(0o444)
             folder.chmod(0o555)
             try:
@@ -397,7 +397,7 @@ class TestBadPlaces:
         assert said[2] == "1 trials", "reading a read-only database works"
 
     def test_a_full_disk_keeps_what_there_was(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        path = closed_store(tmp_path / "a.db", record(1))
+        path = closed_store(tmp_path / "a.db", make_trial(1))
         real = sqlite3.connect
 
         def limited(*args: object, **kwargs: object) -> sqlite3.Connection:
@@ -409,12 +409,12 @@ class TestBadPlaces:
         with Store.open(path) as full:
             with pytest.raises(StoreError, match="make room on the disk"):
                 for tile in range(1000):
-                    full.append(record(tile))
+                    full.append(make_trial(tile))
             stored = full.count()
         monkeypatch.undo()
         assert stored > 1
         with Store.open(path) as store:
-            assert store.append(record(7)).id == store.count() == stored + 1
+            assert store.append(make_trial(7)).id == store.count() == stored + 1
 
     def test_urls(self, tmp_path: Path) -> None:
         assert "cannot be parsed" in refused("://", tmp_path)

@@ -1,4 +1,4 @@
-"""Processes that share a record store, those that are killed, and what a closed one leaves."""
+"""Processes that share a trial store, those that are killed, and what a closed one leaves."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 from measurements.store.store import Store, StoreError
-from tests.measurements.store.test_store import closed_store, record
+from tests.measurements.store.test_store import closed_store, make_trial
 
 WRITER = """
 import sys
@@ -76,10 +76,10 @@ class TestProcesses:
             writer.kill()
             writer.communicate()
             with Store.open(path) as store:
-                assert store.append(record()).id == store.count()
+                assert store.append(make_trial()).id == store.count()
 
     def test_a_journal_of_a_killed_writer_is_rolled_back(self, tmp_path: Path) -> None:
-        path = closed_store(tmp_path / "a.db", record(1))
+        path = closed_store(tmp_path / "a.db", make_trial(1))
         copy = tmp_path / "copy"
         copy.mkdir()
         with closing(sqlite3.connect(path, isolation_level=None)) as raw:
@@ -93,7 +93,7 @@ class TestProcesses:
         left = copy / path.name
         assert left.stat().st_size > path.stat().st_size, "the copy holds half of a transaction"
         with Store.open(left) as store:
-            assert store.append(record(2)).id == 2
+            assert store.append(make_trial(2)).id == 2
         assert os.listdir(copy) == [left.name]
 
     def test_two_processes_and_a_reader(self, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ class TestProcesses:
     def test_threads_share_a_store(self, store: Store) -> None:
         def write(tile: int) -> None:
             for _ in range(10):
-                store.append(record(tile))
+                store.append(make_trial(tile))
 
         threads = [threading.Thread(target=write, args=(tile,)) for tile in range(4)]
         for thread in threads:
@@ -128,10 +128,10 @@ class TestProcesses:
 class TestClosing:
     def test_at_rest_it_is_one_file_in_the_ordinary_mode(self, tmp_path: Path) -> None:
         with Store.open(tmp_path / "a.db") as store, Store.open(tmp_path / "a.db") as second:
-            store.append(record(1))
-            second.append(record(2))
+            store.append(make_trial(1))
+            second.append(make_trial(2))
             store.close()
-            assert second.append(record(3)).id == 3
+            assert second.append(make_trial(3)).id == 3
         assert os.listdir(tmp_path) == ["a.db"]
         with closing(sqlite3.connect(tmp_path / "a.db")) as raw:
             assert raw.execute("PRAGMA journal_mode").fetchone() == ("delete",)
@@ -153,11 +153,11 @@ store.count()
         store.close()
         store.close()
         with pytest.raises(StoreError, match="open it again"):
-            store.append(record())
+            store.append(make_trial())
 
     def test_closing_a_database_that_was_deleted(self, tmp_path: Path) -> None:
         with Store.open(tmp_path / "a.db") as store:
-            store.append(record())
+            store.append(make_trial())
             for path in tmp_path.iterdir():
                 path.unlink()
         assert os.listdir(tmp_path) == []
@@ -166,13 +166,13 @@ store.count()
         descriptors = Path("/proc/self/fd")
         if not descriptors.is_dir():
             pytest.skip("needs /proc")
-        store = Store.open(closed_store(tmp_path / "a.db", record()), create=False)
+        store = Store.open(closed_store(tmp_path / "a.db", make_trial()), create=False)
         assert store.count() == 1
         assert not [fd for fd in descriptors.iterdir() if fd.is_symlink() and str(fd.readlink()).startswith(store.name)]
 
 
 def test_an_append_waits_for_no_disk(store: Store) -> None:
-    store.append(record())
+    store.append(make_trial())
     with store.writing() as connection:
         told = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
     assert told == ["wal", 1], "a commit is appended to the log, which is synchronised when it is folded in"

@@ -149,7 +149,7 @@ class TestT4:
 
 
 class TestDatabase:
-    def record(self, tile: int, problem: Problem) -> Trial:
+    def make_trial(self, tile: int, problem: Problem) -> Trial:
         seconds = tile * 1e-6
         return Trial(
             problem_key=problem.key(),
@@ -173,14 +173,14 @@ class TestDatabase:
     def test_of_one_problem_is_a_table(self, tmp_path: Path) -> None:
         with Store.open(tmp_path / "a.db") as store:
             for tile in (64, 32, 16):
-                store.append(self.record(tile, Transpose(rows=8, columns=8)))
+                store.append(self.make_trial(tile, Transpose(rows=8, columns=8)))
         table = read_table(tmp_path / "a.db")
         assert (table.kernel, table.device, len(table.measurements)) == ("transpose", "h200", 3)
         assert table.best_seconds == pytest.approx(16e-6)
         assert [p.kind for p in table.parameters["fma"]] == ["categorical", "ordinal"]
 
     def test_the_library_is_no_configuration(self, tmp_path: Path) -> None:
-        own = self.record(64, Transpose(rows=8, columns=8))
+        own = self.make_trial(64, Transpose(rows=8, columns=8))
         library = dataclasses.replace(own, schedule=LIBRARY_SCHEDULE, kernel_digest=None)
         with Store.open(tmp_path / "a.db") as store:
             store.append(own)
@@ -190,7 +190,7 @@ class TestDatabase:
     def test_of_several_is_refused(self, tmp_path: Path) -> None:
         with Store.open(tmp_path / "a.db") as store:
             for rows in (8, 16):
-                store.append(self.record(32, Transpose(rows=rows, columns=8)))
+                store.append(self.make_trial(32, Transpose(rows=rows, columns=8)))
         with pytest.raises(TableError, match="2 problems"):
             read_table(tmp_path / "a.db")
 

@@ -1,4 +1,4 @@
-"""What a record keeps of a problem that a user's file describes."""
+"""What a trial keeps of a problem that a user's file describes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from store_records import record
+from store_trials import make_trial
 
 from measurements.store.store import Store
 from measurements.trials.facts import ProblemFacts
@@ -19,9 +19,9 @@ from search_spaces.spaces.schedule import Schedule
 FACTS = ProblemFacts("hist n=64", 128.0, 512, "", {"GB/s": 3.5})
 
 
-def test_they_are_stored_and_exchanged_with_the_record() -> None:
+def test_they_are_stored_and_exchanged_with_the_trial() -> None:
     timed = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing(1e-6, 1e-6, 1e-6, 1))
-    plain = record(Schedule("row_reduction", (("vector_x", 1),)), timed, Softmax(64, 64))
+    plain = make_trial(Schedule("row_reduction", (("vector_x", 1),)), timed, Softmax(64, 64))
     one = dataclasses.replace(plain, facts=FACTS)
     assert Trial.from_json(one.to_json()) == one and len({one, dataclasses.replace(one)}) == 1
     with Store.open(":memory:") as store:

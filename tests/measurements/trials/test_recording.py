@@ -58,7 +58,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 def test_the_same_trials_give_the_same_bytes_whatever_their_ids(tmp_path: Path) -> None:
-    numbered = Recording(tuple(dataclasses.replace(r, id=i) for i, r in enumerate(WHOLE.records, 5)))
+    numbered = Recording(tuple(dataclasses.replace(r, id=i) for i, r in enumerate(WHOLE.trials, 5)))
     recording.write(tmp_path / "a", [WHOLE])
     recording.write(tmp_path / "b", [numbered])
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
@@ -76,14 +76,14 @@ def test_a_header_and_lines_of_json_without_anything_to_execute(tmp_path: Path) 
     assert header["trials"] == len(lines) == 3
     assert header["problem"] == PROBLEM.to_json()
     assert header["fingerprint"]["name"] == "NVIDIA H200"
-    assert [Trial.from_json(line) for line in lines] == list(WHOLE.records)
+    assert [Trial.from_json(line) for line in lines] == list(WHOLE.trials)
 
 
 def test_trials_are_grouped_by_origin_and_only_measured_ones_are_recorded() -> None:
     estimated = dataclasses.replace(trial(4).measurement, provenance=Provenance.ESTIMATED)
     newer = trial(5, driver="581", fingerprint='{"device":"h200","driver":"581"}')
     found = Recording.of([trial(1), newer, trial(2), trial(4, measurement=estimated)])
-    assert [r.records for r in found] == [(trial(1), trial(2)), (newer,)]
+    assert [r.trials for r in found] == [(trial(1), trial(2)), (newer,)]
     with pytest.raises(RecordingError, match="one fingerprint"):
         Recording((trial(1), newer))
     with pytest.raises(RecordingError, match="measured"):
@@ -123,7 +123,7 @@ def damaged(text: str) -> list[tuple[str, str]]:
         ("\n".join([json.dumps(worse | {"recording": 99}), *lines]), "format is 99"),
         ("\n".join([json.dumps(worse | {"device": "h100"}), *lines]), "differ in device"),
         ("\n".join([header, *lines[:2], lines[2].replace('"ok"', '"great"')]), "great"),
-        ("\n".join([header, *lines[:2], "{}"]), "not the JSON of a record"),
+        ("\n".join([header, *lines[:2], "{}"]), "not the JSON of a trial"),
         *(
             ("\n".join([json.dumps(worse | {"trials": number}), *lines]), "how many trials")
             for number in (None, "3", 2.5, 3.0, True, -1)
@@ -165,7 +165,7 @@ def test_a_time_or_resources_of_another_kind_never_reach_a_database(tmp_path: Pa
         {"resources": {"registers": 8}},
         {"resources": dict.fromkeys(dataclasses.asdict(Resources(1, 0, 0, 0, 0, 0)), 0.5)},
     ):
-        with pytest.raises(ValueError, match="not the JSON of a record"):
+        with pytest.raises(ValueError, match="not the JSON of a trial"):
             Trial.from_json(good | change)
 
 
@@ -187,8 +187,8 @@ def test_damage_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 class TestReplay:
-    def candidate(self, record: Trial, problem: Matmul = PROBLEM) -> Candidate:
-        return Candidate(problem, record.schedule, fault_kernel("unused", problem))
+    def candidate(self, trial: Trial, problem: Matmul = PROBLEM) -> Candidate:
+        return Candidate(problem, trial.schedule, fault_kernel("unused", problem))
 
     def test_the_newest_trial_of_a_schedule_speaks(self) -> None:
         runner = ReplayRunner(Recording((trial(1), trial(2), trial(1, 3e-5, rank=1))))

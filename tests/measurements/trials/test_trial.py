@@ -16,7 +16,7 @@ PROBLEM = Matmul(m=64, n=48, k=32)
 WHEN = datetime(2026, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
 
 
-def record_of(measurement: Measurement, **changes: object) -> Trial:
+def trial_of(measurement: Measurement, **changes: object) -> Trial:
     made = Trial(
         problem_key=PROBLEM.key(),
         schedule=Schedule("matmul", (("tile_n", 64), ("layout_a", "pad(8, 1)"), ("tile_m", 32))),
@@ -37,16 +37,16 @@ def record_of(measurement: Measurement, **changes: object) -> Trial:
 
 
 def test_what_older_files_do_not_have_is_unknown() -> None:
-    whole = record_of(
+    whole = trial_of(
         dataclasses.replace(ok(), code=MachineCode("c", "s", 128)),
         budget=Budget(64, 2.5),
-        proof='{"emulated":true}',
+        verification='{"emulated":true}',
         control=Control("copy", Timing(1e-6, 1e-6, 1e-6, 20)),
     )
     data = whole.to_json()
     assert Trial.from_json(json.loads(json.dumps(data))) == whole
     older = {name: value for name, value in data.items() if name not in ("code", "budget", "proof", "control")}
-    assert Trial.from_json(older) == record_of(ok())
+    assert Trial.from_json(older) == trial_of(ok())
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_older_files_do_not_have_is_unknown() -> None:
         ("budget", [3]),
         ("code", {"cubin_digest": "c", "sass_digest": "s"}),
         ("code", {"cubin_digest": "c", "sass_digest": 5, "sass_bytes": 1}),
-        ("proof", "proven"),
+        ("proof", "verified"),
         ("control", {"name": "copy", "timing": {"median": 1.0, "p25": 1.0, "p75": 1.0, "count": 1}}),
         ("control", {"name": "moon", "timing": {"median": 1.0, "p25": 1.0, "p75": 1.0, "count": 1}, "version": ""}),
         ("control", {"name": "copy", "timing": {"median": 1.0, "p25": 2.0, "p75": 1.0, "count": 1}, "version": ""}),
@@ -69,7 +69,7 @@ def test_what_older_files_do_not_have_is_unknown() -> None:
 )
 def test_malformed_parts_are_refused(part: str, bad: object) -> None:
     with pytest.raises(ValueError):
-        Trial.from_json({**record_of(ok()).to_json(), part: bad})
+        Trial.from_json({**trial_of(ok()).to_json(), part: bad})
 
 
 def ok(median: float = 1e-5) -> Measurement:
@@ -113,55 +113,55 @@ measurements = st.one_of(
 
 @given(measurements, st.one_of(st.none(), st.text()), st.integers(-(2**62), 2**62))
 def test_json_round_trip(measurement: Measurement, digest: str | None, seed: int) -> None:
-    record = record_of(measurement, kernel_digest=digest, seed=seed, rank=2, id=3)
-    text = json.dumps(record.to_json(), allow_nan=False)
-    assert Trial.from_json(json.loads(text)) == record
+    trial = trial_of(measurement, kernel_digest=digest, seed=seed, rank=2, id=3)
+    text = json.dumps(trial.to_json(), allow_nan=False)
+    assert Trial.from_json(json.loads(text)) == trial
 
 
 def test_problem_comes_back_equal() -> None:
-    assert record_of(ok()).problem == PROBLEM
+    assert trial_of(ok()).problem == PROBLEM
 
 
-def test_a_record_of_an_unknown_operator_can_be_read_but_not_made_a_problem() -> None:
-    record = record_of(ok(), problem_key='{"operator":"fft"}')
-    assert record.seconds == 1e-5
+def test_a_trial_of_an_unknown_operator_can_be_read_but_not_made_a_problem() -> None:
+    trial = trial_of(ok(), problem_key='{"operator":"fft"}')
+    assert trial.seconds == 1e-5
     with pytest.raises(ValueError, match="fft"):
-        _ = record.problem
+        _ = trial.problem
 
 
 @pytest.mark.parametrize("median", [math.nan, math.inf, 0.0, -1e-6])
 def test_a_time_that_is_no_time_is_refused(median: float) -> None:
     with pytest.raises(ValueError, match="positive finite"):
-        record_of(ok(median))
+        trial_of(ok(median))
 
 
 def test_a_median_outside_its_quartiles_is_refused() -> None:
     with pytest.raises(ValueError, match="between its quartiles"):
-        record_of(Measurement(Status.OK, Provenance.MEASURED, timing=Timing(3e-6, 1e-6, 2e-6, 9)))
+        trial_of(Measurement(Status.OK, Provenance.MEASURED, timing=Timing(3e-6, 1e-6, 2e-6, 9)))
 
 
 def test_a_nan_error_is_worse_than_every_tolerance() -> None:
     wrong = Measurement(Status.WRONG_RESULT, Provenance.MEASURED, reason="NaN in the output", error=math.nan)
-    record = record_of(wrong)
-    assert record.measurement.error == math.inf
-    assert record == record_of(wrong), "equal records must compare equal, which NaN would break"
+    trial = trial_of(wrong)
+    assert trial.measurement.error == math.inf
+    assert trial == trial_of(wrong), "equal trials must compare equal, which NaN would break"
 
 
 def test_times_are_kept_in_utc_and_need_a_zone() -> None:
     east = datetime(2026, 3, 4, 7, 6, 7, 89, tzinfo=timezone(timedelta(hours=2)))
-    assert record_of(ok(), created=east).created.isoformat() == WHEN.isoformat()
+    assert trial_of(ok(), created=east).created.isoformat() == WHEN.isoformat()
     with pytest.raises(ValueError, match="time zone"):
-        record_of(ok(), created=datetime(2026, 3, 4))
+        trial_of(ok(), created=datetime(2026, 3, 4))
 
 
 @pytest.mark.parametrize("broken", [{"status": "great"}, {"timing": {"median": 1.0}}, {"problem": {1, 2}}])
 def test_malformed_json_is_refused(broken: dict[str, object]) -> None:
     with pytest.raises(ValueError):
-        Trial.from_json({**record_of(ok()).to_json(), **broken})
+        Trial.from_json({**trial_of(ok()).to_json(), **broken})
 
 
 def test_missing_field_is_named() -> None:
-    data = record_of(ok()).to_json()
+    data = trial_of(ok()).to_json()
     del data["device"]
     with pytest.raises(ValueError, match="device"):
         Trial.from_json(data)

@@ -303,7 +303,7 @@ def test_a_layout_repeats_itself_every_period(text):
     ],
 )
 def test_a_step_that_is_not_injective_is_seen(shape, step, function):
-    # No step of the module is, so one is made up: the check must not rest on the proof.
+    # No step of the module is, so one is made up: the check must not rest on that.
     class MadeUp(Swizzle):  # a class of its own, which no cache takes for a swizzle
         def apply(self, offset, line):
             return function(offset)

@@ -22,7 +22,7 @@ from search_spaces.spaces.schedule import Schedule
 INFINITY = float("inf")
 
 
-def proven(p: ProgramProblem, gpu: str, schedules: int = 2, seed: int = 1, edges: bool = True) -> None:
+def verified(p: ProgramProblem, gpu: str, schedules: int = 2, seed: int = 1, edges: bool = True) -> None:
     """Emulate sampled schedules on random inputs, and the first of them on the edge cases of scalars."""
     own, target = template(p.program), device(gpu)
     assert own.why_not(p, target) is None
@@ -54,7 +54,7 @@ def sums_of_rows(p: Any, x: Any, lengths: Any, out: Any) -> None:
 
 
 def test_the_end_of_a_loop() -> None:
-    proven(problem(sums_of_rows, b=7, n=40), "a100", 3)
+    verified(problem(sums_of_rows, b=7, n=40), "a100", 3)
 
 
 def test_a_number_outside_of_its_range_is_the_nearest_of_it() -> None:
@@ -86,7 +86,7 @@ def grouped(bm: int = 16, bn: int = 16, bk: int = 32) -> Program:
 def test_the_number_of_an_expert() -> None:
     p = problem(grouped(), experts=3, m=40, n=24, k=72, tiles=3)
     assert staged(p)["w"].advance == "major"  # the expert stays, and the tile walks
-    proven(p, "a100")
+    verified(p, "a100")
 
 
 def by_filling(p: ProgramProblem, samples: int) -> dict[str, Schedule]:
@@ -139,7 +139,7 @@ def attention(bm: int, page: int) -> Program:
 def test_pages_of_a_table_go_through_a_ring(gpu: str, bm: int) -> None:
     p = problem(attention(bm, 32), b=3, h=2, r=4, d=32, pages=9, page_32=32, entries=3)
     assert {operand.advance for operand in staged(p).values() if operand.loop is not None} == {"placed"}
-    proven(p, gpu, 2)
+    verified(p, gpu, 2)
 
 
 def test_pages_that_a_warp_of_its_own_copies() -> None:
@@ -162,7 +162,7 @@ def numbered_rows(p: Any, x: Any, offsets: Any, out: Any) -> None:
 
 
 def test_offsets_of_rows_and_stores_that_end_in_a_tile() -> None:
-    proven(problem(numbered_rows, total=45, n=16, ends=5), "a100", 3)
+    verified(problem(numbered_rows, total=45, n=16, ends=5), "a100", 3)
 
 
 def shifted_product() -> Program:
@@ -184,7 +184,7 @@ def shifted_product() -> Program:
 def test_tiles_that_begin_anywhere_are_cut_at_the_end_of_their_array(gpu: str) -> None:
     p = problem(shifted_product(), m=16, n=16, k=64, one=1)
     assert staged(p)["b"].anywhere
-    proven(p, gpu, 3)
+    verified(p, gpu, 3)
 
 
 def refused(body: Any, **arrays: Any) -> str:

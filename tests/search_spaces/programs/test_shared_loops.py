@@ -32,7 +32,7 @@ def schedules_of(p: ProgramProblem, gpu: str, count: int = 200) -> dict[tuple[ob
     return found
 
 
-def proven(p: ProgramProblem, gpu: str, inputs: Any = None) -> set[object]:
+def verified(p: ProgramProblem, gpu: str, inputs: Any = None) -> set[object]:
     """Emulate a schedule of each kind, and return the numbers of parts."""
     found = schedules_of(p, gpu)
     for schedule in found.values():
@@ -63,7 +63,7 @@ def sums_and_maxima(p: Any, x: Any, out: Any, most: Any) -> None:
 @pytest.mark.parametrize("n", [1, 40, 200])
 def test_blocks_that_share_a_row_join_its_sum_and_its_maximum(n: int) -> None:
     p = problem(sums_and_maxima, m=19, n=n)
-    assert proven(p, "a100") == {1, 2, 3, 8}
+    assert verified(p, "a100") == {1, 2, 3, 8}
 
 
 def test_parts_without_iterations_are_neutral() -> None:
@@ -89,7 +89,7 @@ def shared_product(p: Any, a: Any, b: Any, out: Any) -> None:
 @pytest.mark.parametrize("gpu", ["a100", "t4", "h100"])
 def test_products_whose_depth_is_shared(gpu: str) -> None:
     p = problem(shared_product, m=72, n=72, k=152)
-    assert proven(p, gpu) == {1, 3}
+    assert verified(p, gpu) == {1, 3}
 
 
 def attention(bm: int, length: bool) -> Program:
@@ -131,7 +131,7 @@ def attention(bm: int, length: bool) -> Program:
 @pytest.mark.parametrize(("gpu", "bm", "length"), [("a100", 16, False), ("a100", 16, True), ("h100", 64, True)])
 def test_attention_whose_keys_are_shared(gpu: str, bm: int, length: bool) -> None:
     p = problem(attention(bm, length), b=3, r=4, s=150, d=64)
-    assert proven(p, gpu) == {1, 4}
+    assert verified(p, gpu) == {1, 4}
 
 
 def test_lengths_of_no_key_one_key_and_all_keys() -> None:

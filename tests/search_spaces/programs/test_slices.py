@@ -20,7 +20,7 @@ from search_spaces.programs.template import template
 A100 = device("a100")
 
 
-def proven(p: ProgramProblem, gpu: str = "a100", schedules: int = 4) -> None:
+def verified(p: ProgramProblem, gpu: str = "a100", schedules: int = 4) -> None:
     own, target = template(p.program), device(gpu)
     assert own.why_not(p, target) is None
     for schedule in own.space(p, target).sample(schedules, 1):
@@ -47,7 +47,7 @@ def rotary(p: Any, x: Any, turn: Any, out: Any, pairs: Any) -> None:
 
 def test_rotary_halves_and_pairs() -> None:
     p = problem(rotary, m=21, n=64, half=32)
-    proven(p)
+    verified(p)
     rng = np.random.default_rng(0)
     x, turn = rng.standard_normal((21, 64)).astype(np.float32), rng.standard_normal(32).astype(np.float32)
     found, _ = p.expected({"x": x, "turn": turn})
@@ -73,7 +73,7 @@ def turned_product(p: Any, a: Any, b: Any, out: Any) -> None:
 
 @pytest.mark.parametrize("gpu", ["a100", "t4"])
 def test_halves_of_a_product(gpu: str) -> None:
-    proven(problem(turned_product, m=40, n=64, k=72), gpu, 3)
+    verified(problem(turned_product, m=40, n=64, k=72), gpu, 3)
 
 
 @program(x=Input("m n", "i32"), out=Output("m n", "i32"), rows=Output("m n", "i32"), line=Output("k", "i32"))
@@ -92,7 +92,7 @@ def turned_parts(p: Any, x: Any, out: Any, rows: Any, line: Any) -> None:
 
 def test_parts_of_rows_and_columns() -> None:
     p = problem(turned_parts, m=12, n=16, k=64)
-    proven(p)
+    verified(p)
     x = np.arange(12 * 16, dtype=np.int32).reshape(12, 16)
     found, _ = p.expected({"x": x})
     assert np.array_equal(found["out"], np.concatenate(np.split(x, 4, 1)[::-1], 1))

@@ -23,7 +23,7 @@ A100 = device("a100")
 EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
 
 
-def proven(p: ProgramProblem, schedules: int = 2) -> None:
+def verified(p: ProgramProblem, schedules: int = 2) -> None:
     own = template(p.program)
     assert own.why_not(p, A100) is None
     for schedule in own.space(p, A100).sample(schedules, 1):
@@ -40,7 +40,7 @@ def causal_taps(p: Any, x: Any, out: Any) -> None:
 
 def test_padding_fills_what_lies_before_an_array() -> None:
     p = problem(causal_taps, m=11, n=70)
-    proven(p)
+    verified(p)
     x = np.random.default_rng(1).standard_normal((11, 70)).astype(np.float32)
     own = template(causal_taps)
     found = emulate(own.kernel(p, own.space(p, A100).sample(1, 2)[0], A100), {"x": x}, time_limit=60.0).outputs["out"]
@@ -69,7 +69,7 @@ def test_a_reduction_sees_padding_on_both_sides(begun: bool, ended: bool) -> Non
 
 
 def test_masks_of_both_sides_cover_padding() -> None:
-    proven(problem(maximum_of_a_window(True, True), m=9, n=20))
+    verified(problem(maximum_of_a_window(True, True), m=9, n=20))
 
 
 def starting(first: Any) -> Program:
@@ -94,7 +94,7 @@ def starting(first: Any) -> Program:
     ],
 )
 def test_loops_may_begin_at_a_clipped_place(first: Any) -> None:
-    proven(problem(starting(first), m=61, n=61), 1)
+    verified(problem(starting(first), m=61, n=61), 1)
 
 
 def test_a_quotient_of_what_may_be_negative_is_refused() -> None:
@@ -124,7 +124,7 @@ def test_sliding_window_skips_blocks_of_keys(monkeypatch: pytest.MonkeyPatch) ->
     made = load_program(str(EXAMPLES / "sliding_window.py"))
     monkeypatch.setitem(made.function.__globals__, "WINDOW", 40)
     p = problem(made, h=1, s=200, d=32)
-    proven(p, 1)
+    verified(p, 1)
     inputs = p.random_inputs(1)
     q, k, v = (inputs[name].astype(np.float64)[0] for name in "qkv")
     scores, apart = q @ k.T / 32**0.5, np.arange(200)[:, None] - np.arange(200)[None, :]

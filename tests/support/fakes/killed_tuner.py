@@ -36,7 +36,7 @@ class Acknowledge:
         pass
 
     def trial(self, progress):
-        print(progress.record.id, flush=True)
+        print(progress.trial.id, flush=True)
 
 
 def main(database: str, cache: str) -> None:

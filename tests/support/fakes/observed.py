@@ -45,14 +45,14 @@ def observations(problem: Problem, name: str = "h200", rows: int = 30, seed: int
     return Observations(problem, chip, schedules, seconds(problem, name, schedules))
 
 
-def records(one: Observations, **change: Any) -> list[Trial]:
-    """Trials that a GPU might have left in a database; ``change`` replaces fields of a record or of its measurement."""
+def make_trials(one: Observations, **change: Any) -> list[Trial]:
+    """Trials that a GPU might have left in a database; ``change`` replaces fields of a trial or of its measurement."""
     fields = {f.name for f in dataclasses.fields(Measurement)}
     measurement = {k: v for k, v in change.items() if k in fields}
     made = []
     for schedule, time in zip(one.schedules, one.seconds, strict=True):
         result = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(time, time, time, 20))
-        record = Trial(
+        trial = Trial(
             problem_key=one.problem.key(),
             schedule=schedule,
             device=one.device.name,
@@ -68,13 +68,13 @@ def records(one: Observations, **change: Any) -> list[Trial]:
             sampler="random",
             seed=0,
         )
-        made.append(dataclasses.replace(record, **{k: v for k, v in change.items() if k not in fields}))
+        made.append(dataclasses.replace(trial, **{k: v for k, v in change.items() if k not in fields}))
     return made
 
 
 def store(path: Path, *trials: Trial) -> Path:
     """Return a database that holds these, made if missing."""
     with Store.open(path) as opened:
-        for record in trials:
-            opened.append(record)
+        for trial in trials:
+            opened.append(trial)
     return path

@@ -11,7 +11,7 @@ from autosched.tuning.ledger import RunIdentity, Verifier
 from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.plan import SearchPlan
 from autosched.tuning.result import Observer, Progress, Start, TuneResult
-from autosched.tuning.winner.winner_proof import Verifiers
+from autosched.tuning.winner.winner_verification import Verifiers
 from measurements.runners.base import Candidate
 from measurements.store.store import Store
 from measurements.trials.measurement import Measurement, Provenance, Status, Timing

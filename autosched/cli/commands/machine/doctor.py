@@ -248,7 +248,7 @@ def _host_compiler() -> InstalledPart:
         compiler = check_compiler()
     except HostFailure as error:
         if brings_runner():
-            return InstalledPart("host compiler", "none", "proofs need none here: the emulator came compiled")
+            return InstalledPart("host compiler", "none", "verification needs none here: the emulator came compiled")
         return InstalledPart("host compiler", None, str(error))
     return InstalledPart("host compiler", compiler.identity, compiler.path)
 

@@ -3,13 +3,13 @@
 ``--json``: ``problem``, ``device``, ``provenance`` of every time, ``backend`` (lines that say which and why),
 ``sampler``, ``seed``, ``database``, ``trials`` (``new``, ``ok`` and ``failures`` of this run, ``earlier`` ones, how
 many schedules a model ``guessed`` the time of, and how many were ``verified`` by emulation),
-``seconds`` (of the command), ``worth`` (of a warm start, or ""), ``proof`` (what the full proof of the best found, or
-""),
+``seconds`` (of the command), ``worth`` (of a warm start, or ""), ``verification`` (what the full verification of the
+best found, or ""),
 ``objectives`` (which way each is better), ``front`` (where there are several: the trials that no other one beats),
 ``exhausted``, ``out_of_time``, ``interrupted``, ``stopped`` (a reason, or ""), ``remeasured``: null, or what timing the
 fastest in turns gave (``clear``, ``rounds``, ``entrants`` in order with their median ``seconds``, ``failed`` ones with
 ``status`` and ``reason``, ``library``: the winner's time over the vendor library's as ``median``, ``low`` and ``high``,
-or null and ``why_not``), and ``best``: null, or a record as in ``autosched best --json``.
+or null and ``why_not``), and ``best``: null, or a trial as in ``autosched best --json``.
 """
 
 import dataclasses
@@ -145,12 +145,12 @@ def tune(
         int | None,
         typer.Option("--workers", parser=whole_number, metavar="W", help="Compilers at a time (default one per core)."),
     ] = None,
-    proof_seconds: Annotated[
+    verification_seconds: Annotated[
         float | None,
         typer.Option(
-            "--proof-seconds",
+            "--verification-seconds",
             metavar="S",
-            help="Without a GPU: what the full proof of the best may take at the end (default 60; 0: none).",
+            help="Without a GPU: what the full verification of the best may take at the end (default 60; 0: none).",
         ),
     ] = None,
     timing: GpuTiming,
@@ -217,7 +217,7 @@ def tune(
             min_gain=min_gain,
             effort=effort,
             seconds=search.seconds,
-            proof_seconds=proof_seconds,
+            verification_seconds=verification_seconds,
             objective=objective or None,
             recording=recording,
         )
@@ -326,15 +326,15 @@ def show_result(console: Console, result: "TuneResult", db: str) -> None:
         rows += _remeasured_facts(result.remeasured)
     if result.worth:
         rows.append(("warm start", result.worth))
-    if result.proof:
-        rows.append(("full proof", result.proof))
+    if result.verification:
+        rows.append(("full verification", result.verification))
     if result.best is None:
         why = [("why", result.why_none)] if result.why_none else []
         show(console, formatting.facts([*rows, *why, ("best", "none: no schedule has worked")]))
         return
     if not result.objectives.is_time:
         rows.append(("optimised", str(result.objectives)))
-    show(console, formatting.facts([*formatting.record_facts(result.problem, result.best), *rows]))
+    show(console, formatting.facts([*formatting.trial_facts(result.problem, result.best), *rows]))
     if result.front:
         console.print()
         show(console, formatting.front(result.objectives.names, result.best.schedule.values, result.front))
@@ -401,7 +401,7 @@ def result_json(result: "TuneResult", seed: int, db: str) -> dict[str, Any]:
         "tied": result.tied,
         "seconds": result.seconds,
         "worth": result.worth,
-        "proof": result.proof,
+        "verification": result.verification,
         "exhausted": result.exhausted,
         "satisfied": result.satisfied,
         "out_of_time": result.out_of_time,
@@ -410,5 +410,5 @@ def result_json(result: "TuneResult", seed: int, db: str) -> dict[str, Any]:
         "objectives": dict(result.objectives.directions),
         "front": [dict(row) for row in result.front],
         "remeasured": None if result.remeasured is None else remeasured_json(result.remeasured, result.entrants),
-        "best": None if result.best is None else formatting.record_json(result.problem, result.best),
+        "best": None if result.best is None else formatting.trial_json(result.problem, result.best),
     }

@@ -1,7 +1,7 @@
 """``autosched tune --moe model.json``: a file of configurations for vLLM or SGLang from a model's own config.json.
 
 ``--json``: ``file``, ``device``, ``kernel``, ``triton``, ``provenance``, and ``entries``: ``rows``, ``config``,
-``seconds``, ``proof``.
+``seconds``, ``verification``.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def tune_moe(
         bool,
         typer.Option("--measure", help="Time these first choices on the GPU of this machine; the fastest is taken."),
     ] = False,
-    db: Annotated[str | None, typer.Option("--db", metavar="DB", help="Also keep the records here.")] = None,
+    db: Annotated[str | None, typer.Option("--db", metavar="DB", help="Also keep the trials here.")] = None,
     json: JsonOption = False,
 ) -> int:
     """Write the configurations of a layer for every batch size, and a sidecar that says where they come from.
 
-    The time model ranks the space of vLLM's own tuner. Its first choices are compiled by Triton for the device, proven
-    in the emulator, and ranked again by what the compiled kernels do: the fastest is taken. No GPU is asked, and times
-    are ESTIMATED, unless --measure is given.
+    The time model ranks the space of vLLM's own tuner. Its first choices are compiled by Triton for the device,
+    verified in the emulator, and ranked again by what the compiled kernels do: the fastest is taken. No GPU is asked,
+    and times are ESTIMATED, unless --measure is given.
     """
     if not out:
         raise InputError("tune --moe needs --out: autosched tune --moe config.json --device h200 --out configs")
@@ -88,7 +88,7 @@ def tune_moe(
             from measurements.store.store import Store
 
             with Store.open(db) as store:
-                store.extend(list(files.records(tuned)))
+                store.extend(list(files.trials(tuned)))
         path = files.write(Path(out), tuned)
     if json:
         print_json({"file": str(path), **tuned.document()})
@@ -104,9 +104,11 @@ def _show(tuned: TunedConfigs) -> None:
     times = "measured" if document["provenance"] == "measured" else "ESTIMATED"
     console.print(f"{tuned.summary}; times are {times}", soft_wrap=True)
     console.print(f"kernel: {document['kernel']}; Triton {document['triton']}", markup=False, soft_wrap=True)
-    table = formatting.table("rows", "time", "proof", "configuration", right=("rows", "time"), fold=("configuration",))
+    table = formatting.table(
+        "rows", "time", "verification", "configuration", right=("rows", "time"), fold=("configuration",)
+    )
     for entry in document["entries"]:
         text = " ".join(f"{name}={value}" for name, value in entry["config"].items())
-        proof = str(entry["proof"].get("status", ""))
-        table.add_row(str(entry["rows"]), formatting.time(entry["seconds"] or 0.0), proof, text)
+        verification = str(entry["verification"].get("status", ""))
+        table.add_row(str(entry["rows"]), formatting.time(entry["seconds"] or 0.0), verification, text)
     show(console, table)

@@ -2,7 +2,7 @@
 
 ``--json``: ``suite``, ``database``, ``trials``, ``seconds``, ``out_of_time``, ``interrupted``, ``stopped`` (a reason,
 or ""), and ``problems``, in the order of the file: ``problem``, ``weight``, ``trials`` of this run, ``worth`` of its
-warm start, or "", and ``best``: null, or a record as in ``autosched best --json``.
+warm start, or "", and ``best``: null, or a trial as in ``autosched best --json``.
 """
 
 import math
@@ -252,7 +252,7 @@ def _to_json(result: "SuiteResult", suite: str, db: str) -> dict[str, Any]:
                 "weight": s.member.weight,
                 "trials": s.trials,
                 "worth": s.worth,
-                "best": None if s.best is None else formatting.record_json(s.member.problem, s.best),
+                "best": None if s.best is None else formatting.trial_json(s.member.problem, s.best),
             }
             for s in result.standings
         ],

@@ -63,9 +63,11 @@ def tune_triton(
         str | None,
         typer.Option("--from", metavar="FILE", help="Tune each call that autosched.triton.recording has heard of."),
     ] = None,
-    proof_size: Annotated[
+    verification_size: Annotated[
         list[str] | None,
-        typer.Option("--proof-size", metavar="NAME=N", help="Sizes to prove on, small ones that end in the middle."),
+        typer.Option(
+            "--verification-size", metavar="NAME=N", help="Sizes to verify on, small ones that end in the middle."
+        ),
     ] = None,
     param: ParamOption = None,
     rule: RuleOption = None,
@@ -105,7 +107,7 @@ def tune_triton(
     """Search for the fastest configuration of a Triton kernel for a device that is not here.
 
     Every configuration is compiled for the device, and its time ESTIMATED from what its blocks do in the emulator; each
-    new best is proven against the kernel's default configuration. --from takes the sizes from what Triton's autotuner
+    new best is verified against the kernel's default configuration. --from takes the sizes from what Triton's autotuner
     told its listener while a program ran: --trials for each of its keys, by the names of the arguments. Exit
     status 1 if no configuration has worked.
     """
@@ -134,8 +136,8 @@ def tune_triton(
             status = max(
                 status,
                 tune_triton(
-                    triton, args=args, size=again, calls=None, proof_size=proof_size, param=param, rule=rule,
-                    reference=reference, db=db, trials=trials, workers=workers, json=False, **asdict(search),
+                    triton, args=args, size=again, calls=None, verification_size=verification_size, param=param,
+                    rule=rule, reference=reference, db=db, trials=trials, workers=workers, json=False, **asdict(search),
                 ),
             )  # fmt: skip
             if status == ExitStatus.STOPPED:
@@ -146,7 +148,9 @@ def tune_triton(
         make = load(args, "--args")
         with emulated(row, check=False) as session:
             call = KernelCall.of(tuning.function, made(make, given, args))
-            proof = made(make, sizes("--proof-size", proof_size), args) if proof_size else None
+            verification = (
+                made(make, sizes("--verification-size", verification_size), args) if verification_size else None
+            )
             return tune_call(
                 tuning,
                 call,
@@ -161,7 +165,7 @@ def tune_triton(
                     seconds=search.seconds,
                     workers=workers,
                 ),
-                proof_call=None if proof is None else KernelCall.of(tuning.function, proof),
+                verification_call=None if verification is None else KernelCall.of(tuning.function, verification),
                 storages=session.storages,
             )
 

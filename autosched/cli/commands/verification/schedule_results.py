@@ -23,7 +23,7 @@ _LEGEND = (
     "sectors: of 32 bytes, per global-memory request of a warp",
 )
 _SHOWN_FAILURES = 5  # with their schedule, below the table; --json has all
-_WORDS: Mapping[Outcome, str] = {"accepted": "pass", "refused": "FAIL", "uncertain": "unproven"}
+_WORDS: Mapping[Outcome, str] = {"accepted": "pass", "refused": "FAIL", "uncertain": "unverified"}
 
 
 def case(problem: Problem, number: int, v: Verdict, notes: bool = False) -> CheckedCase:
@@ -84,7 +84,7 @@ def print_table(console: Console, problem: Problem, results: Sequence[Verdict]) 
     failures = [(i, v) for i, v in enumerate(results, 1) if not v.ok]
     for i, v in failures[:_SHOWN_FAILURES]:
         console.print()
-        console.print(f"{i} {'fails' if v.outcome == 'refused' else 'is unproven'}: {v.reason}")
+        console.print(f"{i} {'fails' if v.outcome == 'refused' else 'is unverified'}: {v.reason}")
         if v.status == "timeout":
             console.print("give smaller sizes, or a [proxy] in the file of a kernel of your own", style="dim")
         show(console, formatting.decisions(v.schedule, console.width))

@@ -1,13 +1,13 @@
 """``autosched verify``: run candidates in the emulator and compare every element with the float64 reference.
 
-``--json``: ``device``, ``seed``, ``passed``, ``failed``, ``unproven``, ``seconds`` (of the whole run),
+``--json``: ``device``, ``seed``, ``passed``, ``failed``, ``unverified``, ``seconds`` (of the whole run),
 ``interrupted`` (by Ctrl-C), and ``candidates``, each with
 ``problem``, ``emulated_problem``, ``schedule``, ``ok``, ``status``, ``reason``, ``error_over_tolerance``,
 ``max_abs_error`` (both null where the kernel did not finish), ``runs`` (the kinds of inputs, and what came of each),
-``coverage`` (of a full proof: its runs of the true size, of many tiles and far away, or why there are none),
+``coverage`` (of a full verification: its runs of the true size, of many tiles and far away, or why there are none),
 ``findings``, ``shared_sites``, ``global_sites`` (as in
-``measurements.emulator``), ``seconds``, and with --db ``stored_proof``: what the database said of the schedule before,
-and what it says now. No time in it is a kernel's.
+``measurements.emulator``), ``seconds``, and with --db ``stored_verification``: what the database said of the schedule
+before, and what it says now. No time in it is a kernel's.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import TemplateSet
 
-if TYPE_CHECKING:  # of a database, which other proofs need not wait for
-    from autosched.cli.options.stored_proofs import StoredProof
+if TYPE_CHECKING:  # of a database, which other verifications need not wait for
+    from autosched.cli.options.stored_verifications import StoredVerification
     from measurements.store.store import Store
     from measurements.trials.trial import Trial
 
@@ -118,7 +118,8 @@ def verify(
     notes_fail = findings.notes_fail()
     if db is not None and (settings.launch or settings.suppressions):
         raise InputError(
-            "--order, --turns, --launches, --perturb and --suppress are not for --db: stored proofs have orders of "
+            "--order, --turns, --launches, --perturb and --suppress are not for --db: stored verifications have "
+            "orders of "
             "their own"
         )
     if schedule is not None and not (db is None and sample is None):
@@ -149,10 +150,10 @@ def verify(
                     console.print(f"{formatting.plural(len(schedules), 'schedule')} {work.origin}")
                 results = work.begin(problem)
                 _emulate(problem, schedules, where, workers, settings, results)
-                work.keep_proofs(problem)
+                work.keep_verifications(problem)
                 if not output.json:
                     print_table(console, problem, results)
-                    for line in work.proof_lines(problem):
+                    for line in work.verification_lines(problem):
                         console.print(line)
     except KeyboardInterrupt:
         interrupted = True
@@ -188,9 +189,9 @@ class _Work:
     jobs: Sequence[tuple[Problem, Sequence[Schedule]]]
     origin: str
     store: Store | None = None
-    records: Mapping[tuple[Problem, Schedule], Trial] = field(default_factory=dict)
+    trials: Mapping[tuple[Problem, Schedule], Trial] = field(default_factory=dict)
     done: list[tuple[Problem, list[Verdict]]] = field(default_factory=list)
-    proofs: dict[tuple[Problem, Schedule], StoredProof] = field(default_factory=dict)
+    verifications: dict[tuple[Problem, Schedule], StoredVerification] = field(default_factory=dict)
 
     @property
     def asked(self) -> int:
@@ -205,28 +206,30 @@ class _Work:
         self.done.append((problem, []))
         return self.done[-1][1]
 
-    def keep_proofs(self, problem: Problem) -> None:
-        """Store what was proven of the schedules of a database."""
+    def keep_verifications(self, problem: Problem) -> None:
+        """Store what was verified of the schedules of a database."""
         if self.store is not None:
-            from autosched.cli.options.stored_proofs import keep_proof
+            from autosched.cli.options.stored_verifications import keep_verification
 
             for v in self.done[-1][1]:
-                self.proofs[problem, v.schedule] = keep_proof(self.store, self.records[problem, v.schedule], v)
+                self.verifications[problem, v.schedule] = keep_verification(
+                    self.store, self.trials[problem, v.schedule], v
+                )
 
-    def proof_lines(self, problem: Problem) -> list[str]:
+    def verification_lines(self, problem: Problem) -> list[str]:
         """Return what was stored of ``problem``, for people."""
         if self.store is None:
             return []
-        from autosched.cli.options.stored_proofs import proof_lines
+        from autosched.cli.options.stored_verifications import verification_lines
 
-        found = [self.proofs.get((problem, v.schedule)) for v in self.done[-1][1]]
-        return proof_lines([proof for proof in found if proof is not None])
+        found = [self.verifications.get((problem, v.schedule)) for v in self.done[-1][1]]
+        return verification_lines([verification for verification in found if verification is not None])
 
     def conclusion(self, seconds: float, interrupted: bool) -> str:
         """One line for people."""
         counts, total = Counter(map(word, self.results)), len(self.results)
         passed = f"all {total} pass" if total else "nothing was verified"
-        others = (f"{counts[kind]} of {total} {kind}" for kind in ("FAIL", "unproven") if counts[kind])
+        others = (f"{counts[kind]} of {total} {kind}" for kind in ("FAIL", "unverified") if counts[kind])
         verdict = ", ".join(others) or passed
         stopped = f"stopped before all {self.asked} were verified: " if interrupted else ""
         return f"{stopped}{verdict}, in {formatting.duration(seconds)}"
@@ -242,14 +245,19 @@ class _Work:
         candidates = []
         for problem, verifications in self.done:
             for v in verifications:
-                proof = self.proofs.get((problem, v.schedule))
-                candidates.append({**to_json(problem, v), "stored_proof": None if proof is None else asdict(proof)})
+                verification = self.verifications.get((problem, v.schedule))
+                candidates.append(
+                    {
+                        **to_json(problem, v),
+                        "stored_verification": None if verification is None else asdict(verification),
+                    }
+                )
         notes = dict.fromkeys(note for problem, _ in self.done for note in readings(problem))
         return {
             **({"notes": list(notes)} if notes else {}),
             "passed": counts["pass"],
             "failed": counts["FAIL"],
-            "unproven": counts["unproven"],
+            "unverified": counts["unverified"],
             "seconds": seconds,
             "interrupted": interrupted,
             "candidates": candidates,
@@ -284,9 +292,9 @@ def _of_database(db: str, operator: Operator, problem: Problem | None, device: D
 
     store = Store.open(db, create=False)
     stored = _stored(store, operator, problem, device, most)
-    records = {(one, record.schedule): record for one, found in stored for record in found}
-    jobs = [(one, [record.schedule for record in found]) for one, found in stored]
-    return _Work(jobs, f"stored in {store.name}", store, records)
+    trials = {(one, trial.schedule): trial for one, found in stored for trial in found}
+    jobs = [(one, [trial.schedule for trial in found]) for one, found in stored]
+    return _Work(jobs, f"stored in {store.name}", store, trials)
 
 
 def _stored(
@@ -306,11 +314,11 @@ def _stored(
         problems = list(dict.fromkeys(map(store.problem, here)))
     jobs = []
     for one in problems:
-        records = [r for r in store.trials(one, device.name, status=Status.OK) if not is_library(r.schedule)]
-        ranked = sorted(records, key=lambda r: (list(formatting.PROVENANCE_NOTE).index(r.provenance), r.seconds or 0.0))
+        trials = [r for r in store.trials(one, device.name, status=Status.OK) if not is_library(r.schedule)]
+        ranked = sorted(trials, key=lambda r: (list(formatting.PROVENANCE_NOTE).index(r.provenance), r.seconds or 0.0))
         fastest = list({r.schedule.key(): r for r in reversed(ranked)}.values())[::-1][:most]
-        for record in fastest:
-            refuse_unusable(store.name, one, record, device)
+        for trial in fastest:
+            refuse_unusable(store.name, one, trial, device)
         if fastest:
             jobs.append((one, fastest))
     return jobs
@@ -332,4 +340,4 @@ def _emulate(
         for result in found:
             results.append(result)
             counts[word(result)] += 1
-            progress.advance(", ".join(f"{counts[kind]} {kind}" for kind in ("FAIL", "unproven") if counts[kind]))
+            progress.advance(", ".join(f"{counts[kind]} {kind}" for kind in ("FAIL", "unverified") if counts[kind]))

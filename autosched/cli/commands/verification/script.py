@@ -77,7 +77,7 @@ def verify_script(
         )
     output.check([str(given.path)])
     started = time.monotonic()
-    proof = run_script(
+    report = run_script(
         given.path,
         arguments,
         device,
@@ -89,24 +89,24 @@ def verify_script(
         undefined_memory=not undefined.allow_undefined,
         first_configuration=script.first_config,
     )
-    cases = _cases(proof, given.path, notes_fail)
-    conclusion = _conclusion(proof)
+    cases = _cases(report, given.path, notes_fail)
+    conclusion = _conclusion(report)
     seconds = time.monotonic() - started
     summary = Summary("verify", "script", str(given.path), status_of(cases), conclusion, tuple(cases), seconds)
 
     def text(console: Console) -> None:
-        _show(console, proof)
+        _show(console, report)
         line(console, conclusion)
-        if not proof.session.launches and (hint := _of_another_front_end(given.path)):
+        if not report.session.launches and (hint := _of_another_front_end(given.path)):
             line(console, hint)
 
     write_files(summary, output)
-    return give(CommandAnswer(summary, proof.document(), text), output)
+    return give(CommandAnswer(summary, report.document(), text), output)
 
 
-def _cases(proof: ScriptReport, path: Path, notes: bool) -> list[CheckedCase]:
+def _cases(report: ScriptReport, path: Path, notes: bool) -> list[CheckedCase]:
     """Return a case for each launch, and one for the script if it fails on its own."""
-    launches = proof.session.launches
+    launches = report.session.launches
     cases = [
         launch_case(
             f"{launch.kernel}, launched at {launch.called_at}" + (f", {launch.size}" if launch.size else ""),
@@ -120,33 +120,33 @@ def _cases(proof: ScriptReport, path: Path, notes: bool) -> list[CheckedCase]:
     ]
     cases += [
         CheckedCase(str(f.kind), "refused", str(f.kind), (f.message,), file=f.file, line=f.line)
-        for f in proof.session.host_findings
+        for f in report.session.host_findings
         if f.is_fault or notes
     ]
-    if proof.failure and not (launches and outcome_of_launch(launches[-1].verdict.status) == "uncertain"):
-        cases.append(CheckedCase("the script", "refused", "fails", (proof.failure,), file=str(path)))
+    if report.failure and not (launches and outcome_of_launch(launches[-1].verdict.status) == "uncertain"):
+        cases.append(CheckedCase("the script", "refused", "fails", (report.failure,), file=str(path)))
     return cases
 
 
-def _conclusion(proof: ScriptReport) -> str:
-    kinds = Counter(str(f.kind) for f in proof.session.findings if f.is_fault)
+def _conclusion(report: ScriptReport) -> str:
+    kinds = Counter(str(f.kind) for f in report.session.findings if f.is_fault)
     found = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "nothing was found"
-    if proof.failure:
-        return f"{proof.failure}; {found}"
-    return found if proof.session.launches else "the program launched no Triton kernel"
+    if report.failure:
+        return f"{report.failure}; {found}"
+    return found if report.session.launches else "the program launched no Triton kernel"
 
 
-def _show(console: Console, proof: ScriptReport) -> None:
-    if proof.trace:
-        line(stderr_console(), proof.trace)
-    for text in (*proof.session.fault_lines(), *proof.session.note_lines()):
+def _show(console: Console, report: ScriptReport) -> None:
+    if report.trace:
+        line(stderr_console(), report.trace)
+    for text in (*report.session.fault_lines(), *report.session.note_lines()):
         line(console, text)
-    for launch in proof.session.launches:
+    for launch in report.session.launches:
         if launch.differing:
             differing = ", ".join(launch.differing)
             where = f"{launch.kernel}, launched at {launch.called_at}"
             line(console, f"note: {where}: the bits of {differing} depend on the order of blocks")
-    for text in proof.fidelity.lines():
+    for text in report.fidelity.lines():
         line(console, text)
 
 

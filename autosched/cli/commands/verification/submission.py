@@ -1,7 +1,7 @@
 """``autosched judge SUBMISSION --task FILE`` and ``verify`` with ``--task``: a submitted Triton kernel and its task.
 
 ``--json`` adds ``status`` (right, wrong, racing, out_of_bounds, faulty, cheating, failed, timed_out, out_of_memory,
-unproven), ``reasons``, ``cheats`` (no_launch, output_not_written, zeros, inputs_changed, input_returned, kept_output,
+unverified), ``reasons``, ``cheats`` (no_launch, output_not_written, zeros, inputs_changed, input_returned, kept_output,
 constant_output, work_left_to_torch),
 ``cases`` (each ``name``, ``launches``, ``relative_error``, ``tolerance``, ``task_accepts``, ``findings``,
 ``torch_operators``), ``runs`` (the status of each, by its name), ``network`` (none, or why there was one),

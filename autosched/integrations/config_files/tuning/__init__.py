@@ -1,5 +1,5 @@
 """Which configuration of an MoE layer is fastest?
 
 Start at ``measure.py``; ``tune_layer.py`` chooses without a GPU. ``layer_counts.py`` counts work, ``pool.py``
-verifies in processes of their own, ``sidecar.py`` and ``records.py`` store the results.
+verifies in processes of their own, ``sidecar.py`` and ``trials.py`` store the results.
 """

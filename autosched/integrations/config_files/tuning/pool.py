@@ -1,4 +1,4 @@
-"""Processes that compile and prove configurations, several at a time, each distinct one of an architecture once."""
+"""Processes that compile and verify configurations, several at a time, each distinct one of an architecture once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from autosched.integrations.config_files.file_names import FileName, Format
 from autosched.integrations.config_files.layer import Layer
-from autosched.verify.oracle import UNPROVEN
+from autosched.verify.oracle import UNVERIFIED
 from measurements.compiler.cores import usable_cores
 from measurements.files.text import one_line
 from measurements.workers.resource_watch import WorkerLimitExceeded, request_within
@@ -26,14 +26,14 @@ _SECONDS = 300.0  # of the CPU, for one configuration: a compile, and an emulati
 
 
 class JudgePool:
-    """``prove``: emulate each configuration. ``python``: of an environment with another Triton. May be used by as many
+    """``verify``: emulate each configuration. ``python``: of an environment with another Triton. May be used by as many
     threads as it has workers."""
 
     def __init__(
-        self, format: Format, *, prove: bool = True, workers: int | None = None, python: str = sys.executable
+        self, format: Format, *, verify: bool = True, workers: int | None = None, python: str = sys.executable
     ) -> None:
         self.workers = workers or usable_cores()
-        self._format, self._prove, self._python = format, prove, python
+        self._format, self._verify, self._python = format, verify, python
         self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         self._stack = ExitStack()
         self._known: dict[str, tuple[Mapping[str, Any], float]] = {}
@@ -66,7 +66,7 @@ class JudgePool:
                 "name": name.text(self._format),
                 "config": dict(config),
                 "device": device.name,
-                "prove": self._prove,
+                "verify": self._verify,
             }
             self._known[key] = self._asked(request), time.monotonic() - began
         return self._known[key]
@@ -102,9 +102,9 @@ class JudgePool:
         try:
             return request_within(worker, request, seconds=_SECONDS)
         except WorkerFailed as error:  # our own fault: say so, and go on with the others
-            return {"status": UNPROVEN, "reason": one_line(f"it could not be judged: {error}")}
+            return {"status": UNVERIFIED, "reason": one_line(f"it could not be judged: {error}")}
         except WorkerLimitExceeded:
-            return {"status": UNPROVEN, "reason": f"it took more than {_SECONDS:.0f} s of the CPU"}
+            return {"status": UNVERIFIED, "reason": f"it took more than {_SECONDS:.0f} s of the CPU"}
         except WorkerError as error:
             return {"status": "compile_error", "reason": one_line(f"the compiler ended the process: {error}")}
         finally:

@@ -1,7 +1,7 @@
 """Writes tuned-configuration files, and beside each what the format has no place for.
 
-``NAME.autosched.json`` has the layer's hidden size and top-k, the device's row, Triton, whose kernel was proven, and
-for each batch size a time, where it comes from, resources and proof.
+``NAME.autosched.json`` has the layer's hidden size and top-k, the device's row, Triton, whose kernel was verified, and
+for each batch size a time, where it comes from, resources and verification.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _MOST_BYTES = 1 << 24
 class LayerChoice:
     """Configuration of a batch of ``rows``.
 
-    ``provenance`` is "estimated" or "measured"; ``proof`` has a status and numbers, and is empty where nothing was
-    proven.
+    ``provenance`` is "estimated" or "measured"; ``verification`` has a status and numbers, and is empty where nothing
+    was verified.
     """
 
     rows: int
     config: Config
     seconds: float | None
     provenance: str = "estimated"
-    proof: Mapping[str, Any] = field(default_factory=dict)
+    verification: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class TunedLayer:
             "triton": self.triton,
             "provenance": "measured" if measured else "estimated",
             "entries": [
-                {"rows": c.rows, "config": dict(c.config), "seconds": c.seconds, "proof": dict(c.proof)}
+                {"rows": c.rows, "config": dict(c.config), "seconds": c.seconds, "verification": dict(c.verification)}
                 for c in self.choices
             ],
         }
@@ -88,7 +88,8 @@ def write_tuned(folder: Path, format: Format, tuned: TunedLayer) -> Path:
         "triton": tuned.triton,
         "kernel": tuned.kernel,
         "entries": {
-            str(c.rows): {"seconds": c.seconds, "provenance": c.provenance, "proof": dict(c.proof)} for c in ordered
+            str(c.rows): {"seconds": c.seconds, "provenance": c.provenance, "proof": dict(c.verification)}
+            for c in ordered
         },
     }
     publish(path.with_name(path.stem + SIDECAR), _json(beside))

@@ -1,7 +1,7 @@
 """Choice of a configuration for each batch size of a layer.
 
-The space is ranked by sizes. The first few are compiled, proven, and ranked again by counts of the compiled kernel, or
-timed if there is a GPU.
+The space is ranked by sizes. The first few are compiled, verified, and ranked again by counts of the compiled kernel,
+or timed if there is a GPU.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def tune_layer(
         told: Called with a line for every batch size.
 
     Returns:
-        A configuration for each batch size, and what it was proven with.
+        A configuration for each batch size, and what it was verified with.
 
     Raises:
         NothingSound: No choice for a batch size can be used.
@@ -152,13 +152,13 @@ def _fastest(sound: Sequence[_Sound], layer: Layer, rows: int, measure: Measure 
         as_config(sound[best].config),
         seconds[best],
         _PROVENANCE[measure is not None],
-        _proof(sound[best].found),
+        _verification(sound[best].found),
     )
 
 
 _PROVENANCE = {False: "estimated", True: "measured"}
 
 
-def _proof(found: Mapping[str, Any]) -> dict[str, Any]:
+def _verification(found: Mapping[str, Any]) -> dict[str, Any]:
     keys = ("status", "reason", "error_over_bound", "registers", "shared_bytes", "local_bytes")
     return {key: found[key] for key in keys if found.get(key)}

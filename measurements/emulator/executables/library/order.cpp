@@ -328,7 +328,7 @@ void record_event(void* event, void* stream) {
   if (found == books().events.end()) return;
   found->second.at = now_milliseconds();
   found->second.recorded = true;
-  note("record " + std::to_string(found->second.number) + " " + std::to_string(number));
+  note("trial " + std::to_string(found->second.number) + " " + std::to_string(number));
 }
 bool event_milliseconds(void* event, double& at) {
   const std::lock_guard lock(session_mutex());

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from store_records import database
-from store_records import matmul_record as record
-from store_records import matmul_schedule as schedule
+from store_trials import database
+from store_trials import matmul_schedule as schedule
+from store_trials import matmul_trial as make_trial
 
 from measurements.trials.measurement import Provenance
 from measurements.trials.trial import canonical_json
@@ -23,7 +23,9 @@ SMALL = ("-m", "64", "-n", "64", "-k", "64")
 
 
 def test_best_prints_time_provenance_and_schedule(run: Run) -> None:
-    path = database(Path("b.db"), record(2e-6), record(None, chosen=schedule(1)), record(1e-6, chosen=schedule(2)))
+    path = database(
+        Path("b.db"), make_trial(2e-6), make_trial(None, chosen=schedule(1)), make_trial(1e-6, chosen=schedule(2))
+    )
     status, out, err = run("best", "matmul", *SMALL, "--db", str(path))
     assert (status, err) == (0, "")
     assert "1.000 us" in out and "24.58 GB/s (1% of the bandwidth of DRAM)" in out and "bound by" in out
@@ -33,8 +35,8 @@ def test_best_prints_time_provenance_and_schedule(run: Run) -> None:
         assert name in out and str(value) in out
 
 
-def test_best_json_holds_the_whole_record(run: Run) -> None:
-    path = database(Path("b.db"), record(2e-6))
+def test_best_json_holds_the_whole_trial(run: Run) -> None:
+    path = database(Path("b.db"), make_trial(2e-6))
     status, out, _ = run("best", "matmul", *SMALL, "--db", str(path), "--json")
     assert status == 0
     (best,) = json.loads(out)["best"]
@@ -47,9 +49,9 @@ def test_best_json_holds_the_whole_record(run: Run) -> None:
 def test_best_keeps_devices_and_provenances_apart(run: Run) -> None:
     path = database(
         Path("b.db"),
-        record(1e-6),
-        record(5e-6, provenance=Provenance.MEASURED, chosen=schedule(1)),
-        record(2e-6, on="a100"),
+        make_trial(1e-6),
+        make_trial(5e-6, provenance=Provenance.MEASURED, chosen=schedule(1)),
+        make_trial(2e-6, on="a100"),
     )
     _, out, _ = run("best", "matmul", *SMALL, "--db", str(path), "--json")
     found = {b["device"]: b for b in json.loads(out)["best"]}
@@ -62,7 +64,7 @@ def test_best_keeps_devices_and_provenances_apart(run: Run) -> None:
 def test_best_without_a_problem_lists_all_of_them(run: Run) -> None:
     other = Matmul(128, 64, 32, a="bf16", b="bf16", out="bf16", order_a="col")
     theirs = template("matmul").space(other, device("h200")).sample(1, 0)[0]
-    path = database(Path("b.db"), record(2e-6), record(3e-6, problem=other, chosen=theirs))
+    path = database(Path("b.db"), make_trial(2e-6), make_trial(3e-6, problem=other, chosen=theirs))
     status, out, err = run("best", "matmul", "--db", str(path))
     assert (status, err) == (0, "")
     rows = [line for line in out.splitlines() if "estimated" in line]
@@ -74,7 +76,7 @@ def test_best_without_a_problem_lists_all_of_them(run: Run) -> None:
     "arguments", [("-m", "1", "-n", "1", "-k", "1"), (*SMALL, "--device", "a100"), (*SMALL, "--order-a", "col")]
 )
 def test_best_says_no_where_there_is_none(run: Run, arguments: tuple[str, ...]) -> None:
-    path = database(Path("b.db"), record(2e-6), record(None, problem=Matmul(1, 1, 1)))
+    path = database(Path("b.db"), make_trial(2e-6), make_trial(None, problem=Matmul(1, 1, 1)))
     status, out, err = run("best", "matmul", *arguments, "--db", str(path))
     assert (status, out) == (1, "")
     assert err.startswith("autosched: ") and err.count("\n") == 1
@@ -83,7 +85,7 @@ def test_best_says_no_where_there_is_none(run: Run, arguments: tuple[str, ...]) 
 
 
 def test_best_takes_an_unknown_device_for_a_mistake(run: Run) -> None:
-    path = database(Path("b.db"), record(2e-6))
+    path = database(Path("b.db"), make_trial(2e-6))
     status, _, err = run("best", "matmul", *SMALL, "--db", str(path), "--device", "h2x")
     assert status == 2
     assert "unknown device 'h2x'" in err and "b.db holds h200" in err
@@ -92,7 +94,8 @@ def test_best_takes_an_unknown_device_for_a_mistake(run: Run) -> None:
 def test_best_says_that_a_row_was_derived(run: Run) -> None:
     note = "derived from the driver's figures and sm_89; unconfirmed: rates"
     path = database(
-        Path("b.db"), dataclasses.replace(record(2e-6), fingerprint=canonical_json({"sm": "sm_89", "derived": note}))
+        Path("b.db"),
+        dataclasses.replace(make_trial(2e-6), fingerprint=canonical_json({"sm": "sm_89", "derived": note})),
     )
     status, out, _ = run("best", "matmul", *SMALL, "--db", str(path))
     assert status == 0
@@ -100,7 +103,7 @@ def test_best_says_that_a_row_was_derived(run: Run) -> None:
 
 
 def test_best_changes_nothing(run: Run) -> None:
-    path = database(Path("b.db"), record(2e-6))
+    path = database(Path("b.db"), make_trial(2e-6))
     before = path.read_bytes(), path.stat().st_mtime_ns
     path.chmod(0o444)
     assert run("best", "matmul", "--db", str(path))[0] == 0

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from store_records import record
+from store_trials import make_trial
 
 from autosched.cli import main
 from autosched.cli.options.kernel import expanded
@@ -214,7 +214,7 @@ def test_best_goes_by_any_number_of_a_trial_and_lists_the_front(write: Write, ru
         for block, seconds, registers in ((32, 3e-6, 10), (64, 1e-6, 30), (128, 2e-6, 20), (256, 4e-6, 40)):
             resources = Resources(registers, 0, 0, 0, 0, 0)
             found = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(seconds), resources=resources)
-            made = record(Schedule("twice", (("block_size_x", block),)), found, problem)
+            made = make_trial(Schedule("twice", (("block_size_x", block),)), found, problem)
             store.append(replace(made, template_version=kernel.template.version, fingerprint="{}"))
     best = ("best", "--kernel", path, "--db", db, "--json")
 

@@ -234,9 +234,9 @@ def test_time_left_is_told_once_there_is_something_to_tell_it_from(monkeypatch: 
         for done in range(1, 21):
             shown.trial(step(done, 100.0 + done / 4))  # what came before the first is not a trial's time
     lines = messages.getvalue().splitlines()
-    assert "left" not in lines[15] and "/s" not in lines[15].removesuffix("B/s, estimated, record 1")
+    assert "left" not in lines[15] and "/s" not in lines[15].removesuffix("B/s, estimated, trial 1")
     assert lines[16].endswith("4.0/s, 5.8 s left")
 
 
 def test_progress_type_has_what_the_display_reads() -> None:
-    assert {"record", "best", "done", "trials", "failures", "seconds"} <= set(Progress.__dataclass_fields__)
+    assert {"trial", "best", "done", "trials", "failures", "seconds"} <= set(Progress.__dataclass_fields__)

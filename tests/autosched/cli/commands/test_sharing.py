@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from store_records import record
+from store_trials import make_trial
 
 from autosched.cli.app import run
 from autosched.regression.entries import CheckedEntry, entries
@@ -37,7 +37,7 @@ def schedules() -> list[Schedule]:
 def stored(path: Path, which: int = 0, time: float = 1e-6) -> Trial:
     measurement = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(time, time, time, 9))
     with Store.open(path) as store:
-        return store.append(record(schedules()[which], measurement, PROBLEM))
+        return store.append(make_trial(schedules()[which], measurement, PROBLEM))
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_a_threshold_of_a_users_kernel(here: Path, capsys: pytest.CaptureFixture
     (schedule,) = template(problem.operator).space(problem, H200).sample(1, 0)
     timing = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(1e-6, 1e-6, 1e-6, 9))
     with Store.open(here / "a.db") as store:
-        store.append(record(schedule, timing, problem))
+        store.append(make_trial(schedule, timing, problem))
     of_it = ["db", "threshold", "--kernel", str(VECTOR_ADD), "--size", "n=1000", "--db", "a.db"]
     assert run([*of_it, "--max-slowdown", "5%"]) == 0
     with Store.open(here / "a.db", create=False) as store:
@@ -322,7 +322,7 @@ def test_an_invalid_schedule_never_takes_the_place_of_the_best(here: Path, capsy
         for rank, schedule in ((2, mine), (1, forged)):
             time = 1e-6 if rank == 2 else 1e-9
             measurement = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(time, time, time, 9))
-            store.append(dataclasses.replace(record(schedule, measurement, PROBLEM), rank=rank))
+            store.append(dataclasses.replace(make_trial(schedule, measurement, PROBLEM), rank=rank))
     for target in ("mine.db", "new.db"):
         assert run(["merge", "theirs.db", "--into", target]) == 0
         out = capsys.readouterr().out
@@ -383,7 +383,7 @@ def test_an_unknown_template_of_a_known_operator_replaces_nothing(
     stored(here / "b.db")
     with Store.open(here / "b.db") as store:
         timing = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(1e-9, 1e-9, 1e-9, 9))
-        store.append(dataclasses.replace(record(forged, timing, PROBLEM), id=None))
+        store.append(dataclasses.replace(make_trial(forged, timing, PROBLEM), id=None))
     capsys.readouterr()
     assert run(["db", "check", "--db", "b.db"]) == 1
     assert "flying_transpose" in capsys.readouterr().out

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from store_records import PROBLEM, database
-from store_records import matmul_record as record
-from store_records import matmul_schedule as schedule
+from store_trials import PROBLEM, database
+from store_trials import matmul_schedule as schedule
+from store_trials import matmul_trial as make_trial
 
 from autosched.verify.verdict import Subject, Verdict
 from measurements.emulator import Emulation
@@ -99,7 +99,7 @@ def test_explain_accepts_a_legal_schedule_and_names_the_rules_of_an_illegal_one(
 def test_explain_reads_what_our_commands_print(
     run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
-    database(Path("b.db"), record())
+    database(Path("b.db"), make_trial())
     Path("good.json").write_text(json.dumps(schedule().to_json()))
     monkeypatch.setattr(
         "autosched.cli.commands.verification.schedules.emulate_all", lambda *_, **__: iter([emulated()])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from observed import QUICK, observations, records, store
+from observed import QUICK, make_trials, observations, store
 
 from autosched.tuning.training_data import UNKNOWN_OPERATOR, gather, observations_of
 from cost_models.trees import training
@@ -29,7 +29,7 @@ def run(command_line: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> R
     """Return the command line in a folder with ``best.db``, which trains quickly: (status, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(training, "TRAINING", QUICK)
-    store(tmp_path / "best.db", *(r for p in PROBLEMS for r in records(observations(p, rows=16))))
+    store(tmp_path / "best.db", *(r for p in PROBLEMS for r in make_trials(observations(p, rows=16))))
     return command_line
 
 
@@ -62,8 +62,8 @@ def test_one_document_with_json(run: Run) -> None:
 
 def test_recordings_and_several_databases_are_learned_together(run: Run, tmp_path: Path) -> None:
     other = observations(Copy(4096, 1000), "a100", rows=12)
-    store(tmp_path / "other.db", *records(other))
-    recording.write(tmp_path / "r.jsonl.gz", Recording.of(records(observations(Copy(100, 9000), rows=10))))
+    store(tmp_path / "other.db", *make_trials(other))
+    recording.write(tmp_path / "r.jsonl.gz", Recording.of(make_trials(observations(Copy(100, 9000), rows=10))))
     command = ("train", "--db", "best.db", "--db", "other.db", "--recording", "r.jsonl.gz", "--out", "model.json")
     status, out, _ = run(*command)
     assert status == 0
@@ -74,7 +74,7 @@ def test_recordings_and_several_databases_are_learned_together(run: Run, tmp_pat
 def test_an_update_adds_new_times_to_those_of_the_model(run: Run, tmp_path: Path) -> None:
     """Learning one database after the other gives what learning both at a time gives, and the same one twice adds
     nothing."""
-    store(tmp_path / "new.db", *records(observations(Copy(4096, 1000), rows=12)))
+    store(tmp_path / "new.db", *make_trials(observations(Copy(4096, 1000), rows=12)))
     assert run("train", "--db", "best.db", "--out", "old.json")[0] == 0
     assert run("train", "--update", "old.json", "--db", "new.db", "--out", "both.json")[0] == 0
     assert run("train", "--db", "new.db", "--db", "best.db", "--out", "once.json")[0] == 0
@@ -92,7 +92,7 @@ def test_a_model_of_other_features_is_made_anew_from_its_own_times(run: Run, tmp
 
 
 def test_estimated_times_are_learned_only_when_asked_for(run: Run, tmp_path: Path) -> None:
-    store(tmp_path / "e.db", *records(observations(PROBLEMS[0], rows=14), provenance=Provenance.ESTIMATED))
+    store(tmp_path / "e.db", *make_trials(observations(PROBLEMS[0], rows=14), provenance=Provenance.ESTIMATED))
     status, _, err = run("train", "--db", "e.db", "--out", "model.json")
     assert status == 2
     assert err == (
@@ -114,12 +114,12 @@ def test_what_cannot_be_learned_from_is_left_out_and_counted(tmp_path: Path) -> 
     one = observations(PROBLEMS[0], rows=16)
     half = Observations(one.problem, one.device, one.schedules[:4], one.seconds[:4])
     mixed = [
-        *records(one),
-        *records(half, status=Status.TIMEOUT, reason="slow", timing=None),  # the newest word on four of them
-        *records(observations(Copy(64, 64), rows=5), fingerprint='{"cache":"warm"}'),
-        *records(observations(Copy(64, 65), rows=6), device="gtx970"),
-        *records(observations(Copy(64, 66), rows=7), problem_key='{"operator":"fft"}'),
-        *records(observations(Copy(64, 67), rows=3), provenance=Provenance.ESTIMATED),
+        *make_trials(one),
+        *make_trials(half, status=Status.TIMEOUT, reason="slow", timing=None),  # the newest word on four of them
+        *make_trials(observations(Copy(64, 64), rows=5), fingerprint='{"cache":"warm"}'),
+        *make_trials(observations(Copy(64, 65), rows=6), device="gtx970"),
+        *make_trials(observations(Copy(64, 66), rows=7), problem_key='{"operator":"fft"}'),
+        *make_trials(observations(Copy(64, 67), rows=3), provenance=Provenance.ESTIMATED),
     ]
     data = gather([store(tmp_path / "m.db", *mixed)], [], "measured")
     assert data.rows == 12
@@ -134,8 +134,10 @@ def test_what_cannot_be_learned_from_is_left_out_and_counted(tmp_path: Path) -> 
 def test_repeated_times_count_once(tmp_path: Path) -> None:
     one = observations(PROBLEMS[0], rows=3)
     faster = Observations(one.problem, one.device, one.schedules, tuple(s / 2 for s in one.seconds))
-    ranked = records(faster, rank=1)[:1]
-    (found,) = gather([store(tmp_path / "m.db", *records(one), *records(faster), *ranked)], [], "measured").observations
+    ranked = make_trials(faster, rank=1)[:1]
+    (found,) = gather(
+        [store(tmp_path / "m.db", *make_trials(one), *make_trials(faster), *ranked)], [], "measured"
+    ).observations
     times = dict(zip(found.schedules, found.seconds, strict=True))
     assert times[one.schedules[0]] == one.seconds[0] / 2  # re-measured
     assert times[one.schedules[1]] == pytest.approx(one.seconds[1] * 0.75)  # the median of both
@@ -166,7 +168,7 @@ def test_repeated_times_count_once(tmp_path: Path) -> None:
 )
 def test_bad_input_is_one_line(run: Run, tmp_path: Path, arguments: list[str], complaint: str) -> None:
     (tmp_path / "junk").write_text("junk")
-    store(tmp_path / "few.db", *records(observations(PROBLEMS[0], rows=4)))
+    store(tmp_path / "few.db", *make_trials(observations(PROBLEMS[0], rows=4)))
     store(tmp_path / "empty.db")
     status, out, err = run("train", *arguments)
     assert (status, out) == (2, "")
@@ -183,7 +185,7 @@ def left_out_of(given: Sequence[Trial]) -> Mapping[str, int]:
 
 
 def test_times_that_nothing_can_learn_from_are_not_offered(run: Run, tmp_path: Path) -> None:
-    (one,) = records(observations(PROBLEMS[0], rows=1))
+    (one,) = make_trials(observations(PROBLEMS[0], rows=1))
     estimate = dataclasses.replace(one.measurement, provenance=Provenance.ESTIMATED)
     foreign = dataclasses.replace(one, problem_key='{"n":1000,"operator":"thrice"}', measurement=estimate)
     strange = dataclasses.replace(one, problem_key='{"n":64,"operator":"copy"}')
@@ -219,7 +221,7 @@ def test_it_says_which_features_decide(run: Run, tmp_path: Path) -> None:
 
 
 def test_kernels_of_files_are_not_learned_from(run: Run, tmp_path: Path) -> None:
-    of_a_file = records(observations(Copy(64, 66), rows=12), problem_key='{"n":9,"operator":"of_a_file"}')
+    of_a_file = make_trials(observations(Copy(64, 66), rows=12), problem_key='{"n":9,"operator":"of_a_file"}')
     store(tmp_path / "k.db", *of_a_file)
     status, _, err = run("train", "--db", "k.db", "--out", "m.json")
     assert status == 2

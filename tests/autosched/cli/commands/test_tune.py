@@ -42,7 +42,7 @@ def schedule() -> Schedule:
     return template("matmul").space(PROBLEM, device("h200")).sample(1, 0)[0]
 
 
-def record(seconds: float | None) -> Trial:
+def make_trial(seconds: float | None) -> Trial:
     """Return an estimated trial; a failed one without ``seconds``."""
     if seconds is None:
         measurement = Measurement(Status.COMPILE_ERROR, Provenance.ESTIMATED, "does not compile")
@@ -69,9 +69,9 @@ def record(seconds: float | None) -> Trial:
 
 @dataclasses.dataclass
 class FakeTune:
-    """A tuner that takes no time: it plays ``records`` to the observer."""
+    """A tuner that takes no time: it plays ``trials`` to the observer."""
 
-    records: Sequence[Trial]
+    trials: Sequence[Trial]
     earlier: int = 0
     interrupted: bool = False
     out_of_time: bool = False
@@ -94,7 +94,7 @@ class FakeTune:
         if self.breaks:
             raise ValueError(self.breaks)
         failures: dict[str, int] = {}
-        for done, r in enumerate(self.records, 1):
+        for done, r in enumerate(self.trials, 1):
             if not r.ok:
                 failures[r.status.value] = failures.get(r.status.value, 0) + 1
             elif best is None or (best.seconds or 0) > (r.seconds or 0):
@@ -107,7 +107,7 @@ class FakeTune:
             device=device("h200"),
             provenance=Provenance.ESTIMATED,
             best=best,
-            trials=tuple(self.records),
+            trials=tuple(self.trials),
             earlier=self.earlier,
             lines=lines,
             seconds=2.0,
@@ -121,7 +121,9 @@ class FakeTune:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTune:
-    found = [dataclasses.replace(r, id=i) for i, r in enumerate((record(None), record(2e-6), record(1e-6)), 1)]
+    found = [
+        dataclasses.replace(r, id=i) for i, r in enumerate((make_trial(None), make_trial(2e-6), make_trial(1e-6)), 1)
+    ]
     made = FakeTune(found)
     monkeypatch.setattr(tuner, "tune", made)
     return made
@@ -142,7 +144,7 @@ def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
         "--model",
         "m.json",
     )
-    more += ("--min-gain", "0.02", "--seconds", "30", "--proof-seconds", "2.5")
+    more += ("--min-gain", "0.02", "--seconds", "30", "--verification-seconds", "2.5")
     assert run("tune", "matmul", *SMALL, "--db", "b.db", *more)[0] == 0
     asked = {k: v for k, v in fake.asked.items() if k != "progress"}
     assert asked == {
@@ -167,7 +169,7 @@ def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
         "model": "m.json",
         "min_gain": 0.02,
         "seconds": 30.0,
-        "proof_seconds": 2.5,
+        "verification_seconds": 2.5,
     }
     assert run("tune", "matmul", *SMALL, "--db", "b.db", "--gpus", "all")[0] == 0
     assert fake.asked["gpus"] == "all"
@@ -188,7 +190,7 @@ def test_tune_says_first_where_times_come_from_and_then_how_it_goes(run: Run, fa
     assert out.startswith("times are ESTIMATED: no GPU answers\n")
     assert "1.000 us" in out and "estimated by a model, not measured" in out
     assert "3 new in " in out and ", failed 1: compile_error 1" in out
-    assert err.splitlines()[-1] == "3/3, best 1.000 us, 24.58 GB/s, estimated, record 3, failed 1: compile_error 1"
+    assert err.splitlines()[-1] == "3/3, best 1.000 us, 24.58 GB/s, estimated, trial 3, failed 1: compile_error 1"
 
 
 def test_tune_json_is_one_document_and_the_rest_is_on_stderr(run: Run, fake: FakeTune) -> None:
@@ -203,7 +205,7 @@ def test_tune_json_is_one_document_and_the_rest_is_on_stderr(run: Run, fake: Fak
 
 
 def test_tune_without_a_schedule_that_works_is_1(run: Run, fake: FakeTune) -> None:
-    fake.records = [record(None)]
+    fake.trials = [make_trial(None)]
     status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db")
     assert status == 1
     assert "no schedule has worked" in out
@@ -369,7 +371,7 @@ def test_a_database_that_another_process_holds_is_waited_for_with_a_word(
     monkeypatch.setattr(sqlite_file, "NOTICE_SECONDS", 0.02)
     monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.1)
     with Store.open("b.db") as store:
-        store.append(record(1e-6))
+        store.append(make_trial(1e-6))
     here = Path("b.db").resolve()
     with closing(sqlite3.connect(here, isolation_level=None)) as holder:
         holder.execute("BEGIN EXCLUSIVE")

@@ -43,9 +43,9 @@ def schedules() -> list[Schedule]:
 
 @pytest.mark.parametrize(
     ("status", "word", "counted", "exit_status"),
-    [("compile_error", "FAIL", "failed", 1), ("timeout", "unproven", "unproven", 2)],
+    [("compile_error", "FAIL", "failed", 1), ("timeout", "unverified", "unverified", 2)],
 )
-def test_what_does_not_compile_fails_and_what_has_no_verdict_is_unproven(
+def test_what_does_not_compile_fails_and_what_has_no_verdict_is_unverified(
     run: Run, monkeypatch: pytest.MonkeyPatch, status: str, word: str, counted: str, exit_status: int
 ) -> None:
     def emulated(
@@ -59,8 +59,8 @@ def test_what_does_not_compile_fails_and_what_has_no_verdict_is_unproven(
     assert (asked := run("verify", "matmul", *SMALL, "--sample", "2"))[0] == exit_status
     assert f"2 of 2 {word}" in asked[1]
     document = json.loads(run("verify", "matmul", *SMALL, "--sample", "2", "--json")[1])
-    assert {name: document[name] for name in ("passed", "failed", "unproven")} == {
-        **dict.fromkeys(("passed", "failed", "unproven"), 0),
+    assert {name: document[name] for name in ("passed", "failed", "unverified")} == {
+        **dict.fromkeys(("passed", "failed", "unverified"), 0),
         counted: 2,
     }
 
@@ -127,7 +127,7 @@ def stored(path: Path, *times: float | None, problem: Matmul = PROBLEM, again: b
         status = Status.OK if timing else Status.COMPILE_ERROR
         measurement = Measurement(status, Provenance.ESTIMATED, "" if timing else "no", timing)
         now = datetime(2026, 1, 2, tzinfo=UTC)
-        record = Trial(
+        trial = Trial(
             problem.key(),
             schedule,
             "h200",
@@ -144,7 +144,7 @@ def stored(path: Path, *times: float | None, problem: Matmul = PROBLEM, again: b
             0,
         )
         for _ in range(2 if again else 1):
-            store.append(record)
+            store.append(trial)
     return path
 
 
@@ -168,7 +168,7 @@ def test_an_order_and_launches_are_asked_for_but_not_of_what_is_stored(run: Run,
     )
     assert [call["settings"].launch for call in fake.calls] == [None, LaunchRun("as asked", Order("random", 7), 2)]
     status, _, err = run("verify", "matmul", *SMALL, "--db", "b.db", "--launches", "2")
-    assert status == 2 and err.count("\n") == 1 and "stored proofs have orders of their own" in err
+    assert status == 2 and err.count("\n") == 1 and "stored verifications have orders of their own" in err
 
 
 def test_a_failure_is_1_and_is_told_with_its_finding_and_schedule(run: Run, fake: FakeEmulator) -> None:

@@ -57,7 +57,7 @@ def test_options_are_what_typer_makes_of_them(line: str) -> None:
     assert given(Command, line.split()) == given(TyperCommand, line.split())
 
 
-def test_a_quick_proof_needs_no_pydantic_and_no_database() -> None:
+def test_a_quick_verification_needs_no_pydantic_and_no_database() -> None:
     code = (
         "import sys\n"
         "from autosched.cli import main\n"

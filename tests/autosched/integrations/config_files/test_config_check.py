@@ -1,4 +1,4 @@
-"""``autosched check DIR``: real files, compiled by Triton for devices that are not here, and proven."""
+"""``autosched check DIR``: real files, compiled by Triton for devices that are not here, and verified."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -40,19 +40,19 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_our_own_kernels_are_right(shape: str) -> None:
     name, row = SHAPES[shape]
-    found = judge("vllm", parse_file_name(name), SMALL, device(row), prove=True)
+    found = judge("vllm", parse_file_name(name), SMALL, device(row), verify=True)
     assert found.status == "ok", found
     assert 0 < found.error_over_bound <= 1 and found.registers > 0 and found.shared_bytes > 0
 
 
 @pytest.mark.parametrize("tile", [{"BLOCK_SIZE_M": 8}, {"BLOCK_SIZE_N": 8}])
 def test_tiles_smaller_than_a_multiplication_are_right(tile: dict[str, int]) -> None:
-    assert judge("vllm", parse_file_name(SHAPES["bf16"][0]), SMALL | tile, device("h100"), prove=True).status == "ok"
+    assert judge("vllm", parse_file_name(SHAPES["bf16"][0]), SMALL | tile, device("h100"), verify=True).status == "ok"
 
 
 def test_sglang_28019_the_default_does_not_fit_consumer_blackwell() -> None:
     name = parse_file_name("E=8,N=7168,device_name=X,dtype=fp8_w8a8.json")
-    found = judge("sglang", name, DEFAULT, device("rtx5090"), prove=True)
+    found = judge("sglang", name, DEFAULT, device("rtx5090"), verify=True)
     assert found.status == "device_limit" and found.shared_bytes == 147_456
     assert "147,456 bytes of shared memory, and rtx5090 has 101,376" in found.reason
 
@@ -61,14 +61,14 @@ def test_a_k_that_spans_two_scales_is_wrong() -> None:
     """Layers of vLLM take less of k then; SGLang's, and both block-scaled matmuls, take what the file says."""
     config = SMALL | {"BLOCK_SIZE_K": 128}
     layer = parse_file_name("E=8,N=64,device_name=X,dtype=fp8_w8a8,block_shape=[64,64].json")
-    assert judge("vllm", layer, config, device("h100"), prove=True).status == "ok"
-    wrong = judge("sglang", layer, config, device("h100"), prove=True)
+    assert judge("vllm", layer, config, device("h100"), verify=True).status == "ok"
+    wrong = judge("sglang", layer, config, device("h100"), verify=True)
     assert wrong.status == "wrong_result" and "out of bounds" in wrong.reason
 
 
 def test_types_without_a_kernel_are_named() -> None:
     name = parse_file_name("E=8,N=64,device_name=X,dtype=int4_w4a16.json")
-    found = judge("vllm", name, SMALL, device("h100"), prove=True)
+    found = judge("vllm", name, SMALL, device("h100"), verify=True)
     assert found.status == "no_kernel" and "int4_w4a16" in found.reason
 
 
@@ -95,7 +95,7 @@ def install(folder: Path, package: str, place: str, change: tuple[str, str]) -> 
     return path
 
 
-def test_the_kernel_of_the_installed_package_is_proven(packages: Path) -> None:
+def test_the_kernel_of_the_installed_package_is_verified(packages: Path) -> None:
     place = "model_executor/layers/fused_moe/fused_moe.py"
     path = install(
         packages, "vllm", place, ("valid = assigned < num_valid_tokens", "valid = assigned <= num_valid_tokens")
@@ -104,7 +104,7 @@ def test_the_kernel_of_the_installed_package_is_proven(packages: Path) -> None:
     assert kernel.package == "vllm" and kernel.origin.startswith("fused_moe_kernel of vllm")
     assert "vllm" not in sys.modules, "its kernels are read without importing it"
     name = parse_file_name(SHAPES["bf16"][0])
-    found = judge("vllm", name, SMALL, device("h100"), prove=True)
+    found = judge("vllm", name, SMALL, device("h100"), verify=True)
     assert found.status == "findings" and str(path) in found.reason
     assert kernel_for("sglang", moe=True).package == ""
 
@@ -117,7 +117,7 @@ def test_a_parameter_that_is_not_known_is_named(packages: Path) -> None:
         place,
         ("    num_valid_tokens,\n    stride_am,", "    num_valid_tokens,\n    moon,\n    stride_am,"),
     )
-    found = judge("sglang", parse_file_name(SHAPES["bf16"][0]), SMALL, device("h100"), prove=True)
+    found = judge("sglang", parse_file_name(SHAPES["bf16"][0]), SMALL, device("h100"), verify=True)
     assert found.status == "no_kernel" and "its parameter moon is not known here" in found.reason
 
 
@@ -168,10 +168,10 @@ def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.usefixtures("one_process")
-def test_one_device_and_no_proof(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_device_and_no_verification(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--format", "sglang", str(folder), "--device", "rtx5090", "--no-emulate"]) == 1
     printed = capsys.readouterr().out
-    assert "AMD" not in printed and "nothing was proven" in printed
+    assert "AMD" not in printed and "nothing was verified" in printed
 
 
 @pytest.mark.parametrize(

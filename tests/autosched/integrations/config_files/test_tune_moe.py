@@ -116,12 +116,16 @@ def test_the_first_sound_candidate_is_taken() -> None:
     (choice,) = tuned(pool).choices
     assert dict(choice.config) == ranked[2][0] and choice.provenance == "estimated"
     (choice,) = tuned(Judged({"local_bytes": 16})).choices
-    assert dict(choice.config) == ranked[0][0] or choice.proof["local_bytes"] == 16, "where all spill, one is taken"
-    for status in ("wrong_result", "unproven"):
+    assert dict(choice.config) == ranked[0][0] or choice.verification["local_bytes"] == 16, (
+        "where all spill, one is taken"
+    )
+    for status in ("wrong_result", "unverified"):
         with pytest.raises(NothingSound, match="no configuration for 64 rows: much"):
             tuned(Judged({"status": status, "reason": "much"}))
-    (choice,) = tuned(Judged({"status": "unproven", "reason": "lacks", "registers": 40})).choices
-    assert choice.proof["status"] == "unproven", "compiled and fits; the file beside it says that it is not proven"
+    (choice,) = tuned(Judged({"status": "unverified", "reason": "lacks", "registers": 40})).choices
+    assert choice.verification["status"] == "unverified", (
+        "compiled and fits; the file beside it says that it is not verified"
+    )
 
 
 def test_counts_of_the_compiled_kernels_rank_candidates_again() -> None:
@@ -177,7 +181,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     path = Path("configs", "E=4,N=256,device_name=NVIDIA_H200.json")
     assert document["file"] == str(path) and document["provenance"] == "estimated"
     (entry,) = document["entries"]
-    assert entry["proof"]["status"] == "ok" and entry["seconds"] > 0
+    assert entry["verification"]["status"] == "ok" and entry["seconds"] > 0
     assert json.loads(path.read_text())["1"] == entry["config"]
     sidecar = path.with_name("E=4,N=256,device_name=NVIDIA_H200.autosched.json")
     beside = json.loads(sidecar.read_text())

@@ -52,16 +52,16 @@ def test_a_call_is_tuned_by_our_sampler_and_then_known(tmp_path: Path) -> None:
     with emulating(H100):
         torch.testing.assert_close(kernel(x), x * 2)
     with Store.open(database, create=False) as store:
-        records = store.trials()
-        assert len(records) == 4 and {r.provenance for r in records} == {Provenance.ESTIMATED}
-        assert {r.operator for r in records} == {"helion:doubled"} and {r.device for r in records} == {"h100"}
-        assert len({r.schedule for r in records}) == 4
+        trials = store.trials()
+        assert len(trials) == 4 and {r.provenance for r in trials} == {Provenance.ESTIMATED}
+        assert {r.operator for r in trials} == {"helion:doubled"} and {r.device for r in trials} == {"h100"}
+        assert len({r.schedule for r in trials}) == 4
 
         again = kernel_of(doubled, autotuner_fn=autotuner(database, device="h100", trials=4))
         with emulating(H100):
             best = again.bind((x,)).autotune((x,), force=False)
             assert len(store.trials()) == 4, "the winner was known"
-            fastest = min((r for r in records if r.ok), key=lambda r: r.seconds)
+            fastest = min((r for r in trials if r.ok), key=lambda r: r.seconds)
             assert ConfigSpace.of(again.bind((x,))).config(fastest.schedule) == best
             again.bind((x,)).autotune((x,), force=True)
         assert len(store.trials()) == 8 and len({r.schedule for r in store.trials()}) == 8, "it goes on"

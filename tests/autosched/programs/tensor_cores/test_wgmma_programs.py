@@ -1,4 +1,4 @@
-"""wgmma as a way of tile programs: proven in the emulator, machine code of sm_90a, planted faults of new barriers."""
+"""wgmma as a way of tile programs: verified in the emulator, machine code of sm_90a, planted faults of new barriers."""
 
 from __future__ import annotations
 

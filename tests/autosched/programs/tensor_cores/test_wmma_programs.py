@@ -1,4 +1,4 @@
-"""wmma as a way of tile programs: proven in the emulator, refused with reasons, machine code of sm_80."""
+"""wmma as a way of tile programs: verified in the emulator, refused with reasons, machine code of sm_80."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from store_records import record
+from store_trials import make_trial
 
 from autosched.cli.app import run
 from autosched.reporting.html import build, html_report, render, svg
@@ -46,12 +46,12 @@ def database(tmp_path: Path) -> Path:
     path = tmp_path / "best.db"
     with Store.open(path) as store:
         for i, schedule in enumerate(schedules(6)):
-            store.append(record(schedule, timed((3 + i) * 1e-6), PROBLEM))
+            store.append(make_trial(schedule, timed((3 + i) * 1e-6), PROBLEM))
         failure = Measurement(Status.COMPILE_ERROR, Provenance.MEASURED, reason=HOSTILE)
-        store.append(record(schedules(7)[-1], failure, PROBLEM))
+        store.append(make_trial(schedules(7)[-1], failure, PROBLEM))
         softmax = Softmax(16, 64)
         (one,) = schedules(1, "row_reduction", softmax)
-        store.append(record(one, timed(5e-6, Provenance.ESTIMATED), softmax))
+        store.append(make_trial(one, timed(5e-6, Provenance.ESTIMATED), softmax))
     return path
 
 
@@ -94,7 +94,7 @@ def test_the_first_screen_has_a_line_for_each_problem(database: Path) -> None:
     assert transpose.share == pytest.approx(PROBLEM.min_bytes / H200.dram_bandwidth / 3e-6)
     assert transpose.failures[0].status == "compile_error" and transpose.failures[0].share == pytest.approx(1 / 7)
     assert "the kernel's code" in transpose.advice, "its digest is none that this version makes"
-    assert softmax.provenance == "estimated" and softmax.proof == "none"
+    assert softmax.provenance == "estimated" and softmax.verification == "none"
     page = Page(render(report))
     for entry in report.entries:
         assert entry.name in page.text and entry.advice in page.text
@@ -105,7 +105,7 @@ def test_what_to_do_comes_to_an_end(tmp_path: Path) -> None:
     (schedule,) = schedules(1)
     its = template("transpose")
     made = dataclasses.replace(
-        record(schedule, timed(3e-9), PROBLEM),
+        make_trial(schedule, timed(3e-9), PROBLEM),
         kernel_digest=its.kernel(PROBLEM, schedule, H200).digest,
         template_version=its.version,
     )
@@ -121,7 +121,7 @@ def test_what_to_do_comes_to_an_end(tmp_path: Path) -> None:
 
 def trial(seconds: float | None, **values: int) -> Trial:
     result = Measurement(Status.TIMEOUT, Provenance.MEASURED, "slow") if seconds is None else timed(seconds)
-    return record(Schedule("toy", tuple(values.items())), result, PROBLEM)
+    return make_trial(Schedule("toy", tuple(values.items())), result, PROBLEM)
 
 
 def test_what_a_decision_is_worth() -> None:
@@ -142,8 +142,8 @@ def test_what_a_decision_is_worth() -> None:
 def test_two_databases_are_told_apart(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "other.db"
     with Store.open(other) as store:
-        store.append(record(schedules(2)[1], timed(2e-6), PROBLEM))
-        store.append(record(schedules(1)[0], timed(2e-6), Transpose(32, 32)))
+        store.append(make_trial(schedules(2)[1], timed(2e-6), PROBLEM))
+        store.append(make_trial(schedules(1)[0], timed(2e-6), Transpose(32, 32)))
     out = tmp_path / "report.html"
     assert run(["report", "--db", str(database), "--out", str(out), "--against", str(other), "--json"]) == 0
     said = {c["problem"].split()[0] + c["verdict"]: c for c in json.loads(capsys.readouterr().out)["changes"]}
@@ -168,7 +168,7 @@ def test_ten_thousand_trials_stay_small(tmp_path: Path) -> None:
     known = schedules(200)
     times = np.random.default_rng(0).lognormal(-12, 0.5, 10_000)
     with Store.open(tmp_path / "a.db") as store:
-        store.extend([record(known[i % 200], timed(float(t)), PROBLEM) for i, t in enumerate(times)])
+        store.extend([make_trial(known[i % 200], timed(float(t)), PROBLEM) for i, t in enumerate(times)])
         report = build(store)
     assert len(render(report).encode()) < 1_000_000
     assert report.trials == 10_000
@@ -179,7 +179,7 @@ def test_many_problems_stay_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (schedule,) = schedules(1)
     with Store.open(tmp_path / "a.db") as store:
         many = [Transpose(64, 64 + n) for n in range(30)]
-        store.extend([record(schedule, timed(1e-6), problem) for problem in many])
+        store.extend([make_trial(schedule, timed(1e-6), problem) for problem in many])
         report = build(store)
     text = render(report)
     assert len(text.encode()) < 150_000 + 30 * 2_000

@@ -41,7 +41,9 @@ def test_processes_of_a_job_array_share_one_server() -> None:
     with server() as url:
         db = url.format("postgres")
         tasks = [
-            subprocess.Popen([*tune, "--proof-seconds", "0", "--db", db, "--seed", str(n)], stdout=subprocess.PIPE)
+            subprocess.Popen(
+                [*tune, "--verification-seconds", "0", "--db", db, "--seed", str(n)], stdout=subprocess.PIPE
+            )
             for n in range(3)
         ]
         said = [json.loads(task.communicate(timeout=280)[0]) for task in tasks]

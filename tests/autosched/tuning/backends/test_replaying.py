@@ -33,14 +33,14 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recording:
     """Forty schedules, of which every fifth failed; the last one is the fastest."""
     monkeypatch.setattr(probing, "cuda_available", lambda gpu: (False, "no driver"))
     monkeypatch.setattr(recording, "RECORDED", tmp_path / "recorded")
-    records = []
+    trials = []
     for i, schedule in enumerate(schedules()):
         seconds = 1e-6 * (100 - i)
         ok = i % 5 > 0
         timing = Timing(seconds, seconds, seconds, 9) if ok else None
         status = Status.OK if ok else Status.TIMEOUT
         measurement = Measurement(status, Provenance.MEASURED, "" if ok else "not in time", timing)
-        records.append(
+        trials.append(
             Trial(
                 problem_key=PROBLEM.key(),
                 schedule=schedule,
@@ -58,7 +58,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recording:
                 seed=0,
             )
         )
-    made = Recording(tuple(records))
+    made = Recording(tuple(trials))
     recording.write(recording.place(PROBLEM.key(), "h200"), [made])
     return made
 
@@ -110,7 +110,7 @@ def test_a_damaged_recording_is_one_line_that_names_it_and_says_what_to_do(
 
 
 def test_a_recording_of_another_space_is_not_used(recorded: Recording) -> None:
-    older = Recording(tuple(dataclasses.replace(r, space_version="older") for r in recorded.records))
+    older = Recording(tuple(dataclasses.replace(r, space_version="older") for r in recorded.trials))
     recording.write(recording.place(PROBLEM.key(), "h200"), [older])
     with pytest.raises(BackendError, match=r"the space of autosched 0\.1\.0, which is another one now"):
         choose(PROBLEM, BackendOptions(backend="replay"))

@@ -11,7 +11,7 @@ import pytest
 from autosched.cli.commands.tuning.tune import _remeasured_facts
 from autosched.cli.options.stored import refuse_unusable
 from autosched.regression.since_tuning import AtTuning
-from autosched.reporting.formatting import record_facts
+from autosched.reporting.formatting import trial_facts
 from autosched.samplers import sampler
 from autosched.tuning.ledger import RunIdentity
 from autosched.tuning.loop import Tuner, TunerParts
@@ -324,7 +324,7 @@ class TestStore:
 
     def add(self, store: Store, x: int, seconds: float, rank: int | None = None, digest: str | None = None) -> None:
         timing = Timing(seconds, seconds, seconds, 9)
-        record = Trial(
+        trial = Trial(
             problem_key=PROBLEM.key(),
             schedule=Schedule("toy", (("x", x),)),
             device="h200",
@@ -341,12 +341,12 @@ class TestStore:
             seed=0,
             rank=rank,
         )
-        assert store.append(record).rank == rank
+        assert store.append(trial).rank == rank
 
     def best(self, store: Store) -> tuple[int, float]:
-        record = store.best(PROBLEM, "h200")
-        assert record is not None and record.seconds is not None
-        return record.schedule.integer("x"), record.seconds
+        trial = store.best(PROBLEM, "h200")
+        assert trial is not None and trial.seconds is not None
+        return trial.schedule.integer("x"), trial.seconds
 
     def test_the_winner_stands_before_faster_medians_of_before(self, store: Store) -> None:
         self.add(store, 1, 1e-6)
@@ -478,7 +478,7 @@ def test_best_shows_that_the_library_won(store: Store) -> None:
     ((_, said),) = [row for row in _remeasured_facts(result.remeasured) if row[0] == "library"]
     assert said.startswith("it won, the fastest schedule takes 1.250 of its time")
     best = result.best
-    facts = dict(record_facts(PROBLEM, best))
+    facts = dict(trial_facts(PROBLEM, best))
     assert facts["winner"] == "the vendor's library: no schedule tried was as fast"
     assert facts["version"] == "cublas 13.2.0"
     refuse_unusable("best.db", PROBLEM, best, H200)

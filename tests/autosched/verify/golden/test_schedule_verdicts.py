@@ -191,10 +191,10 @@ def test_kernels_from_arrays(golden: Golden) -> None:
 
 @pytest.fixture(scope="module")
 def compiled() -> Any:
-    """Return a function that makes a record of what a schedule compiles to today."""
+    """Return a function that makes a trial of what a schedule compiles to today."""
     with CompilePool(workers=1) as pool:
 
-        def record(own: KernelTemplate, problem: Problem, schedule: Schedule, **more: Any) -> Trial:
+        def make_trial(own: KernelTemplate, problem: Problem, schedule: Schedule, **more: Any) -> Trial:
             kernel = own.kernel(problem, schedule, H200)
             program: Any = pool.compile(kernel, H200.arch)
             measurement = Measurement(
@@ -209,7 +209,7 @@ def compiled() -> Any:
             )  # fmt: skip
             return replace(made, **more)
 
-        yield record
+        yield make_trial
 
 
 def test_databases(compiled: Any, golden: Golden, tmp_path: Path) -> None:
@@ -227,9 +227,9 @@ def test_databases(compiled: Any, golden: Golden, tmp_path: Path) -> None:
     checked("check: verified now")
     checked("check: measured, without verification", emulate=False)
     checked("check: estimated, without verification", **estimated)
-    checked("check: estimated, verified", **estimated, proof=json.dumps(verified))
-    checked("check: by another emulator", **estimated, proof=json.dumps({**verified, "emulator": "0" * 64}))
-    checked("check: of other PTX", **estimated, proof=json.dumps({**verified, "ptx": "0" * 64}))
+    checked("check: estimated, verified", **estimated, verification=json.dumps(verified))
+    checked("check: by another emulator", **estimated, verification=json.dumps({**verified, "emulator": "0" * 64}))
+    checked("check: of other PTX", **estimated, verification=json.dumps({**verified, "ptx": "0" * 64}))
     invalid = Schedule("matmul", tuple((n, 999 if n == "tile_m" else v) for n, v in schedule.items))
     with Store.open(tmp_path / "invalid.db") as store:
         store.append(replace(compiled(matmul, SMALL, schedule), schedule=invalid))

@@ -54,7 +54,7 @@ def test_a_launch(name, golden) -> None:
             launch()
         except LaunchFailed:
             why.append("launch_failed")
-    why += [f"differs:{array}" for record in session.launches for array in record.differing]
+    why += [f"differs:{array}" for trial in session.launches for array in trial.differing]
     golden(
         name, "uncertain" if "launch_failed" in why else "accepted" if session.ok else "refused", session.findings, why
     )
@@ -89,7 +89,7 @@ def test_a_configuration(name, golden, tmp_path, monkeypatch) -> None:
     )(getattr(kernels, kernel))  # fmt: skip
     given = kernels.arguments(2000 if more.get("sampled") else 300)
     grid = lambda meta: (triton.cdiv(given["n"], meta["BLOCK"]),)  # noqa: E731
-    result = tuned.tune(grid=grid, device="h100", options={"proof_seconds": 10.0}, **given)
+    result = tuned.tune(grid=grid, device="h100", options={"verification_seconds": 10.0}, **given)
     wanted = {p: str(value) if isinstance(value, bool) else value for p, value in config.items()}
     (trial,) = [t for t in result.trials if all(t.schedule[p] == value for p, value in wanted.items())]
     golden(name, "accepted" if trial.ok else "refused", why=[] if trial.ok else [str(trial.status)])
@@ -112,7 +112,7 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_a_configuration_of_a_file(name, golden) -> None:
     format, file, config, row = FILES[name]
-    found = judge_configuration(format, parse_file_name(file), config, device(row), prove=True)
+    found = judge_configuration(format, parse_file_name(file), config, device(row), verify=True)
     verdict = outcome_of(found.status)
     golden(name, verdict, why=[] if verdict == "accepted" else [WORDS.get(found.status, found.status)])
 
@@ -187,13 +187,13 @@ class TestHelion:
         helion = pytest.importorskip("helion", reason="Helion is not installed: pip install helion")
         import helion_verdict_kernels as helions
 
-        from autosched.integrations.helion import proven
+        from autosched.integrations.helion import verified
 
         def config(block):
             return helion.Config(block_sizes=[block], num_warps=1, num_stages=1)
 
         def compared(name, kernel, arguments, block):
-            accepted = proven(kernel, arguments, device="h100")(config(block)) is not None
+            accepted = verified(kernel, arguments, device="h100")(config(block)) is not None
             golden(name, "accepted" if accepted else "refused")
 
         compared("helion: sound", helions.row_sums, (torch.randn(32, 40),), 8)

@@ -1,7 +1,7 @@
 """Faults that no edit of one token makes, as people make them: orders of fences, scopes, stale stages, narrow types.
 
-Each is planted in a kernel that is right, and a full proof must report it. `benchmarks/results/mutations.md` has the
-list with what was found.
+Each is planted in a kernel that is right, and a full verification must report it. `benchmarks/results/mutations.md` has
+the list with what was found.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def kernel_of(name: str, source: str) -> tuple[Reduce, GeneratedKernel]:
     )
 
 
-def proven(name: str, source: str) -> str:
+def verified(name: str, source: str) -> str:
     problem, kernel = kernel_of(name, source)
     *_, last = verify_kernel(problem, kernel, seed=1, time_limit=30, depth="full")
     return "" if last.status == "ok" else f"{last.status}: {last.reason}"
@@ -113,13 +113,13 @@ def proven(name: str, source: str) -> str:
 
 @pytest.mark.parametrize("name", [SPLIT, RING])
 def test_the_kernels_are_right(name: str) -> None:
-    assert proven(name, (KERNELS / f"{name}.cu").read_text()) == ""
+    assert verified(name, (KERNELS / f"{name}.cu").read_text()) == ""
 
 
 def check_found(planted: Planted) -> None:
     source = (KERNELS / f"{planted.kernel}.cu").read_text()
     assert source.count(planted.old) == 1
-    assert planted.found in proven(planted.kernel, source.replace(planted.old, planted.new))
+    assert planted.found in verified(planted.kernel, source.replace(planted.old, planted.new))
 
 
 @pytest.mark.parametrize("planted", PLANTED[:4], ids=lambda p: p.name)

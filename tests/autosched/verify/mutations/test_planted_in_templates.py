@@ -1,4 +1,5 @@
-"""A proof reports every fault planted in the matmul templates of Hopper and Blackwell, and none in right kernels."""
+"""A verification reports every fault planted in the matmul templates of Hopper and Blackwell, and none in right
+kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import tcgen05_planted
 import tma_planted
 import wgmma_planted
 from cases import representative
-from mutation_testing import reported_by_proof
+from mutation_testing import reported_by_verification
 from needs import needs_compiler, needs_nvrtc
 from wgmma_cases import H200
 
@@ -60,7 +61,7 @@ def test_every_fault_is_one_of_a_valid_schedule(name: str, planted: tuple[Any, .
     params("tcgen05", TCGEN05_BY_DAY) + params("tma", TMA_BY_DAY) + params("wgmma", WGMMA_BY_DAY),
 )
 def test_a_planted_fault_is_reported(name: str, planted: Any) -> None:
-    assert planted.found in reported_by_proof(planted.problem(), planted.kernel(), DEPTHS[name])
+    assert planted.found in reported_by_verification(planted.problem(), planted.kernel(), DEPTHS[name])
 
 
 @pytest.mark.nightly
@@ -68,18 +69,18 @@ def test_a_planted_fault_is_reported(name: str, planted: Any) -> None:
     ("name", "planted"), params("tcgen05", TCGEN05) + params("tma", TMA) + params("wgmma", WGMMA[4:])
 )
 def test_every_planted_fault_is_reported(name: str, planted: Any) -> None:
-    assert planted.found in reported_by_proof(planted.problem(), planted.kernel(), DEPTHS[name])
+    assert planted.found in reported_by_verification(planted.problem(), planted.kernel(), DEPTHS[name])
 
 
 @pytest.mark.parametrize(
     ("name", "planted"),
-    # Full proofs of block scales take long, and those of wgmma are in tests of their own.
+    # Full verifications of block scales take long, and those of wgmma are in tests of their own.
     cases("tcgen05", TCGEN05, tuple(p for p in TCGEN05_BY_DAY if not re.match("mx|nv", p.case)))
     + cases("tma", TMA, TMA_BY_DAY)
     + cases("wgmma", WGMMA, ()),
 )
 def test_the_kernels_are_right(name: str, planted: Any) -> None:
-    assert reported_by_proof(planted.problem(), planted.right_kernel(), DEPTHS[name]) == set()
+    assert reported_by_verification(planted.problem(), planted.right_kernel(), DEPTHS[name]) == set()
 
 
 @pytest.mark.parametrize(
@@ -90,5 +91,5 @@ def test_the_kernels_are_right(name: str, planted: Any) -> None:
         "tcgen05: mxf8 of a pair",
     ),
 )
-def test_quick_proofs_of_block_scales_pass(name: str, planted: Any) -> None:
-    assert reported_by_proof(planted.problem(), planted.right_kernel(), ("quick",)) == set()
+def test_quick_verifications_of_block_scales_pass(name: str, planted: Any) -> None:
+    assert reported_by_verification(planted.problem(), planted.right_kernel(), ("quick",)) == set()

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import representative, spread
-from mutation_testing import reported_by_proof
+from mutation_testing import reported_by_verification
 from program_outcome import outcome
 from random_schedules import random_start
 
@@ -151,7 +151,7 @@ def test_a_key_beyond_the_end_is_reported(depth: Depth, monkeypatch: pytest.Monk
     p = problem(load_program(str(EXAMPLES / "programs/attention.py:full_attention")), h=1, g=1, s=319, d=32)
     schedule = template(p.program).space(p, A100).sample(1, 3)[0]
     short_masks(monkeypatch)
-    assert "wrong_result" in reported_by_proof(p, template(p.program).kernel(p, schedule, A100), (depth,))
+    assert "wrong_result" in reported_by_verification(p, template(p.program).kernel(p, schedule, A100), (depth,))
 
 
 @program(x=Input("m n", "f32"), out=Output("n m", "f32"))

@@ -186,7 +186,7 @@ def test_a_time_limit_names_the_load_of_an_input(kernel_of: MakeKernel) -> None:
 
 
 def test_a_time_limit_names_the_wait(kernel_of: MakeKernel) -> None:
-    """What changes a register each time is no deadlock that can be proven."""
+    """What changes a register each time is no deadlock that can be detected."""
     kernel = kernel_of(COUNTS_ITS_QUESTIONS, (Operand("c", "inout", U32, (65,)),), block=64)
     done = emulate(kernel, {"c": np.zeros(65, np.uint32)}, time_limit=1.0)
     (timeout,) = done.findings

@@ -1,4 +1,4 @@
-// What the blocks of a matmul compute, as they tell a proof of a launch that is too large to be emulated.
+// What the blocks of a matmul compute, as they tell a verification of a launch that is too large to be emulated.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 #include <autosched/ptx/global_memory.cuh>

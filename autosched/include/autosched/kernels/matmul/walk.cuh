@@ -1,4 +1,4 @@
-// What every block of a matmul computes, without multiplying: for proofs of launches that are too large to be emulated.
+// What every block of a matmul computes, without multiplying: to verify launches that are too large to be emulated.
 #pragma once
 #include <autosched/kernels/matmul/tell_parts.cuh>
 #include <autosched/kernels/matmul/work.cuh>

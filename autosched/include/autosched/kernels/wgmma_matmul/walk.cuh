@@ -1,4 +1,4 @@
-// What every block of a wgmma_matmul computes, without multiplying: for proofs of launches that are too large to be
+// What every block of a wgmma_matmul computes, without multiplying: to verify launches that are too large to be
 // emulated.
 #pragma once
 #include <autosched/kernels/matmul/tell_parts.cuh>

@@ -1,4 +1,4 @@
-"""What is proven of a user's kernel: the source that the device gets, on several inputs, in orders, and twice."""
+"""What is verified of a user's kernel: the source that the device gets, on several inputs, in orders, and twice."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ __global__ void scale(float* out, const float* in, int width, float factor) {
 """
 
 
-def proof(write: Write, source: str, depth: Depth, height: int = 3) -> list[Run]:
+def verification(write: Write, source: str, depth: Depth, height: int = 3) -> list[Run]:
     problem, kernel = lowered(write, source, height=height)
     return list(verify_kernel(problem, kernel, depth=depth))
 
@@ -112,24 +112,24 @@ def test_numbers_that_the_first_inputs_lack_are_tried(write: Write, depth: Depth
     first, *others = (float(problem.random_inputs(seed)["input"].max()) for seed in range(4))
     assert max(others) > first
     x = "in[blockIdx.y * width + x]"
-    *right, wrong = proof(write, SCALE.replace("VALUE", f"{x} > {first!r}f ? 0.0f : {RIGHT}"), depth)
+    *right, wrong = verification(write, SCALE.replace("VALUE", f"{x} > {first!r}f ? 0.0f : {RIGHT}"), depth)
     assert right and wrong.status == "wrong_result"
-    assert {run.status for run in proof(write, SCALE.replace("VALUE", RIGHT), depth)} == {"ok"}
+    assert {run.status for run in verification(write, SCALE.replace("VALUE", RIGHT), depth)} == {"ok"}
 
 
 @needs_compiler
 @needs_nvrtc
-def test_a_full_proof_calls_a_kernel_again(write: Write) -> None:
-    assert proof(write, ONCE.replace("RESET", ""), "quick")[-1].status == "ok"
-    *_, again = proof(write, ONCE.replace("RESET", ""), "full")
+def test_a_full_verification_calls_a_kernel_again(write: Write) -> None:
+    assert verification(write, ONCE.replace("RESET", ""), "quick")[-1].status == "ok"
+    *_, again = verification(write, ONCE.replace("RESET", ""), "full")
     assert again.status == "wrong_result" and "never written" in again.reason and "launched 2 times" in again.reason
     reset = ONCE.replace("RESET", "__syncthreads();\n  if (threadIdx.x == 0) ticket = 0;")
-    assert {run.status for run in proof(write, reset, "full")} == {"ok"}
+    assert {run.status for run in verification(write, reset, "full")} == {"ok"}
 
 
 @needs_compiler
 @needs_nvrtc
 def test_a_large_problem_is_tried_in_another_order_too(write: Write) -> None:
-    right, wrong = proof(write, IN_TURN, "quick", height=400)
+    right, wrong = verification(write, IN_TURN, "quick", height=400)
     assert (right.order.blocks, right.status) == ("ascending", "ok")
     assert (wrong.order.blocks, wrong.status) == ("random", "wrong_result")

@@ -1,4 +1,4 @@
-"""docs/tutorial/prove-a-triton-kernel.md: what the page shows is what its program does."""
+"""docs/tutorial/verify-a-triton-kernel.md: what the page shows is what its program does."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -17,7 +17,7 @@ from autosched.cli import main
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
 
-PAGE = Path(__file__).parents[3] / "docs" / "tutorial" / "prove-a-triton-kernel.md"
+PAGE = Path(__file__).parents[3] / "docs" / "tutorial" / "verify-a-triton-kernel.md"
 PROGRAM, IN_PYTHON = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 FAULTS, REPORT = re.findall(r"```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
 MASK = "mask=i <= columns"

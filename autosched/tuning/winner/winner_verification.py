@@ -1,4 +1,5 @@
-"""Proofs by emulation where no GPU runs the kernels: quick ones of new bests, a full one of the winner at the end."""
+"""Verifications by emulation where no GPU runs the kernels: quick ones of new bests, a full one of the winner at the
+end."""
 
 from __future__ import annotations
 
@@ -56,9 +57,9 @@ def verifiers(task: SearchTask, backend: Backend) -> Verifiers:
     try:
         check_ready()
     except HostCompilerMissing as error:
-        return Verifiers(line=f"new bests are not proven: {error}")
+        return Verifiers(line=f"new bests are not verified: {error}")
     except HostFailure as error:
-        raise ValueError(f"new bests cannot be proven here: {error}; or give --no-verify") from error
+        raise ValueError(f"new bests cannot be verified here: {error}; or give --no-verify") from error
 
     def new_best(problem: Problem, schedule: Schedule) -> Verdict:
         return verify_one(task.templates.of(schedule), problem, schedule, task.device)
@@ -70,7 +71,7 @@ def verifiers(task: SearchTask, backend: Backend) -> Verifiers:
     return Verifiers(new_best, winner)
 
 
-def prove_best(book: TrialLedger, full: FullVerifier, seconds: float) -> str:
+def verify_best(book: TrialLedger, full: FullVerifier, seconds: float) -> str:
     """Verify the best in full, and the next one if that fails.
 
     Args:
@@ -84,38 +85,39 @@ def prove_best(book: TrialLedger, full: FullVerifier, seconds: float) -> str:
     until, failed = time.monotonic() + seconds, 0
     while book.best is not None and not is_library(book.best.schedule):
         best = book.best
-        if _has_full_proof(book, best):
-            return "the best was proven in full before"
+        if _has_full_verification(book, best):
+            return "the best was verified in full before"
         left = until - time.monotonic()
         if failed and left <= 0:
-            return f"{failed} {_plural(failed, 'best')} failed the full proof; there was no time for that of the next"
+            failures = f"{failed} {_plural(failed, 'best')} failed the full verification"
+            return f"{failures}; there was no time for that of the next"
 
         def within(_: Problem, schedule: Schedule, left: float = left) -> VerifyOutcome:
             return full(schedule, left)
 
         found = book.judged(best.schedule, best.measurement, within)
-        proof = book.proofs.get(best.schedule)
+        verification = book.verifications.get(best.schedule)
         if found.ok:
-            if proof is None or best.kernel_digest is None:
+            if verification is None or best.kernel_digest is None:
                 return ""
-            book.prove(best, proof)
-            said = stored.summary(proof)
+            book.keep_verification(best, verification)
+            said = stored.summary(verification)
             return f"{said}; {failed} faster {_plural(failed, 'one')} failed" if failed else said
-        if found.status is Status.UNPROVEN:  # it passed the quick proof, and stays best
+        if found.status is Status.UNVERIFIED:  # it passed the quick verification, and stays best
             return f"no verdict: {found.reason}"
         failed += 1
         book.mark_wrong(best, found)
     return ""
 
 
-def _has_full_proof(book: TrialLedger, record: Trial) -> bool:
-    if not stored.is_full(record.proof):
+def _has_full_verification(book: TrialLedger, trial: Trial) -> bool:
+    if not stored.is_full(trial.verification):
         return False
     try:
-        kernel = book.candidate(record.schedule).kernel
-    except ValueError:  # a record of earlier code
+        kernel = book.candidate(trial.schedule).kernel
+    except ValueError:  # a trial of earlier code
         return False
-    return stored.stale_reason(record.proof, kernel) == ""
+    return stored.stale_reason(trial.verification, kernel) == ""
 
 
 def _plural(n: int, noun: str) -> str:

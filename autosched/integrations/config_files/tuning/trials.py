@@ -1,4 +1,4 @@
-"""Tuned layers in the record store: a problem for each layer and batch size, a record for its configuration."""
+"""Tuned layers in the trial store: a problem for each layer and batch size, a trial for its configuration."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def problem_of(layer: Layer, rows: int) -> TritonProblem:
     )
 
 
-def records_of(tuned: TunedLayer) -> Iterator[Trial]:
+def trials_of(tuned: TunedLayer) -> Iterator[Trial]:
     """One for each choice; a choice without a time gets the time model's, which is ESTIMATED."""
     for choice in tuned.choices:
         seconds, provenance = choice.seconds, _PROVENANCES[choice.provenance]
@@ -65,11 +65,13 @@ def _measurement(choice: LayerChoice, seconds: float | None, provenance: Provena
     if seconds is None:
         reason = f"the time model has no room for it on {device.name}"
         return Measurement(Status.UNRANKED, Provenance.ESTIMATED, reason)
-    proof, resources = choice.proof, None
-    if proof.get("registers"):
-        local = int(proof.get("local_bytes", 0))
-        resources = Resources(int(proof["registers"]), local, local, local, 0, int(proof.get("shared_bytes", 0)))
-    error = proof.get("error_over_bound")
+    verification, resources = choice.verification, None
+    if verification.get("registers"):
+        local = int(verification.get("local_bytes", 0))
+        resources = Resources(
+            int(verification["registers"]), local, local, local, 0, int(verification.get("shared_bytes", 0))
+        )
+    error = verification.get("error_over_bound")
     repeats = 0 if provenance is Provenance.ESTIMATED else 1  # one median is all that a sidecar keeps
     timing = Timing(seconds, seconds, seconds, repeats)
     return Measurement(Status.OK, provenance, timing=timing, error=error, resources=resources)
@@ -81,19 +83,19 @@ def tuned_layers(store: Store, device: str | None = None) -> list[TunedLayer]:
     for summary in store.problems(OPERATOR):
         if not summary.ok or device not in (None, summary.device):
             continue
-        record = store.best_of(summary)
+        trial = store.best_of(summary)
         known = best.get((summary.problem_key, summary.device))
-        measured = record is not None and record.provenance is Provenance.MEASURED
-        if record is not None and (known is None or measured):
-            best[summary.problem_key, summary.device] = record
+        measured = trial is not None and trial.provenance is Provenance.MEASURED
+        if trial is not None and (known is None or measured):
+            best[summary.problem_key, summary.device] = trial
     groups: dict[tuple[Layer, str], list[tuple[LayerChoice, str, str]]] = {}
-    for (key, name), record in best.items():
+    for (key, name), trial in best.items():
         layer, rows = _layer_of(fields_of(key)["arguments"])
         groups.setdefault((layer, name), []).append(
             (
-                _choice(record, rows),
-                record.toolchain.removeprefix("Triton ").strip(),
-                record.runner_info.kernel,
+                _choice(trial, rows),
+                trial.toolchain.removeprefix("Triton ").strip(),
+                trial.runner_info.kernel,
             )
         )
     return [_tuned(layer, name, found) for (layer, name), found in groups.items()]
@@ -106,18 +108,18 @@ def _tuned(layer: Layer, device: str, found: Sequence[tuple[LayerChoice, str, st
     return TunedLayer(layer, device_named(device), choices, version, "; ".join(sorted({k for k in kernels if k})))
 
 
-def _choice(record: Trial, rows: int) -> LayerChoice:
-    config = tuple((name, int(value)) for name, value in record.schedule.items)
-    found = record.measurement
-    proof: dict[str, float | int | str] = {}
+def _choice(trial: Trial, rows: int) -> LayerChoice:
+    config = tuple((name, int(value)) for name, value in trial.schedule.items)
+    found = trial.measurement
+    verification: dict[str, float | int | str] = {}
     if found.error is not None:
-        proof = {"status": "ok", "error_over_bound": found.error}
+        verification = {"status": "ok", "error_over_bound": found.error}
     if found.resources is not None:
         r = found.resources
-        proof |= {"registers": r.registers, "shared_bytes": r.dynamic_shared_bytes}
-        proof |= {"local_bytes": r.stack_bytes} if r.stack_bytes else {}
-    provenance = "measured" if record.provenance is Provenance.MEASURED else "estimated"
-    return LayerChoice(rows, tuple(sorted(config)), record.seconds, provenance, proof)
+        verification |= {"registers": r.registers, "shared_bytes": r.dynamic_shared_bytes}
+        verification |= {"local_bytes": r.stack_bytes} if r.stack_bytes else {}
+    provenance = "measured" if trial.provenance is Provenance.MEASURED else "estimated"
+    return LayerChoice(rows, tuple(sorted(config)), trial.seconds, provenance, verification)
 
 
 def _layer_of(arguments: str) -> tuple[Layer, int]:

@@ -1,4 +1,4 @@
-"""Records for tests of the record store and of the commands that read one."""
+"""Trials for tests of the trial store and of the commands that read one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from search_spaces.spaces.schedule import Schedule
 PROBLEM = Matmul(64, 64, 64)
 
 
-def record(schedule: Schedule, measurement: Measurement, problem: Problem, device: str = "h200") -> Trial:
+def make_trial(schedule: Schedule, measurement: Measurement, problem: Problem, device: str = "h200") -> Trial:
     return Trial(
         problem_key=problem.key(),
         schedule=schedule,
@@ -42,7 +42,7 @@ def matmul_schedule(number: int = 0) -> Schedule:
     return template("matmul").space(PROBLEM, device("h200")).sample(number + 1, 0)[number]
 
 
-def matmul_record(
+def matmul_trial(
     seconds: float | None = 2e-6,
     *,
     problem: Matmul = PROBLEM,
@@ -75,9 +75,9 @@ def matmul_record(
     )
 
 
-def database(path: Path, *records: Trial) -> Path:
+def database(path: Path, *trials: Trial) -> Path:
     store = Store.open(path)
-    for r in records:
+    for r in trials:
         store.append(r)
     return path
 

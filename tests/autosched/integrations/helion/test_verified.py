@@ -19,10 +19,10 @@ def verifier(name: str, *shape: int):
     import helion_kernels
     import torch
 
-    from autosched.integrations.helion import proven
+    from autosched.integrations.helion import verified
 
     x = torch.arange(1.0, 1.0 + torch.Size(shape).numel()).reshape(shape)
-    return proven(helion_kernels.kernel_of(getattr(helion_kernels, name)), (x,), device="h100")
+    return verified(helion_kernels.kernel_of(getattr(helion_kernels, name)), (x,), device="h100")
 
 
 def config(block: int, **others: int | str):

@@ -1,9 +1,10 @@
 """Whether sampled schedules pass ``verify`` on GPUs that nobody here has: tensor memory, block scales, sm_75, and
 stages that TMA fills with stream-K.
 
-    python -m benchmarks.emulator.sampled_proofs [--only NAME ...] [--count N] [--full] [--log FILE] > sampled_proofs.md
+    python -m benchmarks.emulator.sampled_verifications [--only NAME ...] [--count N] [--full] [--log FILE] >
+    sampled_verifications.md
 
-Each schedule is drawn from the pruned space of a random problem and proven as ``verify`` proves it, quickly or, with
+Each schedule is drawn from the pruned space of a random problem and verified as by ``verify``, quickly or, with
 ``--full``, in full. ``--log`` keeps what is done, a JSON line each, and a later call goes on behind it; the page has
 all of it.
 """
@@ -148,7 +149,7 @@ class Judged:
 
 
 def judge(name: str, index: int, depth: Depth) -> Judged:
-    """Draw schedule ``index`` of the list ``name`` and prove it."""
+    """Draw schedule ``index`` of the list ``name`` and verify it."""
     draw = LISTS[name][1]
     problem, on, usable = draw(index, np.random.default_rng((index, 2026)))
     streamed = name == STREAM_K
@@ -170,11 +171,12 @@ def table(judged: Sequence[Judged]) -> str:
     """Return the page: a row each list, and those that failed."""
     lines = [
         "# Sampled schedules of GPUs that nobody here has",
-        f"`python -m benchmarks.emulator.sampled_proofs`, {datetime.now(UTC):%Y-%m-%d}, on a 2-core x86-64 machine",
-        "without a GPU. Each schedule is drawn from the space of a random problem and proven as `verify` does,",
-        "quickly or in full. CPU seconds of the proof, user and system, in one process.",
+        f"`python -m benchmarks.emulator.sampled_verifications`, {datetime.now(UTC):%Y-%m-%d}, on a 2-core x86-64 "
+        f"machine",
+        "without a GPU. Each schedule is drawn from the space of a random problem and verified as `verify` does,",
+        "quickly or in full. CPU seconds of the verification, user and system, in one process.",
         "",
-        "| schedules | proof | passed | of | median s | most s |",
+        "| schedules | verification | passed | of | median s | most s |",
         "|---|---|---|---|---|---|",
     ]
     depths: Sequence[Depth] = ("quick", "full")
@@ -196,7 +198,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=list(LISTS), choices=list(LISTS))
     parser.add_argument("--count", type=int, help="so many of each list")
-    parser.add_argument("--full", action="store_true", help="prove in full")
+    parser.add_argument("--full", action="store_true", help="verify in full")
     parser.add_argument("--log", type=Path)
     arguments = parser.parse_args()
     judged = _known(arguments.log)

@@ -1,6 +1,6 @@
-"""Helion's autotuner tries what is legal and proven: ``autotune_config_filter`` without a GPU.
+"""Helion's autotuner tries what is legal and verified: ``autotune_config_filter`` without a GPU.
 
-    kernel.settings.autotune_config_filter = autosched.integrations.helion.proven(kernel, args, device="h100")
+    kernel.settings.autotune_config_filter = autosched.integrations.helion.verified(kernel, args, device="h100")
 
 Helion calls the filter with each configuration before it compiles or times it.
 """
@@ -21,7 +21,7 @@ from search_spaces.hardware.devices import device as device_row
 Compare = Callable[[Any, Any], None]  # of expected and found: raises AssertionError where they differ
 
 
-class ProvenConfigs:
+class VerifiedConfigs:
     """A filter of configurations for Helion.
 
     It returns a configuration if Helion generates a kernel for it that compiles for the device, launches, has no fault
@@ -32,7 +32,7 @@ class ProvenConfigs:
         kernel: The result of ``@helion.kernel``.
         args: Tensors of small sizes, which are copied to the CPU.
         device: The GPU that is emulated.
-        compare: As of ``proven``; None for the usual tolerance.
+        compare: As of ``verified``; None for the usual tolerance.
     """
 
     def __init__(self, kernel: Any, args: Sequence[Any], device: Device, compare: Compare | None) -> None:
@@ -98,7 +98,9 @@ class ProvenConfigs:
         torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-2)
 
 
-def proven(kernel: Any, args: Sequence[Any], *, device: str | Device, compare: Compare | None = None) -> ProvenConfigs:
+def verified(
+    kernel: Any, args: Sequence[Any], *, device: str | Device, compare: Compare | None = None
+) -> VerifiedConfigs:
     """Return the filter of configurations of a ``@helion.kernel``: each is emulated.
 
     Args:
@@ -111,4 +113,4 @@ def proven(kernel: Any, args: Sequence[Any], *, device: str | Device, compare: C
     Raises:
         ValueError: An unknown device.
     """
-    return ProvenConfigs(kernel, args, device if isinstance(device, Device) else device_row(device), compare)
+    return VerifiedConfigs(kernel, args, device if isinstance(device, Device) else device_row(device), compare)

@@ -45,7 +45,7 @@ class Work:
 
 
 @dataclass(eq=False)
-class _Block:
+class _TensorMemory:
     """The memory of a tensor: when it is freed, the next one made on ``stream`` may get it, unless others still use it
     that ``recorded`` holds."""
 
@@ -77,7 +77,7 @@ class StreamOrder:
         self._raced = raced
         self._lock = threading.RLock()
         self._thread = threading.local()
-        self._blocks: dict[int, tuple[int, _Block]] = {}  # by address: number, memory
+        self._blocks: dict[int, tuple[int, _TensorMemory]] = {}  # by address: number, memory
         self._numbers = 0
         self._freed: list[_Freed] = []
         self._work = 0  # on the default stream, before there was any other
@@ -258,7 +258,7 @@ class StreamOrder:
         if known is not None:
             self._collect_freed()
         self._numbers += 1
-        block = _Block(StorageWeakRef(storage), address, storage.nbytes(), self.current)
+        block = _TensorMemory(StorageWeakRef(storage), address, storage.nbytes(), self.current)
         self._blocks[address] = (self._numbers, block)
         return self._numbers
 

@@ -59,6 +59,14 @@ def kernel() -> autosched.KernelSpec:
 
 
 EXAMPLES: dict[str, Callable[[TuneResult], Any]] = {
+    "Attention": lambda _: autosched.Attention(batch=1, heads=2, kv_heads=1, queries=64),
+    "CrossEntropy": lambda _: autosched.CrossEntropy(rows=8, columns=100),
+    "DecodeAttention": lambda _: autosched.DecodeAttention(batch=1, heads=2, kv_heads=1, entries=4),
+    "GroupedMatmul": lambda _: autosched.GroupedMatmul(m=64, n=64, k=64, groups=4),
+    "QkNormRope": lambda _: autosched.QkNormRope(tokens=8, heads=2),
+    "QuantizedMatmul": lambda _: autosched.QuantizedMatmul(m=16, n=64, k=128),
+    "RmsNormQuantize": lambda _: autosched.RmsNormQuantize(rows=8, columns=64),
+    "RouterTopK": lambda _: autosched.RouterTopK(tokens=8, experts=64),
     "Copy": lambda _: autosched.Copy(rows=64, columns=64),
     "Database": lambda r: autosched.Database(r.database),
     "Device": lambda _: max(DEVICES, key=lambda row: len(repr(row))),

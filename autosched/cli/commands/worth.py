@@ -21,6 +21,7 @@ from autosched.cli.options.logged_problems import (
     logged_problems,
     row_sizes,
 )
+from autosched.cli.options.sources import Kernels, Programs, TritonKernels, register_stored
 from autosched.cli.terminal.errors import InputError, bad_input
 from autosched.cli.terminal.output import print_json, say, show, stdout_console
 from autosched.reporting import formatting
@@ -45,6 +46,9 @@ def worth(
     db: Annotated[
         str | None, typer.Option("--db", metavar="DB", help="What was tuned so far.  [default: AUTOSCHED_DB, or none]")
     ] = None,
+    kernel: Kernels = None,
+    program: Programs = None,
+    triton: TritonKernels = None,
     device: DeviceOption = None,
     today: Annotated[
         Running, typer.Option("--today", help="What runs now: autosched's answers, or the vendor's library.")
@@ -71,6 +75,7 @@ def worth(
     if program_seconds is not None and not 0 < program_seconds < float("inf"):
         raise InputError(f"--program-seconds is a positive number of seconds, not {program_seconds:g}")
     chip = target(device)
+    register_stored(kernel, program, triton, db)
     with bad_input():
         try:
             members = logged_problems(calls, chip, row_sizes(rows))

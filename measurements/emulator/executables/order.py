@@ -37,7 +37,7 @@ class CallSite:
 
 
 @dataclass(frozen=True)
-class _Block:
+class _Allocation:
     name: str
     seen_by_host: bool
 
@@ -100,7 +100,7 @@ class ProgramOrder:
         self._found = found
         self._streams = {LEGACY: LEGACY}
         self._events: dict[int, Clock] = {}
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: dict[int, _Allocation] = {}
 
     def follow(self, lines: Iterable[str]) -> None:
         """Take what the program has done since the last call, one thing a line."""
@@ -108,7 +108,7 @@ class ProgramOrder:
             what, *rest = line.split(" ")
             match what:
                 case "allocated":
-                    self._blocks[int(rest[0])] = _Block(" ".join(rest[2:]), int(rest[1]) in _KINDS_OF_HOST)
+                    self._blocks[int(rest[0])] = _Allocation(" ".join(rest[2:]), int(rest[1]) in _KINDS_OF_HOST)
                 case "free":
                     self.order.forget(int(rest[0]))
                 case "free_unordered":

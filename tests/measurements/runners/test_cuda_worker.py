@@ -122,7 +122,7 @@ def raced(worker, name, incumbent="right", workspace=False, **changes):
     request = {
         "op": "measure", "data": "key", "kernel": kernel(name, workspace), "rule": RULE, "best": 3e-3,
         "launch_limit": 0.05, "graph_below": 100e-6, "power": False,
-        "incumbent": {"kernel": kernel(incumbent), "seconds": 3e-3}, "race": {"out_factor": 1.15} | changes,
+        "incumbent": {"kernel": kernel(incumbent), "seconds": 3e-3, "rule": {"out_factor": 1.15} | changes},
     }  # fmt: skip
     return worker.handle(Message(request, BLOBS))
 

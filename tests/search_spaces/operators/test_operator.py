@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import pytest
+from small_problems import small_sizes
 
 from search_spaces.arrays import Array, FloatArray
 from search_spaces.catalogue import operators
@@ -73,7 +74,7 @@ def test_an_option_of_another_type_is_refused() -> None:
 
 @pytest.mark.parametrize("operator", operators(), ids=lambda o: o.name)
 def test_every_operator_has_options_of_its_own_problem(operator: Operator) -> None:
-    sizes = {o.field: 8 for o in operator.options if o.default is None}
+    sizes = small_sizes(operator)
     problem = operator.make(**sizes)
     assert problem.operator == operator.name and operator.summary
     assert sizes and {o.field for o in operator.options} <= {f.name for f in fields(problem)}

@@ -68,7 +68,7 @@ def test_each_array_is_varied_once() -> None:
     [
         ("attention.py:causal_attention", {"h": 1, "g": 1, "s": 70, "d": 32}),
         ("softmax_rows.py:row_softmax", {"m": 21, "n": 90}),
-        ("cross_entropy.py:cross_entropy", {"m": 21, "n": 130}),
+        ("cross_entropy.py:loss_of_rows", {"m": 21, "n": 130}),
         ("layernorm_matmul.py", {"m": 40, "n": 40, "k": 72}),
         ("gemm_relu.py", {"m": 40, "n": 40, "k": 72}),
     ],

@@ -345,8 +345,10 @@ def test_options_of_every_verification_are_those_of_schedules(run: Run, fake: Fa
 def test_a_note_is_refused_where_it_is_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch, fake: FakeEmulator) -> None:
     note = Finding(FindingKind.UNROUNDED_TF32, "a low bit", "a.cuh", 3, 1, grade="note")
 
+    passing = passes
+
     def noted(problem: Problem, schedule: Schedule) -> Verdict:
-        verdict = passes(problem, schedule)
+        verdict = passing(problem, schedule)
         return dataclasses.replace(verdict, emulation=verdict.emulation.with_findings((note,)))
 
     monkeypatch.setattr(sys.modules[__name__], "passes", noted)

@@ -71,7 +71,7 @@ def turned_tables(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_joining(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(emit_moves, "_masks", lambda of, dimension: set())
+    patch.setattr(emit_moves, "_lane_parts", lambda of, folded, dimension: [])
 
 
 def no_barriers_of_tiles(patch: pytest.MonkeyPatch) -> None:
@@ -112,13 +112,7 @@ def short_masks(patch: pytest.MonkeyPatch) -> None:
 
 def short_lives(patch: pytest.MonkeyPatch) -> None:
     """Take the ring of a loop for dead in front of the loop's exchanges, which then lie over it."""
-    use = memory.SharedMemoryPlan.use
-
-    def used(self: memory.SharedMemoryPlan, loop: int | None, size: int) -> int:
-        use(self, loop, size)
-        return self.scratch[None]
-
-    patch.setattr(memory.SharedMemoryPlan, "use", used)
+    patch.setattr(memory.SharedMemoryPlan, "exchange", lambda self, place, which: self.scratch[None])
 
 
 @pytest.mark.parametrize(

@@ -29,21 +29,21 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
-        self.records: list[Trial] = []
+        self.appended: list[Trial] = []
         self._file = path.open("a", encoding="utf-8")
 
     def append(self, trial: Trial) -> Trial:
-        numbered = dataclasses.replace(trial, id=len(self.records) + 1)
+        numbered = dataclasses.replace(trial, id=len(self.appended) + 1)
         self._file.write(json.dumps(numbered.to_json(), separators=(",", ":")) + "\n")
         self._file.flush()
-        self.records.append(numbered)
+        self.appended.append(numbered)
         return numbered
 
     def trials(
         self, problem: Problem, device: str, provenance: Provenance, *, policy: str | None = None
     ) -> Sequence[Trial]:
         wanted = (problem.key(), device, provenance)
-        same = [r for r in self.records if (r.problem_key, r.device, r.provenance) == wanted]
+        same = [r for r in self.appended if (r.problem_key, r.device, r.provenance) == wanted]
         return [r for r in same if policy in (None, r.policy)]
 
     def best(self, problem: Problem, device: str, provenance: Provenance, policy: str | None = None) -> Trial | None:

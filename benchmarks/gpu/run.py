@@ -304,8 +304,8 @@ class Benchmark:
                 result = self._tuned(problem, left / (len(problems) - i), until, journal, "random", 0.0)
             finally:
                 journal.close()
-                self._record(journal.trials, path)
-            wrong = [r for r in journal.trials if r.measurement.status is Status.WRONG_RESULT]
+                self._record(journal.appended, path)
+            wrong = [r for r in journal.appended if r.measurement.status is Status.WRONG_RESULT]
             self.failed |= bool(wrong)
             self.results["sampled"].append(
                 {
@@ -363,7 +363,7 @@ class Benchmark:
             return row
         finally:
             journal.close()
-            self._record(journal.trials, path)
+            self._record(journal.appended, path)
 
     def _tuned(
         self,

@@ -412,7 +412,7 @@ def test_a_second_run_into_the_same_folder_keeps_the_first(make_runner, tmp_path
 def test_what_a_killed_run_had_measured_becomes_a_recording_of_the_next(make_runner, tmp_path):
     out = tmp_path / "out"
     killed = Benchmark(Plan(600.0, out, trials=8), H200, make_runner(), generate=pretended)
-    killed._trial = lambda trials, path: None  # as if it had ended before
+    killed._record = lambda trials, path: None  # as if it had ended before
     killed._shapes(SHAPES[:1], killed._end, ())
     (left,) = out.glob("trials-*.jsonl")
     lines = left.read_text().splitlines()

@@ -85,7 +85,7 @@ class MoeConfigFiles:
         return trials_of(tuned)
 
     def stored(self, store: Store, device: str | None) -> list[TunedLayer]:
-        return tuned_layers(store, device)
+        return tuned_layers(store, self.format, device)
 
 
 VLLM: Protocol = MoeConfigFiles("vllm")

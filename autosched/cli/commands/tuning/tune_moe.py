@@ -1,11 +1,13 @@
 """``autosched tune --moe model.json``: a file of configurations for vLLM or SGLang from a model's own config.json.
 
 ``--json``: ``file``, ``device``, ``kernel``, ``triton``, ``provenance``, and ``entries``: ``rows``, ``config``,
-``seconds``, ``verification``.
+``seconds``, ``verification``, and the comparison with the package's default: ``word`` (default, tuned or noise),
+``default_seconds``, ``tuned_seconds``, ``ratio``, ``interval``, ``default_refused`` (why the default cannot be used).
 """
 
 from __future__ import annotations
 
+from collections import Counter as Counted
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,7 +60,8 @@ def tune_moe(
 
     The time model ranks the space of vLLM's own tuner. Its first choices are compiled by Triton for the device,
     verified in the emulator, and ranked again by what the compiled kernels do: the fastest is taken. No GPU is asked,
-    and times are ESTIMATED, unless --measure is given.
+    and times are ESTIMATED, unless --measure is given. Batch sizes whose gain over the package's default lies within
+    noise keep the default.
     """
     if not out:
         raise InputError("tune --moe needs --out: autosched tune --moe config.json --device h200 --out configs")
@@ -105,10 +108,29 @@ def _show(tuned: TunedConfigs) -> None:
     console.print(f"{tuned.summary}; times are {times}", soft_wrap=True)
     console.print(f"kernel: {document['kernel']}; Triton {document['triton']}", markup=False, soft_wrap=True)
     table = formatting.table(
-        "rows", "time", "verification", "configuration", right=("rows", "time"), fold=("configuration",)
+        *("rows", "time", "default", "gain", "default / tuned / noise", "verification", "configuration"),
+        right=("rows", "time", "default", "gain"),
+        fold=("configuration",),
     )
     for entry in document["entries"]:
         text = " ".join(f"{name}={value}" for name, value in entry["config"].items())
         verification = str(entry["verification"].get("status", ""))
-        table.add_row(str(entry["rows"]), formatting.time(entry["seconds"] or 0.0), verification, text)
+        numbers = (_time(entry["seconds"]), _time(entry["default_seconds"]), _ratio(entry["ratio"]))
+        table.add_row(str(entry["rows"]), *numbers, entry["word"] or "", verification, text)
     show(console, table)
+    for entry in document["entries"]:
+        if entry["default_refused"] is not None:
+            line = f"{entry['rows']} rows: the default cannot be used: {entry['default_refused']}"
+            console.print(line, markup=False, soft_wrap=True)
+    counts = Counted(entry["word"] for entry in document["entries"])
+    kept = counts["default"] + counts["noise"]
+    if kept:
+        console.print(f"{kept} of {len(document['entries'])} batch sizes keep the default: no gain beyond noise")
+
+
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else formatting.time(seconds)
+
+
+def _ratio(ratio: float | None) -> str:
+    return "" if ratio is None else f"x{ratio:.2f}"

@@ -1,7 +1,7 @@
 """Writes tuned-configuration files, and beside each what the format has no place for.
 
 ``NAME.autosched.json`` has the layer's hidden size and top-k, the device's row, Triton, whose kernel was verified, and
-for each batch size a time, where it comes from, resources and verification.
+for each batch size a time, where it comes from, resources, verification, and the comparison with the package's default.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from autosched.integrations.config_files.file_names import Format, file_device_of_row
 from autosched.integrations.config_files.files import SIDECAR, Config, ConfigFile
 from autosched.integrations.config_files.layer import Layer, ModelError
+from autosched.integrations.config_files.tuning.against_default import DefaultComparison
 from measurements.files.atomic_write import publish
 from measurements.files.bounded import read_json
 from search_spaces.hardware.devices import Device
@@ -28,7 +29,7 @@ class LayerChoice:
     """Configuration of a batch of ``rows``.
 
     ``provenance`` is "estimated" or "measured"; ``verification`` has a status and numbers, and is empty where nothing
-    was verified.
+    was verified. ``comparison`` is with the package's default; None where its time is not known.
     """
 
     rows: int
@@ -36,6 +37,13 @@ class LayerChoice:
     seconds: float | None
     provenance: str = "estimated"
     verification: Mapping[str, Any] = field(default_factory=dict)
+    comparison: DefaultComparison | None = None
+
+    @classmethod
+    def of(cls, rows: int, comparison: DefaultComparison, provenance: str) -> Self:
+        """Take the better of two configurations."""
+        taken = comparison.taken
+        return cls(rows, taken.config, taken.seconds, provenance, taken.verification, comparison)
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,13 @@ class TunedLayer:
             "triton": self.triton,
             "provenance": "measured" if measured else "estimated",
             "entries": [
-                {"rows": c.rows, "config": dict(c.config), "seconds": c.seconds, "verification": dict(c.verification)}
+                {
+                    "rows": c.rows,
+                    "config": dict(c.config),
+                    "seconds": c.seconds,
+                    "verification": dict(c.verification),
+                    **_summary(c.comparison),
+                }
                 for c in self.choices
             ],
         }
@@ -88,7 +102,12 @@ def write_tuned(folder: Path, format: Format, tuned: TunedLayer) -> Path:
         "triton": tuned.triton,
         "kernel": tuned.kernel,
         "entries": {
-            str(c.rows): {"seconds": c.seconds, "provenance": c.provenance, "proof": dict(c.verification)}
+            str(c.rows): {
+                "seconds": c.seconds,
+                "provenance": c.provenance,
+                "proof": dict(c.verification),
+                "comparison": None if c.comparison is None else c.comparison.document(),
+            }
             for c in ordered
         },
     }
@@ -126,9 +145,27 @@ def _choice(rows: int, config: Config, beside: Mapping[str, Any]) -> LayerChoice
     provenance = str(beside.get("provenance", "estimated"))
     if provenance not in ("estimated", "measured"):
         raise ValueError(f"{provenance[:40]} is no provenance")
+    compared = beside.get("comparison")
+    comparison = None if compared is None else DefaultComparison.from_document(compared)
+    if comparison is not None and comparison.taken.config != config:
+        comparison = None  # somebody has changed the file since
     return LayerChoice(
-        rows, config, None if seconds is None else float(seconds), provenance, dict(beside.get("proof", {}))
+        rows, config, None if seconds is None else float(seconds), provenance, dict(beside.get("proof", {})), comparison
     )
+
+
+def _summary(comparison: DefaultComparison | None) -> dict[str, Any]:
+    if comparison is None:
+        return dict.fromkeys(("word", "default_seconds", "tuned_seconds", "ratio", "interval", "default_refused"))
+    interval = comparison.interval
+    return {
+        "word": comparison.word,
+        "default_seconds": comparison.default.seconds,
+        "tuned_seconds": comparison.tuned.seconds,
+        "ratio": comparison.ratio,
+        "interval": None if interval is None else list(interval),
+        "default_refused": None if comparison.default.timing else comparison.default.verification.get("reason", ""),
+    }
 
 
 def _sidecar(path: Path) -> dict[str, Any] | None:

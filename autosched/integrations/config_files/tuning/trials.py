@@ -1,4 +1,5 @@
-"""Tuned layers in the trial store: a problem for each layer and batch size, a trial for its configuration."""
+"""Tuned layers in the trial store: a problem for each layer and batch size, a trial for its configuration and for the
+package's default."""
 
 from __future__ import annotations
 
@@ -6,23 +7,38 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from autosched.integrations.config_files.defaults import default_config
+from autosched.integrations.config_files.file_names import Format
+from autosched.integrations.config_files.files import Config
 from autosched.integrations.config_files.layer import Layer
+from autosched.integrations.config_files.tuning.against_default import (
+    DefaultComparison,
+    TimedConfig,
+    compare,
+    same_config,
+)
 from autosched.integrations.config_files.tuning.layer_counts import estimated_seconds
 from autosched.integrations.config_files.tuning.sidecar import LayerChoice, TunedLayer
 from autosched.triton.tuning.problem import PREFIX, TritonProblem, problem_type
+from autosched.verify.run import FAILED_LAUNCH
 from autosched.version import VERSION
-from measurements.store.store import Store
+from measurements.store.store import ProblemSummary, Store
 from measurements.trials.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.trials.problem_key import fields_of
 from measurements.trials.trial import Trial
-from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
 from search_spaces.spaces.schedule import Schedule
 
 _NAME = "fused_moe"
 OPERATOR = f"{PREFIX}{_NAME}"
 _TEMPLATE_VERSION = "1"
+_CHOSEN = "time model"  # the sampler of what tune --moe has chosen
 _PROVENANCES = {"estimated": Provenance.ESTIMATED, "measured": Provenance.MEASURED}
+_FAILURES = {
+    "compile_error": Status.COMPILE_ERROR,
+    FAILED_LAUNCH: Status.OUT_OF_RESOURCES,
+    "wrong_result": Status.WRONG_RESULT,
+}
 
 
 def problem_of(layer: Layer, rows: int) -> TritonProblem:
@@ -35,51 +51,77 @@ def problem_of(layer: Layer, rows: int) -> TritonProblem:
 
 
 def trials_of(tuned: TunedLayer) -> Iterator[Trial]:
-    """One for each choice; a choice without a time gets the time model's, which is ESTIMATED."""
+    """Return one for each choice, and one for the default that it was compared with.
+
+    A choice without a time gets the time model's, which is ESTIMATED.
+    """
     for choice in tuned.choices:
-        seconds, provenance = choice.seconds, _PROVENANCES[choice.provenance]
+        comparison, provenance = choice.comparison, _PROVENANCES[choice.provenance]
+        if comparison is not None:
+            sides = [comparison.default]
+            if not same_config(comparison.default.config, comparison.tuned.config):
+                sides.append(comparison.tuned)
+            for side in sides:
+                yield _trial(tuned, choice.rows, side.config, _measurement(side, provenance), _CHOSEN)
+            continue
+        seconds, sampler = choice.seconds, _CHOSEN
         if seconds is None:
             (estimate,) = estimated_seconds([dict(choice.config)], tuned.layer, choice.rows, tuned.device).tolist()
-            seconds, provenance = (estimate, Provenance.ESTIMATED) if estimate < float("inf") else (None, provenance)
-        yield Trial(
-            problem_key=problem_of(tuned.layer, choice.rows).key(),
-            schedule=Schedule(OPERATOR, choice.config),
-            device=tuned.device.name,
-            fingerprint=json.dumps(
-                {"device": tuned.device.name, "kernel": tuned.kernel, "sm": tuned.device.arch}, sort_keys=True
-            ),
-            template_version=_TEMPLATE_VERSION,
-            space_version="",
-            kernel_digest=None,
-            measurement=_measurement(choice, seconds, provenance, tuned.device),
-            toolchain=f"Triton {tuned.triton}" if tuned.triton else "",
-            driver="",
-            autosched_version=VERSION,
-            created=datetime.now(UTC),
-            sampler="time model" if choice.seconds is not None else "import",
-            seed=0,
-        )
+            if estimate < float("inf"):
+                seconds, provenance = estimate, Provenance.ESTIMATED
+            sampler = "import"
+        if seconds is None:
+            reason = f"the time model has no room for it on {tuned.device.name}"
+            measurement = Measurement(Status.UNRANKED, Provenance.ESTIMATED, reason)
+        else:
+            # One median is all that a sidecar without a comparison keeps.
+            timing = Timing(seconds, seconds, seconds, 0 if provenance is Provenance.ESTIMATED else 1)
+            measurement = _measurement(TimedConfig(choice.config, timing, choice.verification), provenance)
+        yield _trial(tuned, choice.rows, choice.config, measurement, sampler)
 
 
-def _measurement(choice: LayerChoice, seconds: float | None, provenance: Provenance, device: Device) -> Measurement:
-    if seconds is None:
-        reason = f"the time model has no room for it on {device.name}"
-        return Measurement(Status.UNRANKED, Provenance.ESTIMATED, reason)
-    verification, resources = choice.verification, None
+def _trial(tuned: TunedLayer, rows: int, config: Config, measurement: Measurement, sampler: str) -> Trial:
+    return Trial(
+        problem_key=problem_of(tuned.layer, rows).key(),
+        schedule=Schedule(OPERATOR, config),
+        device=tuned.device.name,
+        fingerprint=json.dumps(
+            {"device": tuned.device.name, "kernel": tuned.kernel, "sm": tuned.device.arch}, sort_keys=True
+        ),
+        template_version=_TEMPLATE_VERSION,
+        space_version="",
+        kernel_digest=None,
+        measurement=measurement,
+        toolchain=f"Triton {tuned.triton}" if tuned.triton else "",
+        driver="",
+        autosched_version=VERSION,
+        created=datetime.now(UTC),
+        sampler=sampler,
+        seed=0,
+    )
+
+
+def _measurement(side: TimedConfig, provenance: Provenance) -> Measurement:
+    verification, resources = side.verification, None
+    if side.timing is None:
+        status = _FAILURES.get(str(verification.get("status")), Status.LAUNCH_ERROR)
+        return Measurement(status, provenance, str(verification.get("reason") or "it cannot be used"))
     if verification.get("registers"):
         local = int(verification.get("local_bytes", 0))
         resources = Resources(
             int(verification["registers"]), local, local, local, 0, int(verification.get("shared_bytes", 0))
         )
     error = verification.get("error_over_bound")
-    repeats = 0 if provenance is Provenance.ESTIMATED else 1  # one median is all that a sidecar keeps
-    timing = Timing(seconds, seconds, seconds, repeats)
-    return Measurement(Status.OK, provenance, timing=timing, error=error, resources=resources)
+    return Measurement(Status.OK, provenance, timing=side.timing, error=error, resources=resources)
 
 
-def tuned_layers(store: Store, device: str | None = None) -> list[TunedLayer]:
-    """Return the best configurations that a database has, by layer and device. Measured go before estimated."""
-    best: dict[tuple[str, str], Trial] = {}
+def tuned_layers(store: Store, format: Format, device: str | None = None) -> list[TunedLayer]:
+    """Return the best configurations that a database has, by layer and device. Measured go before estimated.
+
+    Each is compared with the format's default, where a time of that is known: a trial of it, else, for what the time
+    model has chosen, estimates of both by sizes. What was imported without a time stays as it is.
+    """
+    best: dict[tuple[str, str], tuple[Trial, ProblemSummary]] = {}
     for summary in store.problems(OPERATOR):
         if not summary.ok or device not in (None, summary.device):
             continue
@@ -87,18 +129,44 @@ def tuned_layers(store: Store, device: str | None = None) -> list[TunedLayer]:
         known = best.get((summary.problem_key, summary.device))
         measured = trial is not None and trial.provenance is Provenance.MEASURED
         if trial is not None and (known is None or measured):
-            best[summary.problem_key, summary.device] = trial
+            best[summary.problem_key, summary.device] = trial, summary
     groups: dict[tuple[Layer, str], list[tuple[LayerChoice, str, str]]] = {}
-    for (key, name), trial in best.items():
+    for (key, name), (trial, summary) in best.items():
         layer, rows = _layer_of(fields_of(key)["arguments"])
+        config = default_config(layer, rows, format)
+        comparison = None if config is None else _comparison(store, summary, trial, config, layer, rows, format)
         groups.setdefault((layer, name), []).append(
             (
-                _choice(trial, rows),
+                _choice(trial, comparison, rows),
                 trial.toolchain.removeprefix("Triton ").strip(),
                 trial.runner_info.kernel,
             )
         )
     return [_tuned(layer, name, found) for (layer, name), found in groups.items()]
+
+
+def _comparison(
+    store: Store, summary: ProblemSummary, trial: Trial, config: Config, layer: Layer, rows: int, format: Format
+) -> DefaultComparison | None:
+    """Compare a trial with the newest one of the default, ``config``; None if nothing says how long that takes."""
+    tuned = _side(trial)
+    default = next((t for t in reversed(store.entry(summary)) if same_config(_config(t), config)), None)
+    if default is not None:
+        return compare(_side(default), tuned, format)
+    if trial.provenance is not Provenance.ESTIMATED or trial.sampler != _CHOSEN:
+        return None
+    device = device_named(summary.device)
+    configs = [dict(config), dict(tuned.config)]
+    before, after = estimated_seconds(configs, layer, rows, device).tolist()
+    if after == float("inf"):
+        return None
+    refusal = {"status": FAILED_LAUNCH, "reason": f"the time model has no room for it on {device.name}"}
+    fits = before < float("inf")
+    return compare(
+        TimedConfig(config, Timing.estimate(before) if fits else None, {} if fits else refusal),
+        TimedConfig(tuned.config, Timing.estimate(after), tuned.verification),
+        format,
+    )
 
 
 def _tuned(layer: Layer, device: str, found: Sequence[tuple[LayerChoice, str, str]]) -> TunedLayer:
@@ -108,18 +176,30 @@ def _tuned(layer: Layer, device: str, found: Sequence[tuple[LayerChoice, str, st
     return TunedLayer(layer, device_named(device), choices, version, "; ".join(sorted({k for k in kernels if k})))
 
 
-def _choice(trial: Trial, rows: int) -> LayerChoice:
-    config = tuple((name, int(value)) for name, value in trial.schedule.items)
+def _choice(trial: Trial, comparison: DefaultComparison | None, rows: int) -> LayerChoice:
+    provenance = "measured" if trial.provenance is Provenance.MEASURED else "estimated"
+    if comparison is not None:
+        return LayerChoice.of(rows, comparison, provenance)
+    tuned = _side(trial)
+    return LayerChoice(rows, tuned.config, tuned.seconds, provenance, tuned.verification)
+
+
+def _config(trial: Trial) -> Config:
+    return tuple(sorted((name, int(value)) for name, value in trial.schedule.items))
+
+
+def _side(trial: Trial) -> TimedConfig:
     found = trial.measurement
     verification: dict[str, float | int | str] = {}
-    if found.error is not None:
+    if not found.ok:
+        verification = {"status": found.status.value, "reason": found.reason}
+    elif found.error is not None:
         verification = {"status": "ok", "error_over_bound": found.error}
     if found.resources is not None:
         r = found.resources
         verification |= {"registers": r.registers, "shared_bytes": r.dynamic_shared_bytes}
         verification |= {"local_bytes": r.stack_bytes} if r.stack_bytes else {}
-    provenance = "measured" if trial.provenance is Provenance.MEASURED else "estimated"
-    return LayerChoice(rows, tuple(sorted(config)), trial.seconds, provenance, verification)
+    return TimedConfig(_config(trial), found.timing, verification)
 
 
 def _layer_of(arguments: str) -> tuple[Layer, int]:

@@ -1,7 +1,7 @@
 """Choice of a configuration for each batch size of a layer.
 
 The space is ranked by sizes. The first few are compiled, verified, and ranked again by counts of the compiled kernel,
-or timed if there is a GPU.
+or timed if there is a GPU. The fastest is compared with the package's default, which stays where no gain is shown.
 """
 
 from __future__ import annotations
@@ -12,8 +12,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from autosched.integrations.config_files.defaults import default_config
 from autosched.integrations.config_files.file_names import Format, file_device_of_row
+from autosched.integrations.config_files.files import Config
 from autosched.integrations.config_files.layer import Layer
+from autosched.integrations.config_files.tuning.against_default import (
+    TimedConfig,
+    compare,
+    compare_in_turns,
+)
 from autosched.integrations.config_files.tuning.layer_counts import (
     ConfigColumns,
     as_config,
@@ -23,11 +30,13 @@ from autosched.integrations.config_files.tuning.layer_counts import (
 from autosched.integrations.config_files.tuning.pool import JudgePool
 from autosched.integrations.config_files.tuning.sidecar import LayerChoice, TunedLayer
 from autosched.verify.verdict import outcome_of
+from measurements.trials.measurement import Timing
 from search_spaces.hardware.devices import Device
 
 CANDIDATES = 4
 _SAME = 1.0 + 1e-9
 Measure = Callable[[Layer, int, dict[str, int]], float]  # seconds of a batch on the GPU that is here
+_Timed = Callable[[Config], float]
 
 
 class NothingSound(ValueError):
@@ -74,7 +83,8 @@ def tune_layer(
     measure: Measure | None = None,
     told: Callable[[str], None] = lambda note: None,
 ) -> TunedLayer:
-    """Return for each batch size one of the model's ``candidates``: the fastest sound one.
+    """Return for each batch size one of the model's ``candidates``: the fastest sound one, or the package's default
+    where the gain over it is within noise.
 
     Times are those of ``measure``, or, without a GPU, estimates from counts of the compiled kernel. Configurations that
     spill registers come last then.
@@ -99,30 +109,28 @@ def tune_layer(
     name = layer.file_name(file_device_of_row(device, format))
     choices, kernel, triton = [], "", ""
 
-    def examined(config: dict[str, int], m: int) -> tuple[Mapping[str, Any], float | None]:
+    def examined(ranked: tuple[dict[str, int], float], m: int) -> _Examined:
+        config, by_sizes = ranked
         found, _ = pool.judged(name, config, device)
         counts = measure is None and found["status"] == "ok"
-        return found, pool.counted(layer, m, config, device) if counts else None
+        return _Examined(as_config(config), found, by_sizes, pool.counted(layer, m, config, device) if counts else None)
 
     with ThreadPoolExecutor(pool.workers) as threads:
         try:
             for m in rows:
                 ranked = first_choices(layer, m, device, candidates)
-                sound: list[_Sound] = []
-                refused: list[str] = []
-                examinations = threads.map(partial(examined, m=m), [config for config, _ in ranked])
-                for (config, estimate), (found, counted) in zip(ranked, examinations, strict=True):
-                    kernel, triton = found.get("kernel", kernel), found.get("triton", triton)
-                    compiled = bool(found.get("registers"))  # what the emulator lacks an instruction of has some, too
-                    outcome = outcome_of(found["status"])
-                    if outcome == "accepted" or (outcome == "uncertain" and compiled):
-                        sound.append(_Sound(config, found, estimate, counted))
-                    else:
-                        refused.append(found["reason"])
+                known = [dict(config) for config in (default_config(layer, m, format),) if config is not None]
+                defaults = zip(known, estimated_seconds(known, layer, m, device).tolist(), strict=True)
+                examinations = list(threads.map(partial(examined, m=m), [*ranked, *defaults]))
+                for each in examinations:
+                    kernel, triton = each.found.get("kernel", kernel), each.found.get("triton", triton)
+                tried, default = examinations[: len(ranked)], examinations[len(ranked) :]
+                sound = [each for each in tried if each.sound]
                 if not sound:
-                    why = refused[0] if refused else f"none of its configurations fits on {device.name}"
+                    why = tried[0].found["reason"] if tried else f"none of its configurations fits on {device.name}"
                     raise NothingSound(f"no configuration for {m} rows: {why}")
-                choices.append(_fastest(sound, layer, m, measure))
+                timed = None if measure is None else partial(_measured, measure, layer, m)
+                choices.append(_choice(sound, default[0] if default else None, m, format, timed))
                 told("")
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
@@ -130,30 +138,62 @@ def tune_layer(
 
 
 @dataclass(frozen=True)
-class _Sound:
-    """A candidate that may be taken: ESTIMATED seconds by sizes, and by counts where it can be counted."""
+class _Examined:
+    """A configuration that was compiled: ESTIMATED seconds by sizes, and by counts where it can be counted."""
 
-    config: dict[str, int]
+    config: Config
     found: Mapping[str, Any]
     by_sizes: float
     counted: float | None
 
+    @property
+    def sound(self) -> bool:
+        """Whether it may be taken."""
+        compiled = bool(self.found.get("registers"))  # what the emulator lacks an instruction of has some, too
+        outcome = outcome_of(self.found["status"])
+        return outcome == "accepted" or (outcome == "uncertain" and compiled)
 
-def _fastest(sound: Sequence[_Sound], layer: Layer, rows: int, measure: Measure | None) -> LayerChoice:
-    if measure is not None:
-        seconds = [measure(layer, rows, s.config) for s in sound]
-    else:  # one estimate is compared with its like alone
-        counted = [s.counted for s in sound if s.counted is not None]
-        seconds = counted if len(counted) == len(sound) else [s.by_sizes for s in sound]
-    spills = [measure is None and bool(s.found.get("local_bytes")) for s in sound]
-    best = min(range(len(sound)), key=lambda k: (spills[k], seconds[k]))
-    return LayerChoice(
-        rows,
-        as_config(sound[best].config),
-        seconds[best],
-        _PROVENANCE[measure is not None],
-        _verification(sound[best].found),
-    )
+    @property
+    def spills(self) -> bool:
+        return bool(self.found.get("local_bytes"))
+
+    def timed(self, seconds: float | None) -> TimedConfig:
+        timing = None if seconds is None or seconds == float("inf") else Timing.estimate(seconds)
+        return TimedConfig(self.config, timing, _verification(self.found))
+
+
+def _choice(
+    sound: Sequence[_Examined], default: _Examined | None, rows: int, format: Format, timed: _Timed | None
+) -> LayerChoice:
+    """Return the fastest, or the default where that is as fast within noise; ``default`` is None where none is
+    known."""
+    seconds = [timed(s.config) for s in sound] if timed is not None else _estimates(sound)
+    order = [(timed is None and s.spills, t) for s, t in zip(sound, seconds, strict=True)]
+    best = order.index(min(order))
+    tuned, provenance = sound[best], _PROVENANCE[timed is not None]
+    if default is None:
+        return LayerChoice(rows, tuned.config, seconds[best], provenance, _verification(tuned.found))
+    if outcome_of(default.found["status"]) == "refused":
+        comparison = compare(default.timed(None), tuned.timed(seconds[best]), format)
+    elif timed is not None:
+        comparison = compare_in_turns(default.timed(None), tuned.timed(None), timed)
+    else:
+        if tuned.spills and not default.spills:
+            tuned = default
+        before, after = _estimates([default, tuned])
+        comparison = compare(default.timed(before), tuned.timed(after), format)
+    return LayerChoice.of(rows, comparison, provenance)
+
+
+def _estimates(examined: Sequence[_Examined]) -> list[float]:
+    """Return seconds of each by counts, or by sizes if one has no counts: an estimate is compared with its like
+    alone."""
+    counted = [each.counted for each in examined if each.counted is not None]
+    return counted if len(counted) == len(examined) else [each.by_sizes for each in examined]
+
+
+def _measured(measure: Measure, layer: Layer, rows: int, config: Config) -> float:
+    return measure(layer, rows, dict(config))
 
 
 _PROVENANCE = {False: "estimated", True: "measured"}

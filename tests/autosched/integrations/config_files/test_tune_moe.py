@@ -14,9 +14,10 @@ pytest.importorskip("torch", reason="torch is not installed: pip install 'autosc
 pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
 
 from autosched.cli import main
+from autosched.integrations.config_files.defaults import default_config
 from autosched.integrations.config_files.layer import Layer, ModelError, layer_of_model
 from autosched.integrations.config_files.tuning import layer_counts
-from autosched.integrations.config_files.tuning.layer_counts import estimated_seconds, tuner_space
+from autosched.integrations.config_files.tuning.layer_counts import as_config, estimated_seconds, tuner_space
 from autosched.integrations.config_files.tuning.tune_layer import NothingSound, first_choices, tune_layer
 from cost_models.launch_time import LaunchTable
 from search_spaces.hardware.costs.ptx_costs import by_pipe, tensor_flops
@@ -87,23 +88,37 @@ def test_first_choices_differ_in_time() -> None:
     assert all(128 % config["BLOCK_SIZE_K"] == 0 for config, _ in first_choices(scaled, 64, device("h200"), 50))
 
 
+DEFAULT = dict(default_config(MIXTRAL, 64, "vllm"))
+
+
 class Judged:
-    """Stands for a pool: ``verdicts`` and ``seconds`` (by counts) of the candidates in their order."""
+    """Stands for a pool: ``verdicts`` and ``seconds`` (by counts) of the candidates in their order, and of the default,
+    which is far slower than all of them."""
 
     workers = 1
 
-    def __init__(self, *verdicts: dict[str, object], seconds: tuple[float | None, ...] = (1.0, 2.0, 3.0, 4.0)) -> None:
+    def __init__(
+        self,
+        *verdicts: dict[str, object],
+        seconds: tuple[float | None, ...] = (1.0, 2.0, 3.0, 4.0),
+        default: dict[str, object] | None = None,
+        default_seconds: float | None = 10.0,
+    ) -> None:
         self.verdicts, self.seconds = list(verdicts), seconds
+        self.default, self.default_seconds = default or {}, default_seconds
         self.seen: list[dict[str, int]] = []
 
     def counted(self, layer, rows, config, row):
-        return self.seconds[self.seen.index(config)]
+        return self.default_seconds if config == DEFAULT else self.seconds[self.seen.index(config)]
 
     def judged(self, name, config, row):
+        sound = {"status": "ok", "reason": "", "kernel": "ours", "triton": "3.9.0"}
+        if config == DEFAULT:
+            return sound | self.default, 0.0
         if config not in self.seen:
             self.seen.append(config)
         verdict = self.verdicts[min(self.seen.index(config), len(self.verdicts) - 1)]
-        return {"status": "ok", "reason": "", "kernel": "ours", "triton": "3.9.0"} | verdict, 0.0
+        return sound | verdict, 0.0
 
 
 def tuned(pool: Judged, **options: object):
@@ -115,10 +130,12 @@ def test_the_first_sound_candidate_is_taken() -> None:
     pool = Judged({"status": "device_limit", "reason": "much"}, {"local_bytes": 16}, {})
     (choice,) = tuned(pool).choices
     assert dict(choice.config) == ranked[2][0] and choice.provenance == "estimated"
-    (choice,) = tuned(Judged({"local_bytes": 16})).choices
-    assert dict(choice.config) == ranked[0][0] or choice.verification["local_bytes"] == 16, (
+    (choice,) = tuned(Judged({"local_bytes": 16}, default={"local_bytes": 16})).choices
+    assert dict(choice.config) == ranked[0][0] and choice.verification["local_bytes"] == 16, (
         "where all spill, one is taken"
     )
+    (choice,) = tuned(Judged({"local_bytes": 16})).choices
+    assert dict(choice.config) == DEFAULT, "the default does not spill"
     for status in ("wrong_result", "unverified"):
         with pytest.raises(NothingSound, match="no configuration for 64 rows: much"):
             tuned(Judged({"status": status, "reason": "much"}))
@@ -138,15 +155,46 @@ def test_counts_of_the_compiled_kernels_rank_candidates_again() -> None:
     (choice,) = tuned(Judged({}, {"local_bytes": 8}, {}, seconds=(4.0, 1.0, 2.0, 3.0))).choices
     assert dict(choice.config) == ranked[2][0], "what spills is last"
     (choice,) = tuned(Judged({}, seconds=(4.0, None, 1.0, 3.0))).choices
-    assert (dict(choice.config), choice.seconds) == ranked[0], "estimates of two kinds are not compared"
+    assert (dict(choice.config), choice.seconds) == (ranked[0][0], 4.0), "estimates of two kinds are not compared"
+    (by_sizes,) = estimated_seconds([DEFAULT], MIXTRAL, 64, device("h200")).tolist()
+    (choice,) = tuned(Judged({}, default_seconds=None)).choices
+    assert choice.comparison.tuned.seconds == ranked[0][1] and choice.comparison.default.seconds == by_sizes
 
 
 def test_times_of_a_gpu_decide_where_there_are_some() -> None:
     ranked = first_choices(MIXTRAL, 64, device("h200"), 4)
-    times = {json.dumps(config): seconds for (config, _), seconds in zip(ranked, (4.0, 2.0, 1.0, 3.0), strict=True)}
+    seconds = {as_config(config): time for (config, _), time in zip(ranked, (4.0, 2.0, 1.0, 3.0), strict=True)}
+    seconds[as_config(DEFAULT)] = 5.0
     pool = Judged({}, {}, {"status": "wrong_result", "reason": "no"}, {})
-    (choice,) = tuned(pool, measure=lambda layer, rows, config: times[json.dumps(config)]).choices
+    (choice,) = tuned(pool, measure=lambda layer, rows, config: seconds[as_config(config)]).choices
     assert dict(choice.config) == ranked[1][0] and choice.seconds == 2.0 and choice.provenance == "measured"
+    assert choice.comparison.word == "tuned" and choice.comparison.ratio == pytest.approx(2.5)
+    seconds[as_config(DEFAULT)] = 1.9
+    (choice,) = tuned(pool, measure=lambda layer, rows, config: seconds[as_config(config)]).choices
+    assert dict(choice.config) == DEFAULT and choice.comparison.word == "default"
+
+
+@pytest.mark.parametrize(
+    ("default_seconds", "word"),
+    [(0.5, "default"), (1.0, "default"), (1.005, "default"), (1.05, "noise"), (1.2, "tuned")],
+)
+def test_a_gain_within_noise_keeps_the_default(default_seconds: float, word: str) -> None:
+    (choice,) = tuned(Judged({}, default_seconds=default_seconds)).choices
+    assert choice.comparison.word == word
+    assert (dict(choice.config) == DEFAULT) == (word != "tuned")
+    assert choice.seconds == (1.0 if word == "tuned" else default_seconds)
+
+
+def test_a_default_that_cannot_run_is_replaced() -> None:
+    refused = {"status": "device_limit", "reason": "147,456 bytes"}
+    layer = tuned(Judged({}, default=refused, default_seconds=0.1))
+    (choice,) = layer.choices
+    assert layer.document()["entries"][0]["default_refused"] == "147,456 bytes"
+    assert (choice.comparison.word, choice.comparison.ratio, choice.seconds) == ("tuned", None, 1.0)
+    assert choice.comparison.default.verification["reason"] == "147,456 bytes"
+    unclear = {"status": "unverified", "reason": "time"}
+    (choice,) = tuned(Judged({}, default=unclear)).choices
+    assert choice.comparison.ratio is not None, "nothing says that it cannot run"
 
 
 @needs_compiler
@@ -182,6 +230,8 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     assert document["file"] == str(path) and document["provenance"] == "estimated"
     (entry,) = document["entries"]
     assert entry["verification"]["status"] == "ok" and entry["seconds"] > 0
+    assert entry["word"] in ("default", "tuned", "noise") and entry["default_seconds"] > 0
+    assert entry["seconds"] == entry["tuned_seconds" if entry["word"] == "tuned" else "default_seconds"]
     assert json.loads(path.read_text())["1"] == entry["config"]
     sidecar = path.with_name("E=4,N=256,device_name=NVIDIA_H200.autosched.json")
     beside = json.loads(sidecar.read_text())
@@ -193,7 +243,10 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     assert main(["import", "configs", "--format", "vllm", "--db", "other.db"]) == 0
     assert main(["export", "--format", "sglang", "--db", "other.db", "--out", "third"]) == 0
     (third,) = Path("third").rglob("E=*H200.json")
-    assert json.loads(third.read_text())["1"] == entry["config"] and third.parent.name.startswith("triton_")
+    other = json.loads(third.with_name(third.stem + ".autosched.json").read_text())["entries"]["1"]["comparison"]
+    assert third.parent.name.startswith("triton_")
+    assert other["default"]["config"] == dict(default_config(Layer(4, 128, 256, 2), 1, "sglang"))
+    assert json.loads(third.read_text())["1"] == other["tuned" if other["word"] == "tuned" else "default"]["config"]
     capsys.readouterr()
 
     sidecar.unlink()

@@ -1,0 +1,176 @@
+"""DefaultComparison of the best configuration found with the package's default: default, tuned, or noise.
+
+A file repeats the default wherever the gain is within noise. It does not leave the batch size out: a program takes the
+entry whose size is nearest, so that a missing one would get another size's tiles.
+
+Noise of measured times is the interval of rounds taken in turns. Noise of estimates is how far the time model puts what
+GPUs chose behind its own first choice, in the median over the files that the packages ship ("behind the first choice"
+in benchmarks/results/moe_winners.md): it does not tell apart what is nearer than that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+from autosched.integrations.config_files.file_names import Format
+from autosched.integrations.config_files.files import Config
+from measurements.trials.measurement import Timing
+from measurements.trials.near_ties import ERRORS, Behind
+from measurements.trials.timing_statistics import error_of_median
+
+Word = Literal["default", "tuned", "noise"]
+ESTIMATE_NOISE: dict[Format, float] = {"vllm": 0.089, "sglang": 0.109}
+TIE = 0.01  # closer than this counts as equally fast
+ROUNDS = 10
+_TRITON_OPTIONS = {"num_warps": 4, "num_stages": 3}
+
+
+@dataclass(frozen=True)
+class TimedConfig:
+    """A configuration with its times; ``timing`` is None where it cannot be used, and ``verification`` says why."""
+
+    config: Config
+    timing: Timing | None
+    verification: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float | None:
+        """Median seconds of a batch."""
+        return None if self.timing is None else self.timing.median
+
+    def document(self) -> dict[str, Any]:
+        t = self.timing
+        return {
+            "config": dict(self.config),
+            "seconds": self.seconds,
+            "quartiles": None if t is None else [t.p25, t.p75],
+            "repeats": 0 if t is None else t.count,
+            "proof": dict(self.verification),
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """Raise KeyError, TypeError or ValueError for what ``document`` does not write."""
+        timing = None
+        if document["seconds"] is not None:
+            low, high = map(float, document["quartiles"])
+            timing = Timing(float(document["seconds"]), low, high, int(document["repeats"]))
+            if not 0 < timing.p25 <= timing.median <= timing.p75 < math.inf or timing.count < 0:
+                raise ValueError(f"{document['seconds']} is no time between quartiles {low} and {high}")
+        config = tuple(sorted((str(name), int(value)) for name, value in document["config"].items()))
+        return cls(config, timing, dict(document["proof"]))
+
+
+@dataclass(frozen=True)
+class DefaultComparison:
+    """The best configuration found, ``tuned``, against the package's ``default``.
+
+    ``ratio`` is the default's time over the tuned one's, ``interval`` what it may be; both are None where the default
+    cannot be used.
+    """
+
+    default: TimedConfig
+    tuned: TimedConfig
+    ratio: float | None
+    interval: tuple[float, float] | None
+
+    @property
+    def word(self) -> Word:
+        """Return "tuned" where the gain is beyond the noise, "default" where there is none, "noise" in between."""
+        if self.ratio is None or self.interval is None:
+            return "tuned"
+        if self.ratio <= 1 + TIE:
+            return "default"
+        return "tuned" if self.interval[0] > 1 else "noise"
+
+    @property
+    def taken(self) -> TimedConfig:
+        """The one that a file gets."""
+        return self.tuned if self.word == "tuned" else self.default
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "word": self.word,
+            "ratio": self.ratio,
+            "interval": None if self.interval is None else list(self.interval),
+            "default": self.default.document(),
+            "tuned": self.tuned.document(),
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """Raise KeyError, TypeError or ValueError for what ``document`` does not write."""
+        ratio, interval = document["ratio"], document["interval"]
+        if (ratio is None) != (interval is None):
+            raise ValueError("a ratio needs an interval")
+        if interval is not None:
+            low, high = map(float, interval)
+            if not 0 < low <= high < math.inf or not 0 < float(ratio) < math.inf:
+                raise ValueError(f"{ratio} between {low} and {high} is no ratio of times")
+            ratio, interval = float(ratio), (low, high)
+        default, tuned = (TimedConfig.from_document(document[name]) for name in ("default", "tuned"))
+        return cls(default, tuned, ratio, interval)
+
+
+def same_config(one: Config, other: Config) -> bool:
+    """Return whether Triton compiles the two alike: what one leaves out is Triton's own option."""
+    return _TRITON_OPTIONS | dict(one) == _TRITON_OPTIONS | dict(other)
+
+
+def compare(default: TimedConfig, tuned: TimedConfig, format: Format) -> DefaultComparison:
+    """Compare by medians. Noise is that of estimates for times without repeats, else that of the quartiles.
+
+    Args:
+        default: The package's default.
+        tuned: The best that was found, with a time.
+        format: The package, which has its own noise of estimates.
+
+    Returns:
+        The comparison. Where the default is as fast or faster, it is the best that was found.
+    """
+    if default.timing is None or tuned.timing is None:
+        return DefaultComparison(default, tuned, None, None)
+    ratio = default.timing.median / tuned.timing.median
+    if ratio <= 1 or same_config(default.config, tuned.config):
+        return DefaultComparison(default, default, 1.0, (1.0, 1.0))
+    if default.timing.count and tuned.timing.count:
+        noise = ERRORS * math.hypot(error_of_median(default.timing), error_of_median(tuned.timing))
+        if min(default.timing.count, tuned.timing.count) < 2:
+            noise = math.log(ratio)  # one time says nothing of its noise
+    else:
+        noise = math.log1p(ESTIMATE_NOISE[format])
+    return DefaultComparison(default, tuned, ratio, (ratio * math.exp(-noise), ratio * math.exp(noise)))
+
+
+def compare_in_turns(
+    default: TimedConfig, tuned: TimedConfig, measure: Callable[[Config], float], rounds: int = ROUNDS
+) -> DefaultComparison:
+    """Time two configurations in turns, each first in every other round.
+
+    Args:
+        default: The package's default; its times are replaced.
+        tuned: The best that was found; its times are replaced.
+        measure: Returns the seconds of a batch with a configuration.
+        rounds: How often each is timed, at least 6.
+
+    Returns:
+        The comparison, with the interval of the log-ratios of the rounds.
+    """
+    if same_config(default.config, tuned.config):
+        return DefaultComparison(default, default, 1.0, (1.0, 1.0))
+    times: tuple[list[float], list[float]] = ([], [])
+    for turn in range(rounds):
+        for side in (0, 1) if turn % 2 == 0 else (1, 0):
+            times[side].append(measure((default, tuned)[side].config))
+    timed = [_with_times(each, seconds) for each, seconds in zip((default, tuned), times, strict=True)]
+    behind = Behind.of(*times)
+    if behind.centre <= 0:
+        return DefaultComparison(timed[0], timed[0], 1.0, (1.0, 1.0))
+    return DefaultComparison(timed[0], timed[1], math.exp(behind.centre), (math.exp(behind.low), math.exp(behind.high)))
+
+
+def _with_times(config: TimedConfig, seconds: Sequence[float]) -> TimedConfig:
+    return TimedConfig(config.config, Timing.of(seconds), config.verification)

@@ -1,0 +1,181 @@
+"""A tuned configuration beside the package's default: compared, stored, written and read again."""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
+pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
+
+from autosched.integrations.config_files.defaults import default_config
+from autosched.integrations.config_files.files import SIDECAR, read_file
+from autosched.integrations.config_files.layer import BATCH_SIZES, Layer, ModelError
+from autosched.integrations.config_files.tuning.against_default import (
+    ESTIMATE_NOISE,
+    ROUNDS,
+    TimedConfig,
+    compare,
+    compare_in_turns,
+)
+from autosched.integrations.config_files.tuning.sidecar import LayerChoice, TunedLayer, read_tuned, write_tuned
+from autosched.integrations.config_files.tuning.trials import trials_of, tuned_layers
+from measurements.store.store import Store
+from measurements.trials.measurement import Timing
+from search_spaces.hardware.devices import device
+
+LAYER = Layer(8, 4096, 14336, 2)
+DEFAULT = default_config(LAYER, 64, "vllm")
+TUNED = tuple(sorted((dict(DEFAULT) | {"BLOCK_SIZE_N": 128, "num_stages": 5}).items()))
+VERIFIED = {"status": "ok", "error_over_bound": 0.5, "registers": 40, "shared_bytes": 1024}
+
+
+def estimate(config, seconds: float | None, **verification: object) -> TimedConfig:
+    return TimedConfig(config, None if seconds is None else Timing.estimate(seconds), verification or VERIFIED)
+
+
+def tuned_layer(comparison, provenance: str = "estimated") -> TunedLayer:
+    return TunedLayer(LAYER, device("h200"), (LayerChoice.of(64, comparison, provenance),), "3.9.0", "ours")
+
+
+@pytest.mark.parametrize("format", ["vllm", "sglang"])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        LAYER,
+        Layer(128, 2048, 768, 8),
+        Layer(8, 4096, 14336, 2, "fp8_w8a8"),
+        Layer(256, 7168, 2048, 8, "fp8_w8a8", (128, 128)),
+        Layer(8, 4096, 14336, 2, "int8_w8a8"),
+    ],
+)
+def test_defaults_are_configurations(tmp_path: Path, format: str, layer: Layer) -> None:
+    """Each is one that a file may hold, and fits the scales of a block."""
+    configs = {str(rows): dict(default_config(layer, rows, format)) for rows in BATCH_SIZES}
+    path = tmp_path / layer.file_name("NVIDIA_H200").text(format)
+    path.write_text(json.dumps(configs))
+    found = read_file(path)
+    assert not found.faults and [entry.size for entry in found.entries] == list(BATCH_SIZES)
+    assert not any(entry.fault for entry in found.entries)
+    if layer.block_shape:
+        assert {entry["BLOCK_SIZE_K"] for entry in found.entries} == {128}
+
+
+def test_defaults_of_some_batches() -> None:
+    def values(layer: Layer, rows: int, format: str) -> tuple[int | None, ...]:
+        found = dict(default_config(layer, rows, format))
+        names = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
+        return tuple(found.get(name) for name in names)
+
+    scaled = Layer(8, 4096, 14336, 2, "fp8_w8a8", (128, 128))
+    assert values(LAYER, 1, "vllm") == (16, 64, 128, 1, 4, 4)
+    assert values(LAYER, 4096, "vllm") == (128, 128, 64, 16, 8, 3)
+    assert values(LAYER, 1024, "vllm")[3] == 1, "128 tokens for each expert are not more than 128"
+    assert values(replace(LAYER, dtype="fp8_w8a8"), 4096, "vllm")[2] == 128
+    assert values(scaled, 16, "vllm") == (16, 128, 128, 1, 4, 3)
+    assert values(scaled, 65, "vllm") == (64, 128, 128, 32, 4, 3)
+    assert values(LAYER, 8, "sglang") == (16, 32, 64, 1, None, None)
+    assert values(LAYER, 9, "sglang") == (64, 64, 32, 8, None, None)
+    assert values(replace(LAYER, dtype="fp8_w8a8"), 9, "sglang") == (128, 256, 128, 32, 8, 4)
+    assert values(scaled, 1, "sglang") == (64, 128, 128, 32, 4, 3)
+    assert default_config(Layer(8, 4096, 14336, 2, "int8_w8a16", (1, 128)), 1, "vllm") is None
+
+
+@pytest.mark.parametrize("format", ["vllm", "sglang"])
+def test_noise_of_estimates_is_the_formats(format: str) -> None:
+    noise = 1 + ESTIMATE_NOISE[format]
+    for gain, word in ((0.9, "default"), (1.009, "default"), (noise - 0.01, "noise"), (noise + 0.01, "tuned")):
+        found = compare(estimate(DEFAULT, gain), estimate(TUNED, 1.0), format)
+        assert found.word == word and found.taken.config == (TUNED if word == "tuned" else DEFAULT)
+        assert found.interval[0] <= found.ratio <= found.interval[1]
+
+
+def test_what_a_configuration_leaves_out_is_tritons_own() -> None:
+    short = tuple((name, value) for name, value in DEFAULT if not name.startswith("num_"))
+    spelled = (*short, ("num_stages", 3), ("num_warps", 4))
+    assert compare(estimate(short, 2.0), estimate(spelled, 1.0), "sglang").word == "default"
+
+
+@pytest.mark.parametrize(
+    ("gain", "jitter", "word"),
+    [
+        (1.2, 0.02, "tuned"),
+        (1.03, 0.001, "tuned"),
+        (1.03, 0.3, "noise"),
+        (1.0, 0.001, "default"),
+        (0.8, 0.02, "default"),
+    ],
+)
+def test_noise_of_measured_times_is_that_of_rounds(gain: float, jitter: float, word: str) -> None:
+    """A drift that both share is none: the second half of the rounds is twice as slow."""
+    calls = itertools.count()
+    seen = []
+
+    def measure(config) -> float:
+        turn = next(calls) // 2
+        seen.append(config)
+        wobble = 1 + jitter * (-1) ** turn * (config == TUNED)
+        return (2.0 if turn >= ROUNDS // 2 else 1.0) * wobble * (gain if config == DEFAULT else 1.0)
+
+    found = compare_in_turns(estimate(DEFAULT, None), estimate(TUNED, None), measure)
+    assert found.word == word
+    assert seen.count(DEFAULT) == seen.count(TUNED) == ROUNDS and seen[:4] == [DEFAULT, TUNED, TUNED, DEFAULT]
+
+
+def test_stored_times_without_repeats_show_no_gain() -> None:
+    once = [TimedConfig(config, Timing(s, s, s, 1)) for config, s in ((DEFAULT, 2.0), (TUNED, 1.0))]
+    assert compare(*once, "vllm").word == "noise"
+    often = [TimedConfig(c.config, Timing(s, s * 0.99, s * 1.01, 10)) for c, s in zip(once, (2.0, 1.0), strict=True)]
+    assert compare(*often, "vllm").word == "tuned"
+
+
+@pytest.mark.parametrize(("gain", "word"), [(1.5, "tuned"), (1.05, "noise"), (0.9, "default"), (None, "tuned")])
+def test_files_and_databases_keep_it(tmp_path: Path, gain: float | None, word: str) -> None:
+    refused = {} if gain else {"status": "out_of_resources", "reason": "147,456 bytes"}
+    made = tuned_layer(compare(estimate(DEFAULT, gain, **refused), estimate(TUNED, 1.0), "vllm"))
+    path = write_tuned(tmp_path / "first", "vllm", made)
+    beside = json.loads(path.with_name(path.stem + SIDECAR).read_text())["entries"]["64"]["comparison"]
+    assert (beside["word"], beside["default"]["seconds"]) == (word, gain)
+    read = read_tuned(read_file(path), None)
+    assert read.choices == made.choices
+    with Store.open(tmp_path / "best.db") as store:
+        store.extend(list(trials_of(replace(read, triton="3.9.0"))))
+        (stored,) = tuned_layers(store, "vllm")
+    again = write_tuned(tmp_path / "again", "vllm", stored)
+    assert again.read_bytes() == path.read_bytes()
+    assert stored.choices[0].comparison.word == word
+
+
+def test_an_export_for_the_other_program_has_its_own_default(tmp_path: Path) -> None:
+    made = tuned_layer(compare(estimate(DEFAULT, 1.5), estimate(TUNED, 1.0), "vllm"))
+    with Store.open(tmp_path / "best.db") as store:
+        store.extend(list(trials_of(made)))
+        (stored,) = tuned_layers(store, "sglang")
+    assert stored.choices[0].comparison.default.config == default_config(LAYER, 64, "sglang")
+
+
+def test_files_of_others_stay_as_they_are(tmp_path: Path) -> None:
+    """They were tuned on a GPU, which an estimate does not overrule."""
+    foreign = TunedLayer(LAYER, device("h200"), (LayerChoice(64, TUNED, None),), "3.9.0")
+    with Store.open(tmp_path / "best.db") as store:
+        store.extend(list(trials_of(foreign)))
+        (stored,) = tuned_layers(store, "vllm")
+    (choice,) = stored.choices
+    assert choice.config == TUNED and choice.comparison is None
+    assert stored.document()["entries"][0]["word"] is None
+
+
+def test_a_damaged_comparison_is_one_line(tmp_path: Path) -> None:
+    path = write_tuned(tmp_path, "vllm", tuned_layer(compare(estimate(DEFAULT, 1.5), estimate(TUNED, 1.0), "vllm")))
+    sidecar = path.with_name(path.stem + SIDECAR)
+    whole = json.loads(sidecar.read_text())
+    for damage in ({"ratio": -1}, {"interval": None}, {"default": {}}, {"tuned": 3}):
+        whole["entries"]["64"]["comparison"] |= damage
+        sidecar.write_text(json.dumps(whole))
+        with pytest.raises(ModelError, match="is damaged"):
+            read_tuned(read_file(path), None)

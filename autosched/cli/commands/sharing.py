@@ -25,6 +25,7 @@ from autosched.reporting.exit_status import ExitStatus
 from measurements.files.text import without_password
 
 if TYPE_CHECKING:
+    from autosched.regression.config_files import TunedConfigs
     from measurements.store.merge import Merged, MergedEntry
     from measurements.store.store import Store
 
@@ -75,16 +76,21 @@ def export(
         raise InputError("--ptx and --from are for --cubin FOLDER")
     try:
         if format is not None:
-            made = _export_configs(Store.open(db, create=False), Path(out), format, device)
+            configs = _export_configs(Store.open(db, create=False), Path(out), format, device)
+            made = [path for path, _ in configs]
         else:
-            made = write(Store.open(db, create=False), out, operator, device)
+            configs, made = [], write(Store.open(db, create=False), out, operator, device)
     except ExportError as error:
         raise InputError(str(error)) from error
     if json:
-        print_json({"files": [str(path) for path in made]})
+        layers = [{"file": str(path), **tuned.document()} for path, tuned in configs]
+        print_json({"files": [str(path) for path in made], **({"layers": layers} if format is not None else {})})
     else:
         for path in made:
             answer(_shown(path))
+        for path, tuned in configs:
+            counts = Counter(entry["word"] or "not compared" for entry in tuned.document()["entries"])
+            say(f"{_shown(path)}: against the default: {formatting.reasons(counts)}")
     if not made:
         say(f"{without_password(db)} holds no schedule that works for this: nothing is exported")
         return ExitStatus.NO
@@ -147,10 +153,10 @@ def _import_configs(files: Sequence[str], db: str, format: str, model: str | Non
     return 0
 
 
-def _export_configs(store: Store, folder: Path, format: str, device: str | None) -> list[Path]:
+def _export_configs(store: Store, folder: Path, format: str, device: str | None) -> list[tuple[Path, TunedConfigs]]:
     configs = config_files(format)
     with bad_input():
-        return [configs.write(folder, tuned) for tuned in configs.stored(store, device)]
+        return [(configs.write(folder, tuned), tuned) for tuned in configs.stored(store, device)]
 
 
 def merge(

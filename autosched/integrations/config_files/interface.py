@@ -12,7 +12,7 @@ from pathlib import Path
 from autosched.integrations.config_files.check import FileEntry, ProcessConfigJudge, check_configs, config_entries
 from autosched.integrations.config_files.file_names import Format
 from autosched.integrations.config_files.files import fits, read_folder
-from autosched.integrations.config_files.layer import BATCH_SIZES, layer_of_model
+from autosched.integrations.config_files.layer import BATCH_SIZES, layer_of_model, refuse_without_kernel
 from autosched.integrations.config_files.tuning.sidecar import TunedLayer, read_tuned, write_tuned
 from autosched.integrations.config_files.tuning.trials import trials_of, tuned_layers
 from autosched.regression.config_files import ConfigCheck
@@ -54,6 +54,8 @@ class MoeConfigFiles:
         measure: bool,
         on_batch_size: Callable[[str], None],
     ) -> TunedLayer:
+        layer = layer_of_model(model, ranks=ranks, dtype=dtype)
+        refuse_without_kernel(layer, device)
         import torch  # noqa: F401
         import triton  # noqa: F401
 
@@ -61,7 +63,6 @@ class MoeConfigFiles:
         from autosched.integrations.config_files.tuning.pool import JudgePool
         from autosched.integrations.config_files.tuning.tune_layer import tune_layer
 
-        layer = layer_of_model(model, ranks=ranks, dtype=dtype)
         with JudgePool(self.format) as pool:
             return tune_layer(
                 layer,

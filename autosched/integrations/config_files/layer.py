@@ -9,6 +9,8 @@ from typing import Any
 
 from autosched.integrations.config_files.file_names import FileName
 from measurements.files.bounded import read_json
+from measurements.files.text import one_line
+from search_spaces.hardware.devices import Device
 
 # What public models call the same thing.
 _MOST_BYTES = 1 << 24  # of a config.json
@@ -19,6 +21,16 @@ _INTERMEDIATE = ("moe_intermediate_size", "expert_ffn_hidden_size", "ffn_hidden_
 # Batch sizes that vLLM's own tuner writes.
 BATCH_SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
 _BYTES = {"": 2, "float16": 2, "bf16": 2, "bfloat16": 2, "fp8_w8a8": 1, "int8_w8a8": 1, "int8_w8a16": 1}
+
+
+# Types of weights with a scale for each 16 or 32 elements, by what config.json calls them.
+_BLOCK_SCALED = {
+    "mxfp4": "mxfp4",
+    "gpt_oss_mxfp4": "mxfp4",
+    "mxfp4-pack-quantized": "mxfp4",
+    "nvfp4": "nvfp4",
+    "nvfp4-pack-quantized": "nvfp4",
+}
 
 
 class ModelError(ValueError):
@@ -101,11 +113,28 @@ def _size(path: Path, model: Mapping[str, Any], keys: tuple[str, ...]) -> int:
 
 
 def _quantization(model: Mapping[str, Any]) -> tuple[str, tuple[int, int] | None]:
-    """Return the quantization as file names say it."""
+    """Return the quantization as file names say it, or as the model says it where file names have no word for it."""
     settings = model.get("quantization_config")
     if not isinstance(settings, dict):
         return "", None
-    method, block = settings.get("quant_method"), settings.get("weight_block_size")
+    method, block = str(settings.get("quant_method", "")), settings.get("weight_block_size")
     if method == "fp8":
         return "fp8_w8a8", (int(block[0]), int(block[1])) if isinstance(block, list) and len(block) == 2 else None
-    return ("int8_w8a16", None) if method == "experts_int8" else ("", None)
+    if method == "experts_int8":
+        return "int8_w8a16", None
+    named = (method, str(settings.get("quant_algo", "")).lower(), str(settings.get("format", "")).lower())
+    if named[:2] == ("modelopt", "fp8"):
+        return "fp8_w8a8", None
+    return next((_BLOCK_SCALED[word] for word in named if word in _BLOCK_SCALED), method), None
+
+
+def refuse_without_kernel(layer: Layer, device: Device) -> None:
+    """Raise ModelError for a layer whose type no kernel here multiplies."""
+    if layer.dtype in _BYTES:
+        return
+    known = ", ".join(dtype for dtype in _BYTES if dtype)
+    what = layer.dtype.upper() if layer.dtype in _BLOCK_SCALED.values() else f"of the type {one_line(layer.dtype)[:40]}"
+    raise ModelError(
+        f"the experts are {what}, and no kernel for such layers is known here, on {device.name} ({device.arch}) or "
+        f"elsewhere: give --dtype if they are served as another type ({known})"
+    )

@@ -15,7 +15,7 @@ pytest.importorskip("triton", reason="Triton is not installed: pip install 'auto
 
 from autosched.cli import main
 from autosched.integrations.config_files.defaults import default_config
-from autosched.integrations.config_files.layer import Layer, ModelError, layer_of_model
+from autosched.integrations.config_files.layer import Layer, ModelError, layer_of_model, refuse_without_kernel
 from autosched.integrations.config_files.tuning import layer_counts
 from autosched.integrations.config_files.tuning.layer_counts import as_config, estimated_seconds, tuner_space
 from autosched.integrations.config_files.tuning.tune_layer import NothingSound, first_choices, tune_layer
@@ -89,6 +89,31 @@ def test_first_choices_differ_in_time() -> None:
 
 
 DEFAULT = dict(default_config(MIXTRAL, 64, "vllm"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "dtype"),
+    [
+        ({"quant_method": "mxfp4"}, "mxfp4"),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
+        ({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}, "nvfp4"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, "fp8_w8a8"),
+        ({"quant_method": "gptq", "bits": 4}, "gptq"),
+        ({"quant_method": 7}, "7"),
+    ],
+)
+def test_types_without_a_kernel_are_refused(tmp_path, monkeypatch, capsys, settings, dtype: str) -> None:
+    """They were taken for 16-bit floats before, and got the file of another layer."""
+    monkeypatch.chdir(tmp_path)
+    path = model_file(tmp_path, quantization_config=settings)
+    assert layer_of_model(path).dtype == dtype and layer_of_model(path, dtype="bf16").dtype == "bf16"
+    for name in ("b200", "rtx5090"):
+        if dtype == "fp8_w8a8":
+            refuse_without_kernel(layer_of_model(path), device(name))
+            continue
+        assert main(["tune", "--moe", "config.json", "--device", name, "--out", "x"]) == 2
+        said = capsys.readouterr().err
+        assert "--dtype" in said and name in said and said.count("\n") == 1 and not Path("x").exists()
 
 
 class Judged:
@@ -240,6 +265,11 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     assert main(["export", "--format", "vllm", "--db", "best.db", "--out", "again"]) == 0
     assert Path("again", path.name).read_bytes() == path.read_bytes()
     assert Path("again", sidecar.name).read_bytes() == sidecar.read_bytes()
+    capsys.readouterr()
+    assert main(["export", "--format", "vllm", "--db", "best.db", "--out", "again", "--json"]) == 0
+    exported = json.loads(capsys.readouterr().out)
+    assert exported["files"] == [str(Path("again", path.name))]
+    assert exported["layers"][0]["entries"][0]["word"] == entry["word"]
     assert main(["import", "configs", "--format", "vllm", "--db", "other.db"]) == 0
     assert main(["export", "--format", "sglang", "--db", "other.db", "--out", "third"]) == 0
     (third,) = Path("third").rglob("E=*H200.json")

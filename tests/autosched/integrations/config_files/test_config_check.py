@@ -208,7 +208,7 @@ def test_a_compiler_that_crashes_ends_no_check(folder: Path, monkeypatch: pytest
         "serve(handle)\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(folder.parent))
-    monkeypatch.setattr("autosched.integrations.config_files.tuning.pool._WORKER", "crashing_worker")
+    monkeypatch.setattr("autosched.integrations.config_files.tuning.pool.WORKER", "crashing_worker")
     report = check_configs(folder, "vllm", ConfigCheck())
     broken = [f for f in report.findings if f.verdict.fails]
     assert [f.name.rpartition(": ")[2] for f in broken] == ["2048 rows"] and "SIGABRT" in broken[0].reason

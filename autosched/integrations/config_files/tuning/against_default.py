@@ -1,4 +1,4 @@
-"""DefaultComparison of the best configuration found with the package's default: default, tuned, or noise.
+"""Comparison of the best configuration found with the package's default: default, tuned, or noise.
 
 A file repeats the default wherever the gain is within noise. It does not leave the batch size out: a program takes the
 entry whose size is nearest, so that a missing one would get another size's tiles.

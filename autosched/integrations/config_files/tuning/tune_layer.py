@@ -157,9 +157,12 @@ class _Examined:
     def spills(self) -> bool:
         return bool(self.found.get("local_bytes"))
 
-    def timed(self, seconds: float | None) -> TimedConfig:
-        timing = None if seconds is None or seconds == float("inf") else Timing.estimate(seconds)
+    def timed(self, timing: Timing | None) -> TimedConfig:
         return TimedConfig(self.config, timing, _verification(self.found))
+
+    def estimated(self, seconds: float) -> TimedConfig:
+        """Return it with an estimate; infinite where no block fits."""
+        return self.timed(None if seconds == float("inf") else Timing.estimate(seconds))
 
 
 def _choice(
@@ -174,14 +177,15 @@ def _choice(
     if default is None:
         return LayerChoice(rows, tuned.config, seconds[best], provenance, _verification(tuned.found))
     if outcome_of(default.found["status"]) == "refused":
-        comparison = compare(default.timed(None), tuned.timed(seconds[best]), format)
+        timing = Timing.estimate(seconds[best]) if timed is None else Timing.of([seconds[best]])
+        comparison = compare(default.timed(None), tuned.timed(timing), format)
     elif timed is not None:
         comparison = compare_in_turns(default.timed(None), tuned.timed(None), timed)
     else:
         if tuned.spills and not default.spills:
             tuned = default
         before, after = _estimates([default, tuned])
-        comparison = compare(default.timed(before), tuned.timed(after), format)
+        comparison = compare(default.estimated(before), tuned.estimated(after), format)
     return LayerChoice.of(rows, comparison, provenance)
 
 

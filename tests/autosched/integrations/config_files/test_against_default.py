@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,6 +96,13 @@ def test_noise_of_estimates_is_the_formats(format: str) -> None:
         assert found.interval[0] <= found.ratio <= found.interval[1]
 
 
+def test_noise_of_estimates_is_the_recorded_one() -> None:
+    """The figures are those of the table that the benchmark writes."""
+    page = (Path(__file__).parents[4] / "benchmarks" / "results" / "moe_winners.md").read_text()
+    rows = re.findall(r"^\| (vLLM|SGLang) \|.*\| ([\d.]+)% \|$", page, re.MULTILINE)
+    assert {name.lower(): float(percent) / 100 for name, percent in rows} == pytest.approx(ESTIMATE_NOISE)
+
+
 def test_what_a_configuration_leaves_out_is_tritons_own() -> None:
     short = tuple((name, value) for name, value in DEFAULT if not name.startswith("num_"))
     spelled = (*short, ("num_stages", 3), ("num_warps", 4))
@@ -149,6 +157,22 @@ def test_files_and_databases_keep_it(tmp_path: Path, gain: float | None, word: s
     again = write_tuned(tmp_path / "again", "vllm", stored)
     assert again.read_bytes() == path.read_bytes()
     assert stored.choices[0].comparison.word == word
+
+
+def test_measured_times_are_compared_again_by_their_quartiles(tmp_path: Path) -> None:
+    def measure(config) -> float:
+        return next(wobbles) * (1.3 if config == DEFAULT else 1.0)
+
+    wobbles = itertools.cycle((1.0, 1.01, 0.99))
+    made = tuned_layer(compare_in_turns(estimate(DEFAULT, None), estimate(TUNED, None), measure), "measured")
+    with Store.open(tmp_path / "best.db") as store:
+        store.extend(list(trials_of(tuned_layer(compare(estimate(DEFAULT, 1.0), estimate(TUNED, 2.0), "vllm")))))
+        store.extend(list(trials_of(made)))
+        (stored,) = tuned_layers(store, "vllm")
+    (choice,) = stored.choices
+    assert (choice.provenance, choice.config, choice.comparison.word) == ("measured", TUNED, "tuned")
+    assert choice.comparison.default.timing == made.choices[0].comparison.default.timing
+    assert choice.comparison.tuned.timing.count == ROUNDS
 
 
 def test_an_export_for_the_other_program_has_its_own_default(tmp_path: Path) -> None:

@@ -217,6 +217,8 @@ def test_a_default_that_cannot_run_is_replaced() -> None:
     assert layer.document()["entries"][0]["default_refused"] == "147,456 bytes"
     assert (choice.comparison.word, choice.comparison.ratio, choice.seconds) == ("tuned", None, 1.0)
     assert choice.comparison.default.verification["reason"] == "147,456 bytes"
+    (choice,) = tuned(Judged({}, default=refused), measure=lambda layer, rows, config: 3.0).choices
+    assert (choice.comparison.word, choice.seconds, choice.comparison.tuned.timing.count) == ("tuned", 3.0, 1)
     unclear = {"status": "unverified", "reason": "time"}
     (choice,) = tuned(Judged({}, default=unclear)).choices
     assert choice.comparison.ratio is not None, "nothing says that it cannot run"

@@ -1,4 +1,6 @@
-"""Calling a tile program whose sizes each call says: one kernel for every value, with the nearest tuned schedule."""
+"""Tile programs called at any size: one kernel serves every value of a dynamic size, with the nearest tuned
+schedule.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,16 @@ from search_spaces.programs.builder import Program
 class KernelOfAnySize:
     """A tile program on the current GPU, for arrays of any dynamic sizes.
 
-    Call it as a ``LoadedKernel``, with arrays whose shapes say the sizes. The first call of a size looks up the nearest
-    schedule that was tuned; compiled is one kernel for each schedule, and for each of what divides a size: 16, 8, or
-    nothing.
+    Call it like a ``LoadedKernel``; the shapes of the arrays give the sizes. The first call at a size looks up the
+    nearest tuned schedule. One kernel is compiled per schedule and per divisor of a size (16, 8, or none).
 
     Args:
-        kernel_of: Gives the kernel of a program at all its sizes, as ``Database.kernel`` does.
+        kernel_of: Returns the kernel of a program at all its sizes, like ``Database.kernel``.
         program: A program with dynamic sizes.
-        sizes: Those that are constants.
+        sizes: The constant sizes by name.
 
     Raises:
-        ValueError: If a constant is missing, or is no size of the program.
+        ValueError: A constant is missing, or the program has no size of that name.
     """
 
     def __init__(self, kernel_of: Callable[..., LoadedKernel], program: Program, sizes: Mapping[str, int]) -> None:
@@ -40,7 +41,7 @@ class KernelOfAnySize:
         """Return the kernel for inputs of these shapes.
 
         Raises:
-            ValueError: If arrays are missing, or disagree about a size; and as ``Database.kernel`` does.
+            ValueError: Arrays are missing or disagree about a size; also everything that ``Database.kernel`` raises.
         """
         given = arguments(self._inputs, arrays, named)
         said = dict(self._program.arguments)
@@ -63,5 +64,5 @@ class KernelOfAnySize:
         return self._kernels[key]
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
-        """Launch. Raises ValueError as ``of`` and a ``LoadedKernel`` do."""
+        """Launch the kernel. Raises ValueError as ``of`` and ``LoadedKernel`` do."""
         return self.of(*arrays, **named)(*arrays, out=out, **named)

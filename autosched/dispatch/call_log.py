@@ -1,6 +1,6 @@
-"""A CSV of the problems that a program computes: ``count,problem``, the problem as its key.
+"""CSV file of the problems that an application computes: columns ``count`` and ``problem`` (the problem's key).
 
-A third column ``seconds``, of one call, may be added by whoever timed them; it is read, and never written.
+An optional third column ``seconds`` holds the time of one call. It is read, but never written.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from search_spaces.operators.problem import Problem
 VARIABLE = "AUTOSCHED_CALL_LOG"
 HEADER = ["count", "problem"]
 TIMED_HEADER = [*HEADER, "seconds"]
-_LARGEST = 1 << 26  # bytes of a file
+_LARGEST = 1 << 26  # maximum file size in bytes
 _MOST_COUNT = 10**15
 
 
 class CallLogError(ValueError):
-    """A file that is not a call log. One line says why."""
+    """Invalid call log. The message is one line."""
 
 
 class CallLog:
-    """Counts of problems that will be added to those of a file. Any number of threads may add."""
+    """Counts of problems, to be added to those of a file. Thread-safe."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -46,10 +46,10 @@ class CallLog:
             self.counts[problem] += 1
 
     def write(self) -> None:
-        """Add the counts to those in the file, and start again from none.
+        """Add the counts to those in the file, and reset them.
 
-        Any number of processes may write one file. Raises OSError, and ValueError where the file is not a call log; it
-        is then left as it is.
+        Several processes may write to one file. If the file is not a call log it is left unchanged and ValueError is
+        raised. Also raises OSError.
         """
         with self._lock:
             counts, self.counts = Counter({p.key(): n for p, n in self.counts.items()}), Counter()
@@ -70,20 +70,22 @@ _active: list[CallLog] = []
 
 
 def active() -> bool:
-    """Whether anything records."""
+    """Return True if a call log is open."""
     return bool(_active)
 
 
 def add(problem: Problem) -> None:
-    """Count a call of ``problem`` in every log that is open."""
+    """Count a call of ``problem`` in every open log."""
     for log in tuple(_active):
         log.add(problem)
 
 
 @contextmanager
 def log_calls(path: str | Path) -> Iterator[CallLog]:
-    """Count the calls of autosched's functions and PyTorch operators, of all threads, and add them to the CSV at
-    ``path`` at the end. Raises OSError where it cannot be written."""
+    """Count the calls of autosched's functions and PyTorch operators in all threads, and add them to a CSV file.
+
+    The file at ``path`` is written at the end. Raises OSError if it cannot be written.
+    """
     log = CallLog(path)
     _active.append(log)
     try:
@@ -94,7 +96,9 @@ def log_calls(path: str | Path) -> Iterator[CallLog]:
 
 
 def start_from_environment() -> None:
-    """Record until the process ends where AUTOSCHED_CALL_LOG names a file; once, however often this is called."""
+    """Record calls until the process ends if AUTOSCHED_CALL_LOG names a file. Further calls of this function do
+    nothing.
+    """
     path = os.environ.get(VARIABLE)
     if path and all(log.path != Path(path).absolute() for log in _active):
         log = CallLog(Path(path).absolute())
@@ -110,7 +114,9 @@ def _write_at_exit(log: CallLog) -> None:
 
 
 def _read_own(path: Path) -> Counter[str]:
-    """Return counts by problem key of a file that autosched wrote. Raises CallLogError for another, and OSError."""
+    """Return counts by problem key of a file that autosched wrote. Raises CallLogError for any other file, and
+    OSError.
+    """
     text = text_of(path)
     if text.partition("\n")[0].strip() != ",".join(HEADER):
         raise CallLogError(f"{path} is not a log of calls that autosched wrote: name another file")
@@ -121,7 +127,7 @@ def _read_own(path: Path) -> Counter[str]:
 
 
 def counted(path: Path, text: str) -> Iterator[tuple[str, int, float | None]]:
-    """Yield the problem key, the count and the seconds of one call, None where nobody timed it, of each line.
+    """Yield problem key, count and seconds per call of each line; seconds is None if the call was not timed.
 
     Raises CallLogError, which names ``path``.
     """
@@ -137,7 +143,7 @@ def counted(path: Path, text: str) -> Iterator[tuple[str, int, float | None]]:
 
 
 def _seconds(path: Path, number: int, text: str) -> float:
-    """Return the seconds of a line. Raises CallLogError for what is not a positive number."""
+    """Return the seconds of a line. Raises CallLogError unless it is a positive number."""
     try:
         seconds = float(text)
     except ValueError:
@@ -154,12 +160,12 @@ def _rows(path: Path, text: str) -> Iterator[list[str]]:
             yield next(rows)
         except StopIteration:
             return
-        except csv.Error as error:  # a field of more than 131,072 characters
+        except csv.Error as error:  # a field longer than 131,072 characters
             raise CallLogError(f"line {rows.line_num + 1} of {path} cannot be read: {error}") from None
 
 
 def text_of(path: Path) -> str:
-    """Return what a log holds. Raises CallLogError for what is not text or too long, and OSError."""
+    """Return the text of a call log. Raises CallLogError for a binary or too large file, and OSError."""
     try:
         return read_bounded(path, _LARGEST).decode()
     except UnicodeDecodeError as error:

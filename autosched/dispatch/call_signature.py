@@ -1,4 +1,4 @@
-"""Which problem a call on arrays is, from their shapes, strides and types alone: pure functions, nothing is touched.
+"""Problems of calls on arrays, derived from shapes, strides and types alone. All functions are pure.
 
 A plan is made once for each set of shapes, strides and types, and kept with its kernel.
 """
@@ -19,7 +19,7 @@ from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, So
 from search_spaces.operators.transpose import Transpose
 from search_spaces.tile_operators.tile_problem import TileProblem
 
-# Ours of numpy's and torch's.
+# Our types by numpy's and torch's names.
 TYPES = {"float16": "f16", "float32": "f32", "uint32": "u32", "int8": "i8", "int32": "i32"} | {
     theirs: ours for ours, theirs in NAMES.items()
 }
@@ -27,7 +27,9 @@ TYPES = {"float16": "f16", "float32": "f32", "uint32": "u32", "int8": "i8", "int
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """An array: ``strides`` in elements, ``type`` as numpy and torch call it, ``itemsize`` in bytes."""
+    """Shape and layout of an array: ``strides`` in elements, ``type`` as numpy and torch call it, ``itemsize`` in
+    bytes.
+    """
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -39,7 +41,9 @@ class ArraySpec:
         return len(self.shape)
 
     def is_dense(self, shape: Sequence[int], order: str = "row") -> bool:
-        """Whether it lies like a dense array of ``shape``, its last two axes exchanged where ``order`` is "col"."""
+        """Return True for the strides of a dense array of ``shape``; with ``order`` "col" the last two axes are
+        exchanged.
+        """
         wanted, step = {}, 1
         axes = list(range(len(shape)))[::-1]
         if order == "col":
@@ -52,8 +56,11 @@ class ArraySpec:
 
 @dataclass(frozen=True)
 class CallPlan:
-    """``operands`` names the problem's operands in the order of the given arrays; ``out_shape`` and ``out_type`` (as
-    in TYPES, or the element of x itself for ``None``) are the result's."""
+    """Problem and result of a call.
+
+    ``operands`` names the problem's operands in the order of the array arguments. ``out_shape`` and ``out_type``
+    describe the result; the type is a key of TYPES, or None for the element type of x.
+    """
 
     problem: Problem
     operands: tuple[str, ...]
@@ -63,15 +70,15 @@ class CallPlan:
 
 @dataclass(frozen=True)
 class MatmulOptions:
-    """What a matmul is asked for besides its arrays, as ``autosched.matmul`` takes it.
+    """Options of a matmul besides its arrays, with the meanings of ``autosched.matmul``.
 
     Attributes:
-        activation: What is applied at the end, or "none".
-        precision: Of f32: "tf32" or "ieee".
-        acc: "f16" adds up in f16; "" as usual.
-        dtype: Of the result; None for that of ``out``, else of ``a``.
+        activation: Function applied to the result, or "none".
+        precision: Precision of f32 products: "tf32" or "ieee".
+        acc: "f16" accumulates in f16; "" is the default accumulator.
+        dtype: Type of the result. None: type of ``out``, else of ``a``.
         block_format: "mxf8", "mxf4" or "nvf4"; "" for plain types.
-        scale_order: How block scales lie: "row" or "tiled".
+        scale_order: Layout of block scales: "row" or "tiled".
     """
 
     activation: str = "none"
@@ -97,24 +104,24 @@ def matmul_plan(
     out: ArraySpec | None = None,
     options: MatmulOptions = USUAL,
 ) -> CallPlan:
-    """``activation(scales * (a @ b) + bias)``: a (..., m, k), b (k, n) or with the same leading axes as a.
+    """Return the plan of ``activation(scales * (a @ b) + bias)``.
 
     Args:
-        a: (..., m, k); its last two axes may lie exchanged (column-major).
+        a: (..., m, k); the last two axes may be column-major.
         b: (k, n), or with the leading axes of ``a``.
-        bias: (n,); None for none.
-        scale_a: As of ``autosched.matmul``: one element, one for each row, or one for each 128 of k.
-        scale_b: Likewise of the columns; both are given or neither.
-        block_scale_a: Scales of blocks of k, for ``block_format``.
-        block_scale_b: Likewise of b.
-        out: The array of the result; None for a new one.
-        options: Activation, precision, types and how scales lie.
+        bias: (n,), or None.
+        scale_a: Scales of ``a`` as in ``autosched.matmul``: one element, one per row, or one per row and 128 of k.
+        scale_b: Scales of the columns of ``b``. Both scales must be given, or neither.
+        block_scale_a: Scales of blocks along k, for ``block_format``.
+        block_scale_b: The same for ``b``.
+        out: Array for the result; None for a new one.
+        options: Activation, precision, types and layout of scales.
 
     Returns:
         The problem, the operands in the order of the arrays, and shape and type of the result.
 
     Raises:
-        ValueError: Shapes, types or strides that no kernel takes; one line says which.
+        ValueError: No kernel supports these shapes, types or strides.
     """
     if a.ndim < 2 or b.ndim < 2:
         raise ValueError(f"matmul takes matrices, not {_shapes(a, b)}: use matvec for vectors")
@@ -125,7 +132,7 @@ def matmul_plan(
             f"a and b do not fit together: {_shapes(a, b)}; give a (..., m, k) and b (k, n) or (..., k, n)"
         )
     batch = math.prod(lead) if lead_b else 1
-    if lead and not lead_b:  # one b for all: the rows of all matrices of a are those of one
+    if lead and not lead_b:  # a shared b: the rows of all matrices of a form one matrix
         if not a.is_dense(a.shape):
             raise ValueError("a must be dense and row-major where b is one matrix: copy it")
         m, order_a = math.prod(lead) * m, "row"
@@ -177,8 +184,9 @@ def _factor_type(name: str, array: ArraySpec, block_format: str) -> str:
 
 
 def _block_scales(problem: Matmul, a: ArraySpec | None, b: ArraySpec | None) -> list[str]:
-    """Return the names of the scales of blocks. Raises ValueError where they do not fit, or are missing, or too
-    many."""
+    """Return the operand names of the block scales. Raises ValueError if they are missing, superfluous or do
+    not fit.
+    """
     given = {"block_scale_a": a, "block_scale_b": b}
     if problem.blocks is None:
         if a is not None or b is not None:
@@ -198,7 +206,7 @@ def _block_scales(problem: Matmul, a: ArraySpec | None, b: ArraySpec | None) -> 
 
 
 def _scale(a: ArraySpec | None, b: ArraySpec | None, sizes: tuple[list[int], int, int, int]) -> str:
-    """Which scales these are for matrices of these leading axes, m, n and k."""
+    """Return the kind of scale for matrices with these leading axes, m, n and k."""
     if a is None and b is None:
         return "none"
     if a is None or b is None:
@@ -228,14 +236,14 @@ def matvec_plan(x: ArraySpec, w: ArraySpec, *, out: ArraySpec | None, dtype: str
     Args:
         x: (k,) or (m, k) with m up to 16, dense.
         w: (n, k), dense, of x's type.
-        out: The array of the result, (n,) or (m, n); None for a new one.
-        dtype: Of the result; None for that of ``out``, else of ``x``.
+        out: Array for the result, (n,) or (m, n); None for a new one.
+        dtype: Type of the result. None: type of ``out``, else of ``x``.
 
     Returns:
-        The plan, whose result has x's leading axes and n.
+        The plan. The result has x's leading axes and n.
 
     Raises:
-        ValueError: Other shapes, types or strides.
+        ValueError: No kernel supports these shapes, types or strides.
     """
     if x.ndim not in (1, 2) or w.ndim != 2 or x.shape[-1] != w.shape[1]:
         raise ValueError(f"matvec takes x (k,) or (m, k) and w (n, k), not {_shapes(x, w)}")
@@ -250,7 +258,7 @@ def matvec_plan(x: ArraySpec, w: ArraySpec, *, out: ArraySpec | None, dtype: str
 
 
 def softmax_plan(x: ArraySpec, *, out: ArraySpec | None, dtype: str | None) -> CallPlan:
-    """Along the last axis."""
+    """Return the plan of a softmax along the last axis."""
     rows, columns, kind = _rows("softmax", x)
     problem = Softmax(rows=rows, columns=columns, dtype=kind, out=_out_type(out, dtype, kind))
     return _plan(problem, ["x"], x.shape, problem.out, out)
@@ -262,15 +270,15 @@ def rmsnorm_plan(x: ArraySpec, weight: ArraySpec, *, out: ArraySpec | None, eps:
     Args:
         x: (..., columns), dense.
         weight: (columns,), of x's type.
-        out: The array of the result, of x's shape; None for a new one.
+        out: Array for the result, of x's shape; None for a new one.
         eps: Added to the mean of the squares.
-        dtype: Of the result; None for that of ``out``, else of ``x``.
+        dtype: Type of the result. None: type of ``out``, else of ``x``.
 
     Returns:
         The plan.
 
     Raises:
-        ValueError: Other shapes, types or strides.
+        ValueError: No kernel supports these shapes, types or strides.
     """
     rows, columns, kind = _rows("rmsnorm", x)
     _vector("weight", weight, columns, kind)
@@ -287,15 +295,15 @@ def layernorm_plan(
         x: (..., columns), dense.
         weight: (columns,), of x's type.
         bias: (columns,), of x's type.
-        out: The array of the result, of x's shape; None for a new one.
+        out: Array for the result, of x's shape; None for a new one.
         eps: Added to the variance.
-        dtype: Of the result; None for that of ``out``, else of ``x``.
+        dtype: Type of the result. None: type of ``out``, else of ``x``.
 
     Returns:
         The plan.
 
     Raises:
-        ValueError: Other shapes, types or strides.
+        ValueError: No kernel supports these shapes, types or strides.
     """
     rows, columns, kind = _rows("layernorm", x)
     _vector("weight", weight, columns, kind)
@@ -309,16 +317,16 @@ def reduce_plan(x: ArraySpec, *, out: ArraySpec | None, kind: str, axis: int, dt
 
     Args:
         x: At least one axis, dense.
-        out: The array of the result, without the axis; None for a new one.
+        out: Array for the result, without the axis; None for a new one.
         kind: "sum", "max", "mean", "sumsq" or "argmax".
         axis: -1 or the number of the last axis, or 0.
-        dtype: Of the result; None for that of ``out``, else of ``x``, and u32 for argmax.
+        dtype: Type of the result. None: u32 for argmax, else the type of ``out`` or of ``x``.
 
     Returns:
         The plan.
 
     Raises:
-        ValueError: Another axis, shape or type.
+        ValueError: No kernel supports this axis, shape or type.
     """
     if axis not in (-1, 0, x.ndim - 1):
         raise ValueError(f"reduce works along the first axis or the last, not along axis {axis} of {x.shape}")
@@ -339,7 +347,7 @@ def reduce_plan(x: ArraySpec, *, out: ArraySpec | None, kind: str, axis: int, dt
 
 
 def transpose_plan(x: ArraySpec, *, out: ArraySpec | None) -> CallPlan:
-    """Return the last two axes exchanged; elements of 1 to 16 bytes, whatever they mean."""
+    """Return the plan that exchanges the last two axes, for elements of 1 to 16 bytes of any type."""
     if x.ndim < 2:
         raise ValueError(f"transpose takes matrices, not {_shapes(x)}")
     _dense("x", x)
@@ -354,15 +362,18 @@ def transpose_plan(x: ArraySpec, *, out: ArraySpec | None) -> CallPlan:
 def tile_problem(
     problem: type[TileProblem], arrays: Mapping[str, ArraySpec], options: Mapping[str, Any]
 ) -> TileProblem:
-    """Return the problem of a call of an operator that states its tile program.
+    """Return the problem of a call of an operator defined by a tile program.
 
     Args:
-        problem: Its type.
-        arrays: The inputs that are given, by name.
+        problem: Problem type.
+        arrays: Input arrays by name.
         options: Keywords of ``problem.of_arrays``.
 
+    Returns:
+        The problem of the call.
+
     Raises:
-        ValueError: Arrays that are not dense, or do not fit together.
+        ValueError: Arrays are not dense, or do not fit together.
     """
     for name, array in arrays.items():
         _dense(name, array)
@@ -406,7 +417,7 @@ def _dense(name: str, array: ArraySpec) -> None:
 
 
 def _rows(operator: str, x: ArraySpec) -> tuple[int, int, str]:
-    """All axes but the last as rows, the last as columns, and the type."""
+    """Return the number of rows (all axes but the last), the number of columns, and the type."""
     if x.ndim < 1:
         raise ValueError(f"{operator} takes an array of at least one axis")
     _dense("x", x)
@@ -428,7 +439,9 @@ def _type(name: str, array: ArraySpec, of: Mapping[str, DType] = FLOAT_DTYPES) -
 
 
 def _out_type(out: ArraySpec | None, dtype: str | None, usual: str) -> str:
-    """Return that of ``out``, the one asked for, or ``usual``. Raises ValueError where the first two differ."""
+    """Return the result type: that of ``out``, the requested one, or ``usual``. Raises ValueError if the first two
+    differ.
+    """
     if dtype is not None and dtype not in TYPES.values():
         dtype = TYPES.get(dtype, dtype)
     given = None if out is None else TYPES.get(out.type, out.type)

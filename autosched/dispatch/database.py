@@ -1,4 +1,4 @@
-"""The results of tuning, for programs: the best trial of a problem, and its kernel."""
+"""The application's view of a tuning database: the best trial of a problem, and its kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
 
-if TYPE_CHECKING:  # what takes long to import is imported where the database itself is asked
+if TYPE_CHECKING:  # slow imports are deferred to the functions that query the database
     from autosched.dispatch.any_size import KernelOfAnySize
     from autosched.dispatch.kernel import LoadedKernel
     from autosched.dispatch.lookup import Answer
@@ -28,29 +28,29 @@ __all__ = ["Database", "NoSchedule", "NotTuned", "StaleSchedule", "device_name"]
 
 
 class StaleSchedule(UserWarning):
-    """Something has changed since the schedule that is used was timed."""
+    """The environment has changed since the schedule in use was timed."""
 
 
 class NotTuned(UserWarning):
-    """This problem was not tuned on this device, or what was tuned cannot be used: something else is used."""
+    """The problem was not tuned on this device, or its trial cannot be used, so another schedule is used."""
 
 
 class Database:
-    """What has been tuned into a database (a path or SQLAlchemy URL), for reading. It must exist.
+    """Read access to an existing tuning database, given as a path or SQLAlchemy URL.
 
-    Where it has no trial, look-ups use the recordings that come with autosched. With None as the path there is no
-    database: only recorded problems and their neighbours are served.
+    If it has no trial of a problem, look-ups use the recordings that come with autosched. With None as the path there
+    is no database: only recorded problems and their neighbours are served.
 
-    It may be read-only, in a read-only folder, and in use by others. Any number of threads may ask. Raises StoreError,
-    a ValueError, as ``Store.open`` does.
+    The database may be read-only, in a read-only folder, and in use by others. Thread-safe. Raises StoreError, a
+    ValueError, as ``Store.open`` does.
     """
 
     def __init__(self, path: str | Path | None) -> None:
         self._path = path
         self._lock = threading.Lock()
         self._opened: Store | None = None
-        self._warned: set[str] = set()  # problems
-        self._checked: dict[Problem, Trial] = {}  # the best that was last given, whose schedule is valid
+        self._warned: set[str] = set()  # problems that were warned about
+        self._checked: dict[Problem, Trial] = {}  # last best trial per problem, with a valid schedule
         if path is not None and not ResolvedCache(path).known:
             self._open(path)
 
@@ -80,17 +80,16 @@ class Database:
 
         Args:
             problem: A problem, or a tile program.
-            device: A name or a row. None: the GPU of this machine where one answers, else the only device that has
-                times of the problem.
-            provenance: One is ranked. None: measured before replayed before estimated.
-            sizes: Of a tile program.
+            device: A name or a row. None: this machine's GPU if there is one, else the only device with times of the
+                problem.
+            provenance: Only trials of this provenance. None: measured before replayed before estimated.
+            sizes: Sizes of a tile program, by name.
 
         Returns:
             The trial; None if there is none.
 
         Raises:
-            NoSchedule: There are several devices, because times of different ones are not compared; or the schedule is
-                not valid today.
+            NoSchedule: Several devices have times, which are not comparable; or the schedule is no longer valid.
             ValueError: An invalid problem, device or provenance.
         """
         problem = _problem(problem, sizes)
@@ -112,19 +111,22 @@ class Database:
     def look_up(
         self, problem: Problem | Program, device: str | Device | None = None, *, exact: bool = False, **sizes: int
     ) -> Answer:
-        """Say which kernel this database gives for ``problem``, and why: ``lookup`` has the rules.
+        """Return the kernel that this database selects for ``problem``, and the reason (rules: ``lookup``).
 
-        It needs no GPU, and compiles nothing.
+        Needs no GPU and compiles nothing.
 
         Args:
             problem: A problem, or a tile program.
-            device: As of ``best``.
-            exact: Only the trial that this database has of this problem on this device.
-            sizes: Of a tile program.
+            device: A device, as in ``best``.
+            exact: Use only this database's trial of exactly this problem and device.
+            sizes: Sizes of a tile program, by name.
+
+        Returns:
+            The selected kernel, generated but not compiled, with its provenance.
 
         Raises:
             NoSchedule: There is nothing for the problem, or no device to look it up for.
-            ValueError: An invalid problem or device.
+            ValueError: The problem or device is invalid.
         """
         from autosched.dispatch.lookup import look_up
 
@@ -141,14 +143,24 @@ class Database:
     ) -> LoadedKernel:
         """Return the kernel for ``problem`` on the current GPU, compiled and loaded: ``out = kernel(a, b)``.
 
-        What was tuned for it, else the recording of it that comes with autosched, else what was tuned for the nearest
-        problem, else what the time model chooses: ``lookup`` has the rules, ``kernel.provenance`` says which it is.
-        Warns NotTuned or StaleSchedule, once for each problem. With ``exact``, only what this database has of this very
-        problem and GPU. Raises NoSchedule where nothing can be used,
-        RuntimeUnavailable where kernels cannot be compiled or called, and ValueError for what is not a problem.
-        With ``dependent``, on sm_90 and newer, the kernel may begin before the one in front of it in its stream has
-        ended, and waits for that one (programmatic dependent launch): for short kernels in a row, best in a CUDA graph.
-        ``problem`` may be a tile program, with its ``sizes``: ``database.kernel(program, m=4096, n=4096, k=4096)``.
+        The kernel is the tuned one, else the recorded one that comes with autosched, else that of the nearest tuned
+        problem, else the choice of the time model. ``lookup`` has the rules, and ``kernel.provenance`` names the
+        source. Warns NotTuned or StaleSchedule once per problem.
+
+        Args:
+            problem: A problem, or a tile program: ``database.kernel(program, m=4096, n=4096, k=4096)``.
+            exact: Use only this database's trial of exactly this problem and GPU.
+            dependent: Use programmatic dependent launch on sm_90 and newer: the kernel may start before its predecessor
+                in the stream has ended, and waits for it. Helps short consecutive kernels, best in a CUDA graph.
+            sizes: Sizes of a tile program, by name.
+
+        Returns:
+            The kernel, ready to be called on arrays.
+
+        Raises:
+            NoSchedule: Nothing can be used.
+            RuntimeUnavailable: Kernels cannot be compiled or called here.
+            ValueError: The problem is invalid.
         """
         from autosched.dispatch.kernel import CubinKernel, RuntimeUnavailable, cupy_module
         from measurements.runners.cuda.device import gpu_here, missing_driver
@@ -159,7 +171,7 @@ class Database:
             gpu = gpu_here(cp)
         except UnknownDevice as error:
             raise RuntimeUnavailable(str(error)) from error
-        except Exception as error:  # whatever cupy raises where there is no driver or no GPU
+        except Exception as error:  # any error of cupy without a driver or GPU
             why = missing_driver() or f"{type(error).__name__}: {first_line(error)}"
             raise RuntimeUnavailable(f"kernels need a GPU, and none can be used: {why}") from error
         cache = ResolvedCache(self._path, dependent=dependent)
@@ -179,10 +191,10 @@ class Database:
         return kernel
 
     def kernel_of_any_size(self, program: Program, **sizes: int) -> KernelOfAnySize:
-        """Return a program with dynamic sizes as a function of arrays, whose shapes say these in every call.
+        """Return a program with dynamic sizes as a function of arrays, whose shapes give these sizes in every call.
 
-        ``database.kernel_of_any_size(program, n=4096, k=4096)(a, b)`` takes an ``a`` of any number of rows, and uses
-        the schedule of the nearest number that was tuned. Raises ValueError for other ``sizes`` than the constants;
+        ``database.kernel_of_any_size(program, n=4096, k=4096)(a, b)`` accepts an ``a`` of any number of rows, and uses
+        the schedule of the nearest tuned number. Raises ValueError unless ``sizes`` are exactly the constant sizes;
         calls raise as ``kernel`` does.
         """
         from autosched.dispatch.any_size import KernelOfAnySize
@@ -204,7 +216,7 @@ class Database:
 
 
 def _problem(problem: Problem | Program, sizes: Mapping[str, int]) -> Problem:
-    """Return a problem, or that of a tile program. Raises ValueError for what is neither."""
+    """Return the problem, made from a tile program if necessary. Raises ValueError for anything else."""
     if isinstance(problem, Problem) and not sizes:
         return problem
     from search_spaces.programs.builder import Program
@@ -220,7 +232,7 @@ def _problem(problem: Problem | Program, sizes: Mapping[str, int]) -> Problem:
 
 
 def _refuse_invalid(store: Store, problem: Problem, trial: Trial) -> None:
-    """Raise NoSchedule for a schedule that cannot be checked, or is none of its template's today."""
+    """Raise NoSchedule if the schedule cannot be checked, or is no longer valid for its template."""
     from autosched.dispatch.validity import refuse_invalid
 
     try:
@@ -232,9 +244,9 @@ def _refuse_invalid(store: Store, problem: Problem, trial: Trial) -> None:
 
 
 def device_name(store: Store, device: str | Device) -> str:
-    """Return the name of a device as in the trials of ``store``.
+    """Return the name of a device as the trials of ``store`` spell it.
 
-    Raises UnknownDevice for one that is neither a row nor in the store: that is a mistake, not an empty answer.
+    Raises UnknownDevice if the device is neither a row nor in the store: that is an error, not an empty result.
     """
     if isinstance(device, Device):
         return device.name
@@ -257,8 +269,7 @@ def _provenance(name: str) -> Provenance:
 
 
 def _gpu_row() -> Device | None:
-    """Return the GPU of this machine, None where none can be used. Asked in another process, which takes a second
-    once."""
+    """Return the row of this machine's GPU, or None. It is queried once, in a subprocess, which takes a second."""
     from measurements.runners.cuda.runner import cuda_available, cuda_device
 
     if not cuda_available()[0]:

@@ -1,11 +1,11 @@
-"""How far a recorded problem and device are from those asked for; nothing between what must not be exchanged.
+"""Distance of a recorded problem and device from the requested ones. There is none unless they are interchangeable.
 
-Two problems can stand in for each other if they are of one operator and differ in whole-number sizes only: types,
-storage orders, epilogues, kinds and every other text must be equal. Their distance is the sum over the sizes of
-|log2(asked / recorded)|: 1 for each doubling. Of a dynamic size one kernel serves every value, so that it is no
-difference: its doublings only decide which trial is nearest, after what divides it (16, 8, or nothing). A device can
-stand in for another of the same family, which is the architecture that code is compiled for ("sm_90a"); that adds
-|log2| of the ratios of SM counts and of DRAM bandwidths, and OTHER_DEVICE at least.
+Two problems are interchangeable if they have the same operator and differ in integer sizes only: types, storage orders,
+epilogues, kinds and all other texts must be equal. Their distance is the sum over the sizes of |log2(requested /
+recorded)|: 1 per doubling. One kernel serves every value of a dynamic size, so a dynamic size adds no distance: its
+doublings only rank trials, after its divisor (16, 8, or none). Devices are interchangeable within a family, which is
+the architecture that code is compiled for ("sm_90a"). Another device adds |log2| of the ratios of SM counts and of DRAM
+bandwidths, and at least OTHER_DEVICE.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from typing import Any
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem, divisor_of
 
-MAX_DOUBLINGS = 4.0  # doublings, in all: beyond it, a schedule says nothing
+MAX_DOUBLINGS = 4.0  # total doublings beyond which a schedule carries no information
 OTHER_DEVICE = 0.25
-DYNAMIC_DOUBLING = 2.0**-7  # 31 of them count less than another divisor
+DYNAMIC_DOUBLING = 2.0**-7  # 31 of them weigh less than another divisor
 OTHER_DIVISOR = 0.25
-UNKNOWN_DEVICE = 1.0  # of the same family, but of no known row
+UNKNOWN_DEVICE = 1.0  # same family, but no known row
 
 
 @dataclass(frozen=True)
 class ProblemDistance:
-    """``differences`` say, field by field, what was asked for and what is recorded. ``doublings`` is infinite where
-    the one cannot stand in for the other."""
+    """Distance in ``doublings``, infinite if the problems are not interchangeable.
+
+    ``differences`` lists the requested and recorded value of each differing field.
+    """
 
     doublings: float
     differences: tuple[str, ...]
@@ -40,7 +42,7 @@ class ProblemDistance:
 
 
 def problem_distance(asked: Problem, recorded: Mapping[str, Any]) -> ProblemDistance:
-    """From the problem asked for to a recorded one, given as its JSON."""
+    """Return the distance from the requested problem to a recorded one, given as its JSON."""
     wanted = asked.to_json()
     sizes = {f.name for f in dataclasses.fields(asked) if f.type in ("int", int)}
     total, differences = 0.0, []
@@ -56,15 +58,13 @@ def problem_distance(asked: Problem, recorded: Mapping[str, Any]) -> ProblemDist
         differences.append(f"{name} is {ours}, recorded {theirs}")
         if is_size:
             total += abs(math.log2(ours) - math.log2(theirs))  # type: ignore[arg-type]
-        elif not isinstance(ours, float) or not isinstance(
-            theirs, (int, float)
-        ):  # an eps does not concern the schedule
+        elif not isinstance(ours, float) or not isinstance(theirs, (int, float)):  # eps does not affect the schedule
             total = math.inf
     return ProblemDistance(total, tuple(differences))
 
 
 def device_distance(asked: Device, recorded: str, row: Device | None) -> ProblemDistance:
-    """From ``asked`` to the device called ``recorded``, of which ``row`` is known, or None."""
+    """Return the distance from ``asked`` to the device named ``recorded``; ``row`` is its row if known, else None."""
     if asked.name == recorded:
         return ProblemDistance(0.0, ())
     difference = (f"device is {asked.name}, recorded {recorded}",)

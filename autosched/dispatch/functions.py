@@ -1,14 +1,14 @@
 """Tuned operators as functions of arrays: ``autosched.matmul(a, b)`` and the like, for cupy, torch and DLPack.
 
-Each call looks up the kernel of its shapes, strides and types in a table of this process; the first one asks the
-database: the ``database`` argument, else the one of ``use``, else that of AUTOSCHED_DB, which is read once, else the
-one that ``tune`` keeps where none is named. Without any, the recordings that come with autosched serve the problems
-recorded on this GPU and their neighbours. What runs is what ``Database.kernel`` gives, with its warnings; ``chosen``
-shows it. Everything is queued on the current stream of cupy, or of torch where the first array is a tensor, and nothing
-waits. Any number of threads may call.
+Each call looks up the kernel of its shapes, strides and types in a table of this process. The first call queries the
+database: the ``database`` argument, else that of ``use``, else that of AUTOSCHED_DB (read once), else the default
+database of ``tune``. Without a database, the recordings that come with autosched serve the problems recorded on this
+GPU and their neighbours. Kernels are those of ``Database.kernel``, with its warnings; ``chosen`` lists them. Work is
+queued on cupy's current stream, or on torch's if the first array is a tensor; no call waits for it. All functions are
+thread-safe.
 
-All raise ValueError, in one line, for arrays that are not on one GPU, or do not fit together, or are not dense (a
-matrix of ``matmul`` may also be column-major, such as ``b.T``), and for an ``out`` that overlaps an input; and
+All raise ValueError, in one line, for arrays that are not on one GPU, do not fit together, or are not dense (a matrix
+of ``matmul`` may also be column-major, such as ``b.T``), and for an ``out`` that overlaps an input. They raise
 RuntimeUnavailable and NoSchedule as ``Database.kernel`` does.
 """
 
@@ -56,28 +56,28 @@ def matmul(
     dtype: str | None = None,
     database: Source | None = None,
 ) -> Any:
-    """Compute ``activation(a @ b + bias)`` by the best kernel that the database knows.
+    """Compute ``activation(a @ b + bias)`` with the best kernel in the database.
 
     Args:
-        a: (..., m, k); with ``block_format`` bytes, (..., m, k) of the numbers of mxf8 and (..., m, k / 2) of others.
-        b: (k, n), or (..., k, n) with the same leading axes; with ``block_format`` bytes, (k, n) or (k / 2, n),
-            column-major.
-        out: The array of the result, by default a new one.
-        scale_a: Of 8-bit types, f32, where ``scale_b`` is given, too: one element, or one for each row of a, (..., m)
-            or (..., m, 1), which multiply the product; or, of 8-bit floats, one for each row of a and 128 of k,
-            (..., m, k / 128), rounded up, which multiply the sums of 128 products.
-        scale_b: One element, or one for each column of b, (..., n) or (..., 1, n); or one for each 128 columns of b and
-            128 of k, (..., n / 128, k / 128), rounded up.
-        block_scale_a: Bytes, which lie as ``scale_order`` says.
+        a: (..., m, k); with ``block_format`` bytes: (..., m, k) for mxf8, else (..., m, k / 2).
+        b: (k, n), or (..., k, n) with the same leading axes; with ``block_format`` bytes, column-major: (k, n) for
+            mxf8, else (k / 2, n).
+        out: Array for the result. Default: a new one.
+        scale_a: f32 scales of 8-bit types, given together with ``scale_b``. One element, or one per row of a, (..., m)
+            or (..., m, 1), scales the product. For 8-bit floats (..., m, k / 128), rounded up, scales each sum of 128
+            products.
+        scale_b: One element; one per column of b, (..., n) or (..., 1, n); or one per 128 columns and 128 of k, (..., n
+            / 128, k / 128), rounded up.
+        block_scale_a: Block scales as bytes, in the layout ``scale_order``.
         block_scale_b: The same for b.
         block_format: "mxf8", "mxf4" or "nvf4".
         scale_order: "row" or "tiled" (``Matmul``).
         bias: n elements of the result's type.
         activation: "none", "relu", "gelu" or "silu".
         precision: Whether f32 may be rounded to "tf32" or not ("ieee").
-        acc: "f16" adds up products of f16 in f16.
-        dtype: Of the result, by default that of ``out`` or of a (8-bit floats give bf16, int8 int32, with scales bf16).
-        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+        acc: "f16" accumulates products of f16 in f16.
+        dtype: Type of the result. Default: type of ``out`` or of a (8-bit floats: bf16; int8: int32, with scales bf16).
+        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
     """
     options = ("matmul", activation, precision, acc, dtype, block_format, scale_order)
     if scale_a is scale_b is block_scale_a is block_scale_b is bias is None:
@@ -99,16 +99,16 @@ def matvec(x: Any, w: Any, out: Any = None, *, dtype: str | None = None, databas
     Args:
         x: (k,) or (m, k), m up to 16.
         w: (n, k).
-        out: The array of the result, (n,) or (m, n), by default a new one.
-        dtype: Of the result, by default that of ``out`` or of x.
-        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+        out: Array for the result, (n,) or (m, n). Default: a new one.
+        dtype: Type of the result. Default: type of ``out`` or of x.
+        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
         ``out``, or the new array, of the library of x.
 
     Raises:
-        ValueError: For arrays that do not fit together, or lie on several GPUs.
-        NoSchedule: Where no kernel can compute this.
+        ValueError: Arrays do not fit together, or are on several GPUs.
+        NoSchedule: No kernel can compute this.
     """
     return _call(
         (x, w), out, database, ("matvec", dtype), lambda f, of, o: call_signature.matvec_plan(*f, out=of, dtype=o[1])
@@ -120,16 +120,16 @@ def softmax(x: Any, out: Any = None, *, dtype: str | None = None, database: Sour
 
     Args:
         x: (..., columns).
-        out: The array of the result, of x's shape, by default a new one.
-        dtype: Of the result, by default that of ``out`` or of x.
-        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+        out: Array for the result, of x's shape. Default: a new one.
+        dtype: Type of the result. Default: type of ``out`` or of x.
+        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
         ``out``, or the new array, of the library of x.
 
     Raises:
-        ValueError: For arrays that do not fit together, or lie on several GPUs.
-        NoSchedule: Where no kernel can compute this.
+        ValueError: Arrays do not fit together, or are on several GPUs.
+        NoSchedule: No kernel can compute this.
     """
     return _call(
         (x,), out, database, ("softmax", dtype), lambda f, of, o: call_signature.softmax_plan(*f, out=of, dtype=o[1])
@@ -144,17 +144,17 @@ def rmsnorm(
     Args:
         x: (..., columns).
         weight: (columns,), of x's type.
-        out: The array of the result, of x's shape, by default a new one.
+        out: Array for the result, of x's shape. Default: a new one.
         eps: Added to the mean of the squares.
-        dtype: Of the result, by default that of ``out`` or of x.
-        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+        dtype: Type of the result. Default: type of ``out`` or of x.
+        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
         ``out``, or the new array, of the library of x.
 
     Raises:
-        ValueError: For arrays that do not fit together, or lie on several GPUs.
-        NoSchedule: Where no kernel can compute this.
+        ValueError: Arrays do not fit together, or are on several GPUs.
+        NoSchedule: No kernel can compute this.
     """
     return _call(
         (x, weight),
@@ -181,17 +181,17 @@ def layernorm(
         x: (..., columns).
         weight: (columns,), of x's type.
         bias: (columns,), of x's type.
-        out: The array of the result, of x's shape, by default a new one.
+        out: Array for the result, of x's shape. Default: a new one.
         eps: Added to the variance.
-        dtype: Of the result, by default that of ``out`` or of x.
-        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+        dtype: Type of the result. Default: type of ``out`` or of x.
+        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
         ``out``, or the new array, of the library of x.
 
     Raises:
-        ValueError: For arrays that do not fit together, or lie on several GPUs.
-        NoSchedule: Where no kernel can compute this.
+        ValueError: Arrays do not fit together, or are on several GPUs.
+        NoSchedule: No kernel can compute this.
     """
     return _call(
         (x, weight, bias),
@@ -215,18 +215,18 @@ def reduce(
 
     Args:
         x: At least one axis.
-        out: The array of the result, without the axis, by default a new one.
+        out: Array for the result, without the axis. Default: a new one.
         kind: "sum", "max", "mean", "sumsq" or "argmax", whose result is u32.
         axis: -1, the last, or 0, the first.
-        dtype: Of the result, by default that of ``out`` or of x.
-        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+        dtype: Type of the result. Default: type of ``out`` or of x.
+        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
         ``out``, or the new array, of the library of x.
 
     Raises:
-        ValueError: For arrays that do not fit together, or lie on several GPUs.
-        NoSchedule: Where no kernel can compute this.
+        ValueError: Arrays do not fit together, or are on several GPUs.
+        NoSchedule: No kernel can compute this.
     """
     return _call(
         (x,),
@@ -238,26 +238,26 @@ def reduce(
 
 
 def transpose(x: Any, out: Any = None, *, database: Source | None = None) -> Any:
-    """Return x with its last two axes exchanged, as a dense array of its own; elements of any type of 1 to 16 bytes."""
+    """Return x with its last two axes exchanged, as a new dense array. Elements may be of any type of 1 to 16 bytes."""
     return _call((x,), out, database, ("transpose",), lambda f, of, _: call_signature.transpose_plan(*f, out=of))
 
 
 def use(database: Source | None) -> None:
-    """Set the database of calls without one, in this process, instead of that of AUTOSCHED_DB; None takes it back.
+    """Set the process-wide default database, which takes precedence over AUTOSCHED_DB; None restores AUTOSCHED_DB.
 
-    Raises StoreError, a ValueError, where it cannot be opened.
+    Raises StoreError, a ValueError, if it cannot be opened.
     """
     _default.set(None if database is None else _opened(database))
 
 
 def chosen() -> tuple[KernelProvenance, ...]:
-    """Where each kernel that these functions have loaded so far comes from, in the order of their first calls."""
+    """Return the provenance of each kernel that these functions have loaded, in the order of first calls."""
     kernels = [*(loaded.kernel for loaded in list(_loaded.values())), *list(_tile_kernels.values())]
     return tuple(kernel.provenance for kernel in kernels)
 
 
 def forget() -> None:
-    """Drop every kernel that these functions have loaded: after a database has been tuned further, for one."""
+    """Drop every kernel that these functions have loaded, for example after more tuning."""
     with _lock:
         _loaded.clear()
         _tile_kernels.clear()
@@ -266,9 +266,11 @@ def forget() -> None:
 
 @dataclass(frozen=True)
 class _LoadedCall:
-    """A kernel and its problem; names and sizes in bytes of the arrays of a call, out last, and their positions in the
-    order of the kernel where that is another; shape and type of a new result, and its GPU; torch if the first array is
-    its."""
+    """A loaded kernel with all that a call needs.
+
+    Holds the problem; names and byte sizes of the arrays of a call, out last, and their order in the kernel if
+    different; shape, type and GPU of a new result; and the torch module if the first array is a tensor.
+    """
 
     kernel: LoadedKernel
     problem: Problem
@@ -299,7 +301,7 @@ class _LoadedCall:
 
 
 class _Default:
-    """The database of calls that name none."""
+    """Default database, for calls that name none."""
 
     def __init__(self) -> None:
         self._database: Database | None = None
@@ -389,20 +391,20 @@ def call_tile_operator(
     source: Source | None,
     options: Mapping[str, Any],
 ) -> Any:
-    """Launch an operator whose problem states its tile program.
+    """Launch an operator defined by a tile program.
 
     Args:
-        problem: Its problem type.
-        arrays: The inputs by name; None for an optional one that is not given.
-        out: The array of the result, or a tuple of several; None for new ones.
-        source: The database; None for the default one.
+        problem: Problem type.
+        arrays: Inputs by name; None for an omitted optional input.
+        out: Array for the result, or a tuple of several; None for new ones.
+        source: Database; None for the default one.
         options: Keywords of ``problem.of_arrays``.
 
     Returns:
-        ``out``, or what was made.
+        ``out``, or the new arrays.
 
     Raises:
-        ValueError: Arrays that do not fit together.
+        ValueError: Arrays do not fit together.
         NoSchedule: No kernel can compute this.
     """
     cp = cupy_module()
@@ -438,7 +440,7 @@ def _on_gpu(cp: Any, arrays: Sequence[Any], inputs: int) -> list[Any]:
 def _load(
     cp: Any, database: Database, key: tuple[Any, ...], plan: Make, arrays: Sequence[Any], inputs: int
 ) -> _LoadedCall:
-    """Return the kernel of a call, found once for each key."""
+    """Return the kernel of a call, loaded once per key."""
     _, options, _, looks = key
     gpu = looks[3]
     for here in looks[3::4]:
@@ -463,7 +465,7 @@ def _facts(array: Any) -> ArraySpec:
 
 
 def _result_type(first: Any, out_type: str | None) -> Any:
-    """Return what the library of the first array calls the type of a result."""
+    """Return the result type in the terms of the first array's library."""
     torch = torch_of(first)
     if torch is not None:
         return first.dtype if out_type is None else getattr(torch, _NAMES[out_type])
@@ -474,7 +476,7 @@ def _result_type(first: Any, out_type: str | None) -> Any:
 
 
 def _new(cp: Any, loaded: _LoadedCall) -> Any:
-    """Return a result of cupy's on the GPU of the arrays."""
+    """Return a new cupy result on the GPU of the arrays."""
     if cp.cuda.runtime.getDevice() == loaded.gpu:
         return cp.empty(loaded.shape, loaded.dtype)
     with cp.cuda.Device(loaded.gpu):

@@ -1,4 +1,4 @@
-"""The arrays of a call: what is seen of them at a glance, and what a kernel would misread."""
+"""Checks of the arrays of a call: a fast comparison with earlier calls, and layouts that a kernel would misread."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from search_spaces.hardware.dtypes import NAMES, DType
 from search_spaces.launches.operand import Operand
 
-ALIGNMENT = 16  # bytes: the widest access of any kernel; what cupy and torch allocate starts at multiples of 256
-_CUDA = 2  # kDLCUDA of DLPack
+ALIGNMENT = 16  # bytes: the widest access of any kernel; allocations of cupy and torch start at multiples of 256
+_CUDA = 2  # DLPack's kDLCUDA
 
 
 def look_at(ndarray: type, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], list[int], int] | None:
-    """Return what tells arrays apart but for where they lie (shape, strides, type and GPU of each), where each begins,
-    and the bits of these addresses. None where one is neither of cupy's ``ndarray`` nor a tensor.
+    """Return a signature of the arrays, their addresses, and the combined address bits.
 
-    Every call of a kernel comes through here: a microsecond more is one for each of them.
+    The signature is shape, strides, type and GPU of each array, without its address. Returns None if an array is
+    neither a cupy ``ndarray`` nor a tensor. Every kernel call runs this function, so its time adds to each launch.
     """
     torch = sys.modules.get("torch")
     looks: list[Any] = []
@@ -38,16 +38,16 @@ def look_at(ndarray: type, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], list
 
 
 def as_gpu_array(cp: Any, name: str, array: Any) -> Any:
-    """``array`` itself if it is cupy's or a tensor on a GPU, else a cupy array over its memory, on its own GPU.
+    """Return ``array`` itself if it is a cupy array or GPU tensor, else a cupy array over its memory, on its own GPU.
 
-    Raises ValueError for what is on no GPU. cupy alone would copy what is not on the current one.
+    Raises ValueError if the array is not on a GPU. cupy alone would copy an array that is not on the current one.
     """
     torch = torch_of(array)
     if isinstance(array, cp.ndarray) or (torch is not None and array.is_cuda):
         return array
     if torch is None and hasattr(array, "__cuda_array_interface__"):
         gpu = cp.cuda.runtime.pointerGetAttributes(array.__cuda_array_interface__["data"][0]).device
-        with cp.cuda.Device(max(gpu, 0)):  # negative where there is no memory: an array without elements
+        with cp.cuda.Device(max(gpu, 0)):  # negative without memory: an array without elements
             return cp.asarray(array)
     if torch is None and hasattr(array, "__dlpack__") and array.__dlpack_device__()[0] == _CUDA:
         return cp.from_dlpack(array)
@@ -55,16 +55,16 @@ def as_gpu_array(cp: Any, name: str, array: Any) -> Any:
 
 
 def check_apart(names: Sequence[str], starts: Sequence[int], sizes: Sequence[int], written: int) -> None:
-    """Refuse a written array that shares memory with another: kernels read inputs as if nothing wrote them.
+    """Raise an error if a written array shares memory with another: kernels assume that inputs do not change.
 
     Args:
-        names: Of the arrays, for the error.
+        names: Names of the arrays, for the error.
         starts: Their first addresses.
-        sizes: Their bytes.
-        written: The position of the one that the kernel writes.
+        sizes: Their sizes in bytes.
+        written: Position of the written array.
 
     Raises:
-        ValueError: It overlaps one of the others.
+        ValueError: It overlaps another array.
     """
     low = starts[written]
     high = low + sizes[written]
@@ -74,7 +74,7 @@ def check_apart(names: Sequence[str], starts: Sequence[int], sizes: Sequence[int
 
 
 def arguments(inputs: Sequence[Operand], arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a call by the names of the inputs. Raises TypeError as Python does for a function's arguments."""
+    """Return the arguments of a call by input name. Raises TypeError as Python does for a function's arguments."""
     names = [o.name for o in inputs]
     if len(arrays) > len(names):
         raise TypeError(f"the kernel takes {', '.join(names)}, and {len(arrays)} arrays were given")
@@ -90,8 +90,9 @@ def arguments(inputs: Sequence[Operand], arrays: Sequence[Any], named: Mapping[s
 
 
 def split_outputs(outputs: Sequence[Operand], out: Any) -> tuple[Any, ...]:
-    """Return the arrays of ``out``: itself for one output, its items for several. Raises ValueError for another
-    number."""
+    """Return the arrays of ``out``: itself for one output, its items for several. Raises ValueError for a wrong
+    number.
+    """
     if len(outputs) == 1:
         return (out,)
     if not isinstance(out, (tuple, list)) or len(out) != len(outputs):
@@ -100,17 +101,17 @@ def split_outputs(outputs: Sequence[Operand], out: Any) -> tuple[Any, ...]:
 
 
 def check_array(operand: Operand, shape: tuple[int, ...], dtype: str, c_contiguous: bool, address: int) -> None:
-    """Refuse an array that the kernel would misread.
+    """Raise an error for an array that the kernel would misread.
 
     Args:
-        operand: What the kernel takes there.
-        shape: Of the array; one leading axis of extent 1 may be left out.
-        dtype: The name of its type, numpy's or torch's.
-        c_contiguous: Whether it is dense and C-contiguous.
-        address: Of its first element, in bytes.
+        operand: The kernel's operand.
+        shape: Shape of the array; one leading axis of extent 1 may be left out.
+        dtype: Name of its type in numpy or torch.
+        c_contiguous: True if it is dense and C-contiguous.
+        address: Address of its first element, in bytes.
 
     Raises:
-        ValueError: One line that says which of these is wrong, and what to do.
+        ValueError: One of these is wrong; the message is one line with the remedy.
     """
     name, wanted = operand.name, operand.shape
     if dtype not in (operand.dtype.storage, torch_type(operand.dtype)):
@@ -124,11 +125,11 @@ def check_array(operand: Operand, shape: tuple[int, ...], dtype: str, c_contiguo
 
 
 def torch_type(dtype: DType) -> str:
-    """Return what torch and ml_dtypes call the type: as numpy does, except for those that numpy lacks."""
+    """Return the type's name in torch and ml_dtypes, which is numpy's except for types that numpy lacks."""
     return NAMES.get(dtype.name, dtype.storage)
 
 
 def torch_of(array: Any) -> Any:
-    """Return the torch module if ``array`` is a tensor; torch is never imported here."""
+    """Return the torch module if ``array`` is a tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and isinstance(array, torch.Tensor) else None

@@ -29,29 +29,30 @@ from measurements.runners.launch import LoadedLaunch
 from search_spaces.launches.launch import Launch
 from search_spaces.launches.operand import Operand
 
-# Shapes and types of new outputs; and, once the arrays of a call were checked, torch if the first is its, and these.
+# Shapes and types of new outputs; after the arrays of a call were checked also the torch module, if the first array is
+# a tensor, and the outputs.
 _ToMake = tuple[tuple[tuple[int, ...], Any], ...]
 _Accepted = tuple[Any, _ToMake]
 
 
 class RuntimeUnavailable(RuntimeError):
-    """Kernels cannot be called here. The message is one sentence that says what is missing."""
+    """Kernels cannot be called here. The message is one sentence that names the missing part."""
 
 
 class LoadedKernel(ABC):
-    """A kernel, ready on the GPU that was current when it was loaded. ``provenance`` says where it comes from.
+    """A kernel, ready on the GPU that was current when it was loaded. ``provenance`` is its source.
 
-    Call it with the problem's inputs in order, or by name: dense C-contiguous cupy arrays, torch tensors, or whatever
-    has ``__cuda_array_interface__`` or ``__dlpack__``, shaped as in memory (a column-major operand is passed
-    transposed). A first dimension of 1 may be left out; left out of the first input, it is left out of the result, too.
-    The result is a new array of the first input's kind (of cupy's for what is neither a tensor nor cupy's), or ``out``,
-    which is written in place; where the problem has several outputs, both are tuples of them. Arrays that a kernel
-    reads and writes are inputs, and the result where there is no other. What numpy lacks is torch's or ml_dtypes', or
-    the unsigned integers of its bits: bfloat16, float8_e4m3fn and float8_e5m2.
+    Call it with the problem's inputs in order, or by name: dense C-contiguous cupy arrays, torch tensors, or objects
+    with ``__cuda_array_interface__`` or ``__dlpack__``, shaped as in memory (a column-major operand is passed
+    transposed). A first dimension of 1 may be left out; if the first input lacks it, so does the result. The result is
+    ``out``, written in place, or a new array of the first input's library (cupy by default). If the problem has several
+    outputs, both are tuples. Arrays that a kernel reads and writes are inputs; without other outputs they are also the
+    result. Types that numpy lacks (bfloat16, float8_e4m3fn and float8_e5m2) are those of torch or ml_dtypes, or
+    unsigned integers of the same bits.
 
-    Everything runs on the current stream of cupy, or of torch where the first input is a tensor. Nothing waits for it.
-    The first call on a stream also makes the kernel's workspaces: call it once before a CUDA graph captures it. Any
-    number of threads may call one kernel.
+    Work is queued on cupy's current stream, or on torch's if the first input is a tensor. No call waits for it. The
+    first call on a stream also makes the kernel's workspaces: call it once before a CUDA graph captures it.
+    Thread-safe.
     """
 
     def __init__(self, cp: Any, operands: Sequence[Operand], provenance: KernelProvenance) -> None:
@@ -65,29 +66,30 @@ class LoadedKernel(ABC):
         arrays = (*self.inputs, *self.outputs)
         self._names, self._bytes = tuple(o.name for o in arrays), tuple(o.bytes for o in arrays)
         self._written = tuple(i for i, o in enumerate(arrays) if o.role != "input")
-        self._accepted: dict[tuple[Any, ...], _Accepted] = {}  # by the looks of a call's arrays
+        self._accepted: dict[tuple[Any, ...], _Accepted] = {}  # by signature of a call's arrays
 
     @abstractmethod
     def _launch(self, starts: Sequence[int]) -> None:
-        """Queue the work for arrays at these addresses, of the inputs and then the outputs, on the current stream of
-        cupy, on the kernel's GPU."""
+        """Queue the kernel for arrays at these addresses (inputs, then outputs) on cupy's current stream."""
 
     @abstractmethod
     def _bound(self, starts: Sequence[int]) -> Callable[[], None]:
-        """``_launch`` for these addresses, as far as it can be prepared."""
+        """Return ``_launch`` for these addresses, prepared as far as possible."""
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
-        """Launch. Raises ValueError for an array on another GPU, or of the wrong type, shape, layout or alignment."""
+        """Launch the kernel. Raises ValueError for an array on another GPU, or of the wrong type, shape, layout or
+        alignment.
+        """
         starts, outs, torch = self._checked(arrays, out, named)
         self.launch_at(starts, torch)
         return outs if len(outs) > 1 else outs[0]
 
     def launch_at(self, starts: Sequence[int], torch: Any) -> None:
-        """Launch for arrays that begin at these addresses, of the inputs and then the outputs. Nothing is checked.
+        """Launch the kernel for arrays at these addresses, inputs then outputs, without checks.
 
-        It runs on the current stream of ``torch``, or of cupy where that is None.
+        Runs on the current stream of ``torch``, or of cupy if that is None.
         """
-        # _is_current, without further calls: microseconds count
+        # _is_current inlined: microseconds count
         if self._get_device() == self._gpu and (
             torch is None or torch_stream(torch, self._gpu) == self._current_stream().ptr
         ):
@@ -97,11 +99,10 @@ class LoadedKernel(ABC):
                 self._launch(starts)
 
     def bind(self, *arrays: Any, out: Any = None, **named: Any) -> BoundKernel:
-        """Return the kernel with its arrays: a function without arguments that launches it on them and gives the
-        result.
+        """Return a function without arguments that launches the kernel on these arrays and returns the result.
 
-        As a call, but everything is checked once, here. The outputs may follow the inputs in order; without any, they
-        are made here, and written by every call. Raises ValueError and TypeError as a call does.
+        All checks of a call are made once, here. The outputs may follow the inputs in order; otherwise they are
+        allocated here, and every call writes them. Raises ValueError and TypeError as a call does.
         """
         count = len(self.inputs)
         if out is None and len(arrays) == count + len(self.outputs) > count:
@@ -122,7 +123,9 @@ class LoadedKernel(ABC):
     def _checked(
         self, arrays: tuple[Any, ...], out: Any, named: Mapping[str, Any]
     ) -> tuple[Sequence[int], tuple[Any, ...], Any]:
-        """Where inputs and then outputs begin, the outputs as given or made, and torch if the first input is its."""
+        """Return the addresses of inputs then outputs, the outputs as passed or allocated, and torch if the first input
+        is its.
+        """
         if named or len(arrays) != len(self.inputs):
             by_name = arguments(self.inputs, arrays, named)
             arrays = tuple(by_name[o.name] for o in self.inputs)
@@ -155,13 +158,13 @@ class LoadedKernel(ABC):
         return starts, outs, torch
 
     def _accept(self, arrays: Sequence[Any]) -> _Accepted:
-        """Check arrays that look as none before."""
+        """Check arrays of a new signature."""
         self._check_each(arrays)
         torch = torch_of(arrays[0])
         short = len(arrays[0].shape) < len(self.inputs[0].shape)  # only a first dimension of 1 can be missing
         to_make = []
         for o in self.outputs:
-            # An output has the type of the first input whose operand has it: bf16 may be held in several.
+            # An output has the type of the first input of the same operand type: bf16 may be stored in several types.
             like = next((a for i, a in zip(self.inputs, arrays, strict=False) if i.dtype == o.dtype), None)
             kind: Any = o.dtype.storage
             if torch is not None:
@@ -194,10 +197,10 @@ class LoadedKernel(ABC):
         with self._cupy.cuda.Device(self._gpu):
             return tuple([empty(shape, kind) for shape, kind in to_make])
 
-    # ---- where it runs ----
+    # ---- current GPU and stream ----
 
     def _is_current(self, torch: Any) -> bool:
-        """Whether cupy's current GPU and stream are the ones to use."""
+        """Return True if the kernel's GPU and the caller's stream are cupy's current ones."""
         if self._get_device() != self._gpu:
             return False
         if torch is None:
@@ -205,7 +208,7 @@ class LoadedKernel(ABC):
         return bool(torch_stream(torch, self._gpu) == self._current_stream().ptr)
 
     def _context(self, torch: Any) -> ExitStack:
-        """Return the kernel's GPU and the current stream of cupy, or of torch where it is given."""
+        """Return the kernel's GPU and the current stream of cupy, or of torch if given."""
         with ExitStack() as entered:
             entered.enter_context(self._cupy.cuda.Device(self._gpu))
             if torch is not None:
@@ -214,16 +217,16 @@ class LoadedKernel(ABC):
 
 
 class BoundKernel:
-    """A kernel and its arrays, which it keeps alive. ``result`` is what every call gives, and writes anew.
+    """A kernel bound to its arrays, which it keeps alive.
 
     It runs on the stream that is current when it is called.
 
     Args:
-        result: The array that every call gives and writes anew.
-        bound: Launches on the current stream of cupy.
-        elsewhere: Makes the caller's stream cupy's current one for the launch: that of torch, where arrays are tensors.
-        is_current: Whether it is already.
-        arrays: What is kept alive.
+        result: Array that every call writes and returns.
+        bound: Launches on cupy's current stream.
+        elsewhere: Makes the caller's stream (torch's for tensors) cupy's current one for the launch.
+        is_current: Returns True if it already is.
+        arrays: Arrays to keep alive.
     """
 
     __slots__ = ("_arrays", "_bound", "_elsewhere", "_is_current", "result")
@@ -251,7 +254,7 @@ class BoundKernel:
 
 
 class CubinKernel(LoadedKernel):
-    """A kernel of ours or of a user's, loaded from its cubin."""
+    """A generated or user's kernel, loaded from its cubin."""
 
     def __init__(self, cp: Any, launch: Launch, cubin: str, provenance: KernelProvenance) -> None:
         """Load a cubin on the current GPU.
@@ -259,11 +262,11 @@ class CubinKernel(LoadedKernel):
         Args:
             cp: The cupy module.
             launch: Grid, block and operands; ``launch.entry`` is the function's name in the cubin.
-            cubin: The path of a file, no longer needed afterwards.
-            provenance: Where the kernel comes from.
+            cubin: Path of the cubin, not needed after loading.
+            provenance: Source of the kernel.
 
         Raises:
-            LaunchRefused: The cubin was compiled for a different launch; and cupy's errors where it does not load.
+            LaunchRefused: The cubin was compiled for a different launch. If it does not load, cupy's errors are raised.
         """
         super().__init__(cp, launch.operands, provenance)
         self._loaded = LoadedLaunch(cp, launch, cubin, overlapping=True)
@@ -271,8 +274,8 @@ class CubinKernel(LoadedKernel):
         self._fills = bool(launch.symbols)
         self._parameters = self._loaded.encoder((*self._names, *(o.name for o in self._wanted)))
         self._run = self._loaded.launch_with
-        # By stream: launches on two streams must not share them. The per-thread default stream has one handle in every
-        # thread, hence the thread.
+        # By stream, since launches on two streams must not share workspaces. The per-thread default stream has the same
+        # handle in every thread, hence the thread.
         self._workspaces: dict[tuple[int, int], list[Any]] = {}
 
     def _launch(self, starts: Sequence[int]) -> None:
@@ -296,7 +299,7 @@ class CubinKernel(LoadedKernel):
 
 
 def cupy_module() -> Any:
-    """cupy, imported where it is needed. Raises RuntimeUnavailable."""
+    """Import cupy lazily and return it. Raises RuntimeUnavailable."""
     known = sys.modules.get("cupy")
     if known is not None:
         return known
@@ -309,7 +312,7 @@ def cupy_module() -> Any:
 
 
 class _ForeignStream:
-    """A stream of another library, in the CUDA stream protocol."""
+    """Stream of another library, in the CUDA stream protocol."""
 
     def __init__(self, address: int) -> None:
         self._address = address
@@ -319,11 +322,11 @@ class _ForeignStream:
 
 
 def torch_stream(torch: Any, gpu: int) -> int:
-    """Return the address of the current stream of torch on ``gpu``.
+    """Return the address of torch's current stream on ``gpu``.
 
-    ``torch.cuda.current_stream`` makes an object in Python, which takes a third of a call: the address of a stream that
-    was seen before is known by its number. torch numbers the streams of its pools, which it never destroys, and gives
-    any other its address as its number.
+    ``torch.cuda.current_stream`` creates a Python object, which takes a third of a call. Addresses of known streams are
+    therefore cached by stream number. torch numbers its pooled streams, which it never destroys; the number of any
+    other stream is its address.
     """
     number = torch.accelerator.current_stream(gpu).stream_id
     address = _STREAMS.get((gpu, number))

@@ -1,4 +1,4 @@
-"""The vendor's library in the place of a kernel: what a database gives where the library won."""
+"""Kernel that calls the vendor's library, for problems where the library won."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from search_spaces.operators.problem import Problem
 
 
 class LibraryKernel(LoadedKernel):
-    """cuBLAS, called as a kernel is: with the same arrays, checks and streams."""
+    """cuBLAS behind the interface of a kernel: the same arrays, checks and streams."""
 
     def __init__(self, cp: Any, problem: Problem, provenance: KernelProvenance) -> None:
-        """Raise Unable where the library does not compute ``problem``."""
+        """Raise Unable if the library does not compute ``problem``."""
         super().__init__(cp, problem.operands(), provenance)
         self._gemm, names = library_product(problem)
         self._positions = [self._names.index(name) for name in names]
@@ -36,7 +36,9 @@ class LibraryKernel(LoadedKernel):
 
 
 def usable_library(problem: Problem) -> str:
-    """Return the version of the library that would be called for ``problem``. Raises ValueError where it cannot be."""
+    """Return the version of the library that computes ``problem``. Raises ValueError if the library cannot be
+    called.
+    """
     try:
         library_product(problem)
         return library_version()

@@ -1,16 +1,16 @@
-"""Which kernel calls get for a problem on a device: that of the exact trial, of the nearest one, or the model's own.
+"""Selection of the kernel for a problem on a device: from the exact trial, the nearest trial, or the time model.
 
-1. The best trial of exactly this problem and device, whatever the model says: it was tuned for it. Where the vendor's
-   library won, that is the answer; so it is where it won the nearest problem.
-2. Otherwise the recording of this problem on this device that comes with autosched.
-3. Otherwise the nearest trial by ``problem_distance``, if its schedule is valid for the problem as asked and the time
-   model does not put it behind the default choice (``default_choice``), or if it differs in dynamic sizes alone. The
-   nearest MOST_TRIED are asked. The database comes before the recordings at the same distance; recordings serve their
-   own device only.
-4. Otherwise the default choice; without a database only where a recorded problem is near enough to stand in.
+1. The best trial of exactly this problem and device, whatever the model predicts. If the vendor's library won it, the
+  library is selected.
+2. Otherwise the recording of this problem and device that comes with autosched.
+3. Otherwise the nearest trial by ``problem_distance``, if its schedule is valid for the requested problem and the time
+  model does not rank it below the default choice (``default_choice``), or if only dynamic sizes differ. If the library
+  won the nearest trial, the library is selected. At most MOST_TRIED trials are considered. The database precedes the
+  recordings at equal distance; recordings serve their own device only.
+4. Otherwise the default choice; without a database only if a recorded problem is near enough.
 
-Every schedule is validated before a kernel is generated from it; a trial that fails is passed over, and the answer
-says why. Nothing here needs a GPU.
+Every schedule is validated before a kernel is generated from it. Trials that fail are skipped, and the result lists the
+reasons. Nothing here needs a GPU.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import TemplateSet
 
 MOST_TRIED = 8
-# Times the model's time of the default choice, beyond which it puts a schedule behind. The model's own first choice is
-# 2 to 3 % from the best in the median (PyTorch's AutoHeuristic matmuls on A100 and H100): less than that says nothing.
+# Slowdown relative to the default choice, by the model, above which a schedule is rejected. The model's first choice is
+# within 2 to 3% of the best in the median (PyTorch's AutoHeuristic matmuls on A100 and H100), so smaller differences
+# are noise.
 NEIGHBOUR_SLACK = 1.03
 
 Source = Store | ShippedRecordings
@@ -53,7 +54,7 @@ Library = Callable[[Problem], str]
 
 @dataclass(frozen=True)
 class Answer:
-    """``kernel`` is generated, not compiled; None where the vendor's library is to be called."""
+    """Selected kernel, generated but not compiled; ``kernel`` is None if the vendor's library is to be called."""
 
     kernel: GeneratedKernel | None
     provenance: KernelProvenance
@@ -63,7 +64,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A recorded problem and device that could stand in, how far they are, and where they are recorded."""
+    """A recorded, interchangeable problem and device, with their distance and database."""
 
     source: Source
     problem_key: str
@@ -82,17 +83,17 @@ def look_up(
     library: Library = lambda problem: "",
     shipped: ShippedRecordings = SHIPPED,
 ) -> Answer:
-    """Return the answer for a problem: a recorded kernel, the nearest one, the library, or the model's choice.
+    """Return the kernel for a problem: a recorded one, the nearest one, the library's, or the model's choice.
 
     Args:
-        store: The database. None: only ``shipped`` is used, and the model chooses for its neighbours alone.
-        problem: What is to be computed.
-        device: The GPU that it runs on.
-        here: Compiler, driver and CUDA of now, to say what is another one than when a trial was timed.
-        exact: Nothing but the database's own trial of this problem on this device.
-        usable: Says why a kernel cannot be used here, or None. It may compile it.
-        library: Gives the version of the vendor's library, and raises ValueError where a problem cannot be given to it.
-        shipped: The recordings that come with autosched.
+        store: Database. None: only ``shipped`` is used, and the model chooses only for neighbours of recorded problems.
+        problem: Problem to compute.
+        device: GPU that it runs on.
+        here: Current compiler, driver and CUDA versions, compared with those of the trial.
+        exact: Use only the database's trial of exactly this problem and device.
+        usable: Returns why a kernel cannot be used here, or None. It may compile the kernel.
+        library: Returns the version of the vendor's library. Raises ValueError for a problem that it cannot compute.
+        shipped: Recordings that come with autosched.
 
     Returns:
         The kernel, or the library, with its provenance.
@@ -123,7 +124,7 @@ def look_up(
 
 
 class _LookUp:
-    """One look-up: what it is for, and why trials were passed over so far."""
+    """One look-up: its arguments, and why trials were skipped so far."""
 
     def __init__(
         self,
@@ -199,7 +200,7 @@ class _LookUp:
         return Answer(kernel, provenance)
 
     def _library(self, source: Source, trial: Trial, distance: ProblemDistance) -> Answer | None:
-        """No time model knows the library; it was the fastest there, and serves every size."""
+        """Return the library as the result. It has no time model; it won this trial, and serves every size."""
         try:
             version = self._vendor(self._problem)
         except ValueError as error:
@@ -232,7 +233,7 @@ class _LookUp:
         return Answer(kernel, provenance)
 
     def miss(self, neighbours: Sequence[Neighbour]) -> str:
-        """One line on a problem that was not tuned, or whose trial cannot be used."""
+        """Return one line on a problem that was not tuned, or whose trial cannot be used."""
         if self._refused:
             why = "; ".join(self._refused)
         elif neighbours:
@@ -252,7 +253,7 @@ class _LookUp:
         return KernelProvenance(kind, *asked, schedule, refused=tuple(self._refused), **details)
 
     def _trial(self, neighbour: Neighbour) -> Trial | None:
-        """Return the best trial of a neighbour; None where it cannot be read or is of another family of devices."""
+        """Return the best trial of a neighbour, or None if it is unreadable or of another device family."""
         try:
             recorded = problem_of(neighbour.problem_key)
         except ValueError:
@@ -263,7 +264,7 @@ class _LookUp:
         return trial if trial.runner_info.arch == self._device.arch else None
 
     def _best(self, source: Source, problem: Problem, device: str) -> Trial | None:
-        """Return the best trial of a problem; None, and why, for a recording that cannot be read."""
+        """Return the best trial of a problem, or None and the reason for an unreadable recording."""
         try:
             return source.best(problem, device)
         except (RecordingError, OSError) as error:
@@ -275,8 +276,11 @@ class _LookUp:
             self._refused.append(why)
 
     def neighbours(self, shipped: ShippedRecordings | None) -> list[Neighbour]:
-        """Every recorded problem of the operator that has a time, nearest first: those of the database on every device,
-        those of ``shipped`` on this one. Those that cannot stand in come last, with the fewest differences first."""
+        """Return all recorded problems of the operator that have a time, nearest first.
+
+        These are the database's problems on every device, and those of ``shipped`` on this device. Problems that are
+        not interchangeable come last, those with the fewest differences first.
+        """
         operator, device = self._problem.operator, self._device
         found: dict[tuple[bool, str, str], Neighbour] = {}
 
@@ -315,7 +319,7 @@ def _row(name: str) -> Device | None:
 
 
 def _origin(source: Source, trial: Trial) -> Origin:
-    assert trial.seconds is not None  # only ok trials are the best ones
+    assert trial.seconds is not None  # best trials always have status ok
     return Origin(
         database=source.name,
         record=trial.id,

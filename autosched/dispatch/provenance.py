@@ -1,4 +1,4 @@
-"""Where a kernel that a program calls comes from: which trial or model chose it, and what speaks against it."""
+"""Provenance of a kernel: the trial or model that selected it, and reasons to doubt it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from search_spaces.spaces.schedule import Schedule
 
 
 class NoSchedule(LookupError):
-    """Nothing can be used for this problem on this device. The message is one sentence that says what to do."""
+    """No kernel can be used for this problem on this device. The message is one sentence with the remedy."""
 
 
 class Kind(StrEnum):
@@ -28,9 +28,9 @@ class Kind(StrEnum):
 class Origin:
     """The trial that a kernel comes from.
 
-    ``database`` names the database that holds it, or the recordings that come with autosched. ``time`` says where its
-    ``seconds`` come from: measured, replayed or estimated; ``created`` is in ISO 8601. ``trial`` is the row in its
-    database, for people only: what a trial means is in its problem, device and schedule.
+    ``database`` is the database that holds it, or the recordings that come with autosched. ``time`` is the provenance
+    of ``seconds``: measured, replayed or estimated. ``created`` is in ISO 8601. ``trial`` is the row in its database,
+    for display only: problem, device and schedule identify a trial.
     """
 
     database: str
@@ -47,14 +47,14 @@ class Origin:
 
 @dataclass(frozen=True)
 class KernelProvenance:
-    """What ``kernel`` of a database found. ``origin`` is None where the model chose.
+    """Source of a kernel. ``origin`` is None if the model chose it.
 
-    ``database`` names the user's database, "" without one; ``origin.database`` is where the trial was found.
+    ``database`` is the user's database, "" without one; ``origin.database`` holds the trial.
 
-    ``distance`` is in doublings (``problem_distance``), ``differences`` say what was asked for and what is recorded; of
-    the nearest trial that there is, where the model chose. ``stale`` says what has changed since the trial was timed.
-    ``refused`` says why trials at least as near were not taken. ``predicted_seconds`` and ``default_seconds`` are the
-    model's times of this kernel and of its own choice, None where it was not asked.
+    ``distance`` is in doublings (``problem_distance``), and ``differences`` lists requested and recorded values. Both
+    refer to the nearest existing trial if the model chose. ``stale`` lists changes since the trial was timed.
+    ``refused`` lists why trials at least as near were skipped. ``predicted_seconds`` and ``default_seconds`` are the
+    model's times of this kernel and of the model's own choice; None if not computed.
     """
 
     kind: Kind
@@ -74,17 +74,17 @@ class KernelProvenance:
 
     @property
     def tuned(self) -> bool:
-        """Whether this very problem was tuned on this very device."""
+        """True if exactly this problem was tuned on exactly this device."""
         return self.origin is not None and not self.differences
 
     @property
     def own(self) -> bool:
-        """Whether it was tuned so, and the user's own database says it."""
+        """True if it is ``tuned``, and the trial is in the user's own database."""
         return self.tuned and self.origin is not None and self.origin.database == self.database
 
     @property
     def warning(self) -> str:
-        """One line on what a user of the kernel should know; "" where there is nothing."""
+        """One line that a user of the kernel should read; "" if there is nothing to report."""
         asked = fields_of(self.problem)
         sizes = " ".join(f"{k}={v}" for k, v in asked.items() if type(v) is int and v != 1)
         what = f"{asked['operator']} {sizes} on {self.device}"
@@ -109,7 +109,9 @@ class KernelProvenance:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Raise KeyError, TypeError and ValueError for what ``to_json`` does not give."""
+        """Return the provenance of a ``to_json`` result. Raises KeyError, TypeError and ValueError for anything
+        else.
+        """
         template, items = data["schedule"]
         return cls(
             **{

@@ -1,4 +1,4 @@
-"""From a database's answer to a program that can be loaded: looked up, and compiled unless the cache has it."""
+"""Resolution of a problem to a loadable kernel: look it up in the database, and compile it unless it is cached."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from search_spaces.templates.dependent import can_depend, made_dependent
 def resolve(
     gpu: GpuHere, store: Store | None, problem: Problem, *, exact: bool, cache: ResolvedCache, dependent: bool = False
 ) -> Resolved:
-    """Return what ``look_up`` gives for ``problem``, compiled, and kept in ``cache``.
+    """Return the result of ``look_up`` for ``problem``, compiled, and stored in ``cache``.
 
     Args:
-        gpu: The GPU that is here, with driver and CUDA.
-        store: The database. None: only the recordings that come with autosched.
-        problem: What is to be computed.
-        exact: Nothing but the database's own trial of this problem on this GPU.
-        cache: Where the next process finds the answer.
-        dependent: Whether the kernel is for dependent launches, where the GPU has them.
+        gpu: This machine's GPU, with driver and CUDA versions.
+        store: Database. None: only the recordings that come with autosched.
+        problem: Problem to compute.
+        exact: Use only the database's trial of exactly this problem and GPU.
+        cache: On-disk cache shared with later processes.
+        dependent: Use dependent launches if the GPU supports them.
 
     Returns:
-        The launch, its cubin and its provenance; without a cubin where the library is called.
+        The launch, its cubin and its provenance; no cubin if the library is called.
 
     Raises:
-        NoSchedule: As of ``look_up``.
+        NoSchedule: As ``look_up``.
         RuntimeUnavailable: There is no compiler.
     """
     compiled: dict[str, Compiled] = {}
@@ -48,7 +48,7 @@ def resolve(
         with CompilePool(_compile_cache(), workers=1) as pool:
 
             def usable(kernel: GeneratedKernel) -> str | None:
-                """Why the kernel cannot be compiled for this GPU or launched on it, or None."""
+                """Return why the kernel cannot be compiled for this GPU or launched on it, or None."""
                 result = pool.compile(kernel, gpu.device.arch)
                 if isinstance(result, CompileFailure):
                     return result.reason
@@ -76,7 +76,7 @@ def resolve(
 
 
 def _compile_cache() -> CompileCache:
-    """Return that of this machine; where it cannot be written, one that ends with the process."""
+    """Return this machine's compile cache, or a temporary one for this process if that is not writable."""
     try:
         usual = CompileCache()
         usual.check()

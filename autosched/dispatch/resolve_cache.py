@@ -1,11 +1,11 @@
-"""Answers of databases on disk, so that a process that starts loads a kernel without asking the database again.
+"""On-disk cache of look-ups, so that a new process loads a kernel without querying the database again.
 
-An entry holds all that loading needs: the launch, the digest of its cubin in the compile cache, the provenance. It is
-found by everything the answer depends on: the database's file as it is now, the problem, the GPU with its driver and
-CUDA, the compiler, and the code of autosched that chose. Whatever changes, the next look-up goes to the database again.
-Entries are for problems and templates of autosched itself: what other packages and kernel files hold may change unseen.
+An entry holds all that loading needs: the launch, the digest of its cubin in the compile cache, and the provenance. Its
+key covers all inputs of the look-up: the current database file, the problem, the GPU with its driver and CUDA, the
+compiler, and the code of autosched that selects kernels. A change of any of these queries the database again. Only
+problems and templates of autosched itself have entries: other packages and kernel files may change unnoticed.
 
-A folder that cannot be read or written, and an entry that is damaged, are as if there were none.
+Unreadable or unwritable folders and damaged entries count as missing.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from search_spaces.operators.problem import Problem
 _MOST_BYTES = 1 << 20  # of an entry
 _FORMAT = 1
 _DIGEST = re.compile("[0-9a-f]{64}")
-_HEADER = 100  # bytes of an SQLite file, with the counter of its changes
+_HEADER = 100  # bytes of an SQLite header, including the change counter
 _COMPILERS = re.compile(r"nvidia_cuda_nvrtc(_cu12)?-[^-]+\.dist-info")  # folders of installed packages, PEP 427
-# Folders whose code takes part in the choice, and the recordings that come with autosched.
+# Folders whose code affects the selection, and the recordings that come with autosched.
 _CHOOSERS = ("search_spaces", "cost_models", "autosched", "measurements/trials")
 _NO_DATABASE = "none"
-_OURS = "search_spaces."  # modules of the problems and templates that entries are for
+_OURS = "search_spaces."  # modules of the problems and templates that may have entries
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """``launch`` names the entry function as it is in the cubin; both are None where the library is called."""
+    """A cached look-up. ``launch`` names the entry function in the cubin; both are None if the library is called."""
 
     launch: Launch | None
     cubin: str | None  # path
@@ -52,8 +52,11 @@ class Resolved:
 
 
 class ResolvedCache:
-    """The answers of one database file, or those without a database (None). ``identity`` is "" for what is not a file:
-    nothing is kept then. ``dependent``: those of dependent launches (search_spaces/templates/dependent.py)."""
+    """Look-ups in one database file, or without a database (None).
+
+    ``identity`` is "" for anything but a file, and then nothing is cached. ``dependent`` selects the entries of
+    dependent launches (search_spaces/templates/dependent.py).
+    """
 
     def __init__(self, path: str | Path | None, *, dependent: bool = False) -> None:
         self._dependent = dependent
@@ -64,8 +67,8 @@ class ResolvedCache:
 
     @property
     def known(self) -> bool:
-        """Whether this very file was opened and found to be a database before."""
-        with suppress(OSError):  # the cache of somebody else
+        """True if exactly this file was opened before and is a database."""
+        with suppress(OSError):  # the cache of another user
             return self._folder is not None and self._folder.is_dir()
         return False
 
@@ -73,7 +76,7 @@ class ResolvedCache:
         return f"{_key(problem, gpu)}{'-dependent' if self._dependent else ''}.json"
 
     def load(self, problem: Problem, gpu: GpuHere) -> Resolved | None:
-        """Return the answer for ``problem`` on ``gpu``, if its cubin is still in the compile cache."""
+        """Return the entry of ``problem`` on ``gpu`` if its cubin is still in the compile cache."""
         if self._folder is None:
             return None
         with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -87,13 +90,13 @@ class ResolvedCache:
         return None
 
     def store(self, problem: Problem, gpu: GpuHere, resolved: Resolved, template_module: str) -> None:
-        """Keep an answer; one of a problem or template of another package is not kept, since its code is not watched.
+        """Store an entry, unless problem or template belong to another package, whose code is not monitored.
 
         Args:
-            problem: What was asked for.
-            gpu: The GPU that is here.
-            resolved: The answer.
-            template_module: The module that states its template, "" for the library.
+            problem: The requested problem.
+            gpu: This machine's GPU.
+            resolved: The entry.
+            template_module: Module that defines its template, "" for the library.
         """
         ours = type(problem).__module__.startswith(_OURS) and (template_module or _OURS).startswith(_OURS)
         if self._folder is None or not ours:
@@ -110,15 +113,16 @@ class ResolvedCache:
 
 
 def file_identity(path: str | Path) -> str:
-    """Of a file as it is now, with what a writer has not folded into it yet: equal texts, equal contents. "" for what
-    is not a file."""
+    """Return an identity of a file and its write-ahead log; equal identities mean equal contents. "" for anything but a
+    file.
+    """
     place = os.path.realpath(path)
     seen: list[Any] = [_FORMAT, place]
     try:
         for part in (place, f"{place}-wal"):
             with suppress(FileNotFoundError):
                 found = os.stat(part)
-                if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for
+                if not stat.S_ISREG(found.st_mode):  # opening a pipe would block
                     return ""
                 seen.append([found.st_size, found.st_mtime_ns, found.st_ino])
         with open(place, "rb") as file:
@@ -137,14 +141,16 @@ def _key(problem: Problem, gpu: GpuHere) -> str:
 
 @cache
 def _compilers() -> list[str]:
-    """Return the installed packages of NVRTC, by the names of their metadata, which have the version. The library
-    itself takes a tenth of a second to load."""
+    """Return the installed NVRTC packages by the names of their metadata folders, which contain the version.
+
+    Loading the library itself takes a tenth of a second.
+    """
     return sorted({name for name, _ in metadata_folders() if _COMPILERS.fullmatch(name.lower())})
 
 
 @cache
 def _code() -> str:
-    """Names, sizes and times of the files that choose and generate kernels."""
+    """Return names, sizes and times of the files that select and generate kernels."""
     root = Path(__file__).resolve().parents[2]
     digest = hashlib.sha256()
     for folder in _CHOOSERS:

@@ -1,7 +1,7 @@
-"""The recordings that come with autosched, as what calls fall back to where the user's database has no trial.
+"""Recordings that come with autosched, used where the user's database has no trial.
 
-Each was measured on one GPU and serves that GPU only. The files are those that ``--backend replay`` reads; nothing is
-read before the first look-up, and each file once in a process.
+Each was measured on one GPU and serves that GPU only. The files are those of ``--backend replay``. Each is read once
+per process, at the first look-up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from search_spaces.operators.problem import Problem
 
 
 class ShippedRecordings:
-    """The recordings below ``folder``, by default the installed ones. Any number of threads may ask."""
+    """Recordings below ``folder``, by default the installed ones. Thread-safe."""
 
     name = "the recordings that come with autosched"
 
@@ -32,7 +32,7 @@ class ShippedRecordings:
         return frozenset(recording.installed(self._folder))
 
     def best(self, problem: Problem, device: str) -> Trial | None:
-        """Return the fastest recorded trial of exactly this problem and device; None where there is none.
+        """Return the fastest recorded trial of exactly this problem and device, or None.
 
         Raises:
             RecordingError: The file is damaged.
@@ -57,10 +57,10 @@ class ShippedRecordings:
 
 
 def fastest(recorded: Recording) -> Trial | None:
-    """Return the best placed trial of the final comparison, else the one of the lowest median; None if none is ok.
+    """Return the best ranked trial of the final comparison, else that of the lowest median; None if no trial is ok.
 
-    Where the vendor's library won the comparison, rank 1 is missing from the recording, and rank 2 is returned. A
-    schedule that once gave a wrong result is left out, and so is the library itself.
+    If the vendor's library won the comparison, rank 1 is missing from the recording, and rank 2 is returned. The
+    library itself and schedules that once gave a wrong result are skipped.
     """
     wrong = {trial.schedule for trial in recorded.trials if trial.status is Status.WRONG_RESULT}
     usable = [

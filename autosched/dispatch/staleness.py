@@ -1,4 +1,4 @@
-"""What has changed since a trial was timed: device, driver, CUDA, compiler, kernel template."""
+"""Changes since a trial was timed: device, driver, CUDA, compiler, kernel template."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from search_spaces.templates.template import KernelTemplate
 
 @dataclass(frozen=True)
 class Environment:
-    """What kernels run with here; "" where that is not known, and then it is not compared."""
+    """Current software versions; unknown ones are "" and are not compared."""
 
     toolchain: str = ""
     driver: str = ""
@@ -30,17 +30,17 @@ UNKNOWN = Environment()
 def stale_reasons(
     trial: Trial, device: Device, here: Environment, template: KernelTemplate | None, kernel: GeneratedKernel | None
 ) -> tuple[str, ...]:
-    """Say what is another thing than when ``trial`` was timed.
+    """Return what has changed since ``trial`` was timed.
 
     Args:
-        trial: The best one of a problem.
-        device: The GPU of now.
-        here: Compiler, driver, CUDA and library of now; "" is not compared.
-        template: That of the schedule today; None where there is none, as for the library.
-        kernel: What the schedule gives for its own problem today; None where that is not known.
+        trial: Best trial of a problem.
+        device: Current GPU.
+        here: Current compiler, driver, CUDA and library versions; "" is not compared.
+        template: Current template of the schedule; None if there is none, as for the library.
+        kernel: Kernel that the schedule currently generates for its own problem; None if unknown.
 
     Returns:
-        One phrase for each change, such as "driver 570.1 to 580.2"; empty where nothing has changed.
+        One phrase per change, such as "driver 570.1 to 580.2"; empty if nothing has changed.
     """
     before_info = trial.runner_info
     changed = []
@@ -61,7 +61,7 @@ def stale_reasons(
 
 
 def _compiler(template: KernelTemplate | None, here: Environment) -> str:
-    """Return the compiler that kernels of the template get here; "" where that is not known."""
+    """Return the compiler that kernels of the template use here; "" if unknown."""
     if template is None or NVCC not in template.compile_options or not here.toolchain:
         return here.toolchain
     try:

@@ -1,6 +1,6 @@
-"""Operators of language models as functions of arrays: each is a tile program, tuned as every other operator.
+"""Operators of language models as functions of arrays. Each is a tile program, tuned like every other operator.
 
-They look up and launch kernels as the functions of ``functions.py`` do, and raise what those raise.
+They look up and launch kernels like the functions of ``functions.py``, and raise the same errors.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ def decode_attention(
 
     Args:
         q: (batch, queries, heads, head_size) of f16 or bf16, with 1 to 8 queries a sequence.
-        k: (pages, page, kv_heads, head_size), of q's type or e4m3; the page is a power of two from 16 to 1024.
-        v: As ``k``.
+        k: (pages, page, kv_heads, head_size), of q's type or e4m3; the page size is a power of two from 16 to 1024.
+        v: The same shapes and types as ``k``.
         table: (batch, entries) of int32: the pages of each sequence, in order.
-        lengths: (batch,) of int32: keys of each sequence, the new positions among them.
-        out: The array of the result, of q's shape, by default a new one.
+        lengths: (batch,) of int32: number of keys of each sequence, including the new positions.
+        out: Array for the result, of q's shape. Default: a new one.
         k_scale: (kv_heads,) of f32, factors of keys of e4m3.
         v_scale: (kv_heads,) of f32, factors of values of e4m3.
         scale: Factor of ``q k^T``; 0 for ``1 / sqrt(head_size)``.
         order: "positions" for the shape of k above, "heads" for (pages, kv_heads, page, head_size).
-        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
         ``out``, or the new array. Queries that see no key are zero.
 
     Raises:
-        ValueError: Arrays that do not fit together, or lie on several GPUs.
+        ValueError: Arrays do not fit together, or are on several GPUs.
         NoSchedule: No kernel can compute this.
     """
     arrays = {"q": q, "k": k, "v": v, "table": table, "lengths": lengths, "k_scale": k_scale, "v_scale": v_scale}
@@ -65,17 +65,17 @@ def quantized_matmul(
 
     Args:
         x: (m, k) of f16 or bf16.
-        w: (n, k / 8) of int32 that ``pack_int4`` made, or (n, k) of int8 or e4m3.
+        w: (n, k / 8) of int32 from ``pack_int4``, or (n, k) of int8 or e4m3.
         scale: (groups, n) of x's type: for each row of w, one for each group of its columns.
-        out: The array of the result, (m, n), by default a new one.
-        zeros: (groups, n) of uint8, what is subtracted from numbers of four bits; without it that is 8.
-        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+        out: Array for the result, (m, n). Default: a new one.
+        zeros: (groups, n) of uint8, zero points of 4-bit weights. Default: 8.
+        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
         ``out``, or the new array, of x's type.
 
     Raises:
-        ValueError: Arrays that do not fit together, or lie on several GPUs.
+        ValueError: Arrays do not fit together, or are on several GPUs.
         NoSchedule: No kernel can compute this.
     """
     return call_tile_operator(QuantizedMatmul, {"x": x, "w": w, "scale": scale, "zeros": zeros}, out, database, {})
@@ -93,25 +93,25 @@ def grouped_matmul(
     w_order: str = "row",
     database: Source | None = None,
 ) -> Any:
-    """Compute the rows of each group times the group's own matrix, with sizes that are known on the device alone.
+    """Compute the rows of each group times the group's own matrix, with group sizes known only on the device.
 
     Args:
         x: (m, k) of f16 or bf16, sorted by groups; (groups, m, k) where ``rows`` is "masked"; or with ``token``
             (tokens, k) in any order.
         w: (groups, k, n), or with ``w_order="col"`` (groups, n, k); 2 n columns for "silu_up", gate before up.
         ends: (groups + 1,) of int32, ascending from 0 to m; or the counts (groups,) of masked rows.
-        out: The array of the result, (m, n) or (groups, m, n), by default a new one.
-        token: (m,) of int32: the row of x that each sorted row is; -1 for a row of zeros.
+        out: Array for the result, (m, n) or (groups, m, n). Default: a new one.
+        token: (m,) of int32: row of x for each sorted row; -1 for a row of zeros.
         rows: "contiguous" or "masked".
         activation: "none", or "silu_up" for ``silu(x @ gate) * (x @ up)``.
         w_order: "row" or "col".
-        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
-        ``out``, or the new array. Masked rows behind the count of their group are zero.
+        ``out``, or the new array. Masked rows beyond the count of their group are zero.
 
     Raises:
-        ValueError: Arrays that do not fit together, or lie on several GPUs.
+        ValueError: Arrays do not fit together, or are on several GPUs.
         NoSchedule: No kernel can compute this.
     """
     options = {"rows": rows, "activation": activation, "w_order": w_order}
@@ -139,24 +139,23 @@ def attention(
     Args:
         q: (batch, heads, queries, head_size) of f16 or bf16; with ``offsets`` (total, heads, head_size).
         k: (batch, kv_heads, keys, head_size), or (total, kv_heads, head_size).
-        v: As ``k``, perhaps with heads of another size.
-        out: The array of the result, by default a new one; a pair of arrays with ``log_sum_exp``.
+        v: Like ``k``; the head size may differ.
+        out: Array for the result, or a pair of arrays with ``log_sum_exp``. Default: new arrays.
         offsets: (batch + 1,) of int32, ascending from 0 to the total: where sequences of any lengths begin.
-        slopes: (heads,) of f32: scores of a key fall by so much with each position (ALiBi).
+        slopes: (heads,) of f32: decrease of a key's score per position of distance (ALiBi).
         sinks: (heads,) of f32, whose exponentials are part of each sum.
-        causal: Whether queries see the keys up to their own position alone; the last query stands at the last key.
-        window: How many of these keys they see at most; 0 for all.
-        soft_cap: Largest size of a score, which a tanh bends; 0 for none.
+        causal: If True, queries see only keys up to their own position; the last query is at the last key.
+        window: Maximum number of keys that a query sees; 0 for all.
+        soft_cap: Bound of the scores' magnitude, applied with tanh; 0 for none.
         scale: Factor of ``q k^T``; 0 for ``1 / sqrt(head_size)``.
-        log_sum_exp: Whether the logarithms of the sums are a second result: (batch, heads, queries) of f32, or
-            (heads, total).
-        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+        log_sum_exp: If True, also return the logarithms of the sums: (batch, heads, queries) of f32, or (heads, total).
+        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
         ``out``, or the new array, or a pair with the logarithms.
 
     Raises:
-        ValueError: Arrays that do not fit together, or lie on several GPUs.
+        ValueError: Arrays do not fit together, or are on several GPUs.
         NoSchedule: No kernel can compute this.
     """
     arrays = {"q": q, "k": k, "v": v, "offsets": offsets, "slopes": slopes, "sinks": sinks}
@@ -171,17 +170,17 @@ def rmsnorm_quantize(
 
     Args:
         x: (rows, columns) of f16 or bf16.
-        residual: As ``x``.
+        residual: The same shape and type as ``x``.
         weight: (columns,) of x's type.
-        out: The arrays of the results, by default new ones.
+        out: Arrays for the results. Default: new ones.
         eps: Added to the mean of the squares.
-        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
         ``x + residual`` of x's type, its norm as e4m3, and the scales (rows,) of f32: the norm is e4m3 times scale.
 
     Raises:
-        ValueError: Arrays that do not fit together, or lie on several GPUs.
+        ValueError: Arrays do not fit together, or are on several GPUs.
         NoSchedule: No kernel can compute this.
     """
     return call_tile_operator(
@@ -199,22 +198,22 @@ def qk_norm_rope(
     eps: float = 1e-6,
     database: Source | None = None,
 ) -> Any:
-    """Turn each head by the angles of its position, behind its RMS norm where ``weight`` is given.
+    """Apply rotary position embedding to each head, after its RMS norm if ``weight`` is given.
 
     Args:
         x: (tokens, heads, head_size) of f16 or bf16.
         positions: (tokens,) of int32.
         table: (length, head_size) of f32: cosines of head_size / 2 angles, then their sines.
-        out: The array of the result, by default a new one.
-        weight: (head_size,) of x's type, the norm's.
+        out: Array for the result. Default: a new one.
+        weight: (head_size,) of x's type, weight of the norm.
         eps: Added to the mean of the squares.
-        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
         ``out``, or the new array.
 
     Raises:
-        ValueError: Arrays that do not fit together, or lie on several GPUs.
+        ValueError: Arrays do not fit together, or are on several GPUs.
         NoSchedule: No kernel can compute this.
     """
     arrays = {"x": x, "positions": positions, "table": table, "weight": weight}
@@ -228,16 +227,17 @@ def router_topk(
 
     Args:
         logits: (tokens, experts) of f32, f16 or bf16, finite.
-        out: The arrays of the results, by default new ones.
-        top: Experts of a token.
-        renormalize: Whether the weights of a token add up to 1, rather than being parts of the softmax of all experts.
-        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+        out: Arrays for the results. Default: new ones.
+        top: Number of experts per token.
+        renormalize: If True, the weights of a token add up to 1; otherwise they are those of the softmax over all
+            experts.
+        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
         Weights (tokens, top) of f32 and experts (tokens, top) of int32, the largest logit first.
 
     Raises:
-        ValueError: Logits that no kernel takes.
+        ValueError: No kernel supports these logits.
         NoSchedule: No kernel can compute this.
     """
     options = {"top": top, "renormalize": int(renormalize)}
@@ -249,15 +249,15 @@ def cross_entropy(logits: Any, label: Any, out: Any = None, *, database: Source 
 
     Args:
         logits: (rows, columns) of f32, f16 or bf16.
-        label: (rows,) of int32; one that is no column gives a loss of 0.
-        out: The arrays of the results, by default new ones.
-        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+        label: (rows,) of int32; labels out of range give a loss of 0.
+        out: Arrays for the results. Default: new ones.
+        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
         Losses and logarithms, (rows,) of f32 each.
 
     Raises:
-        ValueError: Arrays that do not fit together, or lie on several GPUs.
+        ValueError: Arrays do not fit together, or are on several GPUs.
         NoSchedule: No kernel can compute this.
     """
     return call_tile_operator(CrossEntropy, {"logits": logits, "label": label}, out, database, {})

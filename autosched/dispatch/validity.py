@@ -1,4 +1,4 @@
-"""Whether the schedule of a trial is one of its template's today: it may be edited, or of another version."""
+"""Validity of a trial's schedule for the current template: it may be edited, or from another version."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from search_spaces.operators.problem import Problem
 
 
 def refuse_invalid(problem: Problem, trial: Trial, device: Device | None = None) -> None:
-    """Raise ValueError for a schedule that breaks a rule on ``device``, by default that of the trial.
+    """Raise ValueError for a schedule that breaks a rule on ``device``, by default the trial's device.
 
-    For a device that no row describes only the values can be checked: each must be in its parameter's domain on some
-    device that is known.
+    For a device without a row only the values are checked: each must be in its parameter's domain on some known device.
     """
     if is_library(trial.schedule):
         return

@@ -1,4 +1,4 @@
-"""The C++ header of an export: one constant for each kernel, cubin included, for ``runtime/autosched_launch.hpp``."""
+"""C++ header of an export: one constant per kernel, cubin included, for ``runtime/autosched_launch.hpp``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PROMOTIONS, _FILLS = ("NONE", "L2_64B", "L2_128B", "L2_256B"), ("NONE", "NAN_RE
 assert set(_ELEMENTS) == set(ELEMENT_BYTES)
 _CPP_SCALARS = {"f32": "float", "f64": "double"}
 _BYTES_OF_LINE = 32
-_PTX_PIECE = 8000  # characters of a string literal, which compilers limit
+_PTX_PIECE = 8000  # compilers' limit for the characters of a string literal
 
 
 def header(kernels: Sequence[ExportedKernel]) -> str:
@@ -118,7 +118,7 @@ def _kernel(kernel: ExportedKernel, number: int, module: int) -> list[str]:
             return f"{{Pass::array, {operands.index(a)}}}"
         if isinstance(a, ScalarArgument):
             return f"{{Pass::scalar, {scalars.index(a)}}}"
-        assert isinstance(a, TensorMap)  # there are no textures in an export
+        assert isinstance(a, TensorMap)  # exports have no textures
         return f"{{Pass::tensor_map, {maps.index(a)}}}"
 
     lines += _table("TensorMap", f"maps_{number}", [_map(m, operands.index(m.operand)) for m in maps])
@@ -205,7 +205,7 @@ def _map(m: TensorMap, operand: int) -> str:
 
 
 def _scalar(scalar: ScalarArgument, text: str, cpp: Callable[[str], str]) -> str:
-    """Return the value as the kernel takes it; types that C++ lacks as their bits, which no size changes."""
+    """Return the value in the kernel's type; types that C++ lacks as their bits, which must not depend on sizes."""
     kind = _CPP_SCALARS.get(scalar.dtype.name) or _integer(scalar.dtype)
     if kind:
         return f"static_cast<{kind}>({cpp(text)})"
@@ -221,7 +221,7 @@ def _integer(dtype: DType) -> str:
 
 
 def _sm(arch: str) -> tuple[int, bool]:
-    """90 and true of "sm_90a", whose code no other GPU takes."""
+    """Return the number of an architecture, and whether it is architecture-specific: 90 and True for "sm_90a"."""
     digits = "".join(c for c in arch if c.isdigit())
     return int(digits), not arch[-1].isdigit()
 

@@ -1,7 +1,7 @@
-"""From a database to a folder of kernels that programs launch without autosched.
+"""Export of kernels from a database to a folder, so that programs launch them without autosched.
 
-``DIR/manifest.json`` says everything: the problem, the launch as expressions, tensor maps, digests, the verification,
-and where the schedule comes from. Cubins lie beside it, PTX where it is asked for, a C++ header with all of it inside,
+``DIR/manifest.json`` describes everything: the problem, the launch as expressions, tensor maps, digests, the
+verification, and the provenance of the schedule. Next to it are cubins, PTX if requested, a C++ header with all of it,
 its launcher, a C interface, and a Python loader.
 """
 
@@ -37,7 +37,7 @@ from search_spaces.launches.texture import LinearTexture
 from search_spaces.operators.problem import Problem
 
 FORMAT = 1
-RUNTIME = Path(__file__).parent / "runtime"  # what is copied beside the kernels
+RUNTIME = Path(__file__).parent / "runtime"  # files that are copied next to the kernels
 
 
 def collect(
@@ -52,12 +52,12 @@ def collect(
     """Return the kernels of the best schedules of ``store``, compiled.
 
     Args:
-        store: The database, which is only read.
-        operator: Only problems of this operator; None for all.
-        device: Only winners on the device of this name; None for all.
-        problems: Instead of what was recorded, what ``Database.kernel`` would give for these on ``device``: the
-            recorded one, the nearest one, or the time model's choice.
-        with_ptx: Whether PTX goes along, which newer GPUs can run.
+        store: Database, opened for reading.
+        operator: Operator whose problems are exported; None for all.
+        device: Name of the device whose winners are exported; None for all.
+        problems: Problems to export with the kernels that ``Database.kernel`` selects on ``device``. Default: the
+            recorded ones.
+        with_ptx: If True, PTX is included, which newer GPUs can run.
         skipped: Called with one line for each problem that has no kernel.
 
     Returns:
@@ -108,7 +108,7 @@ def _recorded(
 def _made(
     store: Store, problem: Problem, device: Device, pool: CompilePool, with_ptx: bool, *, exact: bool
 ) -> ExportedKernel | str:
-    """Return a kernel, or why there is none."""
+    """Return a kernel, or the reason why there is none."""
 
     def usable(kernel: GeneratedKernel) -> str | None:
         result = pool.compile(kernel, device.arch)
@@ -131,7 +131,7 @@ def _made(
     assert not isinstance(compiled, CompileFailure)  # it was usable
     ptx = None
     if with_ptx:
-        # As the verification is of: the same options, and lines of the source.
+        # The same options and source lines as for the verification.
         output = compile_to_ptx(
             kernel.source,
             kernel.entry,
@@ -160,9 +160,9 @@ def _launch_of(kernel: GeneratedKernel) -> Launch:
 
 
 def write(kernels: Sequence[ExportedKernel], folder: str | Path) -> list[Path]:
-    """Write ``folder``, whose files of an earlier export are replaced; the same kernels give the same bytes.
+    """Write ``folder``, replacing files of an earlier export. The same kernels give the same bytes.
 
-    Raises ValueError for no kernels, OSError.
+    Raises ValueError if there are no kernels, and OSError.
     """
     if not kernels:
         raise ValueError("there is no kernel to export")

@@ -1,4 +1,4 @@
-"""One kernel of an export: compiled, with its launch, its verification and where its schedule comes from."""
+"""One kernel of an export: compiled, with its launch, its verification and the provenance of its schedule."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ from search_spaces.operators.row_reduction import RowProblem
 
 @dataclass(frozen=True)
 class ExportedKernel:
-    """A kernel, compiled; ``launch.entry`` is its name in the cubin. ``verification`` is the JSON text of the trial
-    that it comes from, None where nothing was verified of this very kernel. ``seconds`` is the time of that trial, 0
-    where a model chose."""
+    """A compiled kernel; ``launch.entry`` is its name in the cubin.
+
+    ``verification`` is the JSON text of the kernel's trial, None if exactly this kernel was not verified. ``seconds``
+    is the time of that trial, 0 if a model chose the schedule.
+    """
 
     problem: Problem
     device: Device
@@ -42,13 +44,13 @@ class ExportedKernel:
 
     @property
     def text(self) -> str:
-        """The problem as programs ask for it: "matmul m=512 n=512 k=512"; fields with their defaults are left out."""
+        """The problem as programs name it: "matmul m=512 n=512 k=512", without fields that have their defaults."""
         shown = [f"{name}={value}" for name, value, otherwise in fields(self.problem) if value != otherwise]
         return " ".join((self.problem.operator, *shown))
 
     @property
     def padded(self) -> tuple[str, ...]:
-        """Sizes that count rows which are computed independently of each other, and lie at the end of every array."""
+        """Sizes that count independent rows, whose padding is at the end of every array."""
         p = self.problem
         if isinstance(p, Matmul):
             rows = p.order_a == "row" and p.batch == 1 and p.reduced_axis != -2 and p.scale in ("none", "tensor")
@@ -57,8 +59,8 @@ class ExportedKernel:
 
 
 def fields(problem: Problem) -> list[tuple[str, Any, Any]]:
-    """Name and value of every field, and the value that it has where nobody names it, None for a required one."""
-    # What a user's kernel computes is told by its name: the digest of its file is for databases.
+    """Name, value and default of every field; the default of a required field is None."""
+    # The operator's name identifies a user's kernel; the digest of its file is for databases.
     hidden = ("operator", "computes") if isinstance(problem, KernelProblem) else ("operator",)
     everything = problem.to_json()
     values = {name: value for name, value in everything.items() if name not in hidden}
@@ -74,5 +76,5 @@ def fields(problem: Problem) -> list[tuple[str, Any, Any]]:
 
 
 def driver_name(device: Device) -> str:
-    """Return what the driver calls it."""
+    """Return the driver's name of the device."""
     return device.driver_names[0] if device.driver_names else device.name

@@ -1,7 +1,7 @@
-"""Expressions of kernel files over sizes alone, as a manifest states them, and as C++.
+"""Expressions of kernel files over sizes alone, for manifests and for C++.
 
-What a configuration fixes is folded into numbers, and attributes are put in the place of their names, so that whoever
-evaluates them needs to know the sizes only.
+Values of the configuration become numbers, and attributes are replaced by their expressions, so that evaluation needs
+only the sizes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from autosched.user_kernels.expressions import Expression, ExpressionError, Resu
 _OPERATORS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.FloorDiv: "floor_div", ast.Mod: "mod"}
 _BITWISE = {ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^"}
 _COMPARISONS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
-_MOST_CHARACTERS = 4000  # that attributes of attributes may grow to
+_MOST_CHARACTERS = 4000  # limit for the expansion of nested attributes
 
 
 class PythonOnlyExpression(ValueError):
@@ -28,16 +28,16 @@ def over_sizes(
     """Return the text of ``expression`` over ``sizes`` alone.
 
     Args:
-        expression: Of a kernel file: a dimension of the grid, an array's shape.
-        sizes: Names that stay names, the problem's.
+        expression: Expression of a kernel file, such as a dimension of the grid or an array's shape.
+        sizes: Names of the problem's sizes, which remain in the result.
         known: Values of other names, such as parameters of the schedule.
-        derived: Expressions of attributes, which are put in.
+        derived: Expressions that replace the attributes.
 
     Returns:
         An expression of integers with the operators of Python and C++.
 
     Raises:
-        PythonOnlyExpression: It is a Python function, or grows without end.
+        PythonOnlyExpression: It is a Python function, or grows without bound.
     """
     tree = _Folded(frozenset(sizes), known, derived).visit(_tree(expression))
     text = ast.unparse(_simplified(tree, frozenset(sizes)))
@@ -47,8 +47,11 @@ def over_sizes(
 
 
 def to_cpp(text: str, sizes: Mapping[str, str]) -> str:
-    """Return a text of ``over_sizes`` as a C++ expression; ``sizes`` are spelled as given, and a variable ``ok`` is set
-    to false where there is no value. Raises PythonOnlyExpression."""
+    """Return a text of ``over_sizes`` as a C++ expression.
+
+    ``sizes`` are spelled as given. A variable ``ok`` is set to false if the expression is undefined. Raises
+    PythonOnlyExpression.
+    """
     return _Cpp(sizes).of(ast.parse(text, mode="eval").body)[0]
 
 
@@ -65,7 +68,7 @@ class _Folded(ast.NodeTransformer):
         self.sizes, self.known, self.derived, self.depth = sizes, known, derived, depth
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Of Python's module ``math`` what the language of manifests has, too."""
+        """Allow the functions of Python's module ``math`` that manifests support."""
         match node.func:
             case ast.Attribute(value=ast.Name(id="math"), attr=name):
                 if name not in FUNCTIONS:
@@ -87,7 +90,7 @@ class _Folded(ast.NodeTransformer):
 
 
 def _simplified(node: ast.expr, sizes: frozenset[str]) -> ast.expr:
-    """``node`` with a number for each part without sizes, and without conditions that always hold."""
+    """Return ``node`` with constant parts folded to numbers, and without conditions that always hold."""
     lists = isinstance(node, (ast.Tuple, ast.List))
     if not lists and not any(isinstance(n, ast.Name) and n.id in sizes for n in ast.walk(node)):
         try:
@@ -107,7 +110,7 @@ def _simplified(node: ast.expr, sizes: frozenset[str]) -> ast.expr:
 
 
 class _Cpp:
-    """C++ and its type ("int", "float", "bool"), node by node."""
+    """Translates nodes to C++ and their types ("int", "float", "bool")."""
 
     def __init__(self, sizes: Mapping[str, str]) -> None:
         self.sizes = sizes

@@ -1,4 +1,4 @@
-"""What the manifest of an export says, as JSON (docs/reference/manifest.md)."""
+"""The manifest of an export, as JSON (docs/reference/manifest.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from search_spaces.launches.texture import LinearTexture
 
 
 def manifest_entry(kernel: ExportedKernel) -> dict[str, Any]:
-    """Return what the manifest says of one kernel."""
+    """Return the manifest entry of one kernel."""
     launch, expressions = kernel.launch, kernel.portable
     sizes, texts = {}, {}
     for name, value, otherwise in fields(kernel.problem):

@@ -1,7 +1,7 @@
-"""A launch as its manifest states it: every number an expression over the problem's sizes.
+"""A launch in a manifest: every number is an expression over the problem's sizes.
 
 Kernels of autosched's own templates are compiled for their sizes (docs/decisions/0001): their expressions are numbers.
-A user's kernel that takes its sizes as arguments serves other sizes, too, as far as the rules of its file allow.
+A user's kernel that receives its sizes as arguments also serves other sizes that the rules of its file allow.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from search_spaces.spaces.schedule import Schedule
 
 @dataclass(frozen=True)
 class PortableStep:
-    """Texts of expressions (``expressions.over_sizes``): how one function is launched."""
+    """Launch of one function as texts of expressions (``expressions.over_sizes``)."""
 
     grid: tuple[str, ...]
     block: tuple[str, ...]
@@ -37,9 +37,11 @@ class PortableStep:
 
 @dataclass(frozen=True)
 class PortableLaunch:
-    """Texts of expressions (``expressions.over_sizes``). ``steps`` are the launch and those behind it, ``free`` the
-    sizes that the code does not depend on; ``shapes`` are of the launch's operands, ``scalars`` of its scalars by name,
-    ``guards`` what must hold of other sizes, each with its reason."""
+    """A launch as texts of expressions (``expressions.over_sizes``).
+
+    ``steps`` are all its launches in order, ``free`` the sizes that the code does not depend on. ``shapes`` belong to
+    the operands, ``scalars`` to the scalars by name. ``guards`` are conditions on other sizes, each with its reason.
+    """
 
     steps: tuple[PortableStep, ...]
     shapes: tuple[tuple[str, ...], ...]
@@ -49,16 +51,16 @@ class PortableLaunch:
 
 
 def portable(problem: Problem, schedule: Schedule, launch: Launch, device: Device) -> PortableLaunch:
-    """Return the launch of ``schedule`` for ``problem``, for as many other sizes as its code serves.
+    """Return the launch of ``schedule`` for ``problem`` and all other sizes that its code serves.
 
     Args:
-        problem: What the kernel computes.
-        schedule: A valid one of it.
-        launch: Its launch at the sizes of ``problem``.
-        device: The GPU that it is compiled for.
+        problem: Problem that the kernel computes.
+        schedule: A valid schedule of the problem.
+        launch: Launch at the sizes of ``problem``.
+        device: GPU that the kernel is compiled for.
 
     Returns:
-        Expressions over the sizes that may differ; numbers where none may, as in kernels whose code knows its sizes.
+        Expressions over the sizes that may differ; numbers if the code fixes its sizes.
     """
     if isinstance(problem, KernelProblem):
         free = _free_sizes(problem.file, schedule)
@@ -68,7 +70,7 @@ def portable(problem: Problem, schedule: Schedule, launch: Launch, device: Devic
                 _check_cpp(made, tuple(problem.sizes))
                 return made
         except PythonOnlyExpression:
-            pass  # the numbers of these sizes remain
+            pass  # keep the numbers of these sizes
     return PortableLaunch(
         steps=tuple(_numbers(step) for step in launch.steps),
         shapes=tuple(tuple(map(str, o.shape)) for o in launch.operands),
@@ -142,7 +144,7 @@ def _of_file(
 
 
 def _check_cpp(made: PortableLaunch, sizes: tuple[str, ...]) -> None:
-    """Raise PythonOnlyExpression where an expression has no form in C++."""
+    """Raise PythonOnlyExpression if an expression has no C++ form."""
     spelled = {name: name for name in sizes}
     texts = [*(text for step in made.steps for text in step.texts), *made.scalars.values()]
     texts += [text for shape in made.shapes for text in shape] + [text for text, _ in made.guards]

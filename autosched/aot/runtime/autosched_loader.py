@@ -26,7 +26,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-MOST_DOUBLINGS = 4.0  # beyond it, what was tuned says nothing
+MOST_DOUBLINGS = 4.0  # doublings beyond which a tuned schedule carries no information
 
 _NO_BINARY = 209  # CUresult
 _MAX_DYNAMIC_SHARED, _NON_PORTABLE_CLUSTER = 8, 14  # CUfunction_attribute
@@ -53,8 +53,11 @@ _PACKED = {
 
 
 class KernelError(RuntimeError):
-    """What is wrong, in one line. ``status`` is one of no_driver, no_device, load_failed, launch_failed; ``driver`` the
-    CUresult, 0 where the driver was not asked."""
+    """An error, in one line.
+
+    ``status`` is one of no_driver, no_device, load_failed, launch_failed. ``driver`` is the CUresult, 0 if the driver
+    was not called.
+    """
 
     def __init__(self, status: str, message: str, driver: int = 0) -> None:
         super().__init__(message)
@@ -69,12 +72,14 @@ class NoKernel(LookupError):
 
 
 class NoValue(ArithmeticError, ValueError):
-    """An expression that has no value: it divides by zero, say, or reaches 2^62."""
+    """An expression without a value: it divides by zero, for example, or reaches 2^62."""
 
 
 def evaluate(text: str, sizes: Mapping[str, int]) -> Any:
-    """Return the value of an expression over sizes: Python's arithmetic and comparisons, and nothing else. Raises
-    ValueError for another text, and NoValue, which is a ValueError and an ArithmeticError, where it has no value."""
+    """Return the value of an expression over sizes: Python's arithmetic and comparisons, and nothing else.
+
+    Raises ValueError for invalid text, and NoValue (a ValueError and ArithmeticError) if the expression is undefined.
+    """
     if not isinstance(text, str) or len(text) > _MOST_CHARACTERS:
         raise ValueError(f"an expression is a text of at most {_MOST_CHARACTERS} characters")
     try:
@@ -92,14 +97,14 @@ def _short(error: BaseException) -> str:
 
 
 def _number(value: Any) -> Any:
-    """Return ``value``. Raises NoValue for what is too large, and for what is no number."""
+    """Return ``value``. Raises NoValue if it is too large or not a number."""
     if not isinstance(value, (int, float)) or not -_BOUND < value < _BOUND:  # NaN is neither
         raise NoValue("a value is not a number below 2^62")
     return value
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    # An integer's power is not computed where it would have thousands of digits.
+    # An integer power is not computed if it would have thousands of digits.
     if isinstance(base, int) and isinstance(exponent, int) and abs(base) > 1 and exponent > 62:
         raise NoValue("a power reaches 2^62")
     return base**exponent
@@ -162,8 +167,7 @@ def _value(node: ast.expr, sizes: Mapping[str, int]) -> Any:
 
 
 def load(folder: str | Path) -> Kernels:
-    """Return the kernels of an export. Raises OSError, and ValueError for a manifest that is damaged, or of another
-    version."""
+    """Return the kernels of an export. Raises OSError, and ValueError for a damaged manifest or another version."""
     path = Path(folder)
     try:
         document = json.loads(_content(path, "manifest.json").decode("utf-8"))
@@ -179,7 +183,7 @@ def load(folder: str | Path) -> Kernels:
 
 
 def _content(folder: Path, name: Any) -> bytes:
-    """Return what a regular file of the folder holds. Raises OSError, and ValueError for any other name."""
+    """Return the contents of a regular file of the folder. Raises OSError, and ValueError for any other name."""
     if not isinstance(name, str) or not name or Path(name).is_absolute() or ".." in Path(name).parts:
         raise ValueError(f"invalid file name {name!r}: name a file in {folder}")
     path = folder / name
@@ -197,29 +201,32 @@ class Kernels:
         self.folder, self.entries = folder, entries
 
     def select(self, problem: str, *, device: int | None = None, growth: float = 1.0) -> ShippedKernel:
-        """Return the kernel for ``problem`` on a GPU (the current one): that of this very problem, else the nearest
-        whose own rules allow these sizes, else with ``growth`` above 1 one that computes at most so many times as many
-        rows, of arrays with room for them (``ShippedKernel.sizes``). Fields that are not named have their defaults.
+        """Return the kernel for ``problem`` on a GPU, by default the current one.
 
-        Raises NoKernel, ValueError for what is not a problem, KernelError without a GPU.
+        Kernels of exactly this problem come first, then the nearest one whose rules allow these sizes. With ``growth``
+        above 1, a kernel may also compute up to that many times the rows, in arrays with room for them
+        (``ShippedKernel.sizes``). Omitted fields have their defaults.
+
+        Raises NoKernel, ValueError for an invalid problem, KernelError without a GPU.
         """
         sm, name = describe(current_device() if device is None else device)
         return self.select_for(problem, sm, name, growth=growth)
 
     def select_for(self, problem: str, sm: int, name: str = "", *, growth: float = 1.0) -> ShippedKernel:
-        """Select as ``select`` does, for a GPU that need not be here.
+        """Select as ``select`` does, for a GPU that need not be present.
 
         Args:
             problem: Operator and sizes as in the manifest, such as "matmul m=4096 n=4096 k=4096".
-            sm: 90 for compute capability 9.0.
-            name: The GPU's name as its driver says it; kernels tuned on that one rank first. "" for any.
-            growth: A kernel of padded sizes may compute at most so many times as many elements; 1.0 takes none of them.
+            sm: Compute capability: 90 for 9.0.
+            name: Driver's name of the GPU; kernels tuned on it rank first. "" for any.
+            growth: Limit for the elements that a kernel of padded sizes computes, relative to the problem; 1.0 allows
+                none.
 
         Returns:
-            The kernel, by the least distance from the problem that it was tuned for.
+            The kernel that was tuned for the nearest problem.
 
         Raises:
-            NoKernel: Nothing here serves it; the text says why the last one does not.
+            NoKernel: No kernel fits; the message names the reason of the last candidate.
             ValueError: No kernel computes the operator, or ``problem`` is malformed.
         """
         op, *words = problem.split()
@@ -249,7 +256,7 @@ class Kernels:
 def _candidate(
     folder: Path, entry: Mapping[str, Any], asked: Mapping[str, str], sm: int, growth: float
 ) -> ShippedKernel | str:
-    """Return the kernel of an entry for what is asked, or why it cannot be."""
+    """Return the kernel of an entry for the requested problem, or the reason why there is none."""
     sizes, texts = entry["sizes"], entry["texts"]
     for name in asked:
         if name not in sizes and name not in texts:
@@ -330,7 +337,7 @@ def _check(library: ctypes.CDLL, status: str, code: int, what: str) -> None:
 
 
 def _context() -> int:
-    """Return that of this thread; where it has none, it gets the primary one of GPU 0."""
+    """Return the current context of this thread, or the primary context of GPU 0 if there is none."""
     library, context = _driver(), ctypes.c_void_p()
     _check(library, "no_device", library.cuCtxGetCurrent(ctypes.byref(context)), "the current context")
     if not context.value:
@@ -350,7 +357,7 @@ def current_device() -> int:
 
 
 def describe(device: int) -> tuple[int, str]:
-    """Compute capability (90 for 9.0) and name of a GPU. Raises KernelError."""
+    """Return compute capability (90 for 9.0) and name of a GPU. Raises KernelError."""
     library, handle, number = _driver(), ctypes.c_int(), ctypes.c_int()
     _check(library, "no_device", library.cuDeviceGet(ctypes.byref(handle), device), f"GPU {device}")
     found = []
@@ -367,15 +374,15 @@ def describe(device: int) -> tuple[int, str]:
 
 
 class ShippedKernel:
-    """Launch one kernel for a problem. Any number of threads may call it.
+    """One kernel, launched for a problem. Thread-safe.
 
     Args:
-        folder: Where the cubin and the PTX of the manifest lie.
-        entry: Its entry of the manifest.
-        sizes: Of the problem, by name.
+        folder: Folder of the manifest's cubins and PTX.
+        entry: Manifest entry of the kernel.
+        sizes: Sizes of the problem, by name.
         match: "exact", "nearest" or "padded".
-        doublings: How far the problem that it was tuned for is from here.
-        by_ptx: Whether the driver compiles it from PTX, for lack of a cubin for this GPU.
+        doublings: Distance from the problem that it was tuned for.
+        by_ptx: If True, the driver compiles the kernel from PTX, since there is no cubin for this GPU.
 
     ``problem``, ``verification`` and ``provenance`` are the manifest's.
     """
@@ -393,7 +400,7 @@ class ShippedKernel:
         self.problem, self.verification, self.provenance = entry["problem"], entry["proof"], entry["provenance"]
         self._folder = folder
         self._lock = threading.Lock()
-        self._functions: dict[int, list[ctypes.c_void_p]] = {}  # by context, to which a module belongs
+        self._functions: dict[int, list[ctypes.c_void_p]] = {}  # by context, which owns a module
         self._constants: dict[int, dict[str, tuple[int, int]]] = {}  # address and bytes of variables, by context
         self._own: dict[tuple[int, int], dict[str, int]] = {}  # workspaces by context and stream
         launch = entry["launch"]
@@ -402,15 +409,16 @@ class ShippedKernel:
         self.shared_bytes = self._number(launch["dynamic_shared_bytes"])
         if any(len(size) != 3 for size in (self.grid, self.block, self.cluster)):
             raise ValueError(f"{self.problem}: a grid, a block and a cluster have three sizes each")
-        self._steps = [entry, *entry.get("then", ())]  # the first launch, and those behind it
+        self._steps = [entry, *entry.get("then", ())]  # the first launch, and the following ones
         operands = [o for o in entry["operands"] if o["role"] != "workspace"]
         self.arrays = [o["name"] for outputs in (False, True) for o in operands if (o["role"] == "output") == outputs]
         self.shapes = {o["name"]: tuple(int(evaluate(t, self.sizes)) for t in o["shape"]) for o in entry["operands"]}
 
     def __call__(self, *arrays: Any, stream: Any = None) -> None:
-        """Queue it on ``stream`` (of any library, or a number; the default one), on arrays in the order of ``arrays``.
+        """Queue the kernel on ``stream``, on arrays in the order of ``arrays``.
 
-        Nothing waits for it. Raises ValueError for arrays that it cannot take, KernelError where the driver refuses.
+        The stream may be of any library, or a handle; the default is the default stream. The call does not wait for the
+        kernel. Raises ValueError for unsuitable arrays, and KernelError if the driver rejects the launch.
         """
         if len(arrays) != len(self.arrays):
             raise ValueError(f"{self.problem} takes {', '.join(self.arrays)}, not {len(arrays)} arrays")
@@ -442,7 +450,7 @@ class ShippedKernel:
 
     def _number(self, text: str) -> int:
         number = int(evaluate(text, self.sizes))
-        if not 0 <= number < 1 << 32:  # what the driver takes; ctypes would cut it
+        if not 0 <= number < 1 << 32:  # the driver's range; ctypes would truncate
             raise ValueError(f"invalid launch size {number} from {text[:60]!r}: it must be from 0 to 2^32 - 1")
         return number
 
@@ -478,7 +486,7 @@ class ShippedKernel:
         return function
 
     def _fill_constants(self, context: int, stream: int, at: Mapping[str, int]) -> None:
-        """Copy the arrays that the kernel reads from constant memory there."""
+        """Copy the arrays that the kernel reads from constant memory to their variables."""
         for o in self.entry["operands"]:
             if not o.get("constant"):
                 continue
@@ -492,7 +500,7 @@ class ShippedKernel:
             _check(_driver(), "launch_failed", code, f"the copy to the constant {o['name']}")
 
     def _workspaces(self, context: int, stream: int) -> dict[str, int]:
-        """Return the kernel's own arrays: launches on two streams must not share them."""
+        """Return the kernel's workspaces: launches on two streams must not share them."""
         known = self._own.get((context, stream))
         if known is not None:
             return known
@@ -511,7 +519,7 @@ class ShippedKernel:
         return made
 
     def _parameters(self, arguments: Sequence[Any], at: Mapping[str, int]) -> tuple[list[Any], Any]:
-        """Return the parameters that the driver takes, and what they point to."""
+        """Return the parameters for the driver, and the objects they point to."""
         kept: list[Any] = []
         for a in arguments:
             if a["kind"] == "array":
@@ -524,7 +532,7 @@ class ShippedKernel:
         return kept, (ctypes.c_void_p * (len(pointers) + 1))(*pointers, None)
 
     def _at_a_time(self, function: ctypes.c_void_p, config: _Config) -> int:
-        """Blocks that run at a time; 0 where the driver does not say."""
+        """Return how many blocks run at the same time; 0 if the driver does not report it."""
         library, running, count, device = _driver(), ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
         if config.count:
             code = library.cuOccupancyMaxActiveClusters(ctypes.byref(running), function, ctypes.byref(config))
@@ -541,7 +549,7 @@ class ShippedKernel:
 def _packed(dtype: str, value: Any) -> Any:
     if dtype == "bf16":
         bits = struct.unpack("<I", struct.pack("<f", value))[0]
-        data = struct.pack("<H", (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)  # to the nearest, ties to even
+        data = struct.pack("<H", (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)  # round to nearest, ties to even
     elif dtype in _PACKED:
         data = struct.pack(_PACKED[dtype], value)
     else:
@@ -551,7 +559,7 @@ def _packed(dtype: str, value: Any) -> Any:
 
 class _Map(ctypes.Array[ctypes.c_ubyte]):
     _type_, _length_ = ctypes.c_ubyte, 128 + 64
-    start = 0  # of the map, which begins at a multiple of 64
+    start = 0  # offset of the map, which is aligned to 64 bytes
 
 
 def _tensor_map(recipe: Mapping[str, Any], address: int) -> _Map:

@@ -1,6 +1,7 @@
-"""Total arithmetic on arrays for the expression language: every operation gives values and where they are defined.
+"""Total arithmetic on arrays for the expression language: each operation returns values and a mask of where they are
+defined.
 
-Arrays may have any shapes that broadcast. Where a result is undefined, its value is any; integers stay below BOUND.
+Arrays may have any shapes that broadcast. Values at undefined positions are arbitrary. Integers stay below BOUND.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from search_spaces.arrays import BoolArray
 Type = Literal["int", "float", "bool", "text"]
 Array = npt.NDArray[Any]
 Pair = tuple[Array, BoolArray]  # values, and where they are defined
-Evaluate = Callable[[Callable[[str], Array]], Pair]  # is given the arrays of names
-Operation = Callable[..., tuple[Array, Array]]  # of arrays of one type; says where it has a result
+Evaluate = Callable[[Callable[[str], Array]], Pair]  # called with a function from names to arrays
+Operation = Callable[..., tuple[Array, Array]]  # of arrays of one type; returns where it has a result
 
-BOUND = 2**62  # integers stay below: two of them can be added in 64 bits
+BOUND = 2**62  # bound of integers: two of them can be added in 64 bits
 STORAGE: dict[Type, Any] = {"int": np.int64, "float": np.float64, "bool": np.bool_, "text": object}
 _ALWAYS = np.asarray(True)
 
 
 def truth(a: Array) -> BoolArray:
-    """Which values count as true: numbers other than 0, texts other than ""."""
+    """Return which values count as true: numbers other than 0, texts other than ""."""
     return np.asarray(a, dtype=np.bool_)
 
 
@@ -38,14 +39,14 @@ def constant(value: object, kind: Type) -> Evaluate:
 
 
 def named(name: str, kind: Type) -> Evaluate:
-    """Return the values of a name; those of a float may be texts that spell it."""
+    """Return the values of a name. Values of a float name may be texts that spell floats."""
     if kind == "float":
         return lambda look: (look(name).astype(np.float64), _ALWAYS)
     return lambda look: (look(name), _ALWAYS)
 
 
 def unary(function: Callable[[Array], Array], operand: Evaluate) -> Evaluate:
-    """Return a function that has a result for every value."""
+    """Return an evaluator of a function that is defined for every value."""
 
     def evaluate(look: Callable[[str], Array]) -> Pair:
         values, defined = operand(look)
@@ -55,13 +56,16 @@ def unary(function: Callable[[Array], Array], operand: Evaluate) -> Evaluate:
 
 
 def applied(operation: Operation, wide: Type, kind: Type, operands: Sequence[Evaluate]) -> Evaluate:
-    """Return an operation of operands as a function of columns.
+    """Return an evaluator of an operation on operands.
 
     Args:
-        operation: Of two or one arrays; gives values and where they are defined.
-        wide: The type that operands are first converted to.
-        kind: The type of the result; what it cannot hold is undefined.
-        operands: More than two are combined from left to right.
+        operation: Function of one or two arrays; returns values and where they are defined.
+        wide: Type to which operands are first converted.
+        kind: Type of the result; values that it cannot hold are undefined.
+        operands: Operands; more than two are combined from left to right.
+
+    Returns:
+        The evaluator.
     """
 
     def evaluate(look: Callable[[str], Array]) -> Pair:
@@ -74,7 +78,7 @@ def applied(operation: Operation, wide: Type, kind: Type, operands: Sequence[Eva
         return result
 
     def settled(*pairs: Pair) -> Pair:
-        """Return the result without what is undefined, too large or not finite."""
+        """Return the result with undefined, too large and non-finite values masked."""
         with np.errstate(all="ignore"):
             values, ok = operation(*(_as(wide, values) for values, _ in pairs))
             for _, defined in pairs:
@@ -101,7 +105,9 @@ def compared(compare: Callable[[Array, Array], Array], a: Evaluate, b: Evaluate)
 
 
 def is_among(a: Evaluate, others: Sequence[Evaluate]) -> Evaluate:
-    """Python's ``in``: all values behind it are computed first, so that one without a value leaves it without one."""
+    """Return an evaluator of Python's ``in``. All listed values are evaluated, so an undefined one makes it
+    undefined.
+    """
 
     def evaluate(look: Callable[[str], Array]) -> Pair:
         value, defined = a(look)
@@ -116,7 +122,9 @@ def is_among(a: Evaluate, others: Sequence[Evaluate]) -> Evaluate:
 
 
 def either(parts: Sequence[Evaluate], stop: bool, kind: Type) -> Evaluate:
-    """Python's ``or`` (``stop`` true) and ``and``: the first operand whose truth is ``stop``, else the last."""
+    """Return an evaluator of Python's ``or`` (``stop`` true) or ``and``: the first operand whose truth is ``stop``,
+    else the last.
+    """
 
     def evaluate(look: Callable[[str], Array]) -> Pair:
         values, defined = parts[-1](look)
@@ -131,13 +139,16 @@ def either(parts: Sequence[Evaluate], stop: bool, kind: Type) -> Evaluate:
 
 
 def choice(test: Evaluate, then: Evaluate, otherwise: Evaluate, kind: Type) -> Evaluate:
-    """Return ``then if test else otherwise`` as a function of columns.
+    """Return an evaluator of ``then if test else otherwise``.
 
     Args:
-        test: Says which one counts.
-        then: The value where it holds.
-        otherwise: The value elsewhere.
-        kind: The type of both; only the chosen one need be defined.
+        test: Condition.
+        then: Value if the condition holds.
+        otherwise: Value if it does not hold.
+        kind: Type of both; only the chosen one need be defined.
+
+    Returns:
+        The evaluator.
     """
 
     def evaluate(look: Callable[[str], Array]) -> Pair:
@@ -151,7 +162,7 @@ def choice(test: Evaluate, then: Evaluate, otherwise: Evaluate, kind: Type) -> E
 def _multiply(a: Array, b: Array) -> tuple[Array, Array]:
     if a.dtype == np.float64:
         return a * b, _ALWAYS
-    fits = np.abs(a.astype(np.float64) * b.astype(np.float64)) < 1.5 * BOUND  # else 64 bits wrap round
+    fits = np.abs(a.astype(np.float64) * b.astype(np.float64)) < 1.5 * BOUND  # otherwise 64-bit integers wrap around
     return np.where(fits, a, 0) * b, fits
 
 
@@ -169,8 +180,9 @@ def _float_power(a: float, b: float) -> float:
 
 
 def _each(function: Callable[..., float], *arrays: Array) -> tuple[Array, Array]:
-    """Return ``function`` of Python floats, once for each distinct combination: numpy's own differ in the last
-    digit."""
+    """Return ``function`` of Python floats, called once per distinct combination: numpy's functions differ in the last
+    digit.
+    """
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
     known: dict[tuple[Any, ...], float] = {}
     results = []
@@ -253,7 +265,11 @@ COMPARISONS: dict[type[ast.cmpop], Callable[[Array, Array], Array]] = {
 
 @dataclass(frozen=True)
 class ExpressionFunction:
-    """``arguments`` are the fewest and the most. ``type`` None: that of the arguments. ``partial``: not for all."""
+    """A function of the language.
+
+    ``arguments`` are the minimum and maximum number of arguments. ``type`` None is the type of the arguments.
+    ``partial`` functions are undefined for some arguments.
+    """
 
     arguments: tuple[int, int]
     operation: Operation
@@ -280,7 +296,7 @@ FUNCTIONS: dict[str, ExpressionFunction] = {
     "sqrt": ExpressionFunction((1, 1), _square_root, "float", partial=True),
     "log2": ExpressionFunction((1, 1), lambda a: _each(math.log2, a), "float", partial=True),
 }
-# By their names behind "math.", as Python's module has them.
+# By their names after "math.", as Python's module has them.
 MATH: dict[str, ExpressionFunction] = {
     **{name: FUNCTIONS[name] for name in ("sqrt", "log2", "floor", "ceil", "gcd")},
     "fabs": ExpressionFunction((1, 1), _everywhere(lambda a: np.abs(a).astype(np.float64)), "float"),
@@ -297,7 +313,7 @@ MATH: dict[str, ExpressionFunction] = {
 
 
 def _integers(function: Callable[..., int], a: Array) -> tuple[Array, Array]:
-    """Return an integer function of integers from 0 up."""
+    """Return an evaluator of an integer function of non-negative integers."""
     possible = a >= 0
     found = [function(value) for value in np.where(possible, a, 0).ravel().tolist()]
     return np.array(found, dtype=np.int64).reshape(a.shape), possible

@@ -1,4 +1,4 @@
-"""A C header with the chosen values of a kernel's parameters for each GPU, for a build without autosched."""
+"""C header with the chosen parameter values of a kernel for each GPU, for builds without autosched."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from search_spaces.spaces.parameters import Value
 
 
 def c_header(file: KernelFile, targets: Mapping[str, Mapping[str, Value]]) -> str:
-    """``#define`` for each parameter and attribute: those of the target whose macro ``TARGET_NAME`` is defined, else of
-    the first. ``targets`` holds configurations by the names of devices. Raises ValueError without any."""
+    """Return a C header with a ``#define`` for each parameter and attribute.
+
+    The values are those of the target whose macro ``TARGET_NAME`` is defined, else of the first target. ``targets``
+    holds configurations by device name. Raises ValueError if it is empty.
+    """
     if not targets:
         raise ValueError("a header needs the configuration of at least one device")
     guard = f"AUTOSCHED_{_macro(file.name)}_H"

@@ -1,4 +1,6 @@
-"""Reading a document of tables key by key: what is missing, of a wrong type or unknown gets one line with its place."""
+"""Key-by-key reading of a document of tables. Missing, mistyped and unknown keys are reported in one line with their
+position.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ MOST_TEXT = 16 << 20  # bytes of a source
 MOST_INTEGER = 1 << 64
 MOST_DOCUMENT = 1 << 20  # bytes of a kernel file, a T1 file
 MOST_ENTRIES = 1000  # of a section
-_MOST_PARTS = 20  # of a dotted key, which TOML makes a table each
+_MOST_PARTS = 20  # of a dotted key; TOML makes a table of each part
 
 _PART = r"""(?:(?<![\w-])[\w-]++|"[^"\n]*"|'[^'\n]*')"""
 _DOTTED = re.compile(rf"{_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MOST_PARTS}}}")
@@ -33,13 +35,13 @@ _DOTTED = re.compile(rf"{_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MOST_PARTS}}}")
 
 @dataclass(frozen=True)
 class KeyPositions:
-    """Where the keys of a document stand: ``lines`` holds line numbers by path, none for one that has no text."""
+    """Positions of a document's keys: ``lines`` holds line numbers by path; keys without text have none."""
 
     name: str
     lines: Mapping[Keys, int] = field(default_factory=dict)
 
     def at(self, path: Keys) -> str:
-        """Return the file, the line of the nearest key that has one, and the path as people write it."""
+        """Return the file, the line of the nearest key that has one, and the path as users write it."""
         known = [path[:n] for n in range(len(path), 0, -1) if path[:n] in self.lines]
         line = f":{self.lines[known[0]]}" if known else ""
         shown = re.sub(r"\.\[", "[", ".".join(f"[{p + 1}]" if isinstance(p, int) else p for p in path))
@@ -50,7 +52,7 @@ class KeyPositions:
 
 
 def read_toml(name: str, text: str) -> tuple[dict[str, Any], KeyPositions]:
-    """Return the document and its places. Raises KernelFileError with the line where the text is not TOML."""
+    """Return the document and the positions of its keys. Raises KernelFileError with the line of a TOML error."""
     if long := _DOTTED.search(text):
         number = text.count("\n", 0, long.start()) + 1
         raise KernelFileError(f"{name}:{number}: a key has more than {_MOST_PARTS} parts")
@@ -63,21 +65,21 @@ def read_toml(name: str, text: str) -> tuple[dict[str, Any], KeyPositions]:
         line = at[1] if at and at[1] else str(len(text.splitlines()))
         message = str(error)[: at.start()] if at else str(error)
         raise KernelFileError(f"{name}:{line}: this is not TOML: {message}") from None
-    except ValueError:  # an integer of thousands of digits
+    except ValueError:  # an integer with thousands of digits
         raise KernelFileError(f"{name}: a number has too many digits") from None
     refuse_too_many(name, document)
     return document, KeyPositions(name, _lines(text))
 
 
 def refuse_too_many(name: str, document: Mapping[str, Any]) -> None:
-    """Raise KernelFileError for a section with more entries than anybody writes."""
+    """Raise KernelFileError for a section with an implausible number of entries."""
     for key, section in (("sections", document), *document.items()):
         if isinstance(section, (Mapping, list, tuple)) and len(section) > MOST_ENTRIES:
             raise KernelFileError(f"{name}: {key}: there are more than {MOST_ENTRIES} of these")
 
 
 def refuse_unprintable(document: Mapping[str, Any], places: KeyPositions) -> None:
-    """Raise KernelFileError for a text that a terminal would obey instead of showing it: much of it is shown."""
+    """Raise KernelFileError for a text with terminal control characters, because much of the document is displayed."""
     waiting: list[tuple[Keys, Any]] = [((), document)]
     while waiting:
         path, value = waiting.pop()
@@ -126,7 +128,7 @@ def _lines(text: str) -> dict[Keys, int]:
 
 
 def _path(key: str) -> Keys:
-    """Return a dotted key as TOML itself takes it apart."""
+    """Return the parts of a dotted key, split by TOML's own rules."""
     if _BARE.fullmatch(key.strip()):
         return (key.strip(),)
     try:
@@ -141,7 +143,7 @@ def _path(key: str) -> Keys:
 
 
 class DocumentTable:
-    """One table of a document. Every key that is asked for is known; ``done`` refuses the others."""
+    """One table of a document. Keys that are read are known; ``done`` rejects the others."""
 
     def __init__(self, values: Any, places: KeyPositions, path: Keys = ()) -> None:
         self.places, self.path = places, path
@@ -159,7 +161,7 @@ class DocumentTable:
         raise self.places.error((*self.path, *keys), message)
 
     def _check_numbers(self, value: Any, keys: Keys) -> None:
-        """Refuse an integer anywhere below that no expression and no type has room for."""
+        """Raise an error for a nested integer that exceeds every type and expression."""
         if isinstance(value, Mapping):
             for key, inner in value.items():
                 self._check_numbers(inner, (*keys, str(key)))
@@ -170,19 +172,19 @@ class DocumentTable:
             self.fail("this number needs more than 64 bits", *keys)
 
     def attempt(self, key: str | int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function of a value of this table, so that its error names the place.
+        """Call a function of a value of this table, so that its error includes the position.
 
         Args:
-            key: The value's.
-            function: What is called.
-            args: Its arguments.
-            kwargs: Its arguments by name.
+            key: Key of the value.
+            function: Function to call.
+            args: Positional arguments.
+            kwargs: Keyword arguments.
 
         Returns:
-            What it returns.
+            The result of the function.
 
         Raises:
-            KernelFileError: It raised ValueError; the text has the line of ``key``.
+            KernelFileError: The function raised ValueError; the message has the line of ``key``.
         """
         try:
             return function(*args, **kwargs)
@@ -195,13 +197,16 @@ class DocumentTable:
         """Read an expression.
 
         Args:
-            key: The value's, for errors.
+            key: Key of the value, for errors.
             given: The value of ``key`` or a part of it: a text, a number, or a Python function.
-            types: Of the names that it may use.
-            kinds: Types that it may have, the preferred one first.
+            types: Types of the names that it may use.
+            kinds: Allowed types of the result, the preferred one first.
+
+        Returns:
+            The expression.
 
         Raises:
-            KernelFileError: It is none, uses another name, or has another type.
+            KernelFileError: It is not an expression, uses another name, or has another type.
         """
         if callable(given):
             return from_function(given, function_text(given), "float" if "float" in kinds else kinds[0], types)
@@ -221,10 +226,13 @@ class DocumentTable:
         """Return the value of ``key``.
 
         Args:
-            key: Its name.
-            kinds: Types that it may have; a bool is no int.
-            what: What it must be, for errors.
-            default: Where it is missing; None makes it required.
+            key: Name of the key.
+            kinds: Allowed types; a bool is not an int.
+            what: Expected value, for errors.
+            default: Value of a missing key; None makes the key required.
+
+        Returns:
+            The value, or the default.
 
         Raises:
             KernelFileError: It is missing, or of another type.
@@ -249,7 +257,7 @@ class DocumentTable:
         return value
 
     def listed(self, key: str) -> list[Any]:
-        """Return the value as a list; one that is not a list is a list of one, and none is empty."""
+        """Return the value as a list: a single value becomes a list of one, a missing one an empty list."""
         if key not in self:
             return []
         value = self.values[key]
@@ -264,12 +272,12 @@ class DocumentTable:
         return [DocumentTable(values, self.places, (*self.path, key, i)) for i, values in enumerate(given)]
 
     def items(self) -> list[tuple[str, Any]]:
-        """Every key and value, for a table whose keys are names that the user chose."""
+        """Return every key and value, for a table whose keys are chosen by the user."""
         self._asked.update(dict.fromkeys(self.values))
         return list(self.values.items())
 
     def done(self) -> None:
-        """Raise KernelFileError for a key that nobody asked for."""
+        """Raise KernelFileError for a key that was not read."""
         for key in self.values:
             if key not in self._asked:
                 self.fail(f"unknown key {key!r}, {suggestion(key, self._asked)}", key)
@@ -282,14 +290,16 @@ def _shown(value: object) -> str:
 
 def read_text(path: Path, table: DocumentTable, key: str) -> str:
     """Return the text of the file that ``key`` names, or of the document itself ("", whose name every message has).
-    Raises KernelFileError where it cannot be read."""
+
+    Raises KernelFileError if the file cannot be read.
+    """
     try:
         if path.exists() and not path.is_file():
             table.fail(f"{path if key else 'this'} is not a regular file", key)
         most = MOST_TEXT if key else MOST_DOCUMENT
         if path.stat().st_size > most:
             table.fail(f"{path if key else 'this'} has more than {most >> 20} MiB", key)
-        content = read_bounded(path, most)  # what a system makes up as it is read has no size before
+        content = read_bounded(path, most)  # generated system files have no size before they are read
         return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except KernelFileError:
         raise
@@ -297,7 +307,7 @@ def read_text(path: Path, table: DocumentTable, key: str) -> str:
         table.fail(f"{path.name if key else 'this'} is not UTF-8 text", key)
     except OSError as error:
         table.fail(f"cannot read {path if key else 'it'}: {(error.strerror or str(error)).lower()}", key)
-    except ValueError as error:  # a NUL is part of no path
+    except ValueError as error:  # a path cannot contain NUL
         if "\0" not in str(path):
             table.fail(f"{path if key else 'this'} cannot be used: {error}", key)
         table.fail(f"{str(path)!r} is not a name of a file", key)

@@ -1,4 +1,4 @@
-"""Whether a user's kernel compiles at all, and whether its entry function takes the arguments that its file lists."""
+"""Check that a user's kernel compiles, and that its entry function accepts the arguments listed in the kernel file."""
 
 from __future__ import annotations
 
@@ -23,22 +23,21 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
-_PATIENCE = 15.0  # seconds; what takes longer and fails is not tried again, as another schedule or architecture
+_PATIENCE = 15.0  # seconds; a failing compilation that takes longer is not retried in another variant
 _SURFACES = re.compile(r"^\s*(?:@!?%\w+\s+)?(?P<what>suld|sust|sured|suq)\.", re.MULTILINE)
-# Linear memory has rows by tex2D, and one row by tex1Dfetch, whose coordinate is a whole number.
+# Textures of linear memory are read by tex2D (rows) or by tex1Dfetch (one row), whose coordinate is an integer.
 _FETCHES = re.compile(
     r"^\s*(?:@!?%\w+\s+)?(?P<what>(?:tex|tld4|txq)\.(?!1d\.v4\.\w+\.s32|2d\.v4\.\w+\.(?:s32|f32))[\w.]*)", re.MULTILINE
 )
 _TEXTURES = re.compile(r"^\s*(?:@!?%\w+\s+)?tex\.", re.MULTILINE)
-COMPILED_FIRST = 3  # schedules: a kernel that compiles for none of so many is taken to be broken
+COMPILED_FIRST = 3  # schedules: a kernel for which so many fail to compile is considered broken
 
 
 def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device) -> None:
-    """Look at the first of ``schedules`` whose kernel compiles, where ``problem`` is one of a kernel file. Does nothing
-    without NVRTC.
+    """Check the kernel of the first of ``schedules`` that compiles, if ``problem`` belongs to a kernel file.
 
-    Raises KernelFileError, one line with file and line, if none of them compiles, and for arguments that the entry
-    function does not take: another number of them, or one of another size or kind.
+    Does nothing without NVRTC. Raises KernelFileError, one line with file and line, if no schedule compiles, or if
+    number, size or kind of the arguments differ from those of the entry function.
     """
     if not isinstance(problem, KernelProblem):
         return
@@ -70,7 +69,7 @@ def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device)
 
 
 def _compiled(kernel: GeneratedKernel) -> PtxOutput:
-    """For the oldest architecture that it seems to be for, else for the newest: it may ask for what only that has."""
+    """Compile for the oldest architecture that the kernel seems to support, and retry with the newest if that fails."""
     options = tuple(dict.fromkeys((*PTX_OPTIONS, *kernel.compile_options)))
     first, *others = dict.fromkeys((ptx_arch(kernel), HOPPER_ARCH))
     compiled = partial(
@@ -89,7 +88,7 @@ def _check_arguments(file: KernelFile, step: PipelineStep, kernel: GeneratedKern
     try:
         module = parse(text)
         takes = module.functions[output.entry].parameters
-    except (PtxError, KeyError):  # nothing can be said of it here
+    except (PtxError, KeyError):  # nothing can be checked here
         return
     _check_textures(file, step, text)
     _check_constants(file, kernel, module)
@@ -126,7 +125,7 @@ def _check_textures(file: KernelFile, step: PipelineStep, text: str) -> None:
 
 
 def _check_constants(file: KernelFile, kernel: GeneratedKernel, module: Module) -> None:
-    """Constant memory of the source is filled, and what fills it fits."""
+    """Check that every constant variable of the source is filled, and large enough for its contents."""
     sizes = {o.name: o.bytes for o in kernel.symbols}
     places = {a.name: a.place for a in file.arguments}
     declared = {_plain(v.name): v for v in module.variables if v.space == "const"}
@@ -150,13 +149,13 @@ def _check_constants(file: KernelFile, kernel: GeneratedKernel, module: Module) 
 
 
 def _plain(name: str) -> str:
-    """Return the name of a variable in the source: the last of a mangled one."""
+    """Return the name of a variable in the source: the last part of a mangled name."""
     parts = re.findall(r"(\d+)([A-Za-z_]\w*)", name) if name.startswith("_Z") else []
     return next((text[: int(n)] for n, text in reversed(parts) if len(text) >= int(n) > 0), name)
 
 
 def _fits(parameter: Variable, argument: KernelArgument) -> bool:
-    """By size, and by kind where PTX tells it: structs, f16 among them, are bytes."""
+    """Compare sizes, and kinds if PTX declares them: structs, including f16, are bytes."""
     is_scalar = argument.kind == "scalar"
     if parameter.bytes != (argument.dtype.bytes if is_scalar else 8):
         return False

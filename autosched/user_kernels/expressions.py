@@ -1,10 +1,10 @@
 """The expression language of kernel files: Python's arithmetic and comparisons over names, and nothing else.
 
-A text is parsed once, by Python's own parser, into a tree of allowed nodes whose types are known before anything is
-evaluated. One evaluator answers for a single configuration and for whole columns. It is total and bounded: where
-Python would raise (a division by zero, the logarithm of 0, a float that overflows) or an integer would need more than
-62 bits, the result is *undefined*; a rule whose result is undefined refuses. ``and``, ``or`` and the conditional
-expression look only at the operands that Python would, so ``x != 0 and y % x == 0`` is defined everywhere.
+Python's parser turns a text once into a tree of allowed nodes, whose types are known before evaluation. One evaluator
+handles single configurations and whole columns. It is total and bounded: if Python would raise (a division by zero, the
+logarithm of 0, a float that overflows) or an integer would need more than 62 bits, the result is *undefined*. A rule
+whose result is undefined rejects the configuration. ``and``, ``or`` and the conditional expression evaluate only the
+operands that Python would, so ``x != 0 and y % x == 0`` is defined everywhere.
 """
 
 from __future__ import annotations
@@ -54,13 +54,16 @@ MOST_VALUES = 1 << 16  # of a list
 
 
 class ExpressionError(ValueError):
-    """A text that is not an expression of the language, or has no value. The message is one line with the place."""
+    """A text that is not an expression of the language, or has no value. The message is one line with the position."""
 
 
 @dataclass(frozen=True)
 class Expression:
-    """``names`` are those it mentions. ``partial``: it divides by something that is not a constant, or takes a power,
-    a root or a logarithm, so that it may be undefined. ``is_function``: a Python function stands behind its text."""
+    """An expression; ``names`` are the names in it.
+
+    A ``partial`` expression may be undefined: it divides by a non-constant, or uses a power, root or logarithm.
+    ``is_function`` is true for a Python function.
+    """
 
     text: str
     type: Type
@@ -70,7 +73,7 @@ class Expression:
     is_function: bool = field(default=False, repr=False, compare=False)
 
     def value(self, values: Mapping[str, Result]) -> Result:
-        """Return the value for one value of each name. Raises ExpressionError where it is undefined."""
+        """Return the value for one value of each name. Raises ExpressionError if it is undefined."""
         found, defined = self._evaluate(lambda name: _array(values[name]))
         if not bool(np.all(defined)):
             given = ", ".join(f"{name} = {values[name]}" for name in self.names)
@@ -79,9 +82,9 @@ class Expression:
         return result
 
     def columns(self, columns: Mapping[str, Column], constants: Mapping[str, Result]) -> Pair:
-        """Values (0, false or "" where undefined) and where they are defined, one of each per row.
+        """Return values (0, false or "" if undefined) and a mask of where they are defined, one of each per row.
 
-        A name is one of ``constants``, else one of ``columns``, of which there is at least one.
+        A name is one of ``constants``, else one of ``columns``. There must be at least one column.
         """
         (rows,) = {len(column) for column in columns.values()}
 
@@ -96,15 +99,15 @@ class Expression:
         return np.broadcast_to(found, rows), np.broadcast_to(defined, rows)
 
     def holds(self, columns: Mapping[str, Column], constants: Mapping[str, Result]) -> BoolArray:
-        """Where the value is defined and true (or not 0), one bool per row."""
+        """Return where the value is defined and true (or not 0), one bool per row."""
         found, defined = self.columns(columns, constants)
         return truth(found) & defined
 
 
 def parse(text: str, names: Mapping[str, Type]) -> Expression:
-    """``text`` as an expression over ``names``; a float name may stand for a column of texts that spell floats.
+    """Parse ``text`` as an expression over ``names``. A float name may stand for a column of texts that spell floats.
 
-    Raises ExpressionError for anything that is not in the language, an unknown name, and types that do not go together.
+    Raises ExpressionError for text outside the language, an unknown name, and incompatible types.
     """
     parser = _ExpressionParser(text, names)
     term = parser.term(parser.tree(), 0)
@@ -116,16 +119,19 @@ def from_function(
 ) -> Expression:
     """Return a Python function as an expression.
 
-    Rules about a function cannot be taken apart: it is called for each combination of the parameters. Where it raises,
-    or gives something else, it has no value.
+    Rules with a function cannot be decomposed: the function is called for each combination of the parameters. If it
+    raises, or returns another type, the expression is undefined.
 
     Args:
-        function: Takes a dict of all ``names``.
-        name: What it is listed as.
-        kind: The type of what it gives.
-        names: The names that it is given, with their types.
+        function: Called with a dict of all ``names``.
+        name: Name of the expression.
+        kind: Type of the result.
+        names: Types of the names that it receives.
+
+    Returns:
+        The expression.
     """
-    names = dict(names)  # of now: a reader adds to its own
+    names = dict(names)  # a copy: the reader adds to its own
 
     def evaluate(look: Callable[[str], Array]) -> Pair:
         columns = [look(n) for n in names]
@@ -146,8 +152,7 @@ def from_function(
 
 
 def value_list(text: str) -> list[Result]:
-    """Return the values that a text such as ``range(16, 257, 16)``, ``[2**i for i in range(6)]`` or ``[1, 2] + [4]``
-    lists.
+    """Return the values of a list such as ``range(16, 257, 16)``, ``[2**i for i in range(6)]`` or ``[1, 2] + [4]``.
 
     Raises ExpressionError as ``parse`` does, and for more than MOST_VALUES values.
     """
@@ -161,7 +166,7 @@ def type_of(value: Result) -> Type:
 
 
 def suggestion(name: str, known: Collection[str]) -> str:
-    """Return what to say after an unknown name: the nearest known one, else all of them."""
+    """Return a hint for an unknown name: the nearest known name, else all of them."""
     near = difflib.get_close_matches(name, known, 1)
     if near:
         return f"did you mean {near[0]}?"
@@ -192,7 +197,7 @@ class _ExpressionParser:
             raise ExpressionError(f"an expression has at most {MOST_CHARACTERS} characters, not {len(self.text)}")
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error")  # "1if x" and the like, which Python only warns of
+                warnings.simplefilter("error")  # "1if x" and the like only cause a warning in Python
                 return ast.parse(self.text, mode="eval").body
         except (SyntaxError, Warning) as error:
             foreign = any(sign in self.text for sign in ("&&", "||", "!"))
@@ -339,7 +344,7 @@ class _ExpressionParser:
         return values
 
     def _mapped(self, node: ast.expr, name: str, values: Sequence[Result]) -> list[Result]:
-        """Return the value of an expression for each value of ``name``; it is read once for those of one type."""
+        """Return an evaluator of an expression for each value of ``name``, which is parsed once per type of value."""
         found: dict[int, Result] = {}
         for kind in dict.fromkeys(map(type_of, values)):
             places = [place for place, value in enumerate(values) if type_of(value) == kind]

@@ -1,4 +1,6 @@
-"""A kernel from what ``kernel_tuner.tune_kernel`` takes: a name, a source, a size, numpy arrays, and values to try."""
+"""Kernels from the arguments of ``kernel_tuner.tune_kernel``: a name, a source, a size, numpy arrays, and values to
+try.
+"""
 
 from __future__ import annotations
 
@@ -27,17 +29,20 @@ def arguments_of(
     outputs: Sequence[int] | None,
     constants: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
-    """Return the tables of arguments: arrays hold what they hold before each launch.
+    """Return the tables of arguments. Arrays are reset to their contents before each launch.
 
-    What is written is what ``outputs`` or ``answer`` say, else every array whose parameter is not a pointer to const.
+    Outputs are the arrays in ``outputs`` or ``answer``, else every array whose parameter is not a pointer to const.
 
     Args:
-        entry: The kernel's name.
-        source: Its text, which gives the arguments their names.
+        entry: Name of the kernel.
+        source: Its source, which names the arguments.
         given: Arrays and numbers, in the order of the parameters.
-        answer: What each must hold after the launch, None for those that nothing is expected of; None for no answer.
-        outputs: Positions of what the kernel writes; None to find out.
-        constants: Arrays in constant memory, by the symbol's name.
+        answer: Expected contents of each argument after the launch, None for an unchecked one; None for no answer.
+        outputs: Positions of the outputs; None to infer them.
+        constants: Arrays in constant memory, by symbol name.
+
+    Returns:
+        One table per argument.
 
     Raises:
         ValueError: An argument is neither an array nor a number.
@@ -83,8 +88,7 @@ def _array(name: str, kind: str, given: np.ndarray[Any, Any]) -> dict[str, Any]:
 
 
 def as_pairs(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return complex numbers as pairs of floats along a further axis, as memory holds them; other arrays as they
-    are."""
+    """Return complex numbers as pairs of floats along an additional axis, as in memory; other arrays unchanged."""
     if array.dtype.kind != "c":
         return array
     part = array.real.dtype
@@ -92,14 +96,14 @@ def as_pairs(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def as_given(array: Any, given: Any) -> Any:
-    """Return the array of a kernel in the type that the user has given it in."""
+    """Return a kernel's array in the type of the user's argument."""
     if not isinstance(given, np.ndarray) or given.dtype.kind != "c" or array is None:
         return array
     return np.ascontiguousarray(array).astype(given.real.dtype).view(given.dtype).reshape(given.shape)
 
 
 def answers(tables: Sequence[Mapping[str, Any]], answer: Sequence[Any] | None) -> Callable[..., Any] | None:
-    """Return a reference that gives the arrays of ``answer``; None without them."""
+    """Return a reference that returns the arrays of ``answer``, or None."""
     if answer is None:
         return None
     known = {t["name"]: as_pairs(np.asarray(a)) for t, a in zip(tables, answer, strict=False) if a is not None}
@@ -120,11 +124,14 @@ def output_check(
     """Return Kernel Tuner's ``verify(answer, result, atol)`` as a function of the arrays by name.
 
     Args:
-        tables: Of the arguments, in their order.
-        verify: The user's function; it may leave ``atol`` out.
-        answer: What it is given as such.
-        atol: An absolute tolerance.
-        arguments: As they were given: their types are those of the arrays that ``verify`` gets.
+        tables: Tables of the arguments, in their order.
+        verify: The user's function; ``atol`` is an optional parameter.
+        answer: First argument of ``verify``.
+        atol: Absolute tolerance.
+        arguments: The user's arguments, whose types ``verify`` receives.
+
+    Returns:
+        The function.
     """
     takes_atol = len(inspect.signature(verify).parameters) > 2 or "atol" in inspect.signature(verify).parameters
 
@@ -147,8 +154,9 @@ def launch_of(
     Args:
         problem_size: A number, a text, up to three of them, or a function of the parameters.
         tune_params: The parameters with their values.
-        block_size_names: Of the block's axes; empty for block_size_x and so on. Names that are no parameters count 1.
-        divisors: ``grid_div_x`` and so on, where given; else the block's size divides.
+        block_size_names: Parameters of the block's axes; empty for block_size_x and so on. A missing parameter counts
+            as 1.
+        divisors: ``grid_div_x`` and so on, if given; the default divisor is the block's size.
 
     Returns:
         Keys of a kernel file.
@@ -176,7 +184,7 @@ def _axis(function: Callable[[dict[str, Any]], Any], axis: int) -> Callable[[dic
 
 
 def text_of(source: Any, values: Mapping[str, Any]) -> tuple[str, str | Path]:
-    """Return the text of a source, and what names it: a file, several, CUDA C++, or a function of the values."""
+    """Return the text and the file name of a source: a file, several files, CUDA C++, or a function of the values."""
     if callable(source):
         return str(source(dict(values))), ""
     if isinstance(source, (list, tuple)):
@@ -187,7 +195,7 @@ def text_of(source: Any, values: Mapping[str, Any]) -> tuple[str, str | Path]:
 
 
 def _text(path: Any) -> str:
-    """Return what a file holds. Raises ValueError, and OSError."""
+    """Return the text of a file. Raises ValueError and OSError."""
     try:
         return read_bounded(path, _MOST_SOURCE).decode("utf-8")
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What tells apart two functions that were given from Python: their code, and whatever it refers to."""
+"""Identity of Python functions: their code, and everything that it refers to."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 
 
 def function_text(function: Callable[..., Any]) -> str:
-    """Return a name for people, with a digest of what the function is."""
+    """Return a readable name with a digest of the function."""
     name = getattr(function, "__qualname__", type(function).__name__).rpartition(".")[2]
     return f"{name} {hashlib.sha256(repr(traits(function)).encode()).hexdigest()[:12]}"
 
 
 def traits(value: Any) -> Any:
-    """Return what tells apart two functions, or two values that a function refers to."""
+    """Return the traits that distinguish two functions, or two values that a function refers to."""
     if isinstance(value, FunctionType):
         code, cells = value.__code__, value.__closure__ or ()
         known = [value.__globals__.get(name) for name in code.co_names]

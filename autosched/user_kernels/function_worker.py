@@ -1,4 +1,4 @@
-"""The process that runs functions of a user's Python files: whatever ends it, ends nothing else."""
+"""Worker process that runs functions of a user's Python files, so that a crash ends only the worker."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from measurements.files.python_file import run_as_module, said
 from measurements.workers.messages import Message
 from measurements.workers.worker import serve
 
-_MOST_TEXT = 10_000  # characters of what is said
+_MOST_TEXT = 10_000  # maximum length of a message in characters
 _MOST_ARRAYS = 1000
 
 
 def answer(function: Callable[..., Any], given: Mapping[str, Any], file: str = "") -> dict[str, Any]:
-    """Return what ``function`` returns for those of ``given`` that its parameters name, as ``result``; or ``unknown``,
-    a parameter that nothing is given for; or ``error`` and ``line``, that of ``file`` where one passed through it."""
+    """Call ``function`` with the items of ``given`` that its parameters name, and return the outcome.
+
+    The outcome is ``result``; or ``unknown``, a parameter that is not in ``given``; or ``error`` and ``line``, the line
+    of ``file`` in the traceback, if any.
+    """
     try:
         takes = inspect.signature(function).parameters
         anything = any(p.kind is p.VAR_KEYWORD for p in takes.values())
@@ -35,15 +38,18 @@ def answer(function: Callable[..., Any], given: Mapping[str, Any], file: str = "
         return {"result": function(**{n: v for n, v in given.items() if anything or n in takes})}
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # the user's code may raise anything, and may want to exit
+    except BaseException as error:  # the user's code may raise anything, including SystemExit
         frames = traceback.extract_tb(error.__traceback__)
         lines = [f.lineno for f in frames if file and Path(f.filename).name == Path(file).name]
         return {"error": said(error), "line": lines[-1] if lines else None}
 
 
 def handle(request: Message) -> Message:
-    """``path`` and ``name`` of the function, ``numbers`` and ``arrays`` (dtype, shape, blob) that it may ask for, and
-    ``answer_bytes``, which the arrays of an answer may have."""
+    """Serve a request.
+
+    A request has ``path`` and ``name`` of the function, ``numbers`` and ``arrays`` (dtype, shape, blob) that it may
+    use, and ``answer_bytes``, the limit for returned arrays.
+    """
     given: dict[str, Any] = dict(request["numbers"])
     for name, (dtype, shape, blob) in request["arrays"].items():
         given[name] = np.frombuffer(bytes(request.blobs[blob]), np.dtype(dtype)).reshape(shape).copy()
@@ -63,15 +69,17 @@ def handle(request: Message) -> Message:
 
 @lru_cache(maxsize=16)
 def loaded(path: str, content: str, name: str) -> Callable[..., Any]:
-    """Run a user's Python file and return its function ``name``. A file whose ``content`` has changed is run again.
-    Raises whatever that raises."""
+    """Run a user's Python file and return its function ``name``. The file is run again if its ``content`` changed.
+
+    Raises any exception of the file.
+    """
     module = run_as_module(Path(path), f"autosched_{Path(path).stem}")
     found: Callable[..., Any] = getattr(module, name)
     return found
 
 
 def _encoded(result: Any, most: int) -> Message:
-    """Return the reply with a result; of arrays beyond ``most`` bytes the shape alone, which is a wrong one."""
+    """Return the reply with a result. Arrays larger than ``most`` bytes are wrong, so only their shape is returned."""
     message = Message({})
     if result is None or isinstance(result, (str, bool, np.bool_)):
         message["plain"] = bool(result) if isinstance(result, np.bool_) else result
@@ -95,4 +103,4 @@ def _encoded(result: Any, most: int) -> Message:
 
 
 if __name__ == "__main__":
-    serve(handle, store_bytes=0)  # what is kept would count as memory of the functions
+    serve(handle, store_bytes=0)  # cached files would count towards the memory of the functions

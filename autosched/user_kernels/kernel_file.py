@@ -1,4 +1,4 @@
-"""What a kernel file says, as one frozen description: from TOML, from Kernel Tuner's JSON, or from Python."""
+"""Contents of a kernel file as one frozen description, from TOML, from Kernel Tuner's JSON, or from Python."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ from search_spaces.spaces.parameters import Parameter, Value
 Kind = Literal["input", "output", "inout", "workspace", "scalar", "constant", "texture"]
 Passing = Literal["define", "constexpr", "struct", "template"]
 
-# The launch, as attributes that rules and costs may use.
+# Attributes of the launch that rules and costs may use.
 GRID, BLOCK, CLUSTER = (tuple(f"{what}_dim_{axis}" for axis in "xyz") for what in ("grid", "block", "cluster"))
 SHARED = "dynamic_shared_bytes"
 LAUNCH_FLAGS = ("cooperative", "dependent")
 
 
 def launch_macros(known: Container[str]) -> dict[str, str]:
-    """Return the macros that Kernel Tuner defines for each launch, but for those that are names already: the sizes of
-    the block and of the grid."""
+    """Return the macros that Kernel Tuner defines for each launch (sizes of block and grid), except existing names."""
     names = {f"block_size_{axis}": name for axis, name in zip("xyz", BLOCK, strict=True)}
     names |= {f"grid_size_{axis}": name for axis, name in zip("xyz", GRID, strict=True)}
     return {macro: name for macro, name in names.items() if macro not in known}
@@ -36,8 +35,9 @@ def launch_macros(known: Container[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class PipelineStep:
-    """One launch of a pipeline: its function, and the arguments in the order of that one's parameters. ``number`` is 1
-    for the first."""
+    """One launch of a pipeline: its function, and the arguments in the order of its parameters. ``number``
+    starts at 1.
+    """
 
     entry: str
     arguments: tuple[str, ...]
@@ -45,16 +45,19 @@ class PipelineStep:
     flags: tuple[str, ...] = field(default=(), repr=False)  # of LAUNCH_FLAGS
 
     def named(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Return what attributes of the launch are called for this step: ``grid_dim_x`` for the first,
-        ``grid_dim_x_2`` for the second."""
+        """Return the names of the launch attributes of this step: ``grid_dim_x`` for the first, ``grid_dim_x_2`` for
+        the second.
+        """
         return tuple(f"{name}_{self.number}" if self.number > 1 else name for name in names)
 
 
 @dataclass(frozen=True, eq=False)
 class UserFunction:
-    """A Python function of the user's: ``given`` from Python, or ``name`` in the file at ``path`` (absolute), whose
-    text is ``content``, with the seconds and the bytes of memory that a call of it may take, 0 where the file
-    does not say."""
+    """A user's Python function: ``given`` from Python, or ``name`` in the file at ``path`` (absolute) with the text
+    ``content``.
+
+    The limits are seconds and bytes of memory per call; 0 if the kernel file does not set them.
+    """
 
     name: str
     path: str = ""
@@ -66,13 +69,16 @@ class UserFunction:
 
 @dataclass(frozen=True)
 class InputFill:
-    """How an input is filled: ``normal`` (mean, standard deviation), ``uniform`` (from, to), ``integers`` (from, to,
-    both included), ``constant`` (value), ``file`` (an .npy file), ``array`` (given from Python), or ``python`` (what a
-    function returns)."""
+    """Contents of an input.
+
+    The kinds are ``normal`` (mean, standard deviation), ``uniform`` (from, to), ``integers`` (from, to, both included),
+    ``constant`` (value), ``file`` (an .npy file), ``array`` (given from Python), and ``python`` (the result of a
+    function).
+    """
 
     kind: Literal["normal", "uniform", "integers", "constant", "file", "array", "python"]
     numbers: tuple[float, ...] = ()
-    path: str = field(default="", repr=False)  # where it lies makes no other kernel
+    path: str = field(default="", repr=False)  # the path does not affect the kernel
     content: str = ""  # SHA-256 of the file, the array, or the function
     function: UserFunction | None = field(default=None, compare=False, repr=False)
     array: Any = field(default=None, compare=False, repr=False)
@@ -80,7 +86,7 @@ class InputFill:
 
 @dataclass(frozen=True)
 class Fetch:
-    """How an input is fetched through a texture (``search_spaces.launches.texture``)."""
+    """Texture settings of an input (``search_spaces.launches.texture``)."""
 
     filter: Literal["point", "linear"] = "point"
     mode: Mode = "clamp"
@@ -91,10 +97,13 @@ class Fetch:
 
 @dataclass(frozen=True)
 class KernelArgument:
-    """One parameter of the entry function, or a ``__constant__`` variable (kind "constant"). An array has a ``shape``,
-    a scalar a ``value``; an output with a ``fill`` holds that before each launch. ``dtype_by``, ``atol_by`` and
-    ``rtol_by`` are what follows from the configuration: ``dtype``, ``atol`` and ``rtol`` are those of the defaults, or
-    of the configuration that ``KernelFile.under`` was given. ``place`` is where the kernel file lists it."""
+    """One parameter of the entry function, or a ``__constant__`` variable (kind "constant").
+
+    An array has a ``shape``, a scalar a ``value``. An output with a ``fill`` is filled before each launch.
+    ``dtype_by``, ``atol_by`` and ``rtol_by`` are expressions of the configuration. ``dtype``, ``atol`` and ``rtol``
+    hold their values for the defaults, or for the configuration passed to ``KernelFile.under``. ``place`` is the
+    position in the kernel file.
+    """
 
     name: str
     kind: Kind
@@ -120,7 +129,7 @@ class NamedExpression:
 
 @dataclass(frozen=True)
 class FileRule:
-    """``name`` is what it is listed under; without one its expression is."""
+    """A rule of the kernel file. ``name`` is its label; the default label is the expression."""
 
     expression: Expression
     reason: str
@@ -130,11 +139,14 @@ class FileRule:
 
 @dataclass(frozen=True)
 class KernelReference:
-    """What the outputs are compared with: what a Python ``function`` gives for the inputs, or what another ``kernel``
-    gives with its parameters at ``config`` (the kernel's own defaults where it does not name them). Without a function
-    and a kernel it is the kernel itself at ``config``. A function that ``judges`` is given the outputs, too, and says
-    whether they are right. ``place`` is where the kernel file names it, if one does; ``time_limit`` are seconds of the
-    CPU that a kernel may be emulated for, 0 where the file does not say."""
+    """Source of the expected outputs: a Python ``function`` of the inputs, or another ``kernel`` at the parameters
+    ``config``.
+
+    Parameters missing in ``config`` have that kernel's defaults. Without function and kernel, the kernel itself at
+    ``config`` is the reference. A function that ``judges`` also receives the outputs, and decides whether they are
+    correct. ``place`` is the position in the kernel file, if any. ``time_limit`` is the limit for emulating a reference
+    kernel in CPU seconds, 0 if the file does not set it.
+    """
 
     name: str = ""
     content: str = ""
@@ -148,8 +160,11 @@ class KernelReference:
 
 @dataclass(frozen=True)
 class KernelFile:
-    """A user's kernel. ``floats`` names the parameters whose texts spell floats; ``headers`` holds name and text of
-    everything that the source includes; every ``problem`` gives each size a value."""
+    """A user's kernel.
+
+    ``floats`` names the parameters whose texts spell floats. ``headers`` holds name and text of every included file.
+    Every item of ``problems`` gives each size a value.
+    """
 
     name: str
     summary: str
@@ -170,22 +185,22 @@ class KernelFile:
     arguments: tuple[KernelArgument, ...]
     reference: KernelReference
     metrics: tuple[NamedExpression, ...]
-    proxy: tuple[NamedExpression, ...]  # sizes of a smaller problem that shows the same, for the emulator
+    proxy: tuple[NamedExpression, ...]  # sizes of a smaller equivalent problem, for the emulator
     flops: Expression | None = None
     bytes: Expression | None = None
-    further: tuple[PipelineStep, ...] = ()  # all launches of a pipeline but the first
-    first: tuple[str, ...] = ()  # the arguments of the first launch, where they are not all
-    flags: tuple[str, ...] = ()  # of LAUNCH_FLAGS, of the first launch
-    generator: UserFunction | None = field(default=None, compare=False, repr=False)  # of the source, from the values
-    is_under: bool = False  # a configuration, whose types and tolerances its arguments have
-    limits: CompileLimits = field(default=CompileLimits(), compare=False, repr=False)  # of compiling it
+    further: tuple[PipelineStep, ...] = ()  # all launches of a pipeline after the first
+    first: tuple[str, ...] = ()  # arguments of the first launch, if not all
+    flags: tuple[str, ...] = ()  # LAUNCH_FLAGS of the first launch
+    generator: UserFunction | None = field(default=None, compare=False, repr=False)  # source from the values
+    is_under: bool = False  # configuration that fixes types and tolerances of the arguments
+    limits: CompileLimits = field(default=CompileLimits(), compare=False, repr=False)  # limits of the compilation
     defined_at: tuple[str, int] = field(default=("", 0), compare=False, repr=False)  # source file and line of entry
-    pinned: tuple[tuple[str, Value], ...] = ()  # values that a command asks for: no part of what the kernel is
+    pinned: tuple[tuple[str, Value], ...] = ()  # values requested by a command; not part of the kernel's identity
 
     @cached_property
     def content(self) -> str:
-        """SHA-256 of everything that decides which kernels there are and what they do."""
-        # ``pinned`` makes no other kernel: what is known of a configuration holds whoever asks for it.
+        """SHA-256 of everything that determines the kernels and their behaviour."""
+        # ``pinned`` is excluded: results of a configuration hold for every command.
         launched: tuple[Any, ...] = (self.source, self.headers, self.entry, self.passing, self.options, self.defines)
         launched += (self.arguments,)
         searched = (self.sizes, self.parameters, self.derived, self.rules, self.proxy, self.flops, self.bytes)
@@ -196,7 +211,7 @@ class KernelFile:
 
     @cached_property
     def computes(self) -> str:
-        """16 digits that stand for what is computed: the arguments, how inputs are filled, reference and tolerances."""
+        """16 digits that identify the computation: arguments, contents of inputs, reference and tolerances."""
         other = self.reference.kernel
         reference = [self.reference.content, None if other is None else other.content, self.reference.config]
         reference += ["judges"] if self.reference.judges else []
@@ -219,7 +234,7 @@ class KernelFile:
 
     @cached_property
     def types(self) -> dict[str, Type]:
-        """The names that expressions of a configuration may use, and their types."""
+        """Names that expressions of a configuration may use, and their types."""
         types: dict[str, Type] = {name: "int" for name, _ in self.sizes}
         for p in self.parameters:
             types[p.name] = "float" if p.name in self.floats else "text" if p.is_text else "int"
@@ -227,12 +242,12 @@ class KernelFile:
 
     @property
     def derived(self) -> tuple[NamedExpression, ...]:
-        """The attributes, then those of the launch."""
+        """Attributes, then those of the launch."""
         return (*self.attributes, *self.launch)
 
     @property
     def steps(self) -> tuple[PipelineStep, ...]:
-        """Every launch, in order: of a single kernel one, with all arguments that are parameters."""
+        """Every launch, in order. A single kernel has one, with all arguments that are parameters."""
         passed = self.first or tuple(a.name for a in self.arguments if a.kind != "constant")
         return (PipelineStep(self.entry, passed, flags=self.flags), *self.further)
 
@@ -242,8 +257,10 @@ class KernelFile:
 
     @cached_property
     def places(self) -> tuple[str, ...]:
-        """Where the files lie that are read later on, and what their functions may take. Equal kernels of two folders
-        differ in them alone."""
+        """Locations of files that are read later, and the limits of their functions.
+
+        Equal kernels in two folders differ only in these.
+        """
         fills = [a.fill for a in self.arguments if a.fill is not None]
         functions = [self.reference.function, *(fill.function for fill in fills)]
         paths = [fill.path for fill in fills] + ["" if f is None else f.path for f in functions]
@@ -257,25 +274,29 @@ class KernelFile:
 
     @cached_property
     def varying(self) -> tuple[str, ...]:
-        """The parameters that types and tolerances of arguments depend on."""
+        """Parameters that types and tolerances of arguments depend on."""
         given = (e for a in self.arguments for e in (a.dtype_by, a.atol_by, a.rtol_by) if e is not None)
         return tuple(dict.fromkeys(name for e in given for name in e.names))
 
     def under(self, config: Mapping[str, Value]) -> KernelFile:
-        """Return the file with the types and tolerances of its arguments in a configuration. Raises ValueError for a
-        text that is no type, and a tolerance that is not a number from 0 up."""
+        """Return the file with the types and tolerances of its arguments in a configuration.
+
+        Raises ValueError for an unknown type, and for a tolerance that is not a non-negative number.
+        """
         if not self.varying:
             return self
         return _under(self, self.places, tuple((name, config[name]) for name in self.varying))
 
     @cached_property
     def named_types(self) -> frozenset[str]:
-        """The parameters whose values are types of arguments."""
+        """Parameters whose values are types of arguments."""
         given = (a.dtype_by for a in self.arguments)
         return frozenset(e.text for e in given if e is not None and e.names == (e.text,))
 
     def constants(self, sizes: Mapping[str, int]) -> dict[str, Result]:
-        """Sizes, and the attributes that follow from them alone. Raises ExpressionError where one is undefined."""
+        """Return the sizes, and the attributes that follow from them alone. Raises ExpressionError if one is
+        undefined.
+        """
         known: dict[str, Result] = dict(sizes)
         for a in self.derived:
             if known.keys() >= set(a.expression.names):
@@ -283,7 +304,7 @@ class KernelFile:
         return known
 
     def values(self, sizes: Mapping[str, int], config: Mapping[str, Value]) -> dict[str, Result]:
-        """Return what every name stands for in one configuration; attributes that ``config`` lacks are computed."""
+        """Return the values of all names in one configuration. Attributes that ``config`` lacks are computed."""
         known: dict[str, Result] = {**sizes}
         for p in self.parameters:
             known[p.name] = float(config[p.name]) if p.name in self.floats else config[p.name]
@@ -292,8 +313,10 @@ class KernelFile:
         return known
 
     def metric_values(self, sizes: Mapping[str, int], config: Mapping[str, Value], seconds: float) -> dict[str, float]:
-        """Every metric of a launch that took ``seconds``; each may use those before it, ``time``, ``flops`` and
-        ``bytes``. Raises ExpressionError where one is undefined."""
+        """Return every metric of a launch that took ``seconds``.
+
+        A metric may use earlier metrics, ``time``, ``flops`` and ``bytes``. Raises ExpressionError if one is undefined.
+        """
         known = self.values(sizes, config)
         for name, cost in (("flops", self.flops), ("bytes", self.bytes)):
             if cost is not None:

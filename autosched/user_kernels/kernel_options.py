@@ -1,4 +1,4 @@
-"""The options of ``autosched.KernelSpec``: what a kernel file says, with Python values in place of TOML."""
+"""Options of ``autosched.KernelSpec``: the contents of a kernel file, with Python values in place of TOML."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Texts = str | int | Sequence[str | int]
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchOptions:
-    """How a kernel is launched; texts are expressions of sizes and parameters.
+    """Launch of a kernel; texts are expressions of sizes and parameters.
 
     Attributes:
         block: One to three expressions, in threads.
         grid: One to three expressions, in blocks.
-        problem_size: In place of ``grid``, what is divided into blocks, as in Kernel Tuner.
-        grid_div_x: Expressions that ``problem_size`` is divided by along x. Default: the block's size.
+        problem_size: Size that is divided into blocks, as in Kernel Tuner; replaces ``grid``.
+        grid_div_x: Expressions that divide ``problem_size`` along x. Default: the block's size.
         grid_div_y: The same along y.
         grid_div_z: The same along z.
         cluster: One to three expressions, in blocks.
         shared_bytes: Dynamic shared memory, an expression.
-        cooperative: Whether all blocks run at a time, as ``grid.sync()`` needs.
-        dependent: Whether the kernel may begin before the one in front of it in its stream has ended, as it waits for
-            that by ``griddepcontrol.wait`` (programmatic dependent launch, sm_90 and newer).
+        cooperative: Cooperative launch: all blocks run at the same time, as ``grid.sync()`` needs.
+        dependent: Programmatic dependent launch (sm_90 and newer): the kernel may start before its predecessor in the
+            stream has ended, and waits for it with ``griddepcontrol.wait``.
     """
 
     block: Texts = ()
@@ -51,16 +51,16 @@ class LaunchOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class CompileOptions:
-    """How a kernel is compiled.
+    """Compilation of a kernel.
 
     Attributes:
         defines: Macros by name.
-        parameters_as: How parameters reach the source. Default: as macros, or as template arguments if ``entry`` has
+        parameters_as: Passing of parameters to the source. Default: macros, or as template arguments if ``entry`` has
             some.
-        options: Options of the compiler.
+        options: Compiler options.
         compiler: "nvrtc" or "nvcc".
-        compile_time_limit: CPU seconds that one compilation may take; 0 for the usual limit.
-        compile_memory_limit: GiB of memory that one compilation may take; 0 for the usual limit.
+        compile_time_limit: Limit of one compilation in CPU seconds; 0 for the default.
+        compile_memory_limit: Limit of one compilation in GiB of memory; 0 for the default.
         include: Folders of headers.
     """
 
@@ -88,23 +88,23 @@ class KernelOptions(LaunchOptions, CompileOptions):
     """Options of ``autosched.KernelSpec``: launch, compilation, and these.
 
     Attributes:
-        parameters: Values of each parameter, or an expression of them.
+        parameters: Values of each parameter, or an expression of its values.
         arguments: A table for each argument, in the order of the function.
         steps: Launches of a pipeline, in place of ``entry``, ``block`` and ``grid``: each has these, and the names of
             its ``arguments``.
-        sizes: Sizes of the usual problem, by name.
+        sizes: Sizes of the default problem, by name.
         problems: Further problems.
-        attributes: Expressions by name, which others may use.
+        attributes: Expressions by name, which other expressions may use.
         rules: Expressions that must hold, each alone or with its reason.
         reference: Function that computes the outputs, or the table of a kernel file.
-        verify: In its place a function that is given inputs and outputs by name, and returns whether the outputs are
-            correct: True, or False or a text of what is wrong.
+        verify: Function that replaces ``reference``. It receives inputs and outputs by name, and returns True if the
+            outputs are correct, else False or a text that names the error.
         tolerance: Tolerance of the comparison, by key of a kernel file.
         metrics: Expressions of the time, by name.
         cost: Expressions of the work of a launch.
-        proxy: Sizes that are verified in place of large ones.
+        proxy: Sizes to verify in place of large ones.
         name: Name of the operator. Default: that of the function.
-        summary: A line for people.
+        summary: One-line description.
     """
 
     parameters: Mapping[str, Any]
@@ -127,11 +127,11 @@ class KernelOptions(LaunchOptions, CompileOptions):
 
     @property
     def reference_function(self) -> Callable[..., Any] | None:
-        """``reference`` where that is a function."""
+        """Return ``reference`` if it is a function, else None."""
         return self.reference if callable(self.reference) else None
 
     def document(self, entry: str, path: str) -> dict[str, Any]:
-        """Return the tables of a kernel file.
+        """Return the equivalent kernel file as tables.
 
         Args:
             entry: Name of the function; "" for a pipeline.
@@ -169,7 +169,7 @@ class KernelOptions(LaunchOptions, CompileOptions):
 
 
 def plain_values(values: Any) -> list[Any]:
-    """Return the values of lists, ranges and arrays as Python's own numbers and texts, as a kernel file has them."""
+    """Return lists, ranges and arrays as Python numbers and texts, as in a kernel file."""
     return [v.item() if isinstance(v, np.generic) else v for v in values]
 
 

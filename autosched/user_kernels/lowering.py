@@ -1,4 +1,4 @@
-"""From a configuration of a user's kernel to its source: the user's text, with the parameters put in front of it."""
+"""Generation of the source of a user's kernel for a configuration: the user's text, preceded by the parameters."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ _ROLES: Mapping[str, Role] = {
 
 
 def operand(argument: KernelArgument, values: Mapping[str, Result]) -> Operand:
-    """Return an array argument where the names of its shape have these values. An output that holds something before
-    each launch is read and written."""
+    """Return the operand of an array argument for these values of the names in its shape.
+
+    An output with contents before each launch is read and written.
+    """
     shape = tuple(int(e.value(values)) for e in argument.shape)
     restored = argument.kind == "output" and argument.fill is not None
     role = "inout" if restored else _ROLES.get(argument.kind, "workspace")
@@ -40,7 +42,7 @@ def operand(argument: KernelArgument, values: Mapping[str, Result]) -> Operand:
 
 
 def texture(argument: KernelArgument, array: Operand) -> LinearTexture:
-    """Return the texture that an argument is. Raises KernelFileError where no texture can be of its array."""
+    """Return the texture of an argument. Raises KernelFileError if its array does not support textures."""
     assert argument.fetch is not None
     try:
         return LinearTexture(f"{argument.name}_texture", array, **dataclasses.asdict(argument.fetch))
@@ -52,13 +54,16 @@ def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value
     """Return the kernel of a configuration.
 
     Args:
-        file: What the kernel file says.
-        sizes: Of the problem.
-        config: At least the parameters.
-        arch: Such as "sm_90a"; "" where it is not known.
+        file: Kernel file.
+        sizes: Sizes of the problem.
+        config: Values of at least the parameters.
+        arch: Architecture such as "sm_90a"; "" if unknown.
+
+    Returns:
+        The generated kernel.
 
     Raises:
-        KernelFileError: A scalar that its type cannot hold.
+        KernelFileError: The type of a scalar cannot hold its value.
     """
     file, values = file.under(config), file.values(sizes, config)
     first, *others = (_launch(file, step, values) for step in file.steps)
@@ -67,7 +72,8 @@ def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value
         then=tuple(Launch(**launch) for launch in others),
         source=source_of(file, values),
         headers=Headers.of(dict(file.headers)),
-        # Lines of the source: estimates and profilers look machine code up in them, which is the same without.
+        # Line information, which estimates and profilers use to map machine code to the source. It does not change the
+        # code.
         compile_options=tuple(dict.fromkeys((*file.options, "-lineinfo"))),
         limits=file.limits,
         symbols=tuple(operand(argument, values) for argument in file.arguments if argument.kind == "constant"),
@@ -76,7 +82,7 @@ def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value
 
 
 def _launch(file: KernelFile, step: PipelineStep, values: Mapping[str, Result]) -> dict[str, Any]:
-    """Return one launch, as the arguments of ``Launch``."""
+    """Return one launch, as arguments of ``Launch``."""
     by_name = {a.name: a for a in file.arguments}
     (shared,) = step.named((SHARED,))
     return {
@@ -111,15 +117,18 @@ def _size(values: Mapping[str, Result], names: tuple[str, ...]) -> tuple[int, in
 
 
 def entry_of(entry: str, values: Mapping[str, Result]) -> str:
-    """Return the entry function; in an instantiation, names of the configuration are replaced by their values."""
+    """Return the entry function; in a template instantiation, names of the configuration are replaced by their
+    values.
+    """
     name, bracket, arguments = entry.partition("<")
     filled = re.sub(r"[A-Za-z_]\w*", lambda m: token(values[m[0]]) if m[0] in values else m[0], arguments)
     return name + bracket + filled
 
 
 def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
-    """Return the user's source behind one line for each parameter, attribute and define; its own lines keep their
-    numbers."""
+    """Return the user's source after one line for each parameter, attribute and define. Its own line numbers are
+    preserved.
+    """
     values = _spelled(file, values)
     names = [p.name for p in file.parameters] + [a.name for a in file.attributes]
     passed = {name: values[name] for name in names} if file.passing != "template" else {}
@@ -133,7 +142,8 @@ def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
         lines += [_constant(name, value) for name, value in passed.items()]
     else:
         for name, value in passed.items():
-            # Macros are not replaced in "#pragma unroll", and 0 is not a factor: as in Kernel Tuner, no pragma then.
+            # Macros are not expanded in "#pragma unroll", and 0 is not a valid factor: the pragma is dropped, as in
+            # Kernel Tuner.
             if name.startswith("loop_unroll_factor") and value == 0:
                 source = re.sub(rf"^[ \t]*#pragma[ \t]+unroll[ \t]+{name}\b.*$", "", source, flags=re.MULTILINE)
             elif name.startswith("loop_unroll_factor"):
@@ -141,19 +151,19 @@ def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
             else:
                 lines.append(f"#define {name} {token(value)}")
     lines += [f"#define {d.name} {token(d.expression.value(values))}" for d in file.defines]
-    # Macros of short names would be replaced in CUDA's own headers, which are therefore included before.
+    # Macros with short names would also be expanded in CUDA's own headers, which are therefore included first.
     own = {name for name, _ in file.headers}
     lines[:0] = [f"#include <{name}>" for name in dict.fromkeys(_SYSTEM.findall(source)) if name not in own]
     return "".join(f"{line}\n" for line in (*lines, f'#line 1 "{file.source_name}"')) + source
 
 
 def _spelled(file: KernelFile, values: Mapping[str, Result]) -> Mapping[str, Result]:
-    """Return the values with types as C++ calls them."""
+    """Return the values with types in C++ spelling."""
     return {**values, **{name: in_source(str(values[name])) for name in file.named_types}}
 
 
 def token(value: Result) -> str:
-    """Return a value as it stands in C++: texts as they are, negative numbers in brackets."""
+    """Return a value in C++ spelling: texts unchanged, negative numbers in parentheses."""
     if isinstance(value, str):
         return value
     text = repr(int(value)) if isinstance(value, int) else repr(value)

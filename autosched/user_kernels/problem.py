@@ -1,4 +1,4 @@
-"""What a user's kernel computes, as a Problem: one type for each kernel file, whose fields are the file's sizes."""
+"""Problem of a user's kernel: one type for each kernel file, whose fields are the file's sizes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,15 @@ from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import DRAWN, EarlierReference, Problem, option, standard_normal
 from search_spaces.spaces.parameters import Value
 
-_EMULATION_SECONDS = 60.0  # of the CPU, that a kernel which is the reference may take where its file does not say
+_EMULATION_SECONDS = 60.0  # CPU seconds of a reference kernel if its file sets no limit
 
 
 class KernelProblem(Problem):
-    """The base of the problem types that ``problem_type`` makes: their operator is the kernel file's name, and their
-    JSON holds the sizes and ``computes``, which stands for everything else."""
+    """Base of the problem types that ``problem_type`` creates.
+
+    Their operator is the kernel file's name. Their JSON holds the sizes and ``computes``, which identifies the
+    computation.
+    """
 
     file: ClassVar[KernelFile]
 
@@ -39,7 +42,7 @@ class KernelProblem(Problem):
         return {name: getattr(self, name) for name, _ in self.file.sizes}
 
     def __post_init__(self) -> None:
-        """Raise ValueError for sizes that are no whole numbers from 1 up, or make an array without elements."""
+        """Raise ValueError for sizes that are not positive integers, or that make an array without elements."""
         self._take_sizes(*(name for name, _ in self.file.sizes))
         for o in self.operands():
             if min(o.shape) < 1:
@@ -54,12 +57,16 @@ class KernelProblem(Problem):
         return self.file.defined_at
 
     def operands(self) -> tuple[Operand, ...]:
-        """Every array but workspaces, in the order of the entry function; one that is read and written is an input and
-        an output of one name."""
+        """Return every array except workspaces, in the order of the entry function.
+
+        An array that is read and written appears as an input and an output of the same name.
+        """
         return tuple(self.operand(a) for a in self.file.arrays if a.kind != "workspace")
 
     def operand(self, argument: KernelArgument) -> Operand:
-        """Return an array argument at these sizes; one whose shape depends on the configuration has room for each."""
+        """Return an array argument at these sizes. A shape that depends on the configuration has its largest
+        extents.
+        """
         known = self.sizes
         if all(name in known for e in argument.shape for name in e.names):
             return operand(argument, known)
@@ -70,14 +77,14 @@ class KernelProblem(Problem):
         return not self.file.proxy
 
     def remedy_of_unset(self, name: str) -> str:
-        """Return how the kernel file makes an array hold zeros; "" for one that has contents."""
+        """Return how the kernel file can initialise an array with zeros; "" for one that has contents."""
         for a in self.file.arrays:
             if a.name == name and a.kind in ("output", "workspace") and a.fill is None and not a.zeroed:
                 return f"if the kernel adds to what {name} holds, write zeroed = true for the argument {name}"
         return ""
 
     def under(self, values: Mapping[str, Value]) -> KernelProblem:
-        """Return the problem with the types and tolerances that a configuration gives its arguments."""
+        """Return the problem with the types and tolerances of its arguments in a configuration."""
         file = self.file.under(values)
         return self if file is self.file else problem_type(file).of(self.sizes)
 
@@ -86,7 +93,7 @@ class KernelProblem(Problem):
         return 0.0 if self.file.flops is None else float(self.file.flops.value(self.sizes))
 
     def metrics(self, config: Mapping[str, Value], seconds: float) -> Mapping[str, float]:
-        """Return the metrics of the file. Raises ValueError where one is undefined."""
+        """Return the metrics of the file. Raises ValueError if one is undefined."""
         return self.file.metric_values(self.sizes, config, seconds)
 
     @property
@@ -94,7 +101,9 @@ class KernelProblem(Problem):
         return tuple(metric.name for metric in self.file.metrics)
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return the inputs, filled as the file says. Raises ValueError for a file of numbers that does not fit."""
+        """Return the inputs with the contents that the file defines. Raises ValueError if an array file does
+        not fit.
+        """
         rng = np.random.default_rng(seed)
         inputs: dict[str, Array] = {}
         for a in self.file.arguments:
@@ -107,7 +116,7 @@ class KernelProblem(Problem):
         return inputs
 
     def _computed(self, a: KernelArgument, function: UserFunction, seed: int, before: Mapping[str, Array]) -> Array:
-        """Return what a function fills an input with, from sizes, ``seed``, and the inputs before it."""
+        """Return the contents of an input that a function computes from sizes, ``seed``, and the inputs before it."""
         told = f"{a.place}{': ' if a.place else ''}the fill {function.name} of {a.name}"
         dtypes = {b.name: b.dtype for b in self.file.arrays}
         wanted, known = self.operand(a), {n: _values(dtypes[n], v) for n, v in before.items()}
@@ -118,11 +127,11 @@ class KernelProblem(Problem):
         return np.ascontiguousarray(a.dtype.store(array))
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Return the outputs that the file's reference gives, in float64, and integers of 64 bits as they are where it
-        gives integers. Where it is a kernel, the emulator runs it.
+        """Return the outputs of the file's reference, in float64, or in 64-bit integers if the reference returns
+        integers.
 
-        Raises KernelFileError, in one line, for a function that fails or gives something else than the outputs, and for
-        a kernel that cannot be emulated; HostFailure where this machine cannot emulate.
+        A kernel as reference runs in the emulator. Raises KernelFileError, in one line, for a function that fails or
+        returns other outputs, and for a kernel that cannot be emulated; HostFailure if this machine cannot emulate.
         """
         reference = self.file.reference
         outputs = [o for o in self.operands() if o.role in ("output", "inout")]
@@ -144,7 +153,7 @@ class KernelProblem(Problem):
 
     @property
     def computed_by_function(self) -> bool:
-        """Whether a function gives what the outputs must be, at any size and without emulating a kernel."""
+        """True if a function computes the expected outputs, at any size and without emulating a kernel."""
         return self.file.reference.function is not None and not self.file.reference.judges
 
     @property
@@ -152,8 +161,10 @@ class KernelProblem(Problem):
         return self.file.reference.judges
 
     def judge(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
-        """Return what the file's own function says is wrong with the outputs; None without one. Raises KernelFileError
-        for a function that fails, or does not say."""
+        """Return the error that the file's own function finds in the outputs; None without a function.
+
+        Raises KernelFileError for a function that fails, or does not return a verdict.
+        """
         reference = self.file.reference
         if not reference.judges or reference.function is None:
             return None
@@ -163,7 +174,7 @@ class KernelProblem(Problem):
         said = call(reference.function, self._told, self._numbers, {**before, **found})
         if isinstance(said, str):
             return said
-        if not isinstance(said, (bool, np.bool_)):  # a forgotten return is no answer
+        if not isinstance(said, (bool, np.bool_)):  # a missing return is not a verdict
             raise KernelFileError(
                 f"{self._told} must return True for right outputs, and False or a text of what is wrong for others"
             )
@@ -177,7 +188,7 @@ class KernelProblem(Problem):
 
     @property
     def _numbers(self) -> dict[str, int | float]:
-        """Sizes, and scalars that follow from sizes alone."""
+        """Return the sizes, and scalars that follow from sizes alone."""
         known: dict[str, int | float] = dict(self.sizes)
         for a in self.file.arguments:
             if a.value is not None and a.name not in known and self.sizes.keys() >= set(a.value.names):
@@ -187,15 +198,15 @@ class KernelProblem(Problem):
         return known
 
     def _read(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Return what a function may ask for: the arrays that a kernel reads."""
+        """Return the arrays that a function may use: the inputs of the kernel."""
         return {o.name: _values(o.dtype, inputs[o.name]) for o in self.operands() if o.role in ("input", "inout")}
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """``atol + rtol * |reference|`` for each element of each output; raises as ``reference`` does.
+        """Return ``atol + rtol * |reference|`` for each element of each output. Raises as ``reference`` does.
 
-        Where the file says nothing, rtol is four units in the last place of the output's type and 256 of f32 (f64 for
-        f64), which is what a sum of some thousand terms gathers, and atol the same of the output's root mean square;
-        integers must be equal.
+        By default rtol is 4 units in the last place of the output's type, 256 for f32 (or f64 for f64): the error of a
+        sum of about a thousand terms. The default of atol is rtol times the output's root mean square. Integers must be
+        equal.
         """
         if self.judged:
             return {}
@@ -224,8 +235,7 @@ class KernelProblem(Problem):
         return found
 
     def _reference_dtype(self, argument: KernelArgument) -> DType:
-        """Return the type in which a kernel that is the reference has computed an output; a function computes in
-        float64."""
+        """Return the type in which a reference kernel computed an output; functions compute in float64."""
         reference = self.file.reference
         if reference.function is not None or argument.dtype_by is None or reference.kernel is not None:
             return argument.dtype
@@ -238,8 +248,9 @@ class KernelProblem(Problem):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Raise ValueError as Problem does, EarlierReference for one recorded when the kernel file computed something
-        else."""
+        """Return the problem of its JSON. Raises ValueError as Problem does, and EarlierReference if the kernel file
+        has changed.
+        """
         if data.get("computes") != cls.file.computes:
             raise EarlierReference(
                 f"this was recorded when {cls.file.name} computed something else (arguments or reference)"
@@ -248,8 +259,9 @@ class KernelProblem(Problem):
 
     @classmethod
     def of(cls, sizes: Mapping[str, int]) -> Self:
-        """Return the problem of these sizes, and the file's own for those not given. Raises ValueError for an unknown
-        one."""
+        """Return the problem of these sizes, with the file's own for the rest. Raises ValueError for an unknown
+        size.
+        """
         known = dict(cls.file.sizes)
         for name in sizes:
             if name not in known:
@@ -279,8 +291,11 @@ def _emulated(
     types: Mapping[str, DType],
     limit: float,
 ) -> tuple[Mapping[str, Array], Mapping[str, DType]]:
-    """Return what a kernel computes at its defaults, but for what is ``chosen``, and the types of its arrays; ``types``
-    are those of ``inputs``. Raises KernelFileError where it does not, or takes longer than ``limit`` seconds."""
+    """Return the outputs of a kernel at its defaults, overridden by ``chosen``, and the types of its arrays.
+
+    ``types`` are the types of ``inputs``. Raises KernelFileError if the kernel fails, or takes longer than ``limit``
+    seconds.
+    """
     config = {p.name: chosen.get(p.name, p.default) for p in file.parameters}
     sizes = {name: sizes.get(name, usual) for name, usual in file.sizes}
     read = [a.name for a in file.arguments if a.fill is not None]
@@ -317,8 +332,11 @@ _MOST_SHAPES = 1 << 20  # configurations that one shape may depend on
 
 @lru_cache(maxsize=256)
 def _largest(file: KernelFile, argument: KernelArgument, sizes: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
-    """Return the largest extents of an array over all values of the parameters that its shape depends on, whatever the
-    rules say of them. Raises KernelFileError where there are too many to look at."""
+    """Return the largest extents of an array over all values of the parameters that its shape depends on, ignoring the
+    rules.
+
+    Raises KernelFileError if there are too many combinations.
+    """
     known: dict[str, Result] = dict(sizes)
     derived = {a.name: a.expression for a in file.derived}
     needed: set[str] = set()
@@ -365,12 +383,12 @@ def _roundoff(dtype: DType) -> float:
 
 
 def _values(dtype: DType, stored: Array) -> Array:
-    """Return what a reference calculates with, to change as it likes: float64 for floats, whole numbers as they are."""
+    """Return a mutable copy in a reference's types: float64 for floats, integers unchanged."""
     return dtype.load(stored) if dtype.is_float else stored.copy()
 
 
 def _is_wide(dtype: DType) -> bool:
-    """Whether float64 lacks some of its integers."""
+    """Return True if float64 cannot represent all of its integers."""
     return not dtype.is_float and dtype.bits == 64
 
 
@@ -397,7 +415,7 @@ def _checked(told: str, output: Operand, given: Any) -> npt.NDArray[Any]:
 
 
 def _filled(rng: np.random.Generator, fill: InputFill, dtype: DType, operand: Operand) -> Array:
-    """Return a new input. Numbers are drawn for a prime number of elements at most, as ``standard_normal`` explains."""
+    """Return a new input. At most a prime number of elements is drawn, as ``standard_normal`` explains."""
     if fill.kind == "file":
         return _loaded(fill, dtype, operand)
     if fill.kind == "array":
@@ -428,8 +446,7 @@ def _loaded(fill: InputFill, dtype: DType, operand: Operand) -> Array:
 
 
 def _fitting(name: str, array: npt.NDArray[Any], dtype: DType, operand: Operand) -> Array:
-    """Return the array as the operand stores it. Raises KernelFileError for another shape, and for numbers that do not
-    fit."""
+    """Return the array as the operand stores it. Raises KernelFileError for another shape, or values out of range."""
     if array.shape != operand.shape:
         raise KernelFileError(f"{name} has the shape {array.shape}, but {operand.name} is {operand.shape}")
     if array.dtype.kind not in "fiub":

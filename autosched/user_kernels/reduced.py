@@ -1,8 +1,9 @@
-"""A smaller problem that stands for a large one of an element-wise kernel whose file names none.
+"""Smaller problems that replace large ones of element-wise kernels without a ``[proxy]``.
 
-A kernel is element-wise here if it is one launch, each extent of its arrays is one of the file's sizes, and its inputs
-have extents of its outputs alone: then nothing is summed over an extent that no output has. Sizes shrink by whole
-blocks of the grid, so that remainders stay; a size that the source is not told, which it may therefore fix, stays.
+A kernel is element-wise if it has one launch, each extent of its arrays is one of the file's sizes, and inputs only
+have extents of its outputs. Then nothing is summed over an extent that no output has. Sizes shrink by whole blocks of
+the grid, so that remainders are preserved. A size that the source does not receive is unchanged, since the source may
+fix it.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from autosched.user_kernels.kernel_file import CLUSTER, GRID, KernelFile
 from autosched.user_kernels.problem import KernelProblem
 from search_spaces.spaces.parameters import Value
 
-BLOCKS = 8  # of the grid, along a size that shrinks
-_SMALL_BYTES = 2**20  # of a problem that need not shrink further
+BLOCKS = 8  # blocks of the grid along a size that shrinks
+_SMALL_BYTES = 2**20  # bytes of a problem that need not shrink further
 
 
 def shrinks(file: KernelFile) -> bool:
-    """Whether problems of the file may be reduced: an element-wise kernel without a ``[proxy]``."""
+    """Return True if problems of the file may be reduced: an element-wise kernel without a ``[proxy]``."""
     if file.proxy or file.further or file.first or any(a.fetch is not None for a in file.arguments):
         return False
     if any(a.name in CLUSTER and a.expression.text != "1" for a in file.launch):
@@ -34,12 +35,16 @@ def shrinks(file: KernelFile) -> bool:
 
 
 def reduced(problem: KernelProblem, config: Mapping[str, Value]) -> KernelProblem:
-    """Return ``problem`` with a few blocks along each size that makes its grid large, the same remainders, and every
-    rule of the file kept; ``problem`` itself where nothing can shrink.
+    """Return ``problem`` with a few blocks along each size that makes its grid large.
+
+    Remainders are unchanged, and every rule of the file holds.
 
     Args:
-        problem: Of an element-wise kernel (``shrinks``).
-        config: The values of the parameters.
+        problem: Problem of an element-wise kernel (``shrinks``).
+        config: Values of the parameters.
+
+    Returns:
+        The smaller problem, or ``problem`` itself if nothing can shrink.
     """
     return _reduced(problem, tuple(config.items()))
 
@@ -60,7 +65,7 @@ def _reduced(problem: KernelProblem, items: tuple[tuple[str, Value], ...]) -> Ke
 
 
 def _told(file: KernelFile) -> list[str]:
-    """Return the sizes that the source learns: by a scalar argument, or a macro."""
+    """Return the sizes that the source receives, by a scalar argument or a macro."""
     expressions = [a.value for a in file.arguments if a.value is not None] + [d.expression for d in file.defines]
     derived = {a.name: a.expression for a in file.derived}
     waiting, seen = [name for e in expressions for name in e.names], set[str]()
@@ -73,7 +78,7 @@ def _told(file: KernelFile) -> list[str]:
 
 
 def _span(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value], name: str) -> int:
-    """Return how much of a size a block of the grid takes; 0 where the grid does not follow from it."""
+    """Return the extent of a size per block of the grid; 0 if the grid does not determine it."""
 
     def grid(extent: int) -> int:
         values = file.values({**sizes, name: extent}, config)
@@ -84,7 +89,7 @@ def _span(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value
 
 
 def _first(grid: Callable[[int], int], extent: int) -> int:
-    """Return the smallest extent with the grid of ``extent``; a grid grows with a size."""
+    """Return the smallest extent with the same grid as ``extent``; a grid grows with a size."""
     wanted, low, high = grid(extent), 1, extent
     while low < high:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""The parameters of a kernel as its source declares them: their names, and the types that pointers point to."""
+"""Parameters of a kernel as its source declares them: names, and element types of pointers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ _VECTOR = re.compile(r"(\w*?[a-z])([1-4])")
 
 
 class DeclaredParameter(NamedTuple):
-    """``element`` is the scalar type that a pointer leads to, of a vector that of its numbers; None where it is no
-    pointer, or to a type that is not known here."""
+    """A declared parameter.
+
+    ``element`` is the scalar type behind a pointer; for a pointer to vectors, the type of their components. It is None
+    for other parameters and unknown types.
+    """
 
     text: str
     name: str
@@ -24,8 +27,7 @@ class DeclaredParameter(NamedTuple):
 
 
 def declared_parameters(entry: str, sources: Sequence[str]) -> tuple[DeclaredParameter, ...]:
-    """Return the parameters of a function, which may be an instance of a template; none where no source declares it as
-    is understood here."""
+    """Return the parameters of a function or template instance; empty if no declaration is recognised."""
     for source in sources:
         found = _declaration(entry, source)
         if found:
@@ -34,14 +36,14 @@ def declared_parameters(entry: str, sources: Sequence[str]) -> tuple[DeclaredPar
 
 
 def declared_line(entry: str, source: str) -> int:
-    """Return the line of ``source`` that names the function, counted from 1; 0 where it is not declared there."""
+    """Return the line of ``source`` that declares the function, counted from 1; 0 if there is none."""
     found = _declaration(entry, source)
     return 0 if found is None else found.string.count("\n", 0, found.start()) + 1
 
 
 def _declaration(entry: str, source: str) -> re.Match[str] | None:
     called = re.escape(entry.partition("<")[0].rpartition("::")[2].strip())
-    plain = _COMMENT.sub(lambda comment: " " + "\n" * comment[0].count("\n"), source)  # lines keep their numbers
+    plain = _COMMENT.sub(lambda comment: " " + "\n" * comment[0].count("\n"), source)  # line numbers are preserved
     return re.search(rf"\b{called}\s*\(([^()]*)\)\s*\{{", plain)
 
 
@@ -62,7 +64,9 @@ def _known(type_name: str) -> DType | None:
 
 
 def contradicts(array: DType, parameter: DType) -> bool:
-    """Whether a kernel that takes ``parameter`` cannot mean an array of ``array``: another float, or elements of 64
-    bits that it would read as narrower ones. Integers of other widths may be packed."""
+    """Return True if a kernel with ``parameter`` cannot be meant for an array of ``array``.
+
+    That is another float type, or 64-bit elements read as narrower ones. Integers of other widths may be packed.
+    """
     both_floats = array.is_float and parameter.is_float and array.values == parameter.values == 1
     return (both_floats and array.name != parameter.name) or (array.bits == 64 and parameter.bits < 64)

@@ -1,4 +1,4 @@
-"""The kernel template of a kernel file: its space, its kernels, and the cost counts that the file states."""
+"""Kernel template of a kernel file: its space, its kernels, and the cost counts that the file states."""
 
 from __future__ import annotations
 
@@ -27,18 +27,20 @@ from search_spaces.templates.template import KernelTemplate
 MOST_BLOCKS_YZ = 65535
 MOST_THREADS_Z = 64
 DEPENDENT_SINCE = 90  # compute capability of programmatic dependent launch
-MOST_CLUSTER = 8  # blocks that every GPU with clusters takes
-UNSEEN_REGISTERS = 32  # of a thread, before the compiler has said how many they are
+MOST_CLUSTER = 8  # blocks that every GPU with clusters supports
+UNSEEN_REGISTERS = 32  # registers of a thread, before the compiler reports them
 
 
 def operator(file: KernelFile) -> Operator:
-    """Return the operator that a kernel file defines: its options are the sizes."""
+    """Return the operator that a kernel file defines; its options are the sizes."""
     return Operator.of(problem_type(file))
 
 
 def template(file: KernelFile) -> KernelTemplate:
-    """Return the kernel template of a kernel file; the same object for equal files at one place. Without a cost in the
-    file it has no counts, so that its schedules cannot be ranked before they are measured."""
+    """Return the kernel template of a kernel file; the same object for equal files at the same location.
+
+    Without a cost in the file it has no counts, so its schedules cannot be ranked before they are measured.
+    """
     return _template(file, file.places)
 
 
@@ -80,7 +82,7 @@ def _template(file: KernelFile, places: tuple[str, ...]) -> KernelTemplate:
 
 
 def launch_rules(file: KernelFile, device: Device) -> list[FileRule]:
-    """Return what every launch on ``device`` must keep, in the language of the file's own rules."""
+    """Return the rules of every launch on ``device``, in the language of the file's own rules."""
     rules: dict[str, tuple[str, str]] = {}
     for step in file.steps:
         of_step = _rules_of_step(file, step, device)
@@ -150,7 +152,7 @@ def _reason(rule: FileRule, values: Mapping[str, Result]) -> str:
 
 
 def _space(file: KernelFile, problem: KernelProblem, device: Device) -> Space:
-    """Return what depends on the sizes alone is known; attributes and rules are about the rest."""
+    """Return the space. Values of the sizes alone are constants; attributes and rules are about the rest."""
     known = file.constants(problem.sizes)
     attributes = [_attribute(a.name, a.expression, known) for a in file.derived if a.name not in known]
     constraints = [
@@ -168,7 +170,7 @@ def _space(file: KernelFile, problem: KernelProblem, device: Device) -> Space:
 
 
 def _names(expression: Expression, known: Mapping[str, Result]) -> dict[str, str]:
-    """Return the columns that an expression takes."""
+    """Return the columns that an expression uses."""
     return {name: name for name in expression.names if name not in known}
 
 
@@ -198,9 +200,11 @@ def _rule(rule: FileRule, known: Mapping[str, Result]) -> Rule:
 
 
 def _counts(file: KernelFile, problem: KernelProblem, config: Config) -> CostCounts:
-    """Return what the file states, shared out evenly among the blocks: no bank conflicts, no overlap of loads that the
-    file does not know of, and registers that only the compiler will tell. Raises KernelFileError for a cost that has no
-    value, or a negative one."""
+    """Return the counts that the file states, divided evenly among the blocks.
+
+    They assume no bank conflicts and no overlap of loads; the compiler reports the registers. Raises KernelFileError
+    for an undefined or negative cost.
+    """
     values = file.values(problem.sizes, config)
     blocks, threads = 1, 1
     for g, b in zip(GRID, BLOCK, strict=True):

@@ -1,7 +1,7 @@
-"""Functions of the user's that give references, judge outputs, or fill inputs: called so that they can end nothing.
+"""Isolated calls of users' functions that compute references, judge outputs, or fill inputs.
 
-One that a file names runs in a process of its own, for a limited time of the CPU and in limited memory: one that
-exits, crashes, hangs or takes too much has not answered. One that was given from Python runs here.
+A function in a file runs in a process of its own, with limited CPU time and memory; if it exits, crashes, hangs or
+exceeds a limit, the call fails. A function given from Python runs in this process.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from measurements.workers.resource_watch import WALL_CLOCK_TIMES, WorkerLimitExc
 from measurements.workers.transport import WorkerDied, WorkerFailed
 from measurements.workers.worker import Worker
 
-# What a call may take where its file does not say; arrays have to travel, and are calculated with.
-SECONDS = 8.0  # of the CPU
-BYTES_PER_SECOND = 32 << 20  # of the arrays that it gets and gives
+# Limits of a call whose file sets none; arrays have to be transferred and processed.
+SECONDS = 8.0  # CPU seconds
+BYTES_PER_SECOND = 32 << 20  # bytes of received and returned arrays per additional CPU second
 MEMORY = 384 << 20
 ARRAYS_IN_MEMORY = 8  # times the bytes of the arrays
-_ANSWER = 1 << 16  # bytes of an answer besides its arrays
+_ANSWER = 1 << 16  # bytes of a reply in addition to its arrays
 
 
 def call(
@@ -40,20 +40,20 @@ def call(
     arrays: Mapping[str, Any],
     elements: int = 0,
 ) -> Any:
-    """Call a user's function with those of ``numbers`` and ``arrays`` that its parameters name.
+    """Call a user's function with the items of ``numbers`` and ``arrays`` that its parameters name.
 
     Args:
-        function: In a file, which a process of its own runs, or given as an object.
-        told: What the error begins with.
-        numbers: By name.
-        arrays: By name.
-        elements: How many numbers it should give: of an array with far more, nothing but the shape is true.
+        function: Function in a file, which runs in a process of its own, or a Python object.
+        told: Prefix of error messages.
+        numbers: Numbers by name.
+        arrays: Arrays by name.
+        elements: Expected number of elements; of a much larger array only the shape is returned.
 
     Returns:
-        What it returns.
+        The result of the function.
 
     Raises:
-        KernelFileError: One line: it fails, asks for another name, or takes more time or memory than it may.
+        KernelFileError: One line: the function fails, has an unknown parameter, or exceeds its time or memory.
     """
     if function.given is not None:
         found: Mapping[str, Any] = answer(function.given, {**numbers, **arrays})
@@ -102,7 +102,7 @@ def _asked(
 
 
 def _array(reply: Message, given: Any) -> Any:
-    """Return an array of the reply; one that did not come along is zeros, which take no memory."""
+    """Return an array of the reply; an omitted one is zeros, which take no memory."""
     if given is None:
         return np.array(None)
     dtype, shape, blob = given
@@ -112,7 +112,7 @@ def _array(reply: Message, given: Any) -> Any:
 
 
 class _FunctionWorker:
-    """The process that the functions of files run in, a new one where they have left too much behind in it."""
+    """Worker process for functions of files. It is replaced when functions have left too much in its memory."""
 
     def __init__(self) -> None:
         self._worker = Worker(
@@ -121,14 +121,15 @@ class _FunctionWorker:
         self._lock = threading.Lock()
         self._pid: int | None = None
         self._empty = 0  # bytes that the process holds before any function is run
-        self._failed: tuple[float, Any, str] = (0.0, None, "")  # when, what was asked, why
+        self._failed: tuple[float, Any, str] = (0.0, None, "")  # time, request and reason of the last failure
         atexit.register(self._worker.close)
 
     def ask(
         self, request: Mapping[str, Any], blobs: Mapping[str, Any], told: str, seconds: float, most: int
     ) -> Message:
-        """Return the reply. Raises KernelFileError, at once where the same function has failed for somebody else while
-        this one waited for its turn."""
+        """Return the reply. Raises KernelFileError, immediately if the same function failed for another thread during
+        the wait.
+        """
         asked, same = time.monotonic(), (request["path"], request["name"], request["numbers"])
         with self._lock:
             when, what, why = self._failed
@@ -178,16 +179,18 @@ def _rounded(number: float) -> str:
 
 
 def _one_thread() -> dict[str, str]:
-    """Return what makes BLAS calculate in one thread, unless the user wants another number of them: threads that wait
-    for each other spend time of the CPU, and how much depends on the machine."""
+    """Return environment variables that limit BLAS to one thread, unless the user sets another number.
+
+    Threads that wait for each other consume CPU time, and the amount depends on the machine.
+    """
     return {name: os.environ.get(name, "1") for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
 
 
 def _half_of_the_machine() -> int | None:
-    """Return half of the memory that this machine has: a function that takes more address space fails."""
+    """Return half of this machine's memory, the address-space limit of a function."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    except (AttributeError, OSError, ValueError):  # not on this system
+    except (AttributeError, OSError, ValueError):  # not available on this system
         return None
 
 

@@ -1,4 +1,4 @@
-"""``autosched.KernelSpec``: one's own kernel from Python, without files; and from files."""
+"""``autosched.KernelSpec``: a user's own kernel, from Python or from files."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class KernelSpec:
         """Describe a kernel as a kernel file does, with Python values in place of TOML.
 
         Args:
-            source: CUDA C++, or the path of a file of it.
-            entry: Name of the function, with template arguments where it has some; "" with ``steps``.
+            source: CUDA C++, or the path of a source file.
+            entry: Name of the function, with its template arguments if any; "" with ``steps``.
             base: Options of the kernel whose fields ``keywords`` replace. Default: ``keywords`` alone.
             keywords: Fields of ``KernelOptions`` by name; ``parameters`` and ``arguments`` must be given.
 
         Raises:
-            KernelFileError: One line that names the argument, for whatever is wrong with it.
+            KernelFileError: An argument is invalid; the message is one line that names it.
             TypeError: A missing or unknown option.
         """
         options = gathered(KernelOptions, "base", base, keywords)
@@ -82,42 +82,45 @@ class KernelSpec:
         outputs: Sequence[int] | None = None,
         name: str = "",
     ) -> Self:
-        """Return the kernel of the arguments of ``kernel_tuner.tune_kernel``, which mean the same.
+        """Return the kernel of the arguments of ``kernel_tuner.tune_kernel``, which have the same meaning.
 
-        The parameters are not grouped, since they are those of that function by name: a call of it becomes a call of
-        this one. ``KernelSpec`` itself takes a value (``KernelOptions``).
+        The parameters are not grouped, because they match that function's: a call of it becomes a call of this one.
+        ``KernelSpec`` itself takes a value (``KernelOptions``).
 
         Args:
-            kernel_name: The function, with template arguments where it has some.
+            kernel_name: Name of the function, with its template arguments if any.
             kernel_source: A text, a file, a list of files, or a function of the values.
             problem_size: A number, a text, up to three of them, or a function of the values.
-            arguments: Arrays, which hold their contents before each launch, and numbers. Complex numbers are pairs of
-                floats along a further axis for everything but ``answer`` and ``verify``.
+            arguments: Numbers and arrays, whose contents are restored before each launch. Complex numbers are pairs of
+                floats along an additional axis, except for ``answer`` and ``verify``.
             tune_params: Values of each parameter.
-            grid_div_x: What ``problem_size`` is divided by along x: texts, or a function of the values. None for the
-                block's size.
-            grid_div_y: Likewise along y.
-            grid_div_z: Likewise along z.
-            restrictions: Texts, or functions of the values, that must hold.
-            answer: What each argument must hold after a launch, None for those of which nothing is expected. Without it
-                and ``verify`` the reference is the kernel itself at its defaults.
-            atol: An absolute tolerance.
-            verify: ``verify(answer, result, atol)`` in place of the comparison.
-            smem_args: ``{"size": ...}``, dynamic shared memory in bytes, perhaps a function of the values.
+            grid_div_x: Divisors of ``problem_size`` along x: texts, or a function of the values. None for the block's
+                size.
+            grid_div_y: The same along y.
+            grid_div_z: The same along z.
+            restrictions: Conditions on the values: texts, or functions.
+            answer: Expected contents of each argument after a launch, None for an unchecked one. Without it and
+                ``verify`` the reference is the kernel itself at its defaults.
+            atol: Absolute tolerance.
+            verify: ``verify(answer, result, atol)``, which replaces the comparison.
+            smem_args: ``{"size": ...}``, dynamic shared memory in bytes, or a function of the values.
             cmem_args: Arrays of constant memory, by symbol.
-            compiler_options: Options of the compiler.
-            compiler: The compiler, "nvrtc" or "nvcc".
-            compile_time_limit: Seconds of the CPU that one compilation may take; 0 for the usual.
-            compile_memory_limit: GiB of memory that it may take; 0 for the usual.
+            compiler_options: Compiler options.
+            compiler: "nvrtc" or "nvcc".
+            compile_time_limit: Limit of one compilation in CPU seconds; 0 for the default.
+            compile_memory_limit: Limit of one compilation in GiB of memory; 0 for the default.
             defines: Macros by name.
             block_size_names: Names of the parameters that are the block's axes; empty for block_size_x and so on.
             metrics: Texts, or functions of the values, by name.
-            outputs: Positions of what is written; None for what ``answer`` names, else all whose parameters are no
-                pointers to const.
-            name: Of the operator; "" for that of the function.
+            outputs: Positions of the outputs; None for those of ``answer``, else all whose parameters are not pointers
+                to const.
+            name: Name of the operator; "" for that of the function.
+
+        Returns:
+            The kernel.
 
         Raises:
-            KernelFileError: One line, for whatever is wrong with it.
+            KernelFileError: An argument is invalid; the message is one line.
         """
         name = name or kernel_name.partition("<")[0].strip()
         usual = {n: next(iter(v)) for n, v in tune_params.items()}
@@ -172,9 +175,9 @@ class KernelSpec:
         return c_header(self.file, targets)
 
     def pinned(self, **values: Any) -> Self:
-        """Return the same kernel with parameters that have one value alone: its trials are those of the kernel.
+        """Return the same kernel with only one value for some parameters. Its trials are those of the kernel.
 
-        Raises KernelFileError for a parameter that it has not, and for a value that the parameter has not.
+        Raises KernelFileError for an unknown parameter or value.
         """
         by_name = {p.name: p for p in self.file.parameters}
         kept = []
@@ -206,9 +209,9 @@ class KernelSpec:
         return template(self.file)
 
     def register(self) -> None:
-        """Make it known to the catalogue of this process, instead of an earlier one of its name.
+        """Register the kernel in the catalogue of this process, replacing an earlier one of its name.
 
-        Raises ValueError where an operator of ours, or of an installed package, has that name.
+        Raises ValueError if an operator of autosched, or of an installed package, has that name.
         """
         try:
             register(self.operator, self.template, replace=True)
@@ -216,12 +219,14 @@ class KernelSpec:
             raise KernelFileError(f'{error}: with [kernel] name = "..." the kernel is called otherwise') from None
 
     def problem(self, **sizes: int) -> KernelProblem:
-        """Return the problem of these sizes, and the kernel's own for those not given: what ``tune``,
-        ``Database.kernel`` and the rest take. Registers the kernel. Raises ValueError."""
+        """Return the problem of these sizes, with the kernel's own for the rest, and register the kernel.
+
+        ``tune``, ``Database.kernel`` and other functions accept it. Raises ValueError.
+        """
         self.register()
         return problem_type(self.file).of(sizes)
 
     @property
     def problems(self) -> tuple[KernelProblem, ...]:
-        """The problems that the file lists; that of its sizes where it lists none."""
+        """Problems that the file lists; that of its sizes if it lists none."""
         return tuple(self.problem(**dict(sizes)) for sizes in self.file.problems)

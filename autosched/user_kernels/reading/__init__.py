@@ -1,4 +1,5 @@
-"""What does a kernel file say? Start at ``kernel_files.py``: from a document of tables to a KernelFile.
+"""Reader of kernel files. Start at ``kernel_files.py``: from a document of tables to a KernelFile.
 
-``kernel_tuner_files.py`` reads those of Kernel Tuner as if they were ours. Knows nothing of templates and problems.
+``kernel_tuner_files.py`` converts Kernel Tuner's files to this format. The package is independent of templates and
+problems.
 """

@@ -1,4 +1,4 @@
-"""The ``[[argument]]`` tables of a kernel file: types, shapes, how inputs are filled, how exact outputs have to be."""
+"""The ``[[argument]]`` tables of a kernel file: types, shapes, contents of inputs, and tolerances of outputs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from search_spaces.spaces.parameters import Parameter
 
 _KINDS = ("input", "output", "inout", "workspace", "scalar", "constant", "texture")
 _MOST_TYPES = 1 << 12  # configurations that one type may depend on
-_MOST_DIMENSIONS = 16  # of an array; numpy has 64
+_MOST_DIMENSIONS = 16  # of an array; numpy's limit is 64
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -43,13 +43,16 @@ def read_arguments(
 
     Args:
         top: The document.
-        types: Of all names that outputs, workspaces and scalars may use.
-        sizes: Names that shapes of what is read may use alone.
-        folder: Where files of contents lie.
-        parameters: Types and tolerances may use these.
+        types: Types of the names that outputs, workspaces and scalars may use.
+        sizes: Names that shapes of inputs may use.
+        folder: Folder of array files.
+        parameters: Parameters that types and tolerances may use.
+
+    Returns:
+        The arguments.
 
     Raises:
-        KernelFileError: With the place of what is wrong.
+        KernelFileError: An argument is invalid; the message has its position.
     """
     chosen = {p.name: types[p.name] for p in parameters}
     usual = {p.name: float(p.default) if types[p.name] == "float" else p.default for p in parameters}
@@ -108,7 +111,7 @@ def check_declared(
     passed: Sequence[Sequence[str]],
     sources: Sequence[str],
 ) -> None:
-    """Refuses arrays whose type is not that of the parameter which they are passed for."""
+    """Raise an error for an array whose type differs from that of its parameter."""
     tables = top.tables("argument")
     places = {a.name: number for number, a in enumerate(arguments)}
     usual = [a.name for a in arguments if a.kind != "constant"]
@@ -129,7 +132,7 @@ def check_declared(
 def check_files(
     top: DocumentTable, arguments: tuple[KernelArgument, ...], problems: Sequence[Mapping[str, int]]
 ) -> None:
-    """Refuses files of numbers whose shape is that of the array for none of ``problems``."""
+    """Raise an error for array files whose shape matches the array in none of ``problems``."""
     for table, argument in zip(top.tables("argument"), arguments, strict=True):
         if argument.fill is None or argument.fill.kind != "file":
             continue
@@ -141,7 +144,7 @@ def check_files(
 
 
 def check_shapes(top: DocumentTable, arguments: tuple[KernelArgument, ...], sizes: Mapping[str, int]) -> None:
-    """Refuses arrays that have no elements for ``sizes``."""
+    """Raise an error for arrays without elements at ``sizes``."""
     for table, argument in zip(top.tables("argument"), arguments, strict=True):
         for e in argument.shape:
             if not sizes.keys() >= set(e.names):
@@ -157,7 +160,7 @@ def check_shapes(top: DocumentTable, arguments: tuple[KernelArgument, ...], size
 def _dtype(
     table: DocumentTable, parameters: Sequence[Parameter], types: Mapping[str, Type], default: str | None = None
 ) -> tuple[DType, Expression | None]:
-    """Return a type, that of the defaults where it follows from parameters, and the expression by which it does."""
+    """Return a type and, if it depends on parameters, its expression; the type is then that of the defaults."""
     given = table.text("dtype", default)
     if given not in types and canonical(given) in SCALAR_DTYPES:
         return dtype_of(given), None
@@ -185,8 +188,9 @@ def _fetch(table: DocumentTable) -> Fetch:
 
 
 def _tolerance(table: DocumentTable, output: str, types: Mapping[str, Type]) -> dict[str, float | Expression]:
-    """Return the tolerances of one output: its own table, else those of all. A text is an expression over
-    parameters."""
+    """Return the tolerances of one output: its own table, else the common one. A text is an expression of
+    parameters.
+    """
     found: dict[str, float | Expression] = {}
     own = table.table(output) if output in table else table
     for key in ("atol", "rtol"):
@@ -251,7 +255,7 @@ def _fill(table: DocumentTable, dtype: DType, folder: Path) -> InputFill:
             table.fail('give the file: fill = { file = "input.npy" }', "fill")
         path = folder / value
         leads_out = PurePath(value).is_absolute() or ".." in PurePath(value).parts
-        if leads_out and table.places.lines:  # whoever calls from Python may name any file
+        if leads_out and table.places.lines:  # callers from Python may name any file
             table.fail(f"{value!r} leads out of the folder of the kernel file: put the file there", "fill")
         if not path.exists():
             table.fail(f"there is no file {value!r} next to the kernel file", "fill")

@@ -1,4 +1,4 @@
-"""From a document of tables to a KernelFile: what may stand in a kernel file, section by section."""
+"""Conversion of a document of tables to a KernelFile, section by section."""
 
 from __future__ import annotations
 
@@ -54,21 +54,20 @@ from autosched.user_kernels.signature import declared_line, declared_parameters
 from search_spaces.operators.problem import Problem, whole_number
 from search_spaces.spaces.parameters import Parameter, Value
 
-RESERVED = ("time", "flops", "bytes", *GRID, *BLOCK, *CLUSTER, SHARED)  # what metrics and the launch are called
+RESERVED = ("time", "flops", "bytes", *GRID, *BLOCK, *CLUSTER, SHARED)  # names of metrics and of the launch
 _VALUE = (int, float, str, bool)
-_TAKEN = ("file", "sizes", "self", "operator", "summary", "seed")  # of problems, and of the functions that get sizes
+_TAKEN = ("file", "sizes", "self", "operator", "summary", "seed")  # names in problems and in functions of sizes
 _MOST_REFERENCES = 20  # kernels that are each other's references
 _SECTIONS = (
     *("kernel", "sizes", "problem", "parameters", "attributes", "defines", "rule", "launch", "argument", "tolerance"),
     *("reference", "metrics", "cost", "proxy", "step"),
 )
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,99}", re.ASCII)
-_OF_LAUNCH = re.compile(r"launch\..*|--set .*|.* is defined")  # rules of our own
+_OF_LAUNCH = re.compile(r"launch\..*|--set .*|.* is defined")  # names of built-in rules
 
 
 def read_file(path: str | Path, _within: tuple[Path, ...] = ()) -> KernelFile:
-    """Return the kernel of a TOML file. Raises KernelFileError, one line with file and line, for whatever is wrong with
-    it."""
+    """Return the kernel of a TOML file. Raises KernelFileError, one line with file and line, for any error in it."""
     path = Path(path)
     document, places = read_toml(
         path.name, read_text(path, DocumentTable({}, KeyPositions(path.name or str(path))), "")
@@ -87,8 +86,10 @@ def read_t1(path: str | Path) -> KernelFile:
 
 
 def _over_t1(kernel: DocumentTable, document: dict[str, Any], folder: Path) -> tuple[dict[str, Any], Path]:
-    """Return the document of the T1 file that ``t1`` names, with what the TOML says put over it: tables key by key,
-    arguments by their names; other lists and values as a whole."""
+    """Return the document of the T1 file that ``t1`` names, overridden by the TOML.
+
+    Tables are merged key by key, and arguments by name. Other lists and values are replaced as a whole.
+    """
     path = folder / kernel.text("t1")
     if not path.is_file():
         kernel.fail(f"there is no file {kernel.text('t1')!r} next to the kernel file", "t1")
@@ -134,21 +135,26 @@ def read_document(
     Args:
         document: The keys.
         places: Lines of the keys, for errors.
-        folder: Names of files are relative to it.
-        default_name: The kernel's, where the document has none; None makes it required.
-        source: Stands for the text of the source file; None to read that.
-        reference: Stands for the function of ``reference.python``.
-        judge: Stands for that of ``reference.verify``.
+        folder: Folder to which file names are relative.
+        default_name: Name of the kernel if the document has none; None makes it required.
+        source: Replaces the text of the source file; None to read the file.
+        reference: Replaces the function of ``reference.python``.
+        judge: Replaces the function of ``reference.verify``.
+
+    Returns:
+        The kernel.
 
     Raises:
-        KernelFileError: With the place of what is wrong.
+        KernelFileError: The document is invalid; the message has the position.
     """
     reader = _KernelFileReader(DocumentTable(document, places), folder)
     return reader.read(default_name, source, reference, judge, _within)
 
 
 class _KernelFileReader:
-    """``types`` holds the names that expressions may use: sizes, parameters and attributes, in this order."""
+    """Reader of one kernel file. ``types`` holds the names that expressions may use: sizes, parameters, attributes, in
+    order.
+    """
 
     def __init__(self, top: DocumentTable, folder: Path) -> None:
         self.top, self.folder = top, folder
@@ -244,7 +250,7 @@ class _KernelFileReader:
         return made
 
     def _source(self, kernel: DocumentTable, name: str, source: str | None) -> list[tuple[Path, str]]:
-        """Return the files of the source with their texts, which are compiled one after the other."""
+        """Return the source files with their texts, which are compiled as one translation unit in this order."""
         if source is not None:
             return [(self.folder / kernel.text("source", f"{name}.cu"), source)]
         given = kernel.listed("source") or [kernel.text("source")]
@@ -429,15 +435,17 @@ def _config(table: DocumentTable, parameters: Sequence[Parameter]) -> tuple[tupl
 
 
 def _stored(value: Any, floating: bool) -> Any:
-    """Return a value as a Parameter holds it: floats are texts, true and false are 1 and 0."""
+    """Return a value as a Parameter stores it: floats as texts, true and false as 1 and 0."""
     if floating and type(value) in (int, float):
         return repr(float(value))
     return int(value) if isinstance(value, bool) else value
 
 
 def _parameter(name: str, table: DocumentTable, given: Any) -> tuple[Parameter, bool]:
-    """Return the parameter, and whether its values are floats, which it holds as texts. ``table`` is its own, or that
-    of all parameters where ``given`` is its values alone."""
+    """Return the parameter, and whether its values are floats, which are stored as texts.
+
+    ``table`` is the parameter's own, or the table of all parameters if ``given`` holds only the values.
+    """
     doc, kind, default, key = "", "", None, name
     if isinstance(given, Mapping):
         doc, key = table.text("doc", ""), "values"
@@ -472,7 +480,7 @@ __all__ = ["KernelFileError", "read_document", "read_file"]
 
 
 def _definition(entry: str, files: Sequence[tuple[Path, str]]) -> tuple[str, int]:
-    """Return file and line of the entry function; the first file and 0 where no file declares it as is understood."""
+    """Return file and line of the entry function; the first file and 0 if no declaration is recognised."""
     for number, (path, text) in enumerate(files):
         if line := declared_line(entry, text):
             return str(path), line - 2 * (number > 0)  # a further file starts with an empty line and #line

@@ -1,8 +1,8 @@
 """Kernel Tuner's input files: JSON of the FAIR "T1" format (kernel_tuner/schema/T1/1.0.0), read as kernel files.
 
-What Kernel Tuner fixes by names holds here too: ``block_size_x/y/z`` make the block, ``GridDivX/Y/Z`` divide the
-problem, and the macros ``grid_size_*``, ``block_size_*`` and ``kernel_tuner`` are defined. Files of BAT, which came
-before the schema, are read as well: keys in any case, ``GlobalSize`` in place of a problem size.
+Kernel Tuner's conventions for names apply: ``block_size_x/y/z`` make the block, ``GridDivX/Y/Z`` divide the problem,
+and the macros ``grid_size_*``, ``block_size_*`` and ``kernel_tuner`` are defined. Files of BAT, which came before the
+schema, are read as well: keys in any case, ``GlobalSize`` in place of a problem size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from measurements.files.npy import MOST_BYTES
 _AXES = ("x", "y", "z")
 _TYPES = {"half": "f16", "float": "f32", "double": "f64", "bool": "bool", "int": "i32", "uint": "u32"}
 _ACCESS = {"ReadOnly": "input", "WriteOnly": "output", "ReadWrite": "inout"}
-_LIMITS = {"MAX_THREADS": 1024, "MAX_SHARED_MEMORY_BLOCK": 49152}  # names of devices' limits in conditions of BAT
+_LIMITS = {"MAX_THREADS": 1024, "MAX_SHARED_MEMORY_BLOCK": 49152}  # device limits in BAT conditions
 _TYPE = re.compile(r"(u?)int(8|16|32|64)|(half|float|double|bool|u?int)(\d*)")
 _DEEPEST = 40  # levels of a document
 
@@ -46,10 +46,11 @@ _CANONICAL = {name.lower(): name for name in _SPELLINGS} | {
 
 
 def t1_document(path: str | Path) -> tuple[dict[str, Any], dict[Keys, int], Path]:
-    """Return the kernel of a T1 file as a document with the keys of a TOML file, the lines of these, and the folder of
-    its files. Its reference is what ``ReferenceArguments`` say, else the kernel itself at the parameters' defaults.
+    """Return the kernel of a T1 file as a document with the keys of a TOML file, their lines, and the folder of its
+    files.
 
-    Raises KernelFileError for what is not a T1 file, and for what T1 can say and a kernel file cannot.
+    Its reference is that of ``ReferenceArguments``, else the kernel itself at the parameters' defaults. Raises
+    KernelFileError for an invalid T1 file, and for T1 features without an equivalent in kernel files.
     """
     path = Path(path)
     text = read_text(path, DocumentTable({}, KeyPositions(path.name or str(path))), "")
@@ -62,7 +63,7 @@ def t1_document(path: str | Path) -> tuple[dict[str, Any], dict[Keys, int], Path
 
 
 def _canonical(value: Any, name: str, depth: int = 0) -> Any:
-    """Return the document with its keys as the schema spells them."""
+    """Return the document with its keys in the schema's spelling."""
     if depth > _DEEPEST:
         raise KernelFileError(f"{name}: this is nested more than {_DEEPEST} deep")
     if isinstance(value, dict):
@@ -111,7 +112,7 @@ class _T1:
         return document, self.lines, folder
 
     def _note(self, text: object, *path: str | int) -> None:
-        """Where the first mention of ``text`` stands is where ``path`` is complained about."""
+        """Report errors at ``path`` at the line of the first mention of ``text``."""
         found = self.text.find(json.dumps(text))
         if found >= 0:
             self.lines[path] = self.text.count("\n", 0, found) + 1
@@ -132,7 +133,7 @@ class _T1:
         for table in self.space.tables("Conditions"):
             text = table.text("Expression")
             self._note(text, "rule", len(rules))
-            rules[self._translated(table, "Expression", text)] = None  # one that is there twice says nothing new
+            rules[self._translated(table, "Expression", text)] = None  # a duplicate adds no information
         return [{"expr": text} for text in rules]
 
     def _launch(self) -> tuple[dict[str, int], dict[str, Any]]:
@@ -159,7 +160,7 @@ class _T1:
         return sizes, launch
 
     def _grid(self, block: list[str]) -> list[str]:
-        """Of ``GlobalSize``: blocks, or threads where it is counted as OpenCL does."""
+        """Return the grid of ``GlobalSize``, which counts blocks, or threads in OpenCL files."""
         spec = self.spec
         given = spec.values.get("GlobalSize")
         if not isinstance(given, Mapping) or not given:
@@ -178,7 +179,7 @@ class _T1:
             made = self._argument(table, i)
             symbol = rf"__constant__[^;]*\b{re.escape(made.get('name', ''))}\b"
             if table.values.get("MemType") == "Constant" and re.search(symbol, self.source):
-                # Kernel Tuner passes what it copies to constant memory as an argument, too.
+                # Kernel Tuner also passes arrays copied to constant memory as arguments.
                 self._note(made["name"], "argument", len(arguments))
                 arguments.append({**made, "kind": "constant", "fill": self._fill(table)})
                 made = {**made, "name": f"{made['name']}_argument"}
@@ -218,7 +219,7 @@ class _T1:
 
     def _dtype(self, table: DocumentTable) -> str:
         found = _TYPE.fullmatch(table.text("Type"))
-        assert found is not None  # an argument of another type was refused
+        assert found is not None  # arguments of other types were rejected
         return f"{found[1] or 'i'}{found[2]}" if found[2] else _TYPES[found[3]]
 
     def _fill(self, table: DocumentTable) -> Any:
@@ -237,8 +238,9 @@ class _T1:
         table.fail(f"arrays cannot be filled by {kind!r} here: use Constant, Random, Generator or File", "FillType")
 
     def _file(self, table: DocumentTable) -> Any:
-        """Return the numbers of a file beside the T1 file: .npy, raw ones of the argument's type, or text with
-        spaces."""
+        """Return the numbers of a file next to the T1 file: .npy, raw values of the argument's type, or text with
+        spaces.
+        """
         name = table.text("DataSource")
         path = self.folder / name
         if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
@@ -257,7 +259,7 @@ class _T1:
             table.fail(f"{name} does not hold the numbers of an array: {' '.join(str(error).split())}", "DataSource")
 
     def _generator(self, table: DocumentTable) -> Any:
-        """Return a function that fills an array by an expression of the index of an element."""
+        """Return a function that fills an array by an expression of the element's index."""
         expression = table.expression("DataSource", table.values.get("DataSource"), {"i": "int"}, ("int", "float"))
         size = self._translated(table, "Size", str(table.values.get("Size", 1)))
         known: dict[str, Any] = {f"problem_size_{axis}": "int" for axis in _AXES}
@@ -273,7 +275,7 @@ class _T1:
         return generated
 
     def _reference(self, arguments: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the constants that ``ReferenceArguments`` give, and their tolerances; nothing where there are none."""
+        """Return the constants of ``ReferenceArguments`` and their tolerances; empty if there are none."""
         fills: dict[str, float] = {}
         tolerances: dict[str, Any] = {}
         for table in self.spec.tables("ReferenceArguments"):
@@ -298,7 +300,9 @@ class _T1:
         return {**launch_macros(self.values), "kernel_tuner": 1}
 
     def _translated(self, table: DocumentTable, key: str, text: str) -> str:
-        """``ProblemSize[0]`` as the size that it is, and ``max(filter_width)`` as the largest value of a parameter."""
+        """Translate ``ProblemSize[0]`` to the name of the size, and ``max(filter_width)`` to a parameter's largest
+        value.
+        """
         try:
             tree = ast.parse(text.strip(), mode="eval")
             return ast.unparse(_Names(self.values).visit(tree))

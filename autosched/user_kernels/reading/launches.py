@@ -1,4 +1,4 @@
-"""The ``[launch]`` of a kernel file, or the ``[[step]]`` tables of a pipeline: blocks, grids, and who takes what."""
+"""The ``[launch]`` of a kernel file, or the ``[[step]]`` tables of a pipeline: blocks, grids and arguments."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ _OF_STEP = (
 
 
 class Launches:
-    """Reads them from ``top``; ``types`` holds the names that expressions may use, and gets those of the launches."""
+    """Reads launches from ``top``. ``types`` holds the names that expressions may use; attributes of launches are added
+    to it.
+    """
 
     def __init__(self, top: DocumentTable, types: dict[str, Type]) -> None:
         self._top, self._types = top, types
-        self.flags: dict[int, tuple[str, ...]] = {}  # of LAUNCH_FLAGS, by the number of the step
+        self.flags: dict[int, tuple[str, ...]] = {}  # LAUNCH_FLAGS by the number of the step
 
     def read(self) -> tuple[NamedExpression, ...]:
-        """Return grid, block, cluster and memory of the launch, or of every step."""
+        """Return grid, block, cluster and shared memory of the launch, or of every step."""
         tables = self._top.tables("step")
         if not tables:
             return self._launch(self._top.table("launch"), PipelineStep("", ()))
@@ -50,8 +52,9 @@ class Launches:
         return tuple(made)
 
     def steps(self, entries: Sequence[str], arguments: Sequence[KernelArgument]) -> tuple[PipelineStep, ...]:
-        """Return the steps of a pipeline, each with the arguments that it names; all that are parameters where it names
-        none."""
+        """Return the steps of a pipeline with their arguments; a step that names none has all arguments that are
+        parameters.
+        """
         tables = self._top.tables("step")
         by_name = {a.name: a for a in arguments if a.kind != "constant"}
         steps, passed = [], set[str]()
@@ -115,13 +118,13 @@ class Launches:
         ]
 
     def _divided(self, table: DocumentTable, usual: Sequence[object], step: PipelineStep) -> list[NamedExpression]:
-        """Kernel Tuner's grid: each axis of the problem over the product of its divisors, rounded up."""
+        """Return Kernel Tuner's grid: each axis of the problem over the product of its divisors, rounded up."""
         axes = []
         sizes = (*table.listed("problem_size"), 1, 1, 1)[:3]
         for name, axis, size, block in zip(step.named(GRID), "xyz", sizes, usual, strict=True):
             key = f"grid_div_{axis}"
             divisors = table.listed(key) if key in table else [block]
-            # Each on its own first: a complaint then shows what was written.
+            # Each is read alone first, so that errors show the original text.
             extent = table.expression("problem_size", size, self._types, ("int", "float"))
             by = [table.expression(key, divisor, self._types, ("int", "float")) for divisor in divisors]
             if callable(size) or any(map(callable, divisors)):
@@ -134,7 +137,7 @@ class Launches:
 
 
 def _quotient(extent: Expression, by: Sequence[Expression], types: dict[str, Type]) -> Expression:
-    """One axis of a grid whose extent or divisors are functions."""
+    """Return one axis of a grid whose extent or divisors are functions."""
 
     def blocks(values: dict[str, Any]) -> int:
         return math.ceil(float(extent.value(values)) / math.prod(float(d.value(values)) for d in by))

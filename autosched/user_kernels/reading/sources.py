@@ -1,4 +1,4 @@
-"""The files behind a kernel file: the CUDA C++ with what it includes, and the function that gives the right numbers."""
+"""Files of a kernel file: the CUDA C++ with its headers, and the function that computes the reference."""
 
 from __future__ import annotations
 
@@ -17,37 +17,40 @@ from measurements.compiler.nvrtc import NVCC
 from search_spaces.launches.generated_kernel import CompileLimits
 from search_spaces.launches.headers import included
 
-# Compiling to PTX may take so much where the file does not say: all of CUB's headers take 2 s of the CPU and 370 MiB,
-# 8,000 unrolled multiplications 6 s (NVRTC 13); one macro bomb of a few lines takes 40 s and 4.5 GB.
+# Default limits for compiling to PTX: all of CUB's headers take 2 CPU seconds and 370 MiB, 8,000 unrolled
+# multiplications 6 s (NVRTC 13); a macro bomb of a few lines takes 40 s and 4.5 GB.
 COMPILE_SECONDS = 10.0
 COMPILE_MEMORY = 448 << 20
 _LARGEST_LIMIT = 1e5  # seconds, a day, and GiB
 PASSINGS = ("define", "constexpr", "struct", "template")
 _ENTRY = re.compile(r"((?:[A-Za-z_]\w*::)*([A-Za-z_]\w*))\s*(<.*>)?", re.ASCII | re.DOTALL)
 
-# Options that change the code that a kernel compiles to, and nothing else (NVRTC's user guide, "Supported Compile
-# Options"). None names a file or a folder: headers are found next to the source and in `include`, by content.
+# Options that only change the generated code (NVRTC's user guide, "Supported Compile Options"). None names a file or a
+# folder: headers are found next to the source and in `include`, by content.
 _OPTIONS = re.compile(
     r"--?(use_fast_math|extra-device-vectorization|restrict|(ftz|prec-div|prec-sqrt|fmad)=(true|false)"
     r"|maxrregcount=\d+|std=c\+\+20)|-lineinfo|--generate-line-info|-dopt=on|-D[A-Za-z_]\w*(=[\w.+-]*)?"
 )
 _GLOBAL = re.compile(r"__global__|\b__kernel\b")
-_IMPLIED = re.compile(r"--?(O[0-3]|std=c\+\+(03|11|14|17))")  # NVRTC optimises anyway; C++17 is what all compile as
+_IMPLIED = re.compile(r"--?(O[0-3]|std=c\+\+(03|11|14|17))")  # always: NVRTC optimises, and compiles as C++17 here
 
 
 def read_entries(
     kernel: DocumentTable, steps: Sequence[DocumentTable], sources: Sequence[str], texts: list[str]
 ) -> tuple[str, tuple[str, ...]]:
-    """Return how parameters reach the source, and the entry functions.
+    """Return how the source receives parameters, and the entry functions.
 
     Args:
-        kernel: The table of the kernel.
-        steps: Those of a pipeline; empty for one launch.
-        sources: The source and what it includes, which the functions must be in.
+        kernel: Table of the kernel.
+        steps: Tables of a pipeline's steps; empty for one launch.
+        sources: The source and its headers, which must contain the functions.
         texts: Parameters whose values are texts.
 
+    Returns:
+        How parameters are passed, and the names of the entry functions.
+
     Raises:
-        KernelFileError: A function that is not there, or parameters that cannot be passed so.
+        KernelFileError: A function is missing, or parameters cannot be passed this way.
     """
     if steps and "entry" in kernel:
         kernel.fail("each [[step]] names its own function: leave the kernel's out", "entry")
@@ -62,7 +65,7 @@ def read_entries(
 
 
 def _entry(table: DocumentTable, sources: Sequence[str]) -> tuple[str, str]:
-    """Return the name of the entry function, and the arguments of the template that it is an instance of."""
+    """Return the name of the entry function, and its template arguments."""
     entry = table.text("entry")
     found = _ENTRY.fullmatch(entry)
     if found is None:
@@ -79,7 +82,7 @@ def _entry(table: DocumentTable, sources: Sequence[str]) -> tuple[str, str]:
 
 
 def read_options(kernel: DocumentTable) -> tuple[str, ...]:
-    """Return the compile options, without those that make no difference."""
+    """Return the compile options, without those that have no effect."""
     options = []
     if kernel.choice("compiler", ("nvrtc", "nvcc"), "nvrtc") == "nvcc":
         kernel.attempt("compiler", find_nvcc)
@@ -98,17 +101,19 @@ def read_options(kernel: DocumentTable) -> tuple[str, ...]:
 
 
 def read_headers(kernel: DocumentTable, source: str, folder: Path, beside: Path) -> tuple[tuple[str, str], ...]:
-    """Return (name, text) of everything that the source includes, and that lies beside it or in a folder of
-    ``include``.
+    """Return (name, text) of every included file next to the source or in a folder of ``include``.
 
     Args:
-        kernel: The table of the kernel.
-        source: The text.
-        folder: That of the kernel file, which ``include`` is relative to.
-        beside: That of the source.
+        kernel: Table of the kernel.
+        source: Text of the source.
+        folder: Folder of the kernel file, to which ``include`` is relative.
+        beside: Folder of the source.
+
+    Returns:
+        The headers.
 
     Raises:
-        KernelFileError: A folder that is not there, or an include that leads out of it.
+        KernelFileError: A folder is missing, or an include is outside it.
     """
     folders = [beside]
     for given in kernel.listed("include"):
@@ -131,8 +136,10 @@ def read_headers(kernel: DocumentTable, source: str, folder: Path, beside: Path)
 
 
 def read_limits(table: DocumentTable, of: str = "") -> tuple[float, int]:
-    """Return the seconds and the bytes of memory that a function, or a kernel, is given beside it; 0 where it says
-    nothing. ``of`` is what the names of the keys begin with."""
+    """Return the limits of a function or kernel in seconds and bytes of memory; 0 if the table sets none.
+
+    The names of the keys begin with ``of``.
+    """
     time, memory = f"{of}time_limit", f"{of}memory_limit"
     seconds = _positive(table, time, "seconds") if time in table else 0.0
     gib = _positive(table, memory, "GiB of memory") if memory in table else 0.0
@@ -140,7 +147,7 @@ def read_limits(table: DocumentTable, of: str = "") -> tuple[float, int]:
 
 
 def read_compile_limits(kernel: DocumentTable) -> CompileLimits:
-    """Return what compiling the kernel may take."""
+    """Return the limits of a compilation."""
     seconds, memory = read_limits(kernel, "compile_")
     return CompileLimits(seconds or COMPILE_SECONDS, memory or COMPILE_MEMORY)
 
@@ -155,17 +162,20 @@ def _positive(table: DocumentTable, key: str, unit: str) -> float:
 def python_reference(
     table: DocumentTable, folder: Path, key: str = "python", text: Any = None, limits: tuple[float, int] = (0.0, 0)
 ) -> KernelReference:
-    """Return the function that ``key = "file.py:function"`` names; its file is run when it is first needed.
+    """Return the function that ``key = "file.py:function"`` names; its file is run on first use.
 
     Args:
-        table: What has the key.
-        folder: Files are relative to it.
-        key: Its name.
-        text: Its value; None to read it.
-        limits: Seconds and bytes of memory that the function may take; 0 for the usual.
+        table: Table with the key.
+        folder: Folder to which files are relative.
+        key: Name of the key.
+        text: Value of the key; None to read it from the table.
+        limits: Seconds and bytes of memory that the function may use; 0 for the defaults.
+
+    Returns:
+        The function.
 
     Raises:
-        KernelFileError: There is no such file, or no function of that name in it.
+        KernelFileError: The file is missing, or has no function of that name.
     """
     text = table.text(key) if text is None else text
     file, _, name = text.rpartition(":") if isinstance(text, str) else ("", "", "")
@@ -182,7 +192,6 @@ def python_reference(
 
 
 def callable_reference(function: Callable[..., Any]) -> KernelReference:
-    """Return a function given from Python: the same as another one whose code and whatever it refers to are the
-    same."""
+    """Return a function given from Python. It equals another function with the same code and references."""
     name = getattr(function, "__qualname__", type(function).__name__)
     return KernelReference(name, repr(traits(function)), UserFunction(name, given=function))

@@ -1,4 +1,4 @@
-"""Is this code correct?
+"""Verification of code without a GPU.
 
 Start at ``verdict.py``, the result of every verification. ``launch.py`` is a launch under test, ``launch_plan.py`` its
 runs, ``oracle.py`` what it should compute, and ``launches.py`` turns the three into a verdict. All runs are made by one

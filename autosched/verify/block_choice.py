@@ -1,4 +1,4 @@
-"""How many blocks of a launch run, and which, if all of them would take too long."""
+"""Choice of the blocks that run if the whole launch would take too long."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 
 from measurements.emulator import Emulation
 
-_PROBED = 8  # blocks whose time gives that of all
+_PROBED = 8  # blocks timed to estimate the whole launch
 
 
 class SampleLimits(NamedTuple):
     """Limits of a run of some blocks.
 
     Attributes:
-        whole_seconds: CPU seconds; a launch that takes no longer runs whole.
-        seconds: CPU seconds of the blocks of one run.
-        fewest: Least number of blocks, however long they take.
-        most: Largest number of blocks.
+        whole_seconds: Longest launch that runs whole, in CPU seconds.
+        seconds: Time limit for the blocks of one run, in CPU seconds.
+        fewest: Minimum number of blocks, regardless of time.
+        most: Maximum number of blocks.
     """
 
     whole_seconds: float
@@ -29,11 +29,14 @@ class SampleLimits(NamedTuple):
     most: int
 
     def blocks(self, total: int, seconds_of_block: float) -> int | None:
-        """Return how many blocks run; None: all of them.
+        """Return the number of blocks to run; None for all.
 
         Args:
             total: Blocks of the grid.
-            seconds_of_block: CPU seconds of one.
+            seconds_of_block: Duration of one block in CPU seconds.
+
+        Returns:
+            The number, or None.
         """
         if seconds_of_block * total <= self.whole_seconds:
             return None
@@ -41,11 +44,15 @@ class SampleLimits(NamedTuple):
 
 
 def seconds_of_block(run: Callable[[Sequence[int]], Emulation], total: int) -> float | None:
-    """Return about how long one block takes, without what each launch takes; None if some blocks cannot be emulated.
+    """Return the approximate duration of one block, without the overhead of a launch; None if blocks cannot be emulated
+    alone.
 
     Args:
         run: Emulates some blocks of the grid.
         total: Blocks of the grid.
+
+    Returns:
+        CPU seconds, or None.
     """
     first = (total - 1) // 2 // _PROBED * _PROBED
     one = run((first,))
@@ -61,13 +68,18 @@ def seconds_of_block(run: Callable[[Sequence[int]], Emulation], total: int) -> f
 
 
 def chosen_blocks(grid: Sequence[int], most: int, seed: int) -> tuple[int, ...]:
-    """Return the first and the last block, the last ones along each axis, one inside, some that are powers of two away
-    from the ends, and random ones.
+    """Return the blocks to run.
+
+    They are the first and the last block, the last ones along each axis, one inside, some at powers of two from the
+    ends, and random ones.
 
     Args:
         grid: Blocks along each axis.
-        most: Number of blocks; all of a smaller grid are returned.
-        seed: Seed of the random ones.
+        most: Maximum number of blocks; a smaller grid is returned whole.
+        seed: Seed of the random blocks.
+
+    Returns:
+        Numbers of blocks in the grid.
     """
     total = math.prod(grid)
     if total <= most:

@@ -1,9 +1,9 @@
 """Verify some blocks of a user's kernel whose launch is too large to be emulated whole.
 
-They run at the true size, on the problem's own inputs, and are compared with the reference of what they wrote.
+The blocks run at the true size, on the problem's own inputs. Their outputs are compared with the reference.
 
-Sizes that a source fixes need no smaller problem for that. It takes a reference that is a function, and blocks that
-work alone: where atomics add up what many blocks do, or a block waits for another, the launch is emulated whole.
+Sources that fix their sizes need no smaller problem for this. It requires a reference function and independent blocks:
+if blocks add to the same element atomically, or wait for each other, the launch is emulated whole.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ from search_spaces.arrays import FloatArray
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
 
-WHOLE_SECONDS = 10.0  # of the CPU, that emulating a launch whole may take
-MOST_BYTES = 2**31  # of the inputs, which lie in one file
-_SMALL_BYTES, _SMALL_THREADS = 2**22, 2**17  # launches that nobody needs to try before
-_SECONDS = {"quick": 4.0, "full": 20.0}  # of the blocks of one run
+WHOLE_SECONDS = 10.0  # CPU seconds up to which a launch is emulated whole
+MOST_BYTES = 2**31  # of the inputs, which are stored in one file
+_SMALL_BYTES, _SMALL_THREADS = 2**22, 2**17  # launches below these sizes are emulated whole without a trial
+_SECONDS = {"quick": 4.0, "full": 20.0}  # CPU seconds of the blocks of one run
 _MOST, _FEWEST = 48, 4  # blocks of one run
-_SEARCH_SECONDS = {"quick": 10.0, "full": 60.0}  # of the CPU, to look for a block that writes more than those of a run
-_SEARCH_ELEMENTS, _SEARCH_BLOCKS = 2**24, 2**22  # that a launch of it writes, about, and of which there is time for all
-_WITH_OTHERS = ("atom", "red")  # instructions by which blocks work together
+_SEARCH_SECONDS = {"quick": 10.0, "full": 60.0}  # CPU seconds to search for the block that writes most
+_SEARCH_ELEMENTS, _SEARCH_BLOCKS = 2**24, 2**22  # sizes of launches that can be searched completely
+_WITH_OTHERS = ("atom", "red")  # instructions by which blocks cooperate
 _ENDS = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
 
 
 def blocks_alone(problem: Problem, kernel: GeneratedKernel, settings: VerifySettings) -> BlocksAlone | None:
-    """Return the runs of some blocks in place of those of the whole launch.
+    """Return the runs of some blocks that replace those of the whole launch.
 
     Args:
-        problem: What the kernel computes.
+        problem: Problem that the kernel computes.
         kernel: The launch.
         settings: Depth, seed and limits.
 
     Returns:
-        The runs; None if the launch can be emulated whole, or some of its blocks cannot stand for it.
+        The runs; None if the launch can be emulated whole, or if blocks cannot be verified alone.
 
     Raises:
         HostFailure: This machine cannot emulate.
-        KernelFileError: The problem's inputs cannot be made.
+        KernelFileError: The problem's inputs cannot be created.
     """
     threads = math.prod(kernel.grid) * math.prod(kernel.block)
     if not isinstance(problem, KernelProblem) or not problem.computed_by_function or not settings.emulates:
         return None
-    if kernel.then:  # a launch needs all that those before it wrote
+    if kernel.then:  # a launch needs all outputs of the previous ones
         return None
     if problem.min_bytes > MOST_BYTES or (problem.min_bytes <= _SMALL_BYTES and threads <= _SMALL_THREADS):
         return None
@@ -80,14 +80,14 @@ def blocks_alone(problem: Problem, kernel: GeneratedKernel, settings: VerifySett
 
 @dataclass
 class BlocksAlone:
-    """Runs of some blocks, other ones in every order, those at the edges always.
+    """Runs of some blocks: those at the edges in every order, others differ per order.
 
     Attributes:
-        problem: What the kernel computes.
+        problem: Problem that the kernel computes.
         kernel: The launch.
         settings: Depth, seed and limits.
         most: Number of blocks of a run.
-        conclusive: Whether the runs so far say something without the other blocks.
+        conclusive: True while the runs are meaningful without the other blocks.
     """
 
     problem: KernelProblem
@@ -97,7 +97,7 @@ class BlocksAlone:
     conclusive: bool = True
 
     def planned(self) -> Iterator[PlannedRun]:
-        """Yield the runs, as long as they are conclusive."""
+        """Yield the runs while they are conclusive."""
         seed = self.settings.seed
         for i, order in enumerate(all_orders(seed) if self.settings.depth == "full" else quick_orders(seed)):
             if self.conclusive:
@@ -131,7 +131,7 @@ def _expected(problem: KernelProblem, seed: int) -> tuple[dict[str, FloatArray],
         return _made_reference(problem, seed)
 
 
-# Candidate after candidate has the same ones, and several are verified at a time.
+# Cached: all candidates have the same inputs, and several are verified in parallel.
 _ONE_AT_A_TIME = threading.Lock()
 
 
@@ -148,12 +148,12 @@ def _made_reference(problem: KernelProblem, seed: int) -> tuple[dict[str, FloatA
 
 @dataclass(frozen=True)
 class ReferenceOfBlocks:
-    """The oracle of some blocks: the problem's reference, at the elements that they wrote.
+    """The oracle of some blocks: the problem's reference at the elements that they wrote.
 
     Attributes:
-        problem: Gives the reference and the tolerances.
+        problem: Provides the reference and the tolerances.
         kernel: The launch.
-        blocks: The blocks that ran.
+        blocks: Blocks that ran.
         settings: Seed of the inputs, and the depth.
     """
 
@@ -163,7 +163,7 @@ class ReferenceOfBlocks:
     settings: VerifySettings
 
     def compare(self, emulation: Emulation) -> Comparison:
-        """Compare what was written; the status is ``unverified`` if these blocks alone say nothing."""
+        """Compare the written elements; the status is ``unverified`` if these blocks alone are inconclusive."""
         reference, tolerance = _expected(self.problem, self.settings.seed)
         elements = emulation.elements
         writers = {block for written in elements.values() for block in np.unique(written.blocks).tolist()}
@@ -189,14 +189,14 @@ class ReferenceOfBlocks:
 
 
 def _most_written(kernel: GeneratedKernel, written: Mapping[str, WrittenElements]) -> dict[str, int]:
-    """Count, of each output that must be written, the elements of the block that wrote most."""
+    """Return, for each output that must be written, the maximum number of elements written by a block."""
     outputs = [o.name for o in kernel.operands if o.role == "output"]
     counts = {name: np.unique(written[name].blocks, return_counts=True)[1] for name in outputs}
     return {name: int(of_blocks.max(initial=0)) for name, of_blocks in counts.items()}
 
 
 def _missing(kernel: GeneratedKernel, most: Mapping[str, int]) -> str:
-    """Why the grid cannot write all of an output, if none of its blocks writes more than ``most``; "" where it can."""
+    """Return why a grid whose blocks write at most ``most`` elements each cannot write a whole output; "" if it can."""
     grid = math.prod(kernel.grid)
     for output in (o for o in kernel.operands if o.name in most):
         if most[output.name] * grid < output.size:
@@ -214,10 +214,9 @@ def _missing_of_all(
     blocks: Sequence[int],
     settings: VerifySettings,
 ) -> str | None:
-    """Return ``_missing`` of all blocks, of which ``blocks`` have ``written``; None where there is no time for it.
+    """Return ``_missing`` for all blocks, of which ``blocks`` have ``written``; None if there is no time for it.
 
-    Blocks may have unequal shares, and those that write most be few: others are run until one writes enough, or none is
-    left.
+    Blocks may have unequal shares, and few may write most. Further blocks run until one writes enough, or none is left.
     """
     most, grid = _most_written(kernel, written), math.prod(kernel.grid)
     if not _missing(kernel, most):
@@ -240,6 +239,6 @@ def _missing_of_all(
 
 
 def _waits_or_adds(emulation: Emulation) -> bool:
-    """Whether the blocks need others: they wait for what nobody writes, or add to what others add to."""
+    """Return True if blocks depend on others: they wait for values of others, or add to the same elements."""
     waits = any(finding.kind in _ENDS for finding in emulation.findings)
     return waits or any(site.instruction.startswith(_WITH_OTHERS) for site in emulation.global_sites)

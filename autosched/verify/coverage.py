@@ -1,4 +1,4 @@
-"""Which runs of a full verification cover what a small problem cannot: the true size, many tiles, far addresses."""
+"""Coverage of a full verification beyond a small problem: the true size, many tiles, far addresses."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 @dataclass(frozen=True)
 class RoleCoverage:
-    """``runs`` names those of one role; where there are none, ``absent`` says why. ``left_out``: what they did not
-    compare."""
+    """Runs of one role.
+
+    ``runs`` are their names; if there are none, ``absent`` is the reason. ``left_out`` names elements that they did not
+    compare.
+    """
 
     role: Role
     runs: tuple[str, ...] = ()
@@ -22,7 +25,7 @@ class RoleCoverage:
 
     @property
     def lacks(self) -> str:
-        """What is missing, in a few words; "" where nothing is."""
+        """Short text that names missing coverage; "" if there is none."""
         if not self.runs:
             return f"no {self.role} run: {self.absent or 'none was made'}"
         return f"{self.role} run: {'; '.join(self.left_out)}" if self.left_out else ""
@@ -30,13 +33,13 @@ class RoleCoverage:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What a full verification had of each role."""
+    """Coverage of a full verification, by role."""
 
     roles: tuple[RoleCoverage, ...]
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        """One short text for each thing that is missing."""
+        """Missing coverage, one short text each."""
         return tuple(role.lacks for role in self.roles if role.lacks)
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -44,8 +47,7 @@ class Coverage:
 
     @classmethod
     def from_json(cls, data: Sequence[Mapping[str, Any]]) -> Self:
-        """Return the coverage whose ``to_json()`` was ``data``. Raises KeyError, TypeError or ValueError for other
-        data."""
+        """Return the coverage of a ``to_json()`` result. Raises KeyError, TypeError or ValueError for other data."""
         roles = tuple(
             RoleCoverage(
                 _role(item["role"]),

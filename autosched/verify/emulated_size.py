@@ -1,4 +1,4 @@
-"""How large a launch may be to be emulated whole, and the launch of a GPU that runs fewer blocks at a time."""
+"""Size limit of launches that are emulated whole, and launches on a GPU that runs fewer blocks at the same time."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from dataclasses import replace
 
 from search_spaces.launches.generated_kernel import GeneratedKernel
 
-# A problem up to these sizes is emulated as it is, a larger one is cut to a few tiles.
+# Problems up to these sizes are emulated whole; larger ones are cut to a few tiles.
 EMULATED_FLOPS = 2.0 * 256**3
 EMULATED_BYTES = 4 * 2**20  # of its operands
 
 
 def fewer_blocks(kernel: GeneratedKernel) -> GeneratedKernel:
-    """``kernel`` as a GPU launches it on which two thirds of its clusters run at a time, where its grid may shrink."""
+    """Return ``kernel`` as launched on a GPU that runs two thirds of its clusters at the same time, if its grid may
+    shrink.
+    """
     clusters = kernel.grid[0] // kernel.cluster[0]
     return replace(kernel, grid=kernel.grid_of(max(1, 2 * clusters // 3)))

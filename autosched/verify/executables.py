@@ -1,4 +1,4 @@
-"""Verify a whole CUDA executable: the plan of its launches, and the verdict on what came of them."""
+"""Verification of a whole CUDA executable: the plan of its launches, and the verdict on it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def run_planned(
 
     Args:
         program: The executable and its arguments.
-        device: The GPU that it is told of.
-        plan: The runs of each launch. The program continues with what the first one left; the others run before it, on
-            a copy of memory.
-        on_finding: Called with each finding, and each line on what is not emulated, as soon as it is known.
-        driver: Whether the executable opens libcuda itself.
-        undefined_memory: Whether memory of the device holds no value until something writes it.
+        device: GPU that the executable detects.
+        plan: The runs of each launch. The program continues with the memory of the first one; the others run before it,
+            on a copy.
+        on_finding: Called immediately with each finding, and each message on a feature that is not emulated.
+        driver: True if the executable opens libcuda itself.
+        undefined_memory: If True, device memory is undefined until it is written.
 
     Returns:
-        What happened, and the verdict.
+        The executed program, and the verdict.
 
     Raises:
-        ExecutableRefused: It cannot be run so.
+        ExecutableRefused: It cannot be run this way.
         HostFailure: This machine cannot emulate.
     """
     options = ExecutableOptions(
@@ -48,7 +48,9 @@ def run_planned(
 
 
 def verdict_of_executable(result: ExecutableResult) -> Verdict:
-    """Return the verdict on an executable: a fault decides, else what is not emulated, else how it ended."""
+    """Return the verdict on an executable: faults come first, then features that are not emulated, then its exit
+    status.
+    """
     findings = tuple(f.finding for f in result.findings if f.finding is not None)
     emulation = Emulation("ok", {}, (), (), (), run_seconds=result.emulated_seconds).with_findings(findings)
     fault = next((f for f in result.findings if f.is_fault), None)

@@ -1,4 +1,4 @@
-"""A function of each item, several at a time, in threads that nobody has to wait for."""
+"""Parallel map in daemon threads, which do not delay the end of the process."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Result = TypeVar("Result")
 def in_threads(function: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
     """Call ``function`` for each item in daemon threads.
 
-    A kernel may run for a minute, and Ctrl-C is not to wait for it: where the reader stops, what has not begun is left
-    out, and what runs ends with the process, the emulator's runners included (PR_SET_PDEATHSIG).
+    A kernel may run for a minute, and Ctrl-C must not wait for it. If the reader stops, pending items are skipped.
+    Running calls end with the process, including the emulator's runners (PR_SET_PDEATHSIG).
 
     Args:
-        function: May be called in several threads at once.
-        items: What it is called for.
-        threads: How many calls at a time.
+        function: Thread-safe function.
+        items: Its arguments.
+        threads: Maximum number of concurrent calls.
 
     Yields:
-        What it returns, in the order of the items.
+        The results, in the order of the items.
 
     Raises:
-        Exception: What a call has raised, in its turn.
+        Exception: The exception of a call, in the order of the items.
     """
     waiting: queue.SimpleQueue[tuple[Item, Future[Result]]] = queue.SimpleQueue()
     results: list[Future[Result]] = []

@@ -1,4 +1,4 @@
-"""Runs of sizes that a cut of few tiles cannot stand for: the true size, many tiles, far addresses, long loops."""
+"""Runs at sizes that a few tiles cannot represent: the true size, many tiles, far addresses, long loops."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate
 
 _LARGE_FLOPS = 2.0**31  # of some blocks at the true size
-_QUICK_FLOPS = 2.0**29  # of the fewest blocks of the true size in a quick verification
-_MOST_FLOPS = 2.0**33  # of the fewest blocks of any size: the time limit of a launch is not far
-_FAR_FLOPS = 2.0**30  # of some blocks of far sizes
-_QUICK_LARGE_FLOPS = 2.0**25  # of far and of many tiles in a quick verification
-_WINDOW_FLOPS = 2.0**29  # of blocks that finish results of a further output
-_ADDRESSABLE = 2**42  # bytes of arrays, for each of which the emulator reserves some more
+_QUICK_FLOPS = 2.0**29  # of the minimum number of blocks at the true size in a quick verification
+_MOST_FLOPS = 2.0**33  # of the minimum number of blocks at any size, close to the time limit of a launch
+_FAR_FLOPS = 2.0**30  # of some blocks at far sizes
+_QUICK_LARGE_FLOPS = 2.0**25  # of far sizes and of many tiles in a quick verification
+_WINDOW_FLOPS = 2.0**29  # of blocks that finish results of an additional output
+_ADDRESSABLE = 2**42  # bytes of arrays; the emulator reserves some more for each
 _WHOLE_FLOPS, _WHOLE_BYTES = 16 * EMULATED_FLOPS, 16 * EMULATED_BYTES  # of a stress size that is run whole
 
 
@@ -47,7 +47,7 @@ def true_runs(
     device: Device,
     settings: VerifySettings,
 ) -> Iterator[PlannedRun]:
-    """Yield runs of the problem as it was asked for."""
+    """Yield runs of the problem at its requested size."""
     if template.walk is not None:
         why = why_no_walk(true)
         config = template.config(problem, schedule, device)
@@ -64,7 +64,7 @@ def large_runs(
     device: Device,
     settings: VerifySettings,
 ) -> Iterator[PlannedRun]:
-    """Yield runs of sizes that grow out of the cut."""
+    """Yield runs at sizes that extend the cut."""
     named = False
     for run in stress_runs(template, small, schedule, device, settings):
         named = True
@@ -82,8 +82,11 @@ def cheap_large_runs(
     device: Device,
     settings: VerifySettings,
 ) -> Iterator[PlannedRun]:
-    """Yield runs of large sizes that compute next to nothing: of a few blocks of far sizes, and of many tiles that
-    finish results together, which few blocks of the true size do not. All else is left to full verifications."""
+    """Yield runs at large sizes that compute very little.
+
+    These are a few blocks at far sizes, and many tiles that finish results together, which few blocks of the true size
+    do not do. All other sizes are left to full verifications.
+    """
     if kernel.chained:
         return
     roles: tuple[Role, ...] = ("far", "many tiles") if kernel.window > 1 else ("far",)
@@ -100,18 +103,18 @@ def true_size_run(
     device: Device,
     settings: VerifySettings,
 ) -> PlannedRun:
-    """Return the run of some blocks of the problem as it was asked for; of all where it is small enough.
+    """Return the run of some blocks of the problem at its requested size, or of all if it is small enough.
 
     Args:
         template: Generates the kernel.
-        problem: What was asked for.
-        small: What is emulated whole; where it is ``problem``, the first run does this one, too.
-        schedule: What is verified.
+        problem: Requested problem.
+        small: Problem that is emulated whole; if it is ``problem``, the first run covers this one.
+        schedule: Schedule to verify.
         device: The GPU.
-        settings: A quick verification takes a share of the blocks of a full one.
+        settings: Depth and limits; a quick verification runs a share of the blocks of a full one.
 
     Returns:
-        The run, or why it is left out.
+        The run, or why it is skipped.
     """
     if small == problem:
         return PlannedRun("true size, emulated whole", None, "true size", run_by_first=True)
@@ -134,33 +137,33 @@ def true_size_run(
 def at_true_size(
     template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device, seed: int, share: float = 1.0
 ) -> tuple[Problem, GeneratedKernel]:
-    """Return ``problem`` and its kernel, with a shorter k where already the fewest blocks would take too long.
+    """Return ``problem`` and its kernel, with a shorter k if even the minimum number of blocks would take too long.
 
     Blocks of a persistent launch compute many tiles each.
 
     Args:
         template: Generates the kernel.
-        problem: At its true size.
-        schedule: What is verified.
+        problem: Problem at its true size.
+        schedule: Schedule to verify.
         device: The GPU.
-        seed: Draws the blocks, whose work is counted.
-        share: Of the time of a full verification.
+        seed: Seed of the sampled blocks, whose work is counted.
+        share: Share of the time of a full verification.
 
     Returns:
-        The problem with the k that is run, and its kernel.
+        The problem with the k to run, and its kernel.
 
     Raises:
-        ValueError: The schedule is none for ``problem``.
+        ValueError: The schedule is invalid for ``problem``.
     """
     whole = template.kernel(problem, schedule, device)
-    flops = sampled_flops(problem, whole, seed, share)  # none of a transpose
+    flops = sampled_flops(problem, whole, seed, share)  # a transpose has none
     most = share * (_LARGE_FLOPS / 2 if whole.chained or whole.grid_may_shrink else _LARGE_FLOPS)
-    if whole.window > 1 and share == 1.0:  # whole rows or columns of out, however long they are
+    if whole.window > 1 and share == 1.0:  # whole rows or columns of out, regardless of length
         groups = math.prod(whole.grid) // whole.cooperating[0]
         flops, most = max(flops, problem.flops * 2 * whole.window / groups), _WINDOW_FLOPS
     if flops > most:
         shorter = with_short_k(problem, schedule, most / flops)
-        with suppress(ValueError):  # the schedule is none for that k
+        with suppress(ValueError):  # the schedule is invalid for that k
             return shorter, template.kernel(shorter, schedule, device)
     return problem, whole
 
@@ -179,15 +182,15 @@ def stress_runs(
 
     Args:
         template: Generates the kernels.
-        small: The problem whose sizes are varied.
-        schedule: What is verified.
+        small: Problem whose sizes are varied.
+        schedule: Schedule to verify.
         device: The GPU.
         settings: Depth, seed and limits.
-        of_cases: Only sizes that are for inputs of a certain case.
+        of_cases: Only sizes for inputs of a certain case.
         roles: Only sizes that may have one of these; None for all.
 
     Yields:
-        Runs; one that cannot be made where ``schedule`` is not valid at that size, or arrays are too large.
+        Runs; a run is skipped if ``schedule`` is invalid at that size, or arrays are too large.
     """
     for largest in stress_sizes(small, schedule):
         sizes = (largest, *largest.smaller)
@@ -197,7 +200,7 @@ def stress_runs(
         for size in sizes:
             try:
                 kernel = template.kernel(size.problem, schedule, device)
-            except ValueError as error:  # the schedule is none for that size
+            except ValueError as error:  # the schedule is invalid at that size
                 why = why or str(error)
                 continue
             if sum(o.bytes for o in kernel.operands) <= _ADDRESSABLE:
@@ -226,8 +229,7 @@ def stress_runs(
 def _affordable(
     template: KernelTemplate, size: StressSize, kernel: GeneratedKernel, schedule: Schedule, device: Device, seed: int
 ) -> tuple[Problem, GeneratedKernel]:
-    """``size`` with the shortest k where the blocks that are sampled would compute too much: those that compute many
-    tiles each."""
+    """Return ``size`` with the shortest k if the sampled blocks, which compute many tiles each, would take too long."""
     flops = sampled_flops(size.problem, kernel, seed)
     if size.role != "far" or flops <= _FAR_FLOPS:
         return size.problem, kernel

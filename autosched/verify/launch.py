@@ -1,4 +1,4 @@
-"""A launch under test: what every front end produces, and every plan runs."""
+"""A launch under test, the common input of all verification plans."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ def _unchanged(emulation: Emulation) -> Emulation:
 
 @dataclass(frozen=True, eq=False)
 class LaunchUnderTest:
-    """A launch that is verified.
+    """A launch to verify.
 
     Attributes:
         code: A generated kernel, or the text of a PTX module.
-        inputs: The arrays that it reads, by the names of its operands. If only some blocks run, on arrays that may be
-            larger than memory: a file of them, or the seed that draws them (``measurements.emulator.sparse``).
+        inputs: Input arrays by operand name. If only some blocks run, on arrays that may be larger than memory: a file
+            of them, or the seed that generates them (``measurements.emulator.sparse``).
         launch: Grid, block and operands of PTX; None for a generated kernel, which has its own.
-        memory: Where the arrays of a PTX launch lie, and which of their bytes are defined.
-        blocks: The only blocks that run; None for all. A generated kernel needs ``inputs`` that are no arrays for it.
-        read: Reads an emulation as the author of the code would, for example without a compiler's own barriers.
+        memory: Addresses of the arrays of a PTX launch, and which of their bytes are defined.
+        blocks: The only blocks that run; None for all. For a generated kernel this requires ``inputs`` that are not
+            arrays.
+        read: Transforms an emulation to the author's view, for example without a compiler's own barriers.
     """
 
     code: GeneratedKernel | str
@@ -45,16 +46,16 @@ class LaunchUnderTest:
         Args:
             order: Order of blocks and threads.
             launches: Number of back-to-back launches on the same memory.
-            perturb: Whether approximate instructions err as much as the PTX ISA allows.
+            perturb: If True, approximate instructions have the largest error that the PTX ISA allows.
             time_limit: CPU seconds.
-            count: Whether the executed instructions of PTX are counted.
+            count: If True, executed PTX instructions are counted.
 
         Returns:
-            The emulation; of ``inputs`` that are no arrays it has ``elements`` in place of outputs.
+            The emulation; if ``inputs`` are not arrays it has ``elements`` in place of outputs.
 
         Raises:
             HostFailure: This machine cannot emulate.
-            ValueError: Inputs that do not fit the launch, or some blocks that are launched again or perturbed.
+            ValueError: Inputs do not fit the launch, or a run of some blocks is repeated or perturbed.
         """
         if not isinstance(self.inputs, Mapping):
             if launches > 1 or perturb:

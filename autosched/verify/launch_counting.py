@@ -1,4 +1,4 @@
-"""Counts of a launch by emulating some of its blocks, at its true sizes and on its inputs: no loop is shortened."""
+"""Counts of a launch from emulating some of its blocks, at full size and on the real inputs: no loop is shortened."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate
 
-SECONDS = 10.0  # of the CPU, that the first block may take
-SOON = 0.15  # seconds; where the first block takes less, others are run, too
-LEAST_SHARE = 0.02  # of the grid: what less of the blocks do is left out
-MOST_BYTES = 2**31  # of the inputs, which lie in one file
+SECONDS = 10.0  # CPU seconds for the first block
+SOON = 0.15  # seconds; if the first block is faster, others run, too
+LEAST_SHARE = 0.02  # share of the grid below which blocks are ignored
+MOST_BYTES = 2**31  # of the inputs, which are stored in one file
 _LINE_SECTORS = 4
 _LOADS, _STORES, _ATOMICS = ("ld", "cp.async", "wmma.load"), ("st", "wmma.store"), ("atom", "red")
 
 
 @dataclass(frozen=True, eq=False)
 class CountedLaunch:
-    """What a launch executes and moves; ``lines`` say of each line of the source how often warps of a block executed
-    what PTX has there: by some runs, each with its weight."""
+    """Executed instructions and moved bytes of a launch.
+
+    ``lines`` are counts per source line: how often warps of a block executed its PTX, averaged over runs with weights.
+    """
 
     counts: LaunchCounts
     lines: tuple[tuple[float, tuple[ExecutedLine, ...]], ...] = ()
@@ -44,22 +46,22 @@ class CountedLaunch:
 def counted(
     template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device
 ) -> tuple[CountedLaunch, ...] | None:
-    """Count what the launches of a schedule execute, on the problem's random inputs.
+    """Count the executed work of a schedule's launches on the problem's random inputs.
 
-    What a launch of a pipeline reads and an earlier one has written is taken to be zeros.
+    Inputs that an earlier launch of a pipeline writes are taken to be zeros.
 
     Args:
         template: Generates the kernel.
-        problem: What is computed, at its true size.
-        schedule: A valid one.
+        problem: Problem at its true size.
+        schedule: A valid schedule.
         device: The GPU.
 
     Returns:
-        The counts of each launch in their order; None where the inputs have more than MOST_BYTES, and where
-        ``count_launch`` gives none or this machine cannot emulate.
+        The counts of each launch in their order. None if the inputs have more than MOST_BYTES, if ``count_launch``
+        returns None, or if this machine cannot emulate.
 
     Raises:
-        ValueError: The schedule is not valid; and as ``count_launch`` and the problem's inputs do.
+        ValueError: The schedule is invalid; also as ``count_launch`` and the problem's inputs raise it.
     """
     kernel, problem = template.kernel(problem, schedule, device), problem.under(schedule.values)
     if problem.min_bytes > MOST_BYTES:
@@ -72,7 +74,7 @@ def counted(
                 return None
             lines = tuple((r.share / r.blocks, r.emulation.lines) for r in runs)
             found.append(CountedLaunch(averaged(step, runs, float(_least_bytes(step))), lines))
-    except (HostFailure, OSError):  # no compiler for the emulator, no room for the inputs
+    except (HostFailure, OSError):  # no compiler for the emulator, or no space for the inputs
         return None
     return tuple(found)
 
@@ -98,9 +100,9 @@ def _inputs(problem: Problem) -> InputsFile:
 
 
 def count_launch(kernel: GeneratedKernel, inputs: InputsFile) -> LaunchCounts | None:
-    """Return what the blocks of the grid do on average; None where they cannot be emulated in ``SECONDS`` each.
+    """Return the average work of a block; None if blocks cannot be emulated in ``SECONDS`` each.
 
-    Raises HostFailure where this machine cannot emulate.
+    Raises HostFailure if this machine cannot emulate.
     """
     runs = counted_runs(kernel, inputs)
     return None if runs is None else averaged(kernel, runs, float(_least_bytes(kernel)))
@@ -115,7 +117,7 @@ def counted_runs(kernel: GeneratedKernel, inputs: InputsFile) -> list[CountedRun
 
 @dataclass(frozen=True, eq=False)
 class CountedRun:
-    """A counted emulation of ``blocks`` blocks, which stand for ``share`` of the grid."""
+    """A counted emulation of ``blocks`` blocks, which represent ``share`` of the grid."""
 
     share: float
     blocks: int
@@ -123,9 +125,9 @@ class CountedRun:
 
 
 def sampled_runs(grid: Sequence[int], run: Callable[[Sequence[int]], Emulation]) -> list[CountedRun] | None:
-    """Return some blocks that together stand for the grid, each run by ``run``; None where one does not end.
+    """Return runs of blocks that together represent the grid; None if one does not end.
 
-    ``run`` counts what is executed, and takes as long as it likes.
+    ``run`` counts executed instructions, without a time limit of its own.
     """
     runs: list[CountedRun] = []
     parts = _parts(grid)
@@ -136,7 +138,7 @@ def sampled_runs(grid: Sequence[int], run: Callable[[Sequence[int]], Emulation])
         runs.append(CountedRun(share, 1, done))
     share, block = parts[0]
     others = tuple(b for b in dict.fromkeys((block + 1, prod(grid) // 3)) if b < prod(grid) and b != block)
-    if runs[0].emulation.run_seconds < SOON and share > 0.9 and others:  # what a block does may depend on its data
+    if runs[0].emulation.run_seconds < SOON and share > 0.9 and others:  # a block's work may depend on its data
         more = run(others)
         if _ended(more):
             most = share * len(others) / (1 + len(others))
@@ -146,8 +148,10 @@ def sampled_runs(grid: Sequence[int], run: Callable[[Sequence[int]], Emulation])
 
 
 def _parts(grid: Sequence[int]) -> list[tuple[float, int]]:
-    """Blocks that stand for parts of the grid, and the share of each, the largest first: one inside, and the last ones
-    along each axis, which may have less to do, as far as they matter."""
+    """Return blocks that represent parts of the grid, with the share of each, the largest first.
+
+    They are one inside, and the last ones along each axis, which may have less work, if their share matters.
+    """
     axes = [[((n - 1) / n, (n - 1) // 2), (1 / n, n - 1)] if n > 1 else [(1.0, 0)] for n in grid]
     found = []
     for (share_x, x), (share_y, y), (share_z, z) in product(*axes):
@@ -162,7 +166,7 @@ def _ended(done: Emulation) -> bool:
 
 
 def averaged(launch: Launch, runs: Sequence[CountedRun], dram_bytes: float) -> LaunchCounts:
-    """Return what a block of the launch does on average. ``dram_bytes`` are those that the launch moves at least."""
+    """Return the average work of a block of the launch. ``dram_bytes`` is the minimum that the launch moves."""
     executed: dict[str, float] = {}
     for r in runs:
         for operation, times in r.emulation.executed:
@@ -202,5 +206,5 @@ def averaged(launch: Launch, runs: Sequence[CountedRun], dram_bytes: float) -> L
 
 
 def _least_bytes(launch: Launch) -> int:
-    """Each array once, one that is changed in place twice."""
+    """Count the bytes of each array once, and twice if it is modified in place."""
     return sum(o.bytes * (2 if o.role == "inout" else 1) for o in launch.operands if o.role != "workspace")

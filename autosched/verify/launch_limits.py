@@ -1,9 +1,8 @@
-"""What a device refuses of a launch, by tables of its own and by the instructions of its PTX.
+"""Device limits of a launch, checked with independent tables and the instructions of its PTX.
 
-The rules of a space keep schedules within a device's limits. This does not ask them: a rule that is wrong, or a host
-that gets a launch wrong, shows here, before anything is emulated. The limits are those of the CUDA C++ Programming
-Guide 13.0, "Technical Specifications per Compute Capability"; which architecture has an instruction is the PTX ISA's
-word, its "Target ISA Notes".
+The rules of a space keep schedules within a device's limits. This check does not use them, so that a wrong rule or a
+wrong launch is detected before anything is emulated. Limits: CUDA C++ Programming Guide 13.0, "Technical Specifications
+per Compute Capability". Architectures of instructions: PTX ISA, "Target ISA Notes".
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from search_spaces.launches.launch import Launch
 
 _KIB = 1024
 MOST_THREADS, MOST_BLOCKS, MOST_PORTABLE_CLUSTER = 1024, 2**31 - 1, 8
-_RESERVED = 1024  # bytes of each block's shared memory that the driver keeps, since 8.0
+_RESERVED = 1024  # bytes of each block's shared memory reserved by the driver, since 8.0
 
 
 class Limits(NamedTuple):
-    """Of one compute capability: bytes of shared memory, and threads and blocks of an SM."""
+    """Limits of one compute capability: bytes of shared memory, threads and blocks of an SM."""
 
     shared_of_block: int
     shared_of_sm: int
@@ -53,7 +52,7 @@ LIMITS = {
     )
 }
 
-# How instructions begin, and the compute capabilities that have them: from one on, or some targets.
+# Prefixes of instructions, and the compute capabilities that support them: from one on, or some targets.
 _INSTRUCTIONS: tuple[tuple[str, int | tuple[str, ...]], ...] = (
     (r"wgmma\.", ("sm_90a",)),
     (r"setmaxnreg\.", 90),
@@ -73,10 +72,10 @@ _COMPILED = tuple((re.compile(pattern), needs) for pattern, needs in _INSTRUCTIO
 
 
 def why_refused(kernel: GeneratedKernel, device: Device, compiled: GeneratedKernel | None = None) -> str:
-    """Why ``device`` cannot run ``kernel``, in one sentence; "" where it can.
+    """Return why ``device`` cannot run ``kernel``, in one sentence; "" if it can.
 
-    ``compiled`` is the kernel whose instructions are looked at, such as that of the same schedule on a smaller problem;
-    by default ``kernel`` itself. What cannot be compiled is not judged here.
+    ``compiled`` is the kernel whose instructions are checked, such as that of the same schedule on a smaller problem;
+    by default ``kernel`` itself. Kernels that do not compile are not checked here.
     """
     limits = LIMITS.get(device.sm)
     if limits is None:
@@ -95,14 +94,14 @@ def why_refused(kernel: GeneratedKernel, device: Device, compiled: GeneratedKern
 
 
 def why_not_cooperative(launch: Launch, device: Device, ptx: str) -> str:
-    """Why ``device`` cannot run all blocks of ``launch`` at a time, in one sentence; "" where it can.
+    """Return why ``device`` cannot run all blocks of ``launch`` at the same time, in one sentence; "" if it can.
 
-    Registers are not counted: ptxas decides how many a thread has.
+    Registers are not counted, because ptxas decides their number.
     """
     try:
         static = read_program_facts(ptx_to_program(ptx, launch.entry).path).static_shared
     except KernelCompileError:
-        return ""  # which is said with more words where it is run
+        return ""  # reported in more detail by the run
     blocks = occupancy(device, launch.threads, 0, static + launch.dynamic_shared_bytes) * device.sm_count
     if launch.blocks <= blocks:
         return ""

@@ -1,4 +1,4 @@
-"""Which runs verify one launch, by name: orders of blocks and threads, a second launch, perturbed functions."""
+"""Plan of the runs of one launch: orders of blocks and threads, a second launch, perturbed functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 from autosched.verify.orders import all_orders, quick_orders
 from measurements.emulator import ASCENDING, Order, Suppression
 
-TIME_LIMIT = 60.0  # CPU seconds that the emulation of one launch may take
+TIME_LIMIT = 60.0  # time limit of the emulation of one launch, in CPU seconds
 TWICE, PERTURBED = "launched twice", "approximate instructions err"
 
 
@@ -17,10 +17,10 @@ class LaunchRun(NamedTuple):
     """One run of a launch.
 
     Attributes:
-        name: Names it among the runs of a plan.
+        name: Name, unique in a plan.
         order: Order of blocks and threads.
         launches: Number of back-to-back launches on the same memory.
-        perturb: Whether approximate instructions err as much as the PTX ISA allows.
+        perturb: If True, approximate instructions have the largest error that the PTX ISA allows.
     """
 
     name: str
@@ -31,20 +31,19 @@ class LaunchRun(NamedTuple):
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """How a launch is verified. Every run begins with the same memory.
+    """Plan for verifying a launch. Every run begins with the same memory.
 
     Attributes:
-        orders: One run for each. The first one is the result that a program continues with.
-        second_launch: Whether another run launches twice, to show what a launch does not restore.
-        perturb: Whether another run lets approximate instructions err as much as the PTX ISA allows.
+        orders: One run for each. A program continues with the result of the first one.
+        second_launch: If True, another run launches twice, to detect state that a launch does not restore.
+        perturb: If True, approximate instructions of another run have the largest error that the PTX ISA allows.
         time_limit: CPU seconds of one launch.
-        blocks: Number of blocks that run of a larger launch: the first, the last and some in between. The memory that
-            such a launch writes counts as filled, with zeros where no block that ran has written. Blocks that others
-            wait for run, too. None: all blocks run.
+        blocks: Number of blocks that run of a larger launch: the first, the last and some in between, with the blocks
+            that these wait for. Outputs of other blocks count as written, with zeros. None: all blocks run.
         launches: Number of back-to-back launches of each run.
-        perturb_all: Whether approximate instructions err in every run.
-        suppressions: Expected findings, which decide nothing.
-        best_effort: Whether other runs are left out if the first one takes more than half of its time limit.
+        perturb_all: If True, approximate instructions have this error in every run.
+        suppressions: Expected findings, which do not affect the verdict.
+        best_effort: If True, other runs are skipped if the first one takes more than half of its time limit.
     """
 
     orders: tuple[Order, ...] = (ASCENDING,)
@@ -66,16 +65,19 @@ class LaunchPlan:
             raise ValueError(f"at least one block of a launch must run, not {self.blocks}")
 
     def beginning_with(self, order: Order, *, alone: bool) -> LaunchPlan:
-        """Return the plan with an order that somebody asked for as the first one.
+        """Return the plan with a requested order as the first one.
 
         Args:
             order: The order.
-            alone: Whether the other orders are left out.
+            alone: If True, the other orders are dropped.
+
+        Returns:
+            The new plan.
         """
         return replace(self, orders=(order, *(o for o in self.orders if o != order and not alone)))
 
     def of_some_blocks(self) -> LaunchPlan:
-        """Return the plan of a launch of which only some blocks run: each once, in two orders."""
+        """Return the plan for some blocks of a launch: each runs once, in two orders."""
         return replace(self, orders=self.orders[:2], second_launch=False, perturb=False, launches=1, perturb_all=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -93,7 +95,7 @@ class LaunchPlan:
 
     @property
     def runs(self) -> tuple[LaunchRun, ...]:
-        """The runs, in order."""
+        """Runs, in order."""
         return tuple(self._runs())
 
     def _runs(self) -> Iterator[LaunchRun]:
@@ -112,11 +114,11 @@ THOROUGH = LaunchPlan(all_orders(), second_launch=True)
 
 
 def not_run(plan: LaunchPlan, made: int) -> tuple[str, ...]:
-    """Return the runs that could find more, as the arguments of ``autosched.emulate`` that ask for them.
+    """Return the runs that could find more, as the arguments of ``autosched.emulate`` that request them.
 
     Args:
         plan: The plan of the launch.
-        made: How many of its runs were made.
+        made: Number of its completed runs.
 
     Returns:
         One short text for each.

@@ -1,4 +1,4 @@
-"""Verify one launch: plan its runs, compare each with the oracle, and merge what they found."""
+"""Verification of one launch: make the planned runs, compare each with the oracle, and merge the findings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from measurements.emulator import Emulation, Finding
 
 
 def ended(emulation: Emulation) -> bool:
-    """Return whether a launch has ended, with or without faults: then it has outputs."""
+    """Return True if a launch has ended, with or without faults, so that it has outputs."""
     return emulation.status in ("ok", "findings")
 
 
@@ -26,10 +26,10 @@ def launch_runs(
     """Yield the runs of a plan; none after a first one that did not end.
 
     Args:
-        launch: What runs.
-        plan: Which runs it has.
-        oracle: What the outputs of each run are compared with.
-        count: Whether the first run counts the instructions that it executes.
+        launch: Launch under test.
+        plan: Plan of its runs.
+        oracle: Expected outputs of each run.
+        count: If True, the first run counts its executed instructions.
     """
     blocks = None if launch.blocks is None else len(launch.blocks)
     first: list[Emulation] = []
@@ -52,7 +52,7 @@ def launch_runs(
 def runs_of_launch(
     launch: LaunchUnderTest, plan: LaunchPlan, oracle: Oracle = NOTHING_EXPECTED, *, count: bool = False
 ) -> Iterator[Run]:
-    """Make the runs of a plan, as far as the caller iterates; see ``launch_runs`` for the arguments.
+    """Make the runs of a plan lazily; see ``launch_runs`` for the arguments.
 
     Raises:
         HostFailure: This machine cannot emulate.
@@ -62,13 +62,16 @@ def runs_of_launch(
 
 
 def compared(item: LaunchRun, done: Emulation, oracle: Oracle, blocks: int | None = None) -> Run:
-    """Return the run of an emulation, compared with an oracle where it ended.
+    """Return the run of an emulation, compared with an oracle if it ended.
 
     Args:
-        item: How the launch ran.
-        done: What came of it.
-        oracle: What its outputs are compared with.
+        item: Planned run.
+        done: Its emulation.
+        oracle: Expected outputs.
         blocks: Number of blocks that ran; None for all.
+
+    Returns:
+        The run.
     """
     found = oracle.compare(done) if ended(done) else Comparison(None)
     return Run(
@@ -83,12 +86,15 @@ def compared(item: LaunchRun, done: Emulation, oracle: Oracle, blocks: int | Non
 def verdict_of(runs: Sequence[Run], plan: LaunchPlan) -> Verdict:
     """Return the verdict on a launch.
 
-    The faults and notes of all runs count, each grade and kind at each line once. A wrong result decides the status,
-    else a fault, else the first run that did not end.
+    Faults and notes of all runs count, once per grade, kind and line. The status is that of a wrong result, else of a
+    fault, else of the first run that did not end.
 
     Args:
-        runs: The runs that were made, at least one.
-        plan: The plan that they are of.
+        runs: The completed runs, at least one.
+        plan: Their plan.
+
+    Returns:
+        The verdict.
     """
     emulation = replace(runs[0].emulation.with_findings(merged_findings(runs)), suppressed=_merged_suppressed(runs))
     failed = next((run for run in runs if run.status not in ("ok", "findings")), None)
@@ -111,10 +117,10 @@ def verify_launch(
     """Make all runs of a plan and return the verdict.
 
     Args:
-        launch: What runs.
-        plan: Which runs it has.
-        oracle: What the outputs of each run are compared with. Default: nothing.
-        count: Whether the first run counts the instructions that it executes.
+        launch: Launch under test.
+        plan: Plan of its runs.
+        oracle: Expected outputs of each run. Default: none.
+        count: If True, the first run counts its executed instructions.
 
     Raises:
         HostFailure: This machine cannot emulate.
@@ -130,11 +136,11 @@ def verdict_of_program(
 
     Args:
         launches: The verdicts on its launches.
-        output: Its output, compared with an oracle; None if nothing is known of it.
-        between: Findings of what it does between launches.
+        output: Comparison of its output with an oracle; None without an oracle.
+        between: Findings between launches.
 
     Returns:
-        A fault decides the status, else the first launch that is not ok, else the output.
+        The verdict. Its status is that of a fault, else of the first launch that is not ok, else of the output.
     """
     if not launches:
         return Verdict.not_launched("unsupported", "no kernel was launched")
@@ -162,9 +168,12 @@ def run_of_program(verdict: Verdict, seed: int, plan: LaunchPlan) -> Run:
     """Return the verdict on one call of a program as a run of a plan of several calls.
 
     Args:
-        verdict: On the launches of the call, and its output.
+        verdict: Verdict on the call's launches and output.
         seed: Seed of its inputs.
         plan: The plan of each launch.
+
+    Returns:
+        The run.
     """
     return Run(
         None, (), seed, plan.orders[0], None, verdict.status, verdict.reason, verdict.worst, verdict.max_abs_error,
@@ -173,7 +182,7 @@ def run_of_program(verdict: Verdict, seed: int, plan: LaunchPlan) -> Run:
 
 
 def merged_findings(runs: Iterable[Run]) -> tuple[Finding, ...]:
-    """Return the findings of all runs, each grade and kind at each line once; later ones name their run."""
+    """Return the findings of all runs, once per grade, kind and line; findings of later runs name their run."""
     found: dict[tuple[object, ...], Finding] = {}
     for i, run in enumerate(runs):
         for f in run.emulation.findings:
@@ -183,7 +192,7 @@ def merged_findings(runs: Iterable[Run]) -> tuple[Finding, ...]:
 
 
 def _merged_suppressed(runs: Iterable[Run]) -> tuple[tuple[Finding, str], ...]:
-    """Return the expected findings of all runs, each grade and kind at each line once."""
+    """Return the expected findings of all runs, once per grade, kind and line."""
     found: dict[tuple[object, ...], tuple[Finding, str]] = {}
     for f, reason in (one for run in runs for one in run.emulation.suppressed):
         found.setdefault((f.grade, f.kind, f.file, f.line), (f, reason))
@@ -195,7 +204,7 @@ def _named(run: Run) -> str:
 
 
 def _differing(runs: Sequence[Run]) -> tuple[str, ...]:
-    """Return the arrays that a run in another order has left with other bits than the first one."""
+    """Return the arrays that differ in bits between runs of different orders."""
     first, *others = (run for run in runs if run.name == run.order.name)
     return tuple(
         name
@@ -208,7 +217,7 @@ def _differing(runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def _accumulating(runs: Sequence[Run]) -> tuple[str, ...]:
-    """Return the arrays that a second launch on the same memory has left with other bits than the first one."""
+    """Return the arrays that a second launch on the same memory leaves with different bits."""
     once = runs[0].emulation
     twice = next((run.emulation for run in runs if run.name == TWICE), None)
     if twice is None or once.status != "ok" or twice.status != "ok":

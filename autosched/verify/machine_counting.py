@@ -1,9 +1,8 @@
-"""Counts of a launch by its machine code: how often warps execute it is told by a run of its PTX.
+"""Instruction counts of a launch in machine code, with execution counts from a run of its PTX.
 
-Nobody runs machine code here. Its basic blocks execute as often as the lines of the source that they are of: a line
-loads and stores as many words and has as many floating-point instructions in machine code as in PTX, and so many times
-more where ptxas has unrolled a loop. What PTX cannot know is counted so: what ptxas makes of divisions, of f64, of
-addresses and predicates, and how often a spilled word moves.
+Machine code is not executed here. Its basic blocks execute as often as their source lines: a line has as many loads,
+stores and floating-point instructions in machine code as in PTX, multiplied if ptxas has unrolled a loop. This includes
+instructions that PTX lacks: ptxas's code for divisions, f64, addresses and predicates, and spills.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from measurements.files.text import first_line
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.costs.ptx_costs import Pipe, by_pipe, costs
 
-# Bounds on arithmetic in machine code over arithmetic in PTX: ptxas may join a multiplication and an addition, and
-# execute both sides of a branch.
+# Bounds on arithmetic in machine code relative to PTX: ptxas may fuse a multiplication and an addition, and execute
+# both sides of a branch.
 LEAST, MOST = 0.5, 2.0
 
 _PIPES: dict[Pipe, tuple[str, ...]] = {
@@ -46,7 +45,7 @@ _PIPES: dict[Pipe, tuple[str, ...]] = {
         *("ATOM", "ATOMG", "ATOMS", "RED", "REDG", "TEX", "TLD", "TLD4", "TXD", "SULD", "SUST", "SURED", "SUATOM"),
     ),
     "constant": ("LDC",),
-    # Moves, too: ptxas gives them to the pipe that has less to do.
+    # Including moves: ptxas assigns them to the less busy pipe.
     "control": (
         *("BRA", "BRX", "JMP", "CALL", "RET", "EXIT", "BSSY", "BSYNC", "BREAK", "BMOV", "NANOSLEEP", "YIELD", "BAR"),
         *("DEPBAR", "LDGDEPBAR", "WARPSYNC", "WARPGROUP", "SYNCS", "MEMBAR", "ERRBAR", "CCTL", "FENCE", "VOTE"),
@@ -56,17 +55,17 @@ _PIPES: dict[Pipe, tuple[str, ...]] = {
 _CONVERSIONS = ("I2F", "F2I", "F2F", "FRND")
 _PIPE_OF = {opcode: pipe for pipe, opcodes in _PIPES.items() for opcode in opcodes}
 _JUMPS = ("BRA", "BRX", "JMP", "CALL", "RET", "EXIT", "BREAK", "BSYNC")
-# What machine code says better: what ptxas makes of divisions and f64, of indices, comparisons and conversions. PTX has
-# the same additions and multiplications of f32, sectors and bank conflicts of its accesses, and no moves between
-# registers, which differ from compiler to compiler and rank pnpoly worse.
+# Counts that machine code improves: divisions and f64, indices, comparisons and conversions. f32 additions and
+# multiplications, sectors and bank conflicts are the same in PTX. Register moves, which PTX lacks, differ between
+# compilers and worsen the ranking of pnpoly.
 _OF_MACHINE_CODE: tuple[Pipe, ...] = ("imad", "alu", "special", "f64")
-# A PTX operation that is one instruction of a pipe.
+# PTX operations that are one instruction of a pipe.
 _OPERATIONS: dict[Pipe, str] = {
     "fma": "fma.rn.f32", "imad": "mad.lo.s32", "alu": "and.b32", "special": "popc.b32", "f64": "fma.rn.f64",
     "control": "bra",
 }  # fmt: skip
 
-# What a line has as often in machine code as in PTX.
+# Instructions that a line has equally often in machine code and in PTX.
 _KEPT = {
     "LDG": "load", "LD": "load", "STG": "store", "ST": "store", "LDS": "load.shared", "STS": "store.shared",
     "FADD": "f32", "FMUL": "f32", "FFMA": "f32", "DADD": "f64", "DMUL": "f64", "DFMA": "f64",
@@ -78,12 +77,16 @@ _Kind = tuple[Place, str]
 
 
 class NotMatched(ValueError):
-    """How often machine code executes cannot be told by a run of its PTX. The message is one line that says why."""
+    """Execution counts of machine code cannot be derived from a run of its PTX. The message is one line with the
+    reason.
+    """
 
 
 def in_program(launches: Sequence[CountedLaunch], program: Compiled) -> list[LaunchCounts]:
-    """Return the counts of what a program launches: in its machine code, or in PTX where that cannot be told. Why
-    machine code that could be disassembled is left is logged, each reason once."""
+    """Return the counts of a program's launches: in machine code if possible, else in PTX.
+
+    Each reason for not using machine code is logged once.
+    """
     if why_ptx() is not None:
         return [launch.counts for launch in launches]
     found = []
@@ -97,12 +100,12 @@ def in_program(launches: Sequence[CountedLaunch], program: Compiled) -> list[Lau
 
 
 def counted_in() -> Literal["machine code", "PTX"]:
-    """Return in which code instructions are counted here, where the two can be matched."""
+    """Return the kind of code whose instructions are counted here if the two can be matched."""
     return "machine code" if why_ptx() is None else "PTX"
 
 
 def why_ptx() -> str | None:
-    """Return in one line why there is no machine code to count in here; None where there is."""
+    """Return in one line why machine code cannot be counted here, or None."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:
@@ -116,11 +119,14 @@ def _log_once(reason: str) -> None:
 
 
 def in_machine_code(launch: CountedLaunch, code: Sequence[SassInstruction]) -> LaunchCounts:
-    """Return the counts of a launch with what the warps of a block execute of its machine code.
+    """Return the counts of a launch with the executed instructions of its machine code.
 
     Args:
-        launch: Counted in PTX.
-        code: Of its function, with lines of the source (-lineinfo).
+        launch: Launch counted in PTX.
+        code: Machine code of its function, with source lines (-lineinfo).
+
+    Returns:
+        The counts.
 
     Raises:
         NotMatched: Machine code and PTX cannot be matched.
@@ -133,13 +139,13 @@ def in_machine_code(launch: CountedLaunch, code: Sequence[SassInstruction]) -> L
     for opcode, times in executed.items():
         pipes[pipe_of(opcode)] += times
     local = sum(times * _words(opcode) for opcode, times in executed.items() if opcode.startswith(("LDL", "STL")))
-    # Of arrays of the source ptxas keeps some in registers: which local words are spills is not known then.
+    # ptxas keeps some local arrays of the source in registers, so spills cannot be distinguished then.
     has_arrays = any(_is_local(operation) for operation, _ in launch.counts.executed)
     return replace(with_pipes(launch.counts, pipes), spilled_words=None if has_arrays else local)
 
 
 def with_pipes(counts: LaunchCounts, pipes: Mapping[Pipe, float]) -> LaunchCounts:
-    """Return the counts with what these ``pipes`` execute of machine code in place of what PTX operations have."""
+    """Return the counts with the machine code's instructions of these ``pipes`` in place of the PTX's."""
     kept, others = dict[str, float](), dict[str, float]()
     for operation, times in counts.executed:
         named = any(pipe not in _OPERATIONS for pipe, _ in costs(operation))
@@ -152,8 +158,8 @@ def with_pipes(counts: LaunchCounts, pipes: Mapping[Pipe, float]) -> LaunchCount
 def executed_in(code: Sequence[SassInstruction], lines: Sequence[ExecutedLine]) -> dict[str, float]:
     """Return how often warps execute each opcode of ``code``, whose PTX executed ``lines``.
 
-    Raises NotMatched where that cannot be told: no line is known, functions are called, or there would be far less or
-    more arithmetic than the PTX has.
+    Raises NotMatched if this cannot be derived: lines are unknown, functions are called, or the amount of arithmetic
+    differs too much from the PTX.
     """
     if any(line.operation.startswith("call") for line in lines):
         raise NotMatched("a kernel calls functions")
@@ -167,17 +173,19 @@ def executed_in(code: Sequence[SassInstruction], lines: Sequence[ExecutedLine]) 
 
 
 def pipe_of(opcode: str) -> Pipe:
-    """Return the pipe of an instruction: "control" for those that are one for all lanes, "alu" for all others."""
+    """Return the pipe of an instruction: "control" for instructions shared by all lanes, "alu" for all unlisted
+    ones.
+    """
     name, *qualifiers = opcode.split(".")
     if qualifiers and (found := _PIPE_OF.get(f"{name}.{qualifiers[0]}")):
         return found
-    if name in _CONVERSIONS and "F64" in qualifiers:  # as slow as f64 arithmetic where that is slow
+    if name in _CONVERSIONS and "F64" in qualifiers:  # as slow as f64 arithmetic on GPUs with slow f64
         return "f64"
     return _PIPE_OF.get(name) or ("control" if name.startswith("U") else "alu")
 
 
 def basic_blocks(code: Sequence[SassInstruction]) -> list[tuple[SassInstruction, ...]]:
-    """Return the code in pieces that are entered at their first instruction alone, and left at their last."""
+    """Return the basic blocks: entered only at the first instruction, left only at the last."""
     starts = {i.target for i in code if i.target is not None}
     blocks: list[list[SassInstruction]] = []
     ended = True
@@ -190,13 +198,15 @@ def basic_blocks(code: Sequence[SassInstruction]) -> list[tuple[SassInstruction,
 
 
 def _without_functions(code: Sequence[SassInstruction]) -> list[SassInstruction]:
-    """Leave out what is called: it is for rare operands (of a division), as functions of the source are inlined."""
+    """Drop called functions: they handle rare operands (of a division), since functions of the source are inlined."""
     called = _functions(code)
     return [i for i in code if i.address < min(called, default=i.address + 1)]
 
 
 def _functions(code: Sequence[SassInstruction]) -> set[int]:
-    """Return the addresses of what is called and returns: ptxas also "calls" the rest of a kernel, which exits."""
+    """Return the addresses of functions that are called and return: ptxas also "calls" the rest of a kernel, which
+    exits.
+    """
     called = {i.target for i in code if i.opcode.startswith("CALL") and i.target is not None}
     ends = [i for i in code if i.opcode.startswith(("RET", "EXIT")) and not i.predicate]
     first = {target: next((i for i in ends if i.address >= target), None) for target in called}
@@ -206,11 +216,11 @@ def _functions(code: Sequence[SassInstruction]) -> set[int]:
 def _times(
     blocks: Sequence[Sequence[SassInstruction]], lines: Sequence[ExecutedLine], functions: Collection[int]
 ) -> list[float]:
-    """Return how often each block is executed. Raises NotMatched where no line of theirs was, or arithmetic does not
-    come out.
+    """Return how often each block is executed. Raises NotMatched if no line of theirs ran, or arithmetic does not
+    match.
 
-    A block alone is judged by what its lines keep, or else by all that they have. Blocks of a loop that nothing jumps
-    over execute as often as the one of them that does most often, and others no more often than that.
+    The count of a single block comes from the instructions that its lines keep, or else from all of them. Blocks of a
+    loop that no branch skips execute as often as the most frequent of them, and others at most that often.
     """
     there = Counter[_Kind]()
     for block in blocks:
@@ -246,15 +256,15 @@ def _times(
 
 
 def _upper(passes: Sequence[float]) -> float:
-    """Return what nine in ten do not exceed: ptxas executes what PTX jumps over, and takes little out of loops."""
+    """Return the 90th percentile: ptxas executes code that PTX skips, and moves little out of loops."""
     return sorted(passes)[int(0.9 * (len(passes) - 1))] if passes else 0.0
 
 
-Span = tuple[int, int]  # bytes, and where they start
+Span = tuple[int, int]  # byte offsets and where they start
 
 
 def _innermost_loops(blocks: Sequence[Sequence[SassInstruction]]) -> list[Span | None]:
-    """Return the shortest loop that each block is in; None outside of all."""
+    """Return the shortest loop around each block; None outside of all."""
     bodies = loops([i for block in blocks for i in block])
     spans = sorted((body[-1].address - body[0].address, body[0].address) for body in bodies)
     return [
@@ -264,7 +274,7 @@ def _innermost_loops(blocks: Sequence[Sequence[SassInstruction]]) -> list[Span |
 
 
 def _jumped_over(blocks: Sequence[Sequence[SassInstruction]]) -> list[bool]:
-    """Tell of each block whether a branch leads from before it to behind it."""
+    """Return for each block whether a branch skips it."""
     jumps = [(b[-1].address, b[-1].target) for b in blocks if b[-1].opcode.partition(".")[0] in ("BRA", "JMP")]
     return [any(start < b[0].address < end for start, end in jumps if end is not None) for b in blocks]
 
@@ -274,14 +284,14 @@ def _kind_of(i: SassInstruction) -> _Kind:
 
 
 def _words(opcode: str) -> int:
-    """Return words of four bytes that a lane loads or stores, as ptxas joins accesses; 1 for what does neither."""
+    """Return the 4-byte words that a lane loads or stores, since ptxas merges accesses; 1 for other instructions."""
     name, *qualifiers = opcode.split(".")
     accesses = name in ("LDL", "STL") or _KEPT.get(name, "").startswith(_ACCESSES)
     return next((_WIDTHS[q] for q in qualifiers if q in _WIDTHS), 1) if accesses else 1
 
 
 def _ptx_words(qualifiers: Sequence[str]) -> float:
-    """Return words of four bytes that a lane accesses by these qualifiers of a PTX operation ("v2", "f32")."""
+    """Return the 4-byte words that a lane accesses with these qualifiers of a PTX operation ("v2", "f32")."""
     elements = next((int(q[1:]) for q in qualifiers if q in ("v2", "v4", "v8")), 1)
     if not qualifiers[-1][1:].isdecimal():
         raise NotMatched(f"an access of {'.'.join(qualifiers)} has no known width")
@@ -289,14 +299,14 @@ def _ptx_words(qualifiers: Sequence[str]) -> float:
 
 
 def _is_local(operation: str) -> bool:
-    """Whether a PTX operation accesses local memory: arrays of the source, as PTX has no spills."""
+    """Return True if a PTX operation accesses local memory, which holds arrays of the source: PTX has no spills."""
     opcode, *qualifiers = operation.split(".")
     return opcode in ("ld", "st") and "local" in qualifiers
 
 
 @lru_cache(maxsize=4096)
 def _kinds(operation: str) -> tuple[tuple[str, float], ...]:
-    """Return what a PTX operation becomes in machine code, by kinds that a line keeps."""
+    """Return the kinds of machine instructions of a PTX operation that a line keeps."""
     opcode, *qualifiers = operation.split(".")
     kind = qualifiers[-1] if qualifiers else ""
     if opcode in ("ld", "st") and not {"param", "local", "const"} & {*qualifiers}:

@@ -1,4 +1,4 @@
-"""What a launch should compute: a float64 reference, another configuration, a task, or nothing that is known."""
+"""Expected results of a launch: a float64 reference, another configuration, a task, or none."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import NamedTuple, Protocol
 
 from measurements.emulator import Emulation
 
-UNVERIFIED = "unverified"  # status of outputs of which an oracle can say nothing
+UNVERIFIED = "unverified"  # status of outputs that an oracle cannot check
 
 
 class Comparison(NamedTuple):
-    """Outputs of one run, compared with an oracle.
+    """Comparison of one run's outputs with an oracle.
 
     Attributes:
-        worst: Largest error over its tolerance; None where nothing was compared.
-        reason: What is wrong, in one line; "" if the outputs are right.
-        max_abs_error: Largest absolute error, where it is known.
+        worst: Largest error over its tolerance; None if nothing was compared.
+        reason: The error in one line; "" if the outputs are right.
+        max_abs_error: Largest absolute error, if known.
         status: Status of the run if there is a reason.
-        left_out: What was not compared.
+        left_out: Elements that were not compared.
     """
 
     worst: float | None
@@ -28,16 +28,16 @@ class Comparison(NamedTuple):
 
 
 class Oracle(Protocol):
-    """Knows what a launch should compute."""
+    """Source of a launch's expected outputs."""
 
     def compare(self, emulation: Emulation) -> Comparison:
-        """Compare the outputs of a run that has ended without a fault."""
+        """Compare the outputs of a run that ended without a fault."""
         ...
 
 
 class _NothingExpected:
     def compare(self, emulation: Emulation) -> Comparison:
-        """Return that nothing was compared."""
+        """Return a comparison of nothing."""
         return Comparison(None)
 
 

@@ -1,4 +1,4 @@
-"""The orders in which a verified launch runs its blocks and threads: the only list of them."""
+"""The orders in which a verified launch runs its blocks and threads. This is the only list of them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ def all_orders(seed: int = 0) -> tuple[Order, ...]:
     """Return the orders of a full verification, the cheapest first.
 
     Args:
-        seed: Seed of the turns of warps, lanes and atomics. Default: 0.
+        seed: Seed of the order of warps, lanes and atomics. Default: 0.
 
     Returns:
-        Ascending without random turns, then random, descending and interleaved blocks with them.
+        Ascending blocks, then random, descending and interleaved blocks with a random order of threads.
     """
     return (
         ASCENDING,
@@ -23,7 +23,7 @@ def all_orders(seed: int = 0) -> tuple[Order, ...]:
 
 
 def provoking_orders(seed: int = 0) -> tuple[Order, ...]:
-    """Return the orders that an executable adds to its own: random and interleaved, the least like each other."""
+    """Return the additional orders of an executable: random and interleaved, which differ most."""
     return tuple(order for order in all_orders(seed) if order.blocks in ("random", "interleaved"))
 
 

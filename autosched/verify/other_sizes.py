@@ -1,4 +1,4 @@
-"""Runs of one kernel at other values of the sizes that a launch says."""
+"""Runs of one kernel at other values of its dynamic sizes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from search_spaces.templates.template import KernelTemplate
 def runs_of_other_sizes(
     template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device, settings: VerifySettings
 ) -> Iterator[PlannedRun]:
-    """Yield a run of ``schedule`` at each of the problem's other dynamic sizes; none of a problem without any.
+    """Yield a run of ``schedule`` at each of the problem's other dynamic sizes, if it has any.
 
     Args:
         template: Generates the kernels.
-        problem: What is emulated.
-        schedule: What is verified.
+        problem: Emulated problem.
+        schedule: Schedule to verify.
         device: The GPU.
         settings: Depth, seed and limits.
+
+    Yields:
+        Planned runs.
     """
     order, sources = quick_orders(settings.seed)[1], dict[tuple[int, ...], str]()
     for other in (problem, *problem.at_other_sizes(schedule.values)):
@@ -33,7 +36,7 @@ def runs_of_other_sizes(
         name = " ".join(f"{size}={value}" for size, value in sizes.items())
         try:
             kernel = template.kernel(other, schedule, device)
-        except ValueError as error:  # such as accesses that are wider than what divides this size
+        except ValueError as error:  # such as accesses wider than this size's divisor
             yield PlannedRun(name, None, absent=str(error))
             continue
         divisors = tuple(divisor_of(value) for value in sizes.values())

@@ -1,4 +1,4 @@
-"""One run of a plan, which is made when it is asked for, and the only loop that makes runs."""
+"""A lazily made run of a plan, and the only loop that makes runs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class PlannedRun(NamedTuple):
     """A named run of a plan.
 
     Attributes:
-        name: Names it among the runs of its plan.
-        make: Launches and compares with the oracle. It returns None if the run cannot say anything, for example because
-            the blocks that ran need others. None instead of a function: the run is not made.
-        role: What a cut of few tiles cannot stand for, and this run is for.
-        absent: Why it is not made.
-        run_by_first: Whether the first run is of this size, so that no other one is needed.
+        name: Name, unique in its plan.
+        make: Makes the run and compares it with the oracle. Returns None if the run is inconclusive, for example
+            because its blocks need others. None instead of a function: the run is skipped.
+        role: Role of the run, which a cut of few tiles cannot fill.
+        absent: Why the run is skipped.
+        run_by_first: True if the first run has this size, so that no other one is needed.
         flops: Operations of its blocks, if it is of a large size.
     """
 
@@ -38,20 +38,20 @@ class PlannedRun(NamedTuple):
 def make_runs(
     planned: Iterable[PlannedRun], *, budget: float | None = None, suppressions: Sequence[Suppression] = ()
 ) -> Iterator[tuple[PlannedRun, Run | None]]:
-    """Make runs one after another, as far as the caller iterates.
+    """Make runs one after another, lazily.
 
     Args:
-        planned: The runs; a generator may look at what came of one before it yields the next.
-        budget: No run but the first starts after so many seconds; None for no limit.
-        suppressions: Expected findings, which decide nothing.
+        planned: The runs; a generator may inspect a result before it yields the next run.
+        budget: Time in seconds after which no run except the first starts; None for no limit.
+        suppressions: Expected findings, which do not affect the verdict.
 
     Yields:
-        Each planned run with what came of it. None: it was not made (``absent`` is ``NO_TIME`` if for lack of time), or
-        it cannot say anything.
+        Each planned run with its result. None: it was skipped (``absent`` is ``NO_TIME`` if for lack of time), or is
+        inconclusive.
 
     Raises:
         HostFailure: This machine cannot emulate.
-        ValueError: Inputs that do not fit the launch.
+        ValueError: Inputs do not fit the launch.
     """
     started = time.monotonic()
     any_made = False
@@ -67,7 +67,7 @@ def make_runs(
 
 
 def without_expected(run: Run, suppressions: Sequence[Suppression]) -> Run:
-    """Return a run without the findings that are expected; one that had only these is ok."""
+    """Return a run without its expected findings; its status is ok if it had no others."""
     emulation = suppress(run.emulation, suppressions)
     if run.status != "findings" or emulation.status == "findings":
         return replace(run, emulation=emulation)
@@ -75,12 +75,12 @@ def without_expected(run: Run, suppressions: Sequence[Suppression]) -> Run:
 
 
 def results(made: Iterable[tuple[PlannedRun, Run | None]]) -> Iterator[Run]:
-    """Yield the runs that were made."""
+    """Yield the completed runs."""
     return (run for _, run in made if run is not None)
 
 
 def until_failure(runs: Iterable[Run]) -> Iterator[Run]:
-    """Yield runs up to the first one that is not ok; no later one is made."""
+    """Yield runs up to the first one that is not ok; later ones are not made."""
     for run in runs:
         yield run
         if run.status != "ok":

@@ -15,18 +15,18 @@ from measurements.trials.comparison import check
 from search_spaces.arrays import Array, FloatArray
 from search_spaces.operators.problem import Problem
 
-_CHUNK = 1 << 16  # elements compared at a time: what fits a cache
+_CHUNK = 1 << 16  # elements compared at a time, which fit a cache
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """Compares every element that a launch computes.
+    """Compares every element of a launch's outputs.
 
     Attributes:
-        problem: Gives the reference and the tolerances.
-        inputs: The inputs of the launch.
-        same_as: Outputs of an earlier run on the same inputs, which those of this run must equal bit by bit.
-        absolute: Whether the largest absolute error is computed.
+        problem: Provides the reference and the tolerances.
+        inputs: Inputs of the launch.
+        same_as: Outputs of an earlier run on the same inputs, which must be equal bit by bit.
+        absolute: If True, the largest absolute error is computed.
     """
 
     problem: Problem
@@ -50,7 +50,7 @@ class Reference:
 
 
 def _other_bits(problem: Problem, found: Mapping[str, Array], first: Mapping[str, Array]) -> str:
-    """Where outputs of two orders differ in a bit, NaN aside; "" where nowhere."""
+    """Return where outputs of two orders differ in a bit, ignoring NaN; "" if they do not."""
     for operand in problem.operands():
         if operand.role not in ("output", "inout") or operand.name not in first:
             continue
@@ -72,10 +72,10 @@ def _other_bits(problem: Problem, found: Mapping[str, Array], first: Mapping[str
 
 
 def _max_abs_error(problem: Problem, reference: Mapping[str, FloatArray], outputs: Mapping[str, Array]) -> float:
-    """Return the largest absolute error over all outputs; infinite where one is NaN, which is never right."""
+    """Return the largest absolute error over all outputs; infinite for NaN, which is never right."""
     worst = 0.0
     for operand in problem.operands():
-        if operand.role in ("output", "inout") and operand.name in reference:  # not of a problem that judges itself
+        if operand.role in ("output", "inout") and operand.name in reference:  # problems with their own check have none
             found = outputs[operand.name].reshape(-1)
             wanted = np.broadcast_to(reference[operand.name], operand.shape).reshape(-1)
             for start in range(0, found.size, _CHUNK):

@@ -1,4 +1,4 @@
-"""What a user can do about a finding whose usual cause is known."""
+"""Remedies for findings whose usual cause is known."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from measurements.emulator import Finding, FindingKind
 
 
 def remedy(findings: Sequence[Finding], of_unset: Callable[[str], str]) -> str:
-    """Return a sentence with the remedy of the first finding that has one; "" where none has.
+    """Return the remedy of the first finding that has one, in a sentence; "" if there is none.
 
     Args:
-        findings: Those of a launch.
-        of_unset: The remedy for an array, by its name, that the kernel reads or adds to before anybody has written it.
+        findings: Findings of a launch.
+        of_unset: Remedy by the name of an array that the kernel reads or adds to before it is written.
+
+    Returns:
+        The sentence.
     """
     for finding in findings:
         if finding.kind == FindingKind.UNINITIALIZED_GLOBAL_READ and finding.is_fault:

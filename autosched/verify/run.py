@@ -1,4 +1,4 @@
-"""One run of a verification: how a launch was emulated, and what was found."""
+"""One run of a verification: the emulated launch and its findings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.short_repr import short_repr
 
 Depth = Literal["quick", "full"]
-FAILED_LAUNCH = "device_limit"  # the status of a launch that the device refuses
+FAILED_LAUNCH = "device_limit"  # status of a launch that the device rejects
 
 
 @dataclass(frozen=True)
@@ -20,19 +20,19 @@ class Run:
     """One emulated launch of a verification.
 
     Attributes:
-        problem: What the launch computes; None for a launch without a problem.
+        problem: Problem that the launch computes, or None.
         cases: Kinds of its inputs.
         seed: Seed of its inputs.
         order: Order of blocks and threads.
         blocks: Number of blocks that ran; None for all.
         status: "ok", "wrong_result", "device_limit", or the status of the emulation.
         reason: Why the run failed, in one line.
-        worst: Largest error over its tolerance; None where nothing was compared.
+        worst: Largest error over its tolerance; None if nothing was compared.
         max_abs_error: Largest absolute error on random inputs; None for other inputs.
         emulation: The emulation, usually without its arrays.
-        perturbed: Whether approximate instructions erred as much as the PTX ISA allows.
+        perturbed: True if approximate instructions had the largest error that the PTX ISA allows.
         name: Name of the run in its plan.
-        left_out: What was not compared.
+        left_out: Elements that were not compared.
         outputs: Arrays of a run that later runs are compared with, bit by bit.
         launches: Number of back-to-back launches.
     """

@@ -1,4 +1,4 @@
-"""One emulated launch of a verification: its inputs, its order, and what the float64 reference says of its outputs."""
+"""One emulated launch of a verification: its inputs, its order, and the comparison with the float64 reference."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import Problem
 
-RANDOM = "random"  # the inputs of a first run
+RANDOM = "random"  # inputs of a first run
 LIMIT_TOLD = f"an emulated launch may take {TIME_LIMIT:.0f} s of the CPU"
 
-Execute = Callable[..., Emulation]  # takes a kernel, its inputs, time_limit and order: ``emulate``, or another engine
+Execute = Callable[..., Emulation]  # of kernel, inputs, time_limit and order: ``emulate``, or another engine
 
 
 @dataclass(frozen=True)
 class VerifySettings:
-    """How a schedule is verified.
+    """Settings of a schedule's verification.
 
-    Inputs are drawn from ``seed``. ``time_limit`` is the CPU seconds of one launch; no run starts once the verification
-    has taken more than ``budget`` seconds (None: no limit). ``launch`` is an additional run of the random inputs.
-    ``suppressions`` are expected findings. ``execute`` runs a whole launch.
+    Inputs are generated from ``seed``. ``time_limit`` is the CPU seconds of one launch. No run starts after ``budget``
+    seconds (None: no limit). ``launch`` is an additional run of the random inputs. ``suppressions`` are expected
+    findings. ``execute`` runs a whole launch.
     """
 
     depth: Depth = "quick"
@@ -42,7 +42,7 @@ class VerifySettings:
 
     @property
     def emulates(self) -> bool:
-        """Whether ``execute`` is the emulator, which can perturb, and launch again on what is left."""
+        """True if ``execute`` is the emulator, which can perturb, and launch again on the same memory."""
         return self.execute is emulate
 
 
@@ -60,23 +60,23 @@ def run_whole(
     keep_outputs: bool = False,
     same_as: Mapping[str, Array] | None = None,
 ) -> Run:
-    """Launch ``kernel`` on inputs and compare all that it computes.
+    """Launch ``kernel`` on inputs and compare all its outputs.
 
     Args:
-        problem: Gives the reference and the tolerances.
-        kernel: What is launched.
+        problem: Provides the reference and the tolerances.
+        kernel: Kernel to launch.
         given: The inputs and the names of their cases.
-        order: Of blocks and turns.
-        settings: Where what follows is None, theirs is taken.
-        seed: That the inputs were drawn from, for the result.
+        order: Order of blocks and threads.
+        settings: Defaults of the following options.
+        seed: Seed of the inputs, for the result.
         launches: Number of back-to-back launches on the same memory.
-        perturb: Whether approximate instructions err as much as the PTX ISA allows.
+        perturb: If True, approximate instructions have the largest error that the PTX ISA allows.
         limit: CPU seconds of the launch.
-        keep_outputs: Whether the result keeps the arrays.
-        same_as: Outputs of an earlier run on the same inputs, which these must equal bit by bit.
+        keep_outputs: If True, the result keeps the arrays.
+        same_as: Outputs of an earlier run on the same inputs, which must be equal bit by bit.
 
     Returns:
-        The run; a wrong number is the status ``wrong_result``.
+        The run; wrong numbers have the status ``wrong_result``.
 
     Raises:
         HostFailure: This machine cannot emulate.
@@ -111,20 +111,20 @@ def run_again(
     settings: VerifySettings,
     same_as: Mapping[str, Array] | None = None,
 ) -> Run:
-    """Run the random inputs of a first run in another order, and as often as ``launch`` says.
+    """Run the random inputs of a first run again, as ``launch`` specifies.
 
     Args:
-        problem: Gives the reference.
-        kernel: What is launched; one that computes in place is launched once.
+        problem: Provides the reference.
+        kernel: Kernel to launch; one that computes in place is launched once.
         given: The inputs.
-        launch: The order, and how many launches, each on what the one before has left.
+        launch: The order, and the number of launches on the same memory.
         settings: Seed and limits; the limit is that of each launch.
-        same_as: Outputs of the first run, which these must equal bit by bit; None not to compare them.
+        same_as: Outputs of the first run, which must be equal bit by bit; None skips this comparison.
 
     Returns:
         The run.
     """
-    # What is computed in place is another problem the second time.
+    # A second in-place launch computes a different problem.
     calls = 1 if any(o.role == "inout" for o in kernel.operands) else launch.launches
     run = run_whole(
         problem, kernel, given, launch.order, settings, launches=calls, perturb=launch.perturb,
@@ -137,13 +137,13 @@ def run_again(
 def run_fewer_blocks(
     problem: Problem, kernel: GeneratedKernel, given: StressInputs, order: Order, settings: VerifySettings
 ) -> Run:
-    """Launch ``kernel`` with fewer blocks than it was planned for, as on a GPU of which a part is taken.
+    """Launch ``kernel`` with fewer blocks than planned, as on a GPU that is partly in use.
 
     Args:
-        problem: Gives the reference.
-        kernel: With the smaller grid.
+        problem: Provides the reference.
+        kernel: Kernel with the smaller grid.
         given: The inputs.
-        order: Of blocks and turns.
+        order: Order of blocks and threads.
         settings: Limits.
 
     Returns:
@@ -156,13 +156,13 @@ def run_fewer_blocks(
 def run_perturbed(
     problem: Problem, kernel: GeneratedKernel, given: StressInputs, seed: int, settings: VerifySettings
 ) -> Run:
-    """Run with approximate functions at the edge of the error that the PTX ISA allows.
+    """Run with approximate functions at the largest error that the PTX ISA allows.
 
     Args:
-        problem: Gives the reference.
-        kernel: What is launched.
+        problem: Provides the reference.
+        kernel: Kernel to launch.
         given: The inputs.
-        seed: That the inputs were drawn from, for the result.
+        seed: Seed of the inputs, for the result.
         settings: Limits.
 
     Returns:
@@ -174,8 +174,10 @@ def run_perturbed(
 
 
 def run_sampled(problem: Problem, kernel: GeneratedKernel, settings: VerifySettings, walked: bool = False) -> Run:
-    """Return some blocks of a launch that is too large to be emulated whole. ``walked``: another run asks all blocks
-    for their tiles."""
+    """Run some blocks of a launch that is too large to be emulated whole.
+
+    ``walked`` is true if another run collects the tiles of all blocks.
+    """
     share = 1.0 if settings.depth == "full" else QUICK_SHARE
     run = verify_blocks(problem, kernel, settings.seed, limit=settings.time_limit, share=share, walked=walked)
     if run.status == "ok":
@@ -184,6 +186,6 @@ def run_sampled(problem: Problem, kernel: GeneratedKernel, settings: VerifySetti
 
 
 def refused(problem: Problem, seed: int, reason: str) -> Run:
-    """Return a launch that the device refuses: nothing is emulated."""
+    """Return the run of a launch that the device rejects, without emulating it."""
     nothing = Emulation("unsupported", {}, (), (), (), reason=reason)
     return Run(problem, (), seed, ASCENDING, None, FAILED_LAUNCH, reason, None, None, nothing)

@@ -1,4 +1,6 @@
-"""Verify some blocks of a launch that is too large to be emulated whole, against a reference of what they wrote."""
+"""Verification of some blocks of a launch that is too large to be emulated whole, against a reference of their
+outputs.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +24,22 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem, ProblemPart
 
 GENERATED = "generated integers"  # the inputs of sampled blocks (measurements/emulator/sparse.py)
-SAMPLED_FLOPS = 2.0**27  # of all blocks that are run
-SAMPLED_BYTES = 2.0**25  # that they move
-QUICK_SHARE = 2.0**-4  # of that, of a quick verification
+SAMPLED_FLOPS = 2.0**27  # of all sampled blocks
+SAMPLED_BYTES = 2.0**25  # moved by all sampled blocks
+QUICK_SHARE = 2.0**-4  # share of that in a quick verification
 _MOST = 48  # groups of blocks
-_WINDOWS = 4.0  # how much more than all others groups may cost that finish results of a further output
-_FEWEST, _HEAVY = 3, 16.0  # of blocks, unless one computes so many times SAMPLED_FLOPS
-_FIRST = 8  # groups of blocks, which have the first tiles of a matrix, of which none is wider
+_WINDOWS = 4.0  # limit for the relative cost of groups that finish results of an additional output
+_FEWEST, _HEAVY = 3, 16.0  # of blocks, unless one exceeds SAMPLED_FLOPS by this factor
+_FIRST = 8  # groups of blocks, which have the first tiles of a matrix and therefore the widest
 _MOST_TOGETHER = 32  # blocks of a launch whose blocks all finish results together, and therefore run together
 
 
 def why_not_sampled(problem: Problem, kernel: GeneratedKernel) -> str:
-    """Why some blocks cannot be verified without the rest; "" where they can. Elements of inputs must be such that the
-    runner can make them, those of out must need few others, and where all blocks finish a result together there must be
-    time for all of them."""
+    """Return why some blocks cannot be verified without the rest; "" if they can.
+
+    The runner must be able to generate elements of the inputs, and elements of out must need few others. If all blocks
+    finish a result together there must be time for all of them.
+    """
     if kernel.then:
         return "a launch of a pipeline needs all that those before it wrote"
     together = kernel.cooperating[0] == math.prod(kernel.grid) > _MOST_TOGETHER
@@ -47,18 +51,17 @@ def why_not_sampled(problem: Problem, kernel: GeneratedKernel) -> str:
 
 
 def sampled_blocks(problem: Problem, kernel: GeneratedKernel, seed: int, share: float = 1.0) -> tuple[int, ...]:
-    """Choose the blocks that are emulated where the whole grid would take too long.
+    """Choose the blocks to emulate if the whole grid would take too long.
 
-    They are those of the first and the last results, of some that are powers of two away from these, and of random
-    ones, as far as there is time; with each block those that finish its result with it, and of a chain the next ones,
-    which share a result with it. An index that overflows, or an order of tiles that repeats itself, takes two blocks
-    that are a power of two apart to the same place.
+    They are those of the first and the last results, some at powers of two from these, and random ones, within the time
+    limit. Each block is joined by those that finish its result with it, and in a chain by the next ones, which share a
+    result with it. Blocks a power of two apart collide if an index overflows, or an order of tiles repeats itself.
 
     Args:
-        problem: Says what a block computes: its flops and bytes.
-        kernel: Has the grid, and which blocks finish a result together.
-        seed: Draws the random ones.
-        share: Of the time that a full verification has.
+        problem: Provides the flops and bytes of a block.
+        kernel: Provides the grid, and the blocks that finish a result together.
+        seed: Seed of the random blocks.
+        share: Share of the time of a full verification.
 
     Returns:
         Numbers of blocks in the grid, each once.
@@ -87,16 +90,16 @@ def sampled_blocks(problem: Problem, kernel: GeneratedKernel, seed: int, share: 
 
 
 def sampled_flops(problem: Problem, kernel: GeneratedKernel, seed: int, share: float = 1.0) -> float:
-    """Count the flops of all blocks that are run for ``sampled_blocks``: those of their clusters are, too.
+    """Count the flops of all blocks that are run for ``sampled_blocks``, including the rest of their clusters.
 
     Args:
-        problem: Has the flops of the whole.
-        kernel: Has the grid and the clusters.
-        seed: Draws the blocks.
-        share: Of the time that a full verification has.
+        problem: Provides the total flops.
+        kernel: Provides the grid and the clusters.
+        seed: Seed of the sampled blocks.
+        share: Share of the time of a full verification.
 
     Returns:
-        Flops; 0 for what only moves data.
+        Flops; 0 for kernels that only move data.
     """
     cluster = math.prod(kernel.cluster)
     clusters = {block // cluster for block in sampled_blocks(problem, kernel, seed, share)}
@@ -115,13 +118,13 @@ def verify_blocks(
     """Run ``sampled_blocks`` and compare every element that they wrote.
 
     Args:
-        problem: Gives the reference of any part of the outputs.
-        kernel: One that ``why_not_sampled`` has nothing against.
-        seed: Of the blocks and the inputs.
-        order: Of blocks and turns.
+        problem: Provides the reference of any part of the outputs.
+        kernel: Kernel that ``why_not_sampled`` accepts.
+        seed: Seed of the blocks and the inputs.
+        order: Order of blocks and threads.
         limit: CPU seconds of the launch.
-        share: Of the time that a full verification has.
-        walked: The tiles of all blocks are known to make up the output.
+        share: Share of the time of a full verification.
+        walked: True if the tiles of all blocks are known to cover the output.
 
     Returns:
         The run.
@@ -141,15 +144,15 @@ def verify_blocks(
 
 @dataclass(frozen=True)
 class GeneratedReference:
-    """The oracle of sampled blocks: the reference of each part of the outputs, on generated inputs.
+    """Oracle of sampled blocks: the reference of each part of the outputs, on generated inputs.
 
     Attributes:
-        problem: Gives the reference of any part of the outputs.
+        problem: Provides the reference of any part of the outputs.
         kernel: The launch.
         seed: Seed of the inputs.
-        order: Of blocks and turns, for further blocks.
+        order: Order of blocks and threads, for further blocks.
         limit: CPU seconds of a launch of these.
-        walked: Whether the tiles of all blocks are known to make up the output.
+        walked: True if the tiles of all blocks are known to cover the output.
     """
 
     problem: Problem
@@ -189,29 +192,28 @@ class GeneratedReference:
         most = _most_written(self.kernel, written)
         if not _missing(self.problem, self.kernel, most, self.walked):
             return ""
-        # These may have narrow tiles at the edges of matrices: the first blocks have the wide ones, too.
+        # They may have narrow tiles at the edges of matrices; the first blocks include the wide ones.
         first = _first_written(self.problem, self.kernel, self.seed, self.order, self.limit)
         most = max((most, *(_most_written(self.kernel, one) for one in first)))
         return _missing(self.problem, self.kernel, most, self.walked)
 
 
 def _without_ends(emulation: Emulation) -> Emulation:
-    """Without the findings that blocks make whose neighbours, of a chain or of a window, are not run: what these would
-    have reset."""
+    """Drop findings of blocks whose neighbours in a chain or window do not run: these would have reset the memory."""
     if emulation.status != "findings":
         return emulation
     return emulation.with_findings([f for f in emulation.findings if f.kind is not FindingKind.WORKSPACE_NOT_ZERO])
 
 
 def _block(group: int, part: int, count: int, stride: int) -> int:
-    """Block ``part`` of a group of those that are ``stride`` apart."""
+    """Return block ``part`` of a group of blocks that are ``stride`` apart."""
     return (group // stride * count + part) * stride + group % stride
 
 
 def _first_written(
     problem: Problem, kernel: GeneratedKernel, seed: int, order: Order, limit: float
 ) -> tuple[WrittenElements, ...]:
-    """Return what the first groups of blocks write; nothing where they do not come to their end."""
+    """Return the elements that the first groups of blocks write; empty if they do not finish."""
     count, stride = kernel.cooperating
     groups = range(min(_FIRST, math.prod(kernel.grid) // count))
     blocks = tuple(_block(group, part, count, stride) for part in range(count) for group in groups)
@@ -221,9 +223,9 @@ def _first_written(
 
 
 def _most_written(kernel: GeneratedKernel, written: WrittenElements) -> int:
-    """Count the elements of the group of blocks that wrote most."""
+    """Return the maximum number of elements that a group of blocks wrote."""
     count, stride = kernel.cooperating
-    # Neighbours are mostly of one block: it is as many runs as pages that are sorted, and not as many as elements.
+    # Neighbours usually belong to one block, so only runs of pages have to be sorted, not elements.
     begins = np.flatnonzero(written.blocks[1:] != written.blocks[:-1]) + 1
     begins = np.concatenate((np.zeros(min(1, written.blocks.size), begins.dtype), begins))
     of_run = written.blocks[begins].astype(np.int64)
@@ -233,8 +235,10 @@ def _most_written(kernel: GeneratedKernel, written: WrittenElements) -> int:
 
 
 def _missing(problem: Problem, kernel: GeneratedKernel, most: int, walked: bool) -> str:
-    """Whether all blocks together could write all of the output, if none writes more than ``most`` elements of it. Of a
-    chain whose tiles are known, these may all have narrow ones at an edge: nothing but that they write at all."""
+    """Return why the blocks cannot write the whole output if none writes more than ``most`` elements; "" if they can.
+
+    Blocks of a chain with known tiles may all have narrow tiles at an edge, so they only have to write something.
+    """
     output = next(o for o in problem.operands() if o.role == "output")
     of_grid = math.prod(kernel.grid) // kernel.cooperating[0]
     left_to_next = 2 if kernel.chained else 1  # no more than it has finished itself: the first one begins with a result
@@ -272,9 +276,9 @@ def _compare_part(
 
 
 def _found(written: IntArray, places: IntArray) -> tuple[IntArray | slice, IntArray | slice]:
-    """Where in ``written``, which ascends, ``places`` are, and which of them are there."""
+    """Return the positions of ``places`` in the ascending ``written``, and which of them exist."""
     first = int(np.searchsorted(written, places[0]))
-    if np.array_equal(written[first : first + places.size], places):  # whole rows, as nearly always
+    if np.array_equal(written[first : first + places.size], places):  # whole rows, the usual case
         return slice(first, first + places.size), slice(None)
     at = np.minimum(np.searchsorted(written, places), written.size - 1)
     there = np.flatnonzero(written[at] == places)

@@ -1,8 +1,8 @@
-"""Which runs verify a schedule, by name and in order, the likeliest faults first.
+"""The runs that verify a schedule, ordered so that likely faults are found first.
 
 A quick verification is a few runs of a small problem: on random inputs, and on edge-case inputs with warps and blocks
-in random order. A full one adds inputs, orders, a second launch on the memory that the first one left, some blocks of
-the problem itself where that is too large to be emulated whole, and the same schedule at stress sizes.
+in random order. A full one adds inputs, orders, a second launch on the same memory, some blocks of the problem itself
+if that is too large to be emulated whole, and the same schedule at stress sizes.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate
 
-MOST_BYTES = 2**31  # of a problem that no proxy cuts: its arrays, and those of its reference, are held at once
+MOST_BYTES = 2**31  # of a problem without a proxy: its arrays and its reference's are in memory together
 
 
 def emulated_problem(template: KernelTemplate, problem: Problem, schedule: Schedule) -> Problem:
-    """``problem`` if it is small, else cut to a few tiles of ``schedule`` with the same remainders."""
+    """Return ``problem`` if it is small, else its cut to a few tiles of ``schedule`` with the same remainders."""
     small = problem.flops <= EMULATED_FLOPS and problem.min_bytes <= EMULATED_BYTES
     if small or template.proxy is None:
         return problem
@@ -51,21 +51,21 @@ def runs_of_schedule(
     settings: VerifySettings,
     kernel: GeneratedKernel,
 ) -> Iterator[PlannedRun]:
-    """Return the runs that verify one schedule, of which none has been made.
+    """Return the planned runs that verify one schedule.
 
     Args:
         template: Generates the kernels.
-        problem: What is computed; where it is large, a smaller one is emulated whole.
-        schedule: What is verified.
-        device: The GPU that kernels are generated for.
+        problem: Problem to compute; of a large one, a smaller version is emulated whole.
+        schedule: Schedule to verify.
+        device: GPU that kernels are generated for.
         settings: Depth, seed and limits.
         kernel: The kernel of the schedule for ``problem``.
 
     Returns:
-        The named runs, in the order in which they are made.
+        The named runs, in order; none has been made yet.
 
     Raises:
-        ValueError: The schedule is none for ``problem``.
+        ValueError: The schedule is invalid for ``problem``.
     """
     small = emulated_problem(template, problem, schedule)
     cut = template.kernel(small, schedule, device)
@@ -91,7 +91,7 @@ def _runs(
     if why:
         yield PlannedRun("launch limits", partial(refused, problem, settings.seed, why))
     if small == problem and not why:
-        from autosched.verify.blocks_on_inputs import blocks_alone  # with what reads kernel files
+        from autosched.verify.blocks_on_inputs import blocks_alone  # imports the reader of kernel files
 
         if (alone := blocks_alone(problem, true, settings)) is not None:
             yield from alone.planned()
@@ -103,7 +103,7 @@ def _runs(
     yield from first
     yield from runs_of_other_sizes(template, small, schedule, device, settings)
     if small != problem and problem.is_reduced_unasked:
-        if settings.depth == "full":  # nobody has stated that the smaller problem shows the same
+        if settings.depth == "full":  # the kernel file does not declare the smaller problem equivalent
             yield from _unreduced_runs(problem, true, settings)
     elif small != problem or settings.depth == "full":
         yield from true_runs(template, problem, true, small, schedule, device, settings)
@@ -117,7 +117,7 @@ def _runs(
 
 
 def _unreduced_runs(problem: Problem, true: GeneratedKernel, settings: VerifySettings) -> Iterator[PlannedRun]:
-    """Yield runs of a user's kernel at the true size: of some blocks, or of all where these say nothing alone."""
+    """Yield runs of a user's kernel at the true size: of some blocks, or of all if some are inconclusive."""
     from autosched.verify.blocks_on_inputs import blocks_alone
 
     if problem.min_bytes > MOST_BYTES:

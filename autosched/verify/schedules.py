@@ -31,12 +31,12 @@ from search_spaces.templates.template import KernelTemplate, TemplateSet
 
 
 class ProblemTooLarge(HostFailure):
-    """The emulator takes no arrays of this size, on any machine."""
+    """The arrays are too large for the emulator on any machine."""
 
 
 @dataclass(frozen=True)
 class ScheduleVerifier:
-    """Verifies schedules of ``template`` for ``problem`` on ``device``, as ``settings`` say."""
+    """Verifies schedules of ``template`` for ``problem`` on ``device``, according to ``settings``."""
 
     template: KernelTemplate
     problem: Problem
@@ -46,10 +46,10 @@ class ScheduleVerifier:
     def verify(self, schedule: Schedule) -> Verdict:
         """Make the runs of the plan until one fails, or the budget is spent.
 
-        Raises ValueError if the schedule breaks a validity constraint, ProblemTooLarge, HostFailure where this machine
+        Raises ValueError if the schedule breaks a validity constraint, ProblemTooLarge, HostFailure if this machine
         cannot emulate.
         """
-        self.template.config(self.problem, schedule, self.device)  # what an invalid schedule cuts means nothing
+        self.template.config(self.problem, schedule, self.device)  # the cut of an invalid schedule is meaningless
         try:
             return replace(self, problem=self.problem.under(schedule.values))._verified_or_whole(schedule)
         except MemoryError as error:
@@ -58,8 +58,9 @@ class ScheduleVerifier:
             ) from error
 
     def _verified_or_whole(self, schedule: Schedule) -> Verdict:
-        """Verify; where a smaller problem that nobody has stated fails, the kernel may need the sizes that were asked
-        for, and these decide."""
+        """Verify a schedule; if an inferred smaller problem fails, verify the requested sizes, which the kernel may
+        need.
+        """
         found = self._verified(schedule)
         if found.ok or found.problem == self.problem or not self.problem.is_reduced_unasked:
             return found
@@ -108,7 +109,7 @@ def _of_role(role: Role, planned: Sequence[tuple[PlannedRun, Run | None]]) -> Ro
     made = [(item.name, run) for item, run in planned if run is not None or item.run_by_first]
     left_out = tuple(dict.fromkeys(run.left_out for _, run in made if run is not None and run.left_out))
     if any(run is not None and not run.left_out for _, run in made):
-        left_out = ()  # another run of the role has compared it
+        left_out = ()  # another run of the role compared it
     reasons = tuple(dict.fromkeys(item.absent for item, _ in planned if item.absent))
     return RoleCoverage(role, tuple(name for name, _ in made), "" if made else "; ".join(reasons), left_out)
 
@@ -121,21 +122,21 @@ def verify_one(
     settings: VerifySettings | None = None,
     **changes: Any,
 ) -> Verdict:
-    """Verify one schedule: run after run, until one fails.
+    """Verify one schedule: make runs until one fails.
 
     Args:
         template: Generates the kernels.
-        problem: What is computed.
-        schedule: What is verified.
-        device: The GPU that kernels are generated for; none is used.
-        settings: How; None for a quick verification.
+        problem: Problem to compute.
+        schedule: Schedule to verify.
+        device: GPU that kernels are generated for; it need not be present.
+        settings: Verification settings; None for a quick verification.
         changes: Fields of ``settings`` by name, which override it.
 
     Returns:
-        What was run, and what it found.
+        The verdict, with its runs and findings.
 
     Raises:
-        ValueError: The schedule is none for ``problem``.
+        ValueError: The schedule is invalid for ``problem``.
         HostFailure: This machine cannot emulate.
     """
     settings = gathered(VerifySettings, "settings", settings, changes)
@@ -152,22 +153,22 @@ def verify(
     workers: int | None = None,
     **changes: Any,
 ) -> Iterator[Verdict]:
-    """Verify schedules, several at a time.
+    """Verify schedules in parallel.
 
     Args:
-        templates: Those of the schedules.
-        problem: What is computed.
-        schedules: What is verified.
-        device: The GPU that kernels are generated for; none is used.
-        settings: How; None for a quick verification.
-        workers: How many are verified at a time; None for one per usable core.
+        templates: Templates of the schedules.
+        problem: Problem to compute.
+        schedules: Schedules to verify.
+        device: GPU that kernels are generated for; it need not be present.
+        settings: Verification settings; None for a quick verification.
+        workers: Number of parallel verifications; None for one per usable core.
         changes: Fields of ``settings`` by name, which override it.
 
     Yields:
         The verification of each schedule, in their order.
 
     Raises:
-        ValueError: A schedule is none for ``problem``.
+        ValueError: A schedule is invalid for ``problem``.
         HostFailure: This machine cannot emulate.
     """
     settings = gathered(VerifySettings, "settings", settings, changes)
@@ -187,21 +188,21 @@ def verify_kernel(
     depth: Depth = "quick",
     execute: Execute = emulate,
 ) -> Iterator[Run]:
-    """Emulate ``kernel`` on random inputs, then on sets of stress ones; the first run that fails is the last.
+    """Emulate ``kernel`` on random inputs, then on sets of edge-case inputs, until a run fails.
 
-    A quick verification emulates one set or more, while their operands stay under ``EMULATED_BYTES`` together, and
-    for a small problem (``AGAIN_BYTES``) those of other seeds.
+    A quick verification emulates at least one set, and more while their operands together stay under
+    ``EMULATED_BYTES``. For a small problem (``AGAIN_BYTES``) it also emulates those of other seeds.
 
     Args:
-        problem: What the kernel computes: its inputs, reference and tolerances.
+        problem: Inputs, reference and tolerances of the kernel.
         kernel: Any kernel with the operands of ``problem``.
-        seed: Of the inputs.
+        seed: Seed of the inputs.
         time_limit: CPU seconds of one launch.
         depth: "quick" or "full".
         execute: Runs the whole launch, by default in the emulator.
 
     Returns:
-        Each run, as it is done.
+        Each run, as it completes.
 
     Raises:
         HostFailure: This machine cannot emulate.

@@ -1,8 +1,7 @@
 """Read the verdicts that a database keeps, and decide whether each still applies to its kernel.
 
-A stored verdict is a JSON object (``Verdict.stored``). Its ``emulator`` and ``ptx`` are digests: of the emulator that
-ran the verification, and of the PTX that ``compiler`` made of the kernel. Once one of them has changed, the verdict is
-stale.
+A stored verdict is a JSON object (``Verdict.stored``). ``emulator`` and ``ptx`` are digests of the emulator, and of the
+PTX that ``compiler`` generated. A change of either makes the verdict stale.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ FULL, QUICK = "full", "quick"
 
 
 def identity(kernel: GeneratedKernel | None) -> dict[str, str | None]:
-    """Return what a verification made now is of. ``ptx`` and ``compiler`` are None without NVRTC."""
+    """Return the identity of a verification made now. ``ptx`` and ``compiler`` are None without NVRTC."""
     digest = None if kernel is None else ptx_digest(kernel)
     return {
         "emulator": emulator_version(),
@@ -33,7 +32,7 @@ def identity(kernel: GeneratedKernel | None) -> dict[str, str | None]:
 
 
 def stale_reason(text: str | None, kernel: GeneratedKernel) -> str:
-    """Why a stored verification (JSON text) says nothing of ``kernel`` as it is today; "" where it does."""
+    """Return why a stored verification (JSON text) does not apply to the current ``kernel``; "" if it does."""
     if text is None:
         return ABSENT
     said = _read(text)
@@ -59,13 +58,15 @@ def stale_reason(text: str | None, kernel: GeneratedKernel) -> str:
 
 
 def is_full(text: str | None) -> bool:
-    """Whether a stored verification has all that a full one has."""
+    """Return True if a stored verification has all parts of a full one."""
     said = None if text is None else _read(text)
     return said is not None and said.get("depth") == FULL and said.get("whole") is True
 
 
 def brief(text: str | None) -> str:
-    """Return a few words on a stored verdict: ``full``, ``quick``, ``cut short``, ``none``, or its failed status."""
+    """Return a short description of a stored verdict: ``full``, ``quick``, ``cut short``, ``none``, or its failed
+    status.
+    """
     if text is None:
         return "none"
     said = _read(text)
@@ -81,7 +82,7 @@ def brief(text: str | None) -> str:
 
 
 def coverage(text: str | None) -> Coverage | None:
-    """Return what a stored full verification had of each role; None of another one, and of one that does not say."""
+    """Return the coverage of a stored full verification, by role; None if it has none."""
     said = None if text is None else _read(text)
     if said is None or said.get("depth") != FULL:
         return None
@@ -92,18 +93,18 @@ def coverage(text: str | None) -> Coverage | None:
 
 
 def lacks(text: str | None) -> tuple[str, ...]:
-    """Return what a stored full verification lacks, a short text each; UNSAID for one without coverage."""
+    """Return the missing parts of a stored full verification, a short text each; UNSAID for one without coverage."""
     said = None if text is None else _read(text)
     if said is None or said.get("status") != "ok" or said.get("depth") != FULL:
         return ()
-    if isinstance(said.get("lacks"), list):  # it says so itself, as of a Triton kernel
+    if isinstance(said.get("lacks"), list):  # stored by the verification itself, as of a Triton kernel
         return tuple(map(str, said["lacks"]))
     found = coverage(text)
     return (UNSAID,) if found is None else found.lacks
 
 
 def summary(text: str) -> str:
-    """One line on what was verified; a database may hold any other object."""
+    """Return one line on the verified parts; a database may hold any other object."""
     said = _read(text)
     try:
         assert said is not None
@@ -123,12 +124,12 @@ def summary(text: str) -> str:
 
 
 def document(text: str) -> Any:
-    """Return what a stored verification says, of whatever kind it is. Raises ValueError for what is not JSON."""
+    """Return a stored verification of any kind. Raises ValueError for invalid JSON."""
     return json.loads(text)
 
 
 def _read(text: str) -> dict[str, Any] | None:
-    """Return the object of a stored verification; None for one that this version did not write."""
+    """Return the object of a stored verification; None if it is not of this version."""
     try:
         found = document(text)
     except ValueError:

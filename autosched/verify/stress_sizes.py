@@ -1,7 +1,8 @@
-"""Sizes that provoke: the same schedule on problems with long loops, many tiles, and addresses beyond 2^32.
+"""Stress sizes: the same schedule on problems with long loops, many tiles, and addresses beyond 2^32.
 
 A verification on a few tiles misses loops that end too early, orders of tiles that repeat themselves, and products of
-two sizes that overflow. Extents grow by powers of two, which all tiles and vectors divide, so that remainders stay.
+two sizes that overflow. Extents grow by powers of two, which all tiles and vectors divide, so that remainders are
+unchanged.
 """
 
 from __future__ import annotations
@@ -24,25 +25,28 @@ from search_spaces.spaces.schedule import Schedule
 if TYPE_CHECKING:
     from search_spaces.programs.problem import ProgramProblem
 
-LONG_STEPS = 72  # of a loop over tiles: every ring of stages has turned over many times
-MANY_TILES = 18  # more: two bands of the largest order of tiles
-STREAMED_FLOPS = 2.0**32  # of a stream-K launch, whose blocks exchange sums, the most that is emulated whole
+LONG_STEPS = 72  # iterations over tiles: every pipeline has wrapped around many times
+MANY_TILES = 18  # additional tiles: two bands of the largest order of tiles
+STREAMED_FLOPS = 2.0**32  # largest stream-K launch that is emulated whole, since its blocks exchange sums
 _EXCHANGED = ("wgmma_matmul_transposed", "tcgen05_matmul_transposed")  # templates whose m is the problem's n
-_SMS = 136  # at least as many as most devices have; B200 and RTX 5090 are among those with more
-MANY_PARTS = 72  # tiles more along an axis that is reduced: each leaves a part
-MANY = 2**12  # elements, where tiles are not known: at least as many
-LONG = 2**20  # elements of a line, or of a vector's k
-FAR_EXTENT = 2**29  # of one extent: the largest power of two that is allowed
-OVERFLOWING = 2**31  # elements, the first that a signed number of 32 bits does not count
-BEYOND_ELEMENTS = 2**32  # elements, and more bytes
-LARGE_SUMS, LARGEST_PRODUCT = 2**26, 2**14  # sums of products of 8-bit integers, beyond what f32 counts one by one
+_SMS = 136  # at least as many as most devices; B200 and RTX 5090 have more
+MANY_PARTS = 72  # additional tiles along a reduced axis: each leaves a part
+MANY = 2**12  # minimum elements if tiles are unknown
+LONG = 2**20  # elements of a row, or of a vector's k
+FAR_EXTENT = 2**29  # largest power of two allowed for an extent
+OVERFLOWING = 2**31  # elements, the first number that overflows a signed 32-bit integer
+BEYOND_ELEMENTS = 2**32  # elements; the size in bytes is larger
+LARGE_SUMS, LARGEST_PRODUCT = 2**26, 2**14  # sums of 8-bit integer products that exceed exact f32 integers
 
 
 class StressSize(NamedTuple):
-    """``whole``: every block is run; else some, far apart. ``fewer_blocks``: launched with fewer than planned, where
-    the grid may shrink. ``role``: what a full verification needs it for. ``case``: of the inputs that it is for, one of
-    ``Problem.stress_inputs``; "" stands for any. ``smaller``: what may stand in where the schedule is none for it, or a
-    launch takes more memory than a process can address, the largest first."""
+    """A stress size.
+
+    ``whole``: every block runs; else some, far apart. ``fewer_blocks``: the launch has fewer blocks than planned, if
+    the grid may shrink. ``role``: its purpose in a full verification. ``case``: required inputs, one of
+    ``Problem.stress_inputs``; "" for any. ``smaller``: replacements, the largest first, if the schedule is invalid at
+    this size, or a launch exceeds a process's address space.
+    """
 
     name: str
     problem: Problem
@@ -54,7 +58,7 @@ class StressSize(NamedTuple):
 
 
 class _Growth(NamedTuple):
-    """How much longer each field becomes, or ``instead``."""
+    """Increase of each field, or the problem ``instead``."""
 
     name: str
     extents: dict[str, int]
@@ -66,8 +70,10 @@ class _Growth(NamedTuple):
 
 
 def stress_sizes(small: Problem, schedule: Schedule) -> Iterator[StressSize]:
-    """Problems that grow out of ``small``, a cut of few tiles; the schedule may be invalid for some of them. None that
-    is far where no problem is whose arrays may be so large."""
+    """Return problems that extend ``small``, a cut of few tiles. The schedule may be invalid for some of them.
+
+    Far sizes are omitted if no problem may have such large arrays.
+    """
     for growth in _growths(small, schedule):
         grown = (growth._replace(extents=extents) for extents in (growth.extents, *growth.instead))
         sizes = [size for each in grown for size in _from_largest(small, each)]
@@ -77,8 +83,10 @@ def stress_sizes(small: Problem, schedule: Schedule) -> Iterator[StressSize]:
 
 
 def _from_largest(small: Problem, growth: _Growth) -> Iterator[StressSize]:
-    """By ever smaller powers of two, as long as they are far; with the shorter k before that of ``small``, which may
-    have the tiles that the schedule asks for."""
+    """Return sizes in descending powers of two while they are far, with the shorter k before that of ``small``.
+
+    ``small`` may have the number of tiles that the schedule requires.
+    """
     for less in range(0, 16, 2):
         longer = {f: getattr(small, f) + (n >> less) for f, n in growth.extents.items() if n > 0}
         shorter = {f: getattr(small, f) + n for f, n in growth.extents.items() if n < 0}
@@ -95,8 +103,10 @@ def _from_largest(small: Problem, growth: _Growth) -> Iterator[StressSize]:
 
 
 def with_short_k(problem: Problem, schedule: Schedule, share: float) -> Problem:
-    """``problem`` with about ``share`` of its k, two steps at least, and the same remainder: tiles, their order and
-    their places in out stay. ``problem`` itself where it has no k, or no more."""
+    """Return ``problem`` with about ``share`` of its k, at least two steps, and the same remainder.
+
+    Tiles, their order and their positions in out are unchanged. Returns ``problem`` itself if it has no k, or no more.
+    """
     if not isinstance(problem, Matmul):
         return problem
     of_split = _of_split(problem, schedule)
@@ -106,14 +116,14 @@ def with_short_k(problem: Problem, schedule: Schedule, share: float) -> Problem:
 
 
 def _of_split(problem: Matmul, schedule: Schedule) -> int:
-    """Numbers along k of one tile of each split."""
+    """Return the elements along k of one tile of each split."""
     chosen = schedule.values
     return int(chosen.get("tile_k", 256)) * int(chosen.get("split_k", 1)) * problem.input_dtype.values
 
 
 def _growths_of_program(small: ProgramProblem, schedule: Schedule) -> Iterator[_Growth]:
-    """Along extents that blocks cut. Places far down are lines of an array; far across, lines are far apart."""
-    from search_spaces.programs.schedules.proxy import dealt_out  # which other problems need not wait for
+    """Return growths along extents that blocks cut. Far rows are lines of an array; far columns have distant lines."""
+    from search_spaces.programs.schedules.proxy import dealt_out  # lazy: other problems do not need it
 
     tiles = dealt_out(small, schedule)
     if tiles:
@@ -124,7 +134,7 @@ def _growths_of_program(small: ProgramProblem, schedule: Schedule) -> Iterator[_
 
 
 def _growths(small: Problem, schedule: Schedule) -> Iterator[_Growth]:
-    """Those of one role stand together."""
+    """Return the growths; those of one role are adjacent."""
     match small:
         case Matmul():
             yield from _growths_of_matmul(small, schedule)
@@ -174,7 +184,7 @@ def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
     smallest = min(small.m * small.n, small.m * small.k, small.n * small.k)
     yield _Growth("many rows of tiles", {"m": rows, "k": shorter}, True, "many tiles")
     yield _Growth("many columns of tiles", {"n": columns, "k": shorter}, True, "many tiles", fewer_blocks=True)
-    if chosen.get("stream_k"):  # all blocks share all tiles: no more of them than it takes
+    if chosen.get("stream_k"):  # all blocks share all tiles: use the minimum
         longer = dict.fromkeys(_rows_of_all_workers(small, chosen, small.k + shorter))
         most, *fewer = ({"m": m, "k": shorter} for m in longer)
         yield _Growth("all workers", most, True, "many tiles", instead=tuple(fewer))
@@ -195,14 +205,16 @@ def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
 
 
 def _rows_of_all_workers(small: Matmul, chosen: Mapping[str, Value], k: int) -> Iterator[int]:
-    """Rows more that give each worker of stream-K that runs at a time its share, the best first: several blocks of an
-    SM, too, where all of it can be run."""
+    """Yield the additional rows that give each concurrent stream-K worker its share, the best first.
+
+    Several blocks per SM are considered if the whole launch can be run.
+    """
     workers = _SMS * int(chosen.get("min_blocks", 1))
-    of_worker = 2 if int(chosen.get("tiles_per_block", 1)) > 2 else 1  # as many as the launch must have for it
+    of_worker = 2 if int(chosen.get("tiles_per_block", 1)) > 2 else 1  # as many as the launch requires for it
     across = small.batch * math.ceil(small.n / int(chosen["tile_n"]))
     of_one_block = 2 * _SMS
     for tiles in dict.fromkeys((max(of_one_block, workers * of_worker), of_one_block)):
-        # So many rows of tiles; where blocks may not have so many tiles, so many in all, or fewer.
+        # This number of rows of tiles; if blocks may not have so many tiles, this total number, or fewer.
         for least in (tiles, *(math.ceil(tiles * 0.75**i / across) for i in range(8))):
             more = _more_tiles(small, chosen, "m", least)
             if tiles == of_one_block or small.flops / small.m / small.k * (small.m + more) * k <= STREAMED_FLOPS:
@@ -210,8 +222,10 @@ def _rows_of_all_workers(small: Matmul, chosen: Mapping[str, Value], k: int) -> 
 
 
 def _more_tiles(small: Matmul, chosen: Mapping[str, Value], axis: str, least: int) -> int:
-    """Rows or columns of ``least`` tiles more, whole clusters of them: parts of a reduction along the axis, and where
-    blocks compute several tiles one after another, enough for two clusters of them."""
+    """Return additional rows or columns of at least ``least`` tiles, in whole clusters.
+
+    They are parts of a reduction along the axis; for persistent blocks enough for two clusters of them.
+    """
     if f"tile_{axis}" not in chosen:
         return MANY
     cluster = int(chosen.get(f"cluster_{axis}", 1))

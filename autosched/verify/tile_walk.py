@@ -1,9 +1,10 @@
-"""Which tiles every block of a launch computes at the true size, asked of the device code itself, without multiplying.
+"""The tiles that every block of a launch computes at the true size, reported by the device code itself without
+multiplying.
 
-A template that has a walk (``KernelTemplate.walk``) has a device function which tells of each part of a tile that a
-block computes. All blocks of the launch tell, in the emulator, and together they must have each k-tile of each tile of
-out once: an order of tiles that repeats itself, k-tiles that are dealt out twice, and products of 32 bits that overflow
-show at any size, in the time that it takes to count.
+A template with a walk (``KernelTemplate.walk``) has a device function that reports each part of a tile that a block
+computes. All blocks of the launch report in the emulator, and together they must cover each k-tile of each tile of out
+exactly once. This detects orders of tiles that repeat, k-tiles that are assigned twice, and 32-bit products that
+overflow, at any size.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.config import Config
 from search_spaces.templates.device_source import DeviceSource
 
-MOST_BLOCKS = 2**13  # that are asked: more take too long
+MOST_BLOCKS = 2**13  # blocks that report; more would take too long
 _ENTRY = 'extern "C" __global__'
 _WORDS = 8  # of a part: 1, matrix, row, column, first k-tile, k-tiles
 
 
 def why_no_walk(kernel: GeneratedKernel) -> str:
-    """Return why the blocks of ``kernel`` are not asked which tiles they compute; "" where they are."""
+    """Return why the blocks of ``kernel`` do not report their tiles; "" if they do."""
     blocks = math.prod(kernel.grid)
     if blocks > MOST_BLOCKS:
         return f"{blocks} blocks are more than the {MOST_BLOCKS} that are asked for their tiles"
@@ -42,8 +43,7 @@ def why_no_walk(kernel: GeneratedKernel) -> str:
 
 
 def walk_kernel(walk: DeviceSource, kernel: GeneratedKernel, most: int) -> GeneratedKernel:
-    """Return a launch of as many blocks as ``kernel`` has, each of which tells of up to ``most`` parts that its block
-    there computes."""
+    """Return a launch with the grid of ``kernel`` in which each block reports up to ``most`` parts."""
     head, entry = kernel.source[: kernel.source.index(_ENTRY)], f"{kernel.entry}_walk"
     parts = Operand("parts", "output", U32, (math.prod(kernel.grid), most, _WORDS))
     return GeneratedKernel(
@@ -64,20 +64,20 @@ def walk_kernel(walk: DeviceSource, kernel: GeneratedKernel, most: int) -> Gener
 def run_walk(
     walk: DeviceSource, problem: Problem, config: Config, kernel: GeneratedKernel, settings: VerifySettings
 ) -> Run:
-    """Ask all blocks of ``kernel`` which tiles they walk, and compare what they say with the tiles of out.
+    """Collect the tiles of all blocks of ``kernel``, and compare them with the tiles of out.
 
     Args:
-        walk: The device source that writes the walk down in place of computing.
-        problem: What the kernel computes.
-        config: The schedule with all that follows from it.
-        kernel: Of ``config``; the walk takes its grid and its definitions.
-        settings: The limit of the launch.
+        walk: Device source that records the walk instead of computing.
+        problem: Problem that the kernel computes.
+        config: The schedule with its attributes.
+        kernel: Kernel of ``config``; the walk uses its grid and its definitions.
+        settings: Time limit of the launch.
 
     Returns:
-        The run; a tile that is left out, or walked twice, is a ``wrong_result``.
+        The run; a tile that is missing, or walked twice, is a ``wrong_result``.
     """
     blocks = config.integer("blocks")
-    # All tiles of a pair are told of by its first block. Stream-K has a part at both ends of a worker's tiles.
+    # The first block of a pair reports all its tiles. Stream-K has a part at both ends of a worker's tiles.
     most = -(-blocks * math.prod(kernel.cluster) // math.prod(kernel.grid)) + 3
     asked = walk_kernel(walk, kernel, most)
     done = LaunchUnderTest(asked, {}).run(ASCENDING, time_limit=settings.time_limit)
@@ -87,21 +87,21 @@ def run_walk(
 
 @dataclass(frozen=True)
 class EachTileOnce:
-    """The oracle of a walk.
+    """Oracle of a walk.
 
     Attributes:
-        config: The schedule, which gives the tiles.
+        config: The schedule, which determines the tiles.
     """
 
     config: Config
 
     def compare(self, emulation: Emulation) -> Comparison:
-        """Compare the parts that the blocks tell of with the tiles of out."""
+        """Compare the reported parts with the tiles of out."""
         return Comparison(None, _wrong(self.config, emulation.outputs["parts"].astype(np.int64)))
 
 
 def _wrong(config: Config, told: IntArray) -> str:
-    """Return what the parts of all blocks lack, or have twice; "" where they are each k-tile of each tile once."""
+    """Return which tiles are missing or duplicated in the parts of all blocks; "" if none."""
     tile_m, tile_n, tiles_m, tiles_n, tiles_k = config.integers("tile_m", "tile_n", "tiles_m", "tiles_n", "tiles_k")
     per_tile = tiles_m * tiles_n
     matrices = config.integer("blocks") // config.integer("split_k") // per_tile

@@ -1,4 +1,4 @@
-"""The result of a verification: its verdict, and the one form in which databases keep it."""
+"""Result of a verification: its verdict, and its form in databases."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from search_spaces.spaces.schedule import Schedule
 
 Outcome = Literal["accepted", "refused", "uncertain"]  # uncertain: this machine, or the emulator, cannot decide
 
-# What an emulation says of a kernel; all else is not a verdict.
+# Emulation statuses that refuse a kernel; others are not a verdict.
 FAILURE_STATUSES = ("wrong_result", "findings", "crashed", FAILED_LAUNCH)
-FAILED_PROGRAM = "failed"  # the status of a program that raises, or ends with an error
-OUT_OF_MEMORY = "out_of_memory"  # of one that needs more than it may have
-FAILING = (*FAILURE_STATUSES, "compile_error", FAILED_PROGRAM, OUT_OF_MEMORY)  # what is not right as it stands
+FAILED_PROGRAM = "failed"  # status of a program that raises, or ends with an error
+OUT_OF_MEMORY = "out_of_memory"  # status of a program that exceeds its memory limit
+FAILING = (*FAILURE_STATUSES, "compile_error", FAILED_PROGRAM, OUT_OF_MEMORY)  # statuses of incorrect code
 
 
 def outcome_of(status: str) -> Outcome:
-    """Return what the status of a verdict says of the code: the only place that decides."""
+    """Return the outcome of a verdict's status. This is the only function that decides it."""
     return "accepted" if status == "ok" else "refused" if status in FAILING else "uncertain"
 
 
 class Subject(NamedTuple):
-    """A schedule that is verified.
+    """A schedule under test.
 
     Attributes:
-        problem: The problem that is emulated, perhaps smaller than the one asked for.
+        problem: Emulated problem, which may be smaller than the requested one.
         schedule: The schedule.
     """
 
@@ -54,7 +54,7 @@ class Verdict:
         runs: All runs that were made.
         kernel: The generated kernel, of the problem asked for.
         depth: "quick" or "full".
-        whole: Whether no run of this depth was left out for lack of time.
+        whole: True if no run of this depth was left out for lack of time.
         coverage: What a full verification of a schedule that passed has run.
         missing: What the runs do not show, a short text each.
         differing: Arrays whose bits depend on the order of blocks.
@@ -82,23 +82,23 @@ class Verdict:
 
     @classmethod
     def of_emulation(cls, emulation: Emulation) -> Self:
-        """Return the verdict of a launch that could not run, for example because it does not compile."""
+        """Return the verdict on a launch that could not run, for example because it does not compile."""
         return cls(None, emulation.status, emulation.reason, None, None, emulation)
 
     @classmethod
     def not_launched(cls, status: str, reason: str, subject: Subject | None = None) -> Self:
-        """Return the verdict on code that was refused before any launch."""
+        """Return the verdict on code that was rejected before any launch."""
         nothing = Emulation("unsupported", {}, (), (), (), reason=reason)
         return cls(subject, status, reason, None, None, nothing)
 
     @property
     def problem(self) -> Problem:
-        """The problem that was emulated. Raises ValueError for a launch without one."""
+        """The emulated problem. Raises ValueError for a launch without one."""
         return self._subject().problem
 
     @property
     def schedule(self) -> Schedule:
-        """The schedule that was verified. Raises ValueError for a launch without one."""
+        """The verified schedule. Raises ValueError for a launch without one."""
         return self._subject().schedule
 
     def _subject(self) -> Subject:
@@ -112,16 +112,16 @@ class Verdict:
 
     @property
     def outcome(self) -> Outcome:
-        """Whether the code is accepted or refused, or cannot be decided on."""
+        """Outcome: accepted, refused or uncertain."""
         return outcome_of(self.status)
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        """What the verification does not show, a short text each."""
+        """Parts that the verification does not cover, a short text each."""
         return (() if self.coverage is None else self.coverage.lacks) + self.missing
 
     def stored(self) -> dict[str, Any]:
-        """Return the form in which databases keep it: the runs, what repeats them, and the digests of their kernel."""
+        """Return the form stored in databases: the runs, how to repeat them, and the digests of their kernel."""
         return {
             "status": self.status,
             "depth": self.depth,
@@ -160,6 +160,6 @@ class Verdict:
 
     @property
     def seconds(self) -> float:
-        """Of the host, to compile and to run everything."""
+        """Time to compile and to run everything on the host, in seconds."""
         emulations = [run.emulation for run in self.runs] or [self.emulation]
         return sum(e.compile_seconds + e.run_seconds for e in emulations)

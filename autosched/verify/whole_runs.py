@@ -25,16 +25,17 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import Problem
 
-# A quick verification of a small problem draws its inputs again while all of them stay below these sizes: a few lines
-# do not put a NaN, or a tie, at each position of a line that matters.
+# A quick verification of a small problem generates more inputs while all of them stay below these sizes: a few lines do
+# not have a NaN, or a tie, at each position that matters.
 AGAIN_BYTES, AGAIN_FLOPS, AGAIN = 2**17, 2**21, 4
 
 
 def whole_runs(
     problem: Problem, kernel: GeneratedKernel, settings: VerifySettings
 ) -> tuple[Iterator[PlannedRun], Iterator[PlannedRun]]:
-    """Return runs of the whole of ``problem``: those that a full verification makes before those of other sizes, and
-    those after them."""
+    """Return runs of the whole of ``problem``: those before and those after the runs at other sizes in a full
+    verification.
+    """
     kept: dict[str, Run] = {}
     return _first_runs(problem, kernel, settings, kept), _more_runs(problem, kernel, settings, kept)
 
@@ -44,7 +45,7 @@ def _first_runs(
 ) -> Iterator[PlannedRun]:
     seed, turns = settings.seed, quick_orders(settings.seed)[1]
     random = StressInputs((RANDOM,), problem.random_inputs(seed))
-    together = kernel.cooperating[0] > 1 or kernel.chained  # then the order of blocks may show in sums
+    together = kernel.cooperating[0] > 1 or kernel.chained  # the order of blocks may then show in sums
     compares = kernel.repeatable and (settings.depth == "full" or (together and settings.emulates))
 
     def first() -> Run:
@@ -71,7 +72,7 @@ def _first_runs(
     for given in stress:
         yield PlannedRun("edge inputs", partial(run_whole, problem, kernel, given, turns, settings))
     again = int(min(AGAIN_BYTES / problem.min_bytes, AGAIN_FLOPS / max(1.0, problem.flops)))
-    # a user's kernel, which has none of them, runs in a random order, too, unless it is very large
+    # a user's kernel has no such inputs; it also runs in a random order, unless it is very large
     least = int(not stress and problem.min_bytes <= EMULATED_BYTES)
     for i, given in islice(_drawn_again(problem, seed), max(again, least)):
         order = replace(turns, seed=i + 1)
@@ -91,11 +92,11 @@ def _more_runs(
         for given in problem.stress_inputs(seed + i):
             provoked = True
             yield PlannedRun(name, partial(run_whole, problem, kernel, given, order, settings, seed=seed + i))
-        if not provoked:  # a user's kernel: on what a quick verification draws again
+        if not provoked:  # a user's kernel: on the additional inputs of a quick verification
             given = StressInputs((RANDOM,), problem.random_inputs(seed + i + 1))
             yield PlannedRun(name, partial(run_whole, problem, kernel, given, order, settings, seed=seed + i + 1))
     turns = Order("random", seed + 4)
-    if settings.emulates:  # a tuner, and whoever calls the kernel, launches it again and again
+    if settings.emulates:  # tuners and applications launch a kernel repeatedly
         first = kept["first"].outputs if "first" in kept else {}
         yield PlannedRun(
             TWICE,

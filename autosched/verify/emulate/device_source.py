@@ -1,7 +1,7 @@
-"""CUDA files as people write them, with host code and headers of C++, for a compiler that knows device code alone.
+"""Device code of ordinary CUDA files, which also contain host code and C++ headers.
 
-Where nvcc is installed it makes the PTX. NVRTC knows no host code: it gets the device part of a file, line by line
-where it was.
+nvcc compiles them if it is installed. NVRTC does not support host code: it receives the device part of a file, with
+unchanged line numbers.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ _NVCC_SECONDS = 300.0
 
 
 def has_host_code(text: str) -> bool:
-    """Whether a CUDA file holds what runs on the host: a compiler of device code alone does not take it."""
+    """Return True if a CUDA file contains host code, which device-only compilers reject."""
     return _HOST_CODE.search(_COMMENT.sub(" ", text)) is not None
 
 
 def nvcc() -> str | None:
-    """Where nvcc is, if it is installed."""
+    """Return the path of nvcc, or None if it is not installed."""
     return shutil.which("nvcc")
 
 
 def ptx_by_nvcc(file: Path, arch: str, options: Sequence[str] = ()) -> tuple[str | None, str]:
-    """Return the PTX of a CUDA file, with the lines of its source, and what the compiler said; None where it
-    refuses."""
+    """Return the PTX of a CUDA file with line information, and the compiler's messages; the PTX is None if compiling
+    fails.
+    """
     with tempfile.TemporaryDirectory(prefix="autosched-nvcc-") as folder:
-        # A file, not /dev/stdout: for some architectures nvcc lets ptxas read what it has written.
+        # A file, not /dev/stdout: for some architectures nvcc lets ptxas read its output.
         output = Path(folder, "out.ptx")
         command = [nvcc() or "nvcc", "-ptx", "-lineinfo", f"-arch={arch}", "-o", str(output), *options, str(file)]
         try:
@@ -57,7 +58,9 @@ def ptx_by_nvcc(file: Path, arch: str, options: Sequence[str] = ()) -> tuple[str
 
 
 def source_by_nvcc(text: str, arch: str, headers: Headers, options: Sequence[str] = ()) -> tuple[str | None, str]:
-    """As ``ptx_by_nvcc``, of a source and headers that are texts; others are found from the working folder on."""
+    """Compile a source and headers given as texts, like ``ptx_by_nvcc``. Other headers are found from the working
+    folder.
+    """
     with tempfile.TemporaryDirectory(prefix="autosched-nvcc-") as name:
         folder = Path(name)
         headers.write(folder)
@@ -67,24 +70,24 @@ def source_by_nvcc(text: str, arch: str, headers: Headers, options: Sequence[str
 
 
 def device_part(text: str) -> str:
-    """Return a CUDA file without the functions and variables of the host; every line stays where it is."""
+    """Return a CUDA file without the host's functions and variables; line numbers are preserved."""
     blank = _blanked(text)
     return _kept(text, blank, 0, len(text))
 
 
 def _blanked(text: str) -> str:
-    """Return the same text with comments, literals and directives as blanks: what is left has true brackets."""
+    """Return the text with comments, literals and directives blanked, so that brackets are balanced."""
 
     def blanks(found: re.Match[str]) -> str:
         return re.sub(r"[^\n]", " ", found[0])
 
     plain = re.compile(f"{_COMMENT.pattern}|{_LITERAL.pattern}", re.DOTALL)
-    # Literals stay in directives (#include "x"), which are kept whole.
+    # Literals in directives (#include "x") are kept, because directives are kept whole.
     return re.sub(r"(?m)^" + _DIRECTIVE.pattern, blanks, plain.sub(blanks, text))
 
 
 def _kept(text: str, blank: str, start: int, end: int) -> str:
-    """Return the items between two places, at one level of brackets: what is the host's, as empty lines."""
+    """Return the items between two positions at one bracket level, with the host's replaced by empty lines."""
     out, at = [], start
     while at < end:
         stop, opening = _item(blank, at, end)
@@ -100,13 +103,15 @@ def _kept(text: str, blank: str, start: int, end: int) -> str:
 
 
 def _with_literals(text: str, blank: str, start: int, end: int) -> str:
-    """Return the head of an item: its words, with the literal of ``extern "C"``."""
+    """Return the head of an item: its words, including the literal of ``extern "C"``."""
     words = blank[start:end].strip()
     return 'extern "C"' if words == "extern" and '"' in text[start:end] else words
 
 
 def _item(blank: str, start: int, end: int) -> tuple[int, int]:
-    """Where the item that begins at ``start`` ends, and where its body opens (-1: none)."""
+    """Return the end of the item that begins at ``start``, and the position of its body's opening bracket (-1:
+    none).
+    """
     depth, opening = 0, -1
     for at in range(start, end):
         c = blank[at]
@@ -124,7 +129,7 @@ def _item(blank: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _is_function_or_scope(head: str) -> bool:
-    """Whether what ends with this bracket needs no semicolon behind it."""
+    """Return True if the item that ends with this bracket needs no semicolon."""
     return not _TYPES.match(head) and "=" not in head.partition("(")[0]
 
 
@@ -140,12 +145,12 @@ def _is_for_device(head: str, has_body: bool) -> bool:
 
 
 def _lines_alone(text: str, blank: str, start: int, end: int) -> str:
-    """Blanks for the host's, but for directives, which stay."""
+    """Return blank lines for host code, but keep directives."""
     kept, at = [], start
     for found in re.finditer(r"(?m)^" + _DIRECTIVE.pattern, text[start:end]):
         here, behind = start + found.start(), start + found.end()
         if blank[here:behind].strip():
-            continue  # within a comment, or no line of its own
+            continue  # within a comment, or not on its own line
         kept.append("\n" * text.count("\n", at, here) + text[here:behind])
         at = behind
     kept.append("\n" * text.count("\n", at, end))

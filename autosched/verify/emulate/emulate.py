@@ -1,4 +1,4 @@
-"""Anyone's kernel on the CPU, from its CUDA source, its PTX, or a Triton kernel compiled for a GPU that is not here."""
+"""Emulation of any kernel on the CPU, from CUDA source, PTX, or a Triton kernel compiled for an absent GPU."""
 
 from __future__ import annotations
 
@@ -43,29 +43,28 @@ __all__ = ["EmulatedLaunch", "Im2col", "Struct", "Surface", "TensorMapOf", "Text
 def emulate(
     program: Any, arguments: Sequence[Any], base: EmulatedLaunchOptions | None = None, **keywords: Any
 ) -> EmulatedLaunch:
-    """Run one launch of a kernel on the CPU, instruction by instruction of its PTX, and report what is wrong with it.
+    """Run one launch of a kernel on the CPU, instruction by instruction of its PTX, and report its faults.
 
     Args:
-        program: CUDA C++, PTX text, a tile program, or what ``triton.compile`` returned for a CUDA target. NVRTC
-            compiles the device part of CUDA C++; host code is left out, and standard headers may be included.
-        arguments: Arguments in the order of the parameters. A numpy array is a pointer to it; arrays that overlap on
-            the host (a view, the same array twice) do so for the kernel. A number or numpy scalar is converted as C
-            would, None is a null pointer, a list of arrays an array of pointers, ``Struct`` a struct (``numpy.void``
-            and bytes are structs without pointers), ``TensorMapOf`` a tensor map, ``Texture`` and ``Surface`` are such
-            objects. The arrays are not changed. Of the pointers that Triton adds, that of its global scratch memory is
-            made where the kernel needs it; others that a compiler adds are null. An array whose type is not that of
-            the parameter is refused, where the source or a mangled name gives that type. A tile program takes its
-            arrays in its own order.
+        program: CUDA C++, PTX text, a tile program, or the result of ``triton.compile`` for a CUDA target. NVRTC
+            compiles the device part of CUDA C++; host code is skipped, and standard headers may be included.
+        arguments: Arguments in the order of the parameters. A numpy array is passed as a pointer; arrays that overlap
+            on the host (a view, the same array twice) overlap for the kernel. Numbers and numpy scalars are converted
+            as in C. None is a null pointer, a list of arrays is an array of pointers, ``Struct`` a struct
+            (``numpy.void`` and bytes are structs without pointers), ``TensorMapOf`` a tensor map; ``Texture`` and
+            ``Surface`` are such objects. The arrays are not modified. Triton's global scratch memory is allocated if
+            the kernel needs it; other pointers that a compiler adds are null. An array must have the type of its
+            parameter if the source or a mangled name declares it. A tile program takes its arrays in its own order.
         base: Options whose fields the keywords replace. Default: ``EmulatedLaunchOptions()``.
         keywords: Fields of ``EmulatedLaunchOptions`` by name, such as ``grid=2``.
 
     Returns:
-        The status, the findings, the counts, and the arrays as the launch left them. A kernel that does not compile,
-        crashes or never ends is a status.
+        The status, the findings, the counts, and the arrays after the launch. A kernel that does not compile, crashes
+        or never ends is reported by its status.
 
     Raises:
         TypeError: An unknown option, or ``base`` of another type.
-        ValueError: An option that cannot be used, or arguments that do not fit the kernel.
+        ValueError: An invalid option, or arguments that do not fit the kernel.
         NvrtcMissing: CUDA source without NVRTC.
         HostFailure: This machine cannot emulate.
     """
@@ -92,7 +91,7 @@ def emulate(
     if len(parameters) > len(given):
         given += _scratch(program, math.prod(grid))
     source = program if isinstance(program, str) and not is_ptx(program) else ""
-    added = len(parameters) - len(given)  # by a compiler, which adds none to CUDA source
+    added = len(parameters) - len(given)  # compilers add none to CUDA source
     if added < 0 or (added and source) or any(p.bytes != 8 for p in parameters[len(given) :]):
         count = "1 argument" if len(parameters) == 1 else f"{len(parameters)} arguments"
         raise ValueError(
@@ -134,7 +133,7 @@ def emulate(
 
 
 def _emulated_program(program: Program, arguments: Sequence[Any], options: EmulatedLaunchOptions) -> EmulatedLaunch:
-    from autosched.verify.emulate.tile_program import inputs_of, kernel_of  # with spaces and time models
+    from autosched.verify.emulate.tile_program import inputs_of, kernel_of  # imports spaces and time models
 
     problem, kernel = kernel_of(program, arguments, options.device or "h200", options.schedule)
     inputs = inputs_of(problem, arguments)
@@ -175,7 +174,7 @@ def _aliased(arguments: Sequence[Any], aliases: Mapping[int, int | tuple[int, in
 
 
 def _named(module: Module, symbols: Mapping[str, Any]) -> dict[str, Any]:
-    """By the names of variables in the PTX. Raises ValueError for one that is not there."""
+    """Return the arrays by the names of variables in the PTX. Raises ValueError for an unknown name."""
     own = [v.name for v in module.variables if v.space in ("global", "const")]
     names = {}
     for asked, value in symbols.items():
@@ -188,7 +187,7 @@ def _named(module: Module, symbols: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _content(module: Module, name: str, value: Any) -> Array:
-    """Return what a variable holds before the launch; where it is only to be read, what the program gives it."""
+    """Return the contents of a variable before the launch; the program's own initial value if it is only read back."""
     variable = next(v for v in module.variables if v.name == name)
     if value is None:
         data = bytearray(variable.bytes)
@@ -206,12 +205,12 @@ def _content(module: Module, name: str, value: Any) -> Array:
 
 
 def is_ptx(program: str) -> bool:
-    """Whether a text is PTX, which needs no compiler, and not CUDA source."""
+    """Return True if a text is PTX, which needs no compiler, rather than CUDA source."""
     return ".version" in program and ".target" in program and "__global__" not in program
 
 
 def _ptx_of(program: Any, options: EmulatedLaunchOptions) -> tuple[str, str, Emulation | None]:
-    """PTX text, the kernel's name in it ("": the only one), and the result where it does not compile."""
+    """Return PTX text, the kernel's name in it ("": the only one), and the result if compiling fails."""
     kernel, headers = options.kernel, options.headers or {}
     compiled = getattr(program, "asm", None)
     if isinstance(compiled, Mapping):
@@ -242,7 +241,7 @@ def _ptx_of(program: Any, options: EmulatedLaunchOptions) -> tuple[str, str, Emu
 
 
 def _launch_sizes(program: Any, options: EmulatedLaunchOptions) -> tuple[Size3, Size3, int]:
-    """Return grid, block and dynamic shared memory; a Triton kernel knows the last two."""
+    """Return grid, block and dynamic shared memory; a Triton kernel provides the last two."""
     metadata = getattr(program, "metadata", None)
     block, shared_bytes = options.block, options.shared_bytes
     if block is None:
@@ -255,8 +254,7 @@ def _launch_sizes(program: Any, options: EmulatedLaunchOptions) -> tuple[Size3, 
 
 
 def _scratch(program: Any, blocks: int) -> list[Array]:
-    """Return the global memory that a Triton kernel asks for, of all its blocks: there it makes its tensor
-    descriptors."""
+    """Return the global scratch memory of all blocks of a Triton kernel, where it creates its tensor descriptors."""
     metadata = getattr(program, "metadata", None)
     size = int(getattr(metadata, "global_scratch_size", 0) or 0)
     return [np.zeros(size * blocks, dtype=np.uint8)] if size else []
@@ -272,7 +270,7 @@ def _only(module: Module) -> str:
 
 
 def _check_block(function: Function, block: Size3) -> None:
-    """Raise ValueError where the driver would refuse the launch: ``__launch_bounds__``, ``__block_size__``."""
+    """Raise ValueError if the driver would reject the launch: ``__launch_bounds__``, ``__block_size__``."""
     most, exact = function.most_threads, function.exact_threads
     if most and math.prod(block) > math.prod(most):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The verdict on one launch of anyone's kernel, and the arrays that it left."""
+"""Verdict on one emulated launch, and its arrays."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from search_spaces.short_repr import short_repr
 
 @dataclass(frozen=True, eq=False)
 class EmulatedLaunch:
-    """The verdict on a launch, and the arrays that it left.
+    """Verdict on a launch, and the arrays after it.
 
     Attributes:
         verdict: The verdict, with all findings.
-        arrays: The arguments as the first run left them: None for arguments that are not arrays, and for all of them
-            where it did not finish; a tuple of the same for a list or a ``Struct``.
-        symbols: The variables that were asked for.
+        arrays: The arguments after the first run. None for arguments that are not arrays, and for all if it did not
+            finish; a tuple for a list or a ``Struct``.
+        symbols: Contents of the requested variables.
     """
 
     verdict: Verdict
@@ -35,12 +35,12 @@ class EmulatedLaunch:
 
     @property
     def orders(self) -> tuple[Order, ...]:
-        """The order of each run."""
+        """Order of each run."""
         return tuple(run.order for run in self.verdict.runs)
 
     @property
     def not_run(self) -> tuple[str, ...]:
-        """Runs that could find more, as the arguments that ask for them."""
+        """Runs that could find more, as arguments that request them."""
         return self.verdict.not_run
 
     @property

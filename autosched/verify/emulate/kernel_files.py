@@ -1,7 +1,7 @@
-"""Tells what a file of a kernel is, by its content, and finds the PTX in it: what the emulator executes.
+"""Recognition of kernel files by their contents, and extraction of the PTX that the emulator executes.
 
-PTX text and CUDA source stand for themselves. A cubin may carry the PTX that it was made of (cuTile's do), a fat binary
-and a program or object file that holds one mostly do. Python files are known by what they import.
+PTX text and CUDA source are used as they are. A cubin may include its PTX (cuTile's do); fat binaries, programs and
+object files usually do. Python files are recognised by their imports.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from measurements.emulator.executables.link import link
 from measurements.files.bounded import read_bounded
 from measurements.files.text import one_line
 
-_ELF = b"\x7fELF\x02\x01"  # of 64 bits, little-endian
+_ELF = b"\x7fELF\x02\x01"  # 64-bit, little-endian
 _FATBIN = struct.pack("<I", 0xBA55ED50)
 _ARCHIVE = b"!<arch>\n"
 _CUDA_MACHINE = 190  # EM_CUDA
@@ -29,20 +29,23 @@ _TEXT_SECTION = ".nv_debug_ptx_txt"
 _FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegment")
 _MOST_BYTES = 1 << 28  # of a binary file
 _MOST_SOURCE = 1 << 24  # of a Python file
-_HEAD = 4096  # bytes, by which a text is told from other files
+_HEAD = 4096  # bytes that distinguish text from other files
 _INTERMEDIATE = ".nv_intermediate_source_section"
 _TILELANG_HEADERS = "<tl_templates/"
 _LANGUAGE = re.compile(r"^\.language\s+\d+\s*$", re.MULTILINE)
 
 
 class NoKernelFile(ValueError):
-    """A file that cannot be emulated. The message is one line that says what to do."""
+    """A file that cannot be emulated. The message is one line with the remedy."""
 
 
 @dataclass(frozen=True)
 class FrontEnd:
-    """A way to write kernels in Python: ``modules`` that its programs import, and ``instead``, what to verify where
-    its programs cannot be run here as they are; "" for Triton's, which can."""
+    """A Python package for writing kernels.
+
+    ``modules`` are those that its programs import. ``instead`` names what to verify if its programs cannot be run here
+    directly; "" for Triton, whose programs can.
+    """
 
     name: str
     modules: tuple[str, ...]
@@ -50,11 +53,11 @@ class FrontEnd:
 
     @property
     def refusal(self) -> str:
-        """What to say of a file that holds its kernels."""
+        """Return the message for a file with its kernels."""
         return f"holds kernels of {self.name}: {self.instead}"
 
 
-# The most particular first: a CuTe program may import Triton, too.
+# The most specific first: a CuTe program may also import Triton.
 FRONT_ENDS = (
     FrontEnd(
         "CuTe DSL",
@@ -73,12 +76,12 @@ FRONT_ENDS = (
 
 
 def ptx_of_file(path: Path) -> str | None:
-    """Return the PTX of a binary file, for the newest architecture that it holds; None where the file is text.
+    """Return the PTX of a binary file for its newest architecture, or None for a text file.
 
     Raises NoKernelFile for a binary file without PTX, and OSError.
     """
     if not path.is_file():
-        return None  # a pipe, or nothing: who reads text says so
+        return None  # a pipe, or missing: the reader of the text reports it
     with path.open("rb") as file:
         data = file.read(_HEAD)
     if data.startswith((_FATBIN, b"\x7fELF")):
@@ -114,7 +117,7 @@ def ptx_of_file(path: Path) -> str | None:
 
 
 def front_end_of(path: Path) -> FrontEnd | None:
-    """Whose kernels a Python file holds, by its imports; None where it imports none of ``FRONT_ENDS``.
+    """Return the front end of a Python file by its imports; None if it imports none of ``FRONT_ENDS``.
 
     Raises NoKernelFile for text that is not valid Python, and OSError.
     """
@@ -126,19 +129,19 @@ def front_end_of(path: Path) -> FrontEnd | None:
 
 
 def front_end_that_uses(names: Iterable[str]) -> FrontEnd | None:
-    """Return whose kernels a Python file holds that imports these names; None for none of ``FRONT_ENDS``."""
+    """Return the front end that uses these imported names; None if there is none."""
     known = set(names)
     return next((front_end for front_end in FRONT_ENDS if any_of(known, front_end.modules)), None)
 
 
 def any_of(names: Iterable[str], modules: Iterable[str]) -> bool:
-    """Return whether one of these imported names is one of the modules, or lies in it."""
+    """Return True if one of the imported names is, or is inside, one of the modules."""
     prefixes = tuple(modules)
     return any(name == m or name.startswith(f"{m}.") for name in names for m in prefixes)
 
 
 def include_folders(source: str) -> tuple[str, ...]:
-    """Where the headers of a front end lie that CUDA source includes: TileLang's, in its package."""
+    """Return the header folders of a front end for CUDA source, such as those of TileLang's package."""
     spec = importlib.util.find_spec("tilelang") if _TILELANG_HEADERS in source else None
     folders = spec.submodule_search_locations or () if spec else ()
     return tuple(str(Path(f) / part) for f in folders for part in ("src", "3rdparty/cutlass/include"))
@@ -179,7 +182,6 @@ def _sections(data: bytes) -> tuple[int, dict[str, bytes]]:
 
 
 def _lines(section: bytes) -> str:
-    """Lines that end with a zero byte each. The source that cuTile appends, and the language that it names, are not
-    for those who execute it."""
+    """Return zero-terminated lines, without the source and language name that cuTile appends."""
     text = section.replace(b"\0", b"\n").decode(errors="replace")
     return _LANGUAGE.sub("", text.partition(_INTERMEDIATE)[0])

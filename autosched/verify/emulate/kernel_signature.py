@@ -1,7 +1,7 @@
-"""What a kernel's parameters are called and of what types they are, as its source or its mangled name says.
+"""Names and types of a kernel's parameters, from its source or its mangled name.
 
-PTX knows neither: it has the bytes of a parameter, and of numbers whether they are floats. All of this is for messages
-and for checks of what is passed; where nothing is known, nothing is checked.
+PTX has neither: it only has sizes of parameters, and float or integer kind of numbers. Signatures serve messages and
+checks of arguments; unknown types are not checked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BEFORE_NAME = ("__launch_bounds__", "__attribute__", "__cluster_dims__", "__max
 _QUALIFIERS = re.compile(
     r"\b(const|volatile|__restrict__|__restrict|restrict|struct|__grid_constant__|typename)\b|[*&]"
 )
-# Bytes and kind of what a pointer of this type points to; "" fits every kind.
+# Bytes and kind of the elements behind a pointer of this type; "" fits every kind.
 _POINTED = {
     "float": (4, "f"), "double": (8, "f"), "int": (4, "iu"), "unsigned int": (4, "iu"), "unsigned": (4, "iu"),
     "long long": (8, "iu"), "unsigned long long": (8, "iu"), "long": (8, "iu"), "unsigned long": (8, "iu"),
@@ -37,7 +37,7 @@ _POINTED = {
 
 @dataclass(frozen=True)
 class SignatureParameter:
-    """``name`` and ``type`` are empty where nothing says them."""
+    """A parameter; ``name`` and ``type`` are empty if unknown."""
 
     name: str = ""
     type: str = ""
@@ -47,7 +47,7 @@ class SignatureParameter:
         return self.type.removeprefix("const ").strip() in ("__nv_bfloat16", "nv_bfloat16")
 
     def refuses(self, array: Array) -> str:
-        """Why an array is none for a pointer of this type; empty where it may be one."""
+        """Return why an array does not fit a pointer of this type; "" if it may fit."""
         if "*" not in self.type:
             return ""
         plain = " ".join(_QUALIFIERS.sub(" ", self.type).split())
@@ -65,9 +65,9 @@ _NUMPY = {np.dtype(t).name for t in "?bBhHiIlLqQefdFD"}
 
 
 def find_kernel(asked: str, kernels: Sequence[str]) -> str:
-    """Return the entry that is meant: by its mangled name, its signature, with template arguments or without.
+    """Return the entry with this mangled name or signature, with or without template arguments.
 
-    Raises ValueError, with the names that there are.
+    Raises ValueError, which lists the existing names.
     """
     if asked in kernels:
         return asked
@@ -83,7 +83,7 @@ def find_kernel(asked: str, kernels: Sequence[str]) -> str:
 
 
 def _names_of(signature: str) -> set[str]:
-    """Without blanks: whole, without parameters, without template arguments, without namespaces."""
+    """Return spellings without blanks: whole, without parameters, template arguments, or namespaces."""
     name = "".join(_before_parameters(signature).removeprefix("void ").split())
     plain = name.partition("<")[0]
     return {
@@ -105,14 +105,14 @@ def _before_parameters(signature: str) -> str:
 
 
 def parameters_of(source: str, entry: str, count: int) -> tuple[SignatureParameter, ...]:
-    """Those of the kernel ``entry`` of a module, whose ``source`` may be empty: ``count`` of them."""
+    """Return the ``count`` parameters of the kernel ``entry`` of a module; ``source`` may be empty."""
     signature = demangled(entry)
     name = _before_parameters(signature).removeprefix("void ").partition("<")[0].rpartition("::")[2].strip()
     mangled = signature[len(_before_parameters(signature)) :]
     types = _split(mangled[1:-1]) if mangled.startswith("(") else []
     declared = _declared(source, name, count)
     if declared is not None:
-        # The mangled name knows what stands for a template's parameters.
+        # The mangled name has the arguments of the template's parameters.
         known = types if len(types) == count else [p.type for p in declared]
         return tuple(SignatureParameter(p.name, t) for p, t in zip(declared, known, strict=True))
     if len(types) == count:
@@ -141,7 +141,7 @@ def _declared(source: str, name: str, count: int) -> tuple[SignatureParameter, .
 
 
 def _aliases(text: str) -> dict[str, str]:
-    """Names of types by ``typedef float real;``, ``using real = float;`` and ``#define real float``."""
+    """Return type aliases of ``typedef float real;``, ``using real = float;`` and ``#define real float``."""
     found = {name: kind.strip() for kind, name in _TYPEDEF.findall(text)}
     return found | {name: kind.strip() for name, kind in (*_USING.findall(text), *_DEFINE.findall(text))}
 
@@ -166,7 +166,7 @@ def _closing(text: str, opening: int) -> int:
 
 
 def _split(text: str) -> list[str]:
-    """Between the commas that are in no brackets."""
+    """Split at the commas outside brackets."""
     parts, depth, start = [], 0, 0
     for at, c in enumerate(text):
         depth += (c in "(<[{") - (c in ")>]}")

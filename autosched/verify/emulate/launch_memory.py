@@ -1,4 +1,4 @@
-"""The arrays, numbers and structs of a launch as a kernel gets them: pointers, bytes, and memory that they share."""
+"""Arguments of a launch in device form: pointers, bytes, and shared regions of memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POINTER_BYTES = 8
 
 @dataclass(eq=False)
 class _Region:
-    """Memory that arrays share: one array of the launch. ``start`` is where it begins on the host."""
+    """Memory shared by overlapping arrays: one array of the launch. ``start`` is its address on the host."""
 
     start: int
     end: int
@@ -36,7 +36,7 @@ class _Region:
 
 @dataclass(eq=False)
 class LaunchMemory:
-    """What ``pass_arguments`` has made: ``arguments``, ``inputs`` by the names of their operands, and ``memory``."""
+    """Result of ``pass_arguments``: ``arguments``, ``inputs`` by operand name, and ``memory``."""
 
     arguments: tuple[Argument, ...]
     inputs: dict[str, Array]
@@ -72,20 +72,20 @@ def pass_arguments(
     outputs: Sequence[int],
     symbols: Mapping[str, Array],
 ) -> LaunchMemory:
-    """Lay the arguments of a launch out in memory.
+    """Lay out the arguments of a launch in memory.
 
     Args:
-        parameters: Of the kernel, as the PTX declares them.
-        signature: What the source or a mangled name says of their types; unknown where neither does.
+        parameters: Parameters of the kernel in the PTX.
+        signature: Their types in the source or the mangled name; may be unknown.
         given: Arrays, numbers, structs and so on, one for each parameter.
-        outputs: Positions of arrays that hold nothing before the launch.
-        symbols: Contents of module variables by the names that the PTX has.
+        outputs: Positions of arrays without contents before the launch.
+        symbols: Contents of module variables, by their names in the PTX.
 
     Returns:
-        The operands of the launch, what they hold, and where pointers lie in them.
+        The operands of the launch, their contents, and the positions of pointers in them.
 
     Raises:
-        ValueError: An argument does not fit its parameter; the text names both.
+        ValueError: An argument does not fit its parameter; the message names both.
     """
     return _Passing(parameters, signature, given, outputs, symbols).done()
 
@@ -116,7 +116,7 @@ class _Passing:
     # Memory ---------------------------------------------------------------------------------------------------------
 
     def all_regions(self) -> dict[int, _Region]:
-        """Return the region of each array, by its identity. Arrays that overlap on the host do so on the device."""
+        """Return the region of each array, by its identity. Arrays that overlap on the host overlap on the device."""
         apart: list[_Region] = []
         for array in {id(a): a for value in self.given for a in arrays_in(value)}.values():
             start = array.__array_interface__["data"][0] if array.flags.c_contiguous and array.nbytes else -id(array)
@@ -133,11 +133,11 @@ class _Passing:
 
     @staticmethod
     def place_of(array: Array, region: _Region) -> int:
-        """Return the first byte of an array in its region."""
+        """Return the offset of an array in its region, in bytes."""
         return int(array.__array_interface__["data"][0]) - region.start if len(region.members) > 1 else 0
 
     def operand(self, array: Array, name: str) -> tuple[Operand, int]:
-        """Return the array of the launch in which ``array`` lies, and from which byte on."""
+        """Return the array of the launch that contains ``array``, and the offset in it."""
         region = self.regions[id(array)]
         offset = self.place_of(array, region)
         if region.operand is None:
@@ -154,7 +154,7 @@ class _Passing:
                 if id(a) in self.filled:
                     at = self.place_of(a, region)
                     filled[at : at + a.nbytes] = True
-            # Where only parts of it are to be filled, the rest has values.
+            # If only parts are to be filled, the rest has values.
             role = "output" if filled.all() and any(id(a) in self.filled for a in region.members) else "inout"
             dtype = SCALAR_DTYPES[_UNSIGNED[each]]
             region.operand = Operand(name, role, dtype, values.shape)  # type: ignore[arg-type]
@@ -169,7 +169,7 @@ class _Passing:
         return dtype
 
     def other(self, array: Array, name: str) -> tuple[str, int]:
-        """Return an array that no argument is, by name."""
+        """Return an array that is not an argument, by name."""
         operand, offset = self.operand(array, self.fresh(name) if self.regions[id(array)].operand is None else name)
         self.note_other(operand)
         return operand.name, offset
@@ -215,7 +215,7 @@ class _Passing:
         return LaunchMemory(passed, self.inputs, memory, places)
 
     def shown(self, k: int) -> str:
-        """How messages call an argument."""
+        """Return the name of an argument in messages."""
         name = self.signature[k].name
         return f"argument {k} ({name})" if name else f"argument {k}"
 
@@ -263,7 +263,9 @@ class _Passing:
         return table
 
     def struct(self, k: int, struct: Struct, start: int, name: str) -> bytes:
-        """Its bytes, padded to its alignment; pointers are noted at their places from ``start`` on."""
+        """Return the bytes of a struct, padded to its alignment. Pointers are recorded at their offsets from
+        ``start``.
+        """
         data, alignment = bytearray(), 1
         for n, value in enumerate(struct.fields):
             own = _alignment(k, value)
@@ -292,7 +294,7 @@ class _Passing:
         if offset:
             self.offsets[k] = offset
         element = self.element(value.dtype, array) if value.dtype else _dtype_of(array)
-        # The map sees the array's shape and type; its memory is that of the region.
+        # The map has the array's shape and type; its memory is that of the region.
         seen = Operand(operand.name, operand.role, element, array.shape, operand.zeroed)
         dense = _of_pixels(name, seen, value, value.im2col) if value.im2col else _of_box(name, seen, value, value.box)
         if operand.dtype.bytes != element.bytes:
@@ -328,7 +330,7 @@ class _Passing:
         return handle
 
     def number(self, k: int, parameter: Variable, value: Any) -> bytes:
-        """Return a number or a struct in as many bytes as the parameter has."""
+        """Return a number or a struct in the size of its parameter."""
         if value is None:
             if parameter.bytes != _POINTER_BYTES:
                 raise ValueError(f"{self.shown(k)} is None, and its parameter of {parameter.bytes} bytes no pointer")
@@ -368,7 +370,7 @@ def _is_float(parameter: Variable) -> bool:
 
 
 def _is_integer(parameter: Variable) -> bool:
-    """As CUDA's compilers write it: others have bits alone."""
+    """Return True for a type that CUDA's compilers declare as an integer; other compilers declare plain bits."""
     return parameter.type[0] in "us" and parameter.bytes == parameter.element_bytes
 
 
@@ -414,14 +416,14 @@ def size_of(size: Any) -> tuple[int, int, int]:
 
 
 def _of_box(name: str, operand: Operand, value: TensorMapOf, box: tuple[int, ...]) -> TensorMap:
-    """Raise ValueError."""
+    """Raise ValueError for an invalid box."""
     if value.interleave == "NONE":
         return TensorMap.dense(name, operand, box, swizzle=value.swizzle)
     return TensorMap.interleaved(name, operand, box, value.interleave, swizzle=value.swizzle)
 
 
 def _of_pixels(name: str, operand: Operand, value: TensorMapOf, im2col: Im2col) -> TensorMap:
-    """Raise ValueError."""
+    """Raise ValueError for an invalid box of pixels."""
     interleaved = value.interleave != "NONE"
     ones = (1,) * (len(operand.shape) - 1 - interleaved)
     steps = (im2col.strides or ones[1:])[::-1]

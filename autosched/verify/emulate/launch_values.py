@@ -1,4 +1,4 @@
-"""What an argument of a launch may be besides an array and a number: structs, tensor maps, textures, surfaces."""
+"""Arguments of a launch besides arrays and numbers: structs, tensor maps, textures, surfaces."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ Mode = Literal["wrap", "clamp", "mirror", "border"]
 
 @dataclass(frozen=True, eq=False)
 class Struct:
-    """A struct that is passed by value: arrays (pointers to them), numpy scalars, bytes, None (null) and other structs,
-    each at its natural alignment, as C++ lays them out."""
+    """A struct passed by value.
+
+    Its fields are arrays (as pointers), numpy scalars, bytes, None (null) and other structs, each at its natural
+    alignment, as in C++.
+    """
 
     fields: tuple[Any, ...]
 
@@ -30,8 +33,10 @@ class Struct:
 
 @dataclass(frozen=True)
 class Im2col:
-    """Boxes of a ``TensorMapOf`` in im2col mode, as ``cuTensorMapEncodeIm2col`` makes it: corners of the bounding box
-    and strides of the dimensions of pixels, slowest first, as ``array.shape``."""
+    """Boxes of a ``TensorMapOf`` in im2col mode, as for ``cuTensorMapEncodeIm2col``.
+
+    Has the corners of the bounding box and the strides of the pixel dimensions, slowest first, like ``array.shape``.
+    """
 
     lower: tuple[int, ...]
     upper: tuple[int, ...]
@@ -44,10 +49,10 @@ class Im2col:
 class TensorMapOf:
     """A ``const __grid_constant__ CUtensorMap`` parameter that describes ``array``, of one to five dimensions.
 
-    ``box`` counts elements, slowest dimension first, as ``array.shape``. ``dtype``: what the elements are where numpy
-    does not say it: "bf16", "e4m3" and the like. ``im2col`` stands in place of a box. ``interleave``: the layouts
-    NC/8HWC8 and NC/16HWC16, where the last axis of ``array`` (of four to six) is a slice of channels of 16 or 32 bytes;
-    ``box`` leaves it out.
+    ``box`` counts elements, slowest dimension first, like ``array.shape``. ``dtype`` is the element type if numpy lacks
+    it: "bf16", "e4m3" and the like. ``im2col`` replaces the box. ``interleave`` selects the layouts NC/8HWC8 and
+    NC/16HWC16: the last axis of ``array`` (of four to six) is a slice of channels of 16 or 32 bytes, which ``box``
+    omits.
     """
 
     array: Array
@@ -62,9 +67,11 @@ class TensorMapOf:
 
 @dataclass(frozen=True, eq=False)
 class Texture:
-    """A ``cudaTextureObject_t`` of ``array``: (width,), (height, width) or (depth, height, width), and with
-    ``channels`` of 2 or 4 one dimension more. ``layered``: the first dimension counts layers. ``normalized_read``:
-    integers are read as fractions of the largest one (``cudaReadModeNormalizedFloat``)."""
+    """A ``cudaTextureObject_t`` of ``array``: (width,), (height, width) or (depth, height, width).
+
+    With ``channels`` of 2 or 4 the array has one more dimension. ``layered``: the first dimension counts layers.
+    ``normalized_read``: integers are read as fractions of the largest value (``cudaReadModeNormalizedFloat``).
+    """
 
     array: Array
     filter: Literal["point", "linear"] = "point"
@@ -87,7 +94,7 @@ class Surface(Texture):
 
 @dataclass(frozen=True)
 class Bytes(ScalarArgument):
-    """What is passed by value, as bytes."""
+    """A value that is passed as bytes."""
 
     data: bytes = b""
 
@@ -100,7 +107,7 @@ class Bytes(ScalarArgument):
 
 
 def arrays_in(value: Any) -> Iterator[Array]:
-    """Yield the arrays of an argument, those inside structs and lists among them."""
+    """Yield the arrays of an argument, including those inside structs and lists."""
     if isinstance(value, np.ndarray):
         yield value
     elif isinstance(value, TensorMapOf | Texture):

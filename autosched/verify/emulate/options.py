@@ -1,4 +1,4 @@
-"""The options of ``autosched.emulate``: one object, validated where it is made and handed down unchanged."""
+"""Options of ``autosched.emulate``: one object, validated on construction and passed on unchanged."""
 
 from __future__ import annotations
 
@@ -30,37 +30,38 @@ class EmulatedLaunchOptions:
     Attributes:
         kernel: Name of the ``__global__`` function, or a name expression (``"scale<float, 4>"``). A kernel of PTX has
             its mangled name, its signature, or its name in C++. Default: the only kernel.
-        grid: One to three sizes, in blocks. A tile program takes none: the shapes of its arrays give its launch.
+        grid: One to three sizes, in blocks. Not allowed for a tile program, whose launch follows from its arrays.
         block: One to three sizes, in threads. Default: those of the Triton kernel.
-        cluster: One to three sizes, in blocks, of the clusters of the launch. Default: what ``__cluster_dims__`` says.
+        cluster: One to three sizes, in blocks, of the clusters of the launch. Default: ``__cluster_dims__``.
         shared_bytes: Dynamic shared memory of a block. Default: that of the Triton kernel, or 0.
-        cooperative: Whether all blocks run at a time, as ``grid.sync()`` needs; a grid that ``device`` cannot hold is
-            refused.
-        dependent: Whether the launch may begin before the one in front of it in its stream has ended (programmatic
-            stream serialization): an access without ``griddepcontrol.wait`` before it is a race. True if that launch
-            may still write every array, or positions of the arrays that it writes.
-        outputs: Positions of arrays that the kernel fills. Reading an element before it is written is a finding, and
-            so is an element that is never written.
-        aliases: ``{3: 0}`` passes the array of argument 0 as argument 3, too, for a kernel that works in place.
-            ``{3: (0, 64)}`` passes its part from byte 64 on. The array given as argument 3 is not used.
-        symbols: Contents of ``__device__``, ``__constant__`` and ``__managed__`` variables by name, which come back as
+        cooperative: Cooperative launch: all blocks run at the same time, as ``grid.sync()`` needs. The grid must fit on
+            ``device``.
+        dependent: Programmatic stream serialization: the launch may start before its predecessor in the stream has
+            ended, so an access without a preceding ``griddepcontrol.wait`` is a race. True if the predecessor may write
+            every array, or the positions of the arrays that it writes.
+        outputs: Positions of arrays that the kernel fills. Reading an element before it is written is a finding, and so
+            is an element that is never written.
+        aliases: ``{3: 0}`` also passes the array of argument 0 as argument 3, for a kernel that works in place. ``{3:
+            (0, 64)}`` passes its part from byte 64 on. The array given as argument 3 is not used.
+        symbols: Contents of ``__device__``, ``__constant__`` and ``__managed__`` variables by name, returned as
             ``symbols`` of the result; None for a variable that is only read back.
-        headers: Texts by include name. CUDA's own headers are found where a toolkit, or the wheel
-            nvidia-cuda-runtime, is installed.
-        options: Options of NVRTC.
-        time_limit: CPU seconds of one run of all ``launches``, without the compilation.
-        perturb: Whether approximate instructions (``ex2.approx``, ``rcp.approx``) err as much as the PTX ISA allows.
-        order: Order of blocks, and with a seed also of the turns of warps, lanes and atomics. A kernel that lacks
-            synchronisation may be right in one order and wrong in another. Default: ascending, and once more at
-            random. With ``full`` it is the first one.
+        headers: Texts by include name. CUDA's own headers require a toolkit, or the wheel nvidia-cuda-runtime.
+        options: NVRTC options.
+        time_limit: CPU seconds of one run of all ``launches``, without compilation.
+        perturb: If True, approximate instructions (``ex2.approx``, ``rcp.approx``) have the largest error that the PTX
+            ISA allows.
+        order: Order of blocks, and with a seed also of warps, lanes and atomics. A kernel that lacks synchronisation
+            may be right in one order and wrong in another. Default: one ascending and one random run. With ``full`` it
+            is the first order.
         launches: Number of back-to-back launches on the same memory; before each, ``outputs`` are poisoned again.
-        full: Whether the kernel also runs in every order, twice in a row, and with approximate instructions that err.
+        full: If True, the kernel also runs in every order, twice in a row, and with maximal errors of approximate
+            instructions.
         suppressions: Expected findings (``measurements.emulator.Suppression``).
         device: GPU that a tile program is compiled for, and that a cooperative launch must fit on. Default: "h200".
         schedule: Schedule of a tile program, or its values by name. Default: the time model's choice.
 
     Raises:
-        ValueError: An option that cannot be used.
+        ValueError: An option is invalid.
     """
 
     kernel: str = ""
@@ -99,7 +100,7 @@ class EmulatedLaunchOptions:
 
     @cached_property
     def plan(self) -> LaunchPlan:
-        """The runs of the launch."""
+        """Runs of the launch."""
         plan = replace(THOROUGH, perturb=True) if self.full else TWO_ORDERS
         plan = replace(
             plan, time_limit=self.time_limit, launches=self.launches, perturb_all=self.perturb,
@@ -108,7 +109,7 @@ class EmulatedLaunchOptions:
         return plan if self.order is None else plan.beginning_with(self.order, alone=not self.full)
 
     def check_tile_program(self) -> None:
-        """Raise ValueError for options of other kernels."""
+        """Raise ValueError for options that do not apply to tile programs."""
         if names := self._not_default(_OF_LAUNCHES):
             raise ValueError(f"a tile program knows its launch: leave out {', '.join(names)}")
 

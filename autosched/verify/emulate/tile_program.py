@@ -1,4 +1,4 @@
-"""A tile program on the CPU: the arrays say its sizes, and the time model a schedule where none is given."""
+"""Emulation of a tile program: the arrays determine its sizes, and the time model the default schedule."""
 
 from __future__ import annotations
 
@@ -26,9 +26,12 @@ def kernel_of(
 
     Args:
         program: The tile program.
-        arguments: Its arrays in their order, which say its sizes.
-        device: The name of the GPU that the kernel is for.
-        schedule: One of the program, or its values by name; None for the time model's choice.
+        arguments: Its arrays in their order, which determine its sizes.
+        device: Name of the GPU that the kernel is for.
+        schedule: Schedule of the program, or its values by name; None for the time model's choice.
+
+    Returns:
+        The problem and the kernel.
 
     Raises:
         ValueError: Arrays that do not fit the program, or a schedule that breaks a validity rule.
@@ -49,7 +52,7 @@ def kernel_of(
 
 
 def inputs_of(problem: ProgramProblem, arguments: Sequence[Any]) -> dict[str, Array]:
-    """Return the arrays that the kernel reads, by name, as they are stored."""
+    """Return the kernel's input arrays by name, in their storage types."""
     roles = {o.name: o for o in problem.operands() if o.role != "output"}
     return {
         name: np.ascontiguousarray(array).view(roles[name].dtype.storage)

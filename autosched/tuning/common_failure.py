@@ -1,4 +1,4 @@
-"""Decide that a search cannot succeed: its first configurations fail for one and the same reason."""
+"""Early end of a search whose first configurations all fail for the same reason."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from measurements.trials.measurement import Status
 from measurements.trials.trial import Trial
 
 ENOUGH = 4  # the default configuration and three more
-_SHOWN = 300  # characters of a reason
+_SHOWN = 300  # maximum characters of a reason
 
-# A kernel that is too slow or too large says nothing of the next one.
+# A kernel that is too slow or too large does not predict the next one.
 _REMEDIES = {
     Status.COMPILE_ERROR: "fix the source",
     Status.LAUNCH_ERROR: "fix the launch: its grid, block and arguments",
@@ -32,7 +32,7 @@ def common_failure(trials: Sequence[Trial]) -> str:
         trials: The first trials of a search, in order. Those without a kernel are ignored.
 
     Returns:
-        The reason; "" for fewer than ENOUGH different kernels, and where a trial works or reasons differ.
+        The reason; "" for fewer than ENOUGH different kernels, or if a trial works or reasons differ.
     """
     tried = [trial for trial in trials if trial.kernel_digest is not None]
     if len({r.kernel_digest for r in tried}) < ENOUGH or len({_reason_class(trial) for trial in tried}) != 1:
@@ -46,7 +46,7 @@ def common_failure(trials: Sequence[Trial]) -> str:
 
 
 def _reason_class(trial: Trial) -> tuple[Status, str]:
-    """Return the status and the reason without what varies between configurations: numbers, names, further clauses."""
+    """Return the status and the reason without configuration-dependent parts: numbers, names, further clauses."""
     reason = one_line(trial.measurement.reason)
     if trial.status is Status.UNVERIFIED and _NO_VERDICT_YET.search(reason):
         return trial.status, str(trial.id)

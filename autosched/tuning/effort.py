@@ -1,4 +1,4 @@
-"""How much a search may cost, in one word: its trials, the gain that is still worth one, and its verification."""
+"""Effort of a search, in one word: its number of trials, the smallest worthwhile gain, and its verification."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Effort:
-    """Defaults of the options that are not given.
+    """Defaults of options that are not given.
 
     Attributes:
         trials: Number of trials.
         min_gain: Expected gain below which a search ends, as a fraction of the best time.
         verification_seconds: Time limit of the winner's full verification without a GPU, in seconds.
-        model_first: Whether the time model's own choice is the first trial.
+        model_first: If True, the first trial is the time model's own choice.
     """
 
     trials: int
@@ -22,7 +22,7 @@ class Effort:
     model_first: bool = False
 
 
-# model: seconds, nothing is searched. quick: as long as a proposal promises 2%. full: an hour is no matter.
+# model: takes seconds, without a search. quick: while a proposal promises 2%. full: may take an hour.
 EFFORTS = {
     "model": Effort(1, 0.0, 0.0, model_first=True),
     "quick": Effort(24, 0.02, 15.0, model_first=True),

@@ -54,7 +54,7 @@ Verifier = Callable[[Problem, Schedule], VerifyOutcome]
 
 
 class Trials(Protocol):
-    """What the tuner needs of a store; ``measurements.store.store.Store`` documents each method."""
+    """The tuner's interface of a store; ``measurements.store.store.Store`` documents each method."""
 
     @property
     def name(self) -> str: ...
@@ -70,13 +70,13 @@ class Trials(Protocol):
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """What all trials of a run have in common.
+    """Properties shared by all trials of a run.
 
     Attributes:
-        problem: Problem that is computed.
+        problem: Problem to compute.
         device: GPU that it is tuned for.
         provenance: Kind of the times: measured, estimated or replayed.
-        policy: How times are taken; trials of another policy are left out. None: of any.
+        policy: Timing policy; trials of other policies are ignored. None: any policy.
         seed: Random seed.
         versions: Version of each kernel template, by name.
         space_versions: Version of each template's space, by name.
@@ -100,11 +100,11 @@ class TrialLedger:
     """Keeps the trials of a run. Every trial is stored before it is used.
 
     Args:
-        run: What all trials have in common.
+        run: Properties shared by all trials.
         store: Database of the trials.
         generate: Generates a kernel; raises ValueError for a schedule without one.
         proposer: Returns the name of the sampler or adviser that proposed a schedule.
-        objectives: What is optimised.
+        objectives: Objectives of the search.
 
     Attributes:
         stored: After ``open``, the trials of this problem, device, provenance and policy.
@@ -113,7 +113,7 @@ class TrialLedger:
         verified: Schedules that were emulated in this run.
         fingerprint: Fingerprint of the runner, once it has started.
         best: Best trial so far.
-        budget: What the run is allowed.
+        budget: Limits of the run.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class TrialLedger:
         """Begin a run.
 
         Args:
-            budget: What the run is allowed.
+            budget: Limits of the run.
             earlier: Trials that the store holds. Default: read them.
 
         Returns:
@@ -190,7 +190,7 @@ class TrialLedger:
         )
 
     def is_of_this_code(self, trial: Trial) -> bool:
-        """Return whether a trial's kernel template and space have not changed since."""
+        """Return True if a trial's kernel template and space have not changed since."""
         template = trial.schedule.template
         versions = self.run.space_versions.get(template), self.run.versions.get(template, "")
         return (trial.space_version, trial.template_version) == versions
@@ -259,11 +259,11 @@ class TrialLedger:
         self.best = dataclasses.replace(trial, verification=verification)
 
     def is_complete(self, trial: Trial) -> bool:
-        """Return whether a trial has all objectives, or failed. One without measured power may lack some."""
+        """Return True if a trial has all objectives, or failed. One without measured power may lack some."""
         return not trial.ok or self.objectives.is_time or self._costs(trial) is not None
 
     def is_better(self, schedule: Schedule, measurement: Measurement) -> bool:
-        """Return whether a measurement is better than the best, in time or in the first objective that differs."""
+        """Return True if a measurement is better than the best, in time or in the first objective that differs."""
         if measurement.timing is None:
             return False
         if self.objectives.is_time:
@@ -274,7 +274,7 @@ class TrialLedger:
         return costs is not None and (known is None or costs < known)
 
     def is_new_on_front(self, schedule: Schedule, measurement: Measurement) -> bool:
-        """Return whether no earlier trial is at least as good in all objectives."""
+        """Return True if no earlier trial is at least as good in all objectives."""
         if len(self.objectives.names) == 1:
             return self.is_better(schedule, measurement)
         costs = self.objectives.costs(self.problem, schedule, measurement)

@@ -1,8 +1,8 @@
-"""The loop of ``tune``: ask a sampler, generate, measure, record, report; until the trials are done.
+"""The loop of ``tune``: propose, generate, measure, store and report trials until the limit is reached.
 
 Several trials are in flight (``in_flight``). When one completes, its result is reported to the sampler, which proposes
 the next, while compilers and GPUs work on the others. On a GPU results are taken as they come; elsewhere in the order
-of proposals, so that the same seed finds the same on every machine.
+of proposals, so that a seed gives the same result on every machine.
 
 Each result is stored before the next step, so stopping at any moment loses at most the trials in flight. Tuning into
 the same store continues from there: all earlier trials of the same problem, device, provenance and space are reported
@@ -37,8 +37,8 @@ from measurements.trials.vendor_library import is_library
 from search_spaces.spaces.counting.limits import TooTightlyTied
 from search_spaces.spaces.schedule import Schedule
 
-UNPROMISING = 8  # proposals in a row that promise too little end a search
-_UNCOUNTED = 100_000  # trials that nobody counts a space for
+UNPROMISING = 8  # consecutive proposals with too small an expected gain that end a search
+_UNCOUNTED = 100_000  # number of trials below which a space is not counted
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,18 @@ class TunerParts:
     """Parts of a search.
 
     Attributes:
-        run: What all trials have in common.
+        run: Properties shared by all trials.
         runner: Times candidates.
         store: Database of the trials.
         sampler: Proposes schedules; results reported to it are by the same ``objectives``.
         generate: Generates a kernel; raises ValueError for a schedule without one.
         verifiers: Verify new bests and the winner. Default: no verification.
         complexity: Decides between finalists that are equally fast.
-        default: Returns the schedule that is used where nothing is tuned; it takes part in every paired timing.
-        lines: Lines for people about the run.
+        default: Returns the schedule of untuned problems, which takes part in every paired timing.
+        lines: Messages about the run.
         observer: Observer to which every trial is reported.
         in_flight: Limits the trials in flight.
-        objectives: What is optimised. Default: the time.
+        objectives: Objectives of the search. Default: the time.
         count: Counts the schedules of the space. Default: unknown.
     """
 
@@ -78,7 +78,7 @@ class TunerParts:
 
 
 class Tuner:
-    """The loop over parts that are handed in. It closes none of them."""
+    """The loop over the given parts, which the caller closes."""
 
     def __init__(self, parts: TunerParts) -> None:
         self._parts = parts
@@ -105,14 +105,14 @@ class Tuner:
         self._started = 0.0
 
     def run(self, plan: SearchPlan, earlier: Sequence[Trial] | None = None) -> TuneResult:
-        """Try further schedules, re-measure the fastest where the backend can, and verify the best.
+        """Try further schedules, re-measure the fastest if the backend can, and verify the best.
 
         Args:
             plan: Limits of the run.
             earlier: Trials that the store holds of this problem, device and provenance. Default: read them.
 
         Returns:
-            The result, also after Ctrl-C and where the backend stopped: everything until then is stored. A search ends
+            The result, also if Ctrl-C or the backend ended the search: all completed trials are stored. A search ends
             early if its first configurations fail for one reason (``common_failure``).
 
         Raises:
@@ -193,7 +193,7 @@ class Tuner:
         ledger = self._ledger
         fingerprint = canonical_json(ledger.fingerprint)
         for trial in earlier:
-            if trial.status is Status.UNVERIFIED:  # its kernel must be tried again, too
+            if trial.status is Status.UNVERIFIED:  # its kernel must also be tried again
                 ledger.known.pop(trial.kernel_digest or "", None)
             elif trial.kernel_digest is not None and trial.fingerprint == fingerprint and ledger.is_complete(trial):
                 ledger.known[trial.kernel_digest] = trial.measurement
@@ -208,7 +208,7 @@ class Tuner:
             and not (trial.ok and (trial.schedule, trial.kernel_digest) in wrong)
         ]
         for trial in [*counts, *wrong_bests.values()]:
-            if ledger.is_of_this_code(trial):  # else it is tried again
+            if ledger.is_of_this_code(trial):  # otherwise it is tried again
                 self._sampler.tell(trial.schedule, trial.measurement)
                 self._num_reported += 1
 
@@ -251,7 +251,9 @@ class Tuner:
                     return exhausted
 
     def _room(self) -> tuple[int, int]:
-        """Return how many schedules may be proposed, and the fewest for which a proposal is worth its cost."""
+        """Return the number of schedules that may be proposed, and the minimum for which a proposal is worth
+        its cost.
+        """
         size, remaining = self._in_flight_limit.size(self._num_reported), self._plan.trials - self._num_proposed
         least = min(self._sampler.batch, math.ceil(size / 2))
         return min(size - len(self._pending), remaining), max(min(least, remaining), 1)
@@ -297,7 +299,7 @@ class Tuner:
                 stream.add([candidate])
 
     def _collect(self, stream: Stream) -> None:
-        """Wait for the next measured kernel, verify it where it may be the best, and store it.
+        """Wait for the next measured kernel, verify it if it may be the best, and store it.
 
         Raises:
             RunnerStopped: The runner was closed.
@@ -323,7 +325,7 @@ class Tuner:
         return measured.status is Status.UNRANKED or self._ledger.is_new_on_front(schedule, measured)
 
     def _at_most(self, trials: int, tried: int) -> int:
-        """Return how many trials there may be; a space is counted only where very many are asked for."""
+        """Return the maximum number of trials; a space is counted only for a very large number of requested trials."""
         if trials <= _UNCOUNTED or self._parts.count is None:
             return trials
         try:

@@ -1,4 +1,4 @@
-"""What a search optimises: the time or any other number of a trial, one or several at once."""
+"""Objectives of a search: the time or any other numbers of a trial, alone or combined."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from measurements.trials.trial import Trial
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
-MOST = 4  # objectives at once
-_LEAST_VALUE = 1e-18  # what is below, 0 above all, counts as this: values are compared by their ratio
-_STEPS = {1: 1, 2: 4, 3: 2, 4: 1}  # parts that the weights of so many objectives are made of
+MOST = 4  # maximum number of objectives
+_LEAST_VALUE = 1e-18  # lower bound of positive values, also used for 0: values are compared by their ratio
+_STEPS = {1: 1, 2: 4, 3: 2, 4: 1}  # steps of the weights, by number of objectives
 _LEAST_WEIGHT = 0.05  # of an objective: it decides between trials that tie in the others
 
 
 @dataclass(frozen=True)
 class Objectives:
-    """Columns of a trial's row (``trial_table.row``) and which way each is better, the most important first."""
+    """Columns of a trial's row (``trial_table.row``) and the better direction of each, the most important first."""
 
     directions: tuple[tuple[str, Direction], ...] = (("seconds", "min"),)
 
@@ -67,7 +67,7 @@ class Objectives:
         return ", ".join(f"{name} ({direction})" for name, direction in self.directions)
 
     def check(self, columns: Iterable[str]) -> None:
-        """Raise ValueError for an objective that is none of the ``columns``."""
+        """Raise ValueError for an objective that is not one of the ``columns``."""
         known = tuple(columns)
         for name in self.names:
             if name not in known:
@@ -103,7 +103,9 @@ class Objectives:
 
     @property
     def weights(self) -> tuple[tuple[float, ...], ...]:
-        """Weights of the objectives, from each one alone to all alike, whose optima spread over the Pareto front."""
+        """Return weights of the objectives, from each one alone to equal ones. Their optima spread over the Pareto
+        front.
+        """
         n = len(self.directions)
         steps = _STEPS[n]
         lattice = [w for w in product(range(steps + 1), repeat=n) if sum(w) == steps]
@@ -113,14 +115,14 @@ class Objectives:
         return tuple(tuple(w / sum(each) for w in each) for each in raw)
 
     def front(self, problem: Problem, trials: Iterable[Trial]) -> list[Row]:
-        """Return the rows of the trials that no other one beats in all objectives, best by the first of them first."""
+        """Return the rows of trials that no other one dominates, sorted by the first objective."""
         rows = trial_table.rows(problem, trials)
         complete = [row for row in rows if all(name in row for name in self.names)]
         return trial_table.pareto(complete, dict(self.directions))
 
 
 def dominates(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
-    """Return whether ``a`` is at least as good as ``b`` in every objective, and better in one."""
+    """Return True if ``a`` is at least as good as ``b`` in every objective, and better in one."""
     return a != b and all(x <= y for x, y in zip(a, b, strict=True))
 
 

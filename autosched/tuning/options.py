@@ -1,4 +1,4 @@
-"""The options of a search: one object, validated where it is made and handed down unchanged."""
+"""Options of a search: one object, validated on construction and passed on unchanged."""
 
 from __future__ import annotations
 
@@ -22,32 +22,31 @@ from search_spaces.gathered import gathered
 from search_spaces.operators.problem import whole_number
 from search_spaces.short_repr import short_repr
 
-MODEL_TRIALS = 48  # at most, where a model makes the times and is searched itself
-MODEL_GAIN = 1e-3  # default of min_gain there: models do not tell times apart that differ by less
+MODEL_TRIALS = 48  # maximum if a model estimates the times and is searched itself
+MODEL_GAIN = 1e-3  # default of min_gain in that case: models do not distinguish smaller differences
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """Options of every search, of our kernels and of Triton's.
+    """Options of every search, of generated and Triton kernels.
 
     Attributes:
         trials: Number of further schedules to try. Default: 64.
-        database: Path or SQLAlchemy URL. Default: the one of AUTOSCHED_DB, else ``autosched/best.db`` in the user's
-            data folder.
+        database: Path or SQLAlchemy URL. Default: AUTOSCHED_DB, else ``autosched/best.db`` in the user's data folder.
         sampler: Name of the sampler. Default: "bayes".
         seed: Random seed.
         workers: Number of compilers. Default: one per core.
-        verify: Whether each new best is emulated before it is called best, on backends that do not run kernels, and the
-            best at the end in full.
+        verify: If True, each new best is verified in the emulator before it is accepted, and the final best in full.
+            Applies to backends that do not run kernels.
         progress: Observer to which every trial is reported. True draws a line on stderr on a terminal and in a
             notebook, and prints a line every 10 seconds elsewhere; False or None shows nothing.
         seconds: Time limit of the search in seconds. Trials in flight are completed, and the fastest schedules are
             still timed in turns or verified. Default: none.
-        verification_seconds: Time limit of the full verification, in seconds; 0 leaves it out. Default:
+        verification_seconds: Time limit of the full verification, in seconds; 0 skips it. Default:
             VERIFICATION_SECONDS.
 
     Raises:
-        ValueError: An option that cannot be used.
+        ValueError: An option is invalid.
     """
 
     trials: int | None = None
@@ -95,22 +94,22 @@ class SearchOptions:
 class TuneOptions(BackendOptions, SearchOptions):
     """Options of ``autosched.tune``: those of every search and of the backend, and these.
 
-    Without ``trials``, where a time model alone makes the times, as without a GPU, the model itself is searched, and
-    its best schedules are compiled until it expects none to be faster.
+    Without ``trials``, if a time model estimates all times (as without a GPU), the model itself is searched. Its best
+    schedules are compiled until it expects no faster one.
 
     Attributes:
-        progress: As of ``SearchOptions``. Default: True.
-        model: File of ``autosched train`` to start from; where times are estimated, the model estimates them. Default:
-            the times of other problems in the database.
+        progress: As in ``SearchOptions``. Default: True.
+        model: File of ``autosched train`` to start from, which also provides estimated times. Default: a model of the
+            times of other problems in the database.
         min_gain: The search ends once UNPROMISING proposals in a row are expected to shorten the best time by less than
             this fraction of it.
-        effort: Sets ``trials``, ``min_gain`` and ``verification_seconds`` where they are not given. "model" tries the
-            time model's own choice alone, "quick" goes on while a gain of 2% is expected, "full" for long.
-        objective: What to optimise in place of the time: a column of a trial's row, or a metric of the problem, such as
+        effort: Sets ``trials``, ``min_gain`` and ``verification_seconds`` unless they are given. "model" tries the time
+            model's own choice alone, "quick" continues while a gain of 2% is expected, "full" much longer.
+        objective: Objective in place of the time: a column of a trial's row, or a metric of the problem, such as
             "registers", "GFLOP/s:max" or "joules" (on a GPU). Several give a Pareto front (``result.front``).
 
     Raises:
-        ValueError: An option that cannot be used.
+        ValueError: An option is invalid.
     """
 
     progress: Observer | bool | None = True
@@ -139,11 +138,11 @@ class TuneOptions(BackendOptions, SearchOptions):
             keywords: Fields of the options by name, and others.
 
         Returns:
-            The options, and the keywords that are no fields of them.
+            The options, and the other keywords.
 
         Raises:
             TypeError: ``options`` are of another type.
-            ValueError: An option that cannot be used.
+            ValueError: An option is invalid.
         """
         names = {field.name for field in dataclasses.fields(cls)}
         fields = {name: value for name, value in keywords.items() if name in names}
@@ -162,7 +161,10 @@ class TuneOptions(BackendOptions, SearchOptions):
         """Return the limits of the search.
 
         Args:
-            model_alone: Whether a model alone makes the times, which can then be searched itself.
+            model_alone: True if a model estimates all times, so that it can be searched itself.
+
+        Returns:
+            The limits.
         """
         plan = super().plan()
         its = None if self.effort is None else effort(self.effort)

@@ -1,4 +1,4 @@
-"""How long one search goes on, and who proposes its trials."""
+"""Limits of one search, and its sampler."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from autosched.samplers import DEFAULT
 from autosched.tuning.winner import paired_timing
 
-TRIALS = 64  # by default: some minutes on a GPU
-VERIFICATION_SECONDS = 60.0  # that the full verification of the winner may take
+TRIALS = 64  # default: takes some minutes on a GPU
+VERIFICATION_SECONDS = 60.0  # limit of the winner's full verification
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchPlan:
-    """Limits of one run, as the options, the effort and the backend leave them.
+    """Limits of one run, from the options, the effort and the backend.
 
     Attributes:
         trials: Number of further trials.
@@ -22,10 +22,10 @@ class SearchPlan:
         seconds: Time limit for proposing trials, in seconds; infinite for none.
         min_gain: The search ends once UNPROMISING proposals in a row are expected to shorten the best time by less than
             this fraction of it.
-        verification_seconds: Time limit of the full verification at the end, in seconds; 0 leaves it out.
+        verification_seconds: Time limit of the full verification at the end, in seconds; 0 skips it.
         final_seconds: Time after which no round of paired timing is added, in seconds.
-        model_first: Whether the time model's own choice is the first trial.
-        search_model: Whether the model that estimates the times is searched itself.
+        model_first: If True, the first trial is the time model's own choice.
+        search_model: If True, the model that estimates the times is searched itself.
     """
 
     trials: int = TRIALS

@@ -1,4 +1,4 @@
-"""Why ``tune`` refuses to start: what does not fit, and earlier trials that must not be ranked with new ones."""
+"""Preconditions of ``tune``: the problem fits on the device, and earlier trials can be ranked with new ones."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def refuse_unknown_objectives(objectives: Objectives, task: SearchTask) -> None:
 
 
 def refuse_earlier(name: str, earlier: Sequence[Trial], task: SearchTask, runner: Runner) -> None:
-    """Refuse earlier trials that must not be ranked with new ones.
+    """Raise an error for earlier trials that must not be ranked with new ones.
 
     Args:
-        name: Name of the database, for people.
+        name: Name of the database, for messages.
         earlier: Trials of the problem that it holds.
-        task: What is searched.
+        task: Task of the search.
         runner: Times candidates.
 
     Raises:
-        StoreError: A trial names the space of today and is not in it: no sampler could learn from it.
-        ValueError: A trial of a kernel template that is not installed, which might be called the best; or times of
-            another model than that of ``runner``.
+        StoreError: A trial names the current space but is not in it, so that no sampler can learn from it.
+        ValueError: A trial belongs to a kernel template that is not installed, and might be the best; or its time comes
+            from another model than ``runner``'s.
     """
     _refuse_other_schedules(name, earlier, task.space)
     _refuse_other_model(name, earlier, runner)

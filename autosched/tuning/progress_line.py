@@ -1,4 +1,4 @@
-"""Progress of a search: one line that is drawn again on a terminal or in a notebook, plain lines elsewhere."""
+"""Progress of a search: one line that is redrawn on a terminal or in a notebook, and plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from typing import Self, TextIO
 from autosched.tuning.result import Observer, Progress, Start
 from measurements.files.text import harmless
 
-REDRAWN_SECONDS = 0.2  # between two drawings: a terminal that is far away keeps up
-PLAIN_SECONDS = 10.0  # between two lines where none can be drawn again
+REDRAWN_SECONDS = 0.2  # between redraws, slow enough for remote terminals
+PLAIN_SECONDS = 10.0  # between plain lines
 
 
 class ProgressLine:
-    """An observer that draws its line on ``stream``: trials, the best so far, failures, the time left."""
+    """Observer that draws one line on ``stream``: trials, the best so far, failures, the remaining time."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._width = 0  # of what is drawn
-        self._drawn = 0.0  # when
+        self._width = 0  # of the drawn text
+        self._drawn = 0.0  # time of the last draw
 
     def started(self, start: Start) -> None:
-        """Draw the line before anything is tried."""
+        """Draw the line before the first trial."""
         self._draw(f"{_title(start)}: 0/{start.trials}")
 
     def trial(self, progress: Progress) -> None:
-        """Draw the line again, unless it was drawn just now."""
+        """Redraw the line, unless it was drawn very recently."""
         if progress.done < progress.trials and time.monotonic() - self._drawn < REDRAWN_SECONDS:
             return
         parts = [_summary(progress)]
@@ -38,7 +38,7 @@ class ProgressLine:
         self._draw(", ".join(parts))
 
     def end(self) -> None:
-        """Leave the last line as it is, and go on below it."""
+        """Keep the last line, and continue below it."""
         if self._width:
             self._stream.write("\n")
             self._stream.flush()
@@ -62,11 +62,11 @@ class PlainLines(threading.Thread):
         self._over = threading.Event()
 
     def started(self, start: Start) -> None:
-        """Note what is tuned."""
+        """Record the task."""
         self._task, self._state = _title(start), f"0/{start.trials}"
 
     def trial(self, progress: Progress) -> None:
-        """Note how far the search is."""
+        """Record the progress of the search."""
         self._state = _summary(progress)
 
     def run(self) -> None:
@@ -74,7 +74,7 @@ class PlainLines(threading.Thread):
             line = f"{self._task}: {self._state}, {time.monotonic() - self._began:.0f} s"
             try:
                 print(harmless(line), file=self._stream, flush=True)
-            except (OSError, ValueError):  # nobody reads it any more
+            except (OSError, ValueError):  # the reader has closed the stream
                 return
 
     def __enter__(self) -> Self:
@@ -100,7 +100,7 @@ def _summary(progress: Progress) -> str:
 
 
 def is_redrawn(stream: TextIO) -> bool:
-    """Tell whether a line on ``stream`` can be drawn again: on a terminal, and in a notebook."""
+    """Return True if a line on ``stream`` can be redrawn: on a terminal, and in a notebook."""
     return stream.isatty() or type(stream).__module__.startswith("ipykernel.")
 
 

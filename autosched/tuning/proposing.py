@@ -1,4 +1,4 @@
-"""Who proposes the trials of a search: a sampler, and advice that it tries first."""
+"""Source of a search's trials: a sampler, and advice that it tries first."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Proposing:
 
     Attributes:
         sampler: Proposes every trial, advice included.
-        default: Computes the schedule that is used where nothing is tuned; None where there is none.
-        line: Line for people on the advice; "" for none.
+        default: Computes the schedule of untuned problems; None if there is none.
+        line: Message on the advice; "" for none.
     """
 
     sampler: Sampler
@@ -39,20 +39,20 @@ class Proposing:
 def sampler_of(
     task: SearchTask, options: TuneOptions, plan: SearchPlan, estimates: Estimates, *, recorded: bool
 ) -> Proposing:
-    """Return who proposes the trials of a search.
+    """Return the sampler of a search.
 
     Args:
-        task: What is searched.
+        task: Task of the search.
         options: Options of ``tune``.
         plan: Limits of the run, and its sampler.
-        estimates: What is known before the first trial.
-        recorded: Whether only recorded schedules can be tried, to which no advice leads.
+        estimates: Estimates before the first trial.
+        recorded: True if only recorded schedules can be tried, so that advice is not used.
 
     Returns:
         The sampler with its advice.
 
     Raises:
-        ValueError: A sampler that cannot be loaded.
+        ValueError: The sampler cannot be loaded.
     """
     default = partial(_default_schedule, task)
     advice = nvidia_heuristics.Advice()

@@ -1,4 +1,4 @@
-"""A table of measurements as a backend: a Kernel Tuner cache, a T4 file or a recording, for a problem of one's own."""
+"""A table of measurements as a backend: a Kernel Tuner cache, a T4 file or a recording, for a user's problem."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from search_spaces.templates.template import TemplateSet
 
 
 def device_of_table(path: str | Path) -> Device | None:
-    """Return the row of the GPU that a file says it was measured on, where that is one. Raises TableError."""
+    """Return the row of the GPU that a file names as its device, if known. Raises TableError."""
     rows = devices_of_driver_name(read_table(path).device)
     return rows[0] if len(rows) == 1 else None
 
@@ -25,21 +25,21 @@ def device_of_table(path: str | Path) -> Device | None:
 def schedules_of_table(
     path: str | Path, problem: Problem, templates: TemplateSet, device: Device
 ) -> tuple[Table, dict[Schedule, Measurement]]:
-    """Return the table of a file, and its measurements by the schedules of ``problem`` that its configurations are.
+    """Return the table of a file, and its measurements by schedule of ``problem``.
 
     Args:
-        path: The file, in a format that ``measurements.tables`` reads.
-        problem: What its kernel computes.
-        templates: One, whose parameters have the names of the file's. A parameter that the file lacks must have one
-            value.
-        device: The GPU that the space is of.
+        path: File in a format that ``measurements.tables`` reads.
+        problem: Problem that the measured kernel computes.
+        templates: A single kernel template, whose parameters have the file's names. A parameter that the file lacks
+            must have only one value.
+        device: GPU of the space.
 
     Returns:
-        The table as it was read, and those of its measurements whose values the problem has.
+        The table as it was read, and the measurements whose values exist in the space.
 
     Raises:
-        TableError: Nothing fits, there is more than one template, or the file varies what the problem has no parameter
-            for.
+        TableError: Nothing fits, there is more than one template, or the file varies a parameter that the problem
+            lacks.
     """
     table = read_table(path)
     members = templates.space(problem, device).members
@@ -65,7 +65,7 @@ def schedules_of_table(
 
 
 def _own(name: str, space: Space, given: Mapping[str, Given]) -> Schedule | None:
-    """Return the schedule of a configuration; None for one with a value that the space does not have."""
+    """Return the schedule of a configuration; None if the space lacks one of its values."""
     items: list[tuple[str, Value]] = []
     for p in space.parameters:
         if p.name not in given and len(p.values) > 1:

@@ -1,4 +1,4 @@
-"""What a run of ``tune`` reports: before its first trial, after each, and at its end."""
+"""Reports of a ``tune`` run: before its first trial, after each, and at its end."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from search_spaces.spaces.schedule import Schedule
 
 @dataclass(frozen=True)
 class Start:
-    """What is known before the first trial.
+    """State of a search before the first trial.
 
     Attributes:
         problem: Problem to search.
         device: GPU to search for.
         provenance: Kind of the times.
-        lines: Lines for people: the backend and why, and what the database holds.
+        lines: Messages: the backend with the reason, and the contents of the database.
         trials: Number of trials to come.
         earlier: Number of trials of this problem, device and provenance in the database.
-        best: Best of these; None without one.
+        best: Best of these, or None.
     """
 
     problem: Problem
@@ -51,7 +51,7 @@ class Progress:
     """State of a run after a trial.
 
     Attributes:
-        trial: The trial, as it was stored.
+        trial: The stored trial.
         best: Best so far, earlier trials included.
         done: Number of completed trials of this run.
         trials: Number of trials of the whole run.
@@ -78,7 +78,7 @@ class Progress:
 
 @runtime_checkable
 class Observer(Protocol):
-    """Receives the progress of a search, in the thread that tunes."""
+    """Receives the progress of a search, in the tuning thread."""
 
     def started(self, start: Start) -> None: ...
     def trial(self, progress: Progress) -> None: ...
@@ -95,24 +95,24 @@ class TuneResult:
         best: Best trial of the database by the first objective; None if nothing has worked yet.
         trials: Trials of this run.
         earlier: Number of trials in the database before.
-        lines: Lines for people about the run.
-        seconds: Duration of the whole, set-up and verification included, in seconds.
-        exhausted: Whether the space has no further schedule.
-        satisfied: Whether no gain of ``min_gain`` is expected.
-        out_of_time: Whether the time limit ended the search before its trials were used.
-        interrupted: Whether Ctrl-C ended it.
-        stopped: Why measuring or verifying could not continue; "" if it could.
+        lines: Messages about the run.
+        seconds: Total duration including set-up and verification, in seconds.
+        exhausted: True if the space has no further schedule.
+        satisfied: True if no gain of ``min_gain`` is expected.
+        out_of_time: True if the time limit ended the search before all its trials were made.
+        interrupted: True if Ctrl-C ended it.
+        stopped: Reason why measuring or verifying could not continue; "" if it could.
         common_failure: The one reason for which the first configurations failed, which ended the search; "" otherwise.
         remeasured: Result of the paired timing of the fastest schedules; None without one.
         entrants: Candidates of the paired timing.
-        worth: How well a warm start foresaw the times; "" without one.
+        worth: Accuracy of a warm start's predictions, as a text; "" without one.
         verification: Outcome of the full verification of the best, in one line; "" without one.
         database: Path or URL of the database.
         sampler: Name of the sampler.
         num_guessed: Number of schedules whose times were estimated in order to propose the best of them.
         num_verified: Number of schedules that were emulated.
-        objectives: What was optimised.
-        front: With several objectives, the rows of the database's trials that no other trial beats in all of them.
+        objectives: Objectives of the search.
+        front: With several objectives, the rows of the database's trials that no other trial dominates.
     """
 
     problem: Problem
@@ -161,8 +161,10 @@ class TuneResult:
         return dict(Counter(r.status.value for r in self.trials if not r.ok))
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a dict for each trial of this run, with parameters, time, resources and metrics:
-        ``pandas.DataFrame(rows())`` is the table."""
+        """Return a dict for each trial of this run, with parameters, time, resources and metrics.
+
+        ``pandas.DataFrame(rows())`` is the table.
+        """
         return trial_table.rows(self.problem, self.trials)
 
     def __repr__(self) -> str:
@@ -172,7 +174,7 @@ class TuneResult:
         return f"<TuneResult of {self.problem.key()} on {self.device.name}: {best}; {trials}>"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the best, the kind of its time, and a count of the trials."""
+        """Return the notebook view: the best, the kind of its time, and a count of the trials."""
         best = self.best
         sizes = {name: value for name, value in self.problem.to_json().items() if name != "operator"}
         facts = [("problem", f"{self.problem.operator}: {_listed(sizes)}"), ("device", self.device.name)]
@@ -211,7 +213,7 @@ class TuneResult:
         return trial_table.best_by(self.rows(), objective, direction)
 
     def pareto(self, **objectives: trial_table.Direction) -> list[dict[str, Any]]:
-        """Return the rows that no other one beats in all objectives: ``pareto(seconds="min", registers="min")``.
+        """Return the rows that no other one dominates: ``pareto(seconds="min", registers="min")``.
 
         Raises ValueError for an unknown column.
         """
@@ -219,7 +221,7 @@ class TuneResult:
 
     @property
     def why_none(self) -> str:
-        """The commonest reason if no trial of this run worked, with its number of trials; "" otherwise."""
+        """Most common reason if no trial of this run worked, with its number of trials; "" otherwise."""
         if not self.trials or self.ok:
             return ""
         reason, times = Counter(r.measurement.reason or r.status.value for r in self.trials).most_common(1)[0]
@@ -227,7 +229,7 @@ class TuneResult:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C in a search, whose trials until then are stored. ``result`` is what was found."""
+    """Ctrl-C during a search. Completed trials are stored, and ``result`` holds them."""
 
     def __init__(self, result: TuneResult) -> None:
         super().__init__("the search was stopped; its trials so far are stored")
@@ -235,8 +237,10 @@ class Interrupted(KeyboardInterrupt):
 
 
 class CommonFailure(ValueError):
-    """The first configurations of a search failed for one reason, which the message states with its remedy. ``result``
-    has the trials, which are stored."""
+    """The first configurations of a search failed for one reason. The message states it with the remedy.
+
+    ``result`` has the trials, which are stored.
+    """
 
     def __init__(self, result: TuneResult) -> None:
         super().__init__(result.common_failure)
@@ -244,7 +248,7 @@ class CommonFailure(ValueError):
 
 
 def completed(result: TuneResult) -> TuneResult:
-    """Return the result of a search that came to its end.
+    """Return the result of a search that ran to its end.
 
     Raises:
         Interrupted: Ctrl-C stopped it; a KeyboardInterrupt.
@@ -259,7 +263,7 @@ def completed(result: TuneResult) -> TuneResult:
 
 @dataclass
 class SoFar:
-    """Observer that keeps what a run has found, for a Ctrl-C outside of the tuner. ``then`` is another observer."""
+    """Observer that collects the results of a run, for a Ctrl-C outside of the tuner. ``then`` is another observer."""
 
     then: Observer | None = None
     start: Start | None = None
@@ -278,7 +282,7 @@ class SoFar:
             self.then.trial(progress)
 
     def interrupted(self, by: KeyboardInterrupt) -> TuneResult:
-        """Return what was found until ``by``, which is raised again for a run that had not started."""
+        """Return the results until ``by``, which is raised again for a run that had not started."""
         if isinstance(by, Interrupted):
             return by.result
         if self.start is None:

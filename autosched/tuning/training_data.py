@@ -1,4 +1,4 @@
-"""What databases and recordings hold that a cost model can learn from."""
+"""Training data of a cost model, from databases and recordings."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ UNKNOWN_OPERATOR = "of operators that are not known here"  # such as those of ke
 
 @dataclass(frozen=True)
 class TrainingData:
-    """``observations`` of one kind of time; ``left_out`` says why how many other times of that kind are not among them,
-    and ``others`` how many times of the other kind there were."""
+    """Observations of one kind of time.
+
+    ``left_out`` counts skipped times of that kind by reason, and ``others`` the times of the other kind.
+    """
 
     observations: tuple[Observations, ...]
     left_out: Mapping[str, int]
@@ -43,8 +45,10 @@ class TrainingData:
 
 
 def gather(databases: Sequence[str | Path], recordings: Sequence[str | Path], kind: str) -> TrainingData:
-    """All times of ``kind`` ("measured" or "estimated") in some databases and recordings (``measurements.trials``),
-    the last source first in doubt. Raises StoreError and RecordingError, both ValueErrors, and OSError."""
+    """Return all times of ``kind`` ("measured" or "estimated") in databases and recordings (``measurements.trials``).
+
+    Later sources take precedence. Raises StoreError and RecordingError, both ValueErrors, and OSError.
+    """
     sources: list[Sequence[Trial]] = []
     for database in databases:
         with Store.open(database, create=False) as store:
@@ -63,7 +67,7 @@ def gather(databases: Sequence[str | Path], recordings: Sequence[str | Path], ki
 
 
 def usable(data: TrainingData) -> TrainingData:
-    """Without what today's kernel templates cannot make."""
+    """Return the data without schedules that the current kernel templates cannot generate."""
     kept, left_out = [], Counter(data.left_out)
     for one in data.observations:
         now, gone = one.usable()
@@ -75,8 +79,9 @@ def usable(data: TrainingData) -> TrainingData:
 
 
 def observations_of(trials: Iterable[Trial], left_out: dict[str, int]) -> list[Observations]:
-    """Return the times of ``trials``, which are of one provenance; what is left out is counted in ``left_out`` by
-    reason."""
+    """Return the times of ``trials``, which have the same provenance. Skipped trials are counted in ``left_out`` by
+    reason.
+    """
 
     def leave_out(reason: str, times: int) -> None:
         left_out[reason] = left_out.get(reason, 0) + times
@@ -106,13 +111,12 @@ def observations_of(trials: Iterable[Trial], left_out: dict[str, int]) -> list[O
 
 
 def _why_not(trial: Trial) -> str:
-    """Why the problem of a trial is none of this version's."""
+    """Return why the problem of a trial does not exist in this version."""
     return "of problems that this version does not have" if is_operator(trial.operator) else UNKNOWN_OPERATOR
 
 
 def _times(trials: Sequence[Trial]) -> dict[Trial, float]:
-    """Return the newest trial of each schedule that works, with the median of its times, or that of its
-    re-measurement."""
+    """Return the newest working trial of each schedule, with the median of its times, or that of its re-measurement."""
     by_schedule: dict[str, list[Trial]] = {}
     for trial in trials:
         by_schedule.setdefault(trial.schedule.key(), []).append(trial)

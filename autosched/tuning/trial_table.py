@@ -15,19 +15,21 @@ from search_spaces.spaces.schedule import Schedule
 
 Direction = Literal["min", "max"]
 Row = dict[str, Any]
-OF_POWER = ("watts", "joules")  # columns that only a GPU gives, and only where its power is measured
+OF_POWER = ("watts", "joules")  # columns that require a GPU with power measurement
 NUMBERS = ("seconds", "registers", "spill_bytes", "static_shared_bytes", *OF_POWER)  # columns of every problem
 
 
 def rows(problem: Problem, trials: Iterable[Trial]) -> list[Row]:
-    """One ``row`` a trial."""
+    """Return one ``row`` per trial."""
     return [row(problem, trial.schedule, trial.measurement) for trial in trials]
 
 
 def row(problem: Problem, schedule: Schedule, measurement: Measurement) -> Row:
-    """Return a trial: ``status``, ``provenance``, ``seconds`` (None where it has none), registers, spills, static
-    shared memory, ``watts`` and ``joules`` of a launch where its power was measured, each parameter by its name, each
-    metric of the problem by its own."""
+    """Return a trial as a row.
+
+    It has ``status``, ``provenance``, ``seconds`` (None without a time), registers, spills, static shared memory,
+    ``watts`` and ``joules`` of a launch if its power was measured, and each parameter and metric by its own name.
+    """
     timing, resources = measurement.timing, measurement.resources
     seconds = None if timing is None else timing.median
     found: Row = {
@@ -45,7 +47,7 @@ def row(problem: Problem, schedule: Schedule, measurement: Measurement) -> Row:
 
 
 def metrics(problem: Problem, schedule: Schedule, seconds: float) -> dict[str, float]:
-    """Return the metrics of a trial by name; none where one is undefined."""
+    """Return the metrics of a trial by name; empty if one is undefined."""
     with suppress(ValueError):
         return dict(problem.metrics(schedule.values, seconds))
     return {}
@@ -61,16 +63,16 @@ def write_csv(path: str | Path, table: Sequence[Row]) -> None:
 
 
 def best_by(table: Sequence[Row], objective: str, direction: Direction = "min") -> Row | None:
-    """Return the row that is best by one column; None where none has a number there. Raises ValueError for an unknown
-    one."""
+    """Return the row that is best by one column; None if no row has a number there. Raises ValueError for an unknown
+    column.
+    """
     usable = _usable(table, {objective: direction})
     sign = 1 if direction == "min" else -1
     return min(usable, key=lambda row: sign * row[objective], default=None)
 
 
 def pareto(table: Sequence[Row], objectives: Mapping[str, Direction]) -> list[Row]:
-    """Return the rows that no other row beats in one objective and equals in the rest, best by the first objective
-    first.
+    """Return the rows that no other row dominates, sorted by the first objective.
 
     Raises ValueError for a column that no row has, and for a direction that is neither "min" nor "max".
     """

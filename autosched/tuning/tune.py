@@ -1,4 +1,4 @@
-"""``tune``: search the schedules of a problem, with every trial kept in a database."""
+"""``tune``: search the schedules of a problem, and store every trial in a database."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ if TYPE_CHECKING:
 
 
 def tune(problem: Problem | Program, options: TuneOptions | None = None, **keywords: Any) -> TuneResult:
-    """Search the schedules of ``problem`` and keep every trial in a database.
+    """Search the schedules of ``problem`` and store every trial in a database.
 
-    ``autosched.matmul`` and the other functions look their kernels up there. On a GPU the fastest schedules are timed
-    in turns at the end, which decides. For a matmul, the choices of nvMatmulHeuristics are tried early where that is
+    ``autosched.matmul`` and the other functions look up their kernels there. On a GPU, a final paired timing of the
+    fastest schedules determines the best. For a matmul, the choices of nvMatmulHeuristics are tried early if it is
     installed.
 
     Args:
         problem: Problem to compute, such as ``autosched.Matmul(m=4096, n=4096, k=4096)``, or a tile program.
         options: Options of the search. Default: ``TuneOptions()``.
-        keywords: Fields of ``TuneOptions`` by name, such as ``trials=200``, in place of those of ``options``. Other
-            names are sizes of a tile program, such as ``m=4096``; a size named like an option is given by
+        keywords: Fields of ``TuneOptions`` by name, such as ``trials=200``, which override ``options``. Other names are
+            sizes of a tile program, such as ``m=4096``; a size with the name of an option is passed by
             ``autosched.programs.loading.problem(program, **sizes)``.
 
     Returns:
-        The best of the database, the trials of this run, and how it ended.
+        The best trial of the database, the trials of this run, and why it ended.
 
     Raises:
-        ValueError: Input that cannot be used (StoreError for the database), before anything is written; or
-            CommonFailure: the first configurations fail for one reason, which the message states with its remedy.
+        ValueError: Invalid input (StoreError for the database), before anything is written; or CommonFailure: the first
+            configurations fail for one reason, which the message states with the remedy.
         TypeError: An unknown option.
-        KeyboardInterrupt: Ctrl-C; every trial until then is stored, and the exception's ``result`` is what was found.
+        KeyboardInterrupt: Ctrl-C. Completed trials are stored, and the exception's ``result`` holds them.
     """
     began = time.monotonic()
     options, sizes = TuneOptions.gathered(options, keywords)
@@ -100,7 +100,7 @@ def _problem(problem: Problem | Program, sizes: Mapping[str, Any]) -> Problem:
 
 
 def _task(problem: Problem, backend: backends.Backend, seed: int) -> SearchTask:
-    """Return what is searched.
+    """Return the task of the search.
 
     Raises:
         EmptySpace: No schedule is legal; a ValueError that names the rules.
@@ -118,8 +118,10 @@ def _task(problem: Problem, backend: backends.Backend, seed: int) -> SearchTask:
 
 @contextmanager
 def _opened(options: TuneOptions, backend: backends.Backend) -> Iterator[Store]:
-    """Open the database, made where it is missing, and the compilers' cache. Refused input leaves nothing behind."""
-    from measurements.store.store import Store, StoreError  # with sqlalchemy, which the loop itself does without
+    """Open the database, which is created if missing, and the compilers' cache. Invalid input leaves no files
+    behind.
+    """
+    from measurements.store.store import Store, StoreError  # imports sqlalchemy, which the loop itself does not need
 
     database = options.database_or_default
     if options.database is None and "://" not in str(database):
@@ -146,13 +148,13 @@ def _tuner(
     """Assemble the loop from the parts of ``backend``.
 
     Args:
-        task: What is searched.
-        run: What all trials have in common.
+        task: Task of the search.
+        run: Properties shared by all trials.
         options: Options of ``tune``.
         plan: Limits of the run.
         backend: Times and compiles candidates.
         store: Database of the trials.
-        start: What is known before the first trial.
+        start: State before the first trial.
         verifiers: Verify new bests and the winner.
         observer: Observer to which every trial is reported.
 
@@ -160,7 +162,7 @@ def _tuner(
         The loop; nothing has been started.
 
     Raises:
-        ValueError: A sampler that cannot be loaded.
+        ValueError: The sampler cannot be loaded.
     """
     proposing = sampler_of(task, options, plan, start.estimates, recorded=backend.schedules is not None)
     lines = (
@@ -193,7 +195,9 @@ def _tuner(
 
 
 def _in_flight_limit(backend: backends.Backend, workers: int | None) -> InFlightLimit:
-    """On a GPU, what costs ask for. Elsewhere there is no hurry, and the same seed tries the same on every machine."""
+    """Return a limit from costs on a GPU. Elsewhere the limit is fixed, so that a seed tries the same on every
+    machine.
+    """
     if backend.runner.provenance is not Provenance.MEASURED:
         return InFlightLimit()
     compilers = workers or (os.cpu_count() if backend.fleet is None else backend.fleet.compilers.members) or 1
@@ -208,7 +212,7 @@ ESTIMATES_PAGE = "docs/reference/estimates.md"
 
 
 def _unranked(backend: backends.Backend, task: SearchTask) -> str:
-    """Return a line for people about templates whose schedules cannot be ranked here."""
+    """Return a message about templates whose schedules cannot be ranked here."""
     counted = [t.name for t in task.templates if backends.is_counted(t, task.problem)]
     if backend.runner.provenance is not Provenance.ESTIMATED or not counted:
         return ""

@@ -1,6 +1,6 @@
-"""What a search knows before its first trial, and what that was worth in the end.
+"""Prior knowledge of a search, and its accuracy in the end.
 
-It knows a trained model, or the times of other problems in its database.
+Sources are a trained model, or the times of other problems in the database.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from cost_models.trees.trained_model import OperatorModel, TrainedModel
     from measurements.store.store import Store
 
-FEWEST_TIMES = 32  # of other problems: fewer teach nothing that the analytic model does not know
-MOST_TIMES = 2000  # those of this device first: they are learned from in seconds
-FEWEST_JUDGED = 8  # times of a run, to say what the start was worth
+FEWEST_TIMES = 32  # minimum of other problems' times that improve on the analytic model
+MOST_TIMES = 2000  # maximum, those of this device first: training takes seconds
+FEWEST_JUDGED = 8  # times of a run that are needed to rate the start
 
 
 @dataclass(frozen=True)
 class WarmStart:
-    """Estimates to start from, and where they come from.
+    """Estimates to start from, and their source.
 
     Attributes:
-        estimates: What samplers read.
-        analytic: Estimates of the analytic model where ``estimates`` are those of a trained one; else None.
-        source: What the trained model learned from; "" for none.
-        lines: Lines for people on the source and its doubts.
+        estimates: Estimates for samplers.
+        analytic: Estimates of the analytic model if ``estimates`` are those of a trained one; else None.
+        source: Training data of the trained model; "" for none.
+        lines: Messages on the source and its limitations.
     """
 
     estimates: Estimates
@@ -44,7 +44,7 @@ class WarmStart:
     lines: tuple[str, ...] = ()
 
     def worth(self, trials: Sequence[Trial]) -> str:
-        """Return how well the estimates foresaw the times of a run; "" without a trained model or with few times."""
+        """Return the accuracy of the estimates for the times of a run; "" without a trained model or with few times."""
         from cost_models.trees.evaluation import rank_correlation
 
         times = {r.schedule: r.seconds for r in trials if r.seconds is not None}
@@ -65,8 +65,7 @@ class WarmStart:
 
 
 def loaded(path: str | Path) -> TrainedModel:
-    """Return the model in a file. Raises ModelMismatch, a ValueError, for one that cannot be used, and where there is
-    none."""
+    """Return the model in a file. Raises ModelMismatch, a ValueError, for an unsuitable or missing one."""
     from cost_models.trees.boosted import ModelMismatch
     from cost_models.trees.trained_model import TrainedModel
 
@@ -80,17 +79,17 @@ def from_model(model: TrainedModel, name: str, task: SearchTask, estimates: Esti
     """Return a start from a trained model.
 
     Args:
-        model: What ``autosched train`` wrote.
-        name: Name of its file, for people.
-        task: What is searched.
+        model: Model of ``autosched train``.
+        name: Name of its file, for messages.
+        task: Task of the search.
         estimates: Estimates of the analytic model.
 
     Returns:
-        The start, with a line for each doubt about the model: another device, shapes far from those that it knows.
+        The start, with a message for each limitation of the model: another device, shapes far from its training data.
 
     Raises:
         ModelMismatch: A ValueError: the model does not know the operator, or was trained on other features.
-        ValueError: A kernel template whose cost is not stated.
+        ValueError: A kernel template has no cost counts.
     """
     part = model.of(task.problem)
     if not isinstance(estimates, AnalyticEstimates):
@@ -124,13 +123,13 @@ def from_other_problems(store: Store, run: RunIdentity, task: SearchTask, estima
 
     Args:
         store: Database; the same content gives the same start.
-        run: Only times of its provenance and policy count.
-        task: What is searched; its own trials are left out. Times on its device are read first, then those on others,
-            MOST_TIMES at most.
+        run: Run, whose provenance and policy the times must have.
+        task: Task of the search, whose own trials are excluded. Times on its device are read first, then those on
+            others, MOST_TIMES at most.
         estimates: Estimates of the analytic model.
 
     Returns:
-        The start; with ``estimates`` alone where there are fewer than FEWEST_TIMES.
+        The start; with ``estimates`` alone if there are fewer than FEWEST_TIMES times.
     """
     if not isinstance(estimates, AnalyticEstimates):
         return WarmStart(estimates)
@@ -156,7 +155,7 @@ def from_other_problems(store: Store, run: RunIdentity, task: SearchTask, estima
 
 
 def _of_other_problems(store: Store, run: RunIdentity) -> list[Trial]:
-    """Return the trials of other problems of the operator, those of the device first, some more than MOST_TIMES."""
+    """Return trials of other problems of the operator, those of the device first, slightly more than MOST_TIMES."""
     trials: list[Trial] = []
     own = run.problem.key(), run.device.name
     others = [s for s in store.problems(run.problem.operator) if s.ok and (s.problem_key, s.device) != own]
@@ -166,7 +165,7 @@ def _of_other_problems(store: Store, run: RunIdentity) -> list[Trial]:
             break
         try:
             other = store.problem(summary)
-        except ValueError:  # of another version: 'best' reports it
+        except ValueError:  # of another version, which 'best' reports
             continue
         trials += store.trials(other, summary.device, run.provenance, policy=run.policy)
     return trials

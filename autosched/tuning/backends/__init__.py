@@ -1,4 +1,4 @@
-"""How are candidates timed: on a GPU, a cluster, from a recording, or by a model?
+"""Backends that time candidates: on a GPU, on a cluster, from a recording, or by a model.
 
 Start at ``choosing.py``. ``gpus.py`` finds local GPUs; ``cluster.py``, ``replaying.py`` and ``estimators.py`` are the
 other backends. This room knows nothing of samplers and trials.

@@ -1,4 +1,4 @@
-"""A runner, the device that its times are for, and what it compiles with."""
+"""A runner, the device of its times, and its compilers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from search_spaces.templates.template import TemplateSet
 
 
 class BackendError(ValueError):
-    """The backend cannot be used here. The message is one sentence that says what to do."""
+    """The backend cannot be used here. The message is one sentence with the remedy."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,15 @@ class Backend:
         name: Name of the backend.
         runner: Times candidates.
         device: GPU of the times.
-        line: Line for people on the backend, its device, and why it was chosen.
+        line: One-line description of the backend, its device, and why it was chosen.
         pool: Compilers; None if nothing is compiled.
         templates: Kernel templates that can compute the problem.
         schedules: All schedules that the runner knows; None for every one.
-        headline: Short line for people on the kind of times.
-        gpus: Number of GPUs that measure at a time.
+        headline: Short description of the kind of times.
+        gpus: Number of GPUs that measure at the same time.
         fleet: Cluster that measures, if any.
         owned: The same cluster if closing the backend ends it.
-        policy: How times are taken, a text of ``Policy``, or NONE.
+        policy: Timing policy, a text of ``Policy``, or NONE.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Backend:
     policy: str = NONE
 
     def model_alone(self, problem: Problem) -> bool:
-        """Return whether a model alone makes every time, without a kernel: then the model itself can be searched."""
+        """Return True if a model estimates every time without a kernel, so that the model itself can be searched."""
         if self.runner.provenance is not Provenance.ESTIMATED:
             return False
         return not any(is_counted(template, problem) for template in self.templates)

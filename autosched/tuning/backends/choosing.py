@@ -1,4 +1,4 @@
-"""Choose: measure on a GPU of this machine, replay a recording, or estimate; and say why."""
+"""Choice of the backend: measure on a local GPU, replay a recording, or estimate; with the reason."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 def choose(problem: Problem | None, options: BackendOptions, model: TrainedModel | None = None) -> Backend:
-    """Choose what times the candidates of a search.
+    """Choose the backend that times the candidates of a search.
 
-    "auto" measures where a GPU answers that is the device asked for. Elsewhere it replays, where ``problem`` was
-    recorded on the device with today's space, and else estimates. A device is never replaced by a similar one.
+    "auto" measures if a GPU of the requested device is available. Otherwise it replays if ``problem`` was recorded on
+    the device with the current space, else it estimates. A device is never replaced by a similar one.
 
     Args:
-        problem: Problem to search; None to look at the machine alone.
+        problem: Problem to search; None for a backend without a problem.
         options: Options of the backend.
         model: Trained model that estimates times. Default: the analytic model.
 
@@ -41,8 +41,8 @@ def choose(problem: Problem | None, options: BackendOptions, model: TrainedModel
         The backend, which the caller closes.
 
     Raises:
-        ValueError: What cannot be used (BackendError, FleetError, UnknownDevice, RecordingError, TableError); no
-            process is started then.
+        ValueError: Invalid options or files (BackendError, FleetError, UnknownDevice, RecordingError, TableError). No
+            process has been started then.
     """
     backend, device, templates = options.backend, options.device, options.templates
     if options.recording is not None:

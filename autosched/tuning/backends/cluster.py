@@ -1,4 +1,4 @@
-"""Measuring on the GPUs of a Ray cluster."""
+"""Measurements on the GPUs of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def of_cluster(
     """Return a backend over the GPUs of a Ray cluster.
 
     Args:
-        where: The cluster's address ("auto": the one of this machine), or a Fleet, which stays the caller's to close.
-        device: The kind of GPU that measures; None where the cluster has one kind.
-        problem: What will be searched; None to look at the cluster alone, without templates.
-        workers: Compilers on the cluster; None for one for each of its CPUs.
-        policy: How times are taken; None for the default.
-        templates: Those to search, by name or themselves; None for all that can compute ``problem``.
+        where: The cluster's address ("auto": the one of this machine), or a Fleet, which the caller closes.
+        device: Kind of GPU that measures; None if the cluster has only one kind.
+        problem: Problem to search; None for a backend without templates.
+        workers: Compilers on the cluster; None for one per CPU.
+        policy: Timing policy; None for the default.
+        templates: Kernel templates to search, or their names; None for all that can compute ``problem``.
 
     Returns:
         The backend; closing it closes a cluster that it opened.
 
     Raises:
-        BackendError: The outputs are judged by a function of a kernel file, which no cluster has.
+        BackendError: The outputs are judged by a function of a kernel file, which is not supported on clusters.
         ValueError: The cluster has no GPU of the kind.
     """
     if problem is not None and problem.judged:

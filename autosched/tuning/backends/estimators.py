@@ -1,4 +1,4 @@
-"""Seconds of a candidate without a GPU: by the time model, by counts of the emulator, or by a trained model."""
+"""Estimated seconds of a candidate without a GPU: from the time model, the emulator's counts, or a trained model."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from search_spaces.templates.template import KernelTemplate, TemplateSet
 if TYPE_CHECKING:
     from cost_models.trees.trained_model import OperatorModel
 
-TRAINED = "the trained model"  # what estimates by one are called, before its digest
+TRAINED = "the trained model"  # name of such estimates, before the model's digest
 
 
 @dataclass(frozen=True)
 class AnalyticEstimator:
     """Estimates the time of compiled candidates by the analytic models.
 
-    Built-in templates have counts of their own. A template without counts, and every kernel of the user's, is counted
-    while some of its blocks are emulated, and in its machine code; a cost that the user states is a lower bound.
+    Built-in templates have counts of their own. A template without counts, and every user's kernel, is counted in its
+    machine code while some of its blocks are emulated; a cost that the user states is a lower bound.
 
     Attributes:
         device: GPU of the times.
@@ -87,7 +87,7 @@ def code_of(model: str) -> str:
 
 
 def is_counted(template: KernelTemplate, problem: Problem | None) -> bool:
-    """Return whether times are estimated from what some blocks do in the emulator."""
+    """Return True if times are estimated from the emulated work of some blocks."""
     return template.counts is None or isinstance(problem, KernelProblem)
 
 

@@ -1,4 +1,4 @@
-"""Which GPUs of this machine can be used, and why not."""
+"""Usable GPUs of this machine, and the reason if there are none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from search_spaces.hardware.devices import device as device_row
 
 @dataclass(frozen=True)
 class UsableGpus:
-    """The ``numbers`` of GPUs to use and their ``device``; none, and one line on ``why_not``, where there is none."""
+    """The ``numbers`` of GPUs to use and their ``device``; if there are none, ``why_not`` is one line with the
+    reason.
+    """
 
     numbers: tuple[int, ...] = ()
     device: Device | None = None
@@ -21,9 +23,9 @@ class UsableGpus:
 
 
 def probe(wanted: Gpus | None) -> UsableGpus:
-    """Ask which GPUs can be used, and of what kind they are.
+    """Return the GPUs that can be used, and their kind.
 
-    Raises BackendError where GPUs answer, but not those that are wanted, or where these are of several kinds.
+    Raises BackendError if the requested GPUs are not among the available ones, or are of several kinds.
     """
     there = 1 if wanted is None else cuda_count()
     if there == 0:
@@ -50,7 +52,7 @@ def probe(wanted: Gpus | None) -> UsableGpus:
 
 
 def wanted_device(device: str | Device | None, gpu: Device | None) -> Device | None:
-    """Return the device asked for. Raises UnknownDevice for a name that is neither a row nor this machine's GPU."""
+    """Return the requested device. Raises UnknownDevice for a name that is neither a row nor this machine's GPU."""
     if device is None or isinstance(device, Device):
         return device
     if gpu is not None and isinstance(device, str) and device.lower() == gpu.name:

@@ -1,4 +1,4 @@
-"""The options of a backend: where candidates are compiled and how they are timed."""
+"""Options of a backend: where candidates are compiled and how they are timed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from search_spaces.templates.template import KernelTemplate
 
 BACKENDS = ("auto", "cuda", "estimate", "ray", "replay")
 
-Gpus = Sequence[int] | Literal["all"]  # numbers as CUDA counts them
+Gpus = Sequence[int] | Literal["all"]  # CUDA device numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,21 +26,21 @@ class BackendOptions:
 
     Attributes:
         device: Name or row of the GPU to tune for. Default: the GPU of this machine, h200 without one.
-        backend: How candidates are timed: "auto", "cuda", "estimate", "ray" or "replay".
+        backend: Source of the times: "auto", "cuda", "estimate", "ray" or "replay".
         workers: Number of compilers. Default: one per core.
-        warm_cache: Whether to time with operands in the L2 instead of from memory. How times are taken, this and the
-            next two, is part of what they are ranked with.
-        eager: Whether the host queues each launch, instead of a CUDA graph.
+        warm_cache: If True, operands are in the L2 cache instead of memory. This and the next two options are the
+            timing policy; only trials of the same policy are ranked together.
+        eager: If True, the host queues each launch, instead of a CUDA graph.
         clocks: SM clock in MHz if locked (verified); None if unlocked.
         gpus: GPUs to measure on: CUDA device numbers, or "all", all of one kind. Default: GPU 0, because the others of
             a shared machine may be in use.
-        ray: Address of a Ray cluster ("auto": the one of this machine), or a Fleet, which stays the caller's to close.
-            All its GPUs of the kind ``device`` measure.
-        templates: Kernel templates to search, by name or themselves. Default: all that can compute the problem.
+        ray: Address of a Ray cluster ("auto": the one of this machine), or a Fleet, which the caller closes. All its
+            GPUs of the kind ``device`` measure.
+        templates: Kernel templates to search, or their names. Default: all that can compute the problem.
         recording: File that the backend "replay" replays: a cache or T4 file of Kernel Tuner, or a recording.
 
     Raises:
-        ValueError: An option that cannot be used, BackendError among them.
+        ValueError: An option is invalid (for example BackendError).
     """
 
     device: str | Device | None = None
@@ -68,27 +68,27 @@ class BackendOptions:
 
     @property
     def on_cluster(self) -> bool:
-        """Whether a Ray cluster measures."""
+        """True if a Ray cluster measures."""
         return self.recording is None and (self.ray is not None or self.backend == "ray")
 
     @property
     def policy(self) -> Policy:
-        """How times are taken."""
+        """Timing policy."""
         return Policy("warm" if self.warm_cache else "cold", "eager" if self.eager else "graph", self.clocks)
 
     @property
     def power(self) -> bool:
-        """Whether the GPU's power is measured, too."""
+        """True if the GPU's power is also measured."""
         return False
 
     @property
     def timing(self) -> CudaOptions:
-        """How a GPU of this machine times."""
+        """Timing options of a local GPU."""
         return CudaOptions(policy=self.policy, power=self.power)
 
 
 def _checked_numbers(gpus: Gpus | None) -> Gpus | None:
-    """Return the numbers as whole ones. Raises ValueError (BackendError) for what is neither "all" nor some numbers."""
+    """Return the numbers as integers. Raises ValueError (BackendError) for anything but "all" or numbers."""
     if gpus is None or gpus == "all":
         return gpus
     if isinstance(gpus, str) or not isinstance(gpus, Sequence):

@@ -1,4 +1,4 @@
-"""Replaying: what was recorded of a problem, by autosched or in a file of others."""
+"""Backends that replay recorded times: autosched's recordings, or files of other tools."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def of_table(
     """Return a backend over a file of measurements.
 
     Args:
-        problem: What the file has measurements of.
-        device: The GPU that they are of; None for the one that the file names.
+        problem: Problem that was measured.
+        device: GPU of the measurements; None for the one that the file names.
         path: A file that ``measurements.tables`` reads: Kernel Tuner's cache, T4, or CSV.
-        templates: Where the configurations are looked for, one of them in the end; None for all that can compute
-            ``problem``.
+        templates: Kernel templates that may contain the configurations, of which one is used; None for all that can
+            compute ``problem``.
 
     Returns:
-        The backend, which knows the schedules of the file alone.
+        The backend, which knows only the schedules of the file.
 
     Raises:
-        BackendError: No problem, or a file that does not name a GPU known here.
-        ValueError: An unreadable file, or none of its configurations fits the problem (TableError).
+        BackendError: No problem is given, or the file does not name a known GPU.
+        ValueError: The file is unreadable, or none of its configurations fits the problem (TableError).
     """
     if problem is None:
         raise BackendError("there is nothing to replay: no problem was named")
@@ -62,11 +62,11 @@ def of_recording(
     """Return a backend over the recording of ``problem``, or why there is none.
 
     Args:
-        problem: None where none was named.
-        device: The GPU that the times are of.
-        why: Why nothing is measured, for the headline.
-        templates: Those to search; None for all that can compute ``problem``. A recording of another version of a
-            template's space is left out.
+        problem: Problem to search, or None.
+        device: GPU of the times.
+        why: Reason why nothing is measured, for the headline.
+        templates: Kernel templates to search; None for all that can compute ``problem``. Recordings of another version
+            of a template's space are skipped.
 
     Returns:
         The backend and "", or None and one line on why there is none.

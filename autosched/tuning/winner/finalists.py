@@ -1,4 +1,4 @@
-"""The end of a search on a GPU: which trials are timed again in turns, and how their results are stored."""
+"""The end of a search on a GPU: selection of the finalists for the paired timing, and storage of its results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
     if book.best is None or book.best.seconds is None:
         return ()
     fingerprint = canonical_json(book.fingerprint)
-    trials = [r for r in book.stored if not is_library(r.schedule)]  # it takes part anyway
+    trials = [r for r in book.stored if not is_library(r.schedule)]  # it always takes part
     newest = {r.schedule: r for r in trials if r.fingerprint == fingerprint}
     timed = {schedule: r.measurement.timing for schedule, r in newest.items() if r.measurement.timing is not None}
     if not timed:
@@ -31,7 +31,7 @@ def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
     schedules = list(timed)
     fastest = [schedules[i] for i in paired_timing.let_in(list(timed.values()))]
     found: dict[str, Candidate] = {}
-    winners = [r.schedule for r in trials if r.rank is not None][-1:]  # the last word of the last re-measurement
+    winners = [r.schedule for r in trials if r.rank is not None][-1:]  # the result of the last paired timing
     defaults = [schedule for schedule in [default()] if schedule is not None]
     best = [] if is_library(book.best.schedule) else [book.best.schedule]
     for schedule in dict.fromkeys([*best, *winners, *defaults, *fastest]):
@@ -42,7 +42,7 @@ def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
         except ValueError:
             continue
         if any(c.problem.key() != candidate.problem.key() for c in found.values()):
-            continue  # arrays of other types are not timed in turns with the best one's
+            continue  # arrays of other types cannot be timed in turns with those of the best one
         screened = schedule in newest and newest[schedule].kernel_digest == candidate.kernel.digest
         if screened or schedule in defaults:
             found.setdefault(candidate.kernel.digest, candidate)
@@ -50,7 +50,7 @@ def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
 
 
 def _simplest_first(book: TrialLedger, entrants: Sequence[Candidate], complexity: Complexity) -> list[int]:
-    """Return the rank of each entrant by simplicity, all different, so that two runs with the same ties choose alike.
+    """Return the rank of each entrant by simplicity, all different, so that runs with the same ties choose the same.
 
     A simpler schedule departs from fewer defaults, then takes fewer registers, then less shared memory; the text of the
     schedule decides the rest.
@@ -79,7 +79,7 @@ def remeasure(
 ) -> paired_timing.Remeasurement:
     """Time the finalists in turns and store the results, losers first, so that the winner is the newest trial.
 
-    The library has a trial too, at its rank: a later check compares the winner with it.
+    The library also has a trial, at its rank: a later check compares the winner with it.
 
     Args:
         book: The run's ledger, which the trials are appended to.
@@ -130,7 +130,7 @@ def remeasure(
 
 
 def _control(remeasured: paired_timing.Remeasurement) -> Control | None:
-    """Return what a later check times next to the winner, with its times here."""
+    """Return the kernel that a later check times next to the winner, with its times here."""
     if remeasured.vendor is not None and remeasured.vendor_seconds:
         return Control("library", Timing.of(remeasured.vendor_seconds), remeasured.vendor.version)
     return Control("copy", Timing.of(remeasured.copy_seconds)) if remeasured.copy_seconds else None

@@ -1,6 +1,6 @@
 """Paired timing: the fastest schedules are timed again in turns, with each other and with the library.
 
-Times measured minutes apart saw different clocks and temperatures, so screening alone cannot separate schedules that
+Times measured minutes apart have different clocks and temperatures, so screening alone cannot separate schedules that
 are a few percent apart. Here every entrant runs once per round, on inputs of another seed than in screening, and the
 ratios within rounds decide. Rounds are added, for entrants that can still win, until the winner is clear or a limit is
 met.
@@ -21,9 +21,9 @@ from measurements.trials.timing_statistics import Ratio, SpeedChange, error_of_m
 
 FEWEST_ENTRANTS = 6
 MOST_ENTRANTS = 32
-WITHIN = 1.5  # times the fastest of screening: screening errors are smaller
-DRIFT = 0.02  # what clock and temperature may have done to a time of screening, beyond the noise of its repeats
-ERRORS = 3.0  # standard errors of the difference of two times of screening
+WITHIN = 1.5  # times the fastest of screening, far beyond screening errors
+DRIFT = 0.02  # effect of clock and temperature on a screening time, beyond the noise of its repeats
+ERRORS = 3.0  # standard errors of the difference between two screening times
 ROUNDS = 20
 MOST_ROUNDS = 1000
 MOST_AT_ONCE = 100  # rounds
@@ -76,13 +76,13 @@ class Remeasurement:
     Attributes:
         standings: Entrants that ran, the winner first.
         failed: Entrants that failed.
-        clear: Whether every other entrant is shown to be slower than the winner, or as fast and less simple.
+        clear: True if every other entrant is significantly slower than the winner, or as fast and less simple.
         rounds: Number of rounds.
         library: Ratio of the winner's time to that of the vendor's library; None without one to compare with.
-        why_not: Why there is no ratio.
+        why_not: Reason why there is no ratio.
         vendor: Answer of the library itself.
         vendor_seconds: Its times.
-        copy_seconds: Times of a plain copy, where there is no library: a later check compares the machine by them.
+        copy_seconds: Times of a plain copy if there is no library; a later check compares the machine by them.
     """
 
     standings: tuple[Ranked, ...]
@@ -97,7 +97,7 @@ class Remeasurement:
 
     @property
     def library_won(self) -> bool:
-        """Whether the library is shown to be faster than every entrant. Within TIE, an entrant wins."""
+        """True if the library is significantly faster than every entrant. Within TIE, an entrant wins."""
         return self.library is not None and verdict(self.library, TIE) is SpeedChange.SLOWER
 
 

@@ -1,5 +1,4 @@
-"""Verifications by emulation where no GPU runs the kernels: quick ones of new bests, a full one of the winner at the
-end."""
+"""Verification by emulation for backends that do not run kernels: quick for new bests, full for the final winner."""
 
 from __future__ import annotations
 
@@ -20,17 +19,17 @@ from search_spaces.operators.problem import Problem
 from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
 
-FullVerifier = Callable[[Schedule, float], VerifyOutcome]  # within so many seconds
+FullVerifier = Callable[[Schedule, float], VerifyOutcome]  # time limit in seconds
 
 
 @dataclass(frozen=True)
 class Verifiers:
-    """Verification where the runner does not compare results itself.
+    """Verification for runners that do not compare results themselves.
 
     Attributes:
         new_best: Verifies each new best; None for no verification.
-        winner: Verifies the best at the end in full; None leaves it out.
-        line: Line for people where nothing can be verified; "" otherwise.
+        winner: Verifies the best at the end in full; None skips it.
+        line: Message if nothing can be verified; "" otherwise.
     """
 
     new_best: Verifier | None = None
@@ -39,18 +38,18 @@ class Verifiers:
 
 
 def verifiers(task: SearchTask, backend: Backend) -> Verifiers:
-    """Return how a search verifies its bests.
+    """Return the verifiers of a search's bests.
 
     Args:
-        task: What is searched.
+        task: Task of the search.
         backend: Times candidates.
 
     Returns:
-        The verifiers; none where the runner runs kernels, or ran them when they were recorded, and where there is no
+        The verifiers. They are None if the runner runs kernels, or ran them when they were recorded, or if there is no
         compiler for the emulator.
 
     Raises:
-        ValueError: There is a compiler, and the emulator cannot be used all the same.
+        ValueError: There is a compiler, but the emulator cannot be used.
     """
     if backend.runner.provenance is not Provenance.ESTIMATED:
         return Verifiers()

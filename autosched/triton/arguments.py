@@ -1,4 +1,4 @@
-"""The arguments of a Triton launch, as those of an emulated one."""
+"""Conversion of a Triton launch's arguments to those of an emulated launch."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from search_spaces.launches.tensor_map import MOST_BOX, TensorMap
 
 _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 _ADDRESS_BYTES = 8
-_FLAGGED_BYTES = 2**26  # of a storage whose every byte holds a value: larger ones go without flags, which take as much
-# By the numbers that Triton's compiler gives element types (those of tensormap.replace) and swizzles.
+_FLAGGED_BYTES = 2**26  # of a fully defined storage; larger ones have no flags, which take as much memory
+# By Triton's numbers of element types (those of tensormap.replace) and swizzles.
 _ELEMENTS = (
     "UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT32_FTZ", "FLOAT64",
     "BFLOAT16", "TFLOAT32", "TFLOAT32_FTZ",
@@ -32,14 +32,14 @@ _SWIZZLES = ("NONE", "32B", "64B", "128B")
 
 
 class ArgumentMismatch(ValueError):
-    """An argument that no GPU launch takes, or not this kernel's. The message is one line."""
+    """An argument that no GPU launch, or not this kernel, accepts. The message is one line."""
 
 
 @dataclass
 class LaunchArguments:
     """Collects the arguments of one launch: call ``add`` for each in order, then ``fill``.
 
-    ``arguments``, ``inputs`` and ``memory`` are what ``emulate_ptx`` takes; ``tensors`` are the storages by operand.
+    ``arguments``, ``inputs`` and ``memory`` are arguments of ``emulate_ptx``; ``tensors`` are the storages by operand.
     """
 
     storages: Storages
@@ -51,11 +51,11 @@ class LaunchArguments:
     _names: set[str] = field(default_factory=set)
 
     def pointer(self, name: str, value: Any) -> None:
-        """Pass a tensor, what wraps one, a number that is an address, or None."""
+        """Pass a tensor, a wrapper of one, a number that is an address, or None."""
         if value is None:
             return self.raw(name, b"\0" * _ADDRESS_BYTES)
         tensor = tensor_of(value)
-        if tensor is None:  # a number, or an object that Triton takes for a tensor
+        if tensor is None:  # a number, or an object that Triton treats as a tensor
             return self._number(name, value.data_ptr() if hasattr(value, "data_ptr") else value)
         if self.storages.host_of(tensor) == "plain":
             raise ArgumentMismatch(f"{name}: Pointer argument cannot be accessed from Triton (cpu tensor?): move it")
@@ -68,11 +68,11 @@ class LaunchArguments:
         self.arguments.append(operand)
 
     def raw(self, name: str, data: bytes) -> None:
-        """Bytes by value."""
+        """Pass a value as bytes."""
         self.arguments.append(Bytes(self._unique(name), SCALAR_DTYPES["u8"], 0, data))
 
     def tensor_map(self, name: str, descriptor: Any, meta: Mapping[str, Any]) -> None:
-        """Pass a host-side tensor descriptor, as ``meta`` of the compiled kernel says that it is encoded."""
+        """Pass a host-side tensor descriptor, encoded as ``meta`` of the compiled kernel specifies."""
         base = tensor_of(descriptor.base)
         if base is None:
             raise ArgumentMismatch(f"{name}: a tensor descriptor of {type(descriptor.base).__name__}, not of a tensor")
@@ -103,14 +103,14 @@ class LaunchArguments:
         self.arguments.append(made)
 
     def inputs(self) -> dict[str, Array]:
-        """Return what the arrays hold."""
+        """Return the contents of the arrays."""
         return {
             o.name: storage_bytes(self.tensors[o.name]).view(o.dtype.storage).reshape(o.shape)
             for o in self._operands.values()
         }
 
     def memory(self) -> Memory:
-        """Also finds the addresses that lie in arrays of 8-byte elements, and adds the arrays that they point into."""
+        """Return the memory of the launch, including arrays that are only reached by addresses in 8-byte elements."""
         defined = {}
         for name, storage in self.tensors.items():
             flags = self.storages.defined(storage)
@@ -119,7 +119,7 @@ class LaunchArguments:
         return Memory(offsets=self.offsets, defined=defined, addresses=tuple(self._addresses))
 
     def follow_addresses(self) -> list[Operand]:
-        """Arrays that no argument is a pointer to, but an element of one is: kernels of grouped problems take those."""
+        """Add arrays whose addresses are elements of other arrays, as in kernels of grouped problems."""
         before = len(self._operands)
         for operand in [o for o in self._operands.values() if o.dtype.bytes == _ADDRESS_BYTES]:
             values = storage_bytes(self.tensors[operand.name]).view("<i8")
@@ -161,14 +161,14 @@ class LaunchArguments:
 
 
 def tensor_of(value: Any) -> torch.Tensor | None:
-    """Return the tensor that an argument is or wraps (``triton.reinterpret``); None where it is not a tensor."""
+    """Return the tensor that an argument is or wraps (``triton.reinterpret``), or None."""
     while value is not None and not isinstance(value, torch.Tensor):
         value = getattr(value, "base", None)
     return value
 
 
 def flattened(names: Sequence[Any], kinds: Sequence[Any], values: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
-    """Name, type and value of each argument that the compiled kernel takes: no constants, tuples taken apart."""
+    """Return name, type and value of each argument of the compiled kernel: no constants, tuples flattened."""
     for name, kind, value in zip(names, kinds, values, strict=False):
         if isinstance(kind, tuple | list):
             yield from flattened([f"{name}[{k}]" for k in range(len(kind))], kind, tuple(value))
@@ -177,13 +177,13 @@ def flattened(names: Sequence[Any], kinds: Sequence[Any], values: Sequence[Any])
 
 
 def scalar_bytes(name: str, kind: str, value: Any, parameter: Variable) -> bytes:
-    """Return a number as its parameter takes it.
+    """Return a number as the bytes of its parameter.
 
     Args:
-        name: Of the parameter, for the error.
+        name: Name of the parameter, for the error.
         kind: Triton's type of it, such as "i32" or "fp32".
         value: The number.
-        parameter: As the PTX declares it, with its bytes.
+        parameter: The parameter in the PTX, with its size.
 
     Returns:
         Little-endian bytes.

@@ -1,4 +1,4 @@
-"""Where a program calls what runs in the emulator."""
+"""Line of a program that launches an emulated kernel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _OURS = ("autosched.", "triton.", "torch.", "contextlib", "functools", "numpy.",
 
 
 def call_site() -> tuple[str, int]:
-    """Return file and line of the nearest call that is not ours, Triton's or torch's; ("unknown", 0) without one."""
+    """Return file and line of the nearest call outside autosched, Triton and torch; ("unknown", 0) without one."""
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")

@@ -1,4 +1,4 @@
-"""What a cubin says of its kernels: registers and local memory, without a driver."""
+"""Resources of a cubin's kernels (registers and local memory), read without a driver."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 
 @dataclass(frozen=True)
 class CubinResources:
-    """Of one thread of the kernel that needs most."""
+    """Resources per thread, the maximum over the kernels."""
 
     registers: int
     local_bytes: int
 
 
 def cubin_resources(cubin: bytes) -> CubinResources | None:
-    """None where it is not a cubin, or says nothing."""
+    """Return the resources of a cubin; None if it is not a cubin, or does not state them."""
     values: dict[int, list[int]] = {}
     try:
         for attribute, value in _attributes(_section(cubin, ".nv.info")):

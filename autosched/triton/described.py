@@ -1,4 +1,4 @@
-"""A launch as Triton hands it to its driver, as the emulator takes it: arguments in the order of PTX parameters."""
+"""Conversion of a Triton launch to the emulator's form: arguments in the order of PTX parameters."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from search_spaces.launches.launch import Launch
 
 
 class LaunchFailed(RuntimeError):
-    """A launch did not end, or the emulator cannot run it: the program cannot go on. The message is one line."""
+    """A launch did not end, or the emulator cannot run it, so the program cannot continue. The message is one line."""
 
 
 def described_launch(launch: TritonLaunch, storages: Storages) -> tuple[LaunchArguments, Launch]:
-    """Return the launch's arguments as the emulator takes them. Raises LaunchFailed and ArgumentMismatch."""
+    """Return the launch's arguments for the emulator. Raises LaunchFailed and ArgumentMismatch."""
     module = _parsed(launch.ptx)
     function = module.functions[launch.name if launch.name in module.kernels else module.kernels[0]]
     arguments = LaunchArguments(storages)
@@ -36,7 +36,7 @@ def described_launch(launch: TritonLaunch, storages: Storages) -> tuple[LaunchAr
                 raise LaunchFailed(f"{launch.name}: its PTX has {len(parameters)} parameters, and it got more")
             arguments.raw(name, scalar_bytes(name, kind, value, parameters[at]))
     for k, parameter in enumerate(parameters[len(arguments.arguments) :]):
-        # Scratch memory comes first of what the compiler adds; what else it adds is null.
+        # Scratch memory is the first of the compiler's parameters; the others are null.
         if k == 0 and launch.scratch is not None:
             arguments.pointer("scratch", launch.scratch)
         else:
@@ -73,7 +73,7 @@ def _add_descriptor(arguments: LaunchArguments, parameters: Sequence[Any], name:
 
 
 def _descriptor_flags(descriptor: Any) -> list[int]:
-    """Return what newer versions of Triton pass between the two copies of shape and strides."""
+    """Return the values that newer versions of Triton pass between the two copies of shape and strides."""
     flags = [int(descriptor.padding == "nan")] if hasattr(descriptor, "padding") else []
     return flags + ([int(descriptor.round_f32_to_tf32)] if hasattr(descriptor, "round_f32_to_tf32") else [])
 

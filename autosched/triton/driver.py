@@ -1,6 +1,6 @@
-"""Triton's driver object, of which every launch runs in the emulator: the one file that knows Triton's private hooks.
+"""Triton driver that runs every launch in the emulator. Only this file uses Triton's private hooks.
 
-``triton.runtime.driver.set_active`` takes any object with these names; Triton 3.4 to 3.9 call the same ones.
+``triton.runtime.driver.set_active`` accepts any object with these methods; Triton 3.4 to 3.9 call the same ones.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from autosched.triton.cubin import cubin_resources
 from search_spaces.hardware.devices import Device
 
 _FILE = re.compile(r'^(\s*\.file\s+\d+\s+")([^"]*)(?=")', re.MULTILINE)
-_FILE_NAME = 150  # letters of a kernel's name that Triton keeps in the names of its cache's files
+_FILE_NAME = 150  # maximum letters of a kernel's name in the file names of Triton's cache
 
 
 @dataclass(frozen=True, eq=False)
 class TritonLaunch:
-    """One launch as Triton hands it to its driver."""
+    """One launch as Triton passes it to its driver."""
 
     name: str
     ptx: str
@@ -41,7 +41,7 @@ class TritonLaunch:
     values: tuple[Any, ...]
     constants: Mapping[str, Any]
     scratch: Any = None
-    function: Any = None  # the ``JITFunction``, where it was compiled from one
+    function: Any = None  # the ``JITFunction``, if it was compiled from one
 
 
 class Launcher(Protocol):
@@ -52,7 +52,7 @@ class Launcher(Protocol):
     def launch(self, launch: TritonLaunch) -> None: ...
 
     def benchmark(self, call: Callable[[], Any]) -> float:
-        """Milliseconds of one call."""
+        """Return the milliseconds of one call."""
         ...
 
     def torch_device(self) -> Any: ...
@@ -61,14 +61,14 @@ class Launcher(Protocol):
 
 
 class _KernelLauncher:
-    """What Triton makes for a compiled kernel, and calls for each launch.
+    """Callable that Triton creates for a compiled kernel, and calls for each launch.
 
-    It may make another one later, when the program has moved Triton's cache.
+    Triton creates another one if the program moves Triton's cache.
     """
 
     _programs: ClassVar[WeakKeyDictionary[Any, tuple[str, bytes]]] = (
         WeakKeyDictionary()
-    )  # PTX and cubin, by what was compiled
+    )  # PTX and cubin, by compiled kernel
 
     def __init__(self, src: Any, metadata: Any) -> None:
         self._metadata = metadata
@@ -118,14 +118,14 @@ class _KernelLauncher:
 
 
 class _Utils:
-    """Stands for the functions of the CUDA driver."""
+    """Replaces the functions of the CUDA driver."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
 
     def get_device_properties(self, _device: int) -> dict[str, int]:
         d = self._device
-        bus = 5120  # bits; only triton.testing divides by it, and the clock makes up for it
+        bus = 5120  # bits; only triton.testing divides by it, and the clock compensates for it
         return {
             "max_shared_mem": d.shared_per_block,
             "max_num_regs": d.registers_per_sm,
@@ -137,15 +137,15 @@ class _Utils:
         }
 
     def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
-        """Return module, function, registers, 32-bit words of local memory, and the most threads of a block."""
+        """Return module, function, registers, 32-bit words of local memory, and the maximum threads of a block."""
         found = cubin_resources(binary)
         registers, spills = (found.registers, found.local_bytes // 4) if found is not None else (0, 0)
         warps = self._device.max_threads_per_block // self._device.warp_size
-        if registers:  # whole warps, and each takes registers in units
+        if registers:  # whole warps, and registers are allocated in units
             unit = self._device.register_allocation_unit
             each = -(-registers * self._device.warp_size // unit) * unit
             warps = min(warps, self._device.registers_per_block // each)
-        # No module: there is nothing to unload, and Triton would ask a driver to when none may be active any more.
+        # No module, since there is nothing to unload: Triton would call a driver when none may be active any more.
         return (None, name, registers, spills, self._device.warp_size * warps)
 
     def unload_module(self, _module: Any) -> None:
@@ -153,10 +153,10 @@ class _Utils:
 
 
 class DeviceNumber(int):
-    """Number 0, which torch and Triton have for the emulated GPU.
+    """Number 0, which torch and Triton use for the emulated GPU.
 
-    Triton keeps compiled kernels by the number of the device. Those of another emulated GPU are not found: two numbers
-    are equal for the same GPU, and a number equals 0 while its GPU is the one that is emulated.
+    Triton caches compiled kernels by device number. Kernels of another emulated GPU must not be found: two numbers are
+    equal for the same GPU, and a number equals 0 while its GPU is emulated.
     """
 
     device: str
@@ -176,7 +176,7 @@ class DeviceNumber(int):
 
 
 class EmulatedDriver:
-    """Answers Triton's questions for ``launcher.device``; every launch is ``launcher.launch``."""
+    """Driver for ``launcher.device``; every launch calls ``launcher.launch``."""
 
     launcher_cls = _KernelLauncher
 
@@ -214,9 +214,9 @@ class EmulatedDriver:
 
         Args:
             fn: Launches the kernel.
-            _: Of Triton's; not used.
-            quantiles: A number for each of them, all the same; None for one number.
-            more: Of Triton's; ``return_mode="all"`` gives a list.
+            _: Other parameters of Triton's, which are ignored.
+            quantiles: Quantiles to return, which are all equal; None for one number.
+            more: Other keywords of Triton's; ``return_mode="all"`` returns a list.
         """
         milliseconds = self.launcher.benchmark(fn)
         if quantiles is not None:
@@ -244,10 +244,10 @@ class EmulatedDriver:
 
 @contextmanager
 def activated(launcher: Launcher) -> Iterator[EmulatedDriver]:
-    """Triton's driver is the emulated one within."""
+    """Make the emulated driver Triton's active one within the context."""
     config = triton.runtime.driver
-    place = "_active" if "_active" in vars(config) else "active"  # where 3.6 and 3.4 keep it
-    before = vars(config)[place]  # `reset_active` would ask for a GPU where there is none
+    place = "_active" if "_active" in vars(config) else "active"  # attributes of Triton 3.6 and 3.4
+    before = vars(config)[place]  # `reset_active` would query for a GPU where there is none
     driver = EmulatedDriver(launcher)
     _spend_fusion_warning()
     config.set_active(driver)
@@ -260,7 +260,7 @@ def activated(launcher: Launcher) -> Iterator[EmulatedDriver]:
 
 @contextmanager
 def first_configurations() -> Iterator[None]:
-    """Each autotuner takes the first configuration that its pruning leaves, and times none."""
+    """Make each autotuner use the first configuration after pruning, without timing."""
     prune = Autotuner.prune_configs
     Autotuner.prune_configs = lambda self, kwargs: prune(self, kwargs)[:1]
     try:
@@ -270,7 +270,7 @@ def first_configurations() -> Iterator[None]:
 
 
 def _spend_fusion_warning() -> None:
-    """Use up Triton 3.9's only warning about the default of FP fusion, which no program under emulation asked for."""
+    """Use up Triton 3.9's single warning about the default of FP fusion, which no emulated program requested."""
     if triton.__version__.startswith("3.9."):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "TRITON_DEFAULT_FP_FUSION is unset", UserWarning)
@@ -279,7 +279,7 @@ def _spend_fusion_warning() -> None:
 
 @contextmanager
 def _ptx_kept() -> Iterator[None]:
-    """Autotuners (Helion's) have Triton keep machine code alone; PTX is what is emulated."""
+    """Keep PTX for emulation, although autotuners (Helion's) make Triton keep only machine code."""
     name = "TRITON_STORE_BINARY_ONLY"
     before = os.environ.get(name)
     os.environ[name] = "0"
@@ -294,7 +294,7 @@ def _ptx_kept() -> Iterator[None]:
 
 @contextmanager
 def _testing_replaced(driver: EmulatedDriver) -> Iterator[None]:
-    """``triton.testing`` would launch thousands of times to take times that an emulator has not."""
+    """Replace ``triton.testing``, which would launch thousands of times for times that an emulator does not have."""
     names = {"do_bench": driver.do_bench, "do_bench_cudagraph": driver.do_bench}
     before = {name: getattr(triton.testing, name) for name in names}
     run = triton.testing.Mark.run
@@ -310,11 +310,11 @@ def _testing_replaced(driver: EmulatedDriver) -> Iterator[None]:
 
 
 def _skip_benchmark(self: Any, *_: Any, **__: Any) -> None:
-    """In place of the tables and plots of ``triton.testing.perf_report``."""
+    """Replace the tables and plots of ``triton.testing.perf_report``."""
 
 
 def _cached_program(src: Any, metadata: Any) -> tuple[str, bytes]:
-    """PTX and cubin, from Triton's cache. Raises RuntimeError where it has kept none."""
+    """Return PTX and cubin from Triton's cache. Raises RuntimeError if it has none."""
     files = get_cache_manager(metadata.hash).get_group(f"{src.name[:_FILE_NAME]}.json") or {}
     ptx, cubin = "", b""
     for name, path in files.items():
@@ -331,7 +331,7 @@ def _cached_program(src: Any, metadata: Any) -> tuple[str, bytes]:
 
 
 def _with_own_file(ptx: str, src: Any) -> str:
-    """Triton's cache finds a kernel by its text and line: what it holds may name the file of a copy of it."""
+    """Correct the file name in a cached kernel: Triton finds it by text and line, so it may name a copy of the file."""
     function = getattr(getattr(src, "fn", None), "fn", None)
     if function is None:
         return ptx
@@ -344,7 +344,7 @@ def _with_own_file(ptx: str, src: Any) -> str:
 
 
 def cluster_of(metadata: Any) -> int:
-    """Blocks of a cluster (``num_ctas``), side by side along x."""
+    """Return the blocks of a cluster (``num_ctas``), which are adjacent along x."""
     ctas = getattr(metadata, "num_ctas", None)
     if ctas is None:
         x, y, z = getattr(metadata, "cluster_dims", (1, 1, 1))
@@ -353,7 +353,7 @@ def cluster_of(metadata: Any) -> int:
 
 
 def emulated_launcher() -> Launcher | None:
-    """Return that of the program that is emulated now; None outside of one, where no GPU is asked for."""
+    """Return the launcher of the current emulated program, or None, where no GPU is expected."""
     found = vars(triton.runtime.driver)
     active = found.get("_active", found.get("active"))
     return active.launcher if isinstance(active, EmulatedDriver) else None
@@ -367,7 +367,7 @@ def _active() -> Launcher:
 
 
 def _name(src: Any, key: Any) -> str:
-    """Return the name of a parameter, which Triton gives as such or by its position."""
+    """Return the name of a parameter, which Triton passes as a name or a position."""
     position = key[0] if isinstance(key, tuple) else key
     if isinstance(position, int):
         names = getattr(getattr(src, "fn", None), "arg_names", ())
@@ -377,7 +377,7 @@ def _name(src: Any, key: Any) -> str:
 
 
 def _scratch(metadata: Any, blocks: int, stream: int) -> Any:
-    """Global memory of the launch, from the allocator that the program has given Triton."""
+    """Return the launch's global scratch memory, from the allocator that the program has set in Triton."""
     size = int(getattr(metadata, "global_scratch_size", 0) or 0)
     if not size:
         return None

@@ -1,5 +1,8 @@
-"""The time of Triton launches, all of them: a compiled one from what its blocks executed in the emulator and what its
-cubin says of resources, one that nobody has compiled from counts by sizes (``configs/tuning/layer_counts.py``)."""
+"""Estimated times of Triton launches.
+
+A compiled launch is estimated from the work of its emulated blocks and the resources of its cubin, an uncompiled one
+from counts by size (``configs/tuning/layer_counts.py``).
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,20 @@ from search_spaces.hardware.costs.transactions import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
 from search_spaces.launches.launch import Launch
 
-_UNKNOWN_REGISTERS = 64  # of a thread, where there is no cubin
+_UNKNOWN_REGISTERS = 64  # of a thread, without a cubin
 
 
 def estimated_seconds(launch: Launch, runs: Sequence[CountedRun], cubin: bytes, device: Device) -> float:
-    """Estimate a launch from what some of its blocks executed.
+    """Estimate a launch from the work of some emulated blocks.
 
     Args:
         launch: Grid and block.
-        runs: Emulated parts of it, counted.
-        cubin: What ptxas made of it: registers, shared and local memory.
+        runs: Counted emulations of parts of it.
+        cubin: Machine code from ptxas, with registers, shared and local memory.
         device: The GPU.
 
     Returns:
-        ESTIMATED seconds; 0 where a run has not ended, infinity where a block does not fit on the device.
+        ESTIMATED seconds; 0 if a run has not ended, infinity if a block does not fit on the device.
     """
     if any(r.emulation.status not in ("ok", "findings") for r in runs):
         return 0.0
@@ -36,20 +39,22 @@ def estimated_seconds(launch: Launch, runs: Sequence[CountedRun], cubin: bytes, 
 
 
 def triton_times(launches: LaunchTable, device: Device) -> LaunchTimes:
-    """Estimate launches of Triton's code, with a cold L2. Its warps meet at a barrier whenever a tile has arrived, so
-    that none of them hides what another waits for."""
+    """Estimate launches of Triton code, with a cold L2 cache.
+
+    Its warps meet at a barrier after each tile, so they do not hide each other's waits.
+    """
     return launch_times(launches, device, exposed=1.0, cold=True)
 
 
 def triton_counts(launch: Launch, runs: Sequence[CountedRun]) -> LaunchCounts:
-    """Return what a block does on average. DRAM serves each array once, and no more than what the blocks ask for."""
+    """Return the average work of a block. DRAM serves each array once, and no more than the blocks request."""
     counts = averaged(launch, runs, float(sum(operand.bytes for operand in launch.operands)))
     asked = SECTOR_BYTES * counts.blocks * (counts.unique_sectors + counts.store_sectors + counts.atomic_sectors)
     return replace(counts, dram_bytes=min(counts.dram_bytes, asked))
 
 
 def compiled_resources(cubin: bytes) -> CompiledResources:
-    """Triton asks for all of its shared memory at the launch; its only local memory is that of spills."""
+    """Return the resources: all shared memory is dynamic, and local memory is only used for spills."""
     found = cubin_resources(cubin)
     if found is None:
         return CompiledResources(_UNKNOWN_REGISTERS)

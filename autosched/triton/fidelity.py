@@ -1,5 +1,4 @@
-"""What a verification rests on: which instructions are exact, and which within an error bound; what was run, and what
-not."""
+"""Basis of a verification: exact instructions, instructions within an error bound, and what was and was not run."""
 
 from __future__ import annotations
 
@@ -12,18 +11,18 @@ from measurements.emulator.ptx.parser import parse
 if TYPE_CHECKING:
     from autosched.triton.session import LaunchRecord, Session
 
-# Results of these are specified by PTX up to an error, not bit by bit; see docs/explanation/emulator.md, Limits.
+# PTX specifies the results of these up to an error, not bit by bit; see docs/explanation/emulator.md, Limits.
 _BOUNDED_OPCODES = ("mma", "wmma", "wgmma", "ex2", "lg2", "sin", "cos", "tanh", "tcgen05")
 _BOUNDED_QUALIFIERS = ("approx", "full")
 
 
 @dataclass(frozen=True)
 class Fidelity:
-    """Of all launches of a session.
+    """Fidelity of all launches of a session.
 
-    ``exact`` and ``bounded`` are instructions as PTX spells them without operands; ``unsupported`` are sentences that
-    name the line. ``grids`` are those that each kernel ran with; ``not_run`` says of how many blocks of a launch only
-    some ran. ``sizes`` are those of ``Session.at_sizes``.
+    ``exact`` and ``bounded`` are PTX instructions without operands. ``unsupported`` are sentences that name the line.
+    ``grids`` are those of each kernel; ``not_run`` lists launches of which only some blocks ran. ``sizes`` are those of
+    ``Session.at_sizes``.
     """
 
     device: str

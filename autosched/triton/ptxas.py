@@ -1,4 +1,4 @@
-"""What ptxas makes of a Triton kernel where PTX alone says less: the waits that it injects for wgmma."""
+"""Waits that ptxas injects for wgmma in Triton kernels, which the PTX does not show."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from measurements.emulator import Emulation, Finding, FindingKind
 _SECONDS = 120.0
 # "(C7517) wgmma.wait_group is injected in around line 319 by compiler to allow use of registers defined by GMMA"
 _INJECTED = re.compile(r"\(C7517\) wgmma\.wait_group is injected in around line (\d+)")
-_AROUND = 64  # lines of PTX between a wait as ptxas names it and the use that it is for
+_AROUND = 64  # lines of PTX between a wait reported by ptxas and the use that it protects
 _PTX_LINE = re.compile(r"PTX line (\d+):")
-_REGISTER = "a register of the wgmma"  # what the runtime says of such a use (isa/matrix/wgmma.cpp)
+_REGISTER = "a register of the wgmma"  # the runtime's message on such a use (isa/matrix/wgmma.cpp)
 
 
 def with_injected_waits(emulation: Emulation, ptx: str, arch: int) -> Emulation:
-    """Grade uses of registers that a wgmma still computes as notes, where ptxas waits for it before them."""
+    """Downgrade uses of registers of an unfinished wgmma to notes if ptxas injects a wait before them."""
     if not any(_is_use(f) for f in emulation.findings):
         return emulation
     waits = _injected_waits(ptx, arch)
@@ -41,14 +41,14 @@ def _is_use(finding: Finding) -> bool:
 
 
 def _is_near(finding: Finding, waits: tuple[int, ...]) -> bool:
-    """Whether ptxas injects a wait around the line of PTX that a finding names."""
+    """Return True if ptxas injects a wait near the PTX line of a finding."""
     named = _PTX_LINE.match(finding.instruction)
     return named is not None and any(abs(int(named[1]) - line) <= _AROUND for line in waits)
 
 
 @lru_cache(maxsize=64)
 def _injected_waits(ptx: str, arch: int) -> tuple[int, ...]:
-    """Return the lines of PTX around which Triton's ptxas injects waits; none where it cannot be run."""
+    """Return the PTX lines near which Triton's ptxas injects waits; empty if it cannot be run."""
     with tempfile.TemporaryDirectory(prefix="autosched-ptxas-") as folder:
         source = Path(folder) / "kernel.ptx"
         source.write_text(ptx)

@@ -15,7 +15,7 @@ from autosched.verify.launch_plan import QUICK, THOROUGH
 
 
 class TritonEmulation:
-    """The plug-in. The device is there from the start, since test modules may ask for it when they are imported."""
+    """The plug-in. The device exists from the start, since test modules may use it when they are imported."""
 
     def __init__(
         self, device: str, *, thorough: bool = False, undefined_memory: bool = True, first_configuration: bool = False
@@ -29,7 +29,7 @@ class TritonEmulation:
         self._launches = 0
 
     def start(self) -> None:
-        """Raise UnknownDevice."""
+        """Start the emulation. Raises UnknownDevice."""
         self._session = self._stack.enter_context(emulated(self._device, plan=self._plan, check=False, **self._options))
 
     @pytest.hookimpl(wrapper=True)
@@ -66,8 +66,10 @@ class TritonEmulation:
         return report
 
     def _watched(self) -> Iterator[Any]:
-        """Fail a test whose launches had faults, without frames of this plug-in. A test that fails for another reason
-        gets the faults as a note."""
+        """Fail a test whose launches had faults, without frames of this plug-in.
+
+        If the test fails for another reason, the faults are added as a note.
+        """
         __tracebackhide__ = True
         try:
             result = yield
@@ -80,7 +82,7 @@ class TritonEmulation:
         return result
 
     def _faults(self) -> list[str]:
-        """Return those since the last call."""
+        """Return the faults since the last call."""
         if self._session is None:
             return []
         lines = self._session.fault_lines()

@@ -1,4 +1,4 @@
-"""Which blocks of a large launch run: a sample, and what its blocks wait for."""
+"""Sample of the blocks that run of a large launch, with the blocks that these wait for."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from measurements.emulator import Emulation, Finding, FindingKind
 
 _WAITING = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
 _BLOCK = re.compile(r"block \((\d+), (\d+), (\d+)\)")
-# Instructions of warps: launches of about as many run whole, in seconds; and those of all samples that are too small.
+# Instructions of warps. Launches up to this size run whole, within seconds; it also bounds all samples that were too
+# small.
 _CHEAP, _MOST = 5e6, 1e8
 
 
 def sampled(grid: tuple[int, int, int], most: int | None) -> tuple[int, ...] | None:
-    """Return the blocks that run: neighbours along each axis, that meet at their edges, then far ones. None where all
-    do."""
+    """Return the blocks to run: neighbours along each axis that share edges, then distant ones. None for all."""
     total = math.prod(grid)
     if most is None or total <= most:
         return None
@@ -28,7 +28,7 @@ def sampled(grid: tuple[int, int, int], most: int | None) -> tuple[int, ...] | N
 
 @dataclass
 class Sample:
-    """Some ``blocks`` of a launch, None where all run."""
+    """Some ``blocks`` of a launch, None for all."""
 
     grid: tuple[int, int, int]
     blocks: tuple[int, ...] | None
@@ -36,8 +36,7 @@ class Sample:
     _waited: Counter[int] = field(default_factory=Counter)
 
     def waits(self, run: Emulation) -> str | None:
-        """Return why the sample is too small: one of its blocks waits for another that did not run. None where it is
-        not."""
+        """Return why the sample is too small (one of its blocks waits for another that did not run), or None."""
         waiting = self._waiting(run)
         if self.blocks is None or waiting is None:
             return None
@@ -48,8 +47,11 @@ class Sample:
         )
 
     def widened(self, run: Emulation) -> tuple[int, ...] | None:
-        """Return the sample with neighbours of the block that waits, twice as many each time that it does; None, which
-        is all blocks, where these execute little; the same where all samples have executed a lot."""
+        """Return the sample with neighbours of the waiting block, twice as many each time.
+
+        Returns None, which is all blocks, if these execute little. Returns the same sample if all samples have executed
+        too much.
+        """
         assert self.blocks is not None
         total = math.prod(self.grid)
         waiting = self._waiting(run)

@@ -1,4 +1,4 @@
-"""Runs a Python script whose Triton launches are emulated, and says what came of them."""
+"""Run a Python script with its Triton launches emulated, and report the results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RAISED = "the script raised"
 
 @dataclass(frozen=True, eq=False)
 class ScriptReport:
-    """``failure`` says in one line why the script did not end well; it is empty where it did."""
+    """Result of a script. ``failure`` is one line with the reason why it failed; empty if it succeeded."""
 
     session: Session
     failure: str
@@ -39,7 +39,7 @@ class ScriptReport:
         return fidelity_of(self.session)
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the report as JSON."""
         return {
             "device": self.session.device.name,
             "ok": self.ok,
@@ -52,7 +52,7 @@ class ScriptReport:
 
 
 class _TimeIsUp(BaseException):
-    """Not an Exception, which the script may catch."""
+    """Time limit reached. Not an Exception, which the script may catch."""
 
 
 def run_script(
@@ -73,15 +73,15 @@ def run_script(
     Args:
         path: The script.
         arguments: Its ``sys.argv[1:]``.
-        device: The GPU that kernels are compiled for, and that torch is told of.
-        plan: The runs of each launch.
-        quiet: What it prints goes to stderr.
-        seconds: After so many it is ended, and the result is of the launches until then; None for no limit.
-        function: Instead of running the file, import it and call this one with sizes that provoke
-            (``Session.at_sizes``); "" runs the file.
-        sizes: The least and the most of each size, by name of its parameter.
-        undefined_memory: As of ``emulated``.
-        first_configuration: As of ``emulated``.
+        device: GPU that kernels are compiled for, and that torch detects.
+        plan: Runs of each launch.
+        quiet: If True, the script's output goes to stderr.
+        seconds: Time limit in seconds, after which the result covers the launches so far; None for no limit.
+        function: Import the file and call this function with stress sizes (``Session.at_sizes``) instead of running the
+            file; "" runs the file.
+        sizes: Minimum and maximum of each size, by name of its parameter.
+        undefined_memory: As in ``emulated``.
+        first_configuration: As in ``emulated``.
 
     Returns:
         The launches, the findings, and the exception that the script raised, if any.
@@ -135,7 +135,7 @@ def _run(path: Path, function: str, sizes: Mapping[str, tuple[int, int]], sessio
 
 @contextmanager
 def _limited(seconds: float | None) -> Iterator[None]:
-    """Raise _TimeIsUp within, after so many seconds."""
+    """Raise _TimeIsUp in the context after a time limit in seconds."""
     if seconds is None:
         yield
         return
@@ -144,7 +144,7 @@ def _limited(seconds: float | None) -> Iterator[None]:
         raise _TimeIsUp(_doing(frame))
 
     before = signal.signal(signal.SIGALRM, end)
-    # More than once: what is raised in a destructor or a callback of a library is dropped.
+    # Repeatedly, because exceptions in a destructor or a library's callback are dropped.
     signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
     try:
         yield
@@ -154,7 +154,7 @@ def _limited(seconds: float | None) -> Iterator[None]:
 
 
 def _doing(frame: FrameType | None) -> str:
-    """Return of whose time most was taken, where it is not the script's own."""
+    """Return the library that took most of the time, if not the script's own code."""
     while frame is not None:
         code, module = frame.f_code.co_name, frame.f_globals.get("__name__", "")
         if (module, code) == ("triton.compiler.compiler", "compile"):

@@ -1,4 +1,4 @@
-"""Runs every launch of a Triton program in the emulator, and keeps what came of it."""
+"""Emulation of every launch of a Triton program, with its results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _HOST_RACE = FindingKind.HOST_RACE
 
 
 class FaultsFound(AssertionError):
-    """Launches within ``emulated`` had faults. The message lists them; ``session`` has them all."""
+    """Launches within ``emulated`` had faults. The message lists them, and ``session`` holds them."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -57,10 +57,10 @@ class LaunchRecord:
         grid: Blocks along each axis.
         threads: Threads of a block.
         ptx: Text of its PTX.
-        verdict: The verdict, with each run of the plan. The program continues with what the first run left.
+        verdict: The verdict, with each run of the plan. The program continues with the memory of the first run.
         constants: Values of its ``tl.constexpr`` parameters.
         written: Bytes that the launch wrote, by argument.
-        seconds: Time that the time model ESTIMATES from what the launch executed; 0 where it did not end.
+        seconds: Time that the time model ESTIMATES from the executed work; 0 if the launch did not end.
         blocks: Number of its blocks.
         left_out: Number of blocks that did not run.
         size: The size that ``Session.at_sizes`` chose; "" otherwise.
@@ -86,12 +86,12 @@ class LaunchRecord:
 
     @property
     def emulation(self) -> Emulation:
-        """The result of the run that the program continued with."""
+        """Result of the run that the program continued with."""
         return self.verdict.runs[0].emulation
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Faults and notes of all runs, each grade and kind at each line once."""
+        """Faults and notes of all runs, once per grade, kind and line."""
         return self.verdict.findings
 
     @property
@@ -110,7 +110,7 @@ class Session:
     notes: list[str] = field(default_factory=list)
     milliseconds: float = 0.0  # of the simulated GPU, so far
     storages: Storages = field(default_factory=Storages)
-    host_findings: list[Finding] = field(default_factory=list)  # of what the program does between launches
+    host_findings: list[Finding] = field(default_factory=list)  # findings between launches
     _streams: StreamOrder = field(init=False)
     _is_comparing: bool = False
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -122,7 +122,7 @@ class Session:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Faults and notes, each grade and kind at each line once, over all launches and what is between them."""
+        """Faults and notes, once per grade, kind and line, over all launches and between them."""
         return (*(finding for _, finding in self._first_shown()), *self.host_findings)
 
     @property
@@ -133,16 +133,19 @@ class Session:
         """Return the verdict on all launches so far.
 
         Args:
-            output: The output of the program, compared with an oracle; None if nothing is known of it.
+            output: Comparison of the program's output with an oracle; None without an oracle.
+
+        Returns:
+            The verdict.
         """
         return verdict_of_program([launch.verdict for launch in self.launches], output, self.host_findings)
 
     def fault_lines(self) -> list[str]:
-        """One line a fault, with the launch that showed it first."""
+        """Return one line per fault, with the first launch that showed it."""
         return [*(_line(launch, f) for launch, f in self._first_shown() if f.is_fault), *self._host_lines("fault")]
 
     def note_lines(self) -> list[str]:
-        """One line for what is true and harms nothing: notes of the emulator, and the session's own ``notes``."""
+        """Return one line per harmless observation: notes of the emulator, and the session's own ``notes``."""
         own = [f"note: {note}" for note in self.notes]
         of_launches = [_line(launch, f) for launch, f in self._first_shown() if not f.is_fault]
         return [*of_launches, *self._host_lines("note"), *own]
@@ -151,7 +154,7 @@ class Session:
         return [str(f) for f in self.host_findings if f.grade == grade]
 
     def _host_found(self, kind: FindingKind, message: str, at: tuple[str, int], grade: Grade = "fault") -> None:
-        """Add a finding of what the program does between launches, once for each line."""
+        """Add a finding between launches, once per line."""
         finding = Finding(kind, message, *at, grade=grade)
         known = {(f.kind, f.grade, f.file, f.line) for f in self.host_findings}
         expected = any(suppression.matches(finding) for suppression in self.plan.suppressions)
@@ -160,7 +163,7 @@ class Session:
 
     @contextmanager
     def comparing(self) -> Iterator[None]:
-        """Within, values are taken by whoever compares them, and not by the program."""
+        """Mark values read within the context as read by a comparison, not by the program."""
         self._is_comparing = True
         try:
             yield
@@ -185,9 +188,9 @@ class Session:
         return list(found.values())
 
     def at_sizes(self, run: Callable[..., Any], **ranges: tuple[int, int]) -> None:
-        """Call ``run`` with sizes by name that provoke, from the least to the most of each range.
+        """Call ``run`` with stress sizes by name, from the minimum to the maximum of each range.
 
-        Raises ValueError for an empty range, and what ``run`` raises.
+        Raises ValueError for an empty range, and any exception of ``run``.
         """
         for size in stress_sizes(**ranges):
             self._size = named(size)
@@ -197,9 +200,9 @@ class Session:
                 self._size = ""
 
     def launch(self, launch: TritonLaunch) -> None:
-        """Emulates one launch, writes its outputs into the program's tensors and records it.
+        """Emulate one launch, write its outputs into the program's tensors and record it.
 
-        Raises LaunchFailed where there are no outputs to go on with.
+        Raises LaunchFailed if there are no outputs to continue with.
         """
         with self._lock:
             trial = self._launch(launch)
@@ -225,7 +228,7 @@ class Session:
         first = next(runs)
         while (cause := sample.waits(first.emulation)) is not None:
             wider = sample.widened(first.emulation)
-            if wider == sample.blocks:  # wider ones have had their time
+            if wider == sample.blocks:  # wider ones exceeded their time
                 raise LaunchFailed(f"{launch.name}, launched at {where}: unsupported: {cause}")
             sample.blocks = wider
             runs = runs_of_sample()
@@ -268,7 +271,7 @@ class Session:
         return record
 
     def benchmark(self, call: Callable[[], Any]) -> float:
-        """Milliseconds of one call, by the time model: the call is made twice, and must do the same again."""
+        """Return the milliseconds of one call by the time model. The call is made twice, and must be repeatable."""
         before, first = self.milliseconds, len(self.launches)
         call()
         taken, once = self.milliseconds - before, self.launches[first:]
@@ -308,20 +311,25 @@ def emulated(
     first_configuration: bool = False,
     check: bool = True,
 ) -> Iterator[Session]:
-    """Every launch of a Triton kernel within runs in the emulator, for ``device``, on tensors in the CPU's memory.
+    """Run every launch of a Triton kernel within the context in the emulator, on tensors in CPU memory.
 
     Args:
-        device: a name (``"h100"``) or a row.
-        plan: the runs of each launch; ``THOROUGH`` has several orders and a second launch.
-        pretend_cuda: the program sees one such GPU: ``device="cuda"``, ``torch.cuda`` and ``is_cuda``. Its tensors
-            are on the CPU all the same.
-        undefined_memory: what ``torch.empty`` returns holds no values until they are written. A value that the program
-            takes, and that depends on such memory, is a fault.
-        first_configuration: of each ``@triton.autotune`` only the first configuration runs.
-        check: raise FaultsFound at the end where a launch had a fault.
+        device: Name (``"h100"``) or row of the GPU.
+        plan: Runs of each launch; ``THOROUGH`` has several orders and a second launch.
+        pretend_cuda: If True, the program sees one such GPU: ``device="cuda"``, ``torch.cuda`` and ``is_cuda``. Its
+            tensors are on the CPU.
+        undefined_memory: If True, memory of ``torch.empty`` is undefined until it is written. A value that the program
+            reads, and that depends on such memory, is a fault.
+        first_configuration: If True, only the first configuration of each ``@triton.autotune`` runs.
+        check: If True, raise FaultsFound at the end if a launch had a fault.
 
-    Raises LaunchFailed within, where a launch does not end or needs what the emulator lacks, UnknownDevice, and
-    HostFailure where this machine cannot emulate.
+    Yields:
+        The session.
+
+    Raises:
+        LaunchFailed: A launch does not end, or needs a feature that the emulator lacks.
+        UnknownDevice: No row describes the device.
+        HostFailure: This machine cannot emulate.
     """
     row = device_named(device) if isinstance(device, str) else device
     session = Session(row, plan)
@@ -348,16 +356,16 @@ def emulate(
 
     Args:
         launch: A Triton kernel with its grid, or any function that launches.
-        arguments: What it is called with; tensors and numpy arrays are changed in place, as by the kernel itself.
-        device: The name of the GPU that the kernel is compiled for, or its row.
+        arguments: Arguments of the call; tensors and numpy arrays are modified in place, as by the kernel.
+        device: Name or row of the GPU that the kernel is compiled for.
         plan: The runs of each launch.
         keywords: Constants and launch options by name.
 
     Returns:
-        The record of the last launch, also where it did not end.
+        The record of the last launch, even if it did not end.
 
     Raises:
-        ValueError: Nothing is launched; and as ``emulated`` does.
+        ValueError: Nothing is launched; also as ``emulated`` raises it.
     """
     import torch
 

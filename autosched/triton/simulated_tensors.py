@@ -1,7 +1,7 @@
-"""Tensors of a program that sees a simulated GPU: their attributes, their moves, and what torch's dispatcher does.
+"""Tensors of a program that sees a simulated GPU: their attributes, moves and operators.
 
-All tensors are on the CPU. ``Storages`` knows which ones the program has on the host; all others say that they are on
-``cuda:0``, in every thread and below the dispatcher, since the attributes of ``torch.Tensor`` themselves are replaced.
+All tensors are on the CPU. ``Storages`` knows which ones the program has on the host; all others report ``cuda:0``, in
+every thread and below the dispatcher, since the attributes of ``torch.Tensor`` themselves are replaced.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from autosched.triton.undefined import UndefinedValues
 
 CPU = torch.device("cpu")
 CUDA = torch.device("cuda", 0)
-_TENSOR = torch._C.TensorBase  # whose attributes say where a tensor is indeed
+_TENSOR = torch._C.TensorBase  # whose attributes report the tensor's real device
 _FACTORIES = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")
 _WAITING = (
     "_local_scalar_dense",
@@ -39,19 +39,19 @@ _BUILT_IN = ("aten", "prim", "prims", "inductor", "quantized", "mkldnn", "profil
 
 
 def on_cpu(value: Any) -> Any:
-    """Turn a device that is a GPU into the CPU; all else stays."""
+    """Return the CPU for a device that is a GPU; other values are unchanged."""
     return CPU if is_cuda(value) else value
 
 
 def is_cuda(device: Any) -> bool:
-    """Return whether a device is a GPU, given as such or by name."""
+    """Return True if a device, or its name, is a GPU."""
     if isinstance(device, torch.device):
         return bool(device.type == "cuda")
     return isinstance(device, str) and (device == "cuda" or device.startswith("cuda:"))
 
 
 def is_index(device: Any) -> bool:
-    """Return whether a device is given by number, as ``torch.cuda.current_device()`` returns it."""
+    """Return True if a device is given by number, as ``torch.cuda.current_device()`` returns it."""
     return isinstance(device, int) and not isinstance(device, bool)
 
 
@@ -59,14 +59,17 @@ def tensor_attributes(storages: Storages, streams: StreamOrder, values: Undefine
     """Return the attributes of ``torch.Tensor`` for a program that sees one GPU.
 
     Args:
-        storages: Where tensors are.
-        streams: Is told of copies, and of what the host reads.
-        values: Is told of what the host reads; None: all memory counts as written.
+        storages: Registry of tensors.
+        streams: Receives copies, and reads by the host.
+        values: Receives reads by the host; None: all memory counts as written.
+
+    Returns:
+        The attributes by name.
     """
 
     def device(tensor: torch.Tensor) -> torch.device:
         actual = _TENSOR.device.__get__(tensor)
-        # The compiler's tensors may have no storage that could be asked for.
+        # The compiler's tensors may have no storage.
         is_device = actual.type == "cpu" and not in_compiler() and storages.host_of(tensor) is None
         return CUDA if is_device else actual
 
@@ -79,7 +82,7 @@ def tensor_attributes(storages: Storages, streams: StreamOrder, values: Undefine
         if wanted is None or (wanted.type == "cpu") == (storages.host_of(tensor) is not None):
             return result
         moved = result if storage_address(result) != storage_address(tensor) else result.clone()
-        host: Host = "pinned" if non_blocking else "plain"  # as torch pins what it copies to without waiting
+        host: Host = "pinned" if non_blocking else "plain"  # torch also pins the target of asynchronous copies
         storages.place(moved, host if wanted.type == "cpu" else None)
         streams.copy(tensor, moved, non_blocking=non_blocking)
         return moved
@@ -122,13 +125,14 @@ def tensor_attributes(storages: Storages, streams: StreamOrder, values: Undefine
 
 
 def storage_address(tensor: torch.Tensor) -> int | None:
-    """Return the address of a tensor's storage; None where it has none, as sparse ones."""
+    """Return the address of a tensor's storage; None if it has none, like sparse tensors."""
     return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else None
 
 
 def destination(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any], bool]:
-    """Return the device that ``Tensor.to`` is given in one of its three forms, by name what else it changes, and
-    whether it waits for nothing."""
+    """Return the target device of ``Tensor.to`` in one of its three forms, its other changes by name, and whether it is
+    non-blocking.
+    """
     first, *rest = args or (None,)
     if isinstance(first, torch.dtype | torch.Tensor):
         given = {"dtype" if isinstance(first, torch.dtype) else "other": first}
@@ -148,7 +152,7 @@ def destination(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, dict[
 
 
 class DeviceArguments(TorchFunctionMode):  # type: ignore[misc]
-    """Turns devices among the arguments of torch's functions into the CPU, and notes where their results are."""
+    """Replaces devices among the arguments of torch's functions by the CPU, and records where their results are."""
 
     def __init__(self, storages: Storages, streams: StreamOrder) -> None:
         super().__init__()
@@ -176,7 +180,7 @@ class DeviceArguments(TorchFunctionMode):  # type: ignore[misc]
         return result
 
     def _made(self, name: str, tensor: torch.Tensor) -> None:
-        """Take a tensor that the program makes on the device."""
+        """Register a tensor that the program creates on the device."""
         self._streams.made(tensor)
         if name in ("tensor", "as_tensor", "asarray"):
             self._streams.synchronize(self._streams.current)  # copied from the host
@@ -185,18 +189,17 @@ class DeviceArguments(TorchFunctionMode):  # type: ignore[misc]
 
 
 class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
-    """Follows every tensor that is made, and what torch's operators read and write.
+    """Tracks every new tensor, and the reads and writes of torch's operators.
 
     Args:
-        storages: Where tensors are noted.
-        values: Follows values that depend on memory which nobody has written; None: what ``torch.empty`` returns counts
-            as written.
-        streams: Is told what operators use, of a program that sees a simulated GPU.
-        arguments: Of a program that sees a simulated GPU, its ``DeviceArguments``: factories below the dispatcher make
-            tensors for it, and operators that are registered for CUDA are called.
+        storages: Registry of tensors.
+        values: Tracks values that depend on unwritten memory; None: memory of ``torch.empty`` counts as written.
+        streams: Receives the memory that operators use, if the program sees a simulated GPU.
+        arguments: ``DeviceArguments`` of a program that sees a simulated GPU: factories below the dispatcher create
+            tensors for it, and operators registered for CUDA are called.
     """
 
-    supports_higher_order_operators = True  # as the launches of ``torch.library.wrap_triton``
+    supports_higher_order_operators = True  # such as the launches of ``torch.library.wrap_triton``
 
     def __init__(
         self,
@@ -213,18 +216,18 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Torch would import its compiler, which takes seconds, only to leave this mode alone."""
+        """Avoid importing torch's compiler, which takes seconds, only to skip this mode."""
         return False
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """``torch.compile`` compiles within, and this mode sees what the compiled program does."""
+        """True: ``torch.compile`` compiles within, and this mode sees the compiled program's operators."""
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if not hasattr(func, "_schema"):
-            return func(*args, **kwargs)  # of a higher order; what it calls comes here, too
+            return func(*args, **kwargs)  # of a higher order; its inner calls also arrive here
         host: Host | None = None
         if self._arguments is not None:
             if func.namespace not in _BUILT_IN and (key := self._backend(func, args, kwargs)) is not None:
@@ -258,7 +261,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
     def _used(
         self, func: Any, name: str, args: Any, kwargs: dict[str, Any], result: Any, new: list[torch.Tensor]
     ) -> Any:
-        """Tell the streams what an operator has used, and return its result."""
+        """Report an operator's memory use to the streams, and return its result."""
         streams = self._streams
         if name == "lift_fresh" or self._arguments is None or streams is None:
             return result
@@ -280,7 +283,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
         return (self._storages.host_of(a) is None) != (self._storages.host_of(b) is None)
 
     def _host_of_result(self, args: Any, kwargs: dict[str, Any]) -> Host | None:
-        """Return where on the host a new tensor is; None where the program has it on the GPU."""
+        """Return where on the host a new tensor is; None if the program has it on the GPU."""
         if is_cuda(kwargs.get("device")):
             return None
         if kwargs.get("pin_memory"):
@@ -291,8 +294,9 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
         return "plain" if on_host else None
 
     def _backend(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Return the dispatch key of the kernel of an operator that a program has registered; None for a kernel that
-        only the dispatcher finds, as of sparse tensors."""
+        """Return the dispatch key of an operator's kernel registered by a program; None for kernels that only the
+        dispatcher finds, like those of sparse tensors.
+        """
         tensors = list(_inputs(args, kwargs))
         if any(t.layout is not torch.strided or type(t).__torch_dispatch__ is not _DISABLED for t in tensors):
             return None
@@ -309,14 +313,14 @@ _DISABLED = torch.Tensor.__torch_dispatch__
 
 @lru_cache(maxsize=4096)
 def _described(func: Any) -> tuple[str, bool]:
-    """Return the name of an operator of ATen, "" for others, and whether its results are views of its arguments."""
+    """Return the name of an ATen operator ("" for others), and True if its results are views of its arguments."""
     schema = func._schema
     is_view = bool(schema.returns) and all(r.alias_info is not None for r in schema.returns) and not schema.is_mutable
     return schema.name.removeprefix("aten::") if func.namespace == "aten" else "", is_view
 
 
 def modes(storages: Storages, streams: StreamOrder, values: UndefinedValues | None) -> ExitStack:
-    """Return the modes of a thread of a program that sees a simulated GPU, entered when the stack is."""
+    """Return the modes of a thread of a program that sees a simulated GPU, which are active within the stack."""
 
     class Modes(ExitStack):
         def __enter__(self) -> Modes:
@@ -341,7 +345,7 @@ def thread_run(entered: Callable[[], ExitStack]) -> Callable[[threading.Thread],
 
 
 def _inputs(args: Any, kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
-    """Yield the tensors among an operator's arguments, and in lists among them."""
+    """Yield the tensors among an operator's arguments, including those in lists."""
     for value in (*args, *kwargs.values()):
         for each in value if isinstance(value, list | tuple) else (value,):
             if isinstance(each, torch.Tensor):
@@ -357,8 +361,7 @@ def _results(result: Any) -> list[torch.Tensor]:
 
 
 def _aliases(func: Any, result: Any) -> list[Any]:
-    """Return what the schema says of each result: None where it is new memory. A list of tensors has one entry for
-    all."""
+    """Return the schema's alias of each result: None for new memory. A list of tensors has one entry."""
     returns = func._schema.returns
     tensors = _results(result)
     if len(returns) == len(tensors):
@@ -368,7 +371,7 @@ def _aliases(func: Any, result: Any) -> list[Any]:
 
 def _written(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
     if not func._schema.is_mutable or torch.Tag.inplace_view in func.tags:
-        return  # as `t_`, which changes how the memory is seen
+        return  # such as `t_`, which changes the view of the memory
     for k, argument in enumerate(func._schema.arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue

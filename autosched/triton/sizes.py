@@ -1,19 +1,17 @@
-"""Sizes that provoke: the ends of a range, and beside powers of two, where tiles have remainders and loops one turn
-more."""
+"""Stress sizes: the ends of a range, and neighbours of powers of two, where tiles have remainders."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 Size = Mapping[str, int]
-_BESIDE = 17  # of the others, while one size is varied: no tile divides it
+_BESIDE = 17  # of other sizes while one is varied: no tile divides it
 
 
 def stress_sizes(**ranges: tuple[int, int]) -> list[Size]:
-    """All sizes at their least, all at their most, and each in turn at values beside powers of two; ``ranges`` are the
-    least and the most value of each.
+    """Return all sizes at their minimum, all at their maximum, and each in turn at neighbours of powers of two.
 
-    Raises ValueError for an empty range.
+    ``ranges`` are the minimum and maximum of each size. Raises ValueError for an empty range.
     """
     for name, (least, most) in ranges.items():
         if least > most:
@@ -30,12 +28,12 @@ def stress_sizes(**ranges: tuple[int, int]) -> list[Size]:
 
 
 def _values(least: int, most: int) -> Iterator[int]:
-    """One more than each power of two in the range, and the largest power with what is beside it."""
+    """Return one more than each power of two in the range, and the largest power with its neighbours."""
     powers = [2**k for k in range(most.bit_length()) if least <= 2**k <= most]
     wanted = [least, *(p + 1 for p in powers), *(p + k for p in powers[-1:] for k in (-1, 0)), most]
     yield from dict.fromkeys(v for v in wanted if least <= v <= most)
 
 
 def named(size: Size) -> str:
-    """As text."""
+    """Return the sizes as text."""
     return ", ".join(f"{name}={value}" for name, value in size.items())

@@ -1,6 +1,6 @@
 """The memory of a program's tensors as the emulator sees it: a storage is an array, a tensor a pointer into it.
 
-Memory of ``torch.empty`` holds no values until somebody writes it. ``TrackedTensors`` follows that byte by byte.
+Memory of ``torch.empty`` is undefined until it is written. ``TrackedTensors`` tracks that byte by byte.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from measurements.emulator.memory import Flags
 
-_FIRST_SWEEP = 128  # new tensors before entries of freed ones are looked for
+_FIRST_SWEEP = 128  # new tensors between two sweeps for freed ones
 _NO_VALUE = 0xFF  # every byte of it: NaN as a float, -1 as an integer
 
 Host = Literal["plain", "pinned"]
@@ -25,33 +25,33 @@ Bytes = npt.NDArray[np.uint8]
 
 def storage_bytes(storage: torch.UntypedStorage) -> Bytes:
     """Return the bytes of a storage on the CPU, not a copy. The caller keeps the storage alive."""
-    # Not by a tensor: whoever follows what torch does would see one that the program has not made.
+    # Not by a tensor, which observers of torch would see as the program's.
     return np.ctypeslib.as_array((ctypes.c_uint8 * storage.nbytes()).from_address(storage.data_ptr()))
 
 
 class Storages:
-    """The storages that a program has, by address: which bytes hold no value, which storage an address is in, and which
-    are the host's memory to a program that sees a simulated GPU.
+    """Storages of a program, by address.
 
-    Storages that no mode has seen hold values everywhere, and are the GPU's. May be used by several threads.
+    They record undefined bytes, the storage of an address, and which storages are host memory for a program that sees a
+    simulated GPU. Unregistered storages are defined, and on the GPU. Thread-safe.
     """
 
     def __init__(self) -> None:
         self._flags: dict[int, tuple[StorageWeakRef, Flags]] = {}
         self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
         self._on_host: dict[int, tuple[StorageWeakRef, Host]] = {}
-        # Of ``torch.empty`` on the host, which may write there unseen: counts only once it is found to be the GPU's.
+        # Of ``torch.empty`` on the host, where writes are not tracked: counts only once it turns out to be the GPU's.
         self._flags_on_host: dict[int, tuple[StorageWeakRef, Flags]] = {}
         self._lock = threading.RLock()
         self._adds_until_sweep = _FIRST_SWEEP
 
     def add(self, tensor: torch.Tensor, undefined: bool, on_host: bool = False) -> None:
-        """Take note of a new tensor.
+        """Register a new tensor.
 
         Args:
             tensor: The tensor.
-            undefined: Its bytes hold no values.
-            on_host: As far as is known it is the host's, which may write there unseen.
+            undefined: True if its bytes are undefined.
+            on_host: True if it seems to be on the host, where writes are not tracked.
         """
         if tensor.layout is not torch.strided:
             return  # a sparse tensor has no storage; its indices and values are tensors of their own
@@ -84,7 +84,7 @@ class Storages:
         self._adds_until_sweep = max(_FIRST_SWEEP, len(self._alive))
 
     def define(self, tensor: torch.Tensor) -> None:
-        """All elements of ``tensor`` hold values from now on."""
+        """Mark all elements of ``tensor`` as defined."""
         if tensor.layout is not torch.strided:
             return
         storage = tensor.untyped_storage()
@@ -96,11 +96,11 @@ class Storages:
 
     @property
     def has_undefined(self) -> bool:
-        """Whether any memory of the program holds no value."""
+        """True if any memory of the program is undefined."""
         return bool(self._flags)
 
     def defined_bytes(self, tensor: torch.Tensor) -> Flags | None:
-        """Return a flag for each byte of a tensor's elements, in their order; None where all hold values."""
+        """Return a flag per byte of a tensor's elements, in their order; None if all are defined."""
         if tensor.layout is not torch.strided or tensor.untyped_storage().device.type != "cpu":
             return None
         flags = self.defined(tensor.untyped_storage())
@@ -125,7 +125,7 @@ class Storages:
                 self._flags.pop(storage.data_ptr(), None)
 
     def place(self, tensor: torch.Tensor, host: Host | None) -> None:
-        """Note that a tensor is in the host's memory; None: in the GPU's."""
+        """Record the host memory that a tensor is in; None for the GPU's."""
         if tensor.layout is not torch.strided or tensor.device.type == "meta":
             return
         storage = tensor.untyped_storage()
@@ -138,7 +138,7 @@ class Storages:
                 self._on_host[storage.data_ptr()] = (StorageWeakRef(storage), host)
 
     def host_of(self, tensor: torch.Tensor) -> Host | None:
-        """Return in which memory of the host a tensor is; None where it is the GPU's, or no mode has seen it."""
+        """Return the host memory of a tensor; None if it is the GPU's or unregistered."""
         if not self._on_host or tensor.layout is not torch.strided:
             return None
         address = tensor.untyped_storage().data_ptr()
@@ -150,7 +150,7 @@ class Storages:
             return host
 
     def defined(self, storage: torch.UntypedStorage) -> Flags | None:
-        """Return a flag for each byte, whether it holds a value; None where all do."""
+        """Return a flag per byte that is true if it is defined; None if all are."""
         with self._lock:
             found = self._flags.get(storage.data_ptr())
             if found is None:
@@ -167,7 +167,7 @@ class Storages:
             self._forget_whole(storage, flags)
 
     def holding(self, address: int) -> torch.UntypedStorage | None:
-        """Return the living storage that the address is in; None where no mode has seen one."""
+        """Return the live storage at the address; None if none is registered."""
         with self._lock:
             for start, (reference, size) in list(self._alive.items()):
                 if start <= address < start + size:

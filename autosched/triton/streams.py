@@ -1,7 +1,8 @@
-"""Streams and events of a simulated GPU: everything is done at once, and ``HostOrder`` judges what they would order.
+"""Streams and events of a simulated GPU: work is executed immediately, and ``HostOrder`` checks the order that they
+guarantee.
 
-As torch has it, streams do not wait for the default one, the memory of a freed tensor goes to the next tensor that is
-made on the same stream, and copies are asynchronous only from and to pinned memory, with ``non_blocking=True``.
+As in torch, streams do not wait for the default one, the memory of a freed tensor is reused by the next one on the same
+stream, and copies are asynchronous only from and to pinned memory, with ``non_blocking=True``.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from measurements.emulator.host_order import (
     one_range,
 )
 
-_MOST_ROWS = 4096  # of a tensor; one with more is not judged
+_MOST_ROWS = 4096  # of a tensor; one with more is not checked
 
 Raced = Callable[[str, tuple[str, int]], None]
 
 
 @dataclass(frozen=True)
 class Work:
-    """What uses memory, and where the program calls it."""
+    """Work that uses memory, and the program's line that issued it."""
 
     what: str
     file: str
@@ -46,8 +47,9 @@ class Work:
 
 @dataclass(eq=False)
 class _TensorMemory:
-    """The memory of a tensor: when it is freed, the next one made on ``stream`` may get it, unless others still use it
-    that ``recorded`` holds."""
+    """Memory of a tensor. After it is freed, the next tensor on ``stream`` may reuse it, unless streams in ``recorded``
+    still use it.
+    """
 
     reference: StorageWeakRef
     first: int
@@ -64,11 +66,11 @@ class _Freed:
 
 
 class StreamOrder:
-    """Follows a program's streams. May be used by several threads.
+    """Tracks the order of a program's streams. Thread-safe.
 
     Args:
-        storages: Where the program's tensors are.
-        raced: Is told of each race, with the file and line of its later use.
+        storages: Registry of the program's tensors.
+        raced: Called with each race, with the file and line of its later use.
     """
 
     def __init__(self, storages: Storages, raced: Raced) -> None:
@@ -84,7 +86,7 @@ class StreamOrder:
         self._waited = 0
         self._written: dict[
             int, tuple[int, StorageWeakRef, Work]
-        ] = {}  # by that work, which nobody may have waited for
+        ] = {}  # by that work, which may not have been waited for
         self.is_active = False
 
     # Streams --------------------------------------------------------------------------------------------------------
@@ -99,7 +101,7 @@ class StreamOrder:
         self._thread.stream = stream
 
     def add_stream(self) -> int:
-        """Return a new stream. From the first one on the order matters."""
+        """Return a new stream. Order matters from the first one on."""
         with self._lock:
             self._activate()
             return self.order.add_stream(blocking=False)
@@ -117,7 +119,7 @@ class StreamOrder:
         self._written.clear()
 
     def record(self, stream: int) -> Clock:
-        """Return what an event stands for that is recorded on a stream."""
+        """Return the work that an event recorded on a stream represents."""
         with self._lock:
             return self.order.record(stream)
 
@@ -145,7 +147,7 @@ class StreamOrder:
     # Uses -----------------------------------------------------------------------------------------------------------
 
     def operator(self, what: str, read: Sequence[torch.Tensor], written: Sequence[torch.Tensor]) -> None:
-        """Take an operator of torch on the current stream, and on the host's memory."""
+        """Record an operator of torch on the current stream, and on the host's memory."""
         if not self.is_active:
             if any(self._storages.host_of(t) is None for t in written):
                 self._note(written, what)
@@ -163,7 +165,7 @@ class StreamOrder:
                         self._use(stream if host is None else HOST, tensor, use, by)
 
     def copy(self, source: torch.Tensor, target: torch.Tensor, *, non_blocking: bool) -> None:
-        """Take a copy between the host and the device on the current stream."""
+        """Record a copy between the host and the device on the current stream."""
         hosts = [self._storages.host_of(t) for t in (source, target)]
         asynchronous = non_blocking and "pinned" in hosts and "plain" not in hosts
         if not self.is_active and not asynchronous:
@@ -179,12 +181,12 @@ class StreamOrder:
                 self.synchronize(self.current)
 
     def launch(self, kernel: str, at: tuple[str, int], uses: Sequence[tuple[torch.UntypedStorage, Any]]) -> None:
-        """Take a launch on the current stream.
+        """Record a launch on the current stream.
 
         Args:
-            kernel: Its name.
-            at: File and line that launched it.
-            uses: Storages, and of each byte how it was used (``host_order.Use``); 0 where it was not.
+            kernel: Name of the kernel.
+            at: File and line of the launch.
+            uses: Storages with the use of each byte (``host_order.Use``); 0 if unused.
         """
         by = Work(f"kernel {kernel}", *at)
         with self._lock:
@@ -201,13 +203,13 @@ class StreamOrder:
                     self._judge(self.current, self._number(storage), Use(use), ranges, by)
 
     def host_reads(self, tensor: torch.Tensor) -> None:
-        """Take a use of a tensor by the host that no operator is, as by numpy."""
+        """Record a read of a tensor by the host outside an operator, as by numpy."""
         if self.is_active and self._storages.host_of(tensor) == "pinned":
             with self._lock:
                 self._use(HOST, tensor, Use.READ, Work("the host", *call_site()))
 
     def made(self, tensor: torch.Tensor) -> None:
-        """Take a new tensor of the device, which may get memory that was freed on the current stream."""
+        """Register a new tensor of the device, which may reuse memory freed on the current stream."""
         if not self.is_active:
             return
         with self._lock:
@@ -222,7 +224,7 @@ class StreamOrder:
                 self.order.inherit(number, taken.pending, one_range(storage.data_ptr(), storage.data_ptr() + size))
 
     def record_stream(self, tensor: torch.Tensor, stream: int) -> None:
-        """Keep a tensor's memory, once it is freed, until a stream has done what it has been given."""
+        """Defer reuse of a tensor's memory, after it is freed, until a stream has finished its current work."""
         if self.is_active:
             with self._lock:
                 self._number(tensor.untyped_storage())
@@ -238,7 +240,7 @@ class StreamOrder:
             self._written = {a: w for a, w in self._written.items() if w[0] > self._waited and not w[1].expired()}
 
     def _collect_freed(self) -> None:
-        """Put aside the memory of tensors that are gone, as far as other streams may still use it."""
+        """Set aside the memory of freed tensors that other streams may still use."""
         for address, (number, block) in list(self._blocks.items()):
             if not block.reference.expired():
                 continue
@@ -293,13 +295,13 @@ def _verb(access: HostAccess) -> str:
 
 
 def _stretches(used: Any) -> Ranges:
-    """Return the bytes that are flagged, as ranges."""
+    """Return the flagged bytes as ranges."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], used, [False])).astype(np.int8)))
     return edges.reshape(-1, 2).astype(np.int64)
 
 
 def _rows(tensor: torch.Tensor) -> Ranges | None:
-    """Return the bytes of a tensor's elements; None where they are too many stretches."""
+    """Return the bytes of a tensor's elements; None if they form too many ranges."""
     each = tensor.element_size()
     run, starts = each, np.zeros(1, np.int64)
     for size, stride in sorted(zip(tensor.shape, tensor.stride(), strict=True), key=lambda dim: dim[1]):
@@ -317,16 +319,19 @@ def _rows(tensor: torch.Tensor) -> Ranges | None:
 
 
 def stream_classes(streams: StreamOrder, clock: Callable[[], float], device: Any) -> dict[str, Any]:
-    """Return what ``torch.cuda`` has of streams and events for a program that sees a simulated GPU.
+    """Return the streams and events of ``torch.cuda`` for a program that sees a simulated GPU.
 
     Args:
-        streams: Follows them.
+        streams: Tracks them.
         clock: Returns the milliseconds of the simulated device.
-        device: That of the streams.
+        device: Device of the streams.
+
+    Returns:
+        The classes by name.
     """
 
     class SimulatedStream:
-        """A stream on which everything is done at once."""
+        """A stream that executes work immediately."""
 
         device_index = 0
 

@@ -1,6 +1,6 @@
-"""What ``torch.compile`` makes within ``emulated``: Inductor's Triton kernels for the device, in place of its C++.
+"""``torch.compile`` within ``emulated``: Inductor generates Triton kernels for the device instead of C++.
 
-The one file that knows what torch's compiler is made of. Tested with torch 2.13 and 2.14.
+Only this file uses internals of torch's compiler. Tested with torch 2.13 and 2.14.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ _ABSENT = object()
 _SETTINGS = {
     "cpu_backend": "triton",
     "compile_threads": 1,  # in this process: others have no emulated device
-    "autotune_local_cache": False,  # kept without the name of the device
-    "benchmark_epilogue_fusion": False,  # its program for CPU tensors is no Python
+    "autotune_local_cache": False,  # keyed without the name of the device
+    "benchmark_epilogue_fusion": False,  # its program for CPU tensors is not Python
 }
 
 
 def in_compiler() -> bool:
-    """Return whether torch's compiler asks, to which tensors are where they are."""
+    """Return True if the caller is torch's compiler, which sees the real devices of tensors."""
     return torch._guards.TracingContext.try_get() is not None
 
 
 @contextmanager
 def torch_compiled(pretend_cuda: bool) -> Iterator[None]:
-    """Have ``torch.compile`` generate Triton kernels within, for tensors on the CPU.
+    """Make ``torch.compile`` generate Triton kernels for CPU tensors within the context.
 
-    What was compiled before is compiled anew within, and what was compiled within is compiled anew afterwards.
+    Code compiled outside is compiled again within, and vice versa.
 
     Args:
-        pretend_cuda: Tensors say to the compiler, too, that they are on ``cuda:0``.
+        pretend_cuda: If True, the compiler also sees tensors on ``cuda:0``.
     """
     compiles = torch.compile
     with ExitStack() as stack:
 
         def first(*given: Any, **named: Any) -> Any:
-            """Prepare torch's compiler, which takes seconds to be imported, where a program asks for it."""
+            """Prepare torch's compiler, whose import takes seconds, when a program first uses it."""
             torch.compile = compiles
             stack.enter_context(_prepared(pretend_cuda))
             return compiles(*given, **named)
@@ -68,7 +68,7 @@ def _prepared(pretend_cuda: bool) -> Iterator[None]:
     benchmarking = importlib.import_module("torch._inductor.runtime.benchmarking")
     replaced: list[tuple[Any, str, Any]] = [
         (detection, "has_triton", lambda: True),  # else it traces the host code of a program's own kernels
-        # Of CPU tensors Inductor asks for Triton's backend, driver and target "cpu".
+        # For CPU tensors Inductor looks up Triton's backend, driver and target under "cpu".
         (interface, "raise_if_triton_unavailable", staticmethod(lambda *_: None)),
         (helpers, "set_driver_to_cpu", lambda: None),
         *(
@@ -79,7 +79,7 @@ def _prepared(pretend_cuda: bool) -> Iterator[None]:
     ]
     if pretend_cuda:
         tensor = importlib.import_module("torch._dynamo.variables.tensor").TensorVariable
-        replaced.append((torch.accelerator, "is_available", lambda: False))  # else it asks CUDA for the current stream
+        replaced.append((torch.accelerator, "is_available", lambda: False))  # else it queries CUDA's current stream
         replaced += [(tensor, name, _on_cuda(getattr(tensor, name))) for name in _ATTRIBUTES]
     before = [vars(owner).get(name, _ABSENT) for owner, name, _ in replaced]
     has_triton = detection.has_triton
@@ -95,23 +95,23 @@ def _prepared(pretend_cuda: bool) -> Iterator[None]:
                 delattr(owner, name)
             else:
                 setattr(owner, name, theirs)
-        if hasattr(has_triton, "cache_clear"):  # it may have been asked within, where there is a GPU
+        if hasattr(has_triton, "cache_clear"):  # it may have been cached within, where there is a GPU
             has_triton.cache_clear()
         _forget()
 
 
 def _forget() -> None:
-    """Forget what was compiled: its names in Inductor's caches say nothing of the device."""
+    """Drop compiled code: its names in Inductor's caches do not include the device."""
     torch.compiler.reset()
     importlib.import_module("torch._inductor.codecache").PyCodeCache.cache_clear()
     importlib.import_module("torch._inductor.async_compile").CompiledTritonKernels.cache_clear()
 
 
-_ATTRIBUTES = ("method_attr_device", "method_attr_is_cuda")  # what a traced program reads of a tensor's device
+_ATTRIBUTES = ("method_attr_device", "method_attr_is_cuda")  # device attributes that a traced program reads
 
 
 def _on_cuda(answers: Callable[..., Any]) -> Callable[..., Any]:
-    """Answer for a tensor on the CPU as for one on the GPU."""
+    """Return the attributes of a CPU tensor as for one on the GPU."""
 
     def answered(self: Any, tx: Any) -> Any:
         on_cpu = self.device is not None and self.device.type == "cpu"

@@ -1,7 +1,7 @@
-"""Values that depend on memory which nobody has written, followed through torch's operators.
+"""Tracking of values that depend on unwritten memory through torch's operators.
 
-An operator that is given such memory runs again with other bytes there. What differs in its results depends on them
-and holds no value either. It is a finding only where the program takes such a value: a number, an answer, a shape.
+An operator that reads such memory runs again with other bytes there. Results that differ depend on them and are
+undefined as well. It is a finding only if the program reads such a value: a number, a condition, a shape.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from autosched.triton.storages import Storages, storage_bytes
 from measurements.emulator.findings import Grade
 from measurements.emulator.memory import Flags
 
-_OTHER_BYTES = (0x00, 0x77)  # in place of those of 0xFF: zeros, and large numbers
-# No byte that is tried may be the one for which the answer is another, so each depends on what it compares.
+_OTHER_BYTES = (0x00, 0x77)  # in place of 0xFF bytes: zeros, and large numbers
+# The bytes that decide a comparison may not be among the tried ones, so each comparison depends on its operands.
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 Taken = Callable[[str, Grade], None]
@@ -26,7 +26,7 @@ Taken = Callable[[str, Grade], None]
 
 @dataclass(frozen=True, eq=False)
 class JudgedCall:
-    """What an operator has returned, and the same of its runs with other bytes."""
+    """Result of an operator, and its results with other bytes."""
 
     result: Any
     func: Any
@@ -36,11 +36,11 @@ class JudgedCall:
 
 
 class UndefinedValues:
-    """Runs operators on memory without values.
+    """Runs operators on undefined memory.
 
     Args:
-        storages: Which bytes hold values.
-        taken: Is told what the program takes that depends on others.
+        storages: Registry of undefined bytes.
+        taken: Called with values that the program reads and that depend on them.
     """
 
     def __init__(self, storages: Storages, taken: Taken) -> None:
@@ -48,7 +48,7 @@ class UndefinedValues:
         self._taken = taken
 
     def concern(self, args: Any, kwargs: dict[str, Any]) -> bool:
-        """Return whether an argument of an operator has bytes that hold no value."""
+        """Return True if an argument of an operator has undefined bytes."""
         return self._storages.has_undefined and any(self._is_undefined(t) for t in tensors_of((args, kwargs)))
 
     def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> JudgedCall:
@@ -67,13 +67,13 @@ class UndefinedValues:
         return JudgedCall(func(*args, **kwargs), func, args, kwargs, others)
 
     def settle(self, call: JudgedCall, new: list[torch.Tensor], written: list[torch.Tensor]) -> None:
-        """Note what depends on such bytes of an operator's new tensors and of the arguments that it has written."""
+        """Mark the dependent bytes of an operator's new tensors and modified arguments."""
         name = call.func._schema.name.removeprefix("aten::")
         results = list(tensors_of(call.result))
         others = [list(tensors_of(other)) for _, other in call.others]
         if name in ("equal", "allclose"):
             differs = self._may_be_equal(call)
-        else:  # a number; repr, as not-a-number differs from itself
+        else:  # a number; repr, as NaN differs from itself
             differs = not results and any(repr(other) != repr(call.result) for _, other in call.others)
         if differs:
             self._taken(f"{name} depends on memory that nobody has written", "fault")
@@ -96,7 +96,7 @@ class UndefinedValues:
         return np.asarray(flags.reshape((*tensor.shape, tensor.element_size())).all(axis=-1))
 
     def _may_be_equal(self, call: JudgedCall) -> bool:
-        """Return whether two tensors are equal where both hold values."""
+        """Return True if two tensors are equal where both are defined."""
         a, b, *rest = call.args
         if a.shape != b.shape:
             return False
@@ -114,12 +114,12 @@ class UndefinedValues:
             self._storages.set_defined_bytes(tensor, ~np.logical_or.reduce(differ))
 
     def take(self, tensor: torch.Tensor, what: str, *, is_shown: bool = False) -> None:
-        """Note that the host gets the memory of a tensor, where nothing sees what it does with it.
+        """Record that the host receives the memory of a tensor, where its use is not tracked.
 
         Args:
             tensor: The tensor.
-            what: Of torch, that hands it over.
-            is_shown: All of it becomes output of the program.
+            what: Function of torch that passes it to the host.
+            is_shown: True if all of it becomes output of the program.
         """
         flags = self._storages.defined_bytes(tensor) if self._storages.has_undefined else None
         if flags is None or flags.all():
@@ -135,7 +135,7 @@ class UndefinedValues:
 
 
 class _Copies:
-    """Copies of tensors, with other bytes where they hold no value. Views of one storage are views of one copy."""
+    """Copies of tensors with other values in undefined bytes. Views of one storage are views of one copy."""
 
     def __init__(self, storages: Storages, byte: int) -> None:
         self._storages, self._byte = storages, byte
@@ -152,7 +152,7 @@ class _Copies:
         return value
 
     def known(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """Return the copy of a tensor that was an argument; None where it was none."""
+        """Return the copy of a tensor that was an argument, or None."""
         if tensor.layout is not torch.strided or tensor.untyped_storage().data_ptr() not in self._copied:
             return None
         return self._copy(tensor)
@@ -171,7 +171,7 @@ class _Copies:
 
 
 def tensors_of(value: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors among arguments or results, and in lists among them."""
+    """Yield the tensors among arguments or results, including those in lists."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, dict):
@@ -183,7 +183,7 @@ def tensors_of(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _bytes_of(tensor: torch.Tensor) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Return the bytes of a tensor's elements, one row an element."""
+    """Return the bytes of a tensor's elements, one row per element."""
     each = tensor.element_size()
     flat = storage_bytes(tensor.untyped_storage())[each * tensor.storage_offset() :]
     strides = [each * stride for stride in tensor.stride()]

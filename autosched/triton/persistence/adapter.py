@@ -1,8 +1,8 @@
-"""Triton's autotuner: the one file that knows its names, which Triton 3.4 to 3.9 share.
+"""Adapter to Triton's autotuner, for the names that Triton 3.4 to 3.9 share. Only this file uses them.
 
-Triton looks a tuning up by ``key in tuner.cache``, times each configuration by ``tuner._bench`` and stores the fastest
-by ``tuner.cache[key] = config``. An autotuner gets a dictionary in place of ``cache`` that passes the first and the
-last of these on, so that the key is Triton's own and never computed here.
+Triton looks up a tuning by ``key in tuner.cache``, times each configuration by ``tuner._bench`` and stores the fastest
+by ``tuner.cache[key] = config``. A dictionary in place of ``cache`` intercepts the first and the last of these, so that
+the key is Triton's own.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any, Protocol
 
 
 class Tuning(Protocol):
-    """A launch whose key this process has not seen."""
+    """A launch with a key that this process has not seen."""
 
     def answer(self) -> Any | None:
         """Return the configuration to launch; None if Triton should tune."""
 
     def time_of(self, config: Any) -> Sequence[float] | None:
-        """Return milliseconds that are known: median, lower and upper quantile."""
+        """Return known milliseconds: median, lower and upper quantile."""
 
     def timed(self, config: Any, milliseconds: Sequence[float]) -> None:
-        """Keep what Triton's benchmark measured."""
+        """Store a measurement of Triton's benchmark."""
 
     def settle(self, config: Any) -> Any:
         """Return the configuration to launch, after Triton chose one."""
 
     def end(self) -> None:
-        """Let others tune; called once, whatever happened."""
+        """Let others tune; always called exactly once."""
 
 
 MakeTuning = Callable[[Any, Sequence[str], tuple[Any, ...]], Tuning]  # of an autotuner, the names of its key, the key
@@ -41,7 +41,7 @@ def attach(make: MakeTuning) -> Callable[[], None]:
         make: Called with the autotuner, the names of those arguments of ``key=`` that the call gives, and the key.
 
     Returns:
-        A function that undoes it. Choices that were taken stay.
+        A function that detaches. Earlier choices remain.
     """
     from triton.runtime.autotuner import Autotuner
 
@@ -50,7 +50,7 @@ def attach(make: MakeTuning) -> Callable[[], None]:
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         cache = self.cache
         if type(cache) is not _Cache or cache.make is not make:
-            if len(self.configs) < 2:  # Triton launches the only one without asking
+            if len(self.configs) < 2:  # Triton launches a single configuration without a look-up
                 return plain_run(self, *args, **kwargs)
             cache = self.cache = _Cache(self, make, cache)
         cache.of_thread.call = args, kwargs
@@ -84,7 +84,7 @@ class _Cache(dict[tuple[Any, ...], Any]):
     def __init__(self, tuner: Any, make: MakeTuning, known: Mapping[tuple[Any, ...], Any]) -> None:
         super().__init__(known)
         self.tuner, self.make = tuner, make
-        self.of_thread = threading.local()  # ``call`` and ``tuning`` of the launch that runs
+        self.of_thread = threading.local()  # ``call`` and ``tuning`` of the current launch
 
     def __contains__(self, key: object) -> bool:
         if super().__contains__(key):

@@ -1,7 +1,7 @@
 """The trials of tunings in a database: a time for each configuration, and the choice from each list of them.
 
-Trials are only ever added, and the first one counts. So processes that tune the same kernel at the same time end with
-the same times and the same choice, whether or not they waited for each other.
+Trials are only appended, and the first one counts. Processes that tune the same kernel concurrently therefore agree on
+the times and the choice, even without waiting for each other.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from measurements.trials.measurement import Measurement, Status, Timing
 from measurements.trials.trial import Trial, canonical_json
 from search_spaces.spaces.schedule import Schedule
 
-_NAME = "triton.autotune"  # who proposed the configurations
-Milliseconds = tuple[float, float, float]  # median, lower and upper quantile, as Triton asks its benchmark for them
+_NAME = "triton.autotune"  # source of the configurations
+Milliseconds = tuple[float, float, float]  # median, lower and upper quantile, the defaults of Triton's benchmark
 
 
 class Answers:
-    """One database, for any number of threads, and for processes that are forked."""
+    """One database, thread-safe, and usable in forked processes."""
 
     def __init__(self, database: str) -> None:
         self._database = database
@@ -34,8 +34,8 @@ class Answers:
         self._guard = threading.Lock()
 
     def open(self) -> Store:
-        """Return the store of this process. Raises StoreError where the database cannot be used."""
-        if self._process != os.getpid():  # a connection must not be shared with the process that was forked
+        """Return the store of this process. Raises StoreError if the database cannot be used."""
+        if self._process != os.getpid():  # a connection must not be shared with the parent of a fork
             self._store, self._process, self._guard = None, os.getpid(), threading.Lock()
         with self._guard:
             if self._store is None:
@@ -67,11 +67,11 @@ class Answers:
 
         Args:
             identity: The tuning.
-            candidates: The configurations that were timed, those that were pruned left out.
+            candidates: The timed configurations, without pruned ones.
             otherwise: The choice if nothing was timed.
 
         Returns:
-            The choice of the first process, which every process has to take.
+            The choice of the first process, which every process must use.
 
         Raises:
             StoreError: The database cannot be read or written.

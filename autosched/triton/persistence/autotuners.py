@@ -1,4 +1,4 @@
-"""Stock ``@triton.autotune`` kernels take their choices from a database, and keep new ones there.
+"""Stock ``@triton.autotune`` kernels that read their choices from a database, and store new ones there.
 
 autosched.triton.persist("best.db")
 """
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from autosched.triton.persistence.turns import Turns
     from search_spaces.spaces.schedule import Schedule
 
-DEFAULT_TIMEOUT = 120.0  # seconds; longer than most kernels take to tune, and shorter than the watchdog of NCCL
+DEFAULT_TIMEOUT = 120.0  # seconds; longer than most kernels need for tuning, and shorter than NCCL's watchdog
 
 
 class Persistence:
-    """What ``persist`` returns: counts, and a way to stop. A context manager, which stops at its end.
+    """Result of ``persist``: counts, and a way to stop. A context manager, which stops at its end.
 
     Args:
         database: A path or URL; None for the user's.
-        device: The name of the GPU; None for the one that Triton launches on.
-        timeout: Seconds that a process waits for another one that tunes the same kernel.
+        device: Name of the GPU; None for the one that Triton launches on.
+        timeout: Time to wait for another process that tunes the same kernel, in seconds.
     """
 
     def __init__(self, database: str | Path | None, device: str | None, timeout: float) -> None:
@@ -51,11 +51,11 @@ class Persistence:
         self._detach: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Attach to Triton. Nothing but Triton's autotuner is imported before a kernel is tuned."""
+        """Attach to Triton, whose autotuner is the only import before a kernel is tuned."""
         self._detach = adapter.attach(self._tuning)
 
     def stop(self) -> None:
-        """Detach from Triton, and close the database. Choices that were taken stay."""
+        """Detach from Triton, and close the database. Earlier choices remain."""
         self._detach()
         if self._answers is not None:
             self._answers.close()
@@ -95,7 +95,7 @@ class Persistence:
             print(f"autosched: {name}: {self.answered} tunings answered, {self.tuned} new", file=sys.stderr)
 
     def warn(self, reason: str) -> None:
-        """Say once in this process why a kernel is tuned as if there were no database."""
+        """Warn once per process why a kernel is tuned without the database."""
         if reason not in self._warned:
             self._warned.add(reason)
             warnings.warn(f"autosched: {reason}; Triton tunes as usual", RuntimeWarning, stacklevel=2)
@@ -105,7 +105,7 @@ class Persistence:
 
 
 class _Tuning:
-    """One new key of one autotuner. A database that fails ends the look-up, never the launch."""
+    """One new key of one autotuner. A database error ends the look-up, never the launch."""
 
     def __init__(self, owner: Persistence, tuner: Any, names: Sequence[str], key: tuple[Any, ...]) -> None:
         self._owner, self._tuner, self._names, self._key = owner, tuner, names, key
@@ -116,7 +116,7 @@ class _Tuning:
         self._turn = ExitStack()
 
     def answer(self) -> Any | None:
-        """Return the stored choice; None if Triton should tune, which others then wait for."""
+        """Return the stored choice; None if Triton should tune, while others wait."""
         owner = self._owner
         try:
             from autosched.triton.persistence.identity import identify
@@ -141,7 +141,7 @@ class _Tuning:
     def time_of(self, config: Any) -> Sequence[float] | None:
         if self._identity is None:
             return None
-        if config not in self._tuner.configs:  # made by a function that prunes
+        if config not in self._tuner.configs:  # created by a pruning function
             self._owner.warn("a configuration is not in the list of its kernel")
             self._identity = None
             return None
@@ -189,19 +189,21 @@ class _Tuning:
 def persist(
     database: str | Path | None = None, *, device: str | None = None, timeout: float = DEFAULT_TIMEOUT
 ) -> Persistence:
-    """Answer every stock ``@triton.autotune`` kernel of this process from a database, without an edit of its source.
+    """Make every stock ``@triton.autotune`` kernel of this process read its choice from a database, without editing its
+    source.
 
-    A choice is kept under the kernel's source, Triton's version, the GPU and the values of ``key=``, and a time for
-    each configuration, so that a list of configurations may grow or shrink. What is not known is tuned as Triton does,
-    and stored. Processes that start together choose alike: one tunes, the others wait for it.
+    A choice is identified by the kernel's source, Triton's version, the GPU and the values of ``key=``. Times are
+    stored per configuration, so that the list of configurations may change. Unknown keys are tuned by Triton and
+    stored. Concurrent processes agree: one tunes, the others wait for it.
 
     Args:
-        database: A path or URL; by default the user's.
-        device: The name of the GPU; by default the one that Triton launches on.
-        timeout: Seconds to wait for another process that tunes the same kernel, before this one tunes it, too.
+        database: A path or URL. Default: the user's database.
+        device: Name of the GPU. Default: the one that Triton launches on.
+        timeout: Time to wait for another process that tunes the same kernel, in seconds. After that this process also
+            tunes it.
 
     Returns:
-        Counts of keys that were answered and tuned; its ``stop`` undoes the call.
+        Counts of answered and tuned keys; its ``stop`` undoes the call.
 
     Raises:
         StoreError: The database cannot be opened for writing.

@@ -1,4 +1,4 @@
-"""Which trials belong to a tuning: the kernel's source, Triton's version, the device, and the values of its key."""
+"""Identity of a tuning: the kernel's source, Triton's version, the device, and the values of its key."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from measurements.trials.measurement import Provenance
 from search_spaces.hardware.devices import devices_of_driver_name
 from search_spaces.spaces.schedule import Schedule
 
-_UNSPOKEN = frozenset(" =\t\n")  # what separates the parts of a problem's text
+_UNSPOKEN = frozenset(" =\t\n")  # separator of the parts of a problem's text
 
 
 class NotPersistable(ValueError):
-    """A tuning that cannot be recognized in another process. The message is one line."""
+    """A tuning that cannot be identified in another process. The message is one line."""
 
 
 @dataclass(frozen=True)
 class Identity:
     """Facts that all trials of one tuning share.
 
-    ``timed`` is the problem of the times, ``chosen`` that of the choice from this list of configurations: one trial is
-    all that a process has to read. ``schedules`` are those of the configurations, in their order.
+    ``timed`` is the problem of the times, ``chosen`` that of the choice from this list of configurations, so that a
+    process reads a single trial. ``schedules`` are those of the configurations, in their order.
     """
 
     timed: TritonProblem
@@ -43,7 +43,7 @@ class Identity:
 
     @property
     def text(self) -> str:
-        """Name the tuning, in any process."""
+        """Text that identifies the tuning in any process."""
         return " ".join((self.timed.key(), self.toolchain, self.device, self.provenance.value))
 
 
@@ -52,9 +52,9 @@ def identify(tuner: Any, names: Sequence[str], key: tuple[Any, ...], device: str
 
     Args:
         tuner: The ``triton.runtime.Autotuner``.
-        names: The arguments of ``key=`` that the call gives.
-        key: What Triton keeps its choice under: their values, then the types of all arguments that have one.
-        device: The name of the GPU; None for the current one.
+        names: Arguments of ``key=`` that the call passes.
+        key: Triton's key: their values, then the types of all typed arguments.
+        device: Name of the GPU; None for the current one.
 
     Raises:
         NotPersistable: The key or the configurations hold an object that has no name, or the GPU has none.
@@ -87,7 +87,7 @@ def _short(digest: str) -> str:
 
 
 def schedule_of(template: str, config: Any) -> Schedule:
-    """Return the values of a ``triton.Config``. Raises NotPersistable for one that has no text."""
+    """Return the values of a ``triton.Config``. Raises NotPersistable if it has no text form."""
     items = []
     for name, value in sorted(config.all_kwargs().items()):
         plain = value if isinstance(value, int) and not isinstance(value, bool) else _text(value)
@@ -114,7 +114,7 @@ def _text(value: Any) -> str:
 
 
 def _current_device() -> str:
-    """Return the row's name of Triton's current GPU; the driver's name where there is no single row for it."""
+    """Return the row's name of Triton's current GPU, or the driver's name if there is no unique row."""
     try:
         name = str(torch.cuda.get_device_name(triton.runtime.driver.active.get_current_device()))
     except (AssertionError, RuntimeError) as error:  # a torch without CUDA

@@ -1,4 +1,4 @@
-"""One process at a time tunes a kernel. A killed process gives its turn up, whatever it was doing."""
+"""Locks that let one process at a time tune a kernel. A killed process always releases its lock."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _POLL_SECONDS = 0.02
-_OFFSETS = 2**31  # bytes of the file that can be locked; none is written
+_OFFSETS = 2**31  # lockable bytes of the file; none is written
 
 
 class Turns:
     """Locks by name, shared by the processes of a machine.
 
     Each name is a byte of one file. Locks of this kind end with the process that took them; its forked children do not
-    inherit them. They do not tell threads apart, so each name has a lock in this process, too.
+    inherit them. They do not distinguish threads, so each name also has a lock in this process.
 
     Args:
-        path: The file, which is made where it does not exist.
+        path: The file, which is created if missing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -37,11 +37,11 @@ class Turns:
         """Hold the lock of ``name``.
 
         Args:
-            name: What is tuned.
-            timeout: Seconds to wait for others.
+            name: Name of the tuning.
+            timeout: Time to wait for others, in seconds.
 
         Yields:
-            Whether the lock was taken in time.
+            True if the lock was acquired in time.
         """
         offset = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % _OFFSETS
         thread_lock, file = self._opened(offset)
@@ -60,7 +60,7 @@ class Turns:
             thread_lock.release()
 
     def _opened(self, offset: int) -> tuple[threading.Lock, int]:
-        """Return the lock of this process and the file, which stays open: closing it would give up every lock."""
+        """Return the lock of this process and the file, which stays open: closing it would release every lock."""
         if self._process != os.getpid():  # forked: threads that held locks do not exist here
             self.__init__(self._path)  # type: ignore[misc]
         with self._guard:
@@ -75,7 +75,7 @@ def _taken(file: int, offset: int, deadline: float) -> bool:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)
             return True
-        except (BlockingIOError, PermissionError):  # which of the two depends on the system
+        except (BlockingIOError, PermissionError):  # depends on the system
             if time.monotonic() >= deadline:
                 return False
             time.sleep(_POLL_SECONDS)

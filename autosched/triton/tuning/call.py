@@ -15,15 +15,15 @@ GRID, OUTPUTS = "grid", "outputs"
 
 
 class CallError(ValueError):
-    """Arguments that the function does not take. The message is one line."""
+    """Arguments that do not fit the function. The message is one line."""
 
 
 @dataclass(frozen=True, eq=False)
 class KernelCall:
     """``grid`` is a tuple, or a function of all arguments by name, as in ``kernel[grid]``.
 
-    ``arguments`` are by name, launch options that do not vary (``num_warps``) among them. ``outputs`` names tensors
-    that the kernel writes and that are no arguments, such as those whose addresses lie in one.
+    ``arguments`` are by name, including fixed launch options (``num_warps``). ``outputs`` names tensors that the kernel
+    writes without receiving them as arguments, such as those whose addresses are in an argument.
     """
 
     grid: Any
@@ -32,8 +32,10 @@ class KernelCall:
 
     @classmethod
     def of(cls, function: TritonFunction, given: Any) -> KernelCall:
-        """From what a ``make_args`` function returns: a mapping of ``grid`` and the arguments by name. Raises
-        CallError."""
+        """Return the call of a ``make_args`` function's result: a mapping of ``grid`` and the arguments by name.
+
+        Raises CallError.
+        """
         if not isinstance(given, Mapping):
             raise CallError(
                 f"the arguments of {function.name} must be a dict of {GRID} and arguments by name, not {given!r:.60}"
@@ -74,7 +76,7 @@ class KernelCall:
 
     @property
     def scalars(self) -> dict[str, int]:
-        """The integers among the arguments: the names that rules may use besides those of parameters."""
+        """Return the integer arguments, whose names rules may use in addition to parameters."""
         return {n: v for n, v in self.arguments.items() if isinstance(v, int) and not isinstance(v, bool)}
 
     def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
@@ -83,18 +85,18 @@ class KernelCall:
             yield from _tensors(name, value)
 
     def described(self, function: TritonFunction) -> str:
-        """Everything about the call that a time depends on, but for values of tensors: the identity of its problem."""
+        """Return everything about the call that a time depends on, except values of tensors: its problem's identity."""
         names = [n for n in function.parameters if n in self.arguments]
         names += [n for n in self.arguments if n not in function.parameters]
         return " ".join(f"{name}={described_value(self.arguments[name])}" for name in names)
 
     def on_the_cpu(self) -> KernelCall:
-        """Return the same with copies of tensors that are on a GPU."""
+        """Return the same call with copies of tensors that are on a GPU."""
         moved = {name: _moved(value) for name, value in self.arguments.items()}
         return KernelCall(self.grid, moved, {n: t.cpu() for n, t in self.outputs.items()})
 
 
-Arguments = Callable[..., Mapping[str, Any]]  # a user's function that makes them, of sizes
+Arguments = Callable[..., Mapping[str, Any]]  # a user's function of sizes that creates them
 
 
 def _tensors(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
@@ -108,7 +110,7 @@ def _tensors(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _moved(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor) or value.untyped_storage().device.type == "cpu":  # also what pretends
+    if not isinstance(value, torch.Tensor) or value.untyped_storage().device.type == "cpu":  # also simulated ones
         return value
     return value.detach().cpu()
 

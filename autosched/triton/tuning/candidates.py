@@ -1,4 +1,4 @@
-"""Configurations of one call, compiled when they are asked for, or ahead by other processes."""
+"""Configurations of one call, compiled on demand, or ahead by other processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _KEPT = 32  # candidates
 
 @dataclass(eq=False)
 class Candidates:
-    """``processes`` compile first, where there are some: what crashes them is refused, and never compiled here."""
+    """Compiled candidates. ``processes``, if given, compile first: configurations that crash them are never compiled
+    here.
+    """
 
     function: TritonFunction
     call: KernelCall
@@ -32,7 +34,7 @@ class Candidates:
     _made: OrderedDict[Schedule, CompiledCandidate] = field(default_factory=OrderedDict)
 
     def start(self, schedule: Schedule) -> None:
-        """Compile it ahead, in another process."""
+        """Start compiling a configuration in another process."""
         if self.processes is not None and schedule not in self._ahead and schedule not in self._made:
             arguments = {**self.call.arguments, **self.domain.values(schedule)}
             hook = self.domain.hook(schedule)
@@ -41,7 +43,7 @@ class Candidates:
             self._ahead[schedule] = self.processes.submit(arguments)
 
     def __call__(self, schedule: Schedule) -> CompiledCandidate:
-        """Raise NotLaunched."""
+        """Return the compiled candidate. Raises NotLaunched."""
         if schedule not in self._made:
             self.start(schedule)
             future = self._ahead.pop(schedule, None)

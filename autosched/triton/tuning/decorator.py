@@ -1,4 +1,4 @@
-"""``@autosched.triton.tune``: a Triton function that is launched with the best configuration that a database knows."""
+"""``@autosched.triton.tune``: launch a Triton function with the best configuration in a database."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from search_spaces.hardware.devices import device as device_named
 
 
 class TunedFunction:
-    """What the decorator makes of a function: launched as ever, ``kernel[grid](...)``, and tuned by ``kernel.tune``.
+    """Decorated function, launched as usual by ``kernel[grid](...)``, and tuned by ``kernel.tune``.
 
     Args:
-        function: What ``triton.jit`` made.
+        function: Function decorated with ``triton.jit``.
         space: Values of each parameter that may vary; None for those of ``triton.autotune``, else powers of two.
         rules: Conditions that a configuration must satisfy.
         default: Values to start from and to compare with; None for the first.
-        reference: Computes what the kernel must; None compares with the default configuration.
-        tolerance: (relative, absolute); None for that of the types.
-        database: A path or an SQLAlchemy URL; None for the usual one.
-        trials: Of each problem that the database does not know.
-        verification_args: Makes smaller arguments to verify on; None for those of the call.
-        workers: Processes that compile; None for one per core.
+        reference: Computes the expected outputs; None compares with the default configuration.
+        tolerance: (relative, absolute); None for the default of each type.
+        database: A path or an SQLAlchemy URL; None for the default one.
+        trials: Number of trials of each new problem.
+        verification_args: Creates smaller arguments for verification; None for those of the call.
+        workers: Number of compile processes; None for one per core.
     """
 
     def __init__(
@@ -72,19 +72,19 @@ class TunedFunction:
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Launch with the best configuration for these arguments on Triton's device.
 
-        The first call of a problem that the database does not know tunes it, without a GPU.
+        The first call of a problem that is not in the database tunes it, without a GPU.
 
         Args:
             args: Positional arguments of the kernel.
-            grid: As the kernel is launched with.
-            warmup: Whether the kernel is only compiled.
+            grid: Grid of the launch.
+            warmup: If True, the kernel is only compiled.
             kwargs: Arguments of the kernel by name.
 
         Returns:
-            What ``triton.jit`` returns: the compiled kernel.
+            The compiled kernel, as with ``triton.jit``.
 
         Raises:
-            ValueError: As of ``tune``.
+            ValueError: As in ``tune``.
         """
         function = self.tuning.function
         call = KernelCall.positional(function, grid, args, kwargs)
@@ -114,20 +114,20 @@ class TunedFunction:
 
         Args:
             args: Positional arguments of the kernel.
-            grid: As the kernel is launched with.
-            device: The name of the GPU, or its row.
-            trials: How many further configurations; None for those of the decorator.
-            database: None for that of the decorator.
+            grid: Grid of the launch.
+            device: Name or row of the GPU.
+            trials: Number of further configurations; None for that of the decorator.
+            database: A path or URL; None for that of the decorator.
             verification: A smaller call to verify on: ``grid`` and arguments by name. None for ``verification_args`` of
                 the decorator.
-            options: Further ones of ``SearchOptions``, and ``compile_seconds`` of ``tune_call``.
+            options: Further options of ``SearchOptions``, and ``compile_seconds`` of ``tune_call``.
             kwargs: Arguments of the kernel by name.
 
         Returns:
-            As ``autosched.tune``.
+            The result, as of ``autosched.tune``.
 
         Raises:
-            ValueError: Input that cannot be used, before anything is written.
+            ValueError: Invalid input, before anything is written.
             HostFailure: This machine cannot emulate.
         """
         function = self.tuning.function
@@ -153,17 +153,16 @@ class TunedFunction:
         )
 
     def best(self, *args: Any, grid: Any, device: str | Device, **kwargs: Any) -> Trial | None:
-        """Return what the database knows to be fastest for this call, if anything that the space still has.
+        """Return the best trial for this call in the database, if its configuration is still in the space.
 
         Args:
             args: Positional arguments of the kernel.
-            grid: As the kernel is launched with.
-            device: The name of the GPU, or its row.
+            grid: Grid of the launch.
+            device: Name or row of the GPU.
             kwargs: Arguments of the kernel by name.
 
         Returns:
-            The trial; None where there is no database, none for this problem, or one of another version of the
-            function.
+            The trial; None without a database, without a trial, or if it is of another version of the function.
 
         Raises:
             ValueError: The call does not fit the kernel.
@@ -184,7 +183,7 @@ class TunedFunction:
 
 
 def _storages() -> Storages:
-    """Those of the emulated program, where one runs: they know which bytes hold no values."""
+    """Return the storages of the emulated program, if there is one, which know undefined bytes."""
     found = getattr(emulated_launcher(), "storages", None)
     return found if isinstance(found, Storages) else Storages()
 
@@ -201,21 +200,21 @@ def tune(
     verification_args: Arguments | None = None,
     workers: int | None = None,
 ) -> Callable[[Any], TunedFunction]:
-    """Decorate a Triton function so that ``database`` says with which configuration it is launched.
+    """Decorate a Triton function so that it is launched with the best configuration in ``database``.
 
     Args:
-        space: values to try, by the names of ``tl.constexpr`` parameters and of ``num_warps``, ``num_stages``,
+        space: Values to try, by the names of ``tl.constexpr`` parameters and of ``num_warps``, ``num_stages``,
             ``num_ctas``, ``maxnreg``. Without it, the list of ``@triton.autotune`` below; else powers of two.
-        rules: what every configuration must satisfy, such as ``"BLOCK_M * BLOCK_N <= 16384"``.
-        default: the configuration that others are verified against; by default the first listed, or Triton's defaults
-            and first values.
-        reference: called with the arguments by name, returns the outputs by name.
-        tolerance: relative and absolute errors that are allowed.
-        database: a path or URL; by default the user's.
-        trials: of a search that the first call of a problem starts.
-        verification_args: makes a smaller call to verify configurations on: a dict of ``grid`` and the arguments by
-            name.
-        workers: processes that compile, by default one per core; 0: this process does.
+        rules: Conditions on every configuration, such as ``"BLOCK_M * BLOCK_N <= 16384"``.
+        default: Configuration that others are verified against. Default: the first listed, or Triton's defaults and
+            first values.
+        reference: Function of the arguments by name that returns the outputs by name.
+        tolerance: Allowed relative and absolute errors.
+        database: A path or URL. Default: the user's database.
+        trials: Number of trials of the search that the first call of a problem starts.
+        verification_args: Function that creates a smaller call for verification: a dict of ``grid`` and the arguments
+            by name.
+        workers: Number of compile processes. Default: one per core. 0: compile in this process.
     """
 
     def decorate(function: Any) -> TunedFunction:

@@ -9,8 +9,10 @@ from search_spaces.hardware.devices import Device
 
 
 def active_device() -> Device:
-    """Return the one that is emulated, else the GPU of this machine. Raises ValueError for a GPU that cannot be
-    described, and what Triton raises where there is none."""
+    """Return the emulated device, else the GPU of this machine.
+
+    Raises ValueError for a GPU that cannot be described, and Triton's error if there is none.
+    """
     launcher = emulated_launcher()
     if launcher is not None:
         return launcher.device

@@ -18,16 +18,16 @@ DEFAULT_OPTIONS: Mapping[str, int] = {"num_warps": 4, "num_stages": 3, "num_ctas
 
 
 class NotATritonFunction(ValueError):
-    """What was given cannot be tuned. The message is one line."""
+    """An object that cannot be tuned. The message is one line."""
 
 
 @dataclass(frozen=True, eq=False)
 class TritonFunction:
-    """``run`` is called with a configuration; ``configs`` and ``keys`` are those of ``@triton.autotune``, if there are
-    any.
+    """A Triton function. ``run`` is called with a configuration; ``configs`` and ``keys`` are those of
+    ``@triton.autotune``, if any.
 
-    ``constexprs`` are the parameters that are compile-time constants, with their defaults (``inspect.Parameter.empty``
-    where there is none). ``computed`` are those that heuristics compute.
+    ``constexprs`` are the compile-time constants with their defaults (``inspect.Parameter.empty`` if there is none).
+    ``computed`` are those that heuristics compute.
     """
 
     name: str
@@ -43,7 +43,7 @@ class TritonFunction:
 
     @classmethod
     def of(cls, function: Any) -> TritonFunction:
-        """Raise NotATritonFunction."""
+        """Return the Triton function of a decorated object. Raises NotATritonFunction."""
         configs: tuple[Any, ...] = ()
         reset: tuple[str, ...] = ()
         restore: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class TritonFunction:
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of the function's text, of all that it calls, and of the constants that they read.
+        """Return the SHA-256 (hex) of the function's text, of all its callees, and of the constants that they read.
 
         Moving the text within its file, or to another one, does not change it.
         """
@@ -106,7 +106,7 @@ def _texts(jit: Any, seen: set[int]) -> Iterator[str]:
 
 
 def _named(function: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what the names in a function mean: globals, variables of functions around it, and members of modules."""
+    """Yield the objects named in a function: globals, variables of enclosing functions, and members of modules."""
     code = function.__code__
     for name in code.co_names:
         value = function.__globals__.get(name)

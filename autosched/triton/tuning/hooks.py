@@ -34,11 +34,11 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
 from search_spaces.spaces.schedule import Schedule
 
-NAME = "triton.autotune"  # who proposed what its benchmark timed
+NAME = "triton.autotune"  # source of the configurations timed by its benchmark
 
 
 class AutotuneHooks:
-    """What ``autotune_hooks`` gives. ``kernel`` returns the decorated function, which does not exist before it."""
+    """Hooks from ``autotune_hooks``. ``kernel`` returns the decorated function, which does not exist before it."""
 
     def __init__(
         self, kernel: Callable[[], Any], *, database: str | Path | None = None, device: str | Device | None = None
@@ -49,8 +49,10 @@ class AutotuneHooks:
         self._tuning: TritonTuning | None = None
 
     def perf_model(self, **arguments: Any) -> float:
-        """ESTIMATED seconds of a configuration: ``perf_model`` of ``prune_configs_by``. Infinite for one that does not
-        compile for the device, or does not fit on it. No GPU is asked."""
+        """ESTIMATED seconds of a configuration, for ``perf_model`` of ``prune_configs_by``. Needs no GPU.
+
+        Infinite for a configuration that does not compile for the device, or does not fit on it.
+        """
         tuning, row = self._tuned(), self._row()
         given = {n: v for n, v in arguments.items() if n in tuning.function.parameters or n in LAUNCH_OPTIONS}
         listed = {name for config in tuning.function.configs for name in config.all_kwargs()}
@@ -66,9 +68,11 @@ class AutotuneHooks:
         return seconds if status is Status.OK else float("inf")
 
     def do_bench(self, kernel_call: Callable[[], Any], quantiles: Sequence[float] | None = None, **options: Any) -> Any:
-        """Milliseconds of a call: ``do_bench`` of ``@triton.autotune``. Those in the database, where this configuration
-        was timed before for such a call, on such a device, by the same code; else Triton's own benchmark, which the
-        database keeps."""
+        """Return the milliseconds of a call, for ``do_bench`` of ``@triton.autotune``.
+
+        They come from the database if it has a time of this configuration, call, device and code. Otherwise Triton's
+        own benchmark runs, and its result is stored.
+        """
         tuning, row = self._tuned(), self._row()
         capture = Capture(row, [])
         with activated(capture):
@@ -148,18 +152,21 @@ class AutotuneHooks:
 def autotune_hooks(
     kernel: Callable[[], Any], *, database: str | Path | None = None, device: str | Device | None = None
 ) -> AutotuneHooks:
-    """``perf_model`` and ``do_bench`` for a kernel that keeps its ``@triton.autotune``.
+    """Return ``perf_model`` and ``do_bench`` for a kernel that keeps its ``@triton.autotune``.
 
     Args:
-        kernel: returns the decorated function, as ``lambda: matmul`` does: it is defined after its decorator.
-        database: where times are kept, a path or URL; by default the user's.
-        device: by default Triton's: the GPU, or the one that is emulated.
+        kernel: Returns the decorated function, as ``lambda: matmul`` does, since it is defined after its decorator.
+        database: Path or URL for the times. Default: the user's database.
+        device: Name or row of the GPU. Default: Triton's GPU, or the emulated one.
+
+    Returns:
+        The hooks.
     """
     return AutotuneHooks(kernel, database=database, device=device)
 
 
 def _schedule(domain: TritonSpace, values: Mapping[str, Any]) -> Schedule | None:
-    """Return the listed configuration of these values; None where there is none such."""
+    """Return the listed configuration with these values, or None."""
     try:
         items = tuple((d.name, d.store(values.get(d.name))) for d in domain.domains)
     except StopIteration:

@@ -1,4 +1,4 @@
-"""What ``@triton.autotune`` kernels of a program were tuned for, heard from Triton's listener (3.9 and newer).
+"""Tunings of a program's ``@triton.autotune`` kernels, recorded by Triton's listener (3.9 and newer).
 
 A line of JSON for each tuning: the function, the values of its ``key``, the configurations' times, and the best. Any
 number of processes may write one file.
@@ -23,15 +23,15 @@ MOST_BYTES = 1 << 26
 
 
 class NotHeard(ValueError):
-    """A file without a tuning that can be used. The message is one line."""
+    """A file without a usable tuning. The message is one line."""
 
 
 @contextmanager
 def recording(path: str | Path) -> Iterator[None]:
-    """Add each tuning of an ``@triton.autotune`` kernel to the file ``path``, until the end. A listener that is there
-    already is called as before.
+    """Add each tuning of an ``@triton.autotune`` kernel to the file ``path``, until the end. An existing listener is
+    still called.
 
-    Raises RuntimeError for a Triton without a listener, and OSError where the file cannot be written.
+    Raises RuntimeError for a Triton without a listener, and OSError if the file cannot be written.
     """
     if not hasattr(knobs.autotuning, "listener"):
         raise RuntimeError("this Triton has no listener of its autotuner: install 3.9 or newer")
@@ -41,7 +41,7 @@ def recording(path: str | Path) -> Iterator[None]:
         def heard(**told: Any) -> None:
             if before is not None:
                 before(**told)
-            os.write(file.fileno(), _line(**told))  # at once: lines of several processes do not mix
+            os.write(file.fileno(), _line(**told))  # in one write: lines of several processes do not mix
 
         knobs.autotuning.listener = heard
         try:
@@ -67,13 +67,12 @@ def _line(
 
 
 def _median(time: Any) -> float:
-    """Return the median, which is what the autotuner asks for first."""
+    """Return the median, the autotuner's first quantile."""
     return float(time[0] if isinstance(time, (list, tuple)) else time)
 
 
 def read(path: str | Path, function: TritonFunction) -> list[dict[str, int]]:
-    """Return the sizes that ``function`` was tuned for by the names of its ``key``: those first for which most
-    processes tuned it.
+    """Return the sizes that ``function`` was tuned for, by the names of its ``key``; the most frequent ones first.
 
     Raises NotHeard, and OSError.
     """

@@ -1,4 +1,4 @@
-"""Triton functions, and functions that make their arguments, by the names ``FILE:FUNCTION``."""
+"""Loading of Triton functions, and of functions that create their arguments, by ``FILE:FUNCTION``."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from measurements.files.python_file import load_module, said
 
 
 class FunctionNotLoaded(ValueError):
-    """The file or the function cannot be had. The message is one line."""
+    """The file or the function cannot be loaded. The message is one line."""
 
 
 def load(place: str, what: str) -> Any:
-    """Return what ``FILE:NAME`` names. The file is imported as Python would from its own folder, a file of a package as
-    a module of it, once per process.
+    """Return the object that ``FILE:NAME`` names.
 
-    Raises FunctionNotLoaded; ``what`` names the option for people.
+    The file is imported once per process as from its own folder; a file of a package is imported as its module. Raises
+    FunctionNotLoaded; ``what`` names the option in messages.
     """
     file, colon, name = place.rpartition(":")
     if not colon or not file or not name.isidentifier():
@@ -38,14 +38,14 @@ def load(place: str, what: str) -> Any:
 
 
 def load_as_imported(module: str, file: str, name: str, search_path: Sequence[str], what: str) -> Any:
-    """Return a function of a module as another process has imported it, by the same name from the same folders.
+    """Return a function of a module imported as in another process, by the same name from the same folders.
 
     Args:
-        module: Its name there.
-        file: Where it lies; it is loaded from there if the name leads elsewhere.
-        name: Of the function.
+        module: Name of the module there.
+        file: Its file, which is loaded directly if the name leads elsewhere.
+        name: Name of the function.
         search_path: ``sys.path`` of that process.
-        what: Names the function for people.
+        what: Name of the function in messages.
 
     Raises:
         FunctionNotLoaded: It cannot be imported.
@@ -54,11 +54,11 @@ def load_as_imported(module: str, file: str, name: str, search_path: Sequence[st
     try:
         imported = importlib.import_module(module)
     except ImportError as error:
-        if not f"{module}.".startswith(f"{error.name}."):  # something that it imports is missing
+        if not f"{module}.".startswith(f"{error.name}."):  # one of its imports is missing
             raise FunctionNotLoaded(_cannot_import(what, module, error)) from error
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # users' code may raise anything, and may want to exit
+    except BaseException as error:  # users' code may raise anything, including SystemExit
         raise FunctionNotLoaded(_cannot_import(what, module, error)) from error
     else:
         if Path(getattr(imported, "__file__", None) or "").resolve() == Path(file).resolve() and hasattr(
@@ -73,7 +73,7 @@ def _cannot_import(what: str, module: object, error: BaseException) -> str:
 
 
 def _package_of(path: Path) -> tuple[Path, str]:
-    """Return the folder that the outermost package of a file lies in, and the name of the file's module."""
+    """Return the folder of a file's outermost package, and the name of the file's module."""
     names, folder = [path.stem], path.parent
     while (folder / "__init__.py").is_file() and folder.name.isidentifier():
         names.insert(0, folder.name)
@@ -100,7 +100,7 @@ def _module(path: Path, what: str) -> Any:
     name = path.stem if known is None else f"autosched_{path.stem}"
     folder = str(path.parent)
     if folder not in sys.path:
-        sys.path.insert(0, folder)  # for good: functions may import when they are called
+        sys.path.insert(0, folder)  # permanently: functions may import when they are called
     try:
         return load_module(path, name)
     except python_file.NotLoaded as error:

@@ -32,7 +32,7 @@ class ExpectedOutputs:
     Attributes:
         call: The call, with its tensors.
         expected: The expected values, by name of the tensor.
-        against: Where they come from, for people.
+        against: Their source, for messages.
         tolerance: Relative and absolute tolerance; None for those of each type.
     """
 
@@ -42,7 +42,7 @@ class ExpectedOutputs:
     tolerance: tuple[float, float] | None = None
 
     def error(self, name: str, tensor: torch.Tensor, found: FloatArray, expected: Expected) -> tuple[float, str]:
-        """Return the largest error over its tolerance, and what is wrong, if anything."""
+        """Return the largest error over its tolerance, and a message on the error, if any."""
         error, place = largest_error(found, expected, expected.allowed(tensor.dtype, self.tolerance))
         if error <= 1:
             return error, ""

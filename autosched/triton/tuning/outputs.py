@@ -1,4 +1,4 @@
-"""What a launch leaves in its tensors, and how far that is from what was expected."""
+"""Outputs of a launch, and their errors relative to the expected values."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from measurements.emulator.findings import WrittenElements
 from measurements.emulator.memory import Flags
 from search_spaces.arrays import Array, BoolArray, FloatArray
 
-# Relative errors that are allowed, by the type of an output; absolute ones are the same part of its RMS.
+# Allowed relative errors by type of an output; the absolute error is the same fraction of its RMS.
 _RELATIVE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 _RELATIVE_OF_8_BITS = 0.15
 
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """Of one output: values, where they count, and which bytes of its storage the reference wrote, if that is known."""
+    """Expected values of one output: the values, where they count, and which bytes the reference wrote, if known."""
 
     values: FloatArray
     where: BoolArray
     written: Flags | None = None
 
     def allowed(self, dtype: torch.dtype, tolerance: tuple[float, float] | None) -> FloatArray:
-        """Return the error that each element may have; by default what the type allows."""
+        """Return the allowed error of each element; by default that of the type."""
         if tolerance is not None:
             relative, absolute = tolerance
         else:
@@ -39,18 +39,18 @@ class Expected:
         return allowed
 
     def only(self, where: BoolArray) -> Expected:
-        """Return the same, of which fewer elements count."""
+        """Return the same with fewer elements that count."""
         return Expected(self.values, self.where & where)
 
 
 def operand_of(made: CompiledCandidate, tensor: torch.Tensor) -> str:
-    """Return the name of the array of the launch that the tensor lies in; "" for none."""
+    """Return the name of the launch's array that contains the tensor; "" for none."""
     place = tensor.untyped_storage().data_ptr()
     return next((name for name, s in made.arguments.tensors.items() if s.data_ptr() == place), "")
 
 
 def values_of(made: CompiledCandidate, outputs: Mapping[str, Array], tensor: torch.Tensor) -> FloatArray:
-    """Return what the tensor holds after the launch."""
+    """Return the contents of the tensor after the launch."""
     content = outputs[operand_of(made, tensor)].reshape(-1).view(np.uint8)
     flat = torch.from_numpy(content.copy()).view(tensor.dtype)
     values: FloatArray = flat.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).double().numpy()
@@ -58,7 +58,7 @@ def values_of(made: CompiledCandidate, outputs: Mapping[str, Array], tensor: tor
 
 
 def written_elements(made: CompiledCandidate, done: Emulation, tensor: torch.Tensor) -> BoolArray:
-    """Of each element of the tensor, whether the launch has written it."""
+    """Return a flag per element of the tensor that is true if the launch wrote it."""
     flags = done.written.get(operand_of(made, tensor))
     if flags is None:
         return np.zeros(tuple(tensor.shape), np.bool_)
@@ -80,7 +80,7 @@ def other_part(name: str, expected: Flags, found: Flags) -> str:
 
 
 def largest_error(found: FloatArray, expected: Expected, allowed: FloatArray) -> tuple[float, tuple[int, ...]]:
-    """Return the largest error over what is allowed, and where."""
+    """Return the largest error over the allowed one, and its position."""
     with np.errstate(invalid="ignore", divide="ignore"):
         off = np.abs(found - expected.values)
         error = np.where(off == 0, 0.0, off / allowed)
@@ -91,8 +91,9 @@ def largest_error(found: FloatArray, expected: Expected, allowed: FloatArray) ->
 
 
 def values_at_places(written: WrittenElements, tensor: torch.Tensor) -> tuple[FloatArray, BoolArray]:
-    """Return the elements of the tensor that some blocks wrote, and where those are. ``written`` counts elements of its
-    size."""
+    """Return the elements of the tensor that some blocks wrote, and their positions. ``written`` counts elements of its
+    size.
+    """
     each = tensor.element_size()
     size = tensor.untyped_storage().nbytes() // each
     flat, known = np.zeros(size, written.values.dtype), np.zeros(size, np.bool_)

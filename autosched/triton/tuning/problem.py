@@ -1,4 +1,4 @@
-"""A call of a Triton function as a problem: what its trials are kept under."""
+"""A call of a Triton function as a problem, which identifies its trials."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 class TritonProblem(Problem):
     """``arguments`` describe the call (``KernelCall.described``): types, shapes and strides of tensors, and numbers.
 
-    The values of tensors are no part of it, and so there is no reference: ``judge.py`` has the call itself.
+    Values of tensors are not included, so there is no reference: ``judge.py`` has the call itself.
     """
 
     operator: ClassVar[str] = PREFIX
@@ -39,7 +39,9 @@ class TritonProblem(Problem):
         return f"{self.operator} {self.arguments}"
 
     def operands(self) -> tuple[Operand, ...]:
-        """Each tensor, as unsigned integers of the size of its elements: the description does not say what is read."""
+        """Return each tensor as unsigned integers of its element size: the description does not state which are
+        read.
+        """
         found = []
         for each in self.arguments.split():
             name, _, text = each.partition("=")
@@ -51,12 +53,12 @@ class TritonProblem(Problem):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The arguments that are given."""
+        """Return the names of the passed arguments."""
         return tuple(each.partition("=")[0] for each in self.arguments.split())
 
     @property
     def scalars(self) -> dict[str, int]:
-        """The integers among the arguments."""
+        """Return the integer arguments."""
         pairs = (each.partition("=") for each in self.arguments.split())
         return {name: int(value) for name, _, value in pairs if re.fullmatch(r"-?\d+", value)}
 

@@ -21,8 +21,10 @@ from search_spaces.spaces.schedule import Schedule
 
 @dataclass
 class TritonEstimateRunner:
-    """Satisfies ``runners.base.Runner``. ``compile`` makes a candidate of a schedule and raises NotLaunched; ``start``
-    begins with one ahead."""
+    """Satisfies ``runners.base.Runner``.
+
+    ``compile`` compiles the candidate of a schedule and raises NotLaunched. ``start`` starts a compilation ahead.
+    """
 
     device: Device
     compile: Callable[[Schedule], CompiledCandidate]
@@ -49,7 +51,7 @@ class TritonEstimateRunner:
         }
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
-        """As the contract says."""
+        """Measure, as the Runner protocol specifies."""
         for candidate in candidates:
             self.start(candidate.schedule)
         for position, candidate in enumerate(candidates):
@@ -76,7 +78,7 @@ class TritonEstimateRunner:
         )
 
     def estimated(self, made: CompiledCandidate) -> tuple[Status, str, float]:
-        """Status, a reason where it is not ok, and seconds where it is."""
+        """Return the status, a reason if it is not ok, and the seconds if it is."""
         runs = self.counted(made)
         if isinstance(runs, str):
             return Status.UNRANKED, runs, 0.0
@@ -86,7 +88,7 @@ class TritonEstimateRunner:
         return Status.OK, "", seconds
 
     def counted(self, made: CompiledCandidate) -> list[CountedRun] | str:
-        """Return some blocks that stand for the grid, or why they cannot be run."""
+        """Return runs of blocks that represent the grid, or why they cannot be run."""
         if sum(o.bytes for o in made.launch.operands) > MOST_BYTES:
             return "its arrays are too large to be emulated, so that no time can be estimated"
         inputs, memory = self.inputs_of(made)
@@ -105,7 +107,7 @@ class TritonEstimateRunner:
         return runs
 
     def inputs_of(self, made: CompiledCandidate) -> tuple[InputsFile, Memory]:
-        """Return what its arrays hold, in a file that candidates share."""
+        """Return the contents of its arrays, in a file that candidates share."""
         arrays = made.arguments.inputs()
         key = tuple((name, array.ctypes.data, array.nbytes) for name, array in arrays.items())
         if key not in self._inputs:

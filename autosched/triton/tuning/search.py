@@ -1,4 +1,4 @@
-"""Search the configurations of a Triton function for one call of it, with every trial kept in a database."""
+"""Search the configurations of a Triton function for one call, and store every trial in a database."""
 
 from __future__ import annotations
 
@@ -43,22 +43,24 @@ from search_spaces.templates.template import KernelTemplate, TemplateSet
 
 @dataclass(frozen=True, kw_only=True)
 class TritonKernel(GeneratedKernel):
-    """A Triton function at one configuration, as the search tells kernels apart: ``source`` is Python, which Triton
-    compiles, and ``compile_options`` are the configuration. It is launched by Triton alone."""
+    """A Triton function at one configuration, in the form by which the search distinguishes kernels.
+
+    ``source`` is Python for Triton's compiler, and ``compile_options`` are the configuration. Only Triton launches it.
+    """
 
 
 @dataclass(frozen=True, eq=False)
 class TritonTuning:
-    """A function, and what may vary of it.
+    """A function and its tunable parameters.
 
     Args:
-        function: the Triton function, with or without ``@triton.autotune``.
-        space: values by the names of ``tl.constexpr`` parameters and launch options; see ``space_of``.
-        rules: expressions over parameters and the integers among the arguments, which every configuration must satisfy;
-            alone, with a reason, or functions of a dict of all values.
-        default: the configuration that others are compared with.
-        reference: a function that computes the outputs; see ``Judge``.
-        tolerance: relative and absolute; see ``Judge``.
+        function: Triton function, with or without ``@triton.autotune``.
+        space: Values by the names of ``tl.constexpr`` parameters and launch options; see ``space_of``.
+        rules: Conditions on parameters and integer arguments, as expressions (alone or with a reason), or functions of
+            a dict of all values.
+        default: Configuration that others are compared with.
+        reference: Function that computes the outputs; see ``ConfigurationVerifier``.
+        tolerance: Relative and absolute tolerance; see ``ConfigurationVerifier``.
     """
 
     function: TritonFunction
@@ -74,11 +76,11 @@ class TritonTuning:
             raise ValueError(f"a tolerance is two numbers from 0 up, relative and absolute, not {self.tolerance}")
 
     def space_of(self, problem: TritonProblem) -> TritonSpace:
-        """Raise SpaceError."""
+        """Return the space of a call. Raises SpaceError."""
         return self.space_of_names(problem.names)
 
     def space_of_names(self, given: Collection[str]) -> TritonSpace:
-        """Return the space where these arguments are given. Raises SpaceError."""
+        """Return the space if these arguments are passed. Raises SpaceError."""
         return space_of(self.function, given, self.space, self.rules, self.default)
 
     def problem(self, call: KernelCall) -> TritonProblem:
@@ -86,12 +88,12 @@ class TritonTuning:
 
     @property
     def problem_name(self) -> str:
-        """The operator of its problems, and its template."""
+        """Name of the operator of its problems, and of its template."""
         return f"{PREFIX}{self.function.name}"
 
     @cached_property
     def template(self) -> KernelTemplate:
-        """The kernel template of the function, as the catalogue and the database know it."""
+        """Kernel template of the function for the catalogue and the database."""
         function = self.function
         name = self.problem_name
 
@@ -124,7 +126,7 @@ class TritonTuning:
         )
 
     def register(self) -> KernelTemplate:
-        """Make the function known to the catalogue of this process, in place of an earlier one of its name."""
+        """Register the function in the catalogue of this process, replacing an earlier one of its name."""
         register(operator(self.function.name), self.template, replace=True)
         return self.template
 
@@ -139,33 +141,32 @@ def tune_call(
     storages: Storages | None = None,
     compile_seconds: float = COMPILE_SECONDS,
 ) -> TuneResult:
-    """Try further configurations of one call, and keep every result in a database.
+    """Try further configurations of one call, and store every result in a database.
 
-    No GPU is asked: each configuration is compiled for the device, some of its blocks are emulated, and its time is
-    ESTIMATED from what they did. Each new best is emulated and compared with the reference before it is called best;
-    the best at the end in several orders of blocks.
+    No GPU is used: each configuration is compiled for the device, some of its blocks are emulated, and its time is
+    ESTIMATED from their work. Each new best is verified in the emulator before it is accepted, and the final best in
+    several orders of blocks.
 
     Args:
         tuning: The function with its space, rules and reference.
-        call: The arguments, on the CPU, whose sizes are tuned for.
-        device: The name of the GPU, or its row.
-        options: Of the search. ``workers`` are processes that compile, each of which imports the function's file; with
-            0, and for a function that cannot be imported (of a notebook, or of the program itself), this process
-            compiles.
-        verification_call: A smaller call that new bests are verified on; None for ``call`` itself.
-        storages: Know which bytes of the arguments hold no values; None: all do.
-        compile_seconds: What takes longer, or crashes its process, is refused.
+        call: The arguments, on the CPU, with the sizes to tune for.
+        device: Name or row of the GPU.
+        options: Options of the search. ``workers`` are compile processes, which import the function's file. This
+            process compiles if it is 0, or if the function cannot be imported (from a notebook, or from the program
+            itself).
+        verification_call: A smaller call for verification; None for ``call`` itself.
+        storages: Registry of undefined bytes of the arguments; None: all are defined.
+        compile_seconds: Time limit of a compilation. Configurations that exceed it, or crash the process, are rejected.
 
     Returns:
-        As ``autosched.tune``.
+        The result, as of ``autosched.tune``.
 
     Raises:
-        ValueError: Input that cannot be used (CallError, SpaceError, NoReference, StoreError), before anything is
-            written.
+        ValueError: Invalid input (CallError, SpaceError, NoReference, StoreError), before anything is written.
         HostFailure: This machine cannot emulate.
-        KeyboardInterrupt: As of ``autosched.tune``.
+        KeyboardInterrupt: As in ``autosched.tune``.
     """
-    from measurements.store.store import Store, StoreError  # with sqlalchemy, which the loop itself does without
+    from measurements.store.store import Store, StoreError  # imports sqlalchemy, which the loop itself does not need
 
     began = time.monotonic()
     row = device_named(device) if isinstance(device, str) else device
@@ -237,7 +238,7 @@ def tune_call(
 def _processes(
     function: TritonFunction, device: Device, workers: int | None, seconds: float
 ) -> tuple[CompileProcesses | None, str]:
-    """Return processes that compile, or None and a line for people on why there are none."""
+    """Return compile processes, or None and a message with the reason why there are none."""
     if workers == 0:
         return None, ""
     try:

@@ -28,12 +28,12 @@ _OPTIONS: Mapping[str, tuple[int, ...]] = {"num_warps": (2, 4, 8), "num_stages":
 
 
 class SpaceError(ValueError):
-    """A space that cannot be made. The message is one line."""
+    """An invalid space. The message is one line."""
 
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """What one parameter may be: Python's own values, and what stands for each in a schedule."""
+    """Values of one parameter: the Python values, and their representation in a schedule."""
 
     name: str
     values: tuple[Any, ...]
@@ -47,7 +47,7 @@ class Domain:
 
     @property
     def stored(self) -> tuple[Value, ...]:
-        """Whole numbers as they are, anything else by what it prints."""
+        """Return whole numbers unchanged, and anything else as its printed text."""
         if all(isinstance(v, int) and not isinstance(v, bool) for v in self.values):
             return self.values
         return tuple(str(v) for v in self.values)
@@ -65,7 +65,7 @@ def _index(values: Sequence[Any], value: Any) -> int:
 
 @dataclass(frozen=True, eq=False)
 class TritonSpace:
-    """Domains, rules, and where the function lists configurations those that it lists (as stored values).
+    """Domains, rules, and the function's own list of configurations, if any (as stored values).
 
     ``hooks`` has the ``pre_hook`` of listed configurations.
     """
@@ -78,7 +78,9 @@ class TritonSpace:
     order: tuple[tuple[Value, ...], ...] = ()
 
     def space(self, constants: Mapping[str, int], device: Device) -> Space:
-        """Raise SpaceError for a rule that is none. ``constants`` are integers that rules may name."""
+        """Return the search space. Raises SpaceError for an invalid rule. Rules may use the integers in
+        ``constants``.
+        """
         constraints = [
             *self._launch_rules(device),
             *(self._rule(k, rule, constants) for k, rule in enumerate(self.rules)),
@@ -88,16 +90,16 @@ class TritonSpace:
         return Space(self.name, [d.parameter for d in self.domains], (), constraints)
 
     def values(self, schedule: Schedule) -> dict[str, Any]:
-        """Return the configuration that a schedule stands for, as Triton takes it."""
+        """Return the configuration of a schedule in Triton's form."""
         values = {d.name: d.load(schedule[d.name]) for d in self.domains}
         return {n: v for n, v in values.items() if not (v is None and n in LAUNCH_OPTIONS)}
 
     def hook(self, schedule: Schedule) -> Callable[[Any], Any] | None:
-        """Return what the function's own configuration does before each launch, if anything."""
+        """Return the ``pre_hook`` of the function's own configuration, if any."""
         return (self.hooks or {}).get(tuple(value for _, value in schedule.items))
 
     def defaults(self) -> list[Schedule]:
-        """Return the kernel's own default configuration: that of each domain, or those that it lists, in its order."""
+        """Return the kernel's default configurations: that of the domains, or the listed ones in order."""
         names = [d.name for d in self.domains]
         if self.order:
             return [Schedule(self.name, tuple(zip(names, row, strict=True))) for row in self.order]
@@ -155,19 +157,22 @@ def space_of(
     rules: Sequence[RuleText] = (),
     default: Mapping[str, Any] | None = None,
 ) -> TritonSpace:
-    """Return the space of a function some of whose arguments are given.
+    """Return the space of a function whose arguments are partly fixed.
 
     Args:
         function: The kernel.
-        fixed: Names of the arguments that are given.
+        fixed: Names of the passed arguments.
         given: Values of each parameter that may vary: a ``tl.constexpr`` of the function, or a launch option. None for
-            the function's own list of configurations; where there is none, powers of two for constants that are called
-            like tiles or groups.
+            the function's own list of configurations; without one, powers of two for constants with names of tiles or
+            groups.
         rules: Conditions on the parameters.
         default: Values to start from and to compare with; None for the first of each.
 
+    Returns:
+        The space.
+
     Raises:
-        SpaceError: One line that names the parameter.
+        SpaceError: A parameter is invalid; the message is one line that names it.
     """
     name = f"triton:{function.name}"
     if given is None and function.configs:

@@ -28,23 +28,23 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 Reference = Callable[..., Any]
-WHOLE_SECONDS = 20.0  # of one run: a launch that takes longer is verified on some of its blocks
-SAMPLED_SECONDS, LEAST, SAMPLED = 8.0, 3, 12  # of their run, and how many there are
+WHOLE_SECONDS = 20.0  # CPU seconds of one run: of a longer launch only some blocks are verified
+SAMPLED_SECONDS, LEAST, SAMPLED = 8.0, 3, 12  # CPU seconds of their run, and their number
 
 
 class NoReference(ValueError):
-    """There is nothing to compare with. The message is one line that says what to do."""
+    """There is no reference to compare with. The message is one line with the remedy."""
 
 
 @dataclass(eq=False)
 class ConfigurationVerifier:
     """Verifies configurations on one call.
 
-    ``compile`` makes a candidate of a schedule for that call. ``reference`` is called with the arguments by name, on
-    copies, and returns outputs by name (a tensor alone where there is one output), or changes them in place and returns
+    ``compile`` compiles the candidate of a schedule for that call. ``reference`` is called with the arguments by name,
+    on copies, and returns outputs by name (or a single tensor for one output), or modifies them in place and returns
     None; without one the first of ``defaults`` that can be launched is emulated. ``tolerance`` is relative and
-    absolute, by default what the type of each output allows. ``time_limit``: CPU seconds of one emulated run.
-    ``restored`` are arguments whose change by a call is known and taken back.
+    absolute, by default that of each output's type. ``time_limit``: CPU seconds of one emulated run. ``restored`` are
+    arguments that a call changes and that are restored.
     """
 
     problem: Problem
@@ -59,11 +59,11 @@ class ConfigurationVerifier:
     notes: list[str] = field(default_factory=list)
     against: str = ""
     _expected: dict[str, Expected] | None = None
-    _blocks: int | None = None  # that run of a grid that is too large to be run whole
+    _blocks: int | None = None  # blocks of a grid that is too large to be run whole
     _inputs: InputsFile | None = None
 
     def prepare(self) -> None:
-        """Find what to compare with, and whether the whole grid can be run. Raises NoReference."""
+        """Prepare the reference, and decide if the whole grid can be run. Raises NoReference."""
         if self._expected is not None:
             return
         default = self._default()
@@ -132,14 +132,14 @@ class ConfigurationVerifier:
         )  # fmt: skip
 
     def _launched_twice(self, default: CompiledCandidate) -> Emulation:
-        """Launch the default configuration, and again on what it left; return the first launch."""
+        """Launch the default configuration twice on the same memory; return the first launch."""
         verdict = verify_launch(self._launch(default), LaunchPlan(second_launch=True, time_limit=self.time_limit))
         adds = [
             name
             for name, tensor in self.call.tensors()
             if name not in self.restored and operand_of(default, tensor) in verdict.accumulating
         ]
-        if adds:  # whoever times a kernel calls it again and again
+        if adds:  # benchmarks call a kernel repeatedly
             self.notes.append(
                 f"a second call leaves other values in {', '.join(adds)}: whoever times calls in a loop must give them "
                 "back what they held (reset_to_zero= or restore_value= of @triton.autotune); here each run has its own"
@@ -152,7 +152,7 @@ class ConfigurationVerifier:
         return self._inputs
 
     def _seconds_of_block(self, made: CompiledCandidate) -> float:
-        """Return what the emulation of one block takes; 0 if that need not be known, or cannot."""
+        """Return the duration of one emulated block; 0 if it is not needed or unknown."""
         if made.launch.blocks <= SAMPLED or sum(o.bytes for o in made.launch.operands) > MOST_BYTES:
             return 0.0
 
@@ -211,8 +211,7 @@ class ConfigurationVerifier:
         return expected
 
     def _default(self) -> CompiledCandidate | None:
-        """Return the first default configuration that the device can launch; None where there is a reference in its
-        place."""
+        """Return the first default configuration that the device can launch; None if there is a reference."""
         reason = ""
         for k, schedule in enumerate(self.defaults):
             shown = ", ".join(f"{name}={value}" for name, value in schedule.items)

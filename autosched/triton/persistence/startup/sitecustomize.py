@@ -1,7 +1,7 @@
 """Attach a database to Triton's autotuner as soon as a program imports it.
 
-Python imports this module at its start (see ``__init__.py``). It imports only what Python has imported by then, so that
-processes without Triton lose no time. A ``sitecustomize`` of the environment, which this one hides, runs as before.
+Python imports this module at its start (see ``__init__.py``). It imports only modules that Python has already imported,
+so that processes without Triton lose no time. It also runs the environment's own ``sitecustomize``, which it hides.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What does Triton's compiler make of one configuration? Start at ``candidate.py``.
+"""Compilation of one configuration by Triton. Start at ``candidate.py``.
 
-``processes.py`` compiles ahead in processes (``worker.py``), so that a compiler that crashes ends none but its own.
+``processes.py`` compiles ahead in worker processes (``worker.py``), so that a crash of the compiler only ends a worker.
 Knows nothing of a search.
 """

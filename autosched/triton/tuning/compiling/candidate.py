@@ -1,4 +1,4 @@
-"""One configuration of a Triton function, compiled for a device that is not here, with all that its launch is given."""
+"""One configuration of a Triton function, compiled for an absent device, with the arguments of its launch."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from measurements.trials.measurement import Resources, Status
 from search_spaces.hardware.devices import Device
 from search_spaces.launches.launch import Launch
 
-_REASON = 300  # letters of a compiler's message
+_REASON = 300  # maximum letters of a compiler's message
 
 
 class NotLaunched(Exception):
-    """No launch came of a configuration; ``status`` says of which kind the ``reason`` is, which is one line."""
+    """A configuration that could not be launched. ``status`` classifies the ``reason``, which is one line."""
 
     def __init__(self, status: Status, reason: str) -> None:
         super().__init__(reason)
@@ -35,7 +35,7 @@ class NotLaunched(Exception):
 
 @dataclass
 class Capture:
-    """A launcher that keeps launches in place of running them. Satisfies ``driver.Launcher``."""
+    """A launcher that records launches instead of running them. Satisfies ``driver.Launcher``."""
 
     device: Device
     launches: list[TritonLaunch]
@@ -59,7 +59,7 @@ class Capture:
 
 @dataclass(frozen=True, eq=False)
 class CompiledCandidate:
-    """A launch as the emulator takes it: its program, its arguments, and what it is launched with."""
+    """A launch in the emulator's form: its program, its arguments, and its options."""
 
     ptx: str
     cubin: bytes
@@ -83,21 +83,21 @@ def compiled(
     device: Device,
     storages: Storages,
 ) -> CompiledCandidate:
-    """Compile a configuration as Triton would on the device, and take what it would launch.
+    """Compile a configuration as Triton would on the device, and return its launch.
 
     Args:
         function: The kernel.
         call: Its arguments, on the CPU.
         values: The configuration: constants and launch options by name.
-        hook: Called with all arguments before the launch, as ``pre_hook``; None for none.
+        hook: Called with all arguments before the launch, like ``pre_hook``; may be None.
         device: The GPU.
-        storages: Know which bytes of the arguments hold no values.
+        storages: Registry of undefined bytes of the arguments.
 
     Returns:
-        PTX, cubin, grid and arguments of the launch, and the seconds that compiling took.
+        PTX, cubin, grid and arguments of the launch, and the compile time in seconds.
 
     Raises:
-        NotLaunched: Triton refuses it, or no such block fits on the device.
+        NotLaunched: Triton rejects it, or its block does not fit on the device.
     """
     capture = Capture(device, [])
     arguments = {**call.arguments, **values}
@@ -116,8 +116,7 @@ def compiled(
 
 
 def candidate_of(captured: TritonLaunch, storages: Storages, seconds: float = 0.0) -> CompiledCandidate:
-    """Return a launch that was kept, as the emulator takes it; it was compiled in so many seconds. Raises
-    NotLaunched."""
+    """Return a recorded launch in the emulator's form, with its compile time in seconds. Raises NotLaunched."""
     try:
         described, launch = described_launch(captured, storages)
     except (ArgumentMismatch, LaunchFailed, ValueError) as error:
@@ -132,7 +131,7 @@ def _resources(launch: TritonLaunch) -> Resources:
 
 
 def refusal_of(error: Exception, device: Device) -> NotLaunched:
-    """Return what Triton raised, as a status with a reason."""
+    """Return an exception of Triton as a status with a reason."""
     if isinstance(error, OutOfResources):
         return NotLaunched(Status.OUT_OF_RESOURCES, _refusal(error, device))
     return NotLaunched(Status.COMPILE_ERROR, _compile_error(error))
@@ -147,7 +146,7 @@ def _refusal(error: OutOfResources, device: Device) -> str:
 
 
 def _compile_error(error: Exception) -> str:
-    """Return the last line of Triton's message that says something: the first ones show the source."""
+    """Return the last informative line of Triton's message; the first ones show the source."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^")]
     where = lines[0] if len(lines) > 1 and lines[0].startswith("at ") else ""
     said = one_line(" ".join(part for part in (where, lines[-1] if lines else "") if part))[:_REASON]

@@ -1,5 +1,4 @@
-"""Processes that compile configurations of a Triton function ahead, so that a compiler that crashes ends none but its
-own."""
+"""Worker processes that compile configurations of a Triton function ahead, so that a crash only ends a worker."""
 
 from __future__ import annotations
 
@@ -19,24 +18,26 @@ from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
 
-COMPILE_SECONDS = 120.0  # of the CPU
+COMPILE_SECONDS = 120.0  # CPU seconds
 _MODULE = "autosched.triton.tuning.compiling.worker"
 
 
 class CompileProcesses:
-    """``workers`` processes, each owned by one thread. ``time_limit``: seconds of the CPU for one configuration.
+    """Worker processes, each owned by one thread.
 
     Args:
-        function: The kernel, in a file that they can import.
-        device: The GPU, one of the rows by name.
-        workers: How many, at least 1.
-        time_limit: Seconds of the CPU for one configuration; a process that overruns it is killed.
+        function: The kernel, in a file that workers can import.
+        device: The GPU, which must be a named row.
+        workers: Number of processes, at least 1.
+        time_limit: CPU seconds for one configuration; a process that exceeds it is killed.
     """
 
     def __init__(
         self, function: TritonFunction, device: Device, workers: int, time_limit: float = COMPILE_SECONDS
     ) -> None:
-        """Raise NotPortable for a function that they cannot import, and ValueError for no workers."""
+        """Create the processes. Raises NotPortable for a function that workers cannot import, and ValueError for no
+        workers.
+        """
         if workers < 1:
             raise ValueError(f"workers must be at least 1, not {workers}")
         if device_named(device.name) != device:
@@ -59,8 +60,10 @@ class CompileProcesses:
         self._executor = ThreadPoolExecutor(workers, thread_name_prefix="triton-compile", initializer=self._own_worker)
 
     def submit(self, arguments: Mapping[str, Any]) -> Future[NotLaunched | None] | None:
-        """Start compiling for these arguments and configuration: the result is why there is no program, or None. None
-        at once where an argument cannot be told to another process."""
+        """Start compiling for these arguments and configuration. The result is why there is no program, or None.
+
+        Returns None immediately if an argument cannot be passed to another process.
+        """
         try:
             told = {name: portable(value) for name, value in self._function.computed_of(arguments).items()}
         except NotPortable:

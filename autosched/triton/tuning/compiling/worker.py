@@ -1,6 +1,6 @@
-"""The process that runs Triton's compiler on configurations: it may hang, crash or be killed.
+"""Worker process that runs Triton's compiler, which may hang, crash or be killed.
 
-What it compiles lies in Triton's own cache, where the process that tunes finds it.
+Its output is in Triton's own cache, which the tuning process reads.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from measurements.workers.messages import Message
 from measurements.workers.worker import serve
 from search_spaces.hardware.devices import device
 
-_ALIGNED = 16  # bytes: all that a program depends on of an address
+_ALIGNED = 16  # bytes: the part of an address that affects a program
 
 
 class NotPortable(ValueError):
-    """An argument, or a function, that another process cannot be told of."""
+    """An argument or function that cannot be passed to another process."""
 
 
 def place_of(function: TritonFunction) -> tuple[str, str]:
-    """File and name of a function that another process can import, by ``fn.__module__``. Raises NotPortable."""
+    """Return file and name of a function that another process can import, by ``fn.__module__``. Raises NotPortable."""
     fn = function.jit.fn
     if fn.__module__ == "__main__" or not fn.__qualname__.isidentifier():
         raise NotPortable(f"{fn.__qualname__} of {fn.__module__} cannot be imported by another process")
@@ -39,7 +39,7 @@ def place_of(function: TritonFunction) -> tuple[str, str]:
 
 
 def portable(value: Any) -> Any:
-    """Return an argument as JSON: of a tensor what its program depends on. Raises NotPortable."""
+    """Return an argument as JSON; of a tensor, the properties that affect its program. Raises NotPortable."""
     if isinstance(value, bool | int | float | str) or value is None:
         return {"value": value}
     if isinstance(value, tuple | list):
@@ -73,8 +73,9 @@ def _argument(data: Mapping[str, Any]) -> Any:
 
 
 def handle(request: Message) -> Message:
-    """Compile ``function`` of ``file`` for ``device`` with ``arguments``; ``error`` and ``kind`` where Triton
-    raises."""
+    """Compile ``function`` of ``file`` for ``device`` with ``arguments``. Returns ``error`` and ``kind`` if Triton
+    raises.
+    """
     from autosched.triton.tuning.compiling.candidate import Capture, refusal_of
 
     row = device(request["device"])

@@ -1,9 +1,9 @@
-"""The entries of a trial store: one row per problem, device, provenance and policy, with what is best of it.
+"""The entries of a trial store: one row per problem, device, provenance and policy, with the best of its trials.
 
-Entries repeat what the trials say, so that the best of a million trials is found by its key. Every append brings its
-entry up to date in its own transaction. What that would take reading all trials of the entry for (a schedule tried
-again, a re-measurement) leaves ``ranked_id`` behind ``newest_id``: such an entry is ranked from the trials when next
-asked for, by ``rank``, which alone decides what is best.
+Entries duplicate information of the trials, so that the best of a million trials is found by its key. Every append
+updates its entry in the same transaction. Some updates would need all trials of the entry (a repeated schedule, a
+re-measurement). They leave ``ranked_id`` behind ``newest_id``; the next query of such an entry ranks its trials with
+``rank``, the only definition of best.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _OK, _UNVERIFIED = Status.OK.value, Status.UNVERIFIED.value
 
 @dataclass(frozen=True)
 class Winner:
-    """The row of the newest trial of the fastest schedule, and the pooled times of its trials."""
+    """Row of the newest trial of the fastest schedule, and the pooled times of its trials."""
 
     id: int
     timing: Timing
@@ -65,8 +65,7 @@ class Winner:
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """What is kept of an entry: ``ranked`` says whether its ``winner`` is that of all trials up to ``newest_id``, and
-    those are all that there are."""
+    """A stored entry. ``ranked`` is true if its ``winner`` covers all trials, up to ``newest_id``."""
 
     newest_id: int
     ranked: bool
@@ -74,7 +73,7 @@ class IndexEntry:
 
 
 def kept(connection: Connection, key: Mapping[str, Any]) -> IndexEntry | None:
-    """Return the entry of a key; None where there is none."""
+    """Return the entry of a key, or None."""
     row = connection.execute(_KEPT, {name: key[name] for name in _KEY}).one_or_none()
     return None if row is None else _entry(row)
 
@@ -82,8 +81,9 @@ def kept(connection: Connection, key: Mapping[str, Any]) -> IndexEntry | None:
 def kept_of(
     connection: Connection, problem_digest: str, device: str
 ) -> dict[tuple[str, str], tuple[IndexEntry, RowMapping]]:
-    """Return the entries of a problem on a device, by provenance and policy, each with the whole row of its winner (of
-    NULLs where there is none)."""
+    """Return the entries of a problem on a device, by provenance and policy, each with the row of its winner (NULLs
+    without one).
+    """
     rows = connection.execute(_KEPT_OF, {"problem_digest": problem_digest, "device": device})
     return {(row.entry_provenance, row.entry_policy): (_entry(row), row._mapping) for row in rows}
 
@@ -97,7 +97,7 @@ def _entry(row: Any) -> IndexEntry:
 
 
 def insert(connection: Connection, row: Mapping[str, Any]) -> int | None:
-    """Store a trial and bring its entry up to date; returns its id, None where the database gives none.
+    """Store a trial and update its entry. Return its id, or None if the database returns none.
 
     Ids of an entry are in the order of commits: the entry is locked before the trial gets its id.
     """
@@ -136,8 +136,7 @@ def insert(connection: Connection, row: Mapping[str, Any]) -> int | None:
 
 
 def rank(connection: Connection, key: Mapping[str, Any], name: str) -> Winner | None:
-    """Return the winner of an entry of the database ``name`` by its trials: the definition of best, as ``Store.best``
-    has it.
+    """Return the winner of an entry of the database ``name``, ranked from its trials as ``Store.best`` defines it.
 
     Raises StoreError that names a trial that cannot be read.
     """
@@ -153,20 +152,20 @@ def rank(connection: Connection, key: Mapping[str, Any], name: str) -> Winner | 
 
 
 def keep(connection: Connection, key: Mapping[str, Any], newest_id: int, winner: Winner | None) -> None:
-    """Store what ``rank`` found, unless the entry has grown since.
+    """Store the result of ``rank``, unless the entry has grown since.
 
     Args:
-        connection: In a transaction of the caller's.
+        connection: Connection in a transaction of the caller.
         key: Problem, device, provenance and policy of the entry.
-        newest_id: The last trial that was ranked.
-        winner: None where no trial is ok.
+        newest_id: Id of the last ranked trial.
+        winner: The winner; None if no trial is ok.
     """
     entry = ENTRIES.update().where(*_matches(ENTRIES, key), ENTRIES.c.newest_id == newest_id)
     connection.execute(entry.values(ranked_id=newest_id, **_cells(winner)))
 
 
 def counted(connection: Connection, problem_digest: str | None = None) -> list[dict[str, Any]]:
-    """Return what the trials say of every entry, or of those of one problem, but for their winners."""
+    """Return the contents of every entry, or of those of one problem, from the trials, without the winners."""
     t = TRIALS.c
     keys = tuple(t[name] for name in _KEY)
     grouped = sa.select(
@@ -184,12 +183,13 @@ def counted(connection: Connection, problem_digest: str | None = None) -> list[d
 
 
 def rebuild(connection: Connection, name: str, problem_digest: str | None = None) -> None:
-    """Make all entries, or those of one problem, anew from the trials of the database ``name``. Raises StoreError as
-    ``rank``."""
+    """Rebuild all entries, or those of one problem, from the trials of the database ``name``. Raises StoreError as
+    ``rank``.
+    """
     others = sa.select(ENTRIES.c.device).order_by(ENTRIES.c.problem_digest, *_ORDER).with_for_update()
     if problem_digest is not None:
         others = others.where(ENTRIES.c.problem_digest == problem_digest)
-    connection.execute(others).all()  # whoever appends to them is waited for
+    connection.execute(others).all()  # waits for concurrent appends
     found = counted(connection, problem_digest)
     delete = ENTRIES.delete()
     if problem_digest is not None:
@@ -225,7 +225,7 @@ def _locked(connection: Connection, key: Mapping[str, Any]) -> Any:
 
 
 def _made(connection: Connection, row: Mapping[str, Any]) -> bool:
-    """Make an empty entry; False where another process just did."""
+    """Create an empty entry; return False if another process just did."""
     try:
         with connection.begin_nested():
             connection.execute(ENTRIES.insert(), {**row, "trials": 0, "ok": 0, "first_id": 0, "newest_id": 0})
@@ -241,7 +241,7 @@ def _has_worked(connection: Connection, row: Mapping[str, Any]) -> bool:
 
 
 def _is_wrong(connection: Connection, row: Mapping[str, Any]) -> bool:
-    """Whether a trial of the same kernel of this schedule, on any device, gave a wrong result."""
+    """Return True if a trial of the same kernel of this schedule, on any device, gave a wrong result."""
     t = TRIALS.c
     wrong = sa.select(t.id).where(
         t.problem_digest == row["problem_digest"],
@@ -253,7 +253,7 @@ def _is_wrong(connection: Connection, row: Mapping[str, Any]) -> bool:
 
 
 def _winner(rows: Iterable[Any], wrong: set[tuple[str, str | None]], name: str) -> Winner | None:
-    """Return the fastest schedule of ``rows``, which are in the order of ids and hold the cells of _RANKED_BY."""
+    """Return the fastest schedule of ``rows``, which are ordered by id and hold the cells of _RANKED_BY."""
     tried: dict[str, list[Any]] = {}
     for row in rows:
         tried.setdefault(row[1], []).append(row)
@@ -276,7 +276,7 @@ def _winner(rows: Iterable[Any], wrong: set[tuple[str, str | None]], name: str) 
         usable.append(_Ranked(newest.id, *_pooled(same), won, alone))
     if not usable:
         return None
-    winner = max(usable, key=lambda s: s.won)  # the first one where nobody has won
+    winner = max(usable, key=lambda s: s.won)  # the first one without a previous winner
     if winner.won:
         usable = [winner, *(s for s in usable if s.tried_alone > winner.won)]
     fastest = min(usable, key=lambda s: s.median)
@@ -292,7 +292,7 @@ def _pooled(rows: list[Any]) -> tuple[float, float, float, int]:
 
 
 def _check(row: Any, name: str) -> None:
-    """Raise StoreError for what autosched cannot have stored."""
+    """Raise StoreError for contents that autosched cannot have stored."""
     times = (row.median, row.p25, row.p75, row.repeats)
     if row.status not in _STATUSES or not (_are_times(times) if row.status == _OK else times == _NO_TIMES):
         read_cells(row._mapping, _RANKED_BY, name)
@@ -307,7 +307,9 @@ _NO_TIMES = (None,) * 4
 
 @dataclass(frozen=True, slots=True)
 class _Ranked:
-    """A schedule that may be the best. ``won`` and ``tried_alone`` are its newest such rows, 0 where there is none."""
+    """A schedule that may be the best. ``won`` and ``tried_alone`` are its newest rows of that kind, 0 if there are
+    none.
+    """
 
     id: int
     median: float

@@ -2,8 +2,8 @@
 
 While a database is open for writing, an SQLite file is in write-ahead mode: a commit then waits for no disk, readers
 and writers do not block each other, a killed process loses nothing it had committed, and a power cut loses at most the
-last seconds and damages nothing. The last writer to close turns the file back, so that at rest a database is exactly
-one file that can be copied, committed to a repository, or read from a read-only folder. Where write-ahead mode is
+last seconds and damages nothing. The last writer to close leaves this mode, so that at rest a database is exactly one
+file that can be copied, committed to a repository, or read from a read-only folder. Where write-ahead mode is
 unavailable (some network file systems), every commit is synchronised.
 """
 
@@ -31,7 +31,7 @@ _IN_MEMORY = (None, "", ":memory:")
 
 
 class StoreDatabase:
-    """Tables of autosched in one place, for any number of threads. Make one with ``StoreDatabase.open``."""
+    """Tables of autosched in one database. Thread-safe. Create one with ``StoreDatabase.open``."""
 
     def __init__(self, engine: Engine, name: str, file: Path | None = None) -> None:
         self._engines = _read_and_write(engine)
@@ -44,7 +44,7 @@ class StoreDatabase:
 
     @property
     def in_memory(self) -> bool:
-        """Whether the data end with this object."""
+        """True if the data end with this object."""
         return self._engines[False].dialect.name == "sqlite" and self._file is None
 
     @property
@@ -52,16 +52,16 @@ class StoreDatabase:
         return self._close.alive
 
     def close(self) -> None:
-        """Release the database; done at exit, too. Safe to call twice."""
+        """Close the database, which also happens at exit. Safe to call twice."""
         self._close()
 
     @classmethod
     def open(cls, url_or_path: str | Path, *, create: bool = True) -> Self:
         """Open the database in an SQLite file, or behind an SQLAlchemy URL such as "postgresql+psycopg://host/name".
 
-        With ``create`` it is opened for writing and made where it does not exist; without, it must exist and may be
-        read-only. Raises StoreError, with nothing changed on disk, for a place that cannot be written (or read), for a
-        file that is not SQLite or was not made by autosched, and for another schema.
+        With ``create`` it is opened for writing and created if missing; otherwise it must exist and may be read-only.
+        Raises StoreError, with nothing changed on disk, for a location that cannot be written (or read), for a file
+        that is not an SQLite database of autosched, and for another schema.
         """
         if not isinstance(url_or_path, (str, Path)):
             raise StoreError(f"a database is given as a path or an SQLAlchemy URL, not {url_or_path!r}")
@@ -132,15 +132,17 @@ class StoreDatabase:
             raise StoreError(f"the database {self.name} has been closed: open it again")
 
     def settled_state(self) -> tuple[int, ...] | None:
-        """Identify what the file holds now; None where it may change at any moment, or where there is no file."""
+        """Return a state of the file that identifies its contents; None if it may be changing, or if there is
+        no file.
+        """
         return None if self._file is None else sqlite_file.settled_state(self._file)
 
     def size(self) -> int | None:
-        """Bytes of the file; None where there is none."""
+        """Size of the file in bytes; None without a file."""
         return None if self._file is None else self._file.stat().st_size
 
     def damage(self) -> list[str]:
-        """Return what SQLite itself finds wrong with the file, one sentence each."""
+        """Return the errors that SQLite finds in the file, one sentence each."""
         if self._file is None:
             return []
         with self.transaction() as connection:
@@ -148,7 +150,7 @@ class StoreDatabase:
         return [f"the file is damaged: {one_line(str(line))}" for line in said if line != "ok"]
 
     def compact(self) -> None:
-        """Give the room of removed trials back to the disk. Raises StoreError."""
+        """Return the space of removed trials to the disk. Raises StoreError."""
         if self._file is not None:
             try:
                 sqlite_file.compact(self._file)
@@ -160,14 +162,16 @@ class StoreDatabase:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """As ``transaction`` with ``write``, in write-ahead mode from now on: for trials."""
+        """Begin a transaction for trials, like ``transaction`` with ``write``; the database stays in
+        write-ahead mode.
+        """
         self._enter_write_ahead()
         with self.transaction(write=True) as connection:
             yield connection
 
     @contextmanager
     def transaction(self, *, write: bool = False) -> Iterator[Connection]:
-        """Begin, and commit or roll back: all of what is executed inside is kept, or nothing.
+        """Begin a transaction, and commit it or roll it back as a whole.
 
         Yields a connection. Raises StoreError in place of every error of the database.
         """
@@ -190,7 +194,9 @@ class StoreDatabase:
             raise StoreError(f"the database {self.name} cannot be used: {first_line(error)}") from error
 
     def _enter_write_ahead(self) -> None:
-        """Only before the first trial: a file that is merely read, or refused, stays as it is."""
+        """Enter write-ahead mode before the first trial, so that a file that is only read, or rejected, is
+        unchanged.
+        """
         if self._file is None:
             return
         if sqlite_file.identity(self._file) != self._identity:
@@ -203,7 +209,7 @@ class StoreDatabase:
                 self._unwritten = False
 
     def _prepare(self, create: bool) -> None:
-        """Create the tables where there are none; check that they are ours."""
+        """Create the tables if there are none, and check that they are autosched's."""
         with self.transaction(write=create) as connection:
             if create:
                 wait_for_others(connection)
@@ -213,12 +219,12 @@ class StoreDatabase:
 
 
 def _read_and_write(engine: Engine) -> dict[bool, Engine]:
-    """Return the engine as it is used for reading and, under True, for writing."""
+    """Return the engines for reading (False) and writing (True)."""
     return {write: engine.execution_options(autosched_write=write) for write in (False, True)}
 
 
 def _let_go(engine: Engine, written_file: Path | None) -> None:
-    """Close the connections; the last writer turns an SQLite database back into one file."""
+    """Close the connections; the last writer converts an SQLite database back to a single file."""
     engine.dispose()
     if written_file is not None:
         sqlite_file.leave_write_ahead(written_file)

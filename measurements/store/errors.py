@@ -1,21 +1,21 @@
-"""What a database that cannot be used raises; without sqlalchemy, for which commands that open none need not wait."""
+"""Errors of unusable databases, without importing sqlalchemy: commands that open none need not wait for it."""
 
 from measurements.files.text import harmless
 
 
 class StoreError(ValueError):
-    """The database cannot be used. The message is one sentence that says what to do, and safe to print."""
+    """The database cannot be used. The message is one printable sentence with the remedy."""
 
     def __init__(self, message: str) -> None:
         super().__init__(harmless(message))
 
 
 class EarlierProblem(StoreError):
-    """Trials of a problem that a user's file described otherwise then: its reference or arguments have been edited."""
+    """Trials of a user's problem with an earlier reference or earlier arguments."""
 
 
 class UnknownOperator(StoreError):
-    """Problems of an operator that nobody has registered in this process: a user's kernel, or another package's."""
+    """Problems of an operator that is not registered in this process: a user's kernel, or another package's."""
 
     def __init__(self, database: str, operator: str) -> None:
         super().__init__(

@@ -1,9 +1,9 @@
-"""Exports: the best of a database as JSON files that people read, compare and keep in a repository.
+"""Exports: the best trials of a database as JSON files that people read, compare and keep in a repository.
 
-One file per device and operator, ``DEVICE.OPERATOR.json``: entries in the order of their problems and provenances, keys
-sorted, one value a line, so that a changed schedule is a small difference. ``schemas/export.schema.json`` describes the
-format. An export holds the best trial of each entry, and what CI holds it to; the trials behind it stay in the
-database.
+There is one file per device and operator, ``DEVICE.OPERATOR.json``. Entries are sorted by problem and provenance, keys
+are sorted, and each value has its own line, so that a changed schedule is a small difference.
+``schemas/export.schema.json`` describes the format. An export holds the best trial of each entry, and its guard for CI;
+other trials stay in the database.
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ from measurements.trials.trial import Trial
 
 FORMAT = 1
 SCHEMA = Path(__file__).resolve().parent / "schemas" / "export.schema.json"
-MOST_BYTES = 2**26  # of a file, which takes some twenty times that of memory
-_LONGEST_PART = 100  # characters of a file's name, of which there are two, and what is added to them
+MOST_BYTES = 2**26  # of a file, which takes about twenty times as much memory
+_LONGEST_PART = 100  # maximum characters of a file's two names, without additions
 _FILE_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*(\.[A-Za-z0-9_+-]+)*", re.ASCII)
 
 
 class ExportError(ValueError):
-    """A file that is not an export, or a database that cannot become one. One sentence, safe to print."""
+    """A file that is not an export, or a database that cannot be exported. The message is one printable sentence."""
 
     def __init__(self, message: str) -> None:
         super().__init__(harmless(message))
 
 
 def documents(store: Store, operator: str | None = None, device: str | None = None) -> dict[str, dict[str, Any]]:
-    """Return the files of an export by name, of one operator and device if given. Raises StoreError, and ExportError
-    for a device or operator that cannot name a file."""
+    """Return the files of an export by name, optionally of one operator and device.
+
+    Raises StoreError, and ExportError for a device or operator that cannot name a file.
+    """
     found: dict[str, dict[str, Any]] = {}
     ordered = sorted(
         store.problems(operator), key=lambda s: (s.device, s.operator, s.problem_key, s.provenance, s.policy)
@@ -70,8 +72,10 @@ def documents(store: Store, operator: str | None = None, device: str | None = No
 
 
 def text(document: Mapping[str, Any]) -> str:
-    """Return a document as its file has it; the same entries give the same bytes. Raises ExportError for a number that
-    JSON does not have, which only a database that was edited by hand can hold."""
+    """Return the text of a document's file; the same entries give the same bytes.
+
+    Raises ExportError for a number that JSON lacks, which only a database edited by hand can hold.
+    """
     try:
         return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
     except ValueError as error:
@@ -83,20 +87,20 @@ def text(document: Mapping[str, Any]) -> str:
 def write(
     store: Store, folder: str | os.PathLike[str], operator: str | None = None, device: str | None = None
 ) -> list[Path]:
-    """Write the files of an export into a folder, each whole or not at all, over those of before.
+    """Write the files of an export into a folder, each atomically, replacing existing ones.
 
     Args:
-        store: The database, which is only read.
-        folder: Is made where it is missing.
-        operator: Only problems of this operator; None for all.
-        device: Only the device of this name; None for all.
+        store: Database, opened for reading.
+        folder: Target folder, which is created if missing.
+        operator: Operator to export; None for all.
+        device: Name of the device to export; None for all.
 
     Returns:
         The files.
 
     Raises:
         StoreError: The database cannot be read.
-        ExportError: ``folder`` is no folder, or a trial cannot be exported.
+        ExportError: ``folder`` is not a folder, or a trial cannot be exported.
         OSError: A file cannot be written.
     """
     made = []
@@ -121,7 +125,7 @@ def read(paths: Iterable[str | os.PathLike[str]]) -> Store:
         path = Path(given)
         try:
             found = path.stat()
-            if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for, a device never ends
+            if not stat.S_ISREG(found.st_mode):  # opening a pipe would block, and reading a device never ends
                 raise ExportError(f"{path} is not a regular file: give the files of an export")
             if found.st_size > MOST_BYTES:
                 raise ExportError(f"{path} is larger than {MOST_BYTES:,} bytes: split it by operator")

@@ -1,4 +1,4 @@
-"""What keeps a database in good order: what it holds, what is wrong with it, and what it can do without."""
+"""Maintenance of a database: statistics, checks, repair, and removal of unneeded trials."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PARAMETERS = 500  # of one statement
 
 @dataclass(frozen=True)
 class Stats:
-    """What a database holds. ``size`` is in bytes, None for a server; ``problems`` counts each once."""
+    """Statistics of a database. ``size`` is in bytes, None for a server; ``problems`` counts each once."""
 
     schema: int
     size: int | None
@@ -29,7 +29,7 @@ class Stats:
 
 
 def stats(store: Store) -> Stats:
-    """Raise StoreError."""
+    """Return statistics. Raises StoreError."""
     with store.reading() as connection:
         counted = connection.execute(sa.select(TRIALS.c.status, sa.func.count()).group_by(TRIALS.c.status)).all()
     entries = store.problems()
@@ -39,8 +39,11 @@ def stats(store: Store) -> Stats:
 
 
 def check(store: Store) -> list[str]:
-    """One sentence for each thing that is wrong: damage to the file, trials that cannot be read, digests and entries
-    that are not those of the trials. Reads everything. Raises StoreError where not even that is possible."""
+    """Return one sentence for each error: damage to the file, unreadable trials, digests and entries that contradict
+    the trials.
+
+    Reads everything. Raises StoreError if even that is impossible.
+    """
     found = store.damage()
     reader = rows.RowReader(store.name)
     columns = (*rows.COLUMNS, TRIALS.c.problem_digest, TRIALS.c.schedule_digest, TRIALS.c.operator, TRIALS.c.policy)
@@ -73,24 +76,25 @@ def check(store: Store) -> list[str]:
 
 
 def repair(store: Store) -> None:
-    """Make anew what is kept of the entries. Raises StoreError for trials that cannot be read."""
+    """Rebuild the entries from the trials. Raises StoreError for trials that cannot be read."""
     with store.writing() as connection:
         best_index.rebuild(connection, store.name)
 
 
 @dataclass(frozen=True)
 class Collected:
-    """How many trials ``collect`` removed, by why, and how many are left."""
+    """Number of trials that ``collect`` removed, by reason, and number of remaining ones."""
 
     removed: Mapping[str, int]
     left: int
 
 
 def collect(store: Store, keep: int | None = None, *, dry_run: bool = False) -> Collected:
-    """Remove trials that no ranking reads: those of kernels that their schedule no longer has. With ``keep``, also all
-    but the ``keep`` fastest schedules of an entry and what failed. Wrong results stay, and the best stays the best.
+    """Remove trials that no ranking reads: those of kernels that their schedule no longer generates.
 
-    Raises ValueError for a ``keep`` below 1, and StoreError, with nothing removed.
+    With ``keep``, failures and all but the ``keep`` fastest schedules of an entry are also removed. Wrong results are
+    kept, and the best trial does not change. Raises ValueError for a ``keep`` below 1, and StoreError, with nothing
+    removed.
     """
     if keep is not None and keep < 1:
         raise ValueError(f"at least one schedule of an entry must be kept, not {keep}")

@@ -1,15 +1,15 @@
-"""The trials of one database taken into another.
+"""Merging the trials of one database into another.
 
-Entries (a problem on a device, of one provenance and policy) that only the source has are taken. Where both have one,
-and their best schedules differ, the better one is taken by evidence, and the other is left out with all its trials:
+Entries (a problem on a device, of one provenance and policy) that only the source has are added. If both have one with
+different best schedules, the better one is kept by evidence, and the other is skipped with all its trials:
 
-- times that were measured are compared only where both schedules were timed in turns, in one re-measurement, in either
-  database: its order decides. Else two times are of different days, clocks and machines, and which is better is
-  *unclear*: the target's stays;
+- measured times are compared only if both schedules were timed in turns, in one re-measurement, in either database: its
+  order decides. Otherwise the times have different days, clocks and machines, and the better one is *unclear*: the
+  target's is kept;
 - estimated and replayed times of one fingerprint (the same model, the same recording) have no noise: the smaller wins.
 
-Wrong results are always taken: a kernel that is wrong anywhere is never the best. Measured, replayed and estimated
-times are entries of their own, and ``Store.best`` ranks them in this order. Merging twice changes nothing.
+Wrong results are always added: a kernel that is wrong anywhere is never the best. Measured, replayed and estimated
+times are separate entries, and ``Store.best`` ranks them in this order. Merging twice changes nothing.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from measurements.trials.trial import Trial
 
 
 class MergeOutcome(StrEnum):
-    NEW = "new"  # the target had nothing of it
+    NEW = "new"  # the target had no such entry
     REPLACED = "replaced"  # the source's best is better
     KEPT = "kept"  # the target's best is better
-    SAME = "same"  # one best schedule
-    UNCLEAR = "unclear"  # nobody can say: the target's stays
-    REFUSED = "refused"  # the source's best cannot be used today, so that nothing but wrong results is taken
+    SAME = "same"  # both have the same best schedule
+    UNCLEAR = "unclear"  # unclear: the target's is kept
+    REFUSED = "refused"  # the source's best cannot be used now, so only wrong results are added
 
 
 @dataclass(frozen=True)
 class MergedEntry:
-    """What came of one entry of the source. ``taken`` of its trials are now in the target, too."""
+    """Result of merging one entry of the source. ``taken`` of its trials are now also in the target."""
 
     summary: ProblemSummary
     verdict: MergeOutcome
@@ -45,7 +45,7 @@ class MergedEntry:
 
 @dataclass(frozen=True)
 class Conflict:
-    """An entry for which both databases have a guard, and not the same one: the target's stays."""
+    """An entry with different guards in both databases: the target's is kept."""
 
     problem_key: str
     device: str
@@ -61,13 +61,14 @@ class Merged:
         return tuple(entry for entry in self.entries if entry.verdict is MergeOutcome.UNCLEAR)
 
 
-Doubt = Callable[[ProblemSummary, Trial], str]  # why the best of an entry cannot be used, "" where it can
+Doubt = Callable[[ProblemSummary, Trial], str]  # why the best of an entry cannot be used, "" if it can
 
 
 def merge(source: Store, target: Store, doubt: Doubt = lambda summary, trial: "") -> Merged:
-    """Take what ``source`` knows better into ``target``; its trials all or none. Raises StoreError, with nothing taken.
+    """Merge the better entries of ``source`` into ``target``, in one transaction. Raises StoreError, with nothing
+    changed.
 
-    Others may merge into the target meanwhile: what they took is not taken again.
+    Trials that others merge into the target meanwhile are not added again.
     """
     before = target.newest()
     theirs = {(s.problem_key, s.device, s.provenance, s.policy): s for s in target.problems()}
@@ -137,7 +138,7 @@ def _judged(
 
 
 def _paired(trials: Iterable[Trial], source: Trial, target: Trial) -> bool | None:
-    """Whether ``source`` came before ``target`` in the newest re-measurement that had both; None where none had."""
+    """Return True if ``source`` ranked before ``target`` in the newest re-measurement of both; None without one."""
     newest: tuple[datetime, bool] | None = None
     for run in remeasurements(trials):
         ranks = {_kernel(trial): trial.rank or 0 for trial in run}
@@ -149,8 +150,9 @@ def _paired(trials: Iterable[Trial], source: Trial, target: Trial) -> bool | Non
 
 
 def remeasurements(trials: Iterable[Trial]) -> list[list[Trial]]:
-    """Return the rows of each re-measurement in the ``trials`` of one entry: stored one after the other, the winner
-    last."""
+    """Return the rows of each re-measurement in the ``trials`` of one entry. They are stored consecutively, the winner
+    last.
+    """
     runs: list[list[Trial]] = [[]]
     for trial in trials:
         if trial.rank is not None:
@@ -165,5 +167,5 @@ def _kernel(trial: Trial) -> tuple[str, str | None]:
 
 
 def _identity(trial: Trial) -> tuple[object, ...]:
-    """Return what two copies of one trial share, and no two trials of one entry."""
+    """Return the columns that two copies of one trial share, and no two trials of one entry."""
     return trial.schedule.key(), trial.kernel_digest, trial.created, trial.status, trial.seconds, trial.rank

@@ -1,4 +1,4 @@
-"""How a trial becomes a row of the table of trials, and back."""
+"""Conversion of trials to rows of the table of trials, and back."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from search_spaces.spaces.schedule import Schedule
 _RESOURCES = tuple(Resources.__dataclass_fields__)
 _CODE = tuple(MachineCode.__dataclass_fields__)
 _TIMES = ("median", "p25", "p75", "repeats")
-_SHOWN = 60  # characters of a cell that cannot be read
-_SHARED = (  # by most trials of a problem
+_SHOWN = 60  # characters of an unreadable cell
+_SHARED = (  # shared by most trials of a problem
     *("problem", "device", "fingerprint", "template", "template_version", "space_version", "provenance", "status"),
     *("reason", "toolchain", "driver", "autosched_version", "sampler", "seed", "budget"),
 )
@@ -33,12 +33,12 @@ _OWN = (
     *("id", "kernel_digest", "schedule", *_TIMES, "error", "compile_seconds", "clock_mhz", "created", "final_rank"),
     *("proof", "control", "watts", "facts", *_RESOURCES, *_CODE),
 )
-COLUMNS = tuple(TRIALS.c[name] for name in (*_SHARED, *_OWN))  # that make a trial
+COLUMNS = tuple(TRIALS.c[name] for name in (*_SHARED, *_OWN))  # required for a trial
 _Part = TypeVar("_Part")
 
 
 def to_row(trial: Trial) -> dict[str, Any]:
-    """Return the columns of a trial, but for its id."""
+    """Return the columns of a trial, without its id."""
     m = trial.measurement
     timing, resources, schedule_key = m.timing, m.resources, trial.schedule.key()
     return {
@@ -89,15 +89,17 @@ _TOLD_APART_BY = (
 
 
 def unknown(connection: Connection, rows: Sequence[dict[str, Any]], since: int) -> list[dict[str, Any]]:
-    """Those of ``rows`` that are no trial which was stored after the one of the id ``since``."""
+    """Return the ``rows`` that do not duplicate a trial stored after the one with the id ``since``."""
     columns = [TRIALS.c[name] for name in _TOLD_APART_BY]
     there = set(map(tuple, connection.execute(sa.select(*columns).where(TRIALS.c.id > since))))
     return [row for row in rows if tuple(row[name] for name in _TOLD_APART_BY) not in there]
 
 
 def from_row(row: Mapping[Any, Any], database: str) -> Trial:
-    """Return the trial of a row, which has COLUMNS, of the database ``database``. Raises StoreError that names the
-    trial and its bad cell."""
+    """Return the trial of a row, which has COLUMNS, of the database ``database``.
+
+    Raises StoreError that names the trial and its bad cell.
+    """
     cells = read_cells(row, COLUMNS, database)
     timed = cells["median"] is not None
     try:
@@ -139,7 +141,7 @@ def from_row(row: Mapping[Any, Any], database: str) -> Trial:
 
 
 def _whole(kind: type[_Part], cells: Mapping[str, Any], names: Sequence[str]) -> _Part | None:
-    """Return what several cells make together; None where all are empty. Raises ValueError where only some are."""
+    """Return a value made of several cells, or None if all are empty. Raises ValueError if only some are."""
     there = {name: cells[name] for name in names if cells[name] is not None}
     if there and len(there) != len(names):
         raise ValueError(f"its {kind.__name__} is incomplete: only {', '.join(there)}")
@@ -147,9 +149,9 @@ def _whole(kind: type[_Part], cells: Mapping[str, Any], names: Sequence[str]) ->
 
 
 def read_cells(row: Mapping[Any, Any], columns: Iterable[sa.Column[Any]], database: str) -> dict[str, Any]:
-    """Return the cells of ``columns`` as a trial has them. SQLite itself lets any cell hold anything.
+    """Return the cells of ``columns`` in the types of a trial, since SQLite itself lets any cell hold anything.
 
-    Raises StoreError that names the trial and the cell, for one that autosched cannot have stored.
+    Raises StoreError that names the trial and the cell, if autosched cannot have stored it.
     """
     cells = {}
     for column in columns:
@@ -223,19 +225,19 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 class RowReader:
-    """``from_row`` for many rows of COLUMNS of the database ``name``: what they share is read once and held once.
+    """``from_row`` for many rows of COLUMNS of the database ``name``; shared values are read once and held once.
 
-    Each of the 96,000 trials of a problem has its own schedule, times and digests, and hardly anything else.
+    Each of the 96,000 trials of a problem has its own schedule, times and digests, but shares almost everything else.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._first: dict[tuple[Any, ...], Trial] = {}  # by the shared cells
-        self._kinds: set[tuple[Any, ...]] = set()  # of own cells, which ``from_row`` took
+        self._kinds: set[tuple[Any, ...]] = set()  # cells that ``from_row`` reads per trial
         self._pairs: dict[tuple[str, Value], tuple[str, Value]] = {}
 
     def trial(self, row: sa.Row[Any]) -> Trial:
-        """Raise StoreError as ``from_row``."""
+        """Return the trial of a row. Raises StoreError as ``from_row``."""
         shared, own = row[: len(_SHARED)], row[len(_SHARED) :]
         first = self._first.get(shared)
         if first is not None:

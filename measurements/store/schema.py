@@ -1,4 +1,4 @@
-"""The tables of a trial store, and whether a database is one of ours."""
+"""The tables of a trial store, and the check that a database has them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from measurements.files.text import one_line
 from measurements.store.errors import StoreError
 from measurements.trials.measurement import Resources
 
-SCHEMA_VERSION = 9  # the only one that is read: docs/decisions/0016
+SCHEMA_VERSION = 9  # the only readable version: docs/decisions/0016
 APPLICATION = "autosched"
-_LOCK = int.from_bytes(b"autosch")  # any number that others do not use
+_LOCK = int.from_bytes(b"autosch")  # an arbitrary unique number
 
 _RESOURCES = tuple(Resources.__dataclass_fields__)
 
@@ -122,11 +122,11 @@ GUARDS = sa.Table(
 
 @dataclass(frozen=True)
 class Guard:
-    """What CI holds the best schedule of one problem on one device to, where that differs from what it is told.
+    """Limits of CI for the best schedule of one problem on one device, where they differ from the defaults.
 
-    ``max_slowdown`` is the share by which it may become slower (0.03 is 3%), ``floor_seconds`` a difference that is too
-    small to matter, ``noise`` the share by which unchanged runs of it were seen to differ; None says nothing. ``notes``
-    are for people. Raises ValueError for a number that is negative or not finite.
+    ``max_slowdown`` is the allowed slowdown as a fraction (0.03 is 3%), ``floor_seconds`` a negligible difference,
+    ``noise`` the observed fraction by which unchanged runs differ; None keeps the default. ``notes`` are free text.
+    Raises ValueError for a number that is negative or not finite.
     """
 
     max_slowdown: float | None = None
@@ -145,25 +145,25 @@ class Guard:
 
 
 def create_tables(connection: Connection) -> None:
-    """Create the tables in a database that has none of them."""
+    """Create the tables in a database without them."""
     _METADATA.create_all(connection)
     rows = {"application": APPLICATION, "schema_version": str(SCHEMA_VERSION)}
     connection.execute(META.insert(), [{"key": k, "value": v} for k, v in rows.items()])
 
 
 def wait_for_others(connection: Connection) -> None:
-    """Let one process at a time make the tables of a server; in SQLite, writing itself is that."""
+    """Let one process at a time create the tables of a server; in SQLite, writing itself is exclusive."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
 
 
 def has_none(connection: Connection) -> bool:
-    """Whether the database has no table with the name of one of ours."""
+    """Return True if no table of the database has one of autosched's names."""
     return not set(sa.inspect(connection).get_table_names()) & set(_METADATA.tables)
 
 
 def refuse_other(connection: Connection, name: str) -> None:
-    """Raise StoreError for a database that autosched did not make, or made with another schema. Writes nothing."""
+    """Raise StoreError for a database that autosched did not create, or with another schema. Writes nothing."""
     inspector = sa.inspect(connection)
     existing = set(inspector.get_table_names())
     if not _has(inspector, existing, META):
@@ -193,8 +193,10 @@ def refuse_other(connection: Connection, name: str) -> None:
 
 
 def _strange(connection: Connection) -> list[str]:
-    """Triggers, views, tables and computed columns that are not ours: a database may come from anybody, and these run
-    whenever it is read or written. On a server, where others may have their own, only what concerns our tables."""
+    """Return foreign triggers, views, tables and computed columns, which could run code whenever the database is used.
+
+    On a server, where others may have their own, only objects related to autosched's tables count.
+    """
     ours = sorted(_METADATA.tables)
     if connection.dialect.name == "sqlite":
         found = connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master").all()
@@ -229,13 +231,13 @@ _INDEXES = {index.name for table in _METADATA.tables.values() for index in table
 
 
 def _has(inspector: sa.Inspector, existing: set[str], table: sa.Table) -> bool:
-    """Whether a table is there, with all of its columns."""
+    """Return True if a table exists with all of its columns."""
     return table.name in existing and {column.name for column in table.columns} <= _columns(inspector, table.name)
 
 
 def _columns(inspector: sa.Inspector, table: str) -> set[str]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", sa.exc.SAWarning)  # types that SQLAlchemy does not know: names are enough
+        warnings.simplefilter("ignore", sa.exc.SAWarning)  # types unknown to SQLAlchemy: names are enough
         return {column["name"] for column in inspector.get_columns(table)}
 
 
@@ -246,7 +248,7 @@ def _foreign(name: str, tables: set[str]) -> StoreError:
 
 
 def digest_of(text: str) -> str:
-    """Return the SHA-256 that problems and schedules are found by, of ``Problem.key()`` and ``Schedule.key()``."""
+    """Return the SHA-256 key of a problem or schedule, from ``Problem.key()`` or ``Schedule.key()``."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

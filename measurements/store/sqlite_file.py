@@ -1,4 +1,4 @@
-"""A trial store's SQLite file: where it may be, how it is inspected, opened and closed, and what went wrong."""
+"""The SQLite file of a trial store: its location, inspection, opening, closing and errors."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from measurements.store import schema
 from measurements.store.errors import StoreError
 from measurements.store.sqlite_header import MAGIC
 
-BUSY_SECONDS = 20.0  # how long a writer waits for another one; a commit takes milliseconds
-NOTICE_SECONDS = 2.0  # of waiting, before it is logged (at level INFO, which the command line shows)
+BUSY_SECONDS = 20.0  # time to wait for another writer; a commit takes milliseconds
+NOTICE_SECONDS = 2.0  # wait after which it is logged (at level INFO, which the command line shows)
 
 _log = logging.getLogger(__name__)
 
 # the last is raised for a file so damaged that SQLite's message about it is not text
 DATABASE_ERRORS = (sqlite3.Error, SQLAlchemyError, UnicodeDecodeError)
 
-_LONGEST = 500  # bytes of a path; SQLite takes 512 with the ending of its journal
-_TOLD_APART = 2_000_000_000  # ns between two times of a file, at the worst
+_LONGEST = 500  # bytes of a path; SQLite's limit is 512 including the suffix of its journal
+_TOLD_APART = 2_000_000_000  # ns, the coarsest resolution of file times
 _LEAST_FREE = 2**16  # bytes: SQLite's shared memory file alone takes half of that
 
 _ADVICE = {
@@ -52,7 +52,7 @@ _SYSTEM_ADVICE = {
 
 
 def locate(text: str) -> Path:
-    """Return the file that a path means, whether it exists or not. Raises StoreError for a text that names no file."""
+    """Return the file of a path, whether or not it exists. Raises StoreError for an invalid path."""
     if not text.strip():
         raise StoreError("the path of the database is empty: give one, such as best.db")
     if "\0" in text:
@@ -61,14 +61,14 @@ def locate(text: str) -> Path:
         raise StoreError(f"{text} is an SQLite URI: give only the path, such as best.db")
     if os.path.basename(text) in ("", os.curdir, os.pardir):
         raise StoreError(f"{text} names a folder: give the path of a database file")
-    path = Path(os.path.realpath(text))  # the journal stands next to the file itself, not next to a link to it
+    path = Path(os.path.realpath(text))  # the journal is next to the file itself, not next to a link to it
     if len(os.fsencode(path)) > _LONGEST:
         raise StoreError(f"the path of the database is longer than {_LONGEST} bytes: choose a shorter one ({path})")
     return path
 
 
 def check(path: Path, create: bool) -> None:
-    """Raise StoreError for what cannot be our database, with nothing changed on disk."""
+    """Raise StoreError for a file that cannot be autosched's database, with nothing changed on disk."""
     with _system_errors(path, "be used"):
         there = _exists(path)
         _exists(Path(f"{path}-journal"))  # SQLite creates it for writing: its name must not be too long either
@@ -91,26 +91,25 @@ def check(path: Path, create: bool) -> None:
     if not start and not create:
         raise StoreError(f"{path} is empty and holds no trials: check the path, or tune into it first")
     if create and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
-        # SQLite puts its journal into the folder, so that has to be writable too
+        # SQLite puts its journal into the folder, which must also be writable
         raise StoreError(f"the database {path} or its folder is read-only: change that, or choose another path")
     if start:
         _look(path)
 
 
 def _look(path: Path) -> None:
-    """Refuse a foreign file without touching it: ``immutable`` takes no lock and makes no -wal or -shm.
+    """Reject a foreign file without touching it: ``immutable`` takes no lock and creates no -wal or -shm file.
 
-    The file alone is enough for that, because our tables are made before write-ahead mode is entered and stay as they
-    are. It is not enough for more: a checkpoint, running or cut short by a kill or a full disk, may have written half
-    of the file. What cannot be read this way is left to SQLite proper, which waits for the former and repairs the
-    latter.
+    The file alone suffices for this check, because the tables are created before write-ahead mode is entered and do not
+    change. Further checks are left to SQLite itself: a checkpoint, running or interrupted by a kill or a full disk, may
+    have written half of the file. SQLite waits for the former and repairs the latter.
     """
     with suppress(*DATABASE_ERRORS), _engine(lambda: _connect(path, "mode=ro&immutable=1"), path).begin() as c:
         schema.refuse_other(c, str(path))
 
 
 def create_empty(path: Path) -> bool:
-    """Make the file if there is none; True if this call made it."""
+    """Create the file if there is none; return True if this call created it."""
     with _system_errors(path, "be created"):
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
@@ -120,7 +119,7 @@ def create_empty(path: Path) -> bool:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Return what distinguishes a file from another one of the same name; None where there is none."""
+    """Return an identity that distinguishes a file from another one of the same name, or None."""
     with suppress(OSError):
         found = os.stat(path)
         return found.st_dev, found.st_ino
@@ -128,11 +127,10 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def settled_state(path: Path) -> tuple[int, ...] | None:
-    """Return what differs after any commit to the file at ``path``; None where a commit may have been too recent for
-    that.
+    """Return a state that changes with any commit to the file at ``path``; None if a commit may be too recent.
 
-    A commit changes the size or the time of the file, or of the write-ahead log next to it. Times are told apart by
-    two seconds at the worst (FAT).
+    A commit changes the size or the time of the file, or of the write-ahead log next to it. File times differ by at
+    most two seconds of resolution (FAT).
     """
     state: list[int] = []
     for name in (path, f"{path}-wal"):
@@ -148,11 +146,11 @@ def settled_state(path: Path) -> tuple[int, ...] | None:
 
 
 def plain_engine(path: Path) -> Engine:
-    """Return connections that leave the journal mode as it is and do not stay open."""
+    """Return an engine whose connections keep the journal mode and do not stay open."""
 
     def connect() -> sqlite3.Connection:
         if not os.access(path.parent, os.W_OK) and not _exists(Path(f"{path}-wal")):
-            # a file in write-ahead mode could not be read without making files next to it
+            # a file in write-ahead mode could not be read without creating files next to it
             return _connect(path, "mode=ro&immutable=1")
         return _connect(path, "mode=rw")
 
@@ -160,7 +158,7 @@ def plain_engine(path: Path) -> Engine:
 
 
 def writing_engine(path: Path) -> Engine:
-    """Return connections in write-ahead mode; where that is unavailable, every commit is synchronised."""
+    """Return an engine in write-ahead mode; if that is unavailable, every commit is synchronised."""
 
     def connect() -> sqlite3.Connection:
         connection = _connect(path, "mode=rw")
@@ -183,16 +181,16 @@ def leave_write_ahead(path: Path) -> None:
 
 
 def compact(path: Path) -> None:
-    """Make the file as small as what it holds. Raises sqlite3.Error."""
+    """Shrink the file to its contents. Raises sqlite3.Error."""
     with closing(_connect(path, "mode=rw")) as connection:
         connection.execute("VACUUM")
 
 
 def begin_explicitly(engine: Engine, path: Path | None = None) -> Engine:
-    """Begin transactions before CREATE TABLE and SELECT, too, where the sqlite3 module begins none.
+    """Also begin transactions before CREATE TABLE and SELECT, where the sqlite3 module begins none.
 
-    A lock is taken at once and waited for; taken later, two writers that both read first would deadlock. ``path`` is
-    the file that others may hold.
+    The lock is acquired immediately, with a wait: two writers that both read first would otherwise deadlock. ``path``
+    is the file that others may lock.
     """
 
     @sa.event.listens_for(engine, "begin")
@@ -210,7 +208,9 @@ def begin_explicitly(engine: Engine, path: Path | None = None) -> Engine:
 
 
 def _lock(connection: sqlite3.Connection, statement: str, path: Path) -> None:
-    """Execute what takes a lock, and log a long wait. Raises sqlite3.OperationalError after BUSY_SECONDS."""
+    """Execute a statement that takes a lock, and log a long wait. Raises sqlite3.OperationalError after
+    BUSY_SECONDS.
+    """
     try:
         connection.execute(f"PRAGMA busy_timeout = {1000 * NOTICE_SECONDS:.0f}")
         connection.execute(statement).fetchall()
@@ -232,14 +232,14 @@ def _log_waiting(path: Path) -> None:
 
 
 def advice(error: BaseException | None, path: Path) -> str:
-    """Return what to do about an SQLite error with the file at ``path``."""
+    """Return the remedy for an SQLite error with the file at ``path``."""
     code = getattr(error, "sqlite_errorcode", None)
     known = None if code is None else _ADVICE.get(code & 0xFF)
     if known is not None:
         return known
     if isinstance(error, UnicodeDecodeError) or "decode" in str(error).lower():
         return _ADVICE[sqlite3.SQLITE_CORRUPT]
-    # "unable to open database file" and "disk I/O error": SQLite does not say why
+    # "unable to open database file" and "disk I/O error": SQLite does not give the reason
     with suppress(OSError):
         if shutil.disk_usage(path.parent).free < _LEAST_FREE:
             return _ADVICE[sqlite3.SQLITE_FULL]
@@ -253,16 +253,19 @@ def _engine(connect: Callable[[], sqlite3.Connection], path: Path) -> Engine:
 
 
 def _connect(path: Path, mode: str, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
-    """Return a connection to an existing file, which it never makes."""
+    """Return a connection to an existing file; the file is never created."""
     uri = f"{path.absolute().as_uri()}?{mode}"
     made = sqlite3.connect(uri, uri=True, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
-    made.execute("PRAGMA trusted_schema = OFF")  # no function with side effects runs from the schema of a stranger
+    made.execute("PRAGMA trusted_schema = OFF")  # no side effects from the schema of an untrusted file
     return made
 
 
 def _enter_write_ahead(connection: sqlite3.Connection, path: Path) -> str:
-    """Return the journal mode after asking for write-ahead. SQLite does not wait for others here as it does for
-    statements: while one process enters or leaves the mode, other requests fail at once."""
+    """Request write-ahead mode and return the journal mode.
+
+    SQLite does not wait for others here as it does for statements: while one process enters or leaves the mode, other
+    requests fail immediately.
+    """
     began, told = time.monotonic(), False
     while True:
         try:
@@ -279,7 +282,7 @@ def _enter_write_ahead(connection: sqlite3.Connection, path: Path) -> str:
 
 
 def _exists(path: Path) -> bool:
-    """As ``Path.exists``, but raises the other errors of the system in every version of Python."""
+    """Return what ``Path.exists`` returns, but raise other system errors in every version of Python."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

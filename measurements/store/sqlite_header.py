@@ -1,4 +1,4 @@
-"""How an SQLite file begins (SQLite Database File Format, section 1.3), without what it takes to open one."""
+"""Header of an SQLite file (SQLite Database File Format, section 1.3), checked without opening the database."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ MAGIC = b"SQLite format 3\0"
 
 
 def is_sqlite(path: Path) -> bool:
-    """Whether a file is a database of SQLite. Raises OSError where it cannot be read."""
+    """Return True if a file is an SQLite database. Raises OSError if it cannot be read."""
     with path.open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC

@@ -1,6 +1,6 @@
 """The trial store: one append-only table of trials, in SQLite (a path) or any database SQLAlchemy knows (a URL).
 
-Every append is a transaction of its own; ``database`` says what a crash can cost.
+Every append is a transaction of its own; ``database`` describes the effect of a crash.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from measurements.trials.vendor_library import LIBRARY_SCHEDULE
 from search_spaces.catalogue import is_operator
 from search_spaces.operators.problem import EarlierReference, Problem
 
-_MOST_ANSWERS = 10_000  # of ``best`` that are remembered
+_MOST_ANSWERS = 10_000  # of cached results of ``best``
 _Asked = tuple[str, str, Provenance | None, str | None]
 _SUMMARY = ("operator", "problem", "device", "provenance", "policy", "trials", "ok")
 _RANKING = (Provenance.MEASURED, Provenance.REPLAYED, Provenance.ESTIMATED)
@@ -48,9 +48,11 @@ _RANKING = (Provenance.MEASURED, Provenance.REPLAYED, Provenance.ESTIMATED)
 
 @dataclass(frozen=True)
 class ProblemSummary:
-    """How many schedules of one provenance and policy were tried for a problem on a device, and how many were ok: a
-    schedule that is re-measured counts once. ``library``: beside them the vendor's library was timed, which is no
-    trial. ``first`` is the id of the first trial."""
+    """Numbers of tried and of ok schedules of one provenance and policy for a problem on a device.
+
+    A schedule that is re-measured counts once. ``library`` is true if the vendor's library was also timed, which does
+    not count. ``first`` is the id of the first trial.
+    """
 
     first: int
     operator: str
@@ -64,19 +66,22 @@ class ProblemSummary:
 
     @property
     def works(self) -> bool:
-        """Whether anything that was tried or timed has worked."""
+        """True if a tried schedule or a timed library has worked."""
         return self.ok > 0 or self.library
 
 
 class Store:
-    """The trials in one database, for any number of threads. Make one with ``Store.open``, end it with ``close``."""
+    """The trials in one database. Thread-safe. Open it with ``Store.open``, end it with ``close``."""
 
     def __init__(self, database: StoreDatabase) -> None:
         self._database = database
         self._lock = threading.Lock()
-        self._answers: tuple[tuple[int, ...] | None, dict[_Asked, Trial | None]] = None, {}  # of ``best``, for a state
+        self._answers: tuple[tuple[int, ...] | None, dict[_Asked, Trial | None]] = (
+            None,
+            {},
+        )  # cached ``best`` of a state
         self._winners: dict[tuple[str, str, Provenance, str], tuple[object, Trial]] = {}  # with their cells
-        self._grown: set[tuple[str, str]] = set()  # entries that got trials
+        self._grown: set[tuple[str, str]] = set()  # entries with new trials
 
     @classmethod
     def open(cls, url_or_path: str | Path, *, create: bool = True) -> Self:
@@ -85,23 +90,23 @@ class Store:
 
     @property
     def name(self) -> str:
-        """The path of the file, or the URL without its password."""
+        """Path of the file, or URL without its password."""
         return self._database.name
 
     @property
     def in_memory(self) -> bool:
-        """Whether the data end with this object."""
+        """True if the data end with this object."""
         return self._database.in_memory
 
     def close(self) -> None:
-        """Release the database; done at exit, too. Safe to call twice."""
+        """Close the database, which also happens at exit. Safe to call twice."""
         if self._database.is_open:
-            with suppress(StoreError):  # what is not ranked now is ranked when it is asked for
+            with suppress(StoreError):  # entries that are not ranked now are ranked when queried
                 self.rank()
         self._database.close()
 
     def rank(self) -> None:
-        """Find the winners of the entries that were written to here, so that no reader has to. Raises StoreError."""
+        """Rank the entries that this store has changed, so that readers need not. Raises StoreError."""
         with self._lock:
             grown, self._grown = sorted(self._grown), set()
         for problem_digest, device in grown:
@@ -123,8 +128,10 @@ class Store:
         self.close()
 
     def append(self, trial: Trial) -> Trial:
-        """Store a trial and commit; returns it with its ``id``. Raises StoreError where the database refuses, and
-        where its file is no longer the one that was opened."""
+        """Append a trial, commit, and return it with its ``id``.
+
+        Raises StoreError if the database rejects it, or if its file is no longer the opened one.
+        """
         row = to_row(trial)
         with self._database.writing() as connection:
             made = best_index.insert(connection, row)
@@ -135,8 +142,10 @@ class Store:
         return replace(trial, id=made)
 
     def set_verification(self, trial: Trial, verification: str) -> None:
-        """Keep ``verification`` (canonical JSON of an object) with every trial of the same schedule and kernel,
-        in place of what they have. Raises StoreError as ``append``, ValueError for a trial without a kernel."""
+        """Store ``verification`` (canonical JSON of an object) with every trial of the same schedule and kernel.
+
+        Replaces earlier values. Raises StoreError as ``append``, and ValueError for a trial without a kernel.
+        """
         if trial.kernel_digest is None:
             raise ValueError("a trial without a kernel has no verification")
         row, c = to_row(trial), TRIALS.c
@@ -146,13 +155,15 @@ class Store:
             connection.execute(TRIALS.update().where(*digests, *of_kernel).values(proof=verification))
 
     def newest(self) -> int:
-        """Return the id of the newest trial, 0 where there is none."""
+        """Return the id of the newest trial, 0 if there is none."""
         with self._database.transaction() as connection:
             return connection.execute(sa.select(sa.func.max(TRIALS.c.id))).scalar_one() or 0
 
     def extend(self, trials: Sequence[Trial], unless_since: int | None = None) -> None:
-        """Store many trials in their order, all or none; but not those that others have stored after the trial of the
-        id ``unless_since``. Raises StoreError as ``append``."""
+        """Append many trials in order, in one transaction, except those stored by others after the id ``unless_since``.
+
+        Raises StoreError as ``append``.
+        """
         rows = [to_row(trial) for trial in trials]
         if not rows:
             return
@@ -166,7 +177,7 @@ class Store:
                 best_index.rebuild(connection, self.name, digest)
 
     def entry(self, summary: ProblemSummary) -> list[Trial]:
-        """All trials of a problem, device, provenance and policy, in the order they were stored."""
+        """Return all trials of a problem, device, provenance and policy, in the order in which they were stored."""
         c = TRIALS.c
         wanted = (
             c.device == summary.device,
@@ -193,11 +204,11 @@ class Store:
         """Return the trials that match everything given, in the order they were stored.
 
         Args:
-            problem: Only trials of this one; None for all.
-            device: Only those on the device of this name; None for all.
+            problem: Problem of the trials; None for all.
+            device: Name of their device; None for all.
             provenance: Measured, estimated or replayed; None for all.
-            policy: Only times taken so (a text of ``Policy``); None for all.
-            status: Only those that ended so; None for all.
+            policy: Timing policy (a text of ``Policy``); None for all.
+            status: Status of the trials; None for all.
 
         Raises:
             StoreError: The database cannot be read.
@@ -209,14 +220,15 @@ class Store:
     def count(
         self, problem: Problem | None = None, device: str | None = None, provenance: Provenance | None = None
     ) -> int:
-        """How many trials match everything given."""
+        """Return the number of trials with these properties."""
         query = sa.select(sa.func.count()).select_from(TRIALS).where(*_where(problem, device, provenance))
         with self._database.transaction() as connection:
             return int(connection.execute(query).scalar_one())
 
     def problems(self, operator: str | None = None) -> list[ProblemSummary]:
-        """Return what the store holds, or only of one operator: one summary per problem, device, provenance and policy,
-        in the order they first came."""
+        """Return a summary per problem, device, provenance and policy, in order of first appearance, optionally of one
+        operator.
+        """
         columns = {name: ENTRIES.c[name] for name in _SUMMARY}
         t = TRIALS.c
         same = (t[name] == ENTRIES.c[name] for name in ("problem_digest", "device", "provenance", "policy"))
@@ -237,10 +249,10 @@ class Store:
         return summaries
 
     def problem(self, summary: ProblemSummary) -> Problem:
-        """Return the problem itself.
+        """Return the problem of a summary.
 
-        Raises UnknownOperator for one of a kernel that is not registered, EarlierProblem for one of an earlier
-        reference, and StoreError that names a trial for a form that this version does not know.
+        Raises UnknownOperator for an unregistered kernel, EarlierProblem for an earlier reference, and StoreError that
+        names a trial for a format that this version does not know.
         """
         if not is_operator(summary.operator):
             raise UnknownOperator(self.name, summary.operator)
@@ -256,8 +268,9 @@ class Store:
         return problem
 
     def current(self, summaries: Iterable[ProblemSummary]) -> tuple[list[ProblemSummary], str]:
-        """Return the summaries without those of an earlier reference of a kernel that is known here, and a line that
-        says how many trials that leaves out, "" for none."""
+        """Return the summaries except those of an earlier reference of a known kernel, and a message on skipped trials
+        ("" for none).
+        """
         found, earlier = self.by_reference(summaries)
         left_out = sum(summary.trials for summary in earlier)
         if not left_out:
@@ -269,7 +282,7 @@ class Store:
         )
 
     def by_reference(self, summaries: Iterable[ProblemSummary]) -> tuple[list[ProblemSummary], list[ProblemSummary]]:
-        """Return the summaries of today's references, and those of earlier ones of kernels that are known here."""
+        """Return the summaries of current references, and those of earlier ones of known kernels."""
         current, earlier = [], []
         for summary in summaries:
             try:
@@ -278,34 +291,34 @@ class Store:
             except EarlierProblem:
                 earlier.append(summary)
                 continue
-            except StoreError:  # whoever uses it says so
+            except StoreError:  # its users report it
                 pass
             current.append(summary)
         return current, earlier
 
     def devices(self, problem: Problem) -> tuple[str, ...]:
-        """Names of the devices that have an ok trial of the problem, sorted."""
+        """Return the names of the devices with an ok trial of the problem, sorted."""
         c = ENTRIES.c
         query = sa.select(c.device).distinct().where(c.problem_digest == digest_of(problem.key()), c.ok > 0)
         with self._database.transaction() as connection:
             return tuple(sorted(connection.execute(query).scalars()))
 
     def has_device(self, device: str) -> bool:
-        """Whether there is any trial on exactly this device."""
+        """Return True if there is any trial on exactly this device."""
         with self._database.transaction() as connection:
             query = sa.select(ENTRIES.c.device).where(ENTRIES.c.device == device).limit(1)
             return connection.execute(query).first() is not None
 
     def best_of(self, summary: ProblemSummary) -> Trial | None:
-        """As ``best``, of the problem, device, provenance and policy of a summary, whose problem need not be known."""
+        """Return ``best`` for the problem, device, provenance and policy of a summary, whose problem may be unknown."""
         return self._best(summary.problem_key, summary.device, summary.provenance, summary.policy)
 
     def guard(self, problem: Problem, device: str) -> Guard | None:
-        """Return what CI holds this entry to; None where nothing was said about it."""
+        """Return the guard of an entry, or None."""
         return self.guard_of(problem.key(), device)
 
     def guard_of(self, problem_key: str, device: str) -> Guard | None:
-        """Return the same, of a problem that need not be known."""
+        """Return the guard of an entry whose problem may be unknown."""
         c = GUARDS.c
         query = sa.select(GUARDS).where(c.problem_digest == digest_of(problem_key), c.device == device)
         with self._database.transaction() as connection:
@@ -321,11 +334,11 @@ class Store:
             ) from error
 
     def set_guard(self, problem: Problem, device: str, guard: Guard | None) -> None:
-        """Hold this entry to ``guard`` from now on; None forgets what was said. Raises StoreError as ``append``."""
+        """Set the guard of an entry; None removes it. Raises StoreError as ``append``."""
         self.set_guard_of(problem.key(), device, guard)
 
     def set_guard_of(self, problem_key: str, device: str, guard: Guard | None) -> None:
-        """Do as ``set_guard``, of a problem that need not be known."""
+        """Set the guard of an entry whose problem may be unknown."""
         key = {"problem_digest": digest_of(problem_key), "device": device}
         c = GUARDS.c
         with self._database.writing() as connection:
@@ -346,10 +359,12 @@ class Store:
         since can beat it by their medians. The time of a re-measured schedule is that of its newest re-measurement.
 
         Args:
-            problem: What is computed.
-            device: The name of the GPU.
-            provenance: One is ranked, never a mixture. None: measured before replayed before estimated.
-            policy: So is one policy (a text of ``Policy``). None: the default, else the first in the alphabet.
+            problem: Problem of the trials.
+            device: Name of the GPU.
+            provenance: Provenance of the ranked trials, never a mixture. None: measured before replayed before
+                estimated.
+            policy: Timing policy of the ranked trials (a text of ``Policy``). None: the default, else the first in
+                alphabetical order.
 
         Returns:
             The trial; None if there is no ok trial.
@@ -390,7 +405,7 @@ class Store:
         return None
 
     def _won(self, row: RowMapping, timing: Timing, key: tuple[str, str, Provenance, str]) -> Trial:
-        """Return the same object for the same winner, which whoever has checked it need not check again."""
+        """Return the same object for the same winner, so that callers need not check it again."""
         cells = timing, tuple(row.values())
         known, trial = self._winners.get(key, (None, None))
         if trial is not None and known == cells:
@@ -405,23 +420,23 @@ class Store:
         return trial
 
     def reading(self) -> AbstractContextManager[Connection]:
-        """Begin a transaction of queries (``maintenance``), on the connection that is entered. Raises StoreError."""
+        """Begin a transaction of queries (``maintenance``). Raises StoreError."""
         return self._database.transaction()
 
     def writing(self) -> AbstractContextManager[Connection]:
-        """Begin one of statements that change something: all of it is kept, or nothing."""
+        """Begin a transaction of changes, which are kept as a whole or not at all."""
         return self._database.writing()
 
     def size(self) -> int | None:
-        """Count the bytes of the file; None where there is none."""
+        """Return the size of the file in bytes; None without a file."""
         return self._database.size()
 
     def damage(self) -> list[str]:
-        """List what SQLite itself finds wrong with the file, one sentence each."""
+        """Return the errors that SQLite finds in the file, one sentence each."""
         return self._database.damage()
 
     def compact(self) -> None:
-        """Give the room of removed trials back to the disk. Raises StoreError."""
+        """Return the space of removed trials to the disk. Raises StoreError."""
         self._database.compact()
 
 

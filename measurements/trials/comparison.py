@@ -19,8 +19,11 @@ _CHUNK = 1 << 20  # elements compared at a time: the float64 temporaries stay in
 
 
 class Check(NamedTuple):
-    """``worst`` is the largest error over its tolerance (at most 1 where ``ok``, infinite for a NaN that should be a
-    number); ``reason`` says what is wrong, "" where nothing is."""
+    """Result of a comparison.
+
+    ``worst`` is the largest error over its tolerance: at most 1 if ``ok``, infinite for an unexpected NaN. ``reason``
+    names the error, "" if there is none.
+    """
 
     ok: bool
     worst: float
@@ -39,15 +42,15 @@ def check(
     """Compare stored ``outputs`` with the reference of ``problem`` within its tolerance.
 
     Args:
-        problem: Judges outputs itself, or gives reference and tolerance.
+        problem: Judges outputs itself, or provides reference and tolerance.
         inputs: Arrays named and shaped as its operands.
-        outputs: Likewise, in storage types.
-        reference: What the outputs should be; None to compute it.
-        tolerance: How far they may be off, absolute, by element; None to compute it.
-        signed_zeros: Whether a -0 is wrong where the reference is +0.
+        outputs: Arrays named and shaped as its operands, in storage types.
+        reference: Expected outputs; None to compute them.
+        tolerance: Absolute tolerance per element; None to compute it.
+        signed_zeros: If True, -0 is wrong where the reference is +0.
 
     Returns:
-        Whether all is right, the worst error over what is allowed, and one line on the first wrong element.
+        True if all elements are right, the worst error over its tolerance, and one line on the first wrong element.
 
     Raises:
         ValueError: An output that is missing or has another shape or storage type.
@@ -90,18 +93,18 @@ def compare(
     *,
     signed_zeros: bool = False,
 ) -> Check:
-    """Compare one stored array with what it should be.
+    """Compare one stored array with its expected values.
 
     Args:
-        name: Of the operand, for the sentence.
-        dtype: Says what the stored bits mean.
-        found: The array as it is stored.
-        reference: Broadcasts to its shape. Integers of 64 bits are compared as these, in the stored type.
-        tolerance: Absolute; broadcasts to its shape.
-        signed_zeros: Whether a -0 is wrong where the reference is +0.
+        name: Name of the operand, for the message.
+        dtype: Type of the stored bits.
+        found: The stored array.
+        reference: Expected values, which broadcast to its shape. 64-bit integers are compared in the stored type.
+        tolerance: Absolute tolerance, which broadcasts to its shape.
+        signed_zeros: If True, -0 is wrong where the reference is +0.
 
     Returns:
-        As ``check``.
+        The result, as of ``check``.
     """
     shape = found.shape
     flat = np.ascontiguousarray(found).reshape(-1)
@@ -146,7 +149,7 @@ def compare(
 
 
 def _apart(one: Array, other: Array) -> FloatArray:
-    """How far integers of 64 bits are apart: their difference, in the arithmetic of 64 bits, and then rounded."""
+    """Return the distances of 64-bit integers: their difference in 64-bit arithmetic, then rounded."""
     high, low = np.maximum(one, other), np.minimum(one, other)
     return (high.view(np.uint64) - low.view(np.uint64)).astype(np.float64)
 
@@ -154,7 +157,7 @@ def _apart(one: Array, other: Array) -> FloatArray:
 def _same(
     dtype: DType, found: FloatArray, wanted: FloatArray, allowed: FloatArray
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Where both are NaN, the same infinity, or beyond the largest number of ``dtype``."""
+    """Return where both are NaN, the same infinity, or beyond the largest number of ``dtype``."""
     if dtype.mantissa_bits + 1 >= dtype.bits:  # integers
         return np.zeros(found.shape, dtype=np.bool_)
     least, most = (dtype.load(dtype.store(wanted + sign * allowed)) for sign in (-1.0, 1.0))
@@ -177,13 +180,13 @@ def error_text(
     """Return a sentence about the first wrong element.
 
     Args:
-        name: Of the operand.
+        name: Name of the operand.
         where: The element's indices.
-        value: What it is; an int is shown exactly.
-        wanted: What it should be.
-        allowed: How far it may be off.
-        wrong: How many elements are wrong.
-        total: How many there are.
+        value: Its value; an int is shown exactly.
+        wanted: Its expected value.
+        allowed: Its tolerance.
+        wrong: Number of wrong elements.
+        total: Number of elements.
     """
     is_whole = isinstance(value, int)
     shown, should = told_apart(value, int(wanted) if is_whole and float(wanted).is_integer() else wanted)
@@ -192,7 +195,7 @@ def error_text(
 
 
 def told_apart(one: float | int, other: float | int) -> tuple[str, str]:
-    """Return two numbers as texts: integers exactly, others with six digits, or as many as tell them apart."""
+    """Return two numbers as texts: integers exactly, others with six digits, or as many as distinguish them."""
     for digits in range(6, 18):
         texts = [str(v) if isinstance(v, int) else f"{v:.{digits}g}" for v in (one, other)]
         if texts[0] != texts[1]:

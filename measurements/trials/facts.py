@@ -1,4 +1,4 @@
-"""What a trial keeps of a problem that a user's file describes, for reports that do not have the file."""
+"""Facts of a user's problem that a trial stores, for reports that do not have the kernel file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _MOST_METRICS = 100
 
 @dataclass(frozen=True)
 class ProblemFacts:
-    """The problem's name for people, and what it costs.
+    """Readable name of the problem, and its costs.
 
-    ``flops`` and ``min_bytes`` are of one launch, ``multiplied_as`` is the type that tensor cores multiply ("" for
-    none), as of the problem itself. ``metrics`` are those of the file at the time of the trial, by name and unit.
-    Raises ValueError for a name that cannot be printed and for numbers that are not finite.
+    ``flops`` and ``min_bytes`` are those of one launch, ``multiplied_as`` is the type that tensor cores multiply (""
+    for none). ``metrics`` are those of the file at the time of the trial, by name and unit. Raises ValueError for a
+    name that cannot be printed and for numbers that are not finite.
     """
 
     name: str
@@ -39,8 +39,9 @@ class ProblemFacts:
 
     @classmethod
     def of(cls, problem: Problem, config: Mapping[str, int | str], seconds: float | None) -> Self | None:
-        """Return the facts of a problem with a schedule's values; None where its JSON alone describes it, and where
-        they are not finite."""
+        """Return the facts of a problem for a schedule's values; None if its JSON is sufficient, or if they are not
+        finite.
+        """
         name = problem.described
         if not name:
             return None
@@ -49,12 +50,12 @@ class ProblemFacts:
             if seconds is not None:
                 metrics = dict(problem.metrics(config, seconds))
             return cls(name, problem.flops, problem.min_bytes, getattr(problem, "multiplied_as", ""), metrics)
-        except ValueError:  # a metric that has no value here
+        except ValueError:  # a metric that is undefined here
             return None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Raise ValueError for other or missing fields."""
+        """Return the facts of a JSON object. Raises ValueError for other or missing fields."""
         if set(data) != set(cls.__dataclass_fields__) or not isinstance(data["metrics"], dict):
             raise ValueError("the facts of a problem are its name, flops, min_bytes, multiplied_as and metrics")
         return cls(**data)

@@ -18,12 +18,12 @@ class Status(StrEnum):
     WRONG_RESULT = "wrong_result"
     UNVERIFIED = "unverified"  # without a GPU: its emulation was inconclusive, for example because it did not finish
     CRASHED = "crashed"
-    UNRANKED = "unranked"  # without a GPU: compiled, and nobody can say how long it would take
+    UNRANKED = "unranked"  # without a GPU: compiled, but its time cannot be estimated
     UNRECORDED = "unrecorded"  # replay: the recording does not hold this schedule
 
 
 class Provenance(StrEnum):
-    """Where a time comes from; times of different provenance are never ranked together."""
+    """Source of a time; times of different provenance are never ranked together."""
 
     MEASURED = "measured"
     REPLAYED = "replayed"
@@ -32,7 +32,7 @@ class Provenance(StrEnum):
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds a launch takes: median and quartiles over ``count`` timed repeats (estimates have count 0)."""
+    """Seconds per launch: median and quartiles over ``count`` timed repeats (estimates have count 0)."""
 
     median: float
     p25: float
@@ -41,10 +41,10 @@ class Timing:
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> Self:
-        """Statistics of repeated timings; at least one."""
+        """Return the statistics of repeated timings; at least one."""
         if len(seconds) == 1:
             return cls(seconds[0], seconds[0], seconds[0], 1)
-        import statistics  # with decimal and fractions, which programs that only call kernels do without
+        import statistics  # imports decimal and fractions, which programs that only call kernels do not need
 
         p25, median, p75 = statistics.quantiles(seconds, n=4, method="inclusive")
         return cls(median, p25, p75, len(seconds))
@@ -56,7 +56,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Resources:
-    """What ptxas allots to the compiled kernel, in bytes except ``registers`` (per thread)."""
+    """Resources that ptxas allocates to the compiled kernel, in bytes except ``registers`` (per thread)."""
 
     registers: int
     spill_store_bytes: int
@@ -68,7 +68,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class MachineCode:
-    """What ptxas made: SHA-256 of the cubin, SHA-256 of its instructions alone, and their size in bytes."""
+    """Machine code: SHA-256 of the cubin, SHA-256 of its instructions alone, and their size in bytes."""
 
     cubin_digest: str
     sass_digest: str
@@ -77,11 +77,11 @@ class MachineCode:
 
 @dataclass(frozen=True)
 class Measurement:
-    """``timing`` is set exactly when ``status`` is ok; ``reason`` says why it is missing, or what is unusual about it.
+    """``timing`` is set exactly if ``status`` is ok; ``reason`` is why it is missing, or unusual.
 
-    ``error`` is the largest error over its tolerance, or None.
-    ``clock_mhz`` is the clock of the GPU's multiprocessors just after the last repeat, None where it is unknown.
-    ``watts`` is the GPU's mean power while it launches the kernel again and again, where that was asked for.
+    ``error`` is the largest error over its tolerance, or None. ``clock_mhz`` is the clock of the GPU's multiprocessors
+    just after the last repeat, None if unknown. ``watts`` is the GPU's mean power during repeated launches of the
+    kernel, if requested.
     """
 
     status: Status

@@ -1,12 +1,12 @@
-"""Which of several programs that were timed in turns wins, where near ties are the rule.
+"""Selection of the winner among programs that were timed in turns, where near ties are the rule.
 
-Of those within ``tie`` of the fastest, the simplest wins: which one is fastest is a lottery among equals, which one is
-simplest is not. What remains of the lottery is at the edge of the tie, where a simple program is counted in or out, so
-that is where more rounds must go.
+The simplest of those within ``tie`` of the fastest wins, because the fastest of nearly equal programs is random, but
+the simplest is not. Randomness remains at the edge of the tie, where a simple program is included or not, so further
+rounds go there.
 
-How far one is behind another is the trimmed mean of the log-ratios of their rounds, with the error that Yuen gives it
-(K. K. Yuen, Biometrika 61, 1974). An outlier moves it as little as a median, and where a GPU changes between two clocks
-it converges like a mean, while medians and signed ranks jump from one clock to the other.
+The distance of two programs is the trimmed mean of the log-ratios of their rounds, with Yuen's error estimate (K. K.
+Yuen, Biometrika 61, 1974). It is as robust to outliers as a median. If a GPU alternates between two clocks it converges
+like a mean, while medians and signed ranks jump from one clock to the other.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import numpy as np
 from measurements.trials.timing_statistics import log_ratios
 from search_spaces.arrays import FloatArray
 
-TRIM = 0.1  # the share that is left out at either end
-ERRORS = 3.0  # standard errors to either side: rounds are added by what they show, so 2 would err too often
-FEWEST = 6  # rounds that allow a claim
-REFERENCES = 4  # of those that may be the fastest, which go on being timed because the edge is measured from it
+TRIM = 0.1  # fraction that is trimmed at either end
+ERRORS = 3.0  # standard errors to either side: rounds are added based on them, so 2 would err too often
+FEWEST = 6  # minimum rounds for a decision
+REFERENCES = 4  # of those that may be the fastest, which continue to be timed because the edge is measured from it
 
 
 @dataclass(frozen=True)
 class Behind:
-    """The logarithm of one program's time over that of the fastest, and an interval of ERRORS for it."""
+    """Logarithm of one program's time over that of the fastest, and its interval of ERRORS."""
 
     centre: float
     low: float
@@ -36,7 +36,9 @@ class Behind:
 
     @classmethod
     def of(cls, times: Sequence[float], fastest: Sequence[float]) -> Behind:
-        """Of times taken in pairs. Raises ValueError for unequal or empty lists and for times that are not positive."""
+        """Return the distance from paired times. Raises ValueError for unequal or empty lists and for times that are
+        not positive.
+        """
         ratios = log_ratios(times, fastest)
         centre, error = trimmed_mean(ratios), ERRORS * _error(ratios)
         return cls(centre, centre - error, centre + error)
@@ -44,11 +46,11 @@ class Behind:
 
 @dataclass(frozen=True)
 class WinnerChoice:
-    """``winner`` is a position, and so are ``fastest`` and those of the tie set, ``tied``.
+    """Result of the selection. ``winner``, ``fastest`` and the tie set ``tied`` are positions.
 
-    ``behind`` has every one against the fastest. ``undecided`` are those that may or may not belong to the tie set, and
-    would win if they did, and those that may be faster than it; ``clear`` says that there are none. ``contenders`` are
-    all that further rounds need.
+    ``behind`` compares every entrant with the fastest. ``undecided`` are those that would win if they belong to the tie
+    set, which is open, and those that may be faster than it; ``clear`` is true if there are none. ``contenders`` are
+    the entrants that further rounds need.
     """
 
     winner: int
@@ -68,21 +70,20 @@ def choose(
 ) -> WinnerChoice:
     """Return the winner of entrants timed in turns: the incumbent, else the simplest, of those as fast as the fastest.
 
-    The incumbent stays until it is shown to be slower by more than twice ``tie``, as else one near the edge would come
-    and go from run to run.
+    The incumbent stays until it is significantly slower by more than twice ``tie``. Otherwise one near the edge would
+    win and lose from run to run.
 
     Args:
         times: ``times[i]`` are the times of entrant i, one per round, positive.
-        complexity: By entrant; the lowest is the simplest.
-        tie: As fast is whoever is behind by this part of the time at most.
-        incumbent: The position of the one that has won before; None where none has.
+        complexity: Complexity of each entrant; the lowest is the simplest.
+        tie: Largest relative time difference that counts as a tie.
+        incumbent: Position of the previous winner, or None.
 
     Returns:
-        The winner's position, and how far each is behind.
+        The winner's position, and the distance of each entrant.
 
     Raises:
-        ValueError: No entrants, lists of different lengths, times that are not positive, or an incumbent that is not
-            there.
+        ValueError: No entrants, lists of different lengths, times that are not positive, or an unknown incumbent.
     """
     if not times or len(times) != len(complexity):
         raise ValueError(f"every entrant needs times and a complexity, got {len(times)} and {len(complexity)}")
@@ -117,7 +118,7 @@ def choose(
 
 
 def _fastest(times: Sequence[Sequence[float]]) -> int:
-    """By what each is behind the median entrant of its rounds: what a round did to all of them does not count."""
+    """Return the fastest relative to the median entrant of each round, so that effects on whole rounds cancel."""
     if any(len(t) != len(times[0]) for t in times):
         raise ValueError(f"entrants need as many times as each other, not {', '.join(str(len(t)) for t in times)}")
     behind = np.stack([log_ratios(t, [1.0] * len(t)) for t in times])
@@ -126,7 +127,7 @@ def _fastest(times: Sequence[Sequence[float]]) -> int:
 
 
 def trimmed_mean(values: FloatArray) -> float:
-    """Return the mean of what is left of ``values`` without the share TRIM at either end."""
+    """Return the mean of ``values`` without the fraction TRIM at either end."""
     cut = int(TRIM * len(values))
     return float(np.mean(np.sort(values)[cut : len(values) - cut]))
 

@@ -1,5 +1,4 @@
-"""How times are taken. Two times of different policies say nothing about which kernel is faster: they are never ranked
-together."""
+"""Timing policy. Times of different policies are not comparable, and are never ranked together."""
 
 from __future__ import annotations
 
@@ -14,13 +13,13 @@ _TEXT = re.compile(rf"({'|'.join(CACHES)}) ({'|'.join(LAUNCHES)}) (?:free|([1-9]
 
 @dataclass(frozen=True, order=True)
 class Policy:
-    """Raises ValueError for what is no policy.
+    """Timing policy. Raises ValueError for an invalid one.
 
     Attributes:
-        cache: "cold" where operands come from memory, "warm" where they are in the L2.
-        launch: "graph" where no host is in the times, as in a CUDA graph; "eager" where each launch is queued by the
-            host, as a program without graphs does it.
-        clock_mhz: what the SM clock is locked to, None where it is free.
+        cache: "cold" if operands come from memory, "warm" if they are in the L2 cache.
+        launch: "graph" if times exclude the host, as in a CUDA graph; "eager" if the host queues each launch, as in a
+            program without graphs.
+        clock_mhz: Locked SM clock in MHz; None if unlocked.
     """
 
     cache: str = "cold"
@@ -39,28 +38,28 @@ class Policy:
 
     @property
     def clocks(self) -> str:
-        """Return the clock: "free", or such as "1410 MHz"."""
+        """Return the clock as a text: "free", or such as "1410 MHz"."""
         return "free" if self.clock_mhz is None else f"{self.clock_mhz} MHz"
 
     def __str__(self) -> str:
-        """Its one text, such as "cold graph free"."""
+        """Text of the policy, such as "cold graph free"."""
         return f"{self.cache} {self.launch} {self.clocks}"
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Return the policy of a text. Raises ValueError for another text."""
+        """Return the policy of a text. Raises ValueError for an invalid text."""
         found = _TEXT.fullmatch(text)
         if found is None:
             raise ValueError(f"a policy is written like {Policy()}, not {text!r:.60}")
         return cls(found[1], found[2], None if found[3] is None else int(found[3]))
 
 
-DEFAULT = str(Policy())  # of measured times whose trials predate policies, too, but for a warm L2
-NONE = ""  # of times that nobody took: estimates, and replays of what others measured
+DEFAULT = str(Policy())  # also of measured trials that predate policies, except with a warm L2
+NONE = ""  # of times without a measurement here: estimates, and replays of other tools' times
 
 
 def described(policy: Policy) -> str:
-    """How times are taken, as a part of a sentence."""
+    """Return the policy as a phrase for messages."""
     words = ["in a warm L2" if policy.cache == "warm" else "from a cold L2"]
     if policy.launch == "eager":
         words.append("launched one by one")

@@ -10,14 +10,15 @@ from search_spaces.operators.problem import Problem
 
 def problem_of(key: str) -> Problem:
     """Return the problem of a key. Raises ValueError for an operator or a form that this version does not know."""
-    from search_spaces.catalogue import problem_from_json  # with every operator, which who reads fields need not load
+    from search_spaces.catalogue import problem_from_json  # imports every operator, which readers of fields do not need
 
     return problem_from_json(json.loads(key))
 
 
 def fields_of(key: str) -> dict[str, Any]:
-    """Return the fields of a problem that this version need not know, its operator among them; none where the text is
-    not a JSON object."""
+    """Return the fields of a problem, including its operator, even if this version does not know it; empty for invalid
+    JSON.
+    """
     try:
         fields = json.loads(key)
     except ValueError:
@@ -26,6 +27,6 @@ def fields_of(key: str) -> dict[str, Any]:
 
 
 def operator_of(key: str) -> str:
-    """Return the name of the operator in a key, "" where there is none."""
+    """Return the name of the operator in a key, or ""."""
     operator = fields_of(key).get("operator")
     return operator if isinstance(operator, str) else ""

@@ -1,9 +1,8 @@
-"""Recordings: trials measured on a GPU, as files that are replayed and trained on where there is none.
+"""Recordings: files of trials measured on a GPU, for replay and training without one.
 
-A file is gzip over lines of JSON. A recording is one header line, which says on what and with what its trials were
-measured and how many there are, and one line per trial, as ``Trial.to_json`` writes it. A file may hold several
-recordings one after the other, so files can be joined with ``cat``. Those that come with autosched are found below
-``recorded/<device>/``, one file per problem:
+A file is gzip over lines of JSON. A recording is one header line, with device, toolchain and number of its trials, and
+one line per trial (``Trial.to_json``). A file may hold several recordings one after the other, so files can be joined
+with ``cat``. Those that come with autosched are found below ``recorded/<device>/``, one file per problem:
 
     python -m measurements.trials.recording FILE...        put the recordings of FILE there
 """
@@ -41,8 +40,8 @@ RECORDED = Path(__file__).resolve().parent / "recorded"
 SUFFIX = ".jsonl.gz"
 MOST_BYTES = 2**29  # of an unpacked file, some 400,000 trials
 _LONGEST_LINE = 2**20
-_SMALL = 2**24  # bytes that may be unpacked from anything
-_MOST_GROWTH = 200  # of recordings; they grow by 10 to 30
+_SMALL = 2**24  # bytes that may be unpacked from any file
+_MOST_GROWTH = 200  # compression limit; recordings expand 10 to 30 times
 _HEAD = 2**12  # bytes at the beginning of a file, by which it is recognised
 
 _EMPTY = "it is empty"
@@ -51,7 +50,7 @@ _HEADER = ("problem", "device", "fingerprint", "spaces", "autosched_version", "t
 
 
 class RecordingError(ValueError):
-    """A file that is not a recording. The message is one sentence, and safe to print."""
+    """A file that is not a recording. The message is one printable sentence."""
 
     def __init__(self, message: str) -> None:
         super().__init__(harmless(message))
@@ -61,9 +60,9 @@ class RecordingError(ValueError):
 class Recording:
     """Measured trials of one problem on one GPU with one toolchain, in the order they were made.
 
-    ``fingerprint`` is the JSON text of what the times may depend on (device, driver, toolchain); ``spaces`` are the
-    versions of the spaces that proposed the schedules, by kernel template. Raises RecordingError, a ValueError, for no
-    trials, for trials of different origin, and for times that were not measured.
+    ``fingerprint`` is the JSON text of everything that times may depend on (device, driver, toolchain); ``spaces`` are
+    the versions of the spaces that proposed the schedules, by kernel template. Raises RecordingError, a ValueError,
+    without trials, for trials of different origin, and for times that were not measured.
     """
 
     trials: tuple[Trial, ...]
@@ -83,8 +82,9 @@ class Recording:
 
     @classmethod
     def of(cls, trials: Iterable[Trial]) -> tuple[Self, ...]:
-        """Return the recordings that ``trials`` make, in the order of their first trials; only measured ones are
-        taken."""
+        """Return the recordings of ``trials``, in the order of their first trials. Trials that were not measured are
+        skipped.
+        """
         groups: list[tuple[dict[str, str], dict[str, str], list[Trial]]] = []
         for trial in trials:
             if trial.provenance is not Provenance.MEASURED or is_library(trial.schedule):
@@ -101,7 +101,7 @@ class Recording:
 
     @property
     def problem(self) -> Problem:
-        """Raises ValueError for an operator that this version does not know."""
+        """Problem of the recording. Raises ValueError for an operator that this version does not know."""
         return self.trials[0].problem
 
     @property
@@ -110,7 +110,7 @@ class Recording:
 
     @property
     def device(self) -> str:
-        """The name that look-ups compare."""
+        """Name of the device, as look-ups compare it."""
         return self.trials[0].device
 
     @property
@@ -119,7 +119,7 @@ class Recording:
 
     @cached_property
     def spaces(self) -> dict[str, str]:
-        """The version of each template's space."""
+        """Version of each template's space."""
         return {trial.schedule.template: trial.space_version for trial in reversed(self.trials)}
 
     @property
@@ -132,20 +132,20 @@ class Recording:
 
     @property
     def ok(self) -> int:
-        """How many trials have a time."""
+        """Number of trials with a time."""
         return sum(r.ok for r in self.trials)
 
 
 def write(path: str | os.PathLike[str], recordings: Sequence[Recording]) -> None:
-    """Write ``recordings`` to ``path``, whole or not at all. The same recordings give the same bytes.
+    """Write ``recordings`` to ``path`` atomically. The same recordings give the same bytes.
 
-    Raises OSError where that is impossible.
+    Raises OSError.
     """
     _publish(Path(path), _packed(recordings))
 
 
 def append(path: str | os.PathLike[str], recordings: Sequence[Recording]) -> None:
-    """Add ``recordings`` to the end of a file, made if missing, whole or not at all. Raises OSError."""
+    """Append ``recordings`` to a file atomically; the file is created if missing. Raises OSError."""
     target = Path(path)
     _publish(target, (target.read_bytes() if target.exists() else b"") + _packed(recordings))
 
@@ -175,7 +175,7 @@ def read(path: str | os.PathLike[str]) -> tuple[Recording, ...]:
 
 @contextmanager
 def _refusing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn what reading a malformed file raises into RecordingError."""
+    """Convert errors of reading a malformed file to RecordingError."""
     try:
         yield
     except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
@@ -185,7 +185,7 @@ def _refusing(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _is_kernel_tuners(path: str | os.PathLike[str]) -> bool:
-    """Whether a file, gzip or not, begins as a cache of Kernel Tuner's, or a T4 file, does."""
+    """Return True if a file, gzip or not, begins like a cache of Kernel Tuner's, or a T4 file."""
     with open(path, "rb") as plain:
         packed = plain.read(2) == b"\x1f\x8b"
     try:
@@ -197,13 +197,15 @@ def _is_kernel_tuners(path: str | os.PathLike[str]) -> bool:
 
 
 def refuse_bomb(packed: int, unpacked: int) -> None:
-    """Raise ValueError for a file that has grown as no recording of anything does."""
+    """Raise ValueError for a file with an implausible compression ratio."""
     if unpacked > max(_SMALL, _MOST_GROWTH * packed):
         raise ValueError(f"it unpacks to more than {_MOST_GROWTH} times its size")
 
 
 def _read_lines(file: gzip.GzipFile) -> Iterator[str]:
-    """Lines as they are unpacked, so that a small file cannot fill the memory. Raises ValueError for too many bytes."""
+    """Yield lines while unpacking, so that a small file cannot fill the memory. Raises ValueError for too many
+    bytes.
+    """
     left = MOST_BYTES
     packed = os.fstat(file.fileno()).st_size
     while line := file.readline(min(_LONGEST_LINE, left) + 1):
@@ -215,7 +217,7 @@ def _read_lines(file: gzip.GzipFile) -> Iterator[str]:
 
 
 def find(problem: Problem, device: str, folder: str | os.PathLike[str] | None = None) -> Recording | None:
-    """Return the newest recording of exactly this problem and device, timed from a cold L2; None where there is none.
+    """Return the newest recording of exactly this problem and device, timed from a cold L2; or None.
 
     Raises RecordingError for a damaged file.
     """
@@ -230,12 +232,12 @@ def find(problem: Problem, device: str, folder: str | os.PathLike[str] | None = 
 def recorded_problems(
     operator: str, device: str, folder: str | os.PathLike[str] | None = None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Read from the headers alone which problems of an operator are recorded on a device.
+    """Return the recorded problems of an operator on a device, reading only headers.
 
     Args:
-        operator: The operator's name.
-        device: The name of the GPU.
-        folder: Where recordings are installed. Default: RECORDED.
+        operator: Name of the operator.
+        device: Name of the GPU.
+        folder: Folder of the recordings. Default: RECORDED.
 
     Returns:
         The keys of the problems, and one line for each file whose header cannot be read.
@@ -261,7 +263,7 @@ def recorded_problems(
 
 
 def installed(folder: str | os.PathLike[str] | None = None) -> dict[str, int]:
-    """How many problems are recorded below ``folder`` (RECORDED), by device."""
+    """Return the number of recorded problems below ``folder`` (RECORDED), by device."""
     found = sorted(Path(RECORDED if folder is None else folder).glob(f"*/*{SUFFIX}"))
     return dict(Counter(path.parent.name for path in found))
 

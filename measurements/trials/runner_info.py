@@ -48,7 +48,7 @@ class RunnerInfo:
 
     @property
     def policy(self) -> Policy:
-        """How times were taken; what was not stated is the default. Raises ValueError for what is no policy."""
+        """Timing policy; missing parts have defaults. Raises ValueError for an invalid policy."""
         default = Policy()
         words = (self.cache or default.cache, self.launch or default.launch, self.clocks or default.clocks)
         return Policy.of(" ".join(words))

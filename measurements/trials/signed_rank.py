@@ -34,7 +34,7 @@ def interval(differences: FloatArray, confidence: float) -> tuple[float, float] 
 
 
 def p_value(differences: FloatArray, centre: float) -> float:
-    """How likely differences at least as large are where their true centre is at most ``centre``."""
+    """Return the probability of differences at least as large if their true centre is at most ``centre``."""
     above = int(np.count_nonzero(_walsh(differences) > centre))
     below = len(differences) * (len(differences) + 1) // 2 - above
     n = len(differences)  # P(W >= above) = P(W <= below), as W is symmetric
@@ -42,7 +42,7 @@ def p_value(differences: FloatArray, centre: float) -> float:
 
 
 def _rank(n: int, probability: float) -> int:
-    """How many w have P(W <= w) <= probability."""
+    """Return the number of w with P(W <= w) <= probability."""
     if n > EXACT:
         return max(math.floor(_normal(n).inv_cdf(probability) + 0.5), 0)
     return int(np.searchsorted(_cumulative(n), probability, side="right"))

@@ -73,7 +73,7 @@ class StopRule:
             )
 
     def done(self, seconds: Sequence[float], elapsed: float) -> bool:
-        """Whether the repeats so far are enough; ``elapsed`` is the wall time that measuring has taken."""
+        """Return True if the repeats so far are enough; ``elapsed`` is the wall time of the measurement."""
         if not seconds:
             return False
         if elapsed >= self.max_seconds or len(seconds) >= self.max_repeats:
@@ -81,7 +81,7 @@ class StopRule:
         return len(seconds) >= self.min_repeats and median_error(seconds) <= self.target
 
     def hopeless(self, seconds: Sequence[float], best: float | None) -> bool:
-        """Whether more repeats would be wasted, where ``best`` is the median of the fastest candidate so far.
+        """Return True if more repeats would be wasted; ``best`` is the median of the fastest candidate so far.
 
         The fastest repeat decides: noise makes a kernel slower, hardly ever faster.
         """
@@ -93,7 +93,7 @@ class StopRule:
 def unslowed(seconds: Sequence[float], slowed: Sequence[bool]) -> list[float]:
     """Return the ``seconds`` that were not ``slowed`` by something other than the kernel.
 
-    Where that would drop all of them, all stay.
+    If that would drop all of them, all are returned.
     """
     at_speed = [t for t, slow in zip(seconds, slowed, strict=True) if not slow]
     return at_speed or list(seconds)
@@ -110,7 +110,7 @@ class Ratio:
 
     @classmethod
     def paired(cls, candidate: Sequence[float], baseline: Sequence[float], confidence: float = 0.95) -> Self:
-        """Of times taken in pairs, one of each per round.
+        """Return the ratio of times taken in pairs, one of each per round.
 
         The interval is that of the signed ranks of the log-ratios. Below 6 pairs no interval of 95% exists, and it is
         (0, infinity). Raises ValueError for unequal or empty lists, for times that are not positive, and for a

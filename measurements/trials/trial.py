@@ -28,9 +28,9 @@ CONTROLS = ("library", "copy")  # the vendor's library where it computes the pro
 
 @dataclass(frozen=True)
 class Budget:
-    """What the run that made a trial was allowed: so many trials, and so many seconds of search (None: no limit).
+    """Limits of the run that made a trial: number of trials, and seconds of search (None: no limit).
 
-    A winner of 16 trials says less than one of 4,096. Raises ValueError for what is not a budget.
+    The winner of 16 trials is weaker evidence than one of 4,096. Raises ValueError for an invalid budget.
     """
 
     trials: int
@@ -91,20 +91,20 @@ def _check_times(timing: Timing) -> None:
 
 @dataclass(frozen=True)
 class Trial:
-    """What was tried, on which device, with which versions, and the result.
+    """One tried schedule, with its device, versions and result.
 
-    ``sampler`` is the name of who proposed it, a sampler or nvMatmulHeuristics. ``problem_key`` is ``Problem.key()``,
-    canonical JSON. ``template_version`` is that of the schedule's kernel template, "" in trials that predate
-    templates. ``device`` is the name that look-ups compare exactly, ``fingerprint`` JSON text of everything known about
-    the device. ``kernel_digest`` is None where no source could be generated. ``toolchain`` and ``driver`` name
-    versions, such as "NVRTC 13.0" and "580.65"; "" means there is none. ``created`` is in UTC. ``rank`` is the place in
-    a paired re-measurement, 1 for the winner; None for what was timed alone. ``budget`` is that of the run that tried
-    it, ``verification`` the canonical JSON text of an object that says what was verified of the kernel and how; None in
-    trials that predate them. ``control`` is what was timed beside the winner of a re-measurement, to tell a machine
-    that has changed from a kernel that has. ``facts`` are of a problem that a user's file describes. ``id`` is the row,
-    None before it is stored. Raises ValueError for a name that
-    cannot be printed, for a time that is not a positive finite number, and for a ``created`` without a time zone. An
-    error that is NaN is kept as infinity: worse than every tolerance.
+    ``sampler`` is the name of its source, a sampler or nvMatmulHeuristics. ``problem_key`` is ``Problem.key()``,
+    canonical JSON. ``template_version`` is that of the schedule's kernel template, "" in trials that predate templates.
+    ``device`` is the name that look-ups compare exactly, ``fingerprint`` JSON text of everything known about the
+    device. ``kernel_digest`` is None if no source could be generated. ``toolchain`` and ``driver`` name versions, such
+    as "NVRTC 13.0" and "580.65"; "" means there is none. ``created`` is in UTC. ``rank`` is the rank in a paired
+    re-measurement, 1 for the winner; None without one. ``budget`` is that of the run. ``verification`` is the canonical
+    JSON text of an object that describes the kernel's verification; None in trials that predate them. ``control`` is
+    the kernel timed next to the winner of a re-measurement, to distinguish a changed machine from a changed kernel.
+    ``facts`` are those of a problem in a user's file. ``id`` is the row, None before it is stored.
+
+    Raises ValueError for a name that cannot be printed, for a time that is not a positive finite number, and for a
+    ``created`` without a time zone. An error that is NaN is stored as infinity: worse than every tolerance.
     """
 
     problem_key: str
@@ -170,13 +170,15 @@ class Trial:
 
     @property
     def runner_info(self) -> RunnerInfo:
-        """What the runner said of the machine and the way in which it timed."""
+        """Runner's description of the machine and of the timing."""
         return RunnerInfo.of(self.fingerprint)
 
     @property
     def policy(self) -> str:
-        """How its time was taken, as ``Policy`` writes it: a part of what may be compared with it. NONE for what was
-        not measured. Raises ValueError for a fingerprint that states no policy that there is."""
+        """Timing policy as a text of ``Policy``, which restricts comparisons. NONE for times that were not measured.
+
+        Raises ValueError for a fingerprint without a valid policy.
+        """
         return str(self.runner_info.policy) if self.provenance is Provenance.MEASURED else NONE
 
     @property

@@ -13,5 +13,5 @@ LIBRARY_SCHEDULE = Schedule(LIBRARY, (("call", "cublasGemmStridedBatchedEx"),))
 
 
 def is_library(schedule: Schedule) -> bool:
-    """Whether ``schedule`` stands for a call of the vendor's library."""
+    """Return True if ``schedule`` represents a call of the vendor's library."""
     return schedule.template == LIBRARY

@@ -1,4 +1,4 @@
-"""How many cores there are to compile, and to verify, on."""
+"""Number of cores for compiling and verifying."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import os
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on."""
+    """Return the number of cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def cores_beside(gpus: int) -> int:
-    """Compilers for a run that measures on so many GPUs: the worker of each keeps a core, at least one compiles."""
+    """Return the number of compilers next to a number of measuring GPUs: each GPU's worker keeps a core, at least one
+    compiles.
+    """
     return max(1, usable_cores() - gpus)

@@ -1,4 +1,4 @@
-"""The instructions in a cubin, told apart from all else that is in it: what the GPU executes, and how much of it.
+"""Digest and size of the instructions in a cubin, without its other contents.
 
 A cubin is a 64-bit little-endian ELF file (System V ABI, chapter 4) whose instructions are in sections named ``.text``
 and the name of a function (CUDA Binary Utilities, "CUDA Binary Formats"). Other sections hold compiler versions, so two
@@ -18,7 +18,7 @@ _SECTION = struct.Struct("<I20xQQ24x")  # sh_name, sh_offset, sh_size
 
 
 def machine_code(cubin: bytes) -> MachineCode | None:
-    """Digest and size of the instructions of a cubin; None for what is not a cubin, or has no instructions."""
+    """Return digest and size of the instructions of a cubin; None if it is not a cubin, or has no instructions."""
     try:
         sections = _instructions(cubin)
     except (struct.error, ValueError, IndexError):

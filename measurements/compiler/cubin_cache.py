@@ -21,13 +21,13 @@ from measurements.files.cache_folder import CUBINS, cache_root, check_writable, 
 from measurements.trials.measurement import MachineCode, Resources
 from search_spaces.launches.generated_kernel import GeneratedKernel
 
-_MOST_BYTES = 1 << 24  # of an entry, with the compiler's log
+_MOST_BYTES = 1 << 24  # of an entry, including the compiler's log
 _FORMAT = 2
 
 
 @dataclass(frozen=True)
 class CompiledStep:
-    """A function of a pipeline: its name in the cubin, and what ptxas allots to it."""
+    """A function of a pipeline: its name in the cubin, and its resources."""
 
     entry: str
     resources: Resources
@@ -37,10 +37,9 @@ class CompiledStep:
 class Compiled:
     """A cubin in the cache. ``digest`` is its SHA-256: kernels with equal digests and launches are the same program.
 
-    ``entry`` is the name of the kernel's entry function in it, which C++ may have changed.
-    ``compile_seconds`` is what compiling took, now or, where ``cached``, when it was first done. ``toolchain`` names
-    compiler and version. ``code`` says what the cubin holds; None where that cannot be told.
-    ``steps`` are the functions of a pipeline, of which ``resources`` are the most; empty for a single launch.
+    ``entry`` is the (mangled) name of the kernel's entry function in it. ``compile_seconds`` is the compile time, which
+    was spent earlier if ``cached``. ``toolchain`` names compiler and version. ``code`` identifies its instructions, if
+    known. ``steps`` are the functions of a pipeline, whose maximum is ``resources``; empty for a single launch.
     """
 
     path: Path
@@ -57,41 +56,41 @@ class Compiled:
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """The names of the functions in the cubin, in the order in which they are launched."""
+        """Names of the functions in the cubin, in launch order."""
         return tuple(step.entry for step in self.steps) or (self.entry,)
 
     @property
     def cubin(self) -> bytes:
-        """Its bytes. Raises OSError where they have been deleted."""
+        """Bytes of the cubin. Raises OSError if they were deleted."""
         return self.path.read_bytes()
 
 
 class CompileCache:
-    """Safe for any number of threads and processes. Nothing is made on disk before ``prepare``."""
+    """Compile cache, safe for threads and processes. Nothing is created on disk before ``prepare``."""
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
         self.folder = default_folder() if folder is None else Path(folder)
         self._entries, self._cubins = self.folder / "entries", self.folder / CUBINS.name
 
     def check(self) -> None:
-        """Raise ValueError where the folder cannot be made or written. Makes nothing."""
+        """Raise ValueError if the folder cannot be created or written, without creating it."""
         for part in (self._entries, self._cubins):
             check_writable(part)
 
     def prepare(self) -> None:
-        """Make the folder. Raises ValueError where it cannot be made or written."""
+        """Create the folder. Raises ValueError if it cannot be created or written."""
         for part in (self._entries, self._cubins):
             make_folder(part)
 
     @staticmethod
     def key(kernel: GeneratedKernel, arch: str, options: Sequence[str], toolchain: str) -> str:
-        """Return the identity of one compile: what gives the same cubin has the same key.
+        """Return the identity of one compilation: equal keys give equal cubins.
 
         Args:
-            kernel: Its digest covers source, headers and definitions.
-            arch: Such as "sm_90a".
-            options: Of the compiler.
-            toolchain: The compiler's version.
+            kernel: Kernel, whose digest covers source, headers and definitions.
+            arch: Architecture such as "sm_90a".
+            options: Compiler options.
+            toolchain: Version of the compiler.
 
         Returns:
             SHA-256, hexadecimal.
@@ -100,7 +99,7 @@ class CompileCache:
         return hashlib.sha256(identity.encode()).hexdigest()
 
     def load(self, key: str) -> Compiled | None:
-        """Return the entry of ``key``; None where it is missing or damaged."""
+        """Return the entry of ``key``; None if it is missing or damaged."""
         try:
             entry = json.loads(read_bounded(self._entries / f"{key}.json", _MOST_BYTES))
             path = self._cubin_path(entry["digest"])
@@ -124,8 +123,9 @@ class CompileCache:
             return None
 
     def files(self, keys: Iterable[str]) -> list[str]:
-        """Return the names, relative to the folder, of the files that hold the entries of ``keys``; of those that are
-        missing or damaged nothing."""
+        """Return the files that hold the entries of ``keys``, relative to the folder, without missing or
+        damaged ones.
+        """
         found = [(key, entry) for key in dict.fromkeys(keys) if (entry := self.load(key)) is not None]
         names = [f"{self._entries.name}/{key}.json" for key, _ in found]
         return [*names, *dict.fromkeys(f"{self._cubins.name}/{entry.path.name}" for _, entry in found)]
@@ -143,27 +143,27 @@ class CompileCache:
         toolchain: str,
         steps: Sequence[CompiledStep] = (),
     ) -> Compiled:
-        """Publish an entry, over whatever was there.
+        """Publish an entry, replacing an existing one.
 
         Args:
-            key: What ``key`` gives.
-            cubin: The program.
-            entry: The lowered name of its first kernel.
-            resources: Registers and memory of that.
-            compile_seconds: How long compiling took.
-            log: What the compiler printed.
-            arch: What it was compiled for.
-            toolchain: The compiler's version.
-            steps: The further kernels of a pipeline.
+            key: Result of ``key``.
+            cubin: The machine code.
+            entry: Mangled name of its first kernel.
+            resources: Registers and memory of that kernel.
+            compile_seconds: Compile time in seconds.
+            log: Messages of the compiler.
+            arch: Target architecture.
+            toolchain: Version of the compiler.
+            steps: Further kernels of a pipeline.
 
         Returns:
             The entry, as a later process will read it.
 
         Raises:
             OSError: For example a full disk.
-            ValueError: The folder cannot be used, as of ``prepare``.
+            ValueError: The folder cannot be used, as in ``prepare``.
         """
-        if not self._cubins.is_dir():  # the one that ``prepare`` makes last
+        if not self._cubins.is_dir():  # the one that ``prepare`` creates last
             self.prepare()
         digest = hashlib.sha256(cubin).hexdigest()
         path = self._cubin_path(digest)
@@ -191,7 +191,7 @@ class CompileCache:
 
 
 def default_folder() -> Path:
-    """``cubin`` in the cache of this machine. Raises CacheUnusable without a home."""
+    """Return ``cubin`` in the cache of this machine. Raises CacheUnusable without a home."""
     return cache_root() / CUBINS.parent
 
 

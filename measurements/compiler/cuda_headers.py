@@ -1,8 +1,8 @@
-"""Headers that CUDA sources include and NVRTC lacks: one list for every way in which a source gets here.
+"""Headers that CUDA sources include and NVRTC lacks, for sources of every origin.
 
-NVRTC has no C++ standard library. What device code needs of it is little: integer types, limits and macros, which are
-written out here, and templates such as ``std::numeric_limits``, for which libcu++ has equals in ``cuda::std``. Headers
-of the host are empty. Of ``cuda.h`` device code needs types alone, ``CUtensorMap`` above all.
+NVRTC has no C++ standard library. Device code needs little of it: integer types, limits and macros, which are defined
+here, and templates such as ``std::numeric_limits``, which libcu++ provides in ``cuda::std``. Host headers are empty.
+Device code only needs types of ``cuda.h``, mainly ``CUtensorMap``.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ _EMPTY = (
     "cuda_runtime_api.h", "cudaTypedefs.h", "cuda_profiler_api.h", "device_launch_parameters.h", "helper_cuda.h",
     "helper_functions.h", "helper_timer.h", "helper_string.h",
 )  # fmt: skip
-# Written for device code, too: their names in std are those of cuda::std.
+# Also for device code: their names in std are those of cuda::std.
 _OF_LIBCUDACXX = (
     "limits", "type_traits", "utility", "tuple", "array", "bit", "concepts", "optional", "variant", "span", "ratio",
     "numbers", "complex",
 )  # fmt: skip
-# CUB's header of everything has a half for the host, which NVRTC refuses: a kernel uses what blocks and warps do.
+# CUB's umbrella header has a host part, which NVRTC rejects: kernels use its block and warp primitives.
 _OF_CUB = (
     *("block/block_reduce", "block/block_scan", "block/block_load", "block/block_store", "block/block_radix_sort"),
     *("block/block_exchange", "block/block_histogram", "warp/warp_reduce", "warp/warp_scan"),
@@ -96,7 +96,7 @@ typedef unsigned long long CUdeviceptr;
 typedef struct CUstream_st* CUstream;
 typedef struct CUtensorMap_st { alignas(64) cuuint64_t opaque[16]; } CUtensorMap;
 """
-# By include name. Functions of <math.h> and printf are NVRTC's own.
+# By include name. Functions of <math.h> and printf are built into NVRTC.
 STAND_INS: Mapping[str, str] = (
     {name: _GUARD for name in _EMPTY}
     | {name: _GUARD + content for name, content in _WITH_CONTENT.items()}
@@ -112,15 +112,16 @@ STAND_INS: Mapping[str, str] = (
 
 
 def stand_ins(texts: Iterable[str]) -> dict[str, str]:
-    """Return the stand-ins, by include name, of what these texts include."""
+    """Return the replacement headers, by include name, that these texts include."""
     names = {name for text in texts for name in included(text)}
     return {name: content for name, content in STAND_INS.items() if name in names}
 
 
 @cache
 def package_folders() -> tuple[str, ...]:
-    """Return folders of headers that Python packages bring: cupy's own (``cupy/complex.cuh``), with its copy of CUB and
-    libcu++."""
+    """Return the header folders of Python packages: cupy's own (``cupy/complex.cuh``), with its copy of CUB and
+    libcu++.
+    """
     found = importlib.util.find_spec("cupy")
     if found is None or not found.submodule_search_locations:
         return ()
@@ -133,6 +134,6 @@ _MISSING = re.compile(r"(?:cannot|could not) open source file \"([^\"]+)\"|fatal
 
 
 def missing_header(log: str) -> str:
-    """Return the header that a compiler did not find, by what it printed; "" where that was not the reason."""
+    """Return the header that a compiler reported as missing; "" for other errors."""
     found = _MISSING.search(log)
     return "" if found is None else found[1] or found[2]

@@ -1,4 +1,4 @@
-"""The machine code of a cubin as instructions, its loops, and what its main loop consists of.
+"""The machine code of a cubin as instructions, its loops, and the composition of its main loop.
 
 Disassembled by ``nvdisasm`` (CUDA Binary Utilities), of the wheel ``nvidia-cuda-nvdisasm`` or of a CUDA toolkit. No GPU
 is needed.
@@ -19,10 +19,10 @@ from pathlib import Path, PurePath
 
 from measurements.files.text import first_line, one_line
 
-_SECONDS = 60  # a kernel of ours takes 0.05
+_SECONDS = 60  # one of autosched's kernels takes 0.05
 INSTRUCTION_BYTES = 16  # from sm_70 on
 
-# What an instruction is for, by the first part of its opcode (CUDA Binary Utilities, "Instruction Set Reference").
+# Purpose of an instruction, by the first part of its opcode (CUDA Binary Utilities, "Instruction Set Reference").
 _KINDS: dict[str, tuple[str, ...]] = {
     "tensor": ("HMMA", "IMMA", "DMMA", "BMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "QGMMA", "BGMMA"),
     "float": (
@@ -47,11 +47,11 @@ ARITHMETIC = ("tensor", "float")
 
 
 class DisassemblerMissing(RuntimeError):
-    """nvdisasm is not installed. The message is one line that says how to get it."""
+    """nvdisasm is not installed. The message is one line with the remedy."""
 
 
 class NotDisassembled(ValueError):
-    """nvdisasm does not read a cubin, or it has no such function. One line says why."""
+    """nvdisasm cannot read a cubin, or it lacks the function. The message is one line."""
 
 
 Place = tuple[str, int]  # a file's name without its folder, and a line
@@ -59,8 +59,10 @@ Place = tuple[str, int]  # a file's name without its folder, and a line
 
 @dataclass(frozen=True)
 class SassInstruction:
-    """One instruction at ``address`` bytes from the start of its function, of a ``place`` in the source where the cubin
-    says so (-lineinfo)."""
+    """One instruction at ``address``, in bytes from the start of its function.
+
+    ``place`` is its source line if the cubin has line information (-lineinfo).
+    """
 
     address: int
     predicate: str
@@ -75,7 +77,7 @@ class SassInstruction:
 
     @property
     def target(self) -> int | None:
-        """The address that it jumps to or calls; None for what does not, or not to one that it names."""
+        """Address of a jump or call; None for other instructions and indirect targets."""
         if self.opcode.partition(".")[0] not in ("BRA", "JMP", "CALL", "BSSY"):
             return None
         named = self.operands.rpartition(",")[2].strip()
@@ -83,12 +85,12 @@ class SassInstruction:
 
     @property
     def never(self) -> bool:
-        """Whether it is predicated off for all threads: ptxas pads with such."""
+        """True if it is predicated off for all threads, as in ptxas's padding."""
         return self.predicate == "@!PT"
 
     @property
     def loaded_bytes(self) -> int:
-        """Bytes that one lane loads from global memory; 0 for what is no such load."""
+        """Bytes that one lane loads from global memory; 0 for other instructions."""
         if self.kind != "load":
             return 0
         parts = self.opcode.split(".")
@@ -98,10 +100,11 @@ class SassInstruction:
 
 @dataclass(frozen=True)
 class LoopMix:
-    """A loop of machine code: how many ``instructions`` a turn has, of which kinds, and how many bytes a lane loads.
+    """A loop of machine code: the number of ``instructions`` per iteration, their kinds, and the bytes that a lane
+    loads.
 
-    ``after_barrier`` is the number of instructions between the last block-wide barrier of the turn and the arithmetic
-    that follows it, around the end of the loop; None without a barrier or without arithmetic.
+    ``after_barrier`` is the number of instructions from the last block-wide barrier of the iteration to the following
+    arithmetic, around the end of the loop; None without a barrier or without arithmetic.
     """
 
     instructions: int
@@ -115,7 +118,7 @@ class LoopMix:
 
 @cache
 def nvdisasm() -> Path:
-    """Where the program is. Raises DisassemblerMissing."""
+    """Return the path of nvdisasm. Raises DisassemblerMissing."""
     for wheel in ("nvidia-cuda-nvdisasm", "nvidia-cuda-nvdisasm-cu12"):
         try:
             files = importlib.metadata.files(wheel) or []
@@ -133,7 +136,7 @@ def nvdisasm() -> Path:
 def disassemble(cubin: bytes, entry: str) -> tuple[SassInstruction, ...]:
     """Return the instructions of the function ``entry``, without those that never execute.
 
-    Raises DisassemblerMissing, and NotDisassembled for what is not a cubin or has no such function.
+    Raises DisassemblerMissing, and NotDisassembled for an invalid cubin or an unknown function.
     """
     with tempfile.TemporaryDirectory(prefix="autosched-sass-") as folder:
         path = Path(folder) / "kernel.cubin"
@@ -153,7 +156,7 @@ def disassemble(cubin: bytes, entry: str) -> tuple[SassInstruction, ...]:
         found = []
         place = ("", 0)
         for i, row in enumerate(body):
-            if "source-line" in row:  # and of that are the next ones, too
+            if "source-line" in row:  # and the next ones have the same
                 place = (files[row["source-file-id"]], row["source-line"])
             operands = row.get("operands", "")
             found.append(
@@ -167,8 +170,10 @@ def disassemble(cubin: bytes, entry: str) -> tuple[SassInstruction, ...]:
 
 
 def loops(instructions: Sequence[SassInstruction]) -> list[tuple[SassInstruction, ...]]:
-    """Return the body of every loop, by its backward branch; a loop that only branches to itself (the end of a kernel)
-    is none."""
+    """Return the body of every loop, by its backward branch.
+
+    A loop that only branches to itself (the end of a kernel) does not count.
+    """
     found: dict[tuple[int, int], tuple[SassInstruction, ...]] = {}
     for branch in instructions:
         start = branch.target
@@ -179,8 +184,10 @@ def loops(instructions: Sequence[SassInstruction]) -> list[tuple[SassInstruction
 
 
 def main_loop(instructions: Sequence[SassInstruction]) -> tuple[SassInstruction, ...]:
-    """Return the shortest loop with at least half of the most work of its own, outside of the loops in it: arithmetic,
-    or memory accesses where a kernel has none; all instructions where it has no loop."""
+    """Return the shortest loop with at least half of the largest work outside of inner loops.
+
+    Work is arithmetic, or memory accesses if a kernel has none. Without loops, all instructions are returned.
+    """
     bodies = loops(instructions)
 
     def amount(body: Sequence[SassInstruction], kinds: Sequence[str]) -> int:
@@ -201,7 +208,7 @@ def main_loop(instructions: Sequence[SassInstruction]) -> tuple[SassInstruction,
 
 
 def mix(body: Sequence[SassInstruction]) -> LoopMix:
-    """Return what a loop consists of."""
+    """Return the composition of a loop."""
     kinds = Counter(i.kind for i in body)
     barriers = [at for at, i in enumerate(body) if i.opcode.startswith("BAR")]
     after: int | None = None

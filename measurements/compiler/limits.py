@@ -1,4 +1,4 @@
-"""What one compilation may take of memory and of the CPU, held by whoever waits for it."""
+"""Memory and CPU limits of one compilation, enforced by the waiting process."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from measurements.workers.worker import Worker
 from search_spaces.launches.generated_kernel import CompileLimits
 
 NO_LIMITS = CompileLimits()
-MACHINE_CODE = 6.0  # times the seconds of PTX: a convolution of 6,000 unrolled instructions takes 11 s of the CPU
+MACHINE_CODE = 6.0  # times the seconds for PTX: a convolution of 6,000 unrolled instructions takes 11 CPU seconds
 
 
 class CompilerLimitExceeded(Exception):
-    """The compiler was ended at its limits. ``status`` is that of the compilation; the message is one line."""
+    """The compiler was killed at its limits. ``status`` is that of the compilation; the message is one line."""
 
     def __init__(self, status: Literal["compile_timeout", "compile_error"], why: str) -> None:
         super().__init__(why)
@@ -32,21 +32,21 @@ def request_within(
     usual_seconds: float,
     times: float = 1.0,
 ) -> Message:
-    """Return what a compiler answers within its limits.
+    """Return the reply of a compiler within its limits.
 
     Args:
-        limits: Of a user's kernel.
+        limits: Limits of a user's kernel.
         worker: The compiler.
-        request: What is compiled.
-        blobs: As of ``Worker.request``.
-        usual_seconds: Of the CPU, where ``limits`` say nothing of time.
-        times: What the seconds of ``limits`` are multiplied by.
+        request: Compile request.
+        blobs: As in ``Worker.request``.
+        usual_seconds: CPU seconds if ``limits`` do not limit the time.
+        times: Factor for the seconds of ``limits``.
 
     Returns:
         As ``Worker.request``.
 
     Raises:
-        CompilerLimitExceeded: The compiler has been ended.
+        CompilerLimitExceeded: The compiler was killed.
         WorkerError: As ``Worker.request``.
     """
     seconds = times * limits.seconds if limits.seconds < math.inf else usual_seconds

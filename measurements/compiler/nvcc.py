@@ -1,4 +1,4 @@
-"""nvcc, NVIDIA's compiler driver, in place of NVRTC: for sources with host code, or with headers that only it takes."""
+"""nvcc, NVIDIA's compiler driver, for sources with host code, or with headers that NVRTC does not support."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from measurements.compiler.nvrtc import NVCC, PROGRAM_NAME, CompilerOutput, PtxO
 from measurements.files.demangle import demangled
 from search_spaces.launches.headers import Headers
 
-SECONDS = 300.0  # that one compile may take
-_NOT_OURS = (NVCC, "-default-device", "-minimal", "-dopt=on")  # what is for NVRTC alone, or for us
+SECONDS = 300.0  # time limit of one compilation
+_NOT_OURS = (NVCC, "-default-device", "-minimal", "-dopt=on")  # options for NVRTC or autosched only
 _SPELLED = {"-std=c++17": "-std=c++17", "--ptxas-options=-v": "-Xptxas=-v"}
 
 
 class NvccMissing(ValueError):
-    """There is no nvcc here. The message is one line."""
+    """nvcc is not installed. The message is one line."""
 
 
 def find_nvcc() -> str:
@@ -37,7 +37,7 @@ def find_nvcc() -> str:
 
 @cache
 def nvcc_version() -> str:
-    """For example "nvcc 13.0.88": part of what a compile is known by. Raises NvccMissing."""
+    """Return the version, such as "nvcc 13.0.88", which is part of a compilation's identity. Raises NvccMissing."""
     done = subprocess.run([find_nvcc(), "--version"], capture_output=True, text=True, check=False, timeout=60)
     found = re.search(r"V(\d+\.\d+\.\d+)", done.stdout)
     return f"nvcc {found[1] if found else 'of unknown version'}"
@@ -49,7 +49,15 @@ def toolchain_of(options: Sequence[str]) -> str:
 
 
 def run_nvcc(command: Sequence[str], seconds: float, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run nvcc without input. nvcc starts other programs: at the time limit, all of them are killed.
+    """Run nvcc without input. At the time limit, nvcc and the programs that it starts are killed.
+
+    Args:
+        command: Program and arguments.
+        seconds: Time limit.
+        folder: Working folder; None for the current one.
+
+    Returns:
+        The completed process, with its output.
 
     Raises:
         OSError: It cannot be started.
@@ -77,15 +85,15 @@ def run_nvcc(command: Sequence[str], seconds: float, folder: Path | None = None)
 def compile_source(
     source: str, entry: str, arch: str, headers: Headers, options: Sequence[str], then: Sequence[str] = ()
 ) -> CompilerOutput:
-    """Compile CUDA C++ to a cubin by nvcc, for what NVRTC cannot.
+    """Compile CUDA C++ that NVRTC does not support to a cubin, with nvcc.
 
     Args:
-        source: The text; also its host part is read.
+        source: Text, whose host part is also compiled.
         entry: A function's name or a name expression.
         arch: For example "sm_90a".
         headers: Texts by the names in the includes.
-        options: Of nvcc, without the architecture.
-        then: Further entries, of a pipeline.
+        options: Options of nvcc, without the architecture.
+        then: Further entries of a pipeline.
 
     Returns:
         As ``nvrtc.compile_source``.
@@ -102,15 +110,15 @@ def compile_source(
 def compile_to_ptx(
     source: str, entry: str, arch: str, headers: Headers, options: Sequence[str], then: Sequence[str] = ()
 ) -> PtxOutput:
-    """Compile CUDA C++ to PTX by nvcc, for what NVRTC cannot.
+    """Compile CUDA C++ that NVRTC does not support to PTX, with nvcc.
 
     Args:
-        source: The text; also its host part is read.
+        source: Text, whose host part is also compiled.
         entry: A function's name or a name expression.
         arch: For example "compute_80".
         headers: Texts by the names in the includes.
-        options: Of nvcc, without the architecture.
-        then: Further entries that must be there.
+        options: Options of nvcc, without the architecture.
+        then: Further entries that must exist.
 
     Returns:
         As ``nvrtc.compile_to_ptx``.
@@ -125,9 +133,9 @@ def compile_to_ptx(
 def _compiled(
     source: str, entries: Sequence[str], arch: str, headers: Headers, options: Sequence[str], kind: str
 ) -> tuple[bytes | None, list[str], str, float]:
-    """Return the code (None where it failed), the names of the functions in it, what nvcc said, and the seconds."""
+    """Return the code (None on failure), the names of its functions, nvcc's messages, and the seconds."""
     nvcc, started = find_nvcc(), time.perf_counter()
-    # An instance of a template is made where its address is taken.
+    # Taking the address of a template function instantiates it.
     instances = [e for e in dict.fromkeys(entries) if "<" in e]
     taken = ", ".join(f"reinterpret_cast<const void*>(&{e})" for e in instances)
     text = source + (
@@ -167,7 +175,7 @@ def _functions(content: bytes, log: str, kind: str) -> list[str]:
 
 
 def _lowered(entry: str, there: Sequence[str]) -> str:
-    """Return the name of an entry in the code; "" where it is not there, or nobody can tell which one it is."""
+    """Return the name of an entry in the code; "" if it is missing or ambiguous."""
     plain = re.sub(r"\s+", "", entry)
     if plain in there:
         return plain

@@ -21,15 +21,15 @@ from search_spaces.installed import metadata_folder
 from search_spaces.launches.headers import Headers, included
 
 PROGRAM_NAME = "kernel.cu"  # the same for every program: names in cubins and messages depend on it
-# -default-device: NVRTC 13.0 takes lambdas with auto parameters in a device function for host code.
+# -default-device: NVRTC 13.0 treats lambdas with auto parameters in a device function as host code.
 OPTIONS = ("-std=c++17", "--ptxas-options=-v", "-default-device")
-WHEEL = "nvidia-cuda-nvrtc"  # of CUDA 13; of older ones with a suffix
-NVCC = "--compiler=nvcc"  # among the options of a kernel that nvcc compiles instead (nvcc.py)
+WHEEL = "nvidia-cuda-nvrtc"  # of CUDA 13; older versions have a suffix
+NVCC = "--compiler=nvcc"  # option of a kernel that nvcc compiles instead (nvcc.py)
 PTX_OPTIONS = ("-std=c++17", "-lineinfo", "-default-device")
 
 
 class NvrtcMissing(RuntimeError):
-    """NVRTC is not installed. The message is one line that says how to get it."""
+    """NVRTC is not installed. The message is one line with the remedy."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(
@@ -38,8 +38,8 @@ class NvrtcMissing(RuntimeError):
 
 
 class CompilerOutput(NamedTuple):
-    """``cubin`` is None when the compilation failed; ``entry`` is the entry function's name in it, ``then`` are those
-    of further ones.
+    """Result of a compilation. ``cubin`` is None if it failed; ``entry`` and ``then`` are the names of the entry
+    functions in it.
 
     ``log`` holds the messages of NVRTC and, with -v, of ptxas.
     """
@@ -62,15 +62,15 @@ def compile_source(
     """Compile CUDA C++ to a cubin. There is no time limit.
 
     Args:
-        source: The text.
+        source: Source text.
         entry: A function's name or a name expression (NVRTC, Accessing Lowered Names).
         arch: For example "sm_90a".
-        headers: Texts by the names in the includes; CUDA's own are found where this machine has them.
-        options: Of NVRTC, without the architecture.
-        then: Further entries, of a pipeline.
+        headers: Texts by the names in the includes; CUDA's own are found if installed.
+        options: Options of NVRTC, without the architecture.
+        then: Further entries of a pipeline.
 
     Returns:
-        The cubin (None where the compiler refused), lowered names, log and seconds.
+        The cubin (None if compiling failed), lowered names, log and seconds.
 
     Raises:
         NvrtcMissing: There is no NVRTC here.
@@ -89,7 +89,7 @@ def compile_source(
 def _compiled(
     source: str, entries: Sequence[str], arch: str, headers: Headers, options: Sequence[str]
 ) -> Iterator[tuple[Any, str, float, str]]:
-    """Yield a compiled program, NVRTC's log, the seconds that it took, and why it failed, empty where it did not."""
+    """Yield a compiled program, NVRTC's log, its seconds, and the error, "" on success."""
     nvrtc = _nvrtc()
     arguments = [f"--gpu-architecture={arch}", *_own_headers(source, headers), *options]
     names, texts = [n.encode() for n, _ in headers.files], [t.encode() for _, t in headers.files]
@@ -108,15 +108,18 @@ def _compiled(
 
 
 def _own_headers(source: str, headers: Headers) -> tuple[str, ...]:
-    """Options that let NVRTC find CUDA's own headers, where something is included that is not among ``headers``."""
+    """Return options that let NVRTC find CUDA's own headers, if one that is not in ``headers`` is included."""
     given = dict(headers.files)
     names = {name for text in (source, *given.values()) for name in included(text)}
     return () if names <= given.keys() else tuple(f"-I{folder}" for folder in cuda_include_folders())
 
 
 def cuda_include_folders() -> tuple[str, ...]:
-    """Where headers of CUDA and its libraries lie on this machine: ``cuda_fp16.h`` of a toolkit or of the wheel
-    nvidia-cuda-runtime, CUB and libcu++ of the former or of nvidia-cuda-cccl, and cupy's."""
+    """Return the folders of CUDA's headers on this machine.
+
+    They are ``cuda_fp16.h`` of a toolkit or of the wheel nvidia-cuda-runtime, CUB and libcu++ of the former or of
+    nvidia-cuda-cccl, and cupy's.
+    """
     toolkits = [os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME")]
     folders = [Path(toolkit) / "include" for toolkit in (*toolkits, "/usr/local/cuda") if toolkit]
     wheels = [Path(root) / "nvidia" for root in sys.path if root]
@@ -129,8 +132,11 @@ def cuda_include_folders() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class PtxOutput:
-    """``text`` is None when the compilation failed. Files are named as the includes name them, the source by
-    PROGRAM_NAME; ``entry`` is the entry function's name in it."""
+    """Result of a compilation to PTX. ``text`` is None if it failed.
+
+    Files have the names of the includes, and the source that of PROGRAM_NAME. ``entry`` is the entry function's name in
+    the PTX.
+    """
 
     text: str | None
     entry: str
@@ -146,18 +152,18 @@ def compile_to_ptx(
     options: Sequence[str] = PTX_OPTIONS,
     then: Sequence[str] = (),
 ) -> PtxOutput:
-    """Compile CUDA C++ to PTX, with the line of the source that each instruction is of.
+    """Compile CUDA C++ to PTX with source lines.
 
     Args:
-        source: The text.
-        entry: As of ``compile_source``; may be empty, for a source whose kernels are ``extern "C"``.
+        source: Source text.
+        entry: As in ``compile_source``; may be empty for a source whose kernels are ``extern "C"``.
         arch: For example "compute_80".
-        headers: As of ``compile_source``.
-        options: Of NVRTC, without the architecture.
-        then: Further entries that must be there.
+        headers: As in ``compile_source``.
+        options: Options of NVRTC, without the architecture.
+        then: Further entries that must exist.
 
     Returns:
-        The PTX (None where the compiler refused), the lowered name, log and seconds.
+        The PTX (None if compiling failed), the lowered name, log and seconds.
 
     Raises:
         NvrtcMissing: There is no NVRTC here.
@@ -169,7 +175,7 @@ def compile_to_ptx(
         lowered = _call(nvrtc, "nvrtcGetLoweredName", program, entry.encode()).decode() if entry else ""
         ptx = bytearray(_call(nvrtc, "nvrtcGetPTXSize", program))
         _call(nvrtc, "nvrtcGetPTX", program, ptx)
-        # NVRTC names the files of .loc below the working folder, whatever that is.
+        # NVRTC names the files of .loc relative to the working folder.
         folder = re.escape(os.getcwd().rstrip("/") + "/")
         text = re.sub(rf'(\.file\s+\d+\s+"){folder}', r"\1", ptx.rstrip(b"\0").decode(errors="replace"))
         return PtxOutput(text, lowered, log, seconds)
@@ -177,10 +183,10 @@ def compile_to_ptx(
 
 @cache
 def toolchain_version() -> str:
-    """For example "nvrtc 13.0.88": part of every compile's identity. Raises NvrtcMissing.
+    """Return the version, such as "nvrtc 13.0.88", which is part of a compilation's identity. Raises NvrtcMissing.
 
-    Most verifications find their programs compiled: for the version alone NVRTC, which takes as long to load as a small
-    verification, is not loaded where it comes from a wheel.
+    Most verifications find their programs in the cache. Loading NVRTC takes as long as a small verification, so a
+    wheel's version is read without loading it.
     """
     wheel = _wheel_version()
     return loaded_version() if wheel is None else f"nvrtc {wheel}"
@@ -188,7 +194,7 @@ def toolchain_version() -> str:
 
 @cache
 def loaded_version() -> str:
-    """As ``toolchain_version``, but NVRTC is loaded: it works. Raises NvrtcMissing."""
+    """Load NVRTC, which checks that it works, and return its version as ``toolchain_version``. Raises NvrtcMissing."""
     from importlib import metadata  # a tenth of the time in which a compiler starts, which needs none
 
     major, minor = _call(_nvrtc(), "nvrtcVersion")
@@ -205,8 +211,10 @@ def loaded_version() -> str:
 
 
 def _wheel_version() -> str | None:
-    """Return the version of the wheel whose library the bindings will load, as cuda.pathfinder takes that of a wheel
-    before all others. None where there is no such wheel, or bindings older than cuda.pathfinder."""
+    """Return the version of the wheel whose library the bindings will load, since cuda.pathfinder prefers wheels.
+
+    Returns None without such a wheel, or with bindings older than cuda.pathfinder.
+    """
     try:
         if importlib.util.find_spec("cuda.bindings") is None or importlib.util.find_spec("cuda.pathfinder") is None:
             return None
@@ -236,14 +244,14 @@ def _nvrtc() -> ModuleType:
         raise NvrtcMissing(f"cuda-bindings: {first_line(error)}") from None
     try:
         nvrtc.nvrtcVersion()
-    except Exception as error:  # the bindings load libnvrtc late, and differ in what they raise when it is missing
+    except Exception as error:  # the bindings load libnvrtc lazily, and raise different errors if it is missing
         raise NvrtcMissing("libnvrtc does not load: " + first_line(error)) from None
     module: ModuleType = nvrtc
     return module
 
 
 def _call(nvrtc: ModuleType, name: str, *arguments: Any) -> Any:
-    """Call a function of the bindings: they return (status, results...). A bad status raises RuntimeError."""
+    """Call a function of the bindings, which return (status, results...). A bad status raises RuntimeError."""
     status, *results = getattr(nvrtc, name)(*arguments)
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         raise RuntimeError(f"{name} failed with {status.name}")
@@ -253,4 +261,4 @@ def _call(nvrtc: ModuleType, name: str, *arguments: Any) -> Any:
 def _text(nvrtc: ModuleType, program: Any) -> str:
     log = bytearray(_call(nvrtc, "nvrtcGetProgramLogSize", program))
     _call(nvrtc, "nvrtcGetProgramLog", program, log)
-    return log.replace(b"\0", b"").decode(errors="replace").strip()  # ptxas messages follow a NUL of NVRTC's own
+    return log.replace(b"\0", b"").decode(errors="replace").strip()  # ptxas messages follow a NUL at the end of NVRTC's

@@ -1,4 +1,4 @@
-"""The worker process that runs NVRTC: little else is imported. It may hang, crash or be killed."""
+"""Worker process that runs NVRTC, with few imports. It may hang, crash or be killed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ _decoded = lru_cache(maxsize=8)(Headers.decode)
 
 
 def handle(request: Message) -> Message:
-    """Compile ``source`` for ``arch`` with ``options``, the functions ``entry`` and ``then``; ``headers`` names a blob,
-    ``cubin`` in the answer another.
+    """Compile ``source`` for ``arch`` with ``options``, the functions ``entry`` and ``then``.
 
-    ``cubin`` is null on failure. With ``ptx`` it is ``text`` that is made, from ``folder``. With ``version`` alone the
-    answer is the compiler's ``toolchain``.
+    ``headers`` names a blob, and ``cubin`` in the reply another, null on failure. With ``ptx``, ``text`` is compiled
+    instead, from ``folder``. With only ``version`` the reply is the compiler's ``toolchain``.
     """
     if "version" in request:
         return Message({"toolchain": nvrtc.loaded_version()})
@@ -40,7 +39,7 @@ def handle(request: Message) -> Message:
 def _compiler(request: Message) -> ModuleType:
     if nvrtc.NVCC not in request["options"]:
         return nvrtc
-    from measurements.compiler import nvcc  # with what starts processes, which others need not wait for
+    from measurements.compiler import nvcc  # imports process management, which other compilations need not wait for
 
     return nvcc
 

@@ -1,4 +1,4 @@
-"""The NVRTC of another Python environment, for what two compilers make of one kernel to be compared.
+"""The NVRTC of another Python environment, to compare two compilers on one kernel.
 
 Its process runs that environment's Python with our own worker: it needs ``cuda.bindings`` and an NVRTC there, and no
 autosched.
@@ -18,7 +18,7 @@ _SECONDS = 60.0  # to load NVRTC
 
 
 class NoOtherCompiler(ValueError):
-    """Another environment cannot compile. The message is one line that says what to do."""
+    """Another environment cannot compile. The message is one line with the remedy."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class OtherCompiler:
 
     @classmethod
     def of(cls, python: str) -> Self:
-        """Ask an environment for its compiler. Raises NoOtherCompiler."""
+        """Return the compiler of an environment. Raises NoOtherCompiler."""
         worker = Worker(COMPILER_MODULE, python=python, memory_limit=MEMORY_LIMIT)
         try:
             answer = worker.request({"version": True}, _SECONDS)

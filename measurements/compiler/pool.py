@@ -1,4 +1,4 @@
-"""Kernels to cubins: NVRTC in worker processes, with a time limit that ends it, and a cache in front."""
+"""Compilation of kernels to cubins: NVRTC in worker processes with a time limit, behind a cache."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class CompileFailure:
 
 
 class Compiler(Protocol):
-    """Whatever gives cubins for kernels, at once or later."""
+    """Provider of cubins for kernels, now or later."""
 
     @property
     def toolchain(self) -> str:
@@ -67,18 +67,18 @@ class CompilePool:
     """Compile on several processes, each owned by one thread.
 
     Args:
-        cache: Where cubins are kept; None for the user's.
-        workers: How many processes; None for one per usable core.
-        time_limit: Seconds of the CPU per kernel; the compiler that overruns it is killed.
-        options: Of NVRTC.
-        compile_options: Of the kernels that ``toolchain`` is for: one of them chooses nvcc.
-        worker_module: What the processes run.
-        python_path: What they add to ``sys.path``.
+        cache: Cache of cubins; None for the user's.
+        workers: Number of processes; None for one per usable core.
+        time_limit: CPU seconds per kernel; a compiler that exceeds it is killed.
+        options: Options of NVRTC.
+        compile_options: Options of the kernels, which determine ``toolchain``: one of them selects nvcc.
+        worker_module: Module that the processes run.
+        python_path: Additions to their ``sys.path``.
         other: Another environment, whose NVRTC compiles; None for this one's.
 
     Raises:
         NvrtcMissing: There is no NVRTC here.
-        ValueError: There is no nvcc where an option asks for it, or a worker count or limit that is not positive.
+        ValueError: nvcc is selected but missing, or a worker count or limit is not positive.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class CompilePool:
         self._other = other
         self.toolchain = self._toolchain_of(compile_options)
         if NVCC not in compile_options and other is None:
-            loaded_version()  # one that does not load is said now, and not of each kernel
+            loaded_version()  # reported once now instead of for each kernel
         self.cache = cache or CompileCache()
         self.workers = workers or usable_cores()
         self.time_limit = time_limit
@@ -128,17 +128,17 @@ class CompilePool:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process ids of the compilers that run now."""
+        """Process ids of the running compilers."""
         with self._lock:
             return tuple(w.pid for w in self._owned if w.pid is not None)
 
     def close(self) -> None:
-        """Cancel what waits, kill what runs. Safe to call twice and from any thread."""
+        """Cancel pending jobs and kill running ones. Safe to call twice and from any thread."""
         with self._lock:
             self._closed = True
             owned = list(self._owned)
-        # What waits is not cancelled here but ends by itself, at once: as_completed is never told of a future that
-        # shutdown(cancel_futures=True) has cancelled, and would wait for it for ever.
+        # Pending jobs are not cancelled here but end immediately by themselves: as_completed is not notified of futures
+        # cancelled by shutdown(cancel_futures=True), and would wait forever.
         for worker in owned:
             worker.close()
         self._executor.shutdown(wait=True)
@@ -232,14 +232,13 @@ class CompilePool:
 
 
 def _most(steps: Sequence[CompiledStep]) -> Resources:
-    """Return what the greediest function of a pipeline gets, of each resource; of a single one what it gets."""
+    """Return the maximum of each resource over the functions of a pipeline, or the resources of a single function."""
     each = [dataclasses.astuple(step.resources) for step in steps]
     return Resources(*map(max, zip(*each, strict=True)))
 
 
 def parse_resources(log: str, entry: str) -> Resources | None:
-    """Return what ptxas -v printed about the function ``entry``; None where it printed nothing. Dynamic shared bytes
-    are 0.
+    """Return the resources that ptxas -v printed about the function ``entry``, or None. Dynamic shared bytes are 0.
 
     The format is that of NVRTC 12.8 to 13.5: one section per entry function, which its callees may follow.
     """
@@ -267,8 +266,7 @@ def parse_resources(log: str, entry: str) -> Resources | None:
 
 
 def error_reason(log: str) -> str:
-    """Return the first error of a failed compilation as "file:line: message"; files are named as the includes name
-    them."""
+    """Return the first error of a failed compilation as "file:line: message"; files have the names of the includes."""
     for line in log.splitlines():
         located = re.match(
             r"(?P<file>.+)\((?P<line>\d+)\): (?:catastrophic |internal )?error(?: #\S+)?: (?P<text>.*)", line
@@ -285,14 +283,14 @@ def error_reason(log: str) -> str:
 
 
 def _remedy(text: str) -> str:
-    """Return which options find a header; "" for another error."""
+    """Return options that find a missing header; "" for another error."""
     if not missing_header(text):
         return ""
     return ': name its folder, by include = ["FOLDER"] in a kernel file or --option=-IFOLDER, or have nvcc compile it'
 
 
 def why_not_launched(kernel: GeneratedKernel, compiled: Compiled, device: Device) -> str | None:
-    """Why ``device`` cannot launch the compiled kernel, in one sentence; None when it can."""
+    """Return why ``device`` cannot launch the compiled kernel, in one sentence, or None."""
     if not compiled.steps:
         return over_limits(kernel, compiled.resources, device)
     for step, found in zip(kernel.steps, compiled.steps, strict=True):
@@ -303,7 +301,7 @@ def why_not_launched(kernel: GeneratedKernel, compiled: Compiled, device: Device
 
 
 def over_limits(kernel: GeneratedKernel, resources: Resources, device: Device) -> str | None:
-    """Why ``device`` cannot launch one compiled function, in one sentence; None when it can."""
+    """Return why ``device`` cannot launch one compiled function, in one sentence, or None."""
     shared = resources.static_shared_bytes + resources.dynamic_shared_bytes
     if shared > device.shared_per_block:
         return f"{shared} bytes of shared memory are more than the {device.shared_per_block} that {device.name} allows"
@@ -322,7 +320,7 @@ def over_limits(kernel: GeneratedKernel, resources: Resources, device: Device) -
 
 
 def _output(answer: Message) -> CompilerOutput:
-    """Return what a compile worker answered. Raises KeyError, TypeError, ValueError for anything else."""
+    """Return the reply of a compile worker. Raises KeyError, TypeError, ValueError for malformed ones."""
     cubin, entry, seconds = answer["cubin"], answer["entry"], float(answer["seconds"])
     if not (seconds >= 0 and math.isfinite(seconds)):
         raise ValueError("this is not a time")

@@ -1,4 +1,4 @@
-"""Cubins that another machine has compiled, given out as a pool of compilers does; nothing is compiled."""
+"""Cubins compiled by another machine, behind the interface of a compile pool; nothing is compiled."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 
 
 class PreparedCubins:
-    """A folder of cubins that a ``CompilePool`` has filled elsewhere, with whatever compiler that machine had.
+    """A folder of cubins that a ``CompilePool`` has filled elsewhere, with that machine's compiler.
 
     Args:
-        folder: Of its ``CompileCache``.
-        toolchain: Of the pool that filled it.
+        folder: Folder of its ``CompileCache``.
+        toolchain: Toolchain of the pool that filled it.
     """
 
     def __init__(self, folder: Path, toolchain: str) -> None:
@@ -25,7 +25,7 @@ class PreparedCubins:
         self._cache = CompileCache(folder)
 
     def submit(self, kernel: GeneratedKernel, arch: str) -> Future[Compiled | CompileFailure]:
-        """Return the cubin of ``kernel`` for ``arch`` ("sm_90a"), or a failure where none was prepared."""
+        """Return the cubin of ``kernel`` for ``arch`` ("sm_90a"), or a failure if none was prepared."""
         options = (*OPTIONS, *kernel.compile_options)
         known = self._cache.load(CompileCache.key(kernel, arch, options, self.toolchain))
         future: Future[Compiled | CompileFailure] = Future()

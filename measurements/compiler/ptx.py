@@ -1,6 +1,6 @@
-"""CUDA C++ to PTX by NVRTC in a process of its own, which is ended at a time limit: a source may make it hang or crash.
+"""Compilation of CUDA C++ to PTX by NVRTC in a separate process with a time limit: a source may make it hang or crash.
 
-One process serves compile after compile, more only where several threads compile at once. They end with this one.
+One process serves successive compilations; concurrent threads use more. They end with this process.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from measurements.workers.worker import Worker
 from search_spaces.launches.generated_kernel import CompileLimits
 from search_spaces.launches.headers import Headers
 
-COMPILE_SECONDS = 60.0  # of the CPU, that one compile may take
+COMPILE_SECONDS = 60.0  # CPU seconds of one compilation
 
 
 class CompilerStopped(Exception):
-    """NVRTC gave no answer. ``status`` is compile_timeout, or compile_error where it crashed or ran out of memory; the
-    message is one line."""
+    """NVRTC did not finish. ``status`` is compile_timeout, or compile_error if it crashed or ran out of memory.
+
+    The message is one line.
+    """
 
     def __init__(self, status: Literal["compile_timeout", "compile_error"], reason: str) -> None:
         super().__init__(reason)
@@ -47,19 +49,19 @@ def compile_to_ptx(
     """Compile CUDA C++ to PTX in another process, for at most COMPILE_SECONDS, or those of ``limits``.
 
     Args:
-        source: The text.
-        entry: As of ``nvrtc.compile_to_ptx``.
+        source: Source text.
+        entry: As in ``nvrtc.compile_to_ptx``.
         arch: For example "compute_80".
         headers: Texts by the names in the includes.
-        options: Of NVRTC, without the architecture.
-        then: Further entries that must be there.
-        limits: What it may take.
+        options: Options of NVRTC, without the architecture.
+        then: Further entries that must exist.
+        limits: Time and memory limits.
 
     Returns:
         As ``nvrtc.compile_to_ptx``.
 
     Raises:
-        CompilerStopped: It took too much, or the process died.
+        CompilerStopped: It exceeded a limit, or the process died.
         NvrtcMissing: There is no NVRTC here.
     """
     ptx_toolchain()
@@ -71,7 +73,7 @@ def compile_to_ptx(
         "arch": arch,
         "headers": headers.digest,
         "options": list(options),
-        "folder": os.getcwd(),  # where options look for what they name
+        "folder": os.getcwd(),  # folder to which options are relative
     }
     with _compilers.borrowed() as worker:
         answer = _answer(worker, request, headers, limits)
@@ -80,14 +82,14 @@ def compile_to_ptx(
 
 
 def ptx_toolchain() -> str:
-    """Return the compiler that ``compile_to_ptx`` asks, such as "nvrtc 13.0.88". Raises NvrtcMissing."""
+    """Return the compiler of ``compile_to_ptx``, such as "nvrtc 13.0.88". Raises NvrtcMissing."""
     other = _compilers.other
     return toolchain_version() if other is None else other.toolchain
 
 
 @contextmanager
 def compiled_elsewhere(other: OtherCompiler) -> Iterator[None]:
-    """Have another environment's NVRTC compile all PTX of this process within the block."""
+    """Make another environment's NVRTC compile all PTX of this process within the context."""
     global _compilers
     before, _compilers = _compilers, _Compilers(other)
     try:
@@ -98,7 +100,7 @@ def compiled_elsewhere(other: OtherCompiler) -> Iterator[None]:
 
 
 def compiler_pids() -> tuple[int, ...]:
-    """Process ids of the compilers that wait for work."""
+    """Process ids of the idle compilers."""
     return _compilers.pids
 
 
@@ -109,7 +111,7 @@ def _answer(worker: Worker, request: dict[str, object], headers: Headers, limits
         except CompilerLimitExceeded as exceeded:
             raise CompilerStopped(exceeded.status, str(exceeded)) from None
         except WorkerFailed as error:
-            loaded_version()  # raises where NVRTC, and not the source, is why
+            loaded_version()  # raises if NVRTC, rather than the source, is the cause
             raise CompilerStopped("compile_error", f"the compiler failed: {error}") from None
         except WorkerDied as error:
             # One crash may have another cause (the out-of-memory killer); a second is due to this source.

@@ -1,4 +1,4 @@
-"""Launching a function with attributes, which cupy's own launches do not take: clusters, cooperation, dependence."""
+"""Launches with attributes that cupy does not support: clusters, cooperative and dependent launches."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class AttributedLaunch:
     """A loaded function, launched by ``cuLaunchKernelEx``.
 
     Args:
-        function: The driver's handle.
-        launch: Block and memory, and whether it is cooperative.
-        cluster: Blocks of a cluster, where the function was not compiled for them; (1, 1, 1) for none.
-        dependent: Whether the launch may begin before the one in front of it in its stream has ended.
+        function: Driver handle of the function.
+        launch: Launch with block, memory and the cooperative flag.
+        cluster: Blocks of a cluster, if the function was compiled without one; (1, 1, 1) for none.
+        dependent: If True, the launch may start before its predecessor in the stream has ended.
     """
 
     def __init__(self, function: int, launch: Launch, *, cluster: Size3 = (1, 1, 1), dependent: bool = False) -> None:
@@ -47,11 +47,11 @@ class AttributedLaunch:
 
         Args:
             grid: Blocks along each axis.
-            parameters: As cupy takes them: arrays of cupy, addresses, or arrays of one element by value.
-            stream: The driver's handle.
+            parameters: cupy's forms of parameters: arrays, addresses, or arrays of one element by value.
+            stream: Driver handle of the stream.
 
         Raises:
-            LaunchRefused: The driver refuses the launch.
+            LaunchRefused: The driver rejects the launch.
         """
         driver, config = self._driver, self._config
         config.gridDimX, config.gridDimY, config.gridDimZ = grid

@@ -1,4 +1,4 @@
-"""What every backend offers: candidates in, one measurement out for each, in order of completion."""
+"""Interface of every backend: candidates in, one measurement out for each, in order of completion."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Entrant:
-    """One entrant of a comparison: its time in each round, or why it has none. ``label`` names it.
+    """One entrant of a comparison: its time in each round, or the reason why it has none. ``label`` names it.
 
     ``error`` is its largest error over its tolerance; ``clock_mhz`` the GPU's clock after the last round; ``version``
     that of the vendor's library, "" for all others.
@@ -42,71 +42,73 @@ class Entrant:
 
 
 class RunnerStopped(RuntimeError):
-    """The backend cannot go on (a GPU no longer answers). Results already given stand; the message is one line."""
+    """The backend cannot continue (a GPU no longer answers). Earlier results are valid; the message is one line."""
 
 
 class Runner(Protocol):
-    """The contract, which one test class checks for every backend.
+    """The protocol, which one test class checks for every backend.
 
-    ``measure`` gives exactly one (position, measurement) for each candidate, as they are done. Whatever a candidate
-    does (not compiling, hanging, crashing its process, wrong numbers) is a status of its own measurement and touches no
-    other. The result of a candidate does not depend on its place in the sequence, except that one far slower than those
-    before it is repeated less often. Leaving the iteration early cancels what has not begun; ``close`` from another
-    thread ends it early. Only RunnerStopped, and errors of this machine such as a full disk, are raised.
+    ``measure`` yields exactly one (position, measurement) per candidate, in order of completion. Any failure of a
+    candidate (not compiling, hanging, crashing its process, wrong numbers) is a status of its own measurement and does
+    not affect others. The result of a candidate does not depend on its position in the sequence, except that one far
+    slower than its predecessors is repeated less often. Leaving the iteration early cancels pending candidates;
+    ``close`` from another thread ends it early. Only RunnerStopped, and errors of this machine such as a full disk, are
+    raised.
     """
 
     @property
     def name(self) -> str:
-        """The backend's name on the command line."""
+        """Name of the backend on the command line."""
 
     @property
     def provenance(self) -> Provenance:
-        """Where the times come from."""
+        """Source of the times."""
 
     def describe(self) -> str:
-        """One line for people: which backend, on what, and what its times mean."""
+        """Return one line on the backend, its device, and the meaning of its times."""
 
     def fingerprint(self) -> dict[str, str]:
-        """Return what times may depend on besides the kernel: device, driver, toolchain, model. Stored with every
-        trial."""
+        """Return everything besides the kernel that times may depend on: device, driver, toolchain, model. Stored with
+        every trial.
+        """
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
-        """(position, measurement) of each candidate, once."""
+        """Yield (position, measurement) of each candidate, once."""
 
     def close(self) -> None:
         """End every process that the runner started. Safe to call twice."""
 
 
 class Stream(Protocol):
-    """Candidates under way: iterating gives (position, measurement) of each, once, as they are done, and ends when none
-    is left. More may be added at any time; positions count on.
+    """Candidates in flight. Iteration yields (position, measurement) of each, once, in order of completion, until none
+    is left.
 
-    What a candidate does touches no other, as with ``Runner.measure``. ``seconds`` is how long the GPU, or what stands
-    for it, was busy with the last result; compiling does not count.
+    More may be added at any time; positions continue. Candidates do not affect each other, as in ``Runner.measure``.
+    ``seconds`` is the time that the GPU, or its replacement, was busy with the last result, without compiling.
     """
 
     seconds: float
 
     def add(self, candidates: Sequence[Candidate]) -> None:
-        """Start on candidates, after those that were added before. Does not wait."""
+        """Start candidates after those that were added before, without waiting."""
 
     def ready(self) -> bool:
-        """Whether a result is there, so that the next one does not wait."""
+        """True if a result is available, so that the next one does not wait."""
 
     def __iter__(self) -> Iterator[tuple[int, Measurement]]: ...
 
     def __next__(self) -> tuple[int, Measurement]: ...
 
     def close(self) -> None:
-        """Cancel what has not begun. Safe to call twice."""
+        """Cancel pending candidates. Safe to call twice."""
 
 
 @runtime_checkable
 class Streaming(Protocol):
-    """A runner that takes more candidates while it measures others."""
+    """A runner that accepts more candidates during measurements."""
 
     def stream(self) -> Stream:
-        """Return an empty one."""
+        """Return an empty stream."""
 
 
 @runtime_checkable
@@ -122,32 +124,37 @@ class Comparing(Protocol):
         others: Sequence[str] = (),
         seed: int | None = None,
     ) -> tuple[Entrant, ...]:
-        """Return an entrant for each candidate, one for the vendor's library if wanted, and one for each of
-        ``others``.
+        """Time candidates in turns.
 
         Args:
             candidates: At least one, of one problem.
-            rounds: How often each is timed, in turns.
-            library: Whether the vendor's library takes part.
+            rounds: Number of times that each is timed.
+            library: If True, the vendor's library takes part.
             others: Names of further baselines.
-            seed: Of the inputs and the order in each round; None for the runner's.
+            seed: Seed of the inputs and the order in each round; None for the runner's.
+
+        Returns:
+            An entrant for each candidate, for the vendor's library if requested, and for each of ``others``.
 
         Raises:
             ValueError: No candidates, several problems, less than one round, or unknown names.
-            RunnerStopped: The GPU cannot be used any more.
+            RunnerStopped: The GPU can no longer be used.
         """
 
 
 def runnable(
     candidate: Candidate, result: Compiled | CompileFailure, device: Device, provenance: Provenance
 ) -> Compiled | Measurement:
-    """Return what was compiled, if ``device`` can launch it; otherwise the measurement that says why not.
+    """Return the compiled kernel if ``device`` can launch it; otherwise a measurement with the reason.
 
     Args:
-        candidate: Has the launch.
-        result: What the compiler made of it.
+        candidate: Candidate with the launch.
+        result: Result of the compiler.
         device: The GPU.
-        provenance: Of the measurement.
+        provenance: Provenance of the measurement.
+
+    Returns:
+        The compiled kernel, or the measurement.
     """
     if isinstance(result, CompileFailure):
         return Measurement(result.status, provenance, result.reason)

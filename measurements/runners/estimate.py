@@ -1,4 +1,4 @@
-"""Backend without a GPU: each candidate is really compiled for the named device, and a model predicts its time."""
+"""Backend without a GPU: each candidate is compiled for the named device, and a model predicts its time."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class EstimateRunner(PoolRunner):
     """Estimate times of compiled kernels.
 
     Args:
-        device: The GPU that times are of.
-        compile_pool: Compiles, for registers and memory; it stays the caller's to close.
-        predict: Gives seconds for a candidate, what ptxas allotted to it, and what it was compiled to, or None where it
-            cannot say.
-        model: Names it and its version.
-        why: Why nothing is measured, for ``describe``.
+        device: GPU of the times.
+        compile_pool: Compilers, for registers and memory, which the caller closes.
+        predict: Returns seconds of a candidate with its resources and its compiled code, or None if they cannot be
+            estimated.
+        model: Name and version of the model.
+        why: Reason why nothing is measured, for ``describe``.
     """
 
     name = "estimate"
@@ -60,7 +60,7 @@ class EstimateRunner(PoolRunner):
         }
 
     def stream(self) -> PoolStream:
-        """As ``Streaming`` says. Its results raise ValueError if ``predict`` gives something that is not a time."""
+        """Return an empty stream. Its results raise ValueError if ``predict`` returns an invalid time."""
         if self._closed:
             raise RuntimeError("the runner is closed")
         return PoolStream(
@@ -76,7 +76,7 @@ class EstimateRunner(PoolRunner):
     def _predicted(
         self, compiled: tuple[int, Candidate, Compiled | CompileFailure]
     ) -> tuple[int, Measurement, float] | None:
-        """One at a time, as a prediction may launch a kernel in the emulator; None once the runner is closed."""
+        """Return a prediction, one at a time, since it may run the emulator; None after the runner is closed."""
         if self._closed:
             return None
         position, candidate, result = compiled

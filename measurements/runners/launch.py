@@ -1,4 +1,4 @@
-"""Launching a compiled kernel in any process: arguments encoded as parameters, on cupy's current stream."""
+"""Launches of a compiled kernel in any process: arguments encoded as parameters, on cupy's current stream."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from search_spaces.launches.texture import LinearTexture
 
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # of a CUtensorMap
 _KEPT_MAPS = 4096  # encoded maps per kernel, by address: more than the rotating copies of a measurement
-_PORTABLE_CLUSTER = 8  # blocks, on every GPU that has clusters
+_PORTABLE_CLUSTER = 8  # blocks supported by every GPU with clusters
 
 
 _Slot = tuple[str | None, dict[int, Array] | None, Any]
@@ -34,14 +34,12 @@ class NoEncoder(LaunchRefused):
 
 
 class LoadedLaunch:
-    """``launch`` with its function, and those of further launches, loaded from ``cubin`` (the path of a file) on the
-    current GPU; ``cp`` is cupy.
+    """``launch`` with its functions, loaded from ``cubin`` (the path of a file) on the current GPU; ``cp`` is cupy.
 
-    ``grid`` is what is launched: that of ``launch``, or, where it may shrink, at most what runs at a time on this GPU,
-    as its driver says. The file is no longer needed afterwards. ``overlapping``: whether a ``launch`` that is
-    dependent begins before the one in front of it has ended; not where it is timed alone, as it would overlap itself.
-    Raises LaunchRefused where the function was compiled for another cluster than ``launch.cluster``, and cupy's errors
-    where it does not load.
+    ``grid`` is the launched grid: that of ``launch`` or, if it may shrink, at most the number of blocks that run at the
+    same time on this GPU. The file is not needed afterwards. ``overlapping``: a dependent ``launch`` may start before
+    its predecessor has ended; False for timing it alone, since it would overlap itself. Raises LaunchRefused if the
+    function was compiled for another cluster than ``launch.cluster``, and cupy's errors if it does not load.
     """
 
     def __init__(self, cp: Any, launch: Launch, cubin: str, *, overlapping: bool = False) -> None:
@@ -52,8 +50,8 @@ class LoadedLaunch:
         self._function = module.get_function(launch.entry)
         self._then = tuple(_LoadedStep(module.get_function(step.entry), step) for step in launch.then)
         self._symbols = tuple((o, int(module.get_global(o.name).ptr)) for o in launch.symbols)
-        # The carveout between L1 and shared memory stays the driver's, which sets it for each kernel such that shared
-        # memory does not limit its occupancy (CUDA C++ Programming Guide, compute capability 7.x, Shared Memory).
+        # The driver keeps control of the carveout between L1 and shared memory: for each kernel it is set such that
+        # shared memory does not limit occupancy (CUDA C++ Programming Guide, compute capability 7.x, Shared Memory).
         for function, step in ((self._function, launch), *((s.function, s.launch) for s in self._then)):
             if step.dynamic_shared_bytes:
                 function.max_dynamic_shared_size_bytes = step.dynamic_shared_bytes
@@ -61,13 +59,13 @@ class LoadedLaunch:
         for further in self._then:
             further.attributed = self._with_attributes(further.function, further.launch)
         self.grid = _grid(cp, int(self._function.kernel.ptr), launch) if launch.grid_may_shrink else launch.grid
-        # For each parameter the array that it is, or whose maps are kept by address, or a number: cupy passes a whole
-        # number as 8 bytes, which a pointer is, and the bits of an array of one element.
+        # For each parameter an array (by value, or of cached maps by address) or a number: cupy passes a whole number
+        # as 8 bytes, like a pointer, and an array of one element as its bits.
         self._slots = [_slot(argument) for argument in launch.arguments]
         self._times, self._block, self._shared = range(launch.launches), launch.block, launch.dynamic_shared_bytes
 
     def _with_attributes(self, function: Any, launch: Launch) -> AttributedLaunch | None:
-        """Return how a step is launched that cupy cannot launch; None for others. Raises LaunchRefused."""
+        """Return the launcher of a step that cupy cannot launch; None for others. Raises LaunchRefused."""
         compiled_for = launch.cluster == (1, 1, 1) or _check_cluster(int(function.kernel.ptr), launch.cluster)
         dependent = launch.dependent and self._overlapping
         if compiled_for and not launch.cooperative and not dependent:
@@ -80,13 +78,15 @@ class LoadedLaunch:
         self.launch_with(self.parameters(arrays))
 
     def shrunk(self) -> str:
-        """How much smaller the grid is than that of the description, in a few words, or ""."""
+        """Return by how much the grid is smaller than that of the description, in a few words, or ""."""
         (blocks, *_), (described, *_) = self.grid, self.launch.grid
         return f"launched {blocks} of {described} blocks: no more run at a time" if blocks < described else ""
 
     def parameters(self, arrays: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return the function's parameters, as cupy takes them, and behind them a tuple of those of each further one;
-        ``arrays`` are cupy's, or addresses on the GPU."""
+        """Return the function's parameters in cupy's form, followed by a tuple of those of each further function.
+
+        ``arrays`` are cupy's, or addresses on the GPU.
+        """
         own = self._parameters(self._slots, arrays)
         return (*own, *(self._parameters(step.slots, arrays) for step in self._then))
 
@@ -116,7 +116,7 @@ class LoadedLaunch:
     def _encoder(self, slots_by_name: Sequence[_Slot], names: Sequence[str]) -> Encoder:
         slots = [(None if name is None else names.index(name), maps, given) for name, maps, given in slots_by_name]
         at = [position for position, maps, _ in slots if position is not None and maps is None]
-        if len(at) == len(slots) > 1:  # pointers alone
+        if len(at) == len(slots) > 1:  # only pointers
             return itemgetter(*at)
 
         def encoded(starts: Sequence[int]) -> tuple[Any, ...]:
@@ -155,8 +155,10 @@ class LoadedLaunch:
         return int(self._cupy.cuda.get_current_stream().ptr)
 
     def fill_symbols(self, arrays: Mapping[str, Any]) -> None:
-        """Copy the arrays of ``launch.symbols``, cupy's or addresses on the GPU, to constant memory, on cupy's current
-        stream: before the first launch, and before one with other contents."""
+        """Copy the arrays of ``launch.symbols`` (cupy's, or addresses) to constant memory, on cupy's current stream.
+
+        Required before the first launch, and before one with other contents.
+        """
         cuda = self._cupy.cuda
         for operand, to in self._symbols:
             array = arrays[operand.name]
@@ -165,7 +167,7 @@ class LoadedLaunch:
             cuda.runtime.memcpyAsync(to, start, operand.bytes, cuda.runtime.memcpyDeviceToDevice, stream)
 
     def _encoded(self, maps: dict[int, Array], described: TensorMap | LinearTexture, address: int) -> Array:
-        """Return a map, or the handle of a texture, that is not kept yet, and keep it."""
+        """Return a new map, or the handle of a texture, and cache it."""
         if len(maps) >= _KEPT_MAPS:
             maps.clear()
         if isinstance(described, LinearTexture):
@@ -180,7 +182,7 @@ class LoadedLaunch:
         return maps[address]
 
     def _made(self, tensor_map: TensorMap, address: int) -> Array:
-        """By the driver, or by a kernel where this machine's has no function for it."""
+        """Encode with the driver, or with a kernel if this machine's driver has no function for it."""
         try:
             _encode_function()
         except NoEncoder as missing:
@@ -213,7 +215,7 @@ def _slot(argument: Argument) -> _Slot:
 def encode_tensor_map(tensor_map: TensorMap, address: int) -> Array:
     """Return the 128 bytes of the map of a tensor that starts at ``address`` on the GPU, as one element of numpy.
 
-    Raises LaunchRefused where the driver refuses or is missing.
+    Raises LaunchRefused if the driver rejects it or is missing.
     """
     from cuda.bindings import driver
 
@@ -260,20 +262,19 @@ def _passed(encoded: Array) -> Array:
 
 
 def _number(names: Any, name: str) -> int:
-    """Return the number of a name of one of the driver's enumerations, of which the bindings make several kinds of
-    class."""
+    """Return the number of an enumerator of the driver, for which the bindings have several kinds of class."""
     return int(getattr(names, name))
 
 
 @cache
 def _encode_function() -> Any:
-    """``cuTensorMapEncodeTiled`` of the driver. Raises NoEncoder as ``_of_driver``."""
+    """Return ``cuTensorMapEncodeTiled`` of the driver. Raises NoEncoder as ``_of_driver``."""
     return _of_driver("cuTensorMapEncodeTiled", (_NUMBERS,))
 
 
 @cache
 def _encode_im2col_function() -> Any:
-    """``cuTensorMapEncodeIm2col``: two corners, channels and pixels in place of a box. Raises NoEncoder."""
+    """Return ``cuTensorMapEncodeIm2col``: two corners, channels and pixels instead of a box. Raises NoEncoder."""
     corners = ctypes.POINTER(ctypes.c_int)
     return _of_driver("cuTensorMapEncodeIm2col", (corners, corners, ctypes.c_uint32, ctypes.c_uint32))
 
@@ -282,9 +283,9 @@ _NUMBERS = ctypes.POINTER(ctypes.c_uint32)
 
 
 def _of_driver(name: str, box: Sequence[Any]) -> Any:
-    """Return a function of the driver that encodes maps; ``box`` are the types of what says what a copy takes.
+    """Return a function of the driver that encodes maps; ``box`` are the types of its box parameters.
 
-    Raises NoEncoder where there is none: before CUDA 12, or where the driver's library has another name.
+    Raises NoEncoder if there is none: before CUDA 12, or if the driver's library has another name.
     """
     try:
         encode = getattr(ctypes.CDLL("libcuda.so.1"), name)
@@ -301,15 +302,19 @@ def _of_driver(name: str, box: Sequence[Any]) -> Any:
 
 
 def _grid(cp: Any, function: int, launch: Launch) -> Size3:
-    """Return the grid of ``launch``, no larger than what runs at a time of the loaded ``function``; as it is where
-    nobody can be asked. Where nothing would run, the launch itself has the error to tell."""
+    """Return the grid of ``launch``, limited to the blocks of the loaded ``function`` that run at the same time.
+
+    The grid is unchanged if that number is unknown. If no block can run, the launch itself reports the error.
+    """
     clusters = _clusters_at_a_time(cp, function, launch)
     return launch.grid_of(clusters) if clusters else launch.grid
 
 
 def _clusters_at_a_time(cp: Any, function: int, launch: Launch) -> int | None:
-    """Clusters, or blocks where there are none, that run at a time on the whole of the current GPU (CUDA Driver API,
-    Occupancy). None where the driver does not answer."""
+    """Return the clusters, or blocks without clusters, that run at the same time on the whole current GPU.
+
+    Returns None if the driver does not report it (CUDA Driver API, Occupancy).
+    """
     clustered = launch.cluster != (1, 1, 1)
     try:
         from cuda.bindings import driver
@@ -333,8 +338,9 @@ def _clusters_at_a_time(cp: Any, function: int, launch: Launch) -> int | None:
 
 
 def _check_cluster(function: int, cluster: Size3) -> bool:
-    """Return whether the loaded ``function`` was compiled with ``__cluster_dims__``. Raises LaunchRefused where those
-    are not ``cluster``."""
+    """Return True if the loaded ``function`` was compiled with ``__cluster_dims__``. Raises LaunchRefused if they
+    differ from ``cluster``.
+    """
     from cuda.bindings import driver
 
     attributes = driver.CUfunction_attribute

@@ -1,5 +1,5 @@
-"""What is raised for a kernel that this machine cannot launch."""
+"""The error for a kernel that this machine cannot launch."""
 
 
 class LaunchRefused(RuntimeError):
-    """A kernel that cannot be launched as it is described. The message is one line."""
+    """A kernel that cannot be launched as described. The message is one line."""

@@ -1,4 +1,4 @@
-"""Backend without a GPU, with times measured on one earlier: each candidate's result is looked up."""
+"""Backend without a GPU, with earlier measurements: each candidate's result is looked up."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from search_spaces.spaces.schedule import Schedule
 
 
 class ReplayRunner:
-    """Gives what ``recording`` holds for a candidate's problem and schedule, the newest trial where there are several.
+    """Returns the newest trial in ``recording`` of a candidate's problem and schedule.
 
     A schedule that was never recorded gets the status UNRECORDED; to spend no trials on these, search a
-    ``RecordedSpace`` of ``schedules``. Nothing is compiled and nothing is timed. ``why`` says why nothing is measured,
-    for ``describe``.
+    ``RecordedSpace`` of ``schedules``. Nothing is compiled or timed. ``why`` is the reason why nothing is measured, for
+    ``describe``.
     """
 
     name = "replay"
@@ -32,7 +32,7 @@ class ReplayRunner:
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
-        """The recorded schedules, each once, in the order they were first tried."""
+        """The recorded schedules, each once, in the order of their first trials."""
         return tuple(trial.schedule for trial in self._newest.values())
 
     def describe(self) -> str:
@@ -45,12 +45,12 @@ class ReplayRunner:
         )
 
     def fingerprint(self) -> dict[str, str]:
-        """Return what was recorded, and when and by which version."""
+        """Return the identity of the recording, with its time and version."""
         recorded = f"{self._recording.trials[-1].created.isoformat()} by autosched {self._recording.autosched_version}"
         return {**stated_of(self._recording.fingerprint), "recorded": recorded}
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
-        """As the contract says, in the order of the candidates."""
+        """Measure, as the Runner protocol specifies, in the order of the candidates."""
         if self._closed:
             raise RuntimeError("the runner is closed")
         for position, candidate in enumerate(candidates):
@@ -69,7 +69,7 @@ class ReplayRunner:
 
 
 class TableReplayRunner:
-    """Gives what a table of somebody else's measurements holds for a schedule; ``origin`` says what it is, for people.
+    """Returns measurements of a third-party table by schedule; ``origin`` is a description of the table.
 
     As with ``ReplayRunner``, another schedule gets the status UNRECORDED.
     """
@@ -97,7 +97,7 @@ class TableReplayRunner:
         return {"recorded": self._origin, "recording": self._digest}
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
-        """As the contract says, in the order of the candidates."""
+        """Measure, as the Runner protocol specifies, in the order of the candidates."""
         if self._closed:
             raise RuntimeError("the runner is closed")
         for position, candidate in enumerate(candidates):

@@ -1,4 +1,4 @@
-"""Candidates that go out one by one, and results that come back as they are done."""
+"""Streams of candidates, whose results arrive in order of completion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from measurements.workers.transport import WorkerClosed
 
 class Call:
     """One call of a runner's public method. ``results`` gets results, an exception to raise, or None when the runner or
-    its pool closes; what is ``over`` wants none."""
+    its pool closes.
+
+    A call that is ``over`` accepts no more results.
+    """
 
     def __init__(self) -> None:
         self.results: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -28,15 +31,14 @@ class Call:
 
 
 class PoolStream(Call):
-    """Stream candidates that a pool compiles first.
+    """Stream of candidates that a pool compiles first.
 
     Args:
-        pool: Compiles.
-        arch: What for.
-        compiled: Called with each program, or the failure, in a thread of the pool or in the one that adds. It puts
-            something into ``results``, now or later.
-        finish: Makes (position, measurement, seconds of the GPU) of that in the thread that iterates; None to leave it
-            out.
+        pool: Compilers.
+        arch: Target architecture.
+        compiled: Called with each program, or the failure, in a thread of the pool or of ``add``. It puts an item into
+            ``results``, now or later.
+        finish: Converts an item to (position, measurement, seconds of the GPU) in the iterating thread; None skips it.
         closed: Called when the stream is closed.
     """
 
@@ -106,21 +108,21 @@ class PoolStream(Call):
 
 
 class PoolRunner(ABC):
-    """A runner that measures what a pool compiles: all it does is one stream."""
+    """A runner that measures the programs of a pool, with a single stream."""
 
     @abstractmethod
     def stream(self) -> PoolStream:
         """Return an empty stream (``Streaming``)."""
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
-        """Measure as the contract of ``Runner`` says. Raises what the results of ``stream`` raise."""
+        """Measure as the protocol ``Runner`` specifies. Raises errors of the results of ``stream``."""
         with closing(self.stream()) as stream:
             stream.add(candidates)
             yield from stream
 
 
 class InOrder:
-    """A stream that gives results in the order in which candidates were added, one at a time."""
+    """A stream that yields results in the order in which candidates were added, one at a time."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -132,7 +134,7 @@ class InOrder:
         self._stream.add(candidates)
 
     def ready(self) -> bool:
-        """Never, so that nothing depends on how many are done."""
+        """False, so that nothing depends on the number of completed candidates."""
         return False
 
     def __iter__(self) -> Iterator[tuple[int, Measurement]]:
@@ -151,13 +153,13 @@ class InOrder:
 
 
 class _Batches:
-    """A stream of a runner without any: what was added since is measured once the batch before it is done."""
+    """Stream of a runner without streams: new candidates are measured after the current batch."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         self._waiting: list[Candidate] = []
         self._batch: Iterator[tuple[int, Measurement]] = iter(())
-        self._before = 0  # how many were in batches before it
+        self._before = 0  # number of candidates in earlier batches
         self._size = 0
         self.seconds = 0.0
 
@@ -188,5 +190,5 @@ class _Batches:
 
 
 def stream_of(runner: Runner) -> Stream:
-    """Return the runner's own stream, or one of batches where it has none."""
+    """Return the runner's own stream, or one of batches if it has none."""
     return runner.stream() if isinstance(runner, Streaming) else _Batches(runner)

@@ -1,7 +1,7 @@
-"""Tensor maps made on the GPU, where no driver can be asked: a kernel of one thread writes the 128 bytes.
+"""Tensor maps built on the GPU, without the driver: a kernel of one thread writes the 128 bytes.
 
-They differ from those of ``cuTensorMapEncodeTiled`` in what no field of ``tensormap.replace`` says: L2 promotes nothing
-(PTX ISA 9.7.9.28). Needs NVRTC and an sm_90.
+They differ from those of ``cuTensorMapEncodeTiled`` in a property that ``tensormap.replace`` cannot set: there is no L2
+promotion (PTX ISA 9.7.9.28). Needs NVRTC and an sm_90.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ extern "C" __global__ void {ENTRY}(autosched::ptx::TensorMap* map, const autosch
   autosched::ptx::fill_tensor_map(map, fields);
 }}
 """
-# As TensorMapFields in that header; numbers of choices as tensormap.replace has them.
+# Same as TensorMapFields in that header; the numbers of enumerators are those of tensormap.replace.
 FIELDS = np.dtype(
     [
         ("address", "<u8"), ("strides", "<u8", 4),
@@ -44,14 +44,14 @@ _FILLS = ("NONE", "NAN_REQUEST_ZERO_FMA")
 
 
 def headers() -> Headers:
-    """Return what SOURCE includes."""
+    """Return the headers of SOURCE."""
     return Headers.from_folder(include_dir())
 
 
 def fields_of(tensor_map: TensorMap, address: int) -> Array:
-    """Return what the kernel takes for the map of a tensor at ``address``, as one element of FIELDS.
+    """Return the kernel's parameters for the map of a tensor at ``address``, as one element of FIELDS.
 
-    Raises ValueError for what only the driver encodes.
+    Raises ValueError for maps that only the driver encodes.
     """
     if tensor_map.interleave != "NONE" or tensor_map.im2col is not None or max(tensor_map.sizes) >= 2**32:
         raise ValueError(f"only a driver encodes {tensor_map.name}, interleaved, of im2col, or with a size of 2^32")
@@ -68,9 +68,9 @@ def fields_of(tensor_map: TensorMap, address: int) -> Array:
 
 
 def build_tensor_map(cp: Any, tensor_map: TensorMap, address: int) -> Array:
-    """Return the 128 bytes, made on the current GPU and stream of ``cp``, which is cupy, and waited for.
+    """Build the map on the current GPU and stream of ``cp`` (cupy), wait for it, and return its 128 bytes.
 
-    Raises NvrtcMissing, ValueError as ``fields_of``, and cupy's errors where the GPU is not an sm_90.
+    Raises NvrtcMissing, ValueError as ``fields_of``, and cupy's errors unless the GPU is an sm_90.
     """
     made = cp.zeros(128, np.uint8)  # cupy's addresses are multiples of 512, and 128 are needed
     fields = fields_of(tensor_map, address).view(np.dtype((np.void, FIELDS.itemsize)))
@@ -80,7 +80,7 @@ def build_tensor_map(cp: Any, tensor_map: TensorMap, address: int) -> Array:
 
 @cache
 def _builder(cp: Any, gpu: int) -> Any:
-    """Return the kernel, loaded on the current GPU, which is ``gpu``."""
+    """Return the kernel, loaded on the current GPU ``gpu``."""
     compiled = compile_source(SOURCE, ENTRY, ARCH, headers())
     if compiled.cubin is None:
         raise ValueError(f"the kernel that makes tensor maps does not compile: {compiled.log}")

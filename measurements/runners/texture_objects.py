@@ -1,4 +1,4 @@
-"""Texture objects on a GPU, over arrays as they lie in memory: nothing is copied, what is fetched is current."""
+"""Texture objects on a GPU that refer to arrays in place, without copying them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _PITCH_BYTES, _START_BYTES = 32, 512  # texturePitchAlignment and textureAlignme
 
 
 def texture_object(cp: Any, texture: LinearTexture, address: int) -> Any:
-    """Return cupy's texture object of the array at ``address``, which lives as long as it is kept.
+    """Return cupy's texture object of the array at ``address``; it is valid while it is referenced.
 
-    Raises ValueError for rows and addresses that no texture can be of.
+    Raises ValueError for rows and addresses that textures do not support.
     """
     rows = len(texture.extent) == 2
     if rows and texture.row_bytes % _PITCH_BYTES:

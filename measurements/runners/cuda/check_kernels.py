@@ -1,17 +1,17 @@
 """CUDA kernels that check results on the GPU itself: wrong numbers, changed inputs, writes past the end.
 
-They are self-contained (no headers, no array library that compiles kernels at run time), and also the known-good
-kernels that show, after a failure, that the GPU still answers.
+They are self-contained (no headers, no array library that compiles kernels at run time), and also serve as known-good
+kernels that check the GPU after a failure.
 """
 
 from __future__ import annotations
 
 from search_spaces.launches.generated_kernel import GeneratedKernel
 
-GUARD = 0xA5  # byte that fills the gap behind each array
-MODE_ANY, MODE_EQUAL, MODE_ZERO = 0, 1, 2  # what check_bytes wants in the array itself
+GUARD = 0xA5  # guard byte after each array
+MODE_ANY, MODE_EQUAL, MODE_ZERO = 0, 1, 2  # value that check_bytes expects in the array itself
 THREADS = 256
-HOLD = "hold_stream"  # the entry of the kernel that stream_hold launches
+HOLD = "hold_stream"  # entry of the kernel that stream_hold launches
 
 _SOURCE = r"""
 typedef unsigned long long u64;
@@ -118,10 +118,10 @@ KERNEL = GeneratedKernel(
 
 
 def entry_for(dtype: str) -> str:
-    """Return the entry function that checks an output of a type of ``dtypes.SCALAR_DTYPES``, by its name."""
+    """Return the entry function that checks an output with the type ``name`` of ``dtypes.SCALAR_DTYPES``."""
     return f"check_{dtype}"
 
 
 def initial_report() -> list[int]:
-    """Return what the report must hold before a check: counts of zero, and no first index."""
+    """Return the report before a check: counts of zero, and no first index."""
     return [0, 2**64 - 1, 0, 2**64 - 1]

@@ -1,4 +1,4 @@
-"""Which GPU this machine has, asked in a worker process, and the device row that describes it."""
+"""The GPUs of this machine, queried in a worker process, and the device rows that describe them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ from search_spaces.hardware.products import GpuProduct, has_geforce_rates
 WORKER_MODULE = "measurements.runners.cuda.worker"
 _INSTALL = "pip install 'autosched[cuda13]'"
 _MIB = 2**20
-_SAME_MEMORY = (
-    0.05  # the driver tells programs up to 3% less than nvidia-smi lists; products of one name differ by more
-)
+_SAME_MEMORY = 0.05  # the driver reports up to 3% less than nvidia-smi; products of one name differ by more
 _SLICED = (80, 90, 100, 103, 120)  # compute capabilities of GPUs that can be partitioned
-_INTEGRATED = (87, 110, 121)  # all of whose products share the CPU's memory
+_INTEGRATED = (87, 110, 121)  # all of these products share the CPU's memory
 
 
 def missing_driver() -> str:
-    """Return one line that says that no NVIDIA driver is installed, or "" where one is."""
+    """Return a message if no NVIDIA driver is installed, else ""."""
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -37,12 +35,12 @@ def missing_driver() -> str:
 
 @cache
 def _ask(request: str, gpu: int) -> dict[str, Any] | str:
-    """Return what a worker answers to ``request``, asked once per process; or one line on why none does."""
+    """Return a worker's reply to ``request``, queried once per process; or one line on why there is none."""
     if importlib.util.find_spec("cupy") is None:
         return f"cupy is not installed: {_INSTALL}"
     if why := missing_driver():
         return why
-    # What a program that uses the GPU itself does without:
+    # Functions for programs that do not use the GPU themselves:
     from measurements.runners.cuda.requests import Count, Open, to_message
     from measurements.workers.transport import WorkerError
     from measurements.workers.worker import Worker
@@ -55,28 +53,31 @@ def _ask(request: str, gpu: int) -> dict[str, Any] | str:
 
 
 def _probe(gpu: int) -> dict[str, Any] | str:
-    """Return what the worker says about the GPU, or one line on why there is none."""
+    """Return the worker's description of the GPU, or one line on why there is none."""
     return _ask("open", gpu)
 
 
 def cuda_available(gpu: int = 0) -> tuple[bool, str]:
-    """Whether a GPU answers, and one line that says which, or why not. Asked once per process, in a worker."""
+    """Return True if there is a GPU, and one line that names it, or the reason. Queried once per process, in a
+    worker.
+    """
     found = _probe(gpu)
     return (False, found) if isinstance(found, str) else (True, f"{found['name']} answers")
 
 
 def cuda_count() -> int:
-    """How many GPUs a process of this machine sees, as CUDA numbers them: CUDA_VISIBLE_DEVICES can hide some.
+    """Return the number of visible GPUs, without using them. CUDA_VISIBLE_DEVICES can hide some.
 
-    None of them is touched. 0 where there is no driver or no cupy.
+    Returns 0 without a driver or cupy.
     """
     found = _ask("count", 0)
     return 0 if isinstance(found, str) else int(found["gpus"])
 
 
 def cuda_device(gpu: int = 0) -> Device:
-    """Return the GPU with that index as a device row, see ``device_row``. Raises ValueError where none answers, and for
-    one before Turing."""
+    """Return the GPU with that index as a device row, see ``device_row``. Raises ValueError if there is none, or if it
+    is older than Turing.
+    """
     found = _probe(gpu)
     if isinstance(found, str):
         raise ValueError(found)
@@ -85,8 +86,10 @@ def cuda_device(gpu: int = 0) -> Device:
 
 @dataclass(frozen=True)
 class GpuHere:
-    """A GPU of this process: ``number`` as CUDA counts them, its row, the driver's version ("" where it is not told,
-    which is only on Linux) and that of the CUDA runtime, as CUDA numbers it."""
+    """A GPU of this process: its CUDA ``number``, its row, the driver's version and the CUDA runtime's.
+
+    The driver's version is only known on Linux, else "". The runtime's version is CUDA's number.
+    """
 
     number: int
     device: Device
@@ -95,10 +98,9 @@ class GpuHere:
 
 
 def gpu_here(cp: Any) -> GpuHere:
-    """Return the current GPU, asked in this process through ``cp``, which is cupy: for programs that use the GPU
-    themselves.
+    """Return the current GPU, queried in this process through the cupy module ``cp``, for programs that use the GPU.
 
-    Raises UnknownDevice as ``device_row`` does, and cupy's errors where no GPU answers.
+    Raises UnknownDevice as ``device_row`` does, and cupy's errors without a GPU.
     """
     runtime, device = cp.cuda.runtime, cp.cuda.Device()
     properties = runtime.getDeviceProperties(device.id)
@@ -109,7 +111,7 @@ def gpu_here(cp: Any) -> GpuHere:
 
 
 def _driver_version() -> str:
-    """As NVML tells it, without loading NVML: the first version number of the driver's own file."""
+    """Return the driver's version from its own file, as NVML reports it, without loading NVML."""
     try:
         found = re.search(r"\d+\.[\d.]+", Path("/proc/driver/nvidia/version").read_text("utf-8", "replace"))
     except OSError:
@@ -118,12 +120,11 @@ def _driver_version() -> str:
 
 
 def device_row(name: str, attributes: Mapping[str, int], memory_bytes: int) -> Device:
-    """Return the row of the GPU that the driver calls ``name``, with CUDA device attributes named as in
-    ``cudaDeviceAttr``.
+    """Return the row of the GPU with the driver's name ``name`` and these CUDA attributes (``cudaDeviceAttr``).
 
-    Products share names, so SMs and memory must fit, too. A GPU that no row describes gets a *derived* row: the limits
-    of its compute capability, the rates of its class, and what the driver tells. So does a slice of a GPU (MIG).
-    Raises UnknownDevice for a compute capability before Turing, or one that is not known yet.
+    Products share names, so SMs and memory must also match. A GPU without a row, or a slice of a GPU (MIG), gets a
+    *derived* row: the limits of its compute capability, the rates of its class, and the driver's values. Raises
+    UnknownDevice for a compute capability before Turing, or an unknown one.
     """
     sm = 10 * attributes["ComputeCapabilityMajor"] + attributes["ComputeCapabilityMinor"]
     sm_count = attributes["MultiProcessorCount"]
@@ -138,8 +139,7 @@ def device_row(name: str, attributes: Mapping[str, int], memory_bytes: int) -> D
 
 
 def _slice(row: Device, sm_count: int, l2_bytes: int, memory_bytes: int) -> Device:
-    """Return a part of a GPU: its SMs have the rates of the whole, and it reads memory at its share of the
-    bandwidth."""
+    """Return the row of a slice: its SMs have the rates of the whole GPU, and a proportional share of the bandwidth."""
     return dataclasses.replace(
         row,
         sm_count=sm_count,
@@ -152,7 +152,7 @@ def _slice(row: Device, sm_count: int, l2_bytes: int, memory_bytes: int) -> Devi
 
 
 def _derived(name: str, sm: int, attributes: Mapping[str, int], memory_bytes: int) -> Device:
-    """Return the row of a product that no row describes."""
+    """Return a derived row of an unknown product."""
     try:
         its = architecture(sm)
     except UnknownArchitecture as error:
@@ -164,7 +164,7 @@ def _derived(name: str, sm: int, attributes: Mapping[str, int], memory_bytes: in
     near = near or min((row for row in DEVICES if row.sm == its.sm), key=lambda row: abs(row.sm_count - sm_count))
     integrated = bool(attributes.get("Integrated", 0)) or its.sm in _INTEGRATED
     clock = near.clock_hz if integrated else attributes.get("ClockRate", 0) * 1e3 or near.clock_hz
-    # Two transfers per clock; of memory that it shares with the CPU the driver tells other rates, or none.
+    # Two transfers per clock. For memory shared with the CPU the driver reports other rates, or none.
     told = 2e3 * attributes.get("MemoryClockRate", 0) * attributes.get("GlobalMemoryBusWidth", 0) / 8
     bandwidth = near.dram_bandwidth if integrated else told or near.dram_bandwidth
     guessed = [what for what, known in (("clock", clock != near.clock_hz), ("bandwidth", told)) if not known]

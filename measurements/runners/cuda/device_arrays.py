@@ -1,4 +1,4 @@
-"""What a worker holds on the GPU: rotating copies of operands, a loaded program, the data of one problem."""
+"""GPU memory of a worker: rotating copies of operands, a loaded program, the data of one problem."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from measurements.runners.launch import LoadedLaunch
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import Problem
 
-_ALIGNMENT = 256  # bytes, of every buffer: what cudaMalloc gives
-_GAP = 256  # guard bytes behind every buffer
+_ALIGNMENT = 256  # bytes, alignment of every buffer, as of cudaMalloc
+_GAP = 256  # guard bytes after every buffer
 
 
 class Slots:
-    """``copies`` of one operand in one allocation, each with a gap of guard bytes behind it."""
+    """``copies`` of one operand in one allocation, each followed by guard bytes."""
 
     def __init__(self, cp: Any, operand: Operand, copies: int) -> None:
         self._cp = cp
@@ -36,7 +36,7 @@ class Slots:
         return self._arrays[copy]
 
     def fill(self, stream: Any, contents: Any, byte: int = GUARD) -> None:
-        """Guard bytes behind every copy; ``contents`` in it, or ``byte`` throughout where None."""
+        """Write guard bytes after every copy, and ``contents`` into it, or ``byte`` throughout if None."""
         self.memory.memset_async(GUARD, self.stride * self.copies, stream)
         for copy in range(self.copies):
             if contents is not None:
@@ -57,7 +57,7 @@ class LoadedModule:
 
 @dataclass(frozen=True)
 class ProblemData:
-    problem: Problem | None  # None where its operator is not known here
+    problem: Problem | None  # None if its operator is not known here
     inputs: Mapping[str, Any]
     reference: Mapping[str, Any]
     tolerance: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Timing launches on one stream, on a warm GPU: as CUDA graphs behind other work, so that no host is in the times."""
+"""Timing of launches on one stream of a warm GPU, as CUDA graphs behind other work, so that times exclude the host."""
 
 from __future__ import annotations
 
@@ -14,20 +14,18 @@ from measurements.runners.cuda.stream_hold import StreamHold
 from measurements.trials.timing_statistics import StopRule, unslowed
 
 MAX_GRAPH = 4096  # launches in one graph
-_GRAPH_SECONDS = (
-    2e-3  # a replay is long against what events resolve, half a microsecond, and what the host takes for it
-)
-_ESTIMATED = 64  # launches of the graph that tells how long one takes: for one alone an idle GPU waits for the host
-_CERTAIN_SECONDS = 100e-6  # of a launch in the warm-up: what an idle GPU waits for the host hardly counts beyond
-_REPLAYS = 4  # that are timed behind one that is not
+_GRAPH_SECONDS = 2e-3  # a replay is much longer than the resolution of events (half a microsecond) and its host time
+_ESTIMATED = 64  # launches of the graph that estimates one launch: an idle GPU would wait for the host for a single one
+_CERTAIN_SECONDS = 100e-6  # of a launch in the warm-up, above which waits for the host are negligible
+_REPLAYS = 4  # timed ones after one that is not
 _BATCH_SECONDS = 10e-3
 _MAX_BATCH = 20
-_HELD_CALLS, _HELD_GROUPS = 50, 5  # that are queued while the stream is held: a stream takes about 1000 launches
-_WARM_UP_SECONDS, _MOST_PAIRS = 5e-3, 100  # of launches, between two looks at the clock
+_HELD_CALLS, _HELD_GROUPS = 50, 5  # queued while the stream is held: a stream holds about 1000 launches
+_WARM_UP_SECONDS, _MOST_PAIRS = 5e-3, 100  # of launches, between two reads of the clock
 _SPIN_UP_SECONDS = 0.1
-_IDLE_CLOCK = 0.6  # of the highest: a clock below it has not risen yet; a limit of power keeps it above
+_IDLE_CLOCK = 0.6  # of the highest clock: a lower one has not risen yet; a power limit keeps it above
 _POWER_SECONDS, _SETTLE_SECONDS = 1.0, 0.2
-_MOST_QUEUED = 200  # launches: while they run, the host looks at the power
+_MOST_QUEUED = 200  # launches, during which the host reads the power
 _NOT_READY = 600  # cudaErrorNotReady
 
 Work = Callable[[], None]
@@ -50,30 +48,30 @@ class Captured:
 
 
 def capture(stream: Any, work: list[Work]) -> Captured:
-    """Return a graph of ``work``, which goes to ``stream``. Raises NoGraph where something in it cannot be captured."""
+    """Return a graph of ``work``, which runs on ``stream``. Raises NoGraph if a part of it cannot be captured."""
     stream.begin_capture()
     try:
         for piece in work:
             piece()
         return Captured(stream.end_capture(), work)
     except Exception as error:
-        with suppress(Exception):  # the capture must be ended, which raises the error that broke it
+        with suppress(Exception):  # ending the capture raises the error that broke it
             stream.end_capture()
         raise NoGraph(str(error)) from error
 
 
 class LaunchTimer:
-    """Time launches on one stream of a GPU.
+    """Times launches on one stream of a GPU.
 
     Args:
         cp: The cupy module.
-        stream: What everything runs on.
-        state: Tells of the GPU's clock and why it is slowed; None where nothing does.
-        hold: Keeps the stream from running while launches are queued that no graph takes; None where nothing can.
-        host: Has the clock of this process and its sleep, as the module ``time``, which None stands for.
+        stream: Stream of all work.
+        state: Reports the GPU's clock and slowdowns; None if nothing does.
+        hold: Holds the stream while launches without a graph are queued; None if that is impossible.
+        host: Clock and sleep of this process, like the module ``time``, which is the default.
 
-    ``clock``, the last one read while the GPU worked, in MHz; ``slowdowns``, why it was slowed since they were last
-    cleared; ``with_host``, whether the last sampler's times may hold what the host took.
+    ``clock`` is the last one read while the GPU worked, in MHz. ``slowdowns`` are the reasons since they were last
+    cleared. ``with_host`` is true if the last sampler's times may include the host.
     """
 
     def __init__(
@@ -91,17 +89,19 @@ class LaunchTimer:
         self.with_host = False
 
     def wait(self, limit: float) -> None:
-        """Wait for the stream at most ``limit`` seconds. Raises LaunchTimeout, and CUDA's error if a launch failed."""
+        """Wait for the stream for at most ``limit`` seconds. Raises LaunchTimeout, and CUDA's error if a launch
+        failed.
+        """
         event = self._cp.cuda.Event(disable_timing=True)
         event.record(self._stream)
         began = self.host.perf_counter()
         while True:
-            # Not Event.done, which takes a failed event for one that is not ready.
+            # Not Event.done, which treats a failed event as one that is not ready.
             status = self._cp.cuda.runtime.eventQuery(event.ptr)
             if status == 0:
                 return
             if status != _NOT_READY:
-                event.synchronize()  # raises what the query says
+                event.synchronize()  # raises the error of the query
             passed = self.host.perf_counter() - began
             if passed > limit:
                 raise LaunchTimeout(f"a launch did not finish within {limit:g} s")
@@ -117,17 +117,20 @@ class LaunchTimer:
         held: bool = False,
         before: Work | None = None,
     ) -> list[float]:
-        """Return the seconds that each piece of ``work`` takes on the GPU.
+        """Return the GPU time of each piece of ``work`` in seconds.
 
         Args:
-            limit: Seconds for all of it.
-            work: What to time. It is queued without a gap between the pieces.
-            lead: Work that takes longer than to queue the first piece; it is not timed. None for none.
-            held: Whether the stream is held until everything is queued.
-            before: Is queued before each piece, and not timed; None for nothing.
+            limit: Time limit for all of it, in seconds.
+            work: Work to time, queued without gaps.
+            lead: Untimed work that takes longer than queueing the first piece, or None.
+            held: If True, the stream is held until everything is queued.
+            before: Untimed work queued before each piece, or None.
+
+        Returns:
+            The times.
 
         Raises:
-            LaunchTimeout: It takes longer; and CUDA's errors.
+            LaunchTimeout: It takes longer; also CUDA's errors.
         """
         cuda = self._cp.cuda
         pairs = [(cuda.Event(), cuda.Event()) for _ in work]
@@ -144,7 +147,7 @@ class LaunchTimer:
             stop.record(self._stream)
         if hold is not None:
             hold.release()
-        self._watch()  # now, while the GPU is busy: idle, it tells the clock and the reasons of an idle GPU
+        self._watch()  # now, while the GPU is busy: an idle GPU reports other clocks and reasons
         self.wait(limit)
         self.with_host = held and (hold is None or hold.gave_up)
         return [cuda.get_elapsed_time(start, stop) * 1e-3 for start, stop in pairs]
@@ -154,9 +157,11 @@ class LaunchTimer:
         self.slowdowns.update(self._state.slowdowns())
 
     def _warmed_up(self, launch: Work, limit: float, before: Work | None = None) -> float:
-        """Launch until the GPU is warm: for a while, and on while its clock, where known, rises or is still low. The
-        first time it takes as long as a clock may take to rise, as NVML repeats the idle clock before it does. Seconds
-        of the fastest launch, and of what the host takes to queue one, if that is more."""
+        """Launch until the GPU is warm: for a minimum time, and while its clock, if known, is rising or low.
+
+        The first warm-up takes as long as a clock may take to rise, because NVML repeats the idle clock before. Returns
+        the seconds of the fastest launch, or of queueing one if that is longer.
+        """
         began, clock, fastest = self.host.perf_counter(), None, math.inf
         while True:
             until, pairs = self.host.perf_counter() + _WARM_UP_SECONDS, 0
@@ -175,20 +180,20 @@ class LaunchTimer:
     def sampler(
         self, launch: Callable[[int], None], copies: int, limit: float, graph_below: float
     ) -> Callable[[], list[float]]:
-        """Return a function that times the kernel once more or some times more; the GPU is warm when this returns.
+        """Warm up the GPU and return a function that times more launches of the kernel.
 
         Args:
             launch: Queues the kernel on copy i of its operands.
-            copies: How many there are, visited equally often, so that none is found in the L2.
-            limit: Seconds that a launch may take.
+            copies: Number of copies, which are used equally often, so that none is in the L2 cache.
+            limit: Time limit of a launch, in seconds.
             graph_below: Launches of fewer seconds are timed as CUDA graphs.
 
         Returns:
-            A function that gives seconds of one launch, each a mean over those of a graph.
+            A function that returns seconds of one launch, each the mean over a graph.
 
         Raises:
             NoGraph: A short launch cannot be captured.
-            LaunchTimeout: A launch takes longer than ``limit``; and CUDA's errors.
+            LaunchTimeout: A launch takes longer than ``limit``; also CUDA's errors.
         """
         next_launch = _in_turn(launch, copies)
         single = max(self._warmed_up(next_launch, limit), 1e-6)
@@ -196,27 +201,26 @@ class LaunchTimer:
             return self._launches(next_launch, single, limit)
         if single < _CERTAIN_SECONDS:
             single = self._graph_of(next_launch, _ESTIMATED, limit + 10 * _ESTIMATED * single)()[0]
-        # A graph visits every copy equally often, else the next replay would find its first ones still in the L2.
+        # A graph uses every copy equally often; otherwise the next replay would find its first ones in the L2 cache.
         count = copies * min(math.ceil(_GRAPH_SECONDS / single / copies), MAX_GRAPH // copies)
         return self._graph_of(next_launch, count, limit + 10 * count * single)
 
     def held_sampler(
         self, launch: Callable[[int], None], copies: int, limit: float, restore: Callable[[int], None] | None = None
     ) -> Callable[[], list[float]]:
-        """Return a function as ``sampler`` does, for what no graph takes: all launches are queued before the first
-        begins.
+        """Return a function like ``sampler`` for work without graphs: all launches are queued before the first starts.
 
         Args:
             launch: Queues the kernel on copy i of its operands.
-            copies: How many there are.
-            limit: Seconds that a launch may take.
-            restore: Is called with the copy before each launch, and not timed; None where nothing is to be restored.
+            copies: Number of copies.
+            limit: Time limit of a launch, in seconds.
+            restore: Called with the copy before each launch, untimed; None if nothing has to be restored.
 
         Returns:
-            A function that gives seconds of launches.
+            A function that returns seconds of launches.
 
         Raises:
-            LaunchTimeout: A launch takes longer than ``limit``; and CUDA's errors.
+            LaunchTimeout: A launch takes longer than ``limit``; also CUDA's errors.
         """
         next_launch = _in_turn(launch, copies)
         if restore is not None:
@@ -236,8 +240,10 @@ class LaunchTimer:
         return lambda: [s / count for s in self.timed(limit, [group] * _HELD_GROUPS, group, held=True)]
 
     def mean_watts(self, launch: Callable[[int], None], copies: int, limit: float) -> float | None:
-        """Return what the GPU draws while it does nothing but this kernel, over ``_POWER_SECONDS``, as NVML renews its
-        numbers some ten times a second; None where it has none. Raises LaunchTimeout, and CUDA's errors."""
+        """Return the GPU's power in watts while it only runs this kernel, over ``_POWER_SECONDS``; None if unknown.
+
+        NVML updates its numbers about ten times a second. Raises LaunchTimeout, and CUDA's errors.
+        """
         next_launch = _in_turn(launch, copies)
         single = max(self._warmed_up(next_launch, limit), 1e-6)
         batch = min(max(math.ceil(_BATCH_SECONDS / single), 1), _MOST_QUEUED)
@@ -253,7 +259,7 @@ class LaunchTimer:
                 self.wait(limit)
             return self.host.perf_counter() - began, seen
 
-        busy(_SETTLE_SECONDS)  # NVML's power is a mean of the time before
+        busy(_SETTLE_SECONDS)  # NVML's power is a mean of the preceding time
         before = self._state.joules()
         took, seen = busy(_POWER_SECONDS)
         after = self._state.joules()
@@ -262,7 +268,7 @@ class LaunchTimer:
         return sum(seen) / len(seen) if seen else None
 
     def _graph_of(self, launch: Work, count: int, limit: float) -> Callable[[], list[float]]:
-        """Return times a launch as one of ``count`` in a graph that follows another replay of it on the busy stream."""
+        """Return times per launch of a graph of ``count``, which follows another replay of it on the busy stream."""
         began = self.host.perf_counter()
         captured = capture(self._stream, [launch] * count)
         idle = self.host.perf_counter() - began
@@ -282,13 +288,13 @@ class LaunchTimer:
     def _launches(self, launch: Work, single: float, limit: float) -> Callable[[], list[float]]:
         batch = min(max(math.ceil(_BATCH_SECONDS / single), 1), _MAX_BATCH)
         limit += 10 * batch * single
-        # The first keeps the GPU busy while the others are queued, so it is not counted.
+        # The first keeps the GPU busy while the others are queued, so it does not count.
         return lambda: self.timed(limit, [launch] * batch, launch)
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """The ``seconds`` of a kernel, the ``clock`` of the last in MHz, and what is unusual about them, or ""."""
+    """The ``seconds`` of a kernel, the last ``clock`` in MHz, and a note on anything unusual, or ""."""
 
     seconds: list[float]
     clock: float | None
@@ -296,16 +302,16 @@ class Repeats:
 
 
 def repeated(timer: LaunchTimer, sampler: Callable[[], list[float]], rule: StopRule, best: float | None) -> Repeats:
-    """Take as many times as ``rule`` wants.
+    """Take as many times as ``rule`` requires.
 
     Args:
-        timer: Says whether the GPU was slowed.
-        sampler: Gives more times.
-        rule: When there are enough, or no hope.
-        best: The median of the fastest kernel so far; None for none.
+        timer: Reports if the GPU was slowed.
+        sampler: Returns more times.
+        rule: Decides when there are enough, or the kernel is too slow.
+        best: Median of the fastest kernel so far, or None.
 
     Returns:
-        The times, without those that were taken while heat or the hardware slowed the GPU, unless there are no others.
+        The times, without those taken while heat or the hardware slowed the GPU, unless there are no others.
     """
     times: list[float] = []
     slowed: list[bool] = []

@@ -1,4 +1,4 @@
-"""What NVML tells of a GPU while it works: its clock, and why the clock is lower than it could be."""
+"""NVML's view of a working GPU: its clock, and the reasons for a lower clock."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# Bits of nvmlDeviceGetCurrentClocksEventReasons after which a time is not that of the kernel. The power limit (0x4) is
-# none of them: it is a part of how fast a kernel is on this GPU.
+# Bits of nvmlDeviceGetCurrentClocksEventReasons that invalidate a time. The power limit (0x4) is not among them: it
+# affects how fast a kernel is on this GPU.
 SLOWDOWNS = {
     0x08: "a hardware slowdown",
     0x20: "heat",
@@ -18,9 +18,12 @@ SLOWDOWNS = {
 
 @dataclass(frozen=True)
 class GpuState:
-    """``clock`` reads the SM clock in MHz, None where it is unknown; ``slowdowns`` why it is lowered for reasons that
-    are not the kernel's own, values of SLOWDOWNS; ``joules`` what the GPU has drawn since its driver was loaded, None
-    where it does not count that; ``watts`` what it draws now, None where it does not say."""
+    """Readers of a GPU's state.
+
+    ``clock`` reads the SM clock in MHz, None if unknown. ``slowdowns`` reads the reasons for a lower clock other than
+    the kernel itself, values of SLOWDOWNS. ``joules`` reads the energy used since the driver was loaded, and ``watts``
+    the current power; None if unavailable.
+    """
 
     clock: Callable[[], float | None] = lambda: None
     slowdowns: Callable[[], tuple[str, ...]] = lambda: ()
@@ -29,8 +32,7 @@ class GpuState:
 
 
 def open_state(pci_bus_id: str) -> tuple[GpuState, str | None]:
-    """Return the state of a GPU, and the driver's version; one that knows nothing, and None, where NVML does not
-    answer."""
+    """Return the state of a GPU, and the driver's version; without NVML a state without values, and None."""
     try:
         pynvml = importlib.import_module("pynvml")
         pynvml.nvmlInit()
@@ -38,7 +40,7 @@ def open_state(pci_bus_id: str) -> tuple[GpuState, str | None]:
         version = pynvml.nvmlSystemGetDriverVersion()
     except Exception:  # pynvml may be missing, and a driver may hide NVML
         return GpuState(), None
-    # The older name of the same call, which old drivers and old versions of pynvml have alone.
+    # The older name of the call, the only one in old drivers and old versions of pynvml.
     events = getattr(pynvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
     reasons = events or getattr(pynvml, "nvmlDeviceGetCurrentClocksThrottleReasons", None)
 

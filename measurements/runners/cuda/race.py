@@ -1,8 +1,8 @@
 """Timing a kernel in pairs with the fastest one so far: ratios of neighbouring times do not drift with the clock.
 
-A search needs to know whether a candidate is faster than the incumbent, and by how much. Both are launched in the
-order A B B A, so that a clock that rises or falls steadily cancels out. A candidate that its first three launches show
-to be much slower is timed no further.
+A search needs to know whether a candidate is faster than the incumbent, and by how much. Both are launched in the order
+A B B A, so that a clock that rises or falls steadily cancels out. A candidate that is much slower in its first three
+launches is not timed further.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from measurements.runners.cuda.launch_timer import LaunchTimer, Work
 
 _FIRST_LAUNCHES = 3
-_GROUP_SECONDS = 0.3e-3  # of consecutive launches of one kernel: long against the half microsecond of events
-_MOST_IN_GROUP = 50  # a stream takes about 1000 launches while it is held, and a pipeline launches several kernels
+_GROUP_SECONDS = 0.3e-3  # of consecutive launches of one kernel: much longer than the half microsecond of events
+_MOST_IN_GROUP = 50  # a held stream holds about 1000 launches, and a pipeline launches several kernels
 _HELD_BELOW = 20e-6  # of a launch: the host queues longer ones faster than the GPU runs them
 _LEAD_SECONDS = 0.5e-3  # of launches that keep the GPU busy while the first timed ones are queued
 _MOST_IN_LEAD = 50
-_EVENT_SECONDS = 0.5e-6  # what events resolve
+_EVENT_SECONDS = 0.5e-6  # resolution of events
 
 
 @dataclass(frozen=True)
 class RaceRule:
-    """When a race is decided.
+    """Rule that decides when a race ends.
 
     Attributes:
         out_factor: A challenger slower than this, relative to the incumbent, is timed three times only.
@@ -71,20 +71,20 @@ def race(
     """Time a challenger in pairs with the incumbent.
 
     Args:
-        timer: Of the stream that both are queued to.
+        timer: Timer of the stream of both kernels.
         incumbent: Queues the fastest kernel so far on copy i of the operands.
         challenger: Queues the other one.
-        incumbent_seconds: About how long the incumbent takes.
-        copies: How many copies of the operands there are. Both kernels share one rotation, so neither finds in the L2
-            what the other has read.
-        limit: Seconds that a launch may take.
-        rule: When the race is decided.
+        incumbent_seconds: Approximate time of the incumbent in seconds.
+        copies: Number of copies of the operands. Both kernels share one rotation, so neither finds the other's data in
+            the L2 cache.
+        limit: Time limit of a launch, in seconds.
+        rule: Rule that decides when the race ends.
 
     Returns:
-        The ratios; None where short launches waited for the host, so that their times say nothing.
+        The ratios; None if short launches waited for the host, so that their times are invalid.
 
     Raises:
-        LaunchTimeout: A launch takes longer than ``limit``; and CUDA's errors.
+        LaunchTimeout: A launch takes longer than ``limit``; also CUDA's errors.
     """
     began = timer.host.perf_counter()
     next_copy = _rotation(copies)

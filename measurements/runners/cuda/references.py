@@ -1,4 +1,4 @@
-"""What a candidate is measured on: inputs, and the float64 results to compare with, for workers that lack them."""
+"""Data for measurements: inputs and float64 references, for workers that cannot compute them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from measurements.workers.messages import Buffer, digest_of
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import Problem
 
-# What a data set consists of, besides its operands: arrays by the operands' names.
+# Parts of a data set besides its operands: arrays by operand name.
 PARTS = ("inputs", "reference", "tolerance")
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """Inputs of a problem drawn with ``seed``, in rotating buffers of ``cold_bytes`` in total (0: in one)."""
+    """Inputs of a problem generated with ``seed``, in rotating buffers of ``cold_bytes`` in total (0: a single one)."""
 
     problem: Problem
     seed: int
@@ -43,7 +43,7 @@ NOTHING_SENT = SentArrays({}, {})
 
 
 class References:
-    """The arrays of one data set at a time, in memory. Safe for several threads."""
+    """The arrays of one data set at a time, in memory. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -51,13 +51,13 @@ class References:
         self._sent = NOTHING_SENT
 
     def known(self, data: DataSet) -> SentArrays:
-        """Return what has been computed of ``data`` so far."""
+        """Return the arrays of ``data`` that are already computed."""
         with self._lock:
             return self._sent if self._key == data.key else NOTHING_SENT
 
     def computed(self, data: DataSet, parts: Sequence[str]) -> SentArrays:
-        """Return the arrays of ``parts`` of ``data`` (names of PARTS), and those known already. Raises what the problem
-        does.
+        """Compute ``parts`` of ``data`` (names of PARTS), and return them with the known arrays. Raises errors of the
+        problem.
 
         A reference is computed in float64 on the CPU, which takes time.
         """
@@ -80,14 +80,15 @@ class References:
             return self._sent
 
     def close(self) -> None:
-        """Forget the arrays."""
+        """Drop the arrays."""
         with self._lock:
             self._key, self._sent = "", NOTHING_SENT
 
 
 def array_of(part: str, operand: Operand, content: Buffer) -> Any:
-    """Return the numpy array of ``operand`` in ``part`` whose bytes are ``content``. Raises ValueError for too few or
-    many."""
+    """Return the numpy array of ``operand`` in ``part`` with the bytes ``content``. Raises ValueError for a wrong
+    number of bytes.
+    """
     return np.frombuffer(content, dtype=_storage(part, operand)).reshape(operand.shape)
 
 

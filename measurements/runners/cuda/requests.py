@@ -1,4 +1,4 @@
-"""What a GPU worker can be asked: one class an operation, and how each travels as a message.
+"""Requests to a GPU worker: one class per operation, with its message format.
 
 Cubins and arrays are blobs of the message, named here by their digests.
 """
@@ -17,12 +17,12 @@ from measurements.workers.messages import Buffer, Message
 
 @dataclass(frozen=True)
 class Count:
-    """How many GPUs there are, none of which is touched. Answer: ``gpus``."""
+    """Count the GPUs without using them. Reply: ``gpus``."""
 
 
 @dataclass(frozen=True)
 class Open:
-    """Take the GPU with the index ``gpu``. Answer: what it is.
+    """Acquire the GPU with the index ``gpu``. Reply: its description.
 
     ``checks`` is the cubin of ``check_kernels``; without it nothing can be measured.
     """
@@ -33,19 +33,19 @@ class Open:
 
 @dataclass(frozen=True)
 class Health:
-    """Run known-good kernels; an error if their answers are wrong."""
+    """Run known-good kernels; an error if their results are wrong."""
 
 
 @dataclass(frozen=True)
 class Prepare:
     """Copy a problem's inputs into rotating buffers, and get float64 references and tolerances.
 
-    Inputs, reference and tolerance each come as bytes, where ``arrays`` has them (part, operand, digest), or from the
-    ``problem``, where the worker knows its operator. Answer: ``missing`` parts, which it can get neither way, and
+    Inputs, reference and tolerance are each sent as bytes if ``arrays`` lists them (part, operand, digest), or computed
+    from the ``problem`` if the worker knows its operator. Reply: ``missing`` parts, which it cannot get either way, and
     ``why``; else the number of ``copies``.
     """
 
-    data: str  # names what is prepared: later requests refer to it
+    data: str  # name of the prepared data in later requests
     problem: Mapping[str, Any]
     seed: int
     operands: Sequence[Mapping[str, Any]]
@@ -55,7 +55,7 @@ class Prepare:
 
 @dataclass(frozen=True)
 class SentKernel:
-    """A compiled candidate: its ``cubin``, and ``launch`` as ``Launch`` writes itself as JSON."""
+    """A compiled candidate: its ``cubin``, and ``launch`` as the JSON of ``Launch``."""
 
     cubin: str
     launch: Mapping[str, Any]
@@ -63,12 +63,12 @@ class SentKernel:
 
 @dataclass(frozen=True)
 class Incumbent:
-    """The fastest kernel of this data so far, with which others are raced.
+    """The fastest kernel of this data so far, against which others are raced.
 
     Attributes:
         kernel: The kernel.
-        seconds: Of one launch.
-        rule: When the pairs of times suffice.
+        seconds: Time of one launch.
+        rule: Rule that decides when there are enough pairs of times.
     """
 
     kernel: SentKernel
@@ -80,8 +80,8 @@ class Incumbent:
 class Measure:
     """Verify, time, and verify again.
 
-    Answer: a status, ``seconds``, and a reason: why there are none, or what is unusual about them. With an
-    ``incumbent``, times are the ratios to its times, multiplied by its seconds.
+    Reply: a status, ``seconds``, and a reason why there are none, or a note on anything unusual. With an ``incumbent``,
+    times are ratios to its times, multiplied by its seconds.
     """
 
     data: str
@@ -90,13 +90,13 @@ class Measure:
     best: float | None  # seconds: the fastest median of this data so far
     launch_limit: float  # seconds of one launch
     graph_below: float  # seconds: shorter launches are timed in a CUDA graph
-    power: bool = False  # also the mean watts of a second of launches, null where NVML does not tell
-    incumbent: Incumbent | None = None  # times are taken in pairs with it
+    power: bool = False  # also the mean watts over a second of launches, null if NVML does not report it
+    incumbent: Incumbent | None = None  # timed in pairs with it
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """Launch once. Answer: the digests of the outputs, by name."""
+    """Launch once. Reply: the digests of the outputs, by name."""
 
     data: str
     kernel: SentKernel
@@ -105,7 +105,7 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Compare:
-    """Time kernels and ``baselines`` (names of ``libraries.baselines``) interleaved. Answer: ``entrants``."""
+    """Time kernels and ``baselines`` (names of ``libraries.baselines``) interleaved. Reply: ``entrants``."""
 
     data: str
     kernels: Sequence[SentKernel]
@@ -122,7 +122,7 @@ _OPERATIONS: dict[str, type[Request]] = {
 
 
 def to_message(request: Request, blobs: Mapping[str, Buffer] | None = None) -> Message:
-    """Return ``request`` as it travels: its fields, and ``op``, the name of its class."""
+    """Return ``request`` as a message: its fields, and ``op``, the name of its class."""
     return Message({"op": type(request).__name__.lower(), **dataclasses.asdict(request)}, blobs)
 
 

@@ -1,4 +1,4 @@
-"""Whether what a kernel left on the GPU is right and nothing else was touched, by the checking kernels."""
+"""Checks on the GPU that a kernel's results are right and that it wrote nothing else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from search_spaces.launches.operand import Operand
 
 
 class WrongResult(Exception):
-    """``damage``: memory that other candidates rely on was written."""
+    """Wrong result of a kernel. ``damage``: memory that other candidates rely on was overwritten."""
 
     def __init__(self, reason: str, worst: float, damage: bool = False) -> None:
         super().__init__(reason)
@@ -34,7 +34,7 @@ class WrongResult(Exception):
 
 
 class ResultChecks:
-    """``functions`` are those of ``check_kernels`` by entry; ``blocks`` are launched of each."""
+    """Checks with ``functions`` of ``check_kernels`` by entry, each launched with ``blocks``."""
 
     def __init__(self, cp: Any, functions: Mapping[str, Any], blocks: int) -> None:
         self._cp = cp
@@ -42,7 +42,7 @@ class ResultChecks:
         self._blocks = blocks
 
     def verify_healthy(self, stream: Any) -> None:
-        """Run known-good kernels on ``stream``. Raises RuntimeError where their answers are wrong."""
+        """Run known-good kernels on ``stream``. Raises RuntimeError if their results are wrong."""
         cp = self._cp
         slots = Slots(cp, Operand("health", "input", DTYPES["u32"], (1000,)), 3)
         pattern = np.arange(1000, dtype=np.uint32) * np.uint32(2654435761)
@@ -55,7 +55,7 @@ class ResultChecks:
             raise RuntimeError("a known-good kernel missed the differences between unequal arrays")
 
     def largest_error(self, program: LoadedModule, data: ProblemData, when: str) -> float:
-        """Return the largest error over its tolerance. Raises WrongResult where one is not within it."""
+        """Return the largest error over its tolerance. Raises WrongResult if one exceeds it."""
         most = 0.0
         for slot in program.slots:
             operand = slot.operand
@@ -73,20 +73,23 @@ class ResultChecks:
         return most
 
     def error(self, slot: Slots, data: ProblemData) -> tuple[float, int, int]:
-        """Of an output's first copy: the largest error over its tolerance, how many elements exceed it, the first."""
+        """Return the largest error over its tolerance in an output's first copy, the number of wrong elements, and the
+        first.
+        """
         name, found = slot.operand.name, slot.array(0)
         arguments = (found, data.reference[name], data.tolerance[name], np.uint64(slot.operand.size))
         report = self._report(entry_for(slot.operand.dtype.name), self._blocks, 1, arguments)
         return float(report[2:3].view(np.float64)[0]), int(report[0]), int(report[1])
 
     def _element(self, array: Any, index: int, dtype: DType | None) -> Any:
-        """Return a number, an int of integers."""
+        """Return an element as a number; an int for integers."""
         one = self._cp.asnumpy(array.reshape(-1)[index : index + 1])
         return (dtype.load(one) if dtype is not None and dtype.is_float else one)[0].item()
 
     def expect_undamaged(self, program: LoadedModule, data: ProblemData) -> None:
-        """Check that inputs are as they were, zeroed workspaces zero again, and nothing was written behind any
-        array."""
+        """Check that inputs are unchanged, zeroed workspaces are zero again, and nothing was written after any
+        array.
+        """
         for slot in program.slots:
             operand = slot.operand
             if operand.role == "input":
@@ -104,7 +107,7 @@ class ResultChecks:
                 raise WrongResult(f"{behind} bytes behind {operand.name} were written", math.inf, damage=True)
 
     def _differences(self, slots: Slots, mode: int, wanted: Any) -> tuple[int, int]:
-        """Bytes that differ inside and behind the arrays of all copies."""
+        """Count bytes that differ inside and after the arrays of all copies."""
         expected = slots.array(0) if wanted is None else wanted
         arguments = (
             slots.array(0),

@@ -54,18 +54,18 @@ from search_spaces.operators.problem import Problem
 __all__ = ["CudaOptions", "CudaRunner", "Entrant", "cuda_available", "cuda_count", "cuda_device"]
 
 
-_CLOCK_TOLERANCE = 0.03  # of a locked clock: the steps of clocks are 15 MHz
+_CLOCK_TOLERANCE = 0.03  # of a locked clock: clocks have steps of 15 MHz
 
 
 @dataclass(frozen=True)
 class CudaOptions:
-    """``policy``: how times are taken. From a cold L2, buffers of twice the L2 are rotated. A clock that is locked is
-    checked: times at another one are refused.
+    """Options of measurements.
 
-    ``launch_limit`` is in seconds per launch, ``graph_below`` the seconds under which launches are timed in a CUDA
-    graph (ten times as many in comparisons); ``seed`` draws the inputs; ``power`` also measures that of the GPU, which
-    takes a second more for each candidate. ``race``: when pairs with the fastest candidate so far suffice; None times
-    each candidate alone.
+    ``policy`` is the timing policy. For a cold L2 cache, buffers of twice its size are rotated. A locked clock is
+    checked: times at another clock are rejected. ``launch_limit`` is in seconds per launch, ``graph_below`` the seconds
+    under which launches are timed in a CUDA graph (ten times as many in comparisons). ``seed`` generates the inputs.
+    ``power`` also measures the GPU's power, which takes one more second per candidate. ``race`` decides when there are
+    enough pairs with the fastest candidate so far; None times each candidate alone.
     """
 
     rule: StopRule = field(default_factory=StopRule)
@@ -86,14 +86,14 @@ class CudaRunner(PoolRunner):
     one's median: ratios do not change with the GPU's clock.
 
     Args:
-        device: Describes the GPUs.
-        compile_pool: Compiles; it stays the caller's to close.
-        gpus: Their indices, as CUDA counts them.
-        options: How times are taken; None for the usual.
-        worker_module: What the processes run that own a GPU.
-        worker_env: Adds to their environment.
-        worker_path: Adds to their ``sys.path``.
-        references: Gives the arrays that a worker cannot make itself; None for the usual.
+        device: Row of the GPUs.
+        compile_pool: Compilers, which the caller closes.
+        gpus: CUDA indices of the GPUs.
+        options: Timing options; None for the defaults.
+        worker_module: Module of the processes that own a GPU.
+        worker_env: Additions to their environment.
+        worker_path: Additions to their ``sys.path``.
+        references: Provides the arrays that a worker cannot compute; None for the default.
 
     Raises:
         ValueError: No GPU, or one twice.
@@ -114,7 +114,7 @@ class CudaRunner(PoolRunner):
         worker_path: Sequence[str] = (),
         references: References | None = None,
     ) -> None:
-        """Take ``references``, which give the arrays that a worker cannot make itself."""
+        """Create the runner. ``references`` provide the arrays that a worker cannot compute."""
         if not gpus or len(set(gpus)) != len(gpus):
             raise ValueError(f"gpus must name at least one GPU, and each once, not {list(gpus)}")
         self.device = device
@@ -142,7 +142,7 @@ class CudaRunner(PoolRunner):
         return f"backend cuda: {timed}, compiled by {self._toolchain}{row}"
 
     def fingerprint(self) -> dict[str, str]:
-        """Query the first GPU, unless a measurement already has. Raises RunnerStopped where it does not answer."""
+        """Query the first GPU, unless a measurement already has. Raises RunnerStopped if it does not answer."""
         known = (s.info for s in self._supervisors.values() if s.info)
         answer = next(known, None) or self._ask(lambda supervisor: supervisor.ensure_healthy())
         return {
@@ -162,7 +162,7 @@ class CudaRunner(PoolRunner):
         }
 
     def stream(self) -> PoolStream:
-        """As ``Streaming`` says. Its results raise RunnerStopped when the GPU no longer answers."""
+        """Return an empty stream. Its results raise RunnerStopped when the GPU no longer answers."""
         stream = PoolStream(self._pool, self.device.arch, self._compiled, closed=self._forget)
         self._register(stream)
         return stream
@@ -183,18 +183,18 @@ class CudaRunner(PoolRunner):
 
         Args:
             candidates: At least one.
-            rounds: How often each is timed, in turns.
-            library: Whether the vendor's library takes part.
+            rounds: Number of times that each is timed, in turns.
+            library: If True, the vendor's library takes part.
             others: Names of OTHERS of the worker's libraries.
-            seed: Of the inputs and the order in each round; None for the usual.
-            warm_cache: Whether operands are in the L2; None as ``options`` says.
+            seed: Seed of the inputs and the order in each round; None for the default.
+            warm_cache: If True, operands are in the L2 cache; None for the policy of ``options``.
 
         Returns:
             An entrant for each; those that failed have no times.
 
         Raises:
             ValueError: No candidates, several problems, less than one round, or unknown names.
-            RunnerStopped: The GPU cannot be used any more.
+            RunnerStopped: The GPU can no longer be used.
         """
         unknown = sorted(set(others) - set(OTHERS))
         if unknown:
@@ -232,8 +232,8 @@ class CudaRunner(PoolRunner):
         return tuple(entrants)
 
     def outputs(self, candidate: Candidate) -> dict[str, npt.NDArray[Any]] | Measurement:
-        """Return what one launch computes from the inputs of ``options.seed``, unjudged; or the measurement that says
-        why not.
+        """Return the unchecked outputs of one launch on the inputs of ``options.seed``, or a measurement with the
+        reason.
 
         Arrays are by the outputs' names, in storage types. Raises RunnerStopped.
         """
@@ -274,17 +274,17 @@ class CudaRunner(PoolRunner):
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process ids of the GPU workers that run now."""
+        """Process ids of the running GPU workers."""
         return tuple(w.pid for w in self._workers if w.pid is not None)
 
     @property
     def restarts(self) -> int:
-        """How many GPU workers have been replaced."""
+        """Number of GPU workers that have been replaced."""
         return sum(s.restarts for s in self._supervisors.values())
 
     @property
     def cpu_references(self) -> tuple[str, ...]:
-        """Why references were computed on the CPU, which takes its time; none where the GPU computed all."""
+        """Reasons why references were computed on the CPU, which is slow; empty if the GPU computed all."""
         return tuple(self._why_references)
 
     @property
@@ -294,7 +294,7 @@ class CudaRunner(PoolRunner):
     # ---- the pipeline ----
 
     def _register(self, call: Call) -> None:
-        """Let the GPUs work for a call."""
+        """Make the GPUs work for a call."""
         with self._lock:
             if self._closed:
                 raise RuntimeError("the runner is closed")
@@ -309,7 +309,7 @@ class CudaRunner(PoolRunner):
                     thread.start()
 
     def _ask(self, work: Callable[[Supervisor], Any]) -> Any:
-        """Return what ``work`` returns or raises, done by whichever GPU is free."""
+        """Return the result or raise the exception of ``work``, run by any free GPU."""
         call = Call()
         self._register(call)
         try:
@@ -331,7 +331,7 @@ class CudaRunner(PoolRunner):
     def _compiled(
         self, stream: PoolStream, position: int, candidate: Candidate, result: Compiled | CompileFailure
     ) -> None:
-        """Pass the program of a compiler that is done on to the GPUs, or the failure on to the caller."""
+        """Pass a compiled program on to the GPUs, or a failure to the caller."""
         program = runnable(candidate, result, self.device, self.provenance)
         if isinstance(program, Measurement):
             stream.results.put((position, program, 0.0))
@@ -346,7 +346,7 @@ class CudaRunner(PoolRunner):
         self._tasks.put(_Task(stream, work))
 
     def _serve_gpu(self, which: int) -> None:
-        """Do the tasks of one GPU, in a thread of its own, until told to stop."""
+        """Do the tasks of one GPU, in its own thread, until it is stopped."""
         while (task := self._tasks.get()) is not None:
             if task.call.over:
                 continue
@@ -420,7 +420,7 @@ class CudaRunner(PoolRunner):
         return 0.0 if self.options.policy.launch == "eager" else self.options.graph_below
 
     def _refuse_other_clock(self, clock: float | None) -> None:
-        """Raise RunnerStopped where the GPU runs at another clock than the one that it is said to be locked to."""
+        """Raise RunnerStopped if the GPU does not run at its locked clock."""
         said = self.options.policy.clock_mhz
         if said is not None and clock is not None and abs(float(clock) / said - 1.0) > _CLOCK_TOLERANCE:
             raise RunnerStopped(
@@ -435,8 +435,7 @@ class CudaRunner(PoolRunner):
         program: Compiled,
         data: DataSet,
     ) -> Measurement | None:
-        """Return what is wrong with the outputs of one launch, for a problem that judges them itself; None for
-        nothing."""
+        """Return the error in the outputs of one launch, for a problem that judges them itself, or None."""
         message = self._of_outputs(candidate, program, data)
         outcome: Outcome = supervisor.run(data.key, partial(self._prepare, data), message)
         if outcome.status is not Status.OK:
@@ -454,7 +453,7 @@ class CudaRunner(PoolRunner):
         return DataSet(problem, seed, 0 if warm else 2 * self.device.l2_bytes)
 
     def _prepare(self, data: DataSet, answer: Mapping[str, Any] | None) -> Message:
-        """Return the request that prepares ``data``; with the arrays computed here that the worker lacks."""
+        """Return the request that prepares ``data``, with the arrays that the worker lacks, computed here."""
         if answer is None:
             sent = self._references.known(data)
         else:
@@ -498,7 +497,7 @@ def _outputs(candidate: Candidate, outcome: Outcome) -> dict[str, Array]:
 
 
 def _sent(candidate: Candidate, program: Compiled) -> SentKernel:
-    """Return what the worker is told about a compiled candidate."""
+    """Return a compiled candidate as sent to the worker."""
     return SentKernel(program.digest, candidate.kernel.with_entries(program.entries).launch_json())
 
 

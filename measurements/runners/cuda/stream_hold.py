@@ -1,7 +1,7 @@
 """Holding a stream until everything is queued, so that the GPU does not wait for the host between two launches.
 
-A kernel of one thread waits for a word of the host's memory. It gives up by itself after a while: a library that waits
-for the GPU while it queues would otherwise wait for ever.
+A kernel of one thread waits for a word in host memory. It has a time limit, because a library that waits for the GPU
+while it queues would otherwise wait forever.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class StreamHold:
 
     def __init__(self, cp: Any, function: Any) -> None:
         self._cp, self._function = cp, function
-        self._memory = cp.cuda.alloc_pinned_memory(8)  # which the GPU reads at the address that the host has
+        self._memory = cp.cuda.alloc_pinned_memory(8)  # the GPU reads it at its host address
         self._words = np.frombuffer(self._memory, np.uint32, 2)
 
     def hold(self) -> None:
-        """Keep what is queued behind this on the current stream until ``release``, or after GIVES_UP_SECONDS."""
+        """Hold work queued after this on the current stream until ``release``, or for GIVES_UP_SECONDS."""
         self._words[:] = 0
         limit = np.uint64(int(GIVES_UP_SECONDS * 1e9))
         self._function((1,), (1,), (np.uint64(int(self._memory.ptr)), limit))
@@ -32,5 +32,5 @@ class StreamHold:
 
     @property
     def gave_up(self) -> bool:
-        """Whether the kernel no longer waited when it was released; known once the stream has been waited for."""
+        """True if the kernel reached its time limit before it was released; known after the stream was synchronised."""
         return bool(self._words[1])

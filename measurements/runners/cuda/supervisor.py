@@ -1,7 +1,7 @@
 """Supervision of one GPU worker: it is opened, checked, given work, and replaced when it fails.
 
-After every start, hence after every failure, a known-good kernel runs before the next candidate. The supervisor knows
-nothing about CUDA: any worker will do that answers ``requests``, wherever it runs.
+After every start, hence after every failure, a known-good kernel runs before the next candidate. The supervisor is
+independent of CUDA: any worker that serves ``requests`` can be used, anywhere.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Answer = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """Seconds: of taking the GPU and the health check, of preparing a problem's data, of one whole candidate.
+    """Limits in seconds: for acquiring the GPU and the health check, for preparing a problem's data, for one candidate.
 
-    ``retry_pauses`` are the waits between attempts to get a GPU that does not answer; one more attempt than waits.
+    ``retry_pauses`` are the waits between attempts to acquire a GPU that does not answer; there is one more attempt.
     """
 
     health: float = 60.0
@@ -37,7 +37,7 @@ class TimeLimits:
 
 @dataclass(frozen=True)
 class Outcome:
-    """``answer`` is the worker's, where it gave one with status ok; ``reason`` says why not."""
+    """Result of a request. ``answer`` is the worker's reply if it has status ok; ``reason`` is the error otherwise."""
 
     status: Status
     reason: str
@@ -47,7 +47,7 @@ class Outcome:
 class Supervisor:
     """Owns ``worker``, for use by one thread. ``opening`` is the request that takes the GPU.
 
-    ``info`` is the answer to it, from the first time the GPU was healthy; ``restarts`` counts the replacements since.
+    ``info`` is the reply to it, from the first time the GPU was healthy; ``restarts`` counts the replacements since.
     """
 
     def __init__(self, worker: Transport, opening: Message, limits: TimeLimits) -> None:
@@ -87,21 +87,24 @@ class Supervisor:
     def run(
         self, data: str, prepare: Callable[[Answer | None], Message], request: Message, limit: float | None = None
     ) -> Outcome:
-        """Prepare data if the worker does not hold them, and give it a request. There is exactly one outcome.
+        """Prepare data if the worker does not hold them, and send it a request. There is exactly one outcome.
 
-        A worker that dies gets the work a second time, after a health check, since its death may have another cause;
-        work that kills it twice has crashed.
+        If a worker dies the work is repeated once, after a health check, since its death may have another cause. Work
+        that kills it twice has crashed.
 
         Args:
-            data: The name of the data.
-            prepare: Makes the request that prepares; it is called with None, and again with the worker's answer if that
-                says that arrays are missing.
-            request: What to do with them.
-            limit: Replaces the candidate's seconds; None for these.
+            data: Name of the data.
+            prepare: Returns the request that prepares data. It is called with None, and again with the worker's reply
+                if that reports missing arrays.
+            request: Request to send.
+            limit: Replaces the candidate's seconds, or None.
+
+        Returns:
+            The outcome.
 
         Raises:
-            RunnerStopped: The GPU cannot be used any more.
-            WorkerClosed: The supervisor was closed meanwhile; and what ``prepare`` raises.
+            RunnerStopped: The GPU can no longer be used.
+            WorkerClosed: The supervisor was closed meanwhile; also errors of ``prepare``.
         """
         seconds = self._limits.candidate if limit is None else limit
         for last_try in (False, True):
@@ -120,14 +123,14 @@ class Supervisor:
                 if last_try:
                     return Outcome(Status.CRASHED, str(error), {})
             except WorkerFailed as error:
-                self._worker.stop()  # it raised where nothing should: its state cannot be trusted
+                self._worker.stop()  # an unexpected exception: its state cannot be trusted
                 return Outcome(Status.CRASHED, f"the GPU worker failed: {error}", {})
         if answer.get("poisoned"):
             self._worker.stop()
         return self._judged(answer)
 
     def close(self) -> None:
-        """End the worker; from any thread."""
+        """End the worker, from any thread."""
         self._worker.close()
 
     def _ensure_prepared(self, data: str, prepare: Callable[[Answer | None], Message]) -> Outcome:
@@ -151,7 +154,7 @@ class Supervisor:
         return self._worker.request(request, limit, request.blobs)
 
     def _judged(self, answer: Answer) -> Outcome:
-        """Return the outcome in ``answer``, if it is well-formed; a worker that gives malformed answers is replaced."""
+        """Return the outcome in ``answer`` if it is well-formed; a worker with malformed replies is replaced."""
         try:
             _check({"seconds": [1.0], **answer})
             entrants = answer.get("entrants", [])
@@ -166,9 +169,9 @@ class Supervisor:
 
 
 def _check(answer: Answer, timed: bool = True) -> None:
-    """Raise one of several errors unless ``answer`` has a status, reason, times, error, clock and watts of one kernel.
+    """Raise an error unless ``answer`` has a valid status, reason, times, error, clock and watts of one kernel.
 
-    ``timed``: an ok answer must have times.
+    ``timed``: an ok reply must have times.
     """
     status, times = Status(answer["status"]), answer["seconds"]
     if status is Status.OK and timed and not (times and all(float(t) > 0 and math.isfinite(t) for t in times)):

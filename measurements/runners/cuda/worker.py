@@ -1,10 +1,10 @@
 """The process that owns one GPU: it loads cubins, verifies their results, and times them. It needs only numpy and cupy.
 
-No kernel of cupy's own is compiled here, because those need CUDA headers that a pip installation may lack; copies,
-fills, events, graphs and launches of ready cubins do without. Any operation may hang or take the process down; the
+No kernel of cupy's own is compiled here, because that needs CUDA headers that a pip installation may lack. Copies,
+fills, events, graphs and launches of existing cubins do not. Any operation may hang or crash the process; the
 supervisor then kills it and starts another.
 
-``requests`` has what it can be asked.
+``requests`` lists its operations.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ from search_spaces.launches.launch import launch_from_json, operand_from_json
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import Problem
 
-_MAX_COPIES = MAX_GRAPH // 2  # of tiny problems, whose buffers then stay below the wanted size
+_MAX_COPIES = MAX_GRAPH // 2  # of tiny problems, whose buffers then stay below the requested size
 _LOADS_PER_FLUSH = 64
 _LAUNCHES_AFTER_RACE = 3
 _COMPARED_LONGER = 10.0  # times graph_below: a library may take longer to queue its kernels than they run
 _OUT_OF_MEMORY, _LAUNCH_OUT_OF_RESOURCES = 2, 701
 
 
-Blobs = Mapping[str, Buffer]  # by their digests
+Blobs = Mapping[str, Buffer]  # by digest
 
 
 class GpuWorker:
@@ -82,7 +82,7 @@ class GpuWorker:
         self._loads = 0
 
     def handle(self, message: Message) -> Message:
-        """Do one operation. Raises every error that is not a candidate's own."""
+        """Execute one operation. Raises every error except those of a candidate."""
         request = from_message(message)
         if isinstance(request, Count):
             return Message({"gpus": int(self._cp.cuda.runtime.getDeviceCount())})
@@ -126,7 +126,7 @@ class GpuWorker:
         if request.checks is not None:
             with _file(blobs[request.checks]) as path:
                 module = self._cp.RawModule(path=path)
-                # all now: later there is no file, which cupy reads again once it forgets its modules
+                # all now: the file, which cupy reads again after it drops its modules, will be gone
                 entries = (KERNEL.entry, *map(entry_for, SCALAR_DTYPES))
                 functions = {entry: module.get_function(entry) for entry in entries}
                 hold = StreamHold(self._cp, module.get_function(HOLD))
@@ -182,7 +182,7 @@ class GpuWorker:
         except MemoryError as error:
             return {"status": Status.OUT_OF_RESOURCES.value, "reason": f"the GPU has too little memory: {error}"}
         self._stream.synchronize()
-        cp.get_default_memory_pool().free_all_blocks()  # a reference's temporaries: other libraries need memory too
+        cp.get_default_memory_pool().free_all_blocks()  # a reference's temporaries: other libraries also need memory
         inputs, reference, tolerance = (parts[part] for part in PARTS)
         self._data[request.data] = ProblemData(problem, inputs, reference, tolerance, slots, copies, request.cold_bytes)
         return {"copies": copies}
@@ -190,7 +190,7 @@ class GpuWorker:
     def _arrived(
         self, arrays: Mapping[str, Mapping[str, str]], operands: Sequence[Operand], blobs: Blobs
     ) -> dict[str, dict[str, Any]]:
-        """Return the arrays that came with the request, on the GPU, by part and operand."""
+        """Return the arrays sent with the request, on the GPU, by part and operand."""
         by_name = {o.name: o for o in operands}
         return {
             part: {
@@ -225,12 +225,12 @@ class GpuWorker:
             answer["error"] = max(
                 answer["error"], self._checks.largest_error(program, data, "after repeated launches: ")
             )
-            if request.power:  # last: what is changed in place is not restored meanwhile
+            if request.power:  # last: arrays changed in place are not restored meanwhile
                 answer["watts"] = self._timer.mean_watts(program.launch, data.copies, limit)
         return answer
 
     def _raced(self, request: Measure, program: LoadedModule, data: ProblemData, blobs: Blobs) -> Repeats | None:
-        """Return times in pairs with the incumbent; None where there is none, or no pairs can be timed."""
+        """Return times in pairs with the incumbent; None without one, or if pairs cannot be timed."""
         incumbent, limit = request.incumbent, request.launch_limit
         if incumbent is None or any(slot.operand.role == "inout" for slot in program.slots):
             return None
@@ -253,8 +253,11 @@ class GpuWorker:
     def _sampler(
         self, program: LoadedModule, data: ProblemData, limit: float, graph_below: float
     ) -> Callable[[], list[float]]:
-        """Return times of launches, each on arrays that hold their first contents: what a kernel changes in place is
-        restored outside the clock, which a graph of many launches could not leave out."""
+        """Return a sampler whose launches start with the original contents of arrays.
+
+        Arrays that a kernel changes in place are restored outside the timing, which is impossible in a graph of many
+        launches.
+        """
         if not any(slot.operand.role == "inout" for slot in program.slots):
             return self._timer.sampler(program.launch, data.copies, limit, graph_below)
         return self._timer.held_sampler(
@@ -308,7 +311,7 @@ class GpuWorker:
         indices = list(samplers)
         for order in interleaved(len(indices), request.rounds):
             for place in order:
-                reset_persisting_lines()  # what one has marked to stay in L2 would be missing to the next
+                reset_persisting_lines()  # lines that one kernel made persist in L2 would be unavailable to the next
                 times = sorted(samplers[indices[place]]())
                 entrants[indices[place]]["seconds"].append(times[len(times) // 2])
         return {"status": Status.OK.value, "entrants": entrants, "clock_mhz": self._timer.clock}
@@ -322,7 +325,7 @@ class GpuWorker:
         limit: float,
         graph_below: float,
     ) -> Callable[[], list[float]]:
-        """Return a sampler of a baseline of cuda_library whose results have been checked. Raises _Unable."""
+        """Return a sampler of a baseline of cuda_library with verified results. Raises _Unable."""
         outputs = [slot for slot in data.slots.values() if slot.operand.role == "output"]
         self._poison(outputs)
         if data.problem is None:
@@ -355,7 +358,7 @@ class GpuWorker:
 
     @contextmanager
     def _outcome(self, answer: dict[str, Any]) -> Iterator[None]:
-        """Put the status and reason of what happens inside into ``answer``, and whether the process is now useless."""
+        """Store the status and reason of an exception in ``answer``, and whether the process is unusable afterwards."""
         cuda = self._cp.cuda
         poisoned = False
         try:
@@ -396,7 +399,7 @@ class GpuWorker:
         cp = self._cp
         self._loads += 1
         if self._loads % _LOADS_PER_FLUSH == 0:
-            cp.clear_memo()  # cupy caches every module it loads; this releases the GPU's memory
+            cp.clear_memo()  # cupy caches every loaded module; this releases the GPU's memory
         launch = launch_from_json(kernel.launch)
         slots = []
         for operand in launch.operands:
@@ -414,7 +417,7 @@ class GpuWorker:
         return program
 
     def _verified(self, program: LoadedModule, data: ProblemData, limit: float) -> float:
-        """Launch once on poisoned outputs, and check them; the largest error over its tolerance."""
+        """Launch once on poisoned outputs, and check them. Return the largest error over its tolerance."""
         self._poison(program.slots)
         self._restore(program, data, 0)
         program.launch(0)
@@ -437,7 +440,7 @@ def _message(answer: dict[str, Any]) -> Message:
 
 @contextmanager
 def _file(cubin: Buffer) -> Iterator[str]:
-    """Yield a file that holds ``cubin``, of a new name each time: cupy remembers modules by their paths."""
+    """Yield a file with ``cubin``, with a new name each time: cupy caches modules by path."""
     with tempfile.TemporaryDirectory(prefix="autosched-cubin-") as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)

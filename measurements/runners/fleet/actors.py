@@ -1,11 +1,11 @@
-"""What runs on the machines of a cluster: a compiler, or a GPU with its worker process.
+"""Actors on the machines of a cluster: a compiler, or a GPU with its worker process.
 
-A GPU's actor is a ``CudaRunner`` of one GPU that is given programs instead of compiling them: workers that hang, crash
-or lie are replaced there, as everywhere. Arrays that its worker lacks are asked for, because what they are computed
-from (a user's Python, say) is with whoever tunes.
+A GPU's actor is a ``CudaRunner`` of one GPU that receives programs instead of compiling them: workers that hang, crash
+or send malformed replies are replaced. It requests arrays that its worker lacks, because their source (a user's Python,
+for example) is in the tuning process.
 
-A GPU's actor takes two calls at a time. Its runner does one after the other; the second is unpacked, and stands ready,
-while the first is measured.
+A GPU's actor accepts two calls at a time. Its runner executes them in turn; the second is unpacked while the first is
+measured.
 """
 
 from __future__ import annotations
@@ -38,15 +38,17 @@ from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
-CALLS = 2  # that a GPU's actor takes at a time
-DATA_SETS = 4  # whose arrays it keeps
+CALLS = 2  # calls that a GPU's actor accepts at a time
+DATA_SETS = 4  # data sets whose arrays it keeps
 
 
 @dataclass(frozen=True)
 class FleetOptions:
-    """``describe`` is "module:function", which gives the Device of GPU 0 as its process sees it. ``path`` is added to
-    that on which modules are found. ``cache`` is the folder where compilers keep what they made, by default their
-    machine's own."""
+    """Options of actors.
+
+    ``describe`` is "module:function", which returns the Device of GPU 0 in its process. ``path`` is added to the module
+    search path. ``cache`` is the folder of the compilers' cache, by default that of their machine.
+    """
 
     cuda: CudaOptions = field(default_factory=CudaOptions)
     worker_module: str = WORKER_MODULE
@@ -58,7 +60,7 @@ class FleetOptions:
 
 
 def installed_version() -> str:
-    """Of autosched in this process: both ends must be of one."""
+    """Return the version of autosched in this process: both ends must have the same."""
     try:
         return importlib.metadata.version("autosched")
     except importlib.metadata.PackageNotFoundError:
@@ -67,7 +69,7 @@ def installed_version() -> str:
 
 @dataclass(frozen=True)
 class Hello:
-    """Who an actor is: ``problem`` says in one line why it cannot take part, or is empty."""
+    """Description of an actor. ``problem`` is one line on why it cannot take part, or empty."""
 
     device: Device | None = None
     toolchain: str = ""
@@ -77,7 +79,7 @@ class Hello:
 
 @dataclass(frozen=True)
 class Arrays:
-    """The arrays of the data set ``key``, sent along because a worker lacked them."""
+    """The arrays of the data set ``key``, sent because a worker lacked them."""
 
     key: str
     sent: SentArrays
@@ -85,7 +87,7 @@ class Arrays:
 
 @dataclass(frozen=True)
 class SentProblem(Problem):
-    """A problem as far as a GPU's actor needs it: its JSON and its arrays."""
+    """The parts of a problem that a GPU's actor needs: its JSON and its arrays."""
 
     json: Mapping[str, Any]
     text: str
@@ -120,7 +122,7 @@ class SentProblem(Problem):
 
 @dataclass(frozen=True)
 class SentProgram(Compiled):
-    """A compiled kernel with its bytes, which lie in no file here."""
+    """A compiled kernel with its bytes, which are not in a local file."""
 
     content: bytes = b""
 
@@ -157,7 +159,7 @@ class CandidateWork:
 
 
 class Missing(Exception):
-    """The parts of a data set that a worker cannot make itself."""
+    """The parts of a data set that a worker cannot compute itself."""
 
     def __init__(self, data: DataSet, parts: tuple[str, ...]) -> None:
         super().__init__(data, parts)
@@ -165,7 +167,7 @@ class Missing(Exception):
 
 
 class _SentReferences(References):
-    """Those of the last few data sets. Safe for any number of threads."""
+    """References of the last few data sets. Thread-safe."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -187,7 +189,7 @@ class _SentReferences(References):
 
 
 class _GivenPrograms:
-    """In the place of a pool of compilers: what it is asked for was compiled elsewhere."""
+    """Replaces a pool of compilers: the requested programs were compiled elsewhere."""
 
     def __init__(self, checks: SentProgram) -> None:
         self.toolchain = checks.toolchain
@@ -200,7 +202,7 @@ class _GivenPrograms:
 
 
 class GpuActor:
-    """One GPU. Its methods may be called by any number of threads."""
+    """One GPU. Its methods are thread-safe."""
 
     def __init__(self, options: FleetOptions) -> None:
         self._options = options
@@ -209,7 +211,7 @@ class GpuActor:
         self._equipping = threading.Lock()
 
     def hello(self) -> Hello:
-        """Which GPU it is; asks it."""
+        """Return the description of the GPU, which is queried."""
         sys.path.extend(p for p in self._options.path if p not in sys.path)
         module, _, function = self._options.describe.partition(":")
         try:
@@ -224,7 +226,7 @@ class GpuActor:
             device: Describes the GPU.
             checks: The program that compares results.
             arrays: The operands; None for those of the last call.
-            work: The candidate, compiled.
+            work: The compiled candidate.
 
         Returns:
             The measurement, and how many seconds the GPU was busy; or what is Missing here.
@@ -252,8 +254,8 @@ class GpuActor:
             device: Describes the GPU.
             checks: The program that compares results.
             arrays: The operands; None for those of the last call.
-            works: The candidates, compiled.
-            options: Those of ``CudaRunner.compare``.
+            works: The compiled candidates.
+            options: Options of ``CudaRunner.compare``.
 
         Returns:
             Its entrants, or what is Missing here.
@@ -267,13 +269,13 @@ class GpuActor:
     def outputs(
         self, device: Device, checks: SentProgram, arrays: Arrays | None, work: CandidateWork
     ) -> Mapping[str, Array] | Measurement | Missing:
-        """Launch one candidate and return what it computes.
+        """Launch one candidate and return its outputs.
 
         Args:
             device: Describes the GPU.
             checks: The program that compares results.
             arrays: The operands; None for those of the last call.
-            work: The candidate, compiled.
+            work: The compiled candidate.
 
         Returns:
             As ``CudaRunner.outputs``, or what is Missing here.
@@ -311,7 +313,7 @@ class CompileActor:
         self._pool: CompilePool | None = None
 
     def hello(self) -> Hello:
-        """Which compiler it is."""
+        """Return the description of the compiler."""
         try:
             self._pool = CompilePool(
                 CompileCache(self._options.cache) if self._options.cache else None,
@@ -324,7 +326,7 @@ class CompileActor:
         return Hello(toolchain=self._pool.toolchain)
 
     def compile(self, headers: Headers, kernel: GeneratedKernel, arch: str) -> SentProgram | CompileFailure:
-        """Return the program of ``kernel``, whose headers come apart from it."""
+        """Return the program of ``kernel``, whose headers are passed separately."""
         assert self._pool is not None  # hello comes first
         result = self._pool.compile(dataclasses.replace(kernel, headers=headers), arch)
         return result if isinstance(result, CompileFailure) else SentProgram.of(result)

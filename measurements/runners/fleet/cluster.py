@@ -20,15 +20,15 @@ from measurements.runners.fleet.dispatch import Dispatcher
 from search_spaces.hardware.devices import Device
 
 INSTALL = "pip install 'autosched[ray]'"
-TICK = 0.5  # seconds between looks at stragglers and lost actors
-REPLACING = 2.0  # seconds between attempts to replace what is lost
-ARRIVAL = 120.0  # seconds that the first GPU may take to answer
-COMPANY = 10.0  # seconds after it in which the others come
-PATIENCE = 120.0  # seconds without any GPU of a kind, after which a run ends
+TICK = 0.5  # seconds between checks for stragglers and lost actors
+REPLACING = 2.0  # seconds between attempts to replace lost actors
+ARRIVAL = 120.0  # seconds for the first GPU to answer
+COMPANY = 10.0  # additional seconds for the others
+PATIENCE = 120.0  # seconds without any GPU of a kind after which a run ends
 
 
 class FleetError(ValueError):
-    """A cluster that cannot be used. The message is one sentence that says what to do."""
+    """A cluster that cannot be used. The message is one sentence with the remedy."""
 
 
 class Fleet:
@@ -36,9 +36,9 @@ class Fleet:
 
     Args:
         address: "auto" for the cluster of this machine, "local" for one that ends with this process, or an address.
-        options: How times are taken, and limits; None for the usual.
-        compilers: How many compile; None for one for each CPU of the cluster.
-        told: Called with lines for people.
+        options: Timing options and limits; None for the defaults.
+        compilers: Number of compilers; None for one per CPU of the cluster.
+        told: Called with messages for the user.
 
     Raises:
         FleetError: There is no Ray, no cluster, or no GPU in it that answers.
@@ -91,13 +91,12 @@ class Fleet:
 
     @property
     def kinds(self) -> dict[str, int]:
-        """How many GPUs answer now, by device name."""
+        """Return the number of GPUs that answer now, by device name."""
         with self._lock:
             return {name: dispatcher.members for name, (_, dispatcher) in self._kinds.items()}
 
     def device(self, name: str | None) -> Device:
-        """Return the kind of GPU called ``name``, or the only one there is. Raises FleetError where there is none such,
-        or there are several."""
+        """Return the kind of GPU called ``name``, or the only one. Raises FleetError if it is missing or ambiguous."""
         with self._lock:
             kinds = {key: device for key, (device, _) in self._kinds.items()}
         if name is None and len(kinds) > 1:
@@ -108,7 +107,7 @@ class Fleet:
         return found
 
     def gpus(self, device: Device) -> Dispatcher:
-        """Who measures on GPUs of this kind."""
+        """Return the dispatcher of the GPUs of this kind."""
         with self._lock:
             return self._kinds[device.name][1]
 
@@ -117,11 +116,11 @@ class Fleet:
         return self._compilers
 
     def put(self, value: Any) -> Any:
-        """``value`` in the memory of the cluster, to be sent to each machine once."""
+        """Store ``value`` in the cluster's memory, so that it is sent to each machine once."""
         return self._ray.put(value)
 
     def require_toolchain(self, toolchain: str) -> None:
-        """Compilers of another version leave, now and later."""
+        """Drop compilers of another version, now and later."""
         self._toolchain = toolchain
 
     def close(self) -> None:
@@ -150,7 +149,7 @@ class Fleet:
         return int(self._ray.cluster_resources().get(resource, 0))
 
     def _await_gpus(self) -> None:
-        """Until all GPUs of the cluster have answered, or those that came first have waited long enough."""
+        """Wait until all GPUs of the cluster have answered, or the first ones have waited long enough."""
         began = time.monotonic()
         with self._arrived:
             while sum(d.members for _, d in self._kinds.values()) < self._count("GPU"):
@@ -164,7 +163,7 @@ class Fleet:
                 raise FleetError(f"no GPU of the Ray cluster at {self.address} answers: {why}")
 
     def _keep(self) -> None:
-        """Until closed: replaces lost actors, and looks after jobs."""
+        """Replace lost actors and check jobs, until closed."""
         last = time.monotonic()
         while not self._closed.wait(TICK):
             try:
@@ -179,7 +178,7 @@ class Fleet:
                 self._say(f"the cluster does not answer: {str(error).splitlines()[0]}")
 
     def _top_up(self) -> None:
-        """Start an actor for each GPU, and as many compilers as there should be."""
+        """Start an actor for each GPU, and the required number of compilers."""
         wanted = self._wanted_compilers or max(1, self._count("CPU"))
         with self._lock:
             gpus = sum(d.members for _, d in self._kinds.values()) + sum(self._starting.values())
@@ -236,5 +235,5 @@ class Fleet:
 
 
 def stopped(error: BaseException) -> RunnerStopped:
-    """Return what a run raises where jobs are lost for good."""
+    """Return the exception of a run whose jobs are lost permanently."""
     return RunnerStopped(f"the cluster: {error}")

@@ -1,4 +1,4 @@
-"""The compilers of a cluster, in the place of a pool of this machine's."""
+"""The compilers of a cluster, behind the interface of a local pool."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from search_spaces.launches.headers import Headers
 
 
 class FleetCompilers(CompilePool):
-    """Compiles on the machines of ``fleet``, which stays the caller's to close. What they compile is kept in the cache
-    of this machine, too, and what that holds is not compiled again.
+    """Compiles on the machines of ``fleet``, which the caller closes.
 
-    ``compile_options`` as in CompilePool. Raises NvrtcMissing and NvccMissing: the version of this machine's compiler
-    is part of what times are of.
+    Results are also stored in the cache of this machine, and cached kernels are not compiled again. ``compile_options``
+    as in CompilePool. Raises NvrtcMissing and NvccMissing: the version of this machine's compiler is part of the times'
+    identity.
     """
 
     def __init__(self, fleet: Fleet, cache: CompileCache | None = None, *, compile_options: Sequence[str] = ()) -> None:
@@ -73,8 +73,8 @@ class FleetCompilers(CompilePool):
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """None: its processes are elsewhere."""
+        """Empty: its processes are on other machines."""
         return ()
 
     def close(self) -> None:
-        """Nothing of this machine's is to be ended."""
+        """Do nothing: there are no local processes."""

@@ -1,4 +1,4 @@
-"""Jobs for members that may be lost: each job gets one result, whatever becomes of those who work on it.
+"""Jobs for members that may be lost: each job gets exactly one result.
 
 A member (an actor that owns a GPU, or a compiler) does one job at a time, in order, and has the next ones waiting for
 it, so that it never waits for an answer to arrive. A job of a member that is lost is given to another one. One that
@@ -17,19 +17,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-IN_FLIGHT = 2  # jobs of a member: one under way, one waiting
-MOST_LOSSES = 4  # members that a job may be under way on when they are lost: it may be what kills them
-STRAGGLING = 4.0  # times the median job, after which an idle member gets it, too
-LEAST_STRAGGLING = 5.0  # seconds: shorter jobs are not given twice
+IN_FLIGHT = 2  # jobs of a member: one running, one waiting
+MOST_LOSSES = 4  # members that a job may lose: it may be the cause
+STRAGGLING = 4.0  # times the median job, after which an idle member also gets it
+LEAST_STRAGGLING = 5.0  # seconds: shorter jobs are not duplicated
 _REMEMBERED = 64  # durations
 
 
 class JobLost(Exception):
-    """A job whose members were lost again and again, or for which no member is left. One line."""
+    """A job whose members were lost repeatedly, or for which no member is left. The message is one line."""
 
 
 class Pending(Protocol):
-    """What a member gives for a job: its answer to be."""
+    """Future result of a member's job."""
 
     def future(self) -> Future[Any]: ...
 
@@ -45,14 +45,16 @@ class _Job:
 @dataclass(eq=False)
 class _Member:
     handle: Any
-    jobs: deque[_Job] = field(default_factory=deque)  # the first is under way
-    since: float = 0.0  # when it began
-    suspect: _Job | None = None  # what was under way when the member was lost
+    jobs: deque[_Job] = field(default_factory=deque)  # the first is running
+    since: float = 0.0  # start time of the first
+    suspect: _Job | None = None  # running when the member was lost
 
 
 class Dispatcher:
-    """``is_loss`` tells errors that mean a lost member from errors of a job, which are the job's result. Safe for any
-    number of threads; results are set in those of the members' answers."""
+    """Dispatches jobs. Thread-safe; results are set in the threads of the members' replies.
+
+    ``is_loss`` distinguishes errors of a lost member from errors of a job, which are the job's result.
+    """
 
     def __init__(self, is_loss: Callable[[BaseException], bool], *, in_flight: int = IN_FLIGHT) -> None:
         self._is_loss, self._in_flight = is_loss, in_flight
@@ -63,7 +65,7 @@ class Dispatcher:
         self._closed = False
         self._alone_since = time.monotonic()
         self.lost = 0  # members
-        self.given_again = 0  # jobs, to another member: after a loss, or because they straggled
+        self.given_again = 0  # jobs moved to another member: after a loss, or as stragglers
 
     @property
     def members(self) -> int:
@@ -75,14 +77,15 @@ class Dispatcher:
             return [m.handle for m in self._members]
 
     def add(self, handle: Any) -> None:
-        """Another member, which gets work from now on."""
+        """Add a member, which gets work from now on."""
         with self._lock:
             self._members.append(_Member(handle))
             self._fill()
 
     def submit(self, call: Callable[[Any], Pending]) -> Future[Any]:
-        """Return the result of ``call(handle)`` with the handle of some member: what it answers or raises. Raises
-        JobLost through the future."""
+        """Return the future result of ``call(handle)`` with the handle of some member. Raises JobLost through the
+        future.
+        """
         job = _Job(call)
         with self._lock:
             if self._closed:
@@ -92,8 +95,9 @@ class Dispatcher:
         return job.result
 
     def look_after(self, patience: float) -> None:
-        """To be called now and then: gives stragglers to idle members, and gives up where there has been no member for
-        ``patience`` seconds."""
+        """Give stragglers to idle members, and give up without any member for ``patience`` seconds. Call it
+        regularly.
+        """
         now = time.monotonic()
         given_up: list[_Job] = []
         with self._lock:
@@ -111,7 +115,7 @@ class Dispatcher:
             job.result.set_exception(JobLost(f"no worker of the cluster has been left for {patience:g} s"))
 
     def close(self) -> None:
-        """No more jobs; those that wait are cancelled."""
+        """Accept no more jobs, and cancel waiting ones."""
         with self._lock:
             self._closed = True
             waiting, self._waiting = list(self._waiting), deque()
@@ -134,7 +138,7 @@ class Dispatcher:
         job.copies += 1
         try:
             answer = job.call(member.handle).future()
-        except Exception as error:  # the member is gone already, or cannot be reached
+        except Exception as error:  # the member is already gone, or cannot be reached
             answer = Future()
             answer.set_exception(error)
         answer.add_done_callback(partial(self._done, member, job))
@@ -159,7 +163,7 @@ class Dispatcher:
                 if job.result.done() or job.copies or self._closed:
                     finish = None
                 elif job.losses < MOST_LOSSES:
-                    # Behind the others, if it may be what ended the member; those that waited for it come next.
+                    # After the others, if it may have ended the member; those that waited behind it come next.
                     (self._waiting.append if suspect else self._waiting.appendleft)(job)
                     self.given_again += 1
                     finish = None

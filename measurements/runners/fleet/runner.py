@@ -1,4 +1,4 @@
-"""Backend on the GPUs of a Ray cluster: as ``CudaRunner``, with machines in the place of processes."""
+"""Backend on the GPUs of a Ray cluster: like ``CudaRunner``, with machines instead of processes."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ _JUDGED = (
 
 
 class FleetRunner(PoolRunner):
-    """Measures on the GPUs of ``fleet`` that are of the kind ``device``. Both it and the pool of compilers stay the
-    caller's to close."""
+    """Measures on the GPUs of ``fleet`` of the kind ``device``. The caller closes both the fleet and the pool of
+    compilers.
+    """
 
     name = "ray"
     provenance = Provenance.MEASURED
@@ -49,7 +50,7 @@ class FleetRunner(PoolRunner):
 
     @property
     def gpus(self) -> int:
-        """How many answer now."""
+        """Number of GPUs that answer now."""
         return self._gpus.members
 
     def describe(self) -> str:
@@ -60,14 +61,14 @@ class FleetRunner(PoolRunner):
         )
 
     def fingerprint(self) -> dict[str, str]:
-        """Return that of whichever GPU answers. Raises RunnerStopped."""
+        """Return the fingerprint of any GPU that answers. Raises RunnerStopped."""
         checks = self._checking()
         found: dict[str, str] = self._ask(lambda actor: actor.fingerprint.remote(self.device, checks))
         return {**found, "toolchain": self._pool.toolchain}
 
     def stream(self) -> PoolStream:
-        """As ``Streaming`` says. Its results raise RunnerStopped where no GPU is left."""
-        self._checking()  # here: answers of the cluster come in threads that must not wait for others
+        """Return an empty stream. Its results raise RunnerStopped if no GPU is left."""
+        self._checking()  # here: replies of the cluster arrive in threads that must not wait for others
         stream = PoolStream(self._pool, self.device.arch, self._compiled, closed=self._streams.discard)
         self._streams.add(stream)
         return stream
@@ -81,17 +82,20 @@ class FleetRunner(PoolRunner):
         others: Sequence[str] = (),
         seed: int | None = None,
     ) -> tuple[Entrant, ...]:
-        """As ``CudaRunner.compare``, on one GPU; on another one from the start if that is lost.
+        """Time candidates in turns as ``CudaRunner.compare``, on one GPU; repeated on another one if that is lost.
 
         Args:
             candidates: At least one, of one problem.
-            rounds: How often each is timed, in turns.
-            library: Whether the vendor's library takes part.
+            rounds: Number of times that each is timed.
+            library: If True, the vendor's library takes part.
             others: Names of further baselines.
-            seed: As of ``CudaRunner.compare``.
+            seed: As in ``CudaRunner.compare``.
+
+        Returns:
+            An entrant for each.
 
         Raises:
-            ValueError: As of ``CudaRunner.compare``.
+            ValueError: As ``CudaRunner.compare``.
             RunnerStopped: No GPU of the kind is left.
         """
         compiled = [self._pool.submit(c.kernel, self.device.arch) for c in candidates]
@@ -113,7 +117,7 @@ class FleetRunner(PoolRunner):
         return (*first, *of_able)
 
     def outputs(self, candidate: Candidate) -> dict[str, Array] | Measurement:
-        """As ``CudaRunner.outputs``."""
+        """Return the outputs of one launch, as ``CudaRunner.outputs``."""
         program = self._pool.submit(candidate.kernel, self.device.arch).result()
         ready = runnable(candidate, program, self.device, self.provenance)
         if isinstance(ready, Measurement):
@@ -163,7 +167,7 @@ class FleetRunner(PoolRunner):
         return CandidateWork(SentProblem.of(candidate.problem), launch, SentProgram.of(program))
 
     def _checking(self) -> Any:
-        """Return the kernels that check a GPU, compiled, in the cluster's memory."""
+        """Return the compiled check kernels of a GPU, in the cluster's memory."""
         with self._lock:
             if self._checks is None:
                 compiled = self._pool.submit(check_kernels.KERNEL, self.device.arch).result()
@@ -173,8 +177,10 @@ class FleetRunner(PoolRunner):
             return self._checks
 
     def _answer(self, problem: Problem, what: str, call: Callable[..., Any]) -> Future[Any]:
-        """Return what some GPU answers, which is asked again with the arrays that it lacks. RunnerStopped comes through
-        the future where no GPU is left."""
+        """Return the reply of some GPU, which is called again with the arrays that it lacks.
+
+        RunnerStopped comes through the future if no GPU is left.
+        """
         result: Future[Any] = Future()
         checks = self._checking()
 
@@ -187,7 +193,7 @@ class FleetRunner(PoolRunner):
             except CancelledError:
                 result.cancel()
             except JobLost as error:
-                if what == "measure" and "was lost with" in str(error):  # it may be what ends them
+                if what == "measure" and "was lost with" in str(error):  # it may be the cause
                     crashed = Measurement(Status.CRASHED, self.provenance, f"the GPU's machine: {error}")
                     result.set_result((crashed, 0.0))
                 else:
@@ -214,7 +220,7 @@ class FleetRunner(PoolRunner):
             return self._arrays.get(problem.key())
 
     def _computed(self, problem: Problem, missing: Missing) -> Any:
-        """Compute, for one thread at a time."""
+        """Compute, in one thread at a time."""
         data = dataclasses.replace(missing.data, problem=problem)
         sent = self._references.computed(data, missing.parts)
         plain = SentArrays(sent.digests, {digest: bytes(content) for digest, content in sent.blobs.items()})

@@ -1,7 +1,7 @@
-"""What candidates are compared with, on the same arrays: the vendor's library, torch, Triton, cupy, and a plain copy.
+"""Baselines on the same arrays as candidates: the vendor's library, torch, Triton, cupy, and a plain copy.
 
 One table for each, by operator. An entry is a function of the problem and of arrays by the operands' names; it writes
-``out`` and returns None, or returns the result where its library has no way to write it into an array.
+``out`` and returns None, or returns the result if its library cannot write it into an array.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ Arrays = Mapping[str, Any]
 Entry = Callable[[Any, Any, Arrays], Any]  # (module, problem, arrays)
 Call = Callable[[int], None]
 
-# Besides the library; torch and Triton need not be installed. cublaslt is the fastest of what the library offers, where
-# "library" is what it chooses itself.
+# In addition to the library; torch and Triton need not be installed. cublaslt is the fastest algorithm of the library,
+# "library" is its own choice.
 OTHERS = ("cublaslt", "torch", "triton", "cupy", "copy")
-TOLERANCES = 100.0  # how far a library's results may be off: it rounds where candidates must not, but no more
+TOLERANCES = 100.0  # allowed error of a library's results: it rounds where candidates must not, but no more
 
 _COPY_ALIGNMENT = 256  # bytes
 
 
 class Unable(Exception):
-    """The library cannot compute this problem; the message is one line that says why."""
+    """The library cannot compute this problem. The message is one line with the reason."""
 
 
 def baseline_call(
@@ -40,18 +40,18 @@ def baseline_call(
 ) -> Call | str:
     """Return a function that launches a baseline on copy i of the operands.
 
-    It has been launched on the first copy, whose output then holds what it computes (but for the plain copy).
+    It has been launched on the first copy, whose output then holds its result (except for the plain copy).
 
     Args:
-        name: Of the baseline; "copy" moves as many bytes.
+        name: Name of the baseline; "copy" moves as many bytes.
         cp: The cupy module.
-        stream: The cupy stream that work goes to.
-        problem: What is computed.
+        stream: The cupy stream of the work.
+        problem: Problem to compute.
         copies: The operands by name, shaped as in memory.
-        cold_bytes: Memory that copies go around in, so that none finds its operands in the L2.
+        cold_bytes: Memory for rotating copies, so that no operands are in the L2 cache.
 
     Returns:
-        The function, or one line that says why there is none.
+        The function, or one line with the reason why there is none.
     """
     if name == "copy":
         return _copy_call(cp, stream, problem, cold_bytes)
@@ -59,7 +59,7 @@ def baseline_call(
         return _MAKERS[name](cp, stream, problem, copies)
     except Unable as error:
         return str(error)
-    except Exception as error:  # broken installations, and whatever a library raises when part of it is missing
+    except Exception as error:  # broken installations, and any error of a library with missing parts
         return f"{name} cannot be called: {type(error).__name__}: {first_line(error)}"
 
 
@@ -77,8 +77,10 @@ def _cublaslt_call(cp: Any, stream: Any, problem: Problem, copies: Sequence[Arra
 
 
 def library_multiplier(cp: Any, stream: Any, gemm: Gemm) -> Multiply:
-    """Return a function of device addresses, as ``library_product`` names them, that queues the product by cuBLAS, or
-    by cuBLASLt where that alone multiplies the type. Raises CublasError."""
+    """Return a function of device addresses, named as in ``library_product``, that queues the product.
+
+    It uses cuBLAS, or cuBLASLt for types that only that multiplies. Raises CublasError.
+    """
     return lt_multiplier(cp, stream, gemm) if gemm.element in EIGHT_BIT else multiplier(cp, stream, gemm)
 
 
@@ -93,8 +95,9 @@ def _product_call(multiply: Multiply, names: Sequence[str], copies: Sequence[Arr
 
 
 def library_product(problem: Any) -> tuple[Gemm, tuple[str, ...]]:
-    """``problem`` as the library's product, and the names of its two factors, its result, and their scales if there
-    are any. Raises Unable."""
+    """Return ``problem`` as the library's product, with the names of factors, result, and scales if any. Raises
+    Unable.
+    """
     names: tuple[str, ...]
     if problem.operator == "matmul":
         names = ("a", "b", "out") if problem.scale == "none" else ("a", "b", "out", "scale_a", "scale_b")
@@ -159,8 +162,9 @@ def _tensor_call(
 
 
 def _tensor(torch: Any, array: Any, kind: str) -> Any:
-    """Return the same memory as a tensor. torch takes signed integers of any size, and cupy holds a bf16 as its
-    bits."""
+    """Return the same memory as a tensor. torch accepts signed integers of any size, and cupy stores bf16 as
+    its bits.
+    """
     storage = np.dtype(array.dtype)
     signed = array.view(np.dtype(f"i{storage.itemsize}")) if storage.kind == "u" and storage.itemsize > 1 else array
     tensor = torch.as_tensor(signed, device="cuda")
@@ -270,7 +274,7 @@ def _cupy_transpose(cp: Any, p: Any, t: Arrays) -> None:
 _CUPY: dict[str, Entry] = {"reduce": _cupy_reduce, "softmax": _cupy_softmax, "transpose": _cupy_transpose}
 
 
-# ---- what they share ----
+# ---- shared functions ----
 
 
 _MAKERS: dict[str, Callable[[Any, Any, Any, Sequence[Arrays]], Call]] = {
@@ -283,7 +287,7 @@ _MAKERS: dict[str, Callable[[Any, Any, Any, Sequence[Arrays]], Call]] = {
 
 
 def _entry(name: str, table: Mapping[str, Entry], problem: Problem) -> Entry:
-    """Return the entry of the problem's operator, if it can give the type of ``out``. Raises Unable."""
+    """Return the entry of the problem's operator if it supports the type of ``out``. Raises Unable."""
     if problem.operator not in table:
         raise Unable(f"{name} has no {problem.operator}")
     _plain_product(name, problem)
@@ -302,7 +306,7 @@ def _plain_product(name: str, problem: Any) -> None:
 
 
 def _turned(array: Any, order: str) -> Any:
-    """Matrices as rows and columns, whatever their storage order."""
+    """Return matrices as rows and columns, regardless of storage order."""
     return array if order == "row" else array.swapaxes(-1, -2)
 
 
@@ -313,7 +317,7 @@ def _lines(p: Any, t: Arrays) -> tuple[Any, Any]:
 
 
 def _copy_call(cp: Any, stream: Any, problem: Problem, cold_bytes: int) -> Call | str:
-    """Return a device-to-device copy that moves as many bytes, read and written, as the problem must at least."""
+    """Return a device-to-device copy that moves the problem's minimum of bytes, read and written."""
     half = max(-(-problem.min_bytes // (2 * _COPY_ALIGNMENT)), 1) * _COPY_ALIGNMENT
     pairs = max(math.ceil(cold_bytes / (2 * half)), 1)
     try:

@@ -1,4 +1,4 @@
-"""cuBLAS through its C interface, which handles every float type, whatever the array library supports.
+"""cuBLAS through its C interface, which handles every float type, independently of the array library.
 
 cupy's own matmul has no bf16 in most versions, and converts stacks of f16 matrices to f32 first, which would not be a
 fair baseline. Names and numbers are those of NVIDIA's cuBLAS documentation (cublasGemmStridedBatchedEx).
@@ -16,7 +16,7 @@ from typing import Any
 
 _SONAMES = ("libcublas.so.13", "libcublas.so.12")
 _INSTALL = "pip install nvidia-cublas (nvidia-cublas-cu12 for CUDA 12)"
-WORKSPACE = 32 << 20  # bytes: what cuBLAS recommends for Hopper; its own would be allocated inside graphs
+WORKSPACE = 32 << 20  # bytes: recommended by cuBLAS for Hopper; its own would be allocated inside graphs
 _TYPES = {"f32": 0, "f16": 2, "bf16": 14}  # cudaDataType
 ELEMENTS = frozenset(_TYPES)  # types of factors and of results
 COMPUTE_F16, _COMPUTE_F32, _COMPUTE_TF32 = 64, 68, 77  # cublasComputeType_t
@@ -27,16 +27,16 @@ _VERSION_PARTS = (0, 1, 2)  # libraryPropertyType: major, minor, patch
 
 
 class CublasError(RuntimeError):
-    """cuBLAS cannot be loaded, or refuses a call."""
+    """cuBLAS cannot be loaded, or rejects a call."""
 
 
 @dataclass(frozen=True)
 class Gemm:
-    """``out[i] = a[i] @ b[i]`` for ``batch`` row-major outputs of m x n; sums in f32, or ``in_f16``.
+    """``out[i] = a[i] @ b[i]`` for ``batch`` row-major outputs of m x n; accumulated in f32, or ``in_f16``.
 
     ``a_turned``: a is stored as k x m, not m x k; ``b_turned``: b as n x k, not k x n. ``element`` is the type of a and
-    b, ``out`` that of the result. ``tf32`` lets f32 be multiplied on tensor cores. ``scale`` says what f32 scales
-    8-bit floats have, as ``Matmul`` does.
+    b, ``out`` that of the result. ``tf32`` allows multiplying f32 on tensor cores. ``scale`` is the kind of f32 scales
+    of 8-bit floats, as in ``Matmul``.
     """
 
     m: int
@@ -65,7 +65,7 @@ def multiplier(cp: Any, stream: Any, gemm: Gemm) -> Callable[[int, int, int], No
     m, n, k = gemm.m, gemm.n, gemm.k
 
     def multiply(a: int, b: int, result: int) -> None:
-        # cuBLAS is column-major: it computes the transposed product out^T = b^T @ a^T of the arrays as they lie.
+        # cuBLAS is column-major: it computes the transposed product out^T = b^T @ a^T of the unchanged arrays.
         _check(
             library.cublasGemmStridedBatchedEx(
                 handle,
@@ -85,7 +85,7 @@ def multiplier(cp: Any, stream: Any, gemm: Gemm) -> Callable[[int, int, int], No
 
 
 def factors(gemm: Gemm) -> tuple[Any, Any]:
-    """1 and 0 in the type that floats are added up in."""
+    """Return 1 and 0 in the accumulator's type."""
     if gemm.in_f16:
         return ctypes.c_uint16(F16_ONE), ctypes.c_uint16(0)
     return ctypes.c_float(1.0), ctypes.c_float(0.0)
@@ -107,7 +107,7 @@ def _library() -> ctypes.CDLL:
 
 @cache
 def library_version() -> str:
-    """For example "cublas 13.2.0". Raises CublasError where it cannot be loaded."""
+    """Return the version, such as "cublas 13.2.0". Raises CublasError if it cannot be loaded."""
     parts = []
     for part in _VERSION_PARTS:
         number = ctypes.c_int()
@@ -116,12 +116,12 @@ def library_version() -> str:
     return f"cublas {'.'.join(parts)}"
 
 
-# By GPU and stream, each with the workspace that it uses: every GPU has a default stream of the same address.
+# By GPU and stream, each with its workspace: every GPU has a default stream of the same address.
 _handles: dict[tuple[int, int], tuple[ctypes.c_void_p, Any]] = {}
 
 
 def _handle(cp: Any, stream: Any) -> ctypes.c_void_p:
-    """One handle for each stream of each GPU, for as long as the process lives."""
+    """Return the handle of a stream of a GPU, which exists until the process ends."""
     address = int(stream.ptr)
     place = int(cp.cuda.runtime.getDevice()), address
     if place not in _handles:

@@ -19,7 +19,7 @@ from typing import Any
 from measurements.runners.cuda.launch_timer import NoGraph, capture
 from measurements.runners.cuda.libraries.cublas import COMPUTE_F16, WORKSPACE, CublasError, Gemm, factors
 
-EIGHT_BIT = frozenset({"e4m3", "e5m2", "i8"})  # types of factors that this library alone multiplies
+EIGHT_BIT = frozenset({"e4m3", "e5m2", "i8"})  # types of factors that only this library multiplies
 SCALES = frozenset({"none", "tensor", "row_column"})  # of 8-bit floats
 BEST_OF = 8  # algorithms, the first ones of the library's heuristics
 
@@ -32,12 +32,12 @@ _A_SCALE_MODE, _B_SCALE_MODE = 31, 32
 _OUTER_VECTOR = 3  # cublasLtMatmulMatrixScale_t: a scale for each row of op(A), of each column of op(B)
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6  # cublasLtMatrixLayoutAttribute_t
 _MAX_WORKSPACE, _LEAST_ALIGNMENTS = 1, (5, 6, 7, 8)  # cublasLtMatmulPreferenceAttributes_t; of A, B, C and D
-_ALIGNMENT = 16  # bytes, of any array that a caller may give: what TMA and kernels of 8-bit types need
+_ALIGNMENT = 16  # bytes, alignment of any caller's array: required by TMA and kernels of 8-bit types
 _NORMAL, _TRANSPOSED = 0, 1  # cublasOperation_t
 _TIMED = 5  # replays of each algorithm, of which the median counts
-_TOGETHER, _REPLAY_MS = 20, 2.0  # launches in a replay at most; fewer, where these alone take so long
+_TOGETHER, _REPLAY_MS = 20, 2.0  # maximum launches in a replay; fewer if these alone take so long
 
-Multiply = Callable[..., None]  # of the device addresses of a, b, out, and of scale_a and scale_b where there are any
+Multiply = Callable[..., None]  # of the device addresses of a, b, out, and of scale_a and scale_b if present
 
 
 class _Heuristic(ctypes.Structure):
@@ -59,11 +59,11 @@ def lt_multiplier(cp: Any, stream: Any, gemm: Gemm, *, best_of: int = 1) -> Mult
         cp: The cupy module.
         stream: The cupy stream.
         gemm: Sizes, types and storage orders.
-        best_of: 1 takes the algorithm that the library's heuristics put first; more, the fastest of so many, which the
-            first call measures on its operands.
+        best_of: 1 uses the first algorithm of the library's heuristics; a larger number the fastest of so many, which
+            the first call measures on its operands.
 
     Raises:
-        CublasError: There is no such library, or it cannot multiply that; also of the function.
+        CublasError: The library is missing, or does not support the product; also raised by the function.
     """
     library = _library()
     handle, workspace = _place(cp, stream)
@@ -74,7 +74,7 @@ def lt_multiplier(cp: Any, stream: Any, gemm: Gemm, *, best_of: int = 1) -> Mult
         compute, sums = COMPUTE_F16, "f16"
     one, zero = (ctypes.c_int32(1), ctypes.c_int32(0)) if sums == "i32" else factors(gemm)
     operation = _description(library, compute, _TYPES[sums])
-    # The library is column-major: it computes out^T = b^T @ a^T of the arrays as they lie, so b is its A.
+    # The library is column-major: it computes out^T = b^T @ a^T of the unchanged arrays, so b is its A.
     _set(operation, "cublasLtMatmulDescSetAttribute", _TRANSA, ctypes.c_int32(int(gemm.b_turned)))
     _set(operation, "cublasLtMatmulDescSetAttribute", _TRANSB, ctypes.c_int32(int(gemm.a_turned)))
     if gemm.element in ("e4m3", "e5m2"):
@@ -103,7 +103,7 @@ def lt_multiplier(cp: Any, stream: Any, gemm: Gemm, *, best_of: int = 1) -> Mult
         if scales:
             _set(operation, "cublasLtMatmulDescSetAttribute", _A_SCALE_POINTER, ctypes.c_void_p(scales[1]))
             _set(operation, "cublasLtMatmulDescSetAttribute", _B_SCALE_POINTER, ctypes.c_void_p(scales[0]))
-        if not chosen:  # now that the library sees whether there are scales
+        if not chosen:  # now that the library sees the scales, if any
             found = _algorithms(library, handle, operation, (b_layout, a_layout, out_layout), best_of)
             chosen.append(found[0] if best_of == 1 else _fastest(cp, stream, found, lambda f: launch(f, a, b, out)))
         launch(chosen[0], a, b, out)
@@ -139,7 +139,7 @@ def _algorithms(
 def _fastest(
     cp: Any, stream: Any, algorithms: Sequence[_Heuristic], launch: Callable[[_Heuristic], None]
 ) -> _Heuristic:
-    """Return the one whose median of a few replays is the shortest; CublasError where none can be launched.
+    """Return the algorithm with the shortest median of a few replays. Raises CublasError if none can be launched.
 
     A replay is a graph of many launches: a short one alone on an idle GPU takes as long as the host needs for it.
     """
@@ -154,7 +154,7 @@ def _fastest(
 
     times: list[tuple[float, int]] = []
     for place, algorithm in enumerate(algorithms):
-        with suppress(CublasError, NoGraph):  # a heuristic may name what this chip then refuses
+        with suppress(CublasError, NoGraph):  # a heuristic may return algorithms that this chip then rejects
             once = partial(launch, algorithm)
             once()
             together = min(max(math.ceil(_REPLAY_MS / max(elapsed(once), 1e-3)), 1), _TOGETHER)
@@ -206,7 +206,7 @@ _places: dict[tuple[int, int], tuple[ctypes.c_void_p, Any]] = {}  # by GPU and s
 
 
 def _place(cp: Any, stream: Any) -> tuple[ctypes.c_void_p, Any]:
-    """Return a handle and a workspace of its own for each stream of each GPU, for as long as the process lives."""
+    """Return a handle and a workspace for each stream of each GPU, which exist until the process ends."""
     place = int(cp.cuda.runtime.getDevice()), int(stream.ptr)
     if place not in _places:
         handle = ctypes.c_void_p()

@@ -1,4 +1,4 @@
-"""Where the scales of a block-scaled factor lie: in rows, or in the tiles that tensor cores of sm_100 take.
+"""Layout of the scales of a block-scaled factor: in rows, or in the tiles of sm_100's tensor cores.
 
 A factor has ``lines`` (rows of a, columns of b), and each line a scale for every block along k.
 """
@@ -22,9 +22,9 @@ def scales_shape(order: str, batch: int, lines: int, blocks: int) -> tuple[int, 
 
     Args:
         order: "row" or "tiled".
-        batch: Matrices.
-        lines: Of each.
-        blocks: Along each line.
+        batch: Number of matrices.
+        lines: Lines of each matrix.
+        blocks: Blocks along each line.
 
     Returns:
         (batch, lines, blocks) for "row"; for "tiled" (batch, tiles of lines, tiles of blocks, 32, 4, 4), where a line
@@ -37,14 +37,14 @@ def scales_shape(order: str, batch: int, lines: int, blocks: int) -> tuple[int, 
 
 
 def scale_places(order: str, lines: Indices, blocks: Indices, of_lines: int, of_blocks: int) -> Indices:
-    """Return the places in one matrix's scales of every line of ``lines`` with every block of ``blocks``.
+    """Return the positions in one matrix's scales of every line of ``lines`` with every block of ``blocks``.
 
     Args:
         order: "row" or "tiled".
         lines: Numbers of lines.
         blocks: Numbers of blocks.
-        of_lines: How many lines the matrix has.
-        of_blocks: How many blocks each line has.
+        of_lines: Number of lines of the matrix.
+        of_blocks: Number of blocks of each line.
 
     Returns:
         [lines, blocks], indices of elements.
@@ -59,13 +59,13 @@ def scale_places(order: str, lines: Indices, blocks: Indices, of_lines: int, of_
 
 
 def in_lines(order: str, stored: npt.NDArray[Any], lines: int, blocks: int) -> npt.NDArray[Any]:
-    """Return stored scales by line and block, without what fills tiles up.
+    """Return stored scales by line and block, without the padding of tiles.
 
     Args:
         order: "row" or "tiled".
-        stored: [batch, ...], as ``scales_shape`` says.
-        lines: Of each matrix.
-        blocks: Along each line.
+        stored: [batch, ...], of the shape ``scales_shape``.
+        lines: Lines of each matrix.
+        blocks: Blocks along each line.
 
     Returns:
         [batch, lines, blocks].

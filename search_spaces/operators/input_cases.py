@@ -82,15 +82,14 @@ def places(rng: np.random.Generator, count: int, length: int) -> npt.NDArray[np.
 def mixed(
     cases: Sequence[InputCase], rng: np.random.Generator, count: int, length: int, dtype: DType
 ) -> Iterator[tuple[tuple[str, ...], FloatArray]]:
-    """Yield sets of lines in which each case has a line, as many as that takes; then one for each case that wants all
-    lines of its set.
+    """Yield sets of lines until each case has a line; then one set for each case that requires all lines.
 
     Args:
-        cases: What lines are to hold.
-        rng: Deals them out.
+        cases: Cases of lines.
+        rng: Distributes the cases.
         count: Lines of a set.
         length: Elements of a line.
-        dtype: That they will be stored as.
+        dtype: Storage type of the elements.
 
     Yields:
         The names of a set's cases, and its lines, [count, length].
@@ -110,8 +109,10 @@ def mixed(
 
 
 def whole_lines(lines: FloatArray) -> npt.NDArray[np.bool_]:
-    """Which lines (along the last axis) hold nothing but integers; with products and sums up to EXACT, their
-    reductions are exact, in whatever order."""
+    """Return which lines (along the last axis) only hold integers.
+
+    With products and sums up to EXACT, their reductions are exact in any order.
+    """
     with np.errstate(invalid="ignore"):
         whole: npt.NDArray[np.bool_] = (np.isfinite(lines) & (lines == np.rint(lines))).all(-1)
     return whole

@@ -217,7 +217,7 @@ class Matmul(Problem):
 
     @property
     def multiplied_as(self) -> str:
-        """What a tensor core multiplies: the inputs' type, or tf32 for f32."""
+        """Type that a tensor core multiplies: the inputs' type, or tf32 for f32."""
         return "tf32" if self.a == "f32" else self.a
 
     @property
@@ -415,7 +415,7 @@ class Matmul(Problem):
                     yield self._part(int(batch), here, columns[columns // SCALE_BLOCK == block])
 
     def further_parts(self, name: str, places: Indices) -> Iterator[ProblemPart]:
-        """Of the reduction: the whole rows, or columns, of out that it is of, some at a time."""
+        """Yield parts of the reduction: whole reduced rows, or columns, of out, some at a time."""
         if name != "reduced":
             return
         kept, along = (self.m, np.arange(self.n)) if self.reduced_axis == -1 else (self.n, np.arange(self.m))
@@ -512,27 +512,26 @@ class Matmul(Problem):
         return held
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Rounding-error bound per element of each output.
+        """Return the rounding-error bound per element of each output.
 
-        With s = sqrt(sum_k a^2 b^2), the size of the sum's random walk, no partial sum of random inputs exceeds
-        P = 6 s + 2 |a @ b|. Each of k additions in f32 adds at most 2^-24 P (round to nearest) or, on tensor cores,
-        which truncate but add 8 or more products at a time, 2^-23 P per step: together (k / 2 + 16) 2^-23 P. tf32
-        inputs are off by at most 2^-11 each, at random, or, where wgmma drops the bits that tf32 lacks, by up to 2^-10
-        towards zero: 4 s 2^-10 + |a @ b| 2^-10. Sums of integers up to 2^24 are exact.
+        With s = sqrt(sum_k a^2 b^2), the size of the sum's random walk, no partial sum of random inputs exceeds P = 6 s
+        + 2 |a @ b|. Each of k additions in f32 adds at most 2^-24 P (round to nearest) or, on tensor cores, which
+        truncate but add 8 or more products at a time, 2^-23 P per step: together (k / 2 + 16) 2^-23 P. tf32 inputs are
+        off by at most 2^-11 each, at random, or, where wgmma drops the bits that tf32 lacks, by up to 2^-10 towards
+        zero: 4 s 2^-10 + |a @ b| 2^-10. Sums of integers up to 2^24 are exact.
 
-        Of sums of 8-bit floats tensor cores keep FP8_SUM_BITS: once every 32 products they truncate a partial sum,
+        Tensor cores keep FP8_SUM_BITS of sums of 8-bit floats: once every 32 products they truncate a partial sum,
         which is s on the way and |a @ b| at its end: (k / 32 + 2) 2^-13 (2 s + 2 |a @ b|). Sums of integers up to 2^13
-        are exact. Sums of i8 are always exact, and rounded once where out is a float. Scales multiply these
-        errors, and add two roundings of 2^-24 of the scaled sum, and one of it and the bias.
-        With scales of blocks the truncated sums are those of blocks, each at most 6 2^-13 6 of its own s off (its sum
-        rarely exceeds 2 s), with the sign of that sum: errors of random signs, whose squares add up to 6 2^-13 6 s.
+        are exact. Sums of i8 are always exact, and rounded once where out is a float. Scales multiply these errors, and
+        add two roundings of 2^-24 of the scaled sum, and one of it and the bias. With scales of blocks the truncated
+        sums are those of blocks, each at most 6 2^-13 6 of its own s off (its sum rarely exceeds 2 s), with the sign of
+        that sum: errors of random signs, whose squares add up to 6 2^-13 6 s.
 
-        Sums in f16 are rounded to nearest once for at least F16_PRODUCTS products, and when splits of k are added up:
-        n = k / 8 + 16 times, by at most 2^-11 of a partial sum and 2^-25. Such errors are random, and n of them add up
-        to sqrt(n) as much (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019): for random inputs with a standard
-        deviation of 0.41 sqrt(n) 2^-11 s, for inputs of one sign of 0.33 sqrt(n) 2^-11 |a @ b|. Allowed is
-        sqrt(n) 2^-11 (3 s + 2 |a @ b|). Nothing here comes near the worst case, with n for sqrt(n). Sums of integers up
-        to 2^11 are exact.
+        Sums in f16 are rounded to nearest once for at least F16_PRODUCTS products, and when splits of k are added up: n
+        = k / 8 + 16 times, by at most 2^-11 of a partial sum and 2^-25. Such errors are random, and n of them add up to
+        sqrt(n) as much (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019): for random inputs with a standard deviation
+        of 0.41 sqrt(n) 2^-11 s, for inputs of one sign of 0.33 sqrt(n) 2^-11 |a @ b|. Allowed is sqrt(n) 2^-11 (3 s + 2
+        |a @ b|). Nothing here comes near the worst case, with n for sqrt(n). Sums of integers up to 2^11 are exact.
 
         The activation amplifies errors by at most 1.13; 1 + erf loses 2^-22 where erf is near -1, and silu vanishes
         where its exponential overflows; half of a subnormal number may lose its last bit. Rounding to the output adds
@@ -540,8 +539,8 @@ class Matmul(Problem):
 
         A maximum is off by at most the largest of these errors. Most errors of a sum are random, 4 sqrt(sum e^2);
         truncation has the sign of its element: with one k / 8 truncations of 2^-24 of a partial sum of about s / 2,
-        under e / 24 for each element. The sum itself adds ``sum_growth`` roundings of partial sums, which for
-        random terms do not exceed 4 sqrt(sum x^2) + |sum x|. What activations lose of tiny results, all lose alike.
+        under e / 24 for each element. The sum itself adds ``sum_growth`` roundings of partial sums, which for random
+        terms do not exceed 4 sqrt(sum x^2) + |sum x|. Losses of activations at tiny results are the same for all.
         """
         return self.expected(inputs)[1]
 
@@ -549,7 +548,7 @@ class Matmul(Problem):
         self, a: FloatArray, b: FloatArray, bias: FloatArray, scale: FloatArray, product: FloatArray
     ) -> dict[str, FloatArray]:
         exact = self._exact(a, b, bias)
-        # Where all sums are exact, how far they wander is of no interest.
+        # If all sums are exact, their random-walk error is irrelevant.
         s = np.zeros_like(product) if exact.all() else np.sqrt(np.square(a) @ np.square(b))
         partial = 6.0 * s + 2.0 * np.abs(product) + np.abs(bias)
         bound = (self.k / 2 + 16) * 2.0**-23 * partial
@@ -595,7 +594,9 @@ class Matmul(Problem):
         return allowed
 
     def _exact(self, a: FloatArray, b: FloatArray, bias: FloatArray) -> npt.NDArray[np.bool_]:
-        """Which elements of out are sums of integers that the accumulator, and tf32 for the factors, hold exactly."""
+        """Return which elements of out are sums of integers that the accumulator, and tf32 for the factors, represent
+        exactly.
+        """
         rows, columns = cases.whole_lines(a)[..., :, None], cases.whole_lines(b.swapaxes(-1, -2))[..., None, :]
         exact: npt.NDArray[np.bool_] = rows & columns & (cases.whole_lines(bias[:, None]))
         if exact.any():

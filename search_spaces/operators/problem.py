@@ -1,4 +1,4 @@
-"""What every operator's problem offers: its operands, its reference, its tolerance, its name in a database."""
+"""Interface of every operator's problem: operands, reference, tolerance, and name in a database."""
 
 from __future__ import annotations
 
@@ -25,16 +25,19 @@ DRAWN = 4_194_301  # the largest prime below 2^22
 
 
 def standard_normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, scale: float = 1.0) -> Array:
-    """Draw random values; beyond DRAWN elements they repeat.
+    """Return random values with a normal distribution; beyond DRAWN elements they repeat.
 
-    Drawing hundreds of millions would take longer than measuring a kernel. As the period is prime, it divides no stride
-    of a tile or a row: an element read from the wrong place still has another value.
+    Generating hundreds of millions would take longer than measuring a kernel. The period is prime and divides no stride
+    of a tile or a row: an element read from the wrong position still has another value.
 
     Args:
-        rng: Draws them.
-        shape: Of the array.
-        dtype: That they are stored as.
+        rng: Random generator.
+        shape: Shape of the array.
+        dtype: Storage type of the values.
         scale: Their standard deviation.
+
+    Returns:
+        The array.
     """
     drawn = rng.standard_normal(dtype.values * min(math.prod(shape), DRAWN), dtype=np.float32)
     return np.resize(dtype.store(drawn * np.float32(scale)), shape)
@@ -55,10 +58,14 @@ def option(help: str, default: Any = dataclasses.MISSING, *, flag: str = "", cho
     """Return a field of a problem that the command line sets.
 
     Args:
-        help: Its text.
-        default: Without it the field is required; "" stands for a value that ``__post_init__`` takes from other fields.
-        flag: The option; "" for one by the field's name.
-        choices: What it may be; empty for anything.
+        help: Help text.
+        default: Default value. Without it the field is required; "" stands for a value that ``__post_init__`` derives
+            from other fields.
+        flag: Name of the option; "" for the field's name.
+        choices: Allowed values; empty for any.
+
+    Returns:
+        The dataclass field.
     """
     return dataclasses.field(default=default, metadata={"help": help, "flag": flag, "choices": choices})
 
@@ -77,7 +84,9 @@ def divisor_of(size: int) -> int:
 
 @dataclass(frozen=True)
 class Problem(ABC):
-    """What to compute. Subclasses are frozen dataclasses of JSON scalars; equal problems have equal ``key()``."""
+    """A computation with its sizes and types. Subclasses are frozen dataclasses of JSON scalars; equal problems have
+    equal ``key()``.
+    """
 
     operator: ClassVar[str]
     summary: ClassVar[str]
@@ -95,8 +104,7 @@ class Problem(ABC):
         """Largest absolute error allowed for each element of each output (a rounding-error bound)."""
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """Return ``reference`` and ``tolerance``. Where the second follows from the first, this computes the first
-        once."""
+        """Return ``reference`` and ``tolerance``. If the second follows from the first, the first is computed once."""
         return self.reference(inputs), self.tolerance(inputs)
 
     @property
@@ -111,7 +119,7 @@ class Problem(ABC):
 
     @property
     def judged(self) -> bool:
-        """Whether outputs are right by ``judge``, and have no reference."""
+        """True if ``judge`` checks outputs, which have no reference."""
         return False
 
     def judge(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
@@ -161,12 +169,12 @@ class Problem(ABC):
                 raise ValueError(f"{name} must be under 2^30, not {getattr(self, name)}")
 
     def further_parts(self, name: str, places: Indices) -> Iterator[ProblemPart]:
-        """As ``parts``, of a further output called ``name``; none where an element needs too much of the rest."""
+        """Return ``parts`` of a further output called ``name``; empty if an element needs too much of the rest."""
         return iter(())
 
     @property
     def signed_zeros(self) -> bool:
-        """Whether a kernel may not give -0 where the reference is +0."""
+        """True if a kernel must not return -0 where the reference is +0."""
         return False
 
     @property
@@ -190,7 +198,7 @@ class Problem(ABC):
 
     @property
     def is_reduced_unasked(self) -> bool:
-        """Whether the smaller problem that is emulated in place of this one is a guess, which nobody has stated."""
+        """True if the smaller problem that is emulated instead of this one is inferred rather than declared."""
         return False
 
     def remedy_of_unset(self, name: str) -> str:
@@ -265,6 +273,9 @@ class ProblemPart:
 
 
 def sum_growth(count: int) -> float:
-    """How many roundings of 2^-24 a sum of ``count`` terms accumulates: at most one for each addition, and, as they
-    have random signs, hardly more than 6 sqrt(count) (Higham and Mary 2019); 16 more for the tree's last steps."""
+    """Return the number of roundings of 2^-24 that a sum of ``count`` terms accumulates.
+
+    It is at most one per addition. As their signs are random, it hardly exceeds 6 sqrt(count) (Higham and Mary 2019);
+    16 more are for the tree's last steps.
+    """
     return min(count, 6.0 * math.sqrt(count)) + 16.0

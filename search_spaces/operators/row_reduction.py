@@ -33,8 +33,10 @@ _LARGEST_F16_SUM = 2.0**14  # what random inputs of a sum of squares are scaled 
 
 @dataclass(frozen=True)
 class RowProblem(Problem):
-    """What all of these operators share. Raises ValueError for sizes below 1 or beyond 2^30, arrays of 2^40
-    elements and more, and unknown types."""
+    """Base of these operators' problems.
+
+    Raises ValueError for sizes below 1 or beyond 2^30, arrays of 2^40 elements and more, and unknown types.
+    """
 
     rows: int = option("rows of x")
     columns: int = option("columns of x")
@@ -53,7 +55,7 @@ class RowProblem(Problem):
     def _check_out(self) -> None:
         dtype(self.out)
 
-    # How the kernel sees it
+    # Kernel's view
 
     normalizes: ClassVar[bool] = True  # writes every element, rather than one for each row
     has_weight: ClassVar[bool] = False
@@ -74,7 +76,7 @@ class RowProblem(Problem):
 
     @property
     def reduces_contiguous(self) -> bool:
-        """Whether contiguous memory is reduced."""
+        """True if contiguous memory is reduced."""
         return True
 
     @property
@@ -103,7 +105,7 @@ class RowProblem(Problem):
     def epsilon(self) -> float:
         return 0.0
 
-    # What every row problem computes
+    # Common to all row problems
 
     @property
     def input_dtype(self) -> DType:
@@ -450,8 +452,9 @@ class RmsNorm(_Norm):
 
 
 class _Moments(NamedTuple):
-    """Of rows, in float64: their means, what is left without these, one over the deviation, and the root of the sum of
-    squares."""
+    """Statistics of rows in float64: their means, the centred rows, the reciprocal of the deviation, and the root of
+    the sum of squares.
+    """
 
     mean: FloatArray
     centered: FloatArray
@@ -513,13 +516,13 @@ class LayerNorm(_Norm):
     def _allowed(
         self, inputs: Mapping[str, Array], reference: FloatArray, moments: _Moments | None = None
     ) -> FloatArray:
-        """Rounding-error bound per element of out.
+        """Return the rounding-error bound per element of out.
 
         The mean is off by m = ``sum_growth`` 2^-24 (4 s + |sum x|) / columns with s = sqrt(sum x^2), and by a rounding
-        of its own; that moves x - mean, and the variance by its square. The variance, a sum of squares, is off by
-        twice ``sum_growth`` roundings (parts merged in one pass add as many again), of which the square root keeps
-        half; 16 roundings more for the rest. Where means are subnormal, each of their roundings, and that of
-        (x - mean) * scale, is by up to 2^-149 however small they are.
+        of its own; that moves x - mean, and the variance by its square. The variance, a sum of squares, is off by twice
+        ``sum_growth`` roundings (parts merged in one pass add as many again), of which the square root keeps half; 16
+        roundings more for the rest. If means are subnormal, each of their roundings, and that of (x - mean) * scale, is
+        up to 2^-149 regardless of their size.
         """
         weight, bias = self._load(inputs, "weight"), self._load(inputs, "bias")
         mean, _, scale, norm = moments or self._moments(inputs)

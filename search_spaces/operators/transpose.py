@@ -75,7 +75,7 @@ class ArrayMove(Problem):
 
     @abstractmethod
     def source_of(self, elements: Indices) -> Indices:
-        """Where elements of out are in x, counted in memory order."""
+        """Return the positions in x of elements of out, counted in memory order."""
 
     def parts(self, places: Indices) -> Iterator[ProblemPart]:
         """Yield the words at ``places``, one after another, as a row that is copied."""

@@ -148,7 +148,7 @@ class Attention(TileProblem):
 
     @property
     def flops(self) -> float:
-        """Of all pairs that a mask leaves; of packed sequences those of equal lengths."""
+        """Operations of all unmasked pairs; for packed sequences those of equal lengths."""
         rows = -(-self.queries // self.batch) if self.packed else self.queries
         keys = rows if self.packed else self.keys
         pairs = float(rows * keys)

@@ -71,7 +71,7 @@ class GroupedMatmul(TileProblem):
 
     @property
     def gathered(self) -> bool:
-        """Whether token chooses rows of x."""
+        """True if ``token`` selects rows of x."""
         return self.tokens > 0
 
     @property

@@ -1,7 +1,7 @@
-"""Four-bit weights in the order in which kernels of ``quantized_matmul`` take them apart, and from checkpoints.
+"""Four-bit weights in the packed order of ``quantized_matmul``, and conversion from checkpoints.
 
-Of 64 numbers of a row, word c holds numbers 16 e + 2 c + h at bit 4 e + 16 h, e from 0 to 3 and h 0 or 1: the two of a
-pair lie 16 bits apart, so that a mask and an exponent make two numbers of 16 bits of them at once.
+For each 64 numbers of a row, word c holds numbers 16 e + 2 c + h at bit 4 e + 16 h, e from 0 to 3 and h 0 or 1. The two
+of a pair are 16 bits apart, so that a mask and an exponent convert both to 16-bit numbers at once.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def int4_from_gptq(
         qzeros: (k / group, n / 8) of int32.
         scales: (k / group, n) of float16.
         g_idx: (k,), the group of each row; None for groups in order.
-        stored_zero: What is added to stored zero points: 1 in checkpoint format "gptq", 0 in "gptq_v2".
+        stored_zero: Offset of stored zero points: 1 in checkpoint format "gptq", 0 in "gptq_v2".
 
     Returns:
         Weights (n, k / 8) of int32, the scales, and zero points (k / group, n) of uint8.

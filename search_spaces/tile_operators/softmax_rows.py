@@ -1,4 +1,4 @@
-"""What the tile programs of attention share: exponentials below a running maximum."""
+"""Shared code of the attention tile programs: exponentials below a running maximum."""
 
 from __future__ import annotations
 

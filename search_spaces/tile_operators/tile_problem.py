@@ -26,11 +26,11 @@ if TYPE_CHECKING:  # the compiler of tile programs is imported when a program is
 
 @dataclasses.dataclass(frozen=True)
 class ReducedLoops:
-    """How far a reduced problem must go.
+    """Minimum sizes of a reduced problem.
 
     Attributes:
-        count: Whole iterations of each loop that are enough: rings are filled again, and every part of a split loop
-            has some.
+        count: Sufficient number of iterations of each loop: pipelines are refilled, and every part of a split loop has
+            some.
         chosen: Values of ``p.choose`` by name.
     """
 

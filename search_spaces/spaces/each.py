@@ -17,11 +17,11 @@ _FEW_ROWS = 8  # up to this many rows, calling is cheaper than looking for those
 
 
 def each(fn: Callable[..., object]) -> Callable[..., Any]:
-    """Return a function of columns with the parameters of ``fn``: it gives ``fn`` of the values of every row.
+    """Return a function of columns with the parameters of ``fn``, which applies ``fn`` to every row.
 
-    ``fn`` gets Python values (texts as str) and gives an int or a bool. Of many rows it is called once per distinct
-    combination of values, and its results are spread over the rows; so it may be slow, and must depend on its arguments
-    alone. The columns are given all by position or all by name, and have at least one row.
+    ``fn`` receives Python values (texts as str) and returns an int or a bool. For many rows it is called once per
+    distinct combination of values. It may therefore be slow, and must depend on its arguments alone. The columns are
+    passed all by position or all by name, and have at least one row.
     """
 
     @wraps(fn)

@@ -1,7 +1,7 @@
-"""What is legal, judged by lookups: a search asks it of thousands of configurations for every proposal.
+"""Legality checks by table look-ups: a search checks thousands of configurations for every proposal.
 
 A rule or an attribute with a relation becomes an array over all combinations of its inputs. The few that are too large
-for that are evaluated on the rows that are left.
+for that are evaluated on the remaining rows.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class _Lookup:
 
 
 class Legality:
-    """Which configurations satisfy every rule: what the rules say themselves, in less time once the tables are made.
+    """Check that configurations satisfy every rule, with tables that are faster than the rules themselves.
 
-    ``constraints`` are about parameters that may lack values of ``parameters``; those are refused.
+    ``constraints`` are about parameters that may lack values of ``parameters``; those values are illegal.
     """
 
     def __init__(self, parameters: Sequence[Parameter], constraints: Constraints, rules: Sequence[Rule]) -> None:
@@ -85,7 +85,7 @@ class Legality:
         return _Lookup(output, tuple(self._row[name] for name in needs), strides, table)
 
     def __call__(self, codes: IntArray) -> BoolArray:
-        """Which rows of a matrix [n, parameters] of codes satisfy every rule."""
+        """Return which rows of a matrix [n, parameters] of codes satisfy every rule."""
         variables = np.zeros((len(self._row), len(codes)), dtype=np.int64)
         for i, code in enumerate(self._code):
             variables[i] = code[codes[:, i]]

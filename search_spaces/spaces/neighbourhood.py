@@ -33,13 +33,13 @@ def check_pairs(a: Sequence[object], b: Sequence[object]) -> None:
 
 
 def neighbours(parameters: Sequence[Parameter], tied: BoolArray, start: IntArray, legal: Legal) -> IntArray:
-    """Return legal rows one move away, and two moves away in tied parameters where those are few.
+    """Return legal rows one move away, and two moves away in tied parameters if those are few.
 
     Args:
-        parameters: Of the space.
-        tied: [parameters, parameters], which pairs are, the first before the second.
+        parameters: Parameters of the space.
+        tied: [parameters, parameters], true for tied pairs, the first before the second.
         start: The row, [parameters].
-        legal: Says which rows are.
+        legal: Returns which rows are legal.
 
     Returns:
         [n, parameters].
@@ -71,11 +71,11 @@ def mutate(
     """Return one legal mutant of each parent, or the parent itself.
 
     Args:
-        parameters: Of the space.
+        parameters: Parameters of the space.
         parents: Rows, [n, parameters].
-        rng: Draws moves.
-        rate: The part of the parameters that move beside one that surely does; it is halved from round to round.
-        legal: Says which rows are.
+        rng: Random generator of the moves.
+        rate: Fraction of the parameters that move in addition to one that always does; it is halved every round.
+        legal: Returns which rows are legal.
 
     Returns:
         [n, parameters].

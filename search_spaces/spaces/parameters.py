@@ -157,15 +157,18 @@ def ordinal(
     """Return a parameter whose values have an order, such as tile sizes.
 
     Args:
-        name: As schedules have it.
-        values: Different, in their order.
-        doc: What it decides, in a line.
-        default: The value to start from; None for the first.
-        before: What a schedule without a value means, made before there was such a parameter; None for nothing.
-        deeper: Whether more of it hides more of what loads take: of schedules guessed alike, the better one.
+        name: Name in schedules.
+        values: Different values, in their order.
+        doc: Purpose of the parameter, in a line.
+        default: Value to start from; None for the first.
+        before: Value for schedules that predate the parameter, or None.
+        deeper: If True, larger values hide more load latency: the better choice among schedules with equal estimates.
+
+    Returns:
+        The parameter.
 
     Raises:
-        ValueError: As of Parameter.
+        ValueError: As Parameter raises it.
     """
     return Parameter(name, tuple(values), doc, "ordinal", default, before, deeper)
 
@@ -176,13 +179,16 @@ def categorical(
     """Return a parameter whose values have no order, such as layouts.
 
     Args:
-        name: As schedules have it.
-        values: Different.
-        doc: What it decides, in a line.
-        default: As of ``ordinal``.
-        before: As of ``ordinal``.
+        name: Name in schedules.
+        values: Different values.
+        doc: Purpose of the parameter, in a line.
+        default: As in ``ordinal``.
+        before: As in ``ordinal``.
+
+    Returns:
+        The parameter.
 
     Raises:
-        ValueError: As of Parameter.
+        ValueError: As Parameter raises it.
     """
     return Parameter(name, tuple(values), doc, "categorical", default, before)

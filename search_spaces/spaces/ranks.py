@@ -33,13 +33,13 @@ def _below(bound: int, words: Iterator[int]) -> int:
 
 
 def draw_ranks(count: int, n: int, seed: int, replace: bool = False) -> list[int]:
-    """Draw uniform ranks in [0, count). The first ranks of a longer draw are those of a shorter one.
+    """Return uniform random ranks in [0, count). The first ranks of a longer draw are those of a shorter one.
 
     Args:
-        count: How many there are to draw from, of any size.
-        n: How many are drawn.
-        seed: Non-negative.
-        replace: Whether one may be drawn twice; else there are at most ``count``.
+        count: Number of ranks to draw from, of any size.
+        n: Number of ranks to draw.
+        seed: Random seed, non-negative.
+        replace: If True, a rank may be drawn twice; otherwise at most ``count`` are drawn.
 
     Raises:
         ValueError: A negative ``n`` or ``seed``, or an empty range.

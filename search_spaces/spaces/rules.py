@@ -119,10 +119,10 @@ class Rule(_OfColumns):
         """Return the rule that refuses the values for which ``why_not`` gives a reason.
 
         Args:
-            name: As refusals name it.
-            why_not: Takes values of one schedule, and gives a sentence or None.
-            doc: What the rule is for.
-            names: The column that each of its parameters reads, where that has another name.
+            name: Name of the rule in refusals.
+            why_not: Function of one schedule's values that returns a sentence or None.
+            doc: Purpose of the rule.
+            names: Column of each of its parameters, if the names differ.
         """
 
         @wraps(why_not)
@@ -138,7 +138,7 @@ class Rule(_OfColumns):
         return tuple(name for _, name, _, _ in Formatter().parse(self.reason) if name is not None)
 
     def evaluate(self, columns: Columns) -> BoolArray:
-        """Where a configuration is legal. Raises ValueError where the function gives a wrong shape or type."""
+        """Return where configurations are legal. Raises ValueError if the function returns a wrong shape or type."""
         return self._evaluated(columns, "b", "bools")
 
     def why_not(self, values: Mapping[str, Value]) -> str:

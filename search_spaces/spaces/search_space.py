@@ -32,7 +32,7 @@ class Stratum:
 
     @property
     def count(self) -> int:
-        """How many schedules there are; ``len(ranks)`` overflows beyond 2^63."""
+        """Return the number of schedules; ``len(ranks)`` overflows beyond 2^63."""
         return self.ranks.stop - self.ranks.start
 
 
@@ -81,7 +81,7 @@ class SearchSpace(Protocol):
         """
 
     def __contains__(self, schedule: object) -> bool:
-        """Whether this is a legal schedule of the space."""
+        """Return True for a legal schedule of the space."""
 
     def explain(self, schedule: Schedule) -> list[Violation]:
         """Every rule that a schedule breaks. Raises ValueError for one of another template or another domain."""

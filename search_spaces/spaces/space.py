@@ -44,12 +44,12 @@ class EmptySpace(ValueError):
 class Space:
     """Parameters with finite domains, attributes derived from them, and rules that every legal schedule satisfies.
 
-    The same rule functions work on one schedule and on whole columns. The raw product of the domains may have any
-    size: counting and sampling go through the tables of ``elimination``, which are built when first needed and kept.
-    The order of the legal configurations (their ranks) is fixed by the space alone.
+    The same rule functions work on one schedule and on whole columns. The raw product of the domains may have any size:
+    counting and sampling go through the tables of ``elimination``, which are built on first use and cached. The order
+    of the legal configurations (their ranks) is fixed by the space alone.
 
     ``constraints`` (validity constraints) are rules without which a kernel does not compile, launch or compute the
-    right numbers. ``pruning`` rules leave out schedules that a simpler or smaller one equals or beats. A search applies
+    right numbers. ``pruning`` rules exclude schedules that a simpler or smaller one equals or beats. A search applies
     both; a schedule tuned for another problem has to satisfy only the former, which make up ``valid``.
 
     ``stratified_by`` names the parameter whose values divide the space into ``strata``, and ``covering`` further ones:
@@ -61,15 +61,15 @@ class Space:
     attributes that depend on themselves.
 
     Args:
-        name: As schedules have it: the template's.
-        parameters: What may vary, at least one.
-        attributes: What follows from them, and rules may need.
+        name: Name in schedules: the template's.
+        parameters: Tunable parameters, at least one.
+        attributes: Values derived from them, for rules.
         constraints: Validity constraints.
-        pruning: Rules of taste.
-        stratified_by: A parameter; None for none.
-        covering: Further parameters.
-        constants: Integers that follow from the problem alone: attributes and rules see them as columns, and schedules
-            have no part of them, so that they mean the same for a problem of another size.
+        pruning: Pruning rules.
+        stratified_by: Parameter of the strata, or None.
+        covering: Further parameters whose combinations samples cover.
+        constants: Integers that follow from the problem alone: attributes and rules see them as columns. Schedules do
+            not include them, so that they mean the same for a problem of another size.
     """
 
     def __init__(
@@ -288,7 +288,7 @@ class Space:
         return {a.name: whole[a.name] for a in self.attributes}
 
     def allowed(self, columns: Columns) -> BoolArray:
-        """Which rows satisfy every rule; ``columns`` holds all parameters, with values of their domains."""
+        """Return which rows satisfy every rule; ``columns`` holds all parameters, with values of their domains."""
         rows = np.arange(len(columns))  # not yet refused by a rule
         whole = self._given(columns)
         for rule, attributes in self._rules_in_order:
@@ -305,7 +305,7 @@ class Space:
         return self._constraints.in_order(self.rules)
 
     def __contains__(self, schedule: object) -> bool:
-        """Whether this is a legal schedule of the space."""
+        """Return True for a legal schedule of the space."""
         if not isinstance(schedule, Schedule):
             return False
         try:
@@ -393,7 +393,9 @@ class Space:
 
     @cached_property
     def _tied(self) -> BoolArray:
-        """Which pairs of parameters, the first before the second, share a rule, directly or through attributes."""
+        """Return which pairs of parameters, the first before the second, share a rule, directly or through
+        attributes.
+        """
         index = {p.name: i for i, p in enumerate(self.parameters)}
         tied = np.zeros((len(index), len(index)), dtype=np.bool_)
         for rule in self.rules:
@@ -415,11 +417,11 @@ class Space:
         return Legality(self.parameters, self._narrowed_constraints, self.rules)
 
     def neighbours(self, schedule: Schedule, limit: int | None = None) -> list[Schedule]:
-        """Legal schedules that differ in one parameter, moved to a neighbouring value.
+        """Return legal schedules that differ in one parameter, moved to a neighbouring value.
 
-        Where these are fewer than ``neighbourhood.FEW_NEIGHBOURS``, also those that differ in two parameters which
-        share a rule, each moved to a neighbouring value. With ``limit``, at most that many, spread over the list.
-        Raises ValueError for a schedule of another space.
+        If these are fewer than ``neighbourhood.FEW_NEIGHBOURS``, also those that differ in two parameters which share a
+        rule, each moved to a neighbouring value. With ``limit``, at most that many, spread over the list. Raises
+        ValueError for a schedule of another space.
         """
         found = neighbourhood.neighbours(self.parameters, self._tied, self._matrix([schedule])[0], self._legal)
         if limit is not None and limit < len(found):

@@ -132,7 +132,7 @@ class UnionSpace:
     # -- moves ---------------------------------------------------------------------------------------------------
 
     def neighbours(self, schedule: Schedule, limit: int | None = None) -> list[Schedule]:
-        """As the space of the schedule's template gives them."""
+        """Return the neighbours in the space of the schedule's template."""
         return self._member(schedule).neighbours(schedule, limit)
 
     def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:

@@ -53,7 +53,7 @@ class Constraints:
         return found
 
     def holds(self, rule: Rule) -> bool | None:
-        """Whether a rule about constants alone holds; None for one that is about more."""
+        """Return True or False for a rule about constants only; None for other rules."""
         if not self.constants.keys() >= set(rule.needs):
             return None
         return bool(rule.evaluate(self._of_constants(rule.needs, self.constants))[0])

@@ -51,9 +51,9 @@ class Step:
         Args:
             values: Codes of the step's parameters, by row.
             starts: The first row of each group.
-            rows: How many there are.
-            children: (step, its index, its group by row) of what was eliminated before.
-            is_root: Whether nothing is left behind it.
+            rows: Number of rows.
+            children: (step, its index, its group by row) of earlier eliminations.
+            is_root: True for the last step.
         """
         below = tuple((number, groups) for _, number, groups in children)
         ends = np.append(starts[1:], rows)

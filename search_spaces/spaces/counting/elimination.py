@@ -47,13 +47,13 @@ def eliminate(
 
     Args:
         constraints: Parameters and attributes.
-        rules: What they must satisfy.
-        held: Parameters that are eliminated last, so that each combination of their values has one range of ranks: see
+        rules: Rules that they must satisfy.
+        held: Parameters to eliminate last, so that each combination of their values has one range of ranks: see
             ``ranges``.
-        rows: How many rows joins may make; None for the usual.
+        rows: Maximum number of rows of joins; None for the default.
 
     Raises:
-        TooTightlyTied: A table would keep more than TABLE_ROWS rows, or joins would make more than ``rows``.
+        TooTightlyTied: A table would keep more than TABLE_ROWS rows, or joins would produce more than ``rows``.
     """
     return _Tables(constraints, rules, held, rows or RowsLeft()).run()
 

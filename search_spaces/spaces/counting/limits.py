@@ -12,7 +12,7 @@ class TooTightlyTied(ValueError):
 
 
 class RowsLeft:
-    """How many more rows joins may make before they give up."""
+    """Remaining rows that joins may produce before they fail."""
 
     def __init__(self, rows: int = MADE_ROWS) -> None:
         self._rows = rows

@@ -75,11 +75,13 @@ class Elimination:
 
 @dataclass
 class EliminationPlan:
-    """What is left to do. ``waiting`` variables are not eliminated yet, ``undefined`` ones are attributes that only a
-    table can give, ``held`` ones come last. ``combinations`` estimates how many combinations of some variables occur.
+    """State of the planning.
 
-    ``_steps`` are planned already. Of steps that were given up for too high a peak, ``_least`` has how high it is at
-    least, and the variables that this follows from.
+    ``waiting`` variables are not eliminated yet, ``undefined`` ones are attributes that only a table can define,
+    ``held`` ones come last. ``combinations`` estimates the number of existing combinations of variables.
+
+    ``_steps`` are already planned. ``_least`` has a lower bound of the peak of each step that was rejected for a high
+    peak, and the variables that it depends on.
     """
 
     relations: dict[int, RelationSize]
@@ -174,7 +176,7 @@ class EliminationPlan:
         return known
 
     def _plan_step(self, variable: int, at_most: float) -> Elimination | None:
-        """Plan the step for a variable. Where its peak is above ``at_most``, return None, and keep that for later."""
+        """Plan the step for a variable. If its peak exceeds ``at_most``, return None, and remember that."""
         draft = _Draft(self, dict(self.relations), dict(self.evaluations))
         if self.waiting & ~self.held or not self.held & ~(1 << variable):
             draft.finish(1 << variable, most_peak=at_most)

@@ -223,8 +223,8 @@ class GpuActor:
         """Measure one candidate on the GPU of this actor.
 
         Args:
-            device: Describes the GPU.
-            checks: The program that compares results.
+            device: Row of the GPU.
+            checks: Program that compares results.
             arrays: The operands; None for those of the last call.
             work: The compiled candidate.
 
@@ -251,8 +251,8 @@ class GpuActor:
         """Time candidates in turns, all on the GPU of this actor.
 
         Args:
-            device: Describes the GPU.
-            checks: The program that compares results.
+            device: Row of the GPU.
+            checks: Program that compares results.
             arrays: The operands; None for those of the last call.
             works: The compiled candidates.
             options: Options of ``CudaRunner.compare``.
@@ -272,8 +272,8 @@ class GpuActor:
         """Launch one candidate and return its outputs.
 
         Args:
-            device: Describes the GPU.
-            checks: The program that compares results.
+            device: Row of the GPU.
+            checks: Program that compares results.
             arrays: The operands; None for those of the last call.
             work: The compiled candidate.
 

@@ -1,6 +1,6 @@
-"""The GPUs and compilers of a Ray cluster: found, kept, and replaced when they are lost.
+"""The GPUs and compilers of a Ray cluster: discovered, leased, and replaced when they are lost.
 
-Each GPU is leased by one actor. Actors say what they are; those of one kind of GPU share a dispatcher. What Ray moves
+Each GPU is leased by one actor. Actors describe themselves; those of one kind of GPU share a dispatcher. What Ray moves
 between its processes it serializes itself; nothing of that is stored.
 """
 
@@ -174,7 +174,7 @@ class Fleet:
                     dispatchers = [self._compilers, *(d for _, d in self._kinds.values())]
                 for dispatcher in dispatchers:
                     dispatcher.look_after(PATIENCE)
-            except Exception as error:  # the cluster itself is gone for a moment, or for good: jobs then say so
+            except Exception as error:  # the cluster itself is unavailable: jobs then report it
                 self._say(f"the cluster does not answer: {str(error).splitlines()[0]}")
 
     def _top_up(self) -> None:

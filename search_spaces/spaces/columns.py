@@ -15,7 +15,7 @@ import numpy.typing as npt
 from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.spaces.parameters import Value
 
-Values = tuple[Value, ...] | IntArray  # what codes stand for; the array form for attributes, which are integers
+Values = tuple[Value, ...] | IntArray  # values of the codes; the array form is for attributes, which are integers
 
 
 def ceil_div(a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
@@ -27,7 +27,7 @@ def ceil_div(a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
 class TextColumn:
     """A column of texts: ``codes``, one per row, into ``values``.
 
-    Comparing it with a text gives one bool per row; ``each`` makes any function of texts one of these columns.
+    Comparing it with a text gives one bool per row; ``each`` converts any function of texts to one of these columns.
     """
 
     codes: IntArray
@@ -84,7 +84,9 @@ class Columns:
 
     @classmethod
     def coded(cls, codes: Mapping[str, npt.NDArray[Any]], values: Mapping[str, Values], length: int) -> Self:
-        """Columns of codes into ``values[name]``, neither checked nor copied; integers are decoded on first use."""
+        """Return columns of codes into ``values[name]``, neither checked nor copied; integers are decoded on
+        first use.
+        """
         return cls._made(dict(codes), {name: values[name] for name in codes}, {}, length)
 
     @classmethod
@@ -113,11 +115,11 @@ class Columns:
         return tuple(self._codes) + tuple(n for n in self._integers if n not in self._codes)
 
     def is_text(self, name: str) -> bool:
-        """Tell whether ``self[name]`` holds codes of texts."""
+        """Return True if ``self[name]`` holds codes of texts."""
         return name in self._codes and isinstance(self._values[name][0], str)
 
     def __getitem__(self, name: str) -> IntArray:
-        """Return the int64 column. Raises KeyError that lists the columns there are."""
+        """Return the int64 column. Raises KeyError that lists the existing columns."""
         if name in self._integers:
             return self._integers[name]
         if name not in self._codes:
@@ -129,7 +131,7 @@ class Columns:
         return array
 
     def column(self, name: str) -> Column:
-        """Return the column as the functions of rules get it. Raises KeyError as ``[]`` does."""
+        """Return the column as functions of rules receive it. Raises KeyError as ``[]`` does."""
         array = self[name]
         return TextColumn(array, cast(tuple[str, ...], self._values[name])) if self.is_text(name) else array
 
@@ -145,7 +147,7 @@ class Columns:
         return self._made(codes, self._values, integers, count)
 
     def select(self, names: Sequence[str]) -> Columns:
-        """Only the named columns. Raises KeyError for one that is not here."""
+        """Return only the named columns. Raises KeyError for an unknown one."""
         codes: dict[str, npt.NDArray[Any]] = {}
         integers: dict[str, IntArray] = {}
         for name in names:

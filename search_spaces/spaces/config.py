@@ -1,4 +1,4 @@
-"""A config: one value for every parameter of a space, together with every attribute that follows from them."""
+"""A config: one value for every parameter of a space, and every attribute derived from them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from search_spaces.spaces.schedule import Schedule
 class Config(Mapping[str, Value]):
     """A mapping from the names of parameters and attributes to values, in the order of the space.
 
-    ``schedule`` is what was decided, ``attributes`` what follows. Everything downstream of the space (lowering, cost
-    counts) reads this and computes none of it again.
+    ``schedule`` holds the decisions, ``attributes`` the derived values. Everything downstream of the space (lowering,
+    cost counts) reads them and does not recompute them.
     """
 
     schedule: Schedule
@@ -47,15 +47,15 @@ class Config(Mapping[str, Value]):
         return value
 
     def integers(self, *names: str) -> tuple[int, ...]:
-        """Several of them, in order."""
+        """Return several of them, in order."""
         values = self._values
         found: list[Any] = [values[name] for name in names]
-        if {*map(type, found)} - {int}:  # asked for often: one look at all of them
+        if {*map(type, found)} - {int}:  # called often: a single look-up of all of them
             return tuple(self.integer(name) for name in names)
         return tuple(found)
 
     def text(self, name: str) -> str:
-        """Return a text parameter. Raises TypeError for an integer, KeyError for a name that is not there."""
+        """Return a text parameter. Raises TypeError for an integer, KeyError for an unknown name."""
         value = self._values[name]
         if not isinstance(value, str):
             raise TypeError(f"{name} is {value!r}, not a string")

@@ -1,4 +1,4 @@
-"""Functions of single values, made into functions of columns."""
+"""Conversion of functions of single values to functions of columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from search_spaces.arrays import IntArray
 from search_spaces.spaces.columns import Column, TextColumn
 
 _DENSE_KEYS = 1 << 22  # up to this many possible combinations a flag per combination is cheaper than a sort
-_FEW_ROWS = 8  # up to this many rows, calling is cheaper than looking for those that are alike
+_FEW_ROWS = 8  # up to this many rows, calling is cheaper than looking for equal ones
 
 
 def each(fn: Callable[..., object]) -> Callable[..., Any]:
@@ -35,7 +35,7 @@ def each(fn: Callable[..., object]) -> Callable[..., Any]:
 
 
 def _spread(fn: Callable[..., object], columns: Sequence[Column]) -> npt.NDArray[Any]:
-    """Return ``fn`` of the values of every row, called once for those that are alike."""
+    """Return ``fn`` of the values of every row, called once per distinct combination."""
     if len(columns[0]) <= _FEW_ROWS:
         return np.array([fn(*values) for values in zip(*(column.tolist() for column in columns), strict=True)])
     coded = [_coded(column) for column in columns]
@@ -57,7 +57,7 @@ def _spread(fn: Callable[..., object], columns: Sequence[Column]) -> npt.NDArray
 
 
 def _coded(column: Column) -> tuple[IntArray, Sequence[object]]:
-    """Codes of a column and the values they stand for."""
+    """Return the codes of a column and their values."""
     if isinstance(column, TextColumn):
         return column.codes, column.values
     least, most = int(column.min()), int(column.max())
@@ -72,7 +72,7 @@ def _coded(column: Column) -> tuple[IntArray, Sequence[object]]:
 
 
 def _keys(coded: Sequence[tuple[IntArray, int]]) -> tuple[IntArray, int]:
-    """One integer for each combination of codes, and the exclusive upper bound of these integers."""
+    """Return one integer per combination of codes, and the exclusive upper bound of these integers."""
     keys, size = np.zeros(len(coded[0][0]), dtype=np.int64), 1
     for codes, count in coded:
         if size * count >= 2**62:  # compress: only the combinations seen so far matter

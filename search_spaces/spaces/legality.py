@@ -77,7 +77,7 @@ class Legality:
         self._lookups.append(self._lookup(attribute.needs, definition, codes, self._row[attribute.name]))
 
     def _lookup(self, needs: Sequence[str], relation: Relation, entries: Codes, output: int | None) -> _Lookup:
-        """``entries`` where the relation has its rows, 0 elsewhere."""
+        """Return ``entries`` at the rows of the relation, 0 elsewhere."""
         sizes = [len(self._domains[name]) for name in needs]
         table = np.zeros(math.prod(sizes), dtype=entries.dtype)
         table[np.ravel_multi_index([relation.columns[name] for name in needs], sizes)] = entries
@@ -107,7 +107,7 @@ class Legality:
         return allowed
 
     def _evaluate(self, rows: IntArray, variables: IntArray) -> IntArray:
-        """Return the rows that the rules without a relation allow too."""
+        """Return the rows that the rules without a relation also allow."""
         given = {name: variables[self._row[name]] for name in self._domains}
         columns = Columns.coded(given, self._domains, len(rows))
         for what in self._evaluated:

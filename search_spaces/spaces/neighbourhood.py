@@ -102,9 +102,9 @@ def crossover(a: IntArray, b: IntArray, rng: np.random.Generator, legal: Legal) 
 
     Args:
         a: Rows, [n, parameters].
-        b: Likewise.
-        rng: Draws shares.
-        legal: Says which rows are.
+        b: Rows, [n, parameters].
+        rng: Random generator of the shares.
+        legal: Returns which rows are legal.
 
     Returns:
         [n, parameters].
@@ -127,7 +127,7 @@ def _first_accepted(
     propose: Callable[[IntArray, int], IntArray],
     accept: Callable[[IntArray, IntArray], BoolArray],
 ) -> IntArray:
-    """For each parent the first of its accepted proposals, else the parent. ``propose`` gets the parents' indices."""
+    """Return the first accepted proposal of each parent, else the parent. ``propose`` receives the parents' indices."""
     result = parents.copy()
     waiting = np.arange(len(parents))
     for attempt in range(ROUNDS):

@@ -33,8 +33,8 @@ class Parameter:
     doc: str = ""
     kind: Literal["ordinal", "categorical"] = "ordinal"
     chosen_default: Value | None = None
-    before: Value | None = None  # what a schedule without a value means, made before there was such a parameter
-    deeper: bool = False  # more of it hides more of what loads take: of schedules guessed alike, the better one
+    before: Value | None = None  # value for schedules that predate the parameter
+    deeper: bool = False  # larger values hide more load latency: the better choice among equal estimates
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -56,7 +56,7 @@ class Parameter:
 
     @property
     def default(self) -> Value:
-        """The value to start from: the one given, else the first."""
+        """Value to start from: the given one, else the first."""
         return self.values[0] if self.chosen_default is None else self.chosen_default
 
     @property
@@ -68,7 +68,7 @@ class Parameter:
         return {value: code for code, value in enumerate(self.values)}
 
     def code(self, value: Value) -> int:
-        """Index of ``value`` in the domain. Raises ValueError that names the parameter and its domain."""
+        """Return the index of ``value`` in the domain. Raises ValueError that names the parameter and its domain."""
         known = None if isinstance(value, bool) else self._codes.get(value)
         if known is None:
             shown = ", ".join(map(repr, self.values[:12])) + (", ..." if len(self.values) > 12 else "")
@@ -80,7 +80,7 @@ class Parameter:
         return self.values[int(rng.random() * len(self.values))]
 
     def neighbour_codes(self, code: int) -> tuple[int, ...]:
-        """Codes of the neighbours of a code, ascending."""
+        """Return the codes of the neighbours of a code, ascending."""
         if self.kind == "categorical":
             return tuple(c for c in range(len(self.values)) if c != code)
         return tuple(c for c in (code - 1, code + 1) if 0 <= c < len(self.values))
@@ -96,7 +96,7 @@ class Parameter:
         """Move every code to another one (shape kept; a domain of one value stays).
 
         Categorical: uniform over the others. Ordinal: half of the time one step up or down (inwards at an end), else
-        uniform over the others. Draws two ``rng.random`` arrays, whatever the codes are.
+        uniform over the others. Draws two ``rng.random`` arrays, independently of the codes.
         """
         size = len(self.values)
         which, how = rng.random(codes.shape), rng.random(codes.shape)
@@ -111,12 +111,14 @@ class Parameter:
         return np.where(how < 0.5, step, moved)
 
     def mutate(self, value: Value, rng: np.random.Generator) -> Value:
-        """One value moved as ``mutate_codes`` does."""
+        """Return one value moved as ``mutate_codes`` does."""
         return self.values[int(self.mutate_codes(np.array([self.code(value)], dtype=np.int64), rng)[0])]
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
-        """Names of the columns of ``encode``: the parameter itself, or ``name=value`` per value of a categorical."""
+        """Return the names of the columns of ``encode``: the parameter itself, or ``name=value`` per value of a
+        categorical.
+        """
         if self.kind == "categorical":
             return tuple(f"{self.name}={value}" for value in self.values)
         return (self.name,)
@@ -132,15 +134,15 @@ class Parameter:
         return scale.astype(np.float32)[:, None]
 
     def encode_codes(self, codes: IntArray) -> npt.NDArray[np.float32]:
-        """``encode`` for codes: float32 [n, width]."""
+        """Return ``encode`` for codes: float32 [n, width]."""
         return self._encodings[codes]
 
     def encode(self, values: Sequence[Value]) -> npt.NDArray[np.float32]:
-        """Values for a model, float32 [n, width], columns as in ``encoded_names``.
+        """Return values for a model, float32 [n, width], columns as in ``encoded_names``.
 
-        Categorical: one-hot. Ordinal: log2(1 + value) for integers from 0 up (the same number whatever the rest of
-        the domain is), the position in the domain for texts and domains with negative numbers.
-        Raises ValueError for a value outside the domain.
+        Categorical: one-hot. Ordinal: log2(1 + value) for integers from 0 up (independent of the rest of the domain),
+        the position in the domain for texts and domains with negative numbers. Raises ValueError for a value outside
+        the domain.
         """
         return self.encode_codes(np.array([self.code(v) for v in values], dtype=np.int64))
 

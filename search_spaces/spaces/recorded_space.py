@@ -1,4 +1,4 @@
-"""A list of a space's schedules as a space of its own, for a search that may try nothing else."""
+"""A list of a space's schedules as a space of its own, for a search that may only try these."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from search_spaces.spaces.search_space import Stratum
 from search_spaces.spaces.space import EmptySpace, Space
 from search_spaces.spaces.union_space import UnionSpace
 
-_NEAR = 8  # a move goes to one of that many listed schedules, the nearest ones
+_NEAR = 8  # a move goes to one of the nearest listed schedules, of which there are so many
 
 
 class RecordedSpace(Space):
@@ -26,8 +26,8 @@ class RecordedSpace(Space):
 
     Moves stay in the list: a mutant is one of the listed schedules nearest to its parent, a child one of those nearest
     to a mixture of its parents, and neighbours are the listed schedules in order of distance. Distance is the number of
-    parameters that differ. Listed schedules that are not legal in ``space`` are left out. Raises
-    EmptySpace, a ValueError, where none is left.
+    parameters that differ. Listed schedules that are not legal in ``space`` are skipped. Raises EmptySpace, a
+    ValueError, if none is left.
     """
 
     def __init__(self, space: Space, listed: Sequence[Schedule]) -> None:
@@ -103,7 +103,7 @@ class RecordedSpace(Space):
         return self._moved(np.where(rng.random(first.shape) < 0.5, first, second), a, rng)
 
     def _moved(self, targets: IntArray, parents: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
-        """For every target one of the nearest listed schedules, but not it; the parent where there is no other."""
+        """Return one of the nearest other listed schedules for every target; the parent if there is no other."""
         near = [self._by_distance(target)[:_NEAR] for target in targets]
         return [
             self._at(order[[int(rng.integers(len(order)))]])[0] if len(order) else parent
@@ -129,8 +129,7 @@ class RecordedSpace(Space):
 
 
 def recorded_union(union: UnionSpace, listed: Sequence[Schedule]) -> UnionSpace:
-    """Return the legal ones among ``listed``, each in the space of its template. Raises EmptySpace where none is
-    left."""
+    """Return the legal ones among ``listed``, each in the space of its template. Raises EmptySpace if none is left."""
     spaces, refused = [], []
     for name, member in union.members.items():
         own = [schedule for schedule in listed if schedule.template == name]

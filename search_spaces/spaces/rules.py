@@ -1,9 +1,9 @@
-"""What a template says about its space: derived columns, and named rules for what is legal.
+"""A template's definition of its space: derived columns, and named rules of legality.
 
 Both are functions of columns that name what they need by their parameters:
 
-    Attribute("threads", lambda warps_m, warps_n: warps_m * warps_n * 32, "threads of a block")
-    Rule("stages", lambda stages, tiles: stages <= tiles, "{stages} stages are more than the {tiles} tiles")
+    Attribute("threads", lambda warps_m, warps_n: warps_m * warps_n * 32, "threads of a block") Rule("stages", lambda
+    stages, tiles: stages <= tiles, "{stages} stages are more than the {tiles} tiles")
 
 A parameter is the column (a parameter or attribute of the space) of the same name, or the one that ``names`` gives for
 it; parameters with a default are no columns, and ``**`` stands for all columns in ``names``. The functions get an int64
@@ -38,7 +38,7 @@ _OF_CODE: dict[tuple[CodeType, int, frozenset[str]], _Parameters] = {}
 
 @dataclass(frozen=True)
 class _OfColumns:
-    """A named function of columns. Raises ValueError where it takes none, or one of them twice."""
+    """A named function of columns. Raises ValueError if it has none, or one of them twice."""
 
     name: str
     function: Callable[..., Any]
@@ -55,12 +55,12 @@ class _OfColumns:
 
     @cached_property
     def inputs(self) -> Mapping[str, str]:
-        """The parameters of the function, and the column that each stands for."""
+        """Parameters of the function, and the column of each."""
         return _inputs(self.function, self.names)
 
     @cached_property
     def needs(self) -> tuple[str, ...]:
-        """The columns that the function takes."""
+        """Columns of the function."""
         return tuple(self.inputs.values())
 
     @cached_property
@@ -87,7 +87,7 @@ class Attribute(_OfColumns):
     doc: str = ""
 
     def evaluate(self, columns: Columns) -> IntArray:
-        """Return the column. Raises ValueError where the function gives a wrong shape or type."""
+        """Return the column. Raises ValueError if the function returns a wrong shape or type."""
         return self._evaluated(columns, "iub", "integers").astype(np.int64, copy=False)
 
 
@@ -95,13 +95,13 @@ class Attribute(_OfColumns):
 class Rule(_OfColumns):
     """A predicate: ``function`` gives one bool per row, True where legal.
 
-    ``reason`` says in a sentence why a configuration is refused: a format string over the parameters of ``function``,
-    or a function of the values of some of them. Raises ValueError for a reason that mentions anything else.
+    ``reason`` is the sentence on a refused configuration: a format string over the parameters of ``function``, or a
+    function of the values of some of them. Raises ValueError for a reason that mentions anything else.
     """
 
     reason: str | Callable[..., str | None]
     doc: str = ""
-    requested: bool = False  # by a user for once: no part of what the space is
+    requested: bool = False  # requested by a user; not part of the space's identity
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -156,7 +156,7 @@ class Violation(NamedTuple):
 
 @dataclass(frozen=True)
 class Rejection:
-    """``count`` of the ``raw`` configurations of the whole product are refused by ``rule`` taken alone."""
+    """Number of configurations of the ``raw`` product that ``rule`` alone refuses."""
 
     rule: str
     count: int

@@ -1,4 +1,4 @@
-"""Attributes and rules as relations over their inputs, and what is known of those too large for that."""
+"""Attributes and rules as relations over their inputs, and estimates for those that are too large."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAMPLE_ROWS = 1 << 13
 
 
 class Constraints:
-    """Parameters, attributes and rules of a space; each relation is made once, when first asked for."""
+    """Parameters, attributes and rules of a space. Each relation is computed once, on first use."""
 
     def __init__(
         self, parameters: Sequence[Parameter], attributes: Sequence[Attribute], fixed: Sequence[Parameter] = ()
@@ -45,7 +45,7 @@ class Constraints:
 
     @cached_property
     def constants(self) -> Mapping[str, Values]:
-        """The constants, and the attributes that follow from them alone, each with its one value."""
+        """Return the constants, and the attributes that follow from them alone, each with its single value."""
         found: dict[str, Values] = {p.name: p.values for p in self.fixed}
         for name, attribute in self.attributes.items():
             if found.keys() >= set(attribute.needs):
@@ -72,8 +72,9 @@ class Constraints:
         return tuple(name for name in self.attributes if name in wanted)
 
     def in_order(self, rules: Sequence[Rule]) -> list[tuple[Rule, tuple[str, ...]]]:
-        """Return the rules with the attributes that they need; those of few columns, which leave fewer rows for the
-        others, come first."""
+        """Return the rules with the attributes that they need, those of few columns first, since they leave
+        fewer rows.
+        """
         needed = [(rule, self.needed(rule.needs)) for rule in rules]
         return sorted(needed, key=lambda pair: (len(pair[1]), len(pair[0].needs)))
 
@@ -84,7 +85,7 @@ class Constraints:
         return self._domains.get(name)
 
     def definition(self, name: str) -> Relation | None:
-        """Return the relation between an attribute and its inputs, or None where they have too many combinations."""
+        """Return the relation between an attribute and its inputs, or None if they have too many combinations."""
         if name not in self._definitions:
             attribute = self.attributes[name]
             inputs = self._inputs(attribute.needs)
@@ -99,7 +100,7 @@ class Constraints:
         return self._definitions[name]
 
     def relation(self, rule: Rule) -> Relation | None:
-        """Return the combinations that a rule allows (UNIT where it allows all), or None where there are too many."""
+        """Return the combinations that a rule allows (UNIT if it allows all), or None if there are too many."""
         if rule.name not in self._rules:
             inputs = self._inputs(rule.needs)
             allowed_rows = None
@@ -111,7 +112,7 @@ class Constraints:
         return self._rules[rule.name]
 
     def _inputs(self, needs: tuple[str, ...]) -> tuple[Relation, Columns] | None:
-        """Every combination of the inputs, or None where there are too many or an input has no known domain."""
+        """Return every combination of the inputs, or None if there are too many or an input has no known domain."""
         domains: dict[str, Values] = {}
         rows = 1
         for name in sorted(needs, key=self.index.__getitem__):
@@ -134,11 +135,11 @@ class Constraints:
         return mask
 
     def combinations(self, mask: int) -> float:
-        """About how many combinations of these variables occur in the raw product.
+        """Return the approximate number of combinations of these variables in the raw product.
 
-        Exact for parameters alone. Attributes and what they are computed from are counted in a fixed sample, with
-        Chao's estimate of what it has not shown ("Nonparametric estimation of the number of classes", 1984). Only basic
-        arithmetic, which every machine rounds alike: the order of elimination depends on it.
+        Exact for parameters alone. Attributes and their inputs are counted in a fixed sample, with Chao's estimate of
+        unseen ones ("Nonparametric estimation of the number of classes", 1984). It only uses basic arithmetic, which
+        every machine rounds the same, because the order of elimination depends on it.
         """
         known = self._combinations.get(mask)
         if known is None:
@@ -148,7 +149,7 @@ class Constraints:
         return known
 
     def share(self, rule: Rule) -> float:
-        """About which share of the raw product a rule allows; never 0."""
+        """Return the approximate share of the raw product that a rule allows; never 0."""
         allowed = np.count_nonzero(rule.evaluate(self._sampled(rule.needs)))
         return max(1, int(allowed)) / SAMPLE_ROWS
 
@@ -182,8 +183,9 @@ class Constraints:
         return float(min(most, len(edges) - 1 + unseen))
 
     def _hash(self, name: str) -> npt.NDArray[np.uint64]:
-        """Return a random word for each value of a variable, spread over the sample; sums of them tell combinations
-        apart."""
+        """Return a random word for each value of a variable, spread over the sample; their sums distinguish
+        combinations.
+        """
         if name not in self._hashes:
             codes, values = self._sample(name)
             self._hashes[name] = np.random.PCG64(self.index[name]).random_raw(len(values))[codes]
@@ -194,7 +196,7 @@ class Constraints:
         return Columns.coded({n: s[0] for n, s in sampled.items()}, {n: s[1] for n, s in sampled.items()}, SAMPLE_ROWS)
 
     def _sample(self, name: str) -> tuple[Codes, Values]:
-        """Codes of a variable in a fixed sample of the raw product, and the values they stand for."""
+        """Return the codes of a variable in a fixed sample of the raw product, and their values."""
         if name not in self._samples:
             self._samples[name] = self._make_sample(name)
         return self._samples[name]

@@ -1,8 +1,8 @@
-"""The result of an elimination: exact counts, and the configuration that each rank stands for.
+"""The result of an elimination: exact counts, and the configuration of each rank.
 
 A step is one grouped table. Each of its rows assigns some parameters and leads on to one group in each of its child
-steps; it stands for the product of their totals. Unranking walks from the last step to the first: a rank inside a
-group picks the row by the running totals, and what remains of the rank is split among the row's children.
+steps; it stands for the product of their totals. Unranking walks from the last step to the first: a rank inside a group
+picks the row by the running totals, and what remains of the rank is split among the row's children.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ _SAFE = 2**62
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """``starts[g]`` is the first row of group g. ``running`` holds the counts of the rows summed up to and including
-    each row, over all groups; None where every row counts one."""
+    """A step. ``starts[g]`` is the first row of group g.
+
+    ``running`` holds the cumulative counts of the rows over all groups; None if every row counts one.
+    """
 
     values: Mapping[str, Codes]
     starts: IntArray
@@ -74,12 +76,12 @@ class Step:
 
     @cached_property
     def counts_one(self) -> bool:
-        """True where every group stands for one configuration."""
+        """True if every group represents one configuration."""
         return self.totals.dtype != object and bool((self.totals == 1).all())
 
 
 def _fits(rows: int, weights: Sequence[Counts]) -> bool:
-    """Tell whether the sum over the rows of the product of the weights surely stays inside int64."""
+    """Return True if the sum over the rows of the product of the weights certainly fits int64."""
     bound = rows
     for weight in weights:
         bound *= int(weight.max(initial=0))
@@ -113,7 +115,7 @@ class CountTree:
         """Return the ranks of the configurations with each combination of codes of ``held``, the parameters that were
         eliminated last.
 
-        Combinations that no legal configuration has are left out.
+        Combinations without a legal configuration are omitted.
         """
         if not self.steps:
             return {}
@@ -126,7 +128,9 @@ class CountTree:
         }
 
     def unrank(self, ranks: Sequence[int] | npt.NDArray[Any]) -> dict[str, IntArray]:
-        """Codes of the configurations with these ranks, each in [0, count). Raises ValueError for one outside."""
+        """Return the codes of the configurations with these ranks, each in [0, count). Raises ValueError for one
+        outside.
+        """
         rest = self._checked(ranks)
         nothing = np.zeros(len(rest), dtype=np.int64)
         at: dict[int, tuple[IntArray, Counts]] = {}

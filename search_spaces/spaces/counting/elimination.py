@@ -59,7 +59,7 @@ def eliminate(
 
 
 class _Tables:
-    """The relations and evaluations that are left, and the steps done. Relation i of the plan is ``_relations[i]``."""
+    """The remaining relations and evaluations, and the completed steps. Relation i of the plan is ``_relations[i]``."""
 
     def __init__(self, constraints: Constraints, rules: Sequence[Rule], held: Sequence[str], rows: RowsLeft) -> None:
         self._rows = rows
@@ -109,7 +109,7 @@ class _Tables:
         )
 
     def _open_names(self, names: Iterable[str]) -> list[str]:
-        """Return those that are no constants: a constant would tie together all that mention it."""
+        """Return the names that are not constants: a constant would tie together all relations with it."""
         return [name for name in names if name not in self._fixed]
 
     def _open(self, relation: Relation) -> Relation:
@@ -138,7 +138,7 @@ class _Tables:
         return CountTree(tuple(self._steps), self._parameters)
 
     def _pieces(self, table: Relation, actions: Sequence[Action]) -> Iterator[Relation]:
-        """Run the actions on a table, in pieces where a join would make more than CHUNK_ROWS rows; none is empty."""
+        """Run the actions on a table, in pieces if a join would exceed CHUNK_ROWS rows; no piece is empty."""
         for i, (kind, index) in enumerate(actions):
             if not table.length:
                 return
@@ -175,7 +175,9 @@ class _Tables:
         return Relation({**table.columns, output: self._codes(output, result)}, table.length, table.steps)
 
     def _codes(self, attribute: str, values: IntArray) -> Codes:
-        """Codes of an attribute first met in a table; its domain grows with every piece of that table."""
+        """Return the codes of an attribute that first appears in a table; its domain grows with every piece of that
+        table.
+        """
         code = self._found.setdefault(attribute, {})
         distinct, inverse = np.unique(values, return_inverse=True)
         codes = np.array([code.setdefault(value, len(code)) for value in distinct.tolist()], dtype=np.uint32)

@@ -1,10 +1,10 @@
-"""When counting gives up: some rules would take minutes, and more memory than there is."""
+"""Limits of counting, since some rules would take minutes and exhaust the memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-MADE_ROWS = 1 << 25  # rows that all joins may make together: some seconds
+MADE_ROWS = 1 << 25  # total rows of all joins: some seconds
 
 
 class TooTightlyTied(ValueError):
@@ -18,7 +18,7 @@ class RowsLeft:
         self._rows = rows
 
     def take(self, rows: int, names: Iterable[str]) -> None:
-        """Raise TooTightlyTied where there are no ``rows`` left."""
+        """Raise TooTightlyTied unless ``rows`` are left."""
         self._rows -= rows
         if self._rows < 0:
             raise TooTightlyTied(

@@ -1,17 +1,17 @@
-"""In which order to eliminate variables, from estimated table sizes.
+"""Order of eliminating variables, from estimated table sizes.
 
 The plan sees relations as (variables, rows) and evaluations as (inputs, output), variables as bits of an int. A step
 joins everything that mentions one variable, smallest estimated table first, and applies each evaluation and filter as
-soon as its inputs are there. It ends early where some variable is finished with and the next join would make the table
-grow (grouping first is cheaper), and goes on to a further variable where that hardly makes it grow and grouping would
-not shrink it (one pass less). The estimate of a join assumes independent, uniform values.
+soon as its inputs are there. It ends early if some variable is finished and the next join would enlarge the table
+(grouping first is cheaper). It continues with another variable if the table hardly grows and grouping would not shrink
+it (one pass less). The estimate of a join assumes independent, uniform values.
 
 While tables stay small, the next step is the one with the smallest estimated table (declared order breaks ties). Above
 ROLLOUT_ROWS every variable is tried: take its step, go on greedily to the end on estimates alone, and add up the work.
 Everything is deterministic and depends on the sizes alone.
 
-Held variables are eliminated after all others, together in a step of their own: it then says how the total splits
-among the combinations of their values.
+Held variables are eliminated after all others, together in a step of their own: it then says how the total splits among
+the combinations of their values.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class RelationSize:
 class Evaluated:
     """An attribute (``output`` is its mask) or a rule (``output`` is 0) to be evaluated on rows that hold ``needs``.
 
-    ``share`` of the rows is what the rule allows, roughly; 1 for an attribute.
+    ``share`` is the approximate share of the rows that the rule allows; 1 for an attribute.
     """
 
     needs: int
@@ -133,7 +133,7 @@ class EliminationPlan:
         return bits(free & ~self.held or free)
 
     def _greedy(self) -> Elimination:
-        """Return the step with the smallest peak, of those the one with the fewest groups, of those the first."""
+        """Return the step with the smallest peak, among those the one with the fewest groups, among those the first."""
         best, least = None, (float("inf"), float("inf"), 0)
         for variable in sorted(self._candidates(), key=lambda v: (v not in self._steps, v)):
             step = self._step(variable, at_most=least[0])
@@ -143,7 +143,7 @@ class EliminationPlan:
         return best
 
     def _work_to_end(self, step: Elimination, enough: float) -> float:
-        """Estimated work of this step and of a greedy end; infinite where it reaches ``enough``."""
+        """Return the estimated work of this step and of a greedy continuation; infinite if it reaches ``enough``."""
         relations, evaluations = dict(self.relations), dict(self.evaluations)
         plan = EliminationPlan(
             relations,
@@ -167,7 +167,7 @@ class EliminationPlan:
             step = plan._greedy()
 
     def _step(self, variable: int, at_most: float = float("inf")) -> Elimination | None:
-        """Return the step for a variable; None where its peak is above ``at_most``."""
+        """Return the step for a variable; None if its peak is above ``at_most``."""
         known = self._steps.get(variable)
         if known is None and self._least.get(variable, (0, 0.0))[1] <= at_most:
             known = self._plan_step(variable, at_most)
@@ -198,8 +198,9 @@ class EliminationPlan:
 
 @dataclass
 class _Draft:
-    """A step in the making: a table over ``bound`` with about ``rows`` rows. ``seen`` are the variables of all that
-    was looked at."""
+    """An unfinished step: a table over ``bound`` with about ``rows`` rows. ``seen`` are all variables that were
+    considered.
+    """
 
     plan: EliminationPlan
     relations: dict[int, RelationSize]
@@ -230,7 +231,7 @@ class _Draft:
         return Elimination(tuple(self.actions), self.bound, self.keeps(), self.peak, self.groups(), work)
 
     def keeps(self) -> int:
-        """Return the variables of the table that something else still mentions."""
+        """Return the variables of the table that other relations still use."""
         later = self.plan.held if self.plan.waiting & ~self.plan.held else 0
         for r in self.relations.values():
             later |= r.variables
@@ -292,7 +293,7 @@ class _Draft:
                 del self.relations[action[1]], joins[action[1]]
 
     def _filter(self, due: set[int], joins: dict[int, RelationSize]) -> None:
-        """Evaluate and join whatever lies inside the variables at hand."""
+        """Evaluate and join everything whose variables are all in the table."""
         again = True
         while again:
             again = False

@@ -1,7 +1,7 @@
-"""Relations as columns of codes: the joins and groupings that variable elimination is made of.
+"""Relations as columns of codes, with the joins and groupings of variable elimination.
 
 Row order is part of every result here and depends on the input alone (no unstable sort), because the order of rows
-decides which configuration a rank stands for.
+determines the configuration of each rank.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Relation:
         )
 
     def select(self, names: Container[str]) -> Relation:
-        """Return every row with the columns of these names alone: two rows may become the same."""
+        """Return every row with only the columns of these names: two rows may become equal."""
         kept = {name: codes for name, codes in self.columns.items() if name in names}
         return Relation(kept, self.length, self.steps)
 
@@ -57,7 +57,7 @@ def code_type(size: int) -> np.dtype[Any]:
 
 
 def product(sizes: Mapping[str, int]) -> Relation:
-    """Every combination of codes, the last variable running fastest."""
+    """Return every combination of codes, the last variable running fastest."""
     total = 1
     for size in sizes.values():
         total *= size
@@ -71,9 +71,9 @@ def product(sizes: Mapping[str, int]) -> Relation:
 
 
 def keys(tables: Sequence[Relation], sizes: Mapping[str, int]) -> tuple[list[IntArray], int]:
-    """One int64 key per row, equal where and only where the columns in ``sizes`` are, in lexicographic order of codes.
+    """Return one int64 key per row, equal exactly if the columns in ``sizes`` are, in lexicographic order of codes.
 
-    The keys of the tables can be compared with each other. Also gives the exclusive upper bound of the keys.
+    The keys of the tables can be compared with each other. Also returns the exclusive upper bound of the keys.
     """
     made = [np.zeros(t.length, dtype=np.int64) for t in tables]
     bound = 1
@@ -90,7 +90,7 @@ def keys(tables: Sequence[Relation], sizes: Mapping[str, int]) -> tuple[list[Int
 
 
 def sorted_order(key: IntArray, bound: int) -> IntArray | None:
-    """Return the stable order that sorts ``key``; None where it is sorted already."""
+    """Return the stable order that sorts ``key``; None if it is already sorted."""
     rows = len(key)
     if rows < 2 or bool(np.all(key[1:] >= key[:-1])):
         return None
@@ -104,7 +104,7 @@ def sorted_order(key: IntArray, bound: int) -> IntArray | None:
 
 
 def group_starts(sorted_key: IntArray) -> IntArray:
-    """First row of each run of equal keys."""
+    """Return the first row of each run of equal keys."""
     if not len(sorted_key):
         return np.zeros(0, dtype=np.int64)
     return np.concatenate(([0], np.flatnonzero(sorted_key[1:] != sorted_key[:-1]) + 1)).astype(np.int64)
@@ -155,7 +155,7 @@ class Join:
 
 
 def concatenate(tables: Sequence[Relation]) -> Relation:
-    """Relations with the same columns, one under the other."""
+    """Return the concatenation of relations with the same columns."""
     first = tables[0]
     if len(tables) == 1:
         return first

@@ -74,7 +74,7 @@ def matmul(
         scale_order: "row" or "tiled" (``Matmul``).
         bias: n elements of the result's type.
         activation: "none", "relu", "gelu" or "silu".
-        precision: Whether f32 may be rounded to "tf32" or not ("ieee").
+        precision: "tf32" allows rounding f32 inputs to tf32, "ieee" does not.
         acc: "f16" accumulates products of f16 in f16.
         dtype: Type of the result. Default: type of ``out`` or of a (8-bit floats: bf16; int8: int32, with scales bf16).
         database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.

@@ -55,8 +55,8 @@ class Verdict:
         kernel: The generated kernel, of the problem asked for.
         depth: "quick" or "full".
         whole: True if no run of this depth was left out for lack of time.
-        coverage: What a full verification of a schedule that passed has run.
-        missing: What the runs do not show, a short text each.
+        coverage: Coverage of a full verification of a schedule that passed.
+        missing: Parts that the runs do not cover, a short text each.
         differing: Arrays whose bits depend on the order of blocks.
         accumulating: Arrays that a second launch on the same memory leaves with other values.
         not_run: Runs that could find more, as the arguments that ask for them.

@@ -26,7 +26,7 @@ _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 class TritonProblem(Problem):
     """``arguments`` describe the call (``KernelCall.described``): types, shapes and strides of tensors, and numbers.
 
-    Values of tensors are not included, so there is no reference: ``judge.py`` has the call itself.
+    Values of tensors are not included, so there is no reference: ``verifier.py`` has the call itself.
     """
 
     operator: ClassVar[str] = PREFIX

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Running(StrEnum):
-    """What a program calls today where its log has no times."""
+    """Kernels that a program calls today, if its log has no times."""
 
     ANSWERS = "answers"
     LIBRARY = "library"

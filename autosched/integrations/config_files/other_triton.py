@@ -1,4 +1,4 @@
-"""What the Triton of another environment makes of configurations, compared with what this one makes of them."""
+"""Compares the code that two environments' Tritons compile from configurations: this one's and another's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,13 @@ _SECONDS = 120.0  # to import Triton
 
 @dataclass(frozen=True)
 class TritonChange:
-    """What the other Triton changes: ``verdict`` None where nothing gets worse, the reasons, and numbers of both."""
+    """Changes by the other Triton.
+
+    Attributes:
+        verdict: The entry's status; None if nothing gets worse.
+        reasons: One line for each change for the worse.
+        numbers: Resources by the other Triton, and its version.
+    """
 
     verdict: EntryStatus | None = None
     reasons: list[str] = field(default_factory=list)

@@ -73,7 +73,7 @@ def verify_program(
         effort: Device, depth and time limit.
         findings: In which order launches run, and which findings count.
         executable: How it is run.
-        undefined: Whether memory that nobody has written counts as written.
+        undefined: Treat memory that nobody has written as written.
         output: Where the answer goes.
 
     Raises:

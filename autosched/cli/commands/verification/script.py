@@ -53,7 +53,7 @@ def verify_script(
         effort: Device, depth and time limit.
         findings: In which order launches run, and which findings count.
         script: How launches are run.
-        undefined: Whether memory that nobody has written counts as written.
+        undefined: Treat memory that nobody has written as written.
         inputs: Sizes of the function.
         output: Where the answer goes.
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from autosched.regression.compiled_code import CompiledCode, worse_code
 from autosched.regression.entries import ENTRY_ERRORS, LIBRARY_WON, CheckedEntry
 from autosched.regression.report import CheckFinding, EntryStatus
 from autosched.regression.static import StaticOptions, compiled_today
@@ -32,25 +33,16 @@ from search_spaces.hardware.devices import occupancy
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.templates.template import TemplateSet
 
-LOOP_GROWTH = 0.05  # of the instructions of a main loop, that is not yet called slower
-
 
 @dataclass(frozen=True)
 class CompiledTrial:
-    """A stored trial as one compiler makes it: ``seconds`` are the time model's, None where it cannot say, and ``loop``
-    is its main loop, None where it cannot be disassembled."""
+    """A stored trial as one compiler makes it; ``seconds`` are the time model's, None if it does not know."""
 
     trial: Trial
     kernel: GeneratedKernel
     program: Compiled
-    blocks: int
+    code: CompiledCode
     seconds: float | None
-    loop: LoopMix | None
-
-    @property
-    def spills(self) -> int:
-        """Bytes that are spilled, stored and loaded."""
-        return self.program.resources.spill_store_bytes + self.program.resources.spill_load_bytes
 
 
 def check_upgrade(
@@ -86,7 +78,7 @@ def _finding(
     if isinstance(after, str):
         return entry.finding(EntryStatus.BROKEN, f"by {there.toolchain}: {after}: tune it again there")
     worse = [
-        *_worse(before, after, options.growth),
+        *worse_code(before.code, after.code, options.growth),
         *_slower(entry, before, after),
         *_overtaken(entry, before, after, here, there),
     ]
@@ -120,7 +112,9 @@ def _compiled(entry: CheckedEntry, trial: Trial, pool: CompilePool) -> CompiledT
     except ValueError:
         seconds = None
     blocks = occupancy(entry.device, kernel.threads, used.registers, shared)
-    return CompiledTrial(trial, kernel, program, blocks, seconds, _loop(program))
+    spilled = used.spill_store_bytes + used.spill_load_bytes
+    code = CompiledCode(spilled, used.registers, blocks, _loop(program))
+    return CompiledTrial(trial, kernel, program, code, seconds)
 
 
 def _loop(program: Compiled) -> LoopMix | None:
@@ -128,31 +122,6 @@ def _loop(program: Compiled) -> LoopMix | None:
         return mix(main_loop(disassemble(program.cubin, program.entry)))
     except (DisassemblerMissing, NotDisassembled, OSError):
         return None
-
-
-def _worse(before: CompiledTrial, after: CompiledTrial, growth: float) -> Iterator[str]:
-    """Yield what the other compiler's code has more of, or fewer."""
-    if after.spills > before.spills:
-        yield f"bytes of spills: {before.spills} here, {after.spills} there"
-    if after.blocks < before.blocks:
-        registers = before.program.resources.registers, after.program.resources.registers
-        yield (
-            f"blocks on a multiprocessor: {before.blocks} here, {after.blocks} there "
-            f"(registers: {registers[0]} here, {registers[1]} there)"
-        )
-    if before.loop is None or after.loop is None:
-        return
-    allowed = 1 + max(growth, LOOP_GROWTH)
-    if after.loop.instructions > before.loop.instructions * allowed:
-        more = [
-            f"{kind}: {before.loop.count(kind)} here, {count} there"
-            for kind, count in after.loop.kinds
-            if count > before.loop.count(kind) * allowed
-        ]
-        yield (
-            f"instructions of the main loop: {before.loop.instructions} here, {after.loop.instructions} there"
-            + (f" ({'; '.join(more)})" if more else "")
-        )
 
 
 def _slower(entry: CheckedEntry, before: CompiledTrial, after: CompiledTrial) -> Iterator[str]:
@@ -199,13 +168,13 @@ def _numbers(compiled: CompiledTrial, where: str) -> dict[str, float | int | str
     used = compiled.program.resources
     found: dict[str, float | int | str] = {
         f"registers_{where}": used.registers,
-        f"spill_bytes_{where}": compiled.spills,
+        f"spill_bytes_{where}": compiled.code.spill_bytes,
         f"shared_bytes_{where}": used.static_shared_bytes + used.dynamic_shared_bytes,
-        f"blocks_{where}": compiled.blocks,
+        f"blocks_{where}": compiled.code.blocks,
         f"toolchain_{where}": compiled.program.toolchain,
     }
-    if compiled.loop is not None:
-        found[f"loop_instructions_{where}"] = compiled.loop.instructions
+    if compiled.code.loop is not None:
+        found[f"loop_instructions_{where}"] = compiled.code.loop.instructions
     if compiled.seconds is not None:
         found[f"estimated_seconds_{where}"] = compiled.seconds
     return found

@@ -9,9 +9,10 @@ from typing import Any
 from autosched.integrations.config_files.file_names import FileName, Format
 from autosched.integrations.config_files.tuning.pool import WORKER, JudgePool
 from autosched.regression.check import CannotCheck
+from autosched.regression.compiled_code import CompiledCode, worse_code
 from autosched.regression.config_files import ConfigCheck
 from autosched.regression.report import EntryStatus
-from autosched.regression.upgrade import LOOP_GROWTH
+from measurements.compiler.disassembly import LoopMix
 from measurements.workers.transport import WorkerError
 from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device, occupancy
@@ -84,22 +85,19 @@ class OtherTriton:
                 return TritonChange(numbers=numbers)
             verdict = EntryStatus.of_verdict(there["status"])
             return TritonChange(verdict, [f"by Triton {self.version}: {there['reason'] or there['status']}"], numbers)
-        reasons = _worse(here, there, config, device)
+        reasons = list(worse_code(_code(here, config, device), _code(there, config, device)))
         if reasons:
             reasons.append(f"tune it again with Triton {self.version}")
         return TritonChange(EntryStatus.SLOWER if reasons else None, reasons, numbers)
 
 
-def _worse(here: Mapping[str, Any], there: Mapping[str, Any], config: Mapping[str, int], device: Device) -> list[str]:
-    """Return what the other Triton's code has more of, or fewer."""
-    found = []
-    if there["local_bytes"] > here["local_bytes"]:
-        found.append(f"bytes of local memory: {here['local_bytes']} here, {there['local_bytes']} there")
+def _code(outcome: Mapping[str, Any], config: Mapping[str, int], device: Device) -> CompiledCode:
+    """Return what is compared of an outcome (``judge_config.ConfigOutcome``)."""
     threads = 32 * config.get("num_warps", 4)
-    before, after = (occupancy(device, threads, one["registers"], one["shared_bytes"]) for one in (here, there))
-    if after < before:
-        found.append(f"blocks on a multiprocessor: {before} here, {after} there")
-    before, after = here.get("loop_instructions", 0), there.get("loop_instructions", 0)
-    if before and after > before * (1 + LOOP_GROWTH):
-        found.append(f"instructions of the main loop: {before} here, {after} there")
-    return found
+    instructions = outcome.get("loop_instructions", 0)
+    return CompiledCode(
+        outcome["local_bytes"],
+        outcome["registers"],
+        occupancy(device, threads, outcome["registers"], outcome["shared_bytes"]),
+        LoopMix(instructions, (), 0, None) if instructions else None,
+    )

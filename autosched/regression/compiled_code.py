@@ -1,0 +1,57 @@
+"""Compares the code that two compilers make of one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from measurements.compiler.disassembly import LoopMix
+
+LOOP_GROWTH = 0.05  # of the instructions of a main loop, that is not yet called slower
+
+
+@dataclass(frozen=True)
+class CompiledCode:
+    """The facts of a compiled kernel that two compilers are compared by.
+
+    Attributes:
+        spill_bytes: Bytes that registers spill to local memory.
+        registers: Registers of a thread.
+        blocks: Blocks that fit on a multiprocessor.
+        loop: The main loop; None if it cannot be disassembled here.
+    """
+
+    spill_bytes: int
+    registers: int
+    blocks: int
+    loop: LoopMix | None
+
+
+def worse_code(here: CompiledCode, there: CompiledCode, growth: float = LOOP_GROWTH) -> Iterator[str]:
+    """Yield one line for each fact that is worse there: more spills, fewer blocks, a longer main loop.
+
+    Args:
+        here: The code by this environment's compiler.
+        there: The code by the other one.
+        growth: Share by which the main loop may grow, at least LOOP_GROWTH.
+    """
+    if there.spill_bytes > here.spill_bytes:
+        yield f"bytes of spills to local memory: {here.spill_bytes} here, {there.spill_bytes} there"
+    if there.blocks < here.blocks:
+        yield (
+            f"blocks on a multiprocessor: {here.blocks} here, {there.blocks} there "
+            f"(registers: {here.registers} here, {there.registers} there)"
+        )
+    if here.loop is None or there.loop is None:
+        return
+    allowed = 1 + max(growth, LOOP_GROWTH)
+    if there.loop.instructions > here.loop.instructions * allowed:
+        grown = [
+            f"{kind}: {here.loop.count(kind)} here, {count} there"
+            for kind, count in there.loop.kinds
+            if count > here.loop.count(kind) * allowed
+        ]
+        yield (
+            f"instructions of the main loop: {here.loop.instructions} here, {there.loop.instructions} there"
+            + (f" ({'; '.join(grown)})" if grown else "")
+        )

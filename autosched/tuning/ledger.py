@@ -50,7 +50,7 @@ class Storable(Protocol):
     def stored(self) -> dict[str, Any]: ...
 
 
-Verifier = Callable[[Problem, Schedule], VerifyOutcome]
+Verifier = Callable[[Schedule], VerifyOutcome]
 
 
 class Trials(Protocol):
@@ -287,7 +287,7 @@ class TrialLedger:
         Args:
             schedule: Schedule to verify.
             measurement: Its measurement.
-            verifier: Verifies a schedule of a problem.
+            verifier: Verifies a schedule of the run's problem.
 
         Returns:
             The measurement with the error of the outputs, or with the failure in place of its time.
@@ -296,7 +296,7 @@ class TrialLedger:
             KernelFileError: The reference of a user's kernel fails.
         """
         try:
-            outcome = verifier(self.problem, schedule)
+            outcome = verifier(schedule)
         except KernelFileError:  # no schedule can be judged: the user's reference fails
             raise
         except ValueError as error:  # a trial of earlier code, whose schedule is no longer valid

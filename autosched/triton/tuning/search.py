@@ -212,7 +212,7 @@ def tune_call(
             verifiers = Verifiers()
             if options.verify:
                 verifiers = Verifiers(
-                    lambda _, schedule: verifier.verify(schedule),
+                    verifier.verify,
                     lambda schedule, _: verifier.verify(schedule, EVERY_ORDER),
                 )
             plan = options.plan()

@@ -15,7 +15,6 @@ from measurements.emulator import HostCompilerMissing, HostFailure, check_ready
 from measurements.trials.measurement import Provenance, Status
 from measurements.trials.trial import Trial
 from measurements.trials.vendor_library import is_library
-from search_spaces.operators.problem import Problem
 from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
 
@@ -60,8 +59,8 @@ def verifiers(task: SearchTask, backend: Backend) -> Verifiers:
     except HostFailure as error:
         raise ValueError(f"new bests cannot be verified here: {error}; or give --no-verify") from error
 
-    def new_best(problem: Problem, schedule: Schedule) -> Verdict:
-        return verify_one(task.templates.of(schedule), problem, schedule, task.device)
+    def new_best(schedule: Schedule) -> Verdict:
+        return verify_one(task.templates.of(schedule), task.problem, schedule, task.device)
 
     def winner(schedule: Schedule, seconds: float) -> Verdict:
         template = task.templates.of(schedule)
@@ -91,7 +90,7 @@ def verify_best(book: TrialLedger, full: FullVerifier, seconds: float) -> str:
             failures = f"{failed} {_plural(failed, 'best')} failed the full verification"
             return f"{failures}; there was no time for that of the next"
 
-        def within(_: Problem, schedule: Schedule, left: float = left) -> VerifyOutcome:
+        def within(schedule: Schedule, left: float = left) -> VerifyOutcome:
             return full(schedule, left)
 
         found = book.judged(best.schedule, best.measurement, within)

@@ -87,7 +87,7 @@ def test_something_that_worked_earlier_keeps_it_going(store: Store) -> None:
 
 @pytest.mark.parametrize(("reason", "ends"), [("bins[{x}] is {y}, should be 0", True), ("timeout after {x} s", False)])
 def test_numbers_of_a_reason_do_not_count_and_no_verdict_is_none(store: Store, reason: str, ends: bool) -> None:
-    def verdict(_: object, schedule: Schedule) -> Outcome:
+    def verdict(schedule: Schedule) -> Outcome:
         status = "wrong_result" if ends else "timeout"
         return Outcome(False, status, reason.format(x=schedule["x"], y=seconds(schedule)))
 

@@ -71,7 +71,7 @@ def test_several_objectives_give_a_front_that_nobody_beats(store: Store) -> None
 def test_what_is_on_the_front_was_verified(store: Store) -> None:
     judged: list[Schedule] = []
 
-    def verifier(problem: object, schedule: Schedule) -> Outcome:
+    def verifier(schedule: Schedule) -> Outcome:
         judged.append(schedule)
         return Outcome(schedule["x"] != 32, "ok" if schedule["x"] != 32 else "wrong_result", "32 is wrong")
 

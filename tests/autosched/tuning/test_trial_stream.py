@@ -14,7 +14,6 @@ from autosched.tuning.in_flight import InFlightLimit
 from measurements.runners.base import Candidate
 from measurements.store.store import Store
 from measurements.trials.measurement import Measurement, Status
-from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 
@@ -121,7 +120,7 @@ class TestStream:
     def test_without_a_gpu_nothing_depends_on_which_result_is_there_first(self, tmp_path: Path) -> None:
         """Not what is tried, not what is judged and rejected, and not which of equal times is best."""
 
-        def verdict(problem: Problem, schedule: Schedule) -> Outcome:
+        def verdict(schedule: Schedule) -> Outcome:
             wrong = schedule["letter"] == "b" and schedule.integer("x") > 1
             return Outcome(not wrong, "wrong_result" if wrong else "ok", "it adds twice" if wrong else "")
 

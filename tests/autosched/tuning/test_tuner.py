@@ -20,7 +20,6 @@ from measurements.emulator import HostFailure
 from measurements.runners.base import Candidate, RunnerStopped
 from measurements.store.store import Store, StoreError
 from measurements.trials.measurement import Measurement, Provenance, Status
-from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 
@@ -273,7 +272,7 @@ class TestVerification:
     def test_a_wrong_kernel_is_recorded_as_wrong_and_is_not_best(self, store: Store) -> None:
         judged: list[Schedule] = []
 
-        def verifier(problem: Problem, schedule: Schedule) -> Outcome:
+        def verifier(schedule: Schedule) -> Outcome:
             judged.append(schedule)
             return Outcome(False, "wrong_result", "17 elements differ", 300.0) if schedule["x"] == 8 else Outcome(True)
 
@@ -289,7 +288,7 @@ class TestVerification:
     def test_only_new_bests_are_judged(self, store: Store) -> None:
         judged: list[Schedule] = []
 
-        def verifier(problem: Problem, schedule: Schedule) -> Outcome:
+        def verifier(schedule: Schedule) -> Outcome:
             judged.append(schedule)
             return Outcome(True)
 
@@ -300,7 +299,7 @@ class TestVerification:
 
     def test_if_all_are_wrong_there_is_no_best(self, store: Store) -> None:
         result = tuned(
-            store, 12, FakeRunner(Provenance.ESTIMATED), verifier=lambda p, s: Outcome(False, "timeout", "60 s")
+            store, 12, FakeRunner(Provenance.ESTIMATED), verifier=lambda s: Outcome(False, "timeout", "60 s")
         )
         assert result.best is None
         assert result.ok == 0
@@ -313,7 +312,7 @@ class TestVerification:
             store,
             1,
             FakeRunner(Provenance.ESTIMATED, fail=lambda s: Status.CRASHED),
-            verifier=lambda p, s: Outcome(s["x"] != fastest["x"], "findings", "a race"),
+            verifier=lambda s: Outcome(s["x"] != fastest["x"], "findings", "a race"),
         )
         assert result.best is not None and result.best.schedule["x"] != fastest["x"]
         assert store.best(PROBLEM, "h200") == result.best
@@ -325,7 +324,7 @@ class TestVerification:
         assert first.best is not None
         fastest = first.best.schedule
 
-        def verifier(problem: Problem, schedule: Schedule) -> Outcome:
+        def verifier(schedule: Schedule) -> Outcome:
             return Outcome(schedule["x"] != fastest["x"], status, "a race")
 
         judging, later = Listening(), Listening()
@@ -342,7 +341,7 @@ class TestVerification:
     def test_a_schedule_that_breaks_a_law_of_today_is_not_verified(self, store: Store) -> None:
         tuned(store, 4, FakeRunner(Provenance.ESTIMATED))
 
-        def verifier(problem: Problem, schedule: Schedule) -> Outcome:
+        def verifier(schedule: Schedule) -> Outcome:
             raise ValueError("tile_m must divide 7")
 
         result = tuned(store, 1, FakeRunner(Provenance.ESTIMATED), verifier=verifier)
@@ -351,7 +350,7 @@ class TestVerification:
 
     @pytest.mark.parametrize("status", ["timeout", "compile_error"])
     def test_without_a_verdict_a_schedule_is_neither_best_nor_wrong(self, store: Store, status: str) -> None:
-        def verifier(problem: Problem, schedule: Schedule) -> Outcome:
+        def verifier(schedule: Schedule) -> Outcome:
             return Outcome(False, status, "60 s", None) if schedule["x"] == 8 else Outcome(True)
 
         first = tuned(store, TOTAL, FakeRunner(Provenance.ESTIMATED), verifier=verifier)
@@ -362,7 +361,7 @@ class TestVerification:
         assert not any(r.status is Status.WRONG_RESULT for r in store.trials())
 
         runner = FakeRunner(Provenance.ESTIMATED)
-        again = tuned(store, TOTAL, runner, verifier=lambda p, s: Outcome(True))
+        again = tuned(store, TOTAL, runner, verifier=lambda s: Outcome(True))
         assert {s.key() for s in runner.measured} <= {r.schedule.key() for r in unverified}, "they are tried again"
         assert again.best is not None and again.best.schedule["x"] == 8
         assert store.best(PROBLEM, "h200") == again.best
@@ -372,12 +371,12 @@ class TestVerification:
         assert unverified.best is not None
         fastest = unverified.best.schedule
         arguments = {"runner": FakeRunner(Provenance.ESTIMATED, fail=lambda s: Status.CRASHED)}
-        late = tuned(store, 1, verifier=lambda p, s: Outcome(s["x"] != fastest["x"], "timeout", "60 s"), **arguments)
+        late = tuned(store, 1, verifier=lambda s: Outcome(s["x"] != fastest["x"], "timeout", "60 s"), **arguments)
         assert late.best is not None and late.best.schedule["x"] != fastest["x"]
         assert store.best(PROBLEM, "h200") == late.best
 
     def test_a_failure_of_this_machine_stops_the_tune_and_rejects_nothing(self, store: Store) -> None:
-        def verifier(problem: Problem, schedule: Schedule) -> Outcome:
+        def verifier(schedule: Schedule) -> Outcome:
             if schedule["x"] == 8:
                 raise HostFailure("g++ cannot compile: repair it")
             return Outcome(True)
@@ -387,13 +386,13 @@ class TestVerification:
         assert store.trials() == list(result.trials)
         assert not any(r.status in (Status.WRONG_RESULT, Status.UNVERIFIED) for r in result.trials)
         assert result.best == store.best(PROBLEM, "h200")
-        whole = tuned(store, TOTAL, FakeRunner(Provenance.ESTIMATED), verifier=lambda p, s: Outcome(True))
+        whole = tuned(store, TOTAL, FakeRunner(Provenance.ESTIMATED), verifier=lambda s: Outcome(True))
         assert whole.best is not None and whole.best.schedule["x"] == 8
 
     def test_a_failure_of_this_machine_at_the_start_is_no_verdict_on_what_was_stored(self, store: Store) -> None:
         before = tuned(store, 20, FakeRunner(Provenance.ESTIMATED))
 
-        def verifier(problem: Problem, schedule: Schedule) -> Outcome:
+        def verifier(schedule: Schedule) -> Outcome:
             raise HostFailure("the disk is full: make room")
 
         result = tuned(store, 5, FakeRunner(Provenance.ESTIMATED), verifier=verifier)

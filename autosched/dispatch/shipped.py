@@ -42,7 +42,7 @@ class ShippedRecordings:
         if key not in self._best:
             if device not in self._devices:
                 return None
-            found = recording.find(problem, device, self._folder)
+            found = recording.find(problem.key(), device, self._folder)
             self._best[key] = None if found is None else fastest(found)
         return self._best[key]
 

@@ -216,16 +216,16 @@ def _read_lines(file: gzip.GzipFile) -> Iterator[str]:
         yield line.decode().rstrip("\r\n")
 
 
-def find(problem: Problem, device: str, folder: str | os.PathLike[str] | None = None) -> Recording | None:
+def find(problem_key: str, device: str, folder: str | os.PathLike[str] | None = None) -> Recording | None:
     """Return the newest recording of exactly this problem and device, timed from a cold L2; or None.
 
     Raises RecordingError for a damaged file.
     """
-    path = place(problem.key(), device, folder)
+    path = place(problem_key, device, folder)
     if not path.is_file():
         return None
-    asked = problem.key(), device
-    same = [r for r in read(path) if (r.problem_key, r.device) == asked and r.trials[0].policy in (NONE, DEFAULT)]
+    wanted = problem_key, device
+    same = [r for r in read(path) if (r.problem_key, r.device) == wanted and r.trials[0].policy in (NONE, DEFAULT)]
     return max(same, key=lambda r: r.trials[-1].created, default=None)
 
 

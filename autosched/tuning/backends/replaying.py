@@ -77,7 +77,7 @@ def of_recording(
     if problem is None:
         return None, "no problem was named"
     try:
-        found = recording.find(problem, device.name)
+        found = recording.find(problem.key(), device.name)
     except recording.RecordingError as error:
         raise BackendError(f"{error}; replace or delete that file, or use --backend estimate") from error
     if found is None:

@@ -39,7 +39,7 @@ NEAR = Softmax(rows=2048, columns=8192)
 
 
 def recorded() -> Recording:
-    found = recording.find(RECORDED, "h100")
+    found = recording.find(RECORDED.key(), "h100")
     assert found is not None
     return found
 

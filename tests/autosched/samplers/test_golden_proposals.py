@@ -103,7 +103,7 @@ def of_whole_space(name: str, how: str, *, guided: bool) -> list[str]:
 def of_recorded_space(name: str, how: str, *, transferred: bool) -> list[str]:
     """Of recorded schedules with their times; ``transferred`` guides by every third of these."""
     problem = PROBLEMS[name]
-    found = recording.find(problem, "h100")
+    found = recording.find(problem.key(), "h100")
     assert found is not None
     results = {trial.schedule: trial.measurement for trial in found.trials}
     space = recorded_union(templates_for(problem, H100).space(problem, H100), tuple(results))

@@ -147,7 +147,7 @@ def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
         assert all(r.template_version == versions[r.schedule.template] for r in recorded.trials)
     assert {r.measurement.clock_mhz for r in recordings[0].trials if r.ok} == {1500.0}
     recording.install(out / "recordings-0.jsonl.gz", tmp_path / "recorded")
-    assert recording.find(SHAPES[1][1], "h200", tmp_path / "recorded") == recordings[1]
+    assert recording.find(SHAPES[1][1].key(), "h200", tmp_path / "recorded") == recordings[1]
 
     # and trained on
     data = usable(gather([], [out / "recordings-0.jsonl.gz"], "measured"))

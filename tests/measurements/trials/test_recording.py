@@ -98,9 +98,9 @@ def test_the_newest_cold_recording_of_exactly_this_problem_and_device_is_found(t
     recording.write(tmp_path / "all", [newer, WHOLE, warm, Recording((trial(1, problem_key=OTHER.key()),))])
     written = recording.install(tmp_path / "all", tmp_path / "recorded")
     assert len(written) == 2 and all(path.parent.name == "h200" for path in written)
-    assert recording.find(PROBLEM, "h200", tmp_path / "recorded") == newer
-    assert recording.find(PROBLEM, "h200_nvl", tmp_path / "recorded") is None
-    assert recording.find(Matmul(m=1, n=1, k=1), "h200", tmp_path / "recorded") is None
+    assert recording.find(PROBLEM.key(), "h200", tmp_path / "recorded") == newer
+    assert recording.find(PROBLEM.key(), "h200_nvl", tmp_path / "recorded") is None
+    assert recording.find(Matmul(m=1, n=1, k=1).key(), "h200", tmp_path / "recorded") is None
     before = [path.read_bytes() for path in written]
     assert recording.main([str(tmp_path / "all"), "--folder", str(tmp_path / "recorded")]) == 0
     assert [path.read_bytes() for path in written] == before, "what is there is not added again"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +13,7 @@ from autosched.verify.oracle import Comparison
 from measurements.emulator import Emulation
 from measurements.trials.comparison import check
 from search_spaces.arrays import Array, FloatArray
+from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import Problem
 
 _CHUNK = 1 << 16  # elements compared at a time, which fit a cache
@@ -44,14 +45,14 @@ class Reference:
         )  # fmt: skip
         reason = outcome.reason
         if outcome.ok and self.same_as:
-            reason = _other_bits(self.problem, emulation.outputs, self.same_as)
-        error = _max_abs_error(self.problem, reference, emulation.outputs) if self.absolute else None
+            reason = _other_bits(self.problem.operands(), emulation.outputs, self.same_as)
+        error = _max_abs_error(self.problem.operands(), reference, emulation.outputs) if self.absolute else None
         return Comparison(outcome.worst, reason, error)
 
 
-def _other_bits(problem: Problem, found: Mapping[str, Array], first: Mapping[str, Array]) -> str:
+def _other_bits(operands: Iterable[Operand], found: Mapping[str, Array], first: Mapping[str, Array]) -> str:
     """Return where outputs of two orders differ in a bit, ignoring NaN; "" if they do not."""
-    for operand in problem.operands():
+    for operand in operands:
         if operand.role not in ("output", "inout") or operand.name not in first:
             continue
         one, other = first[operand.name], found[operand.name]
@@ -71,10 +72,12 @@ def _other_bits(problem: Problem, found: Mapping[str, Array], first: Mapping[str
     return ""
 
 
-def _max_abs_error(problem: Problem, reference: Mapping[str, FloatArray], outputs: Mapping[str, Array]) -> float:
+def _max_abs_error(
+    operands: Iterable[Operand], reference: Mapping[str, FloatArray], outputs: Mapping[str, Array]
+) -> float:
     """Return the largest absolute error over all outputs; infinite for NaN, which is never right."""
     worst = 0.0
-    for operand in problem.operands():
+    for operand in operands:
         if operand.role in ("output", "inout") and operand.name in reference:  # problems with their own check have none
             found = outputs[operand.name].reshape(-1)
             wanted = np.broadcast_to(reference[operand.name], operand.shape).reshape(-1)
